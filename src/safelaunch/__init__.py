@@ -1,0 +1,3 @@
+"""safelaunch: sbatch for long trainings, with fault tolerance built in."""
+
+__version__ = "0.1.0"

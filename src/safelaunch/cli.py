@@ -1,0 +1,98 @@
+"""argv → verb → exit code. Every verb's module is imported only when it is the one that was typed."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from safelaunch import __version__
+from safelaunch.errors import SafelaunchError
+
+if TYPE_CHECKING:
+    import click
+
+# verb → module that defines a click command of that name (in `command`), and its line in --help.
+VERBS: dict[str, tuple[str, str]] = {
+    "submit": ("safelaunch.commands.submit", "Submit a training instead of sbatch, and keep it alive"),
+    "check": ("safelaunch.commands.check", "Check a train.yaml; needs no Slurm"),
+    "script": ("safelaunch.commands.script", "Print the sbatch script of a train.yaml"),
+    "config": ("safelaunch.commands.config", "Show the resolved config and where each value came from"),
+    "schema": ("safelaunch.commands.schema", "Print the JSON Schema of train.yaml"),
+    "init": ("safelaunch.commands.init", "Write a first train.yaml, also from an sbatch script"),
+    "status": ("safelaunch.commands.status", "Show how a run is doing"),
+    "logs": ("safelaunch.commands.logs", "Show the training's log across attempts"),
+    "events": ("safelaunch.commands.events", "Show the journal: all that happened, and why"),
+    "stop": ("safelaunch.commands.stop", "End a run for good"),
+    "release": ("safelaunch.commands.release", "Give back nodes that are held for inspection"),
+    "wait": ("safelaunch.commands.wait", "Wait until a run has ended, and end with its exit code"),
+    "shell": ("safelaunch.commands.shell", "Open a shell on a node of a run"),
+    "sandbox": ("safelaunch.commands.sandbox", "A real Slurm of N nodes on this machine"),
+    "demo": ("safelaunch.commands.demo", "See a crash and the recovery from it, here, in a minute"),
+}
+# Called by job scripts, not by people.
+INTERNAL: dict[str, str] = {}
+
+
+def _help() -> str:
+    width = max(map(len, VERBS)) + 2
+    rows = "\n".join(f"  {verb:<{width}}{line}" for verb, (_, line) in VERBS.items())
+    return (
+        "Usage: safelaunch VERB [ARGS]...\n\n"
+        "  sbatch for long trainings: supervises the job, finds why it failed, and\n"
+        "  restarts it from its last checkpoint.\n\n"
+        f"Verbs:\n{rows}\n\n"
+        "  safelaunch VERB --help    what a verb takes\n"
+        "  safelaunch --version\n"
+    )
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the verb of `argv` and exit; the only place where an exception becomes an exit code."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: list[str]) -> int:
+    """Exit code of one command line; prints help itself so that it needs no parser."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        sys.stdout.write(_help())
+        return 0
+    if argv[0] == "--version":
+        sys.stdout.write(f"safelaunch {__version__}\n")
+        return 0
+    verb, rest = argv[0], argv[1:]
+    if verb not in VERBS:
+        import difflib
+
+        near = difflib.get_close_matches(verb, VERBS, n=1)
+        guess = f" Did you mean '{near[0]}'?" if near else ""
+        sys.stderr.write(f"safelaunch: no verb '{verb}'.{guess} See safelaunch --help\n")
+        return 2
+    return _run_verb(verb, rest)
+
+
+def _run_verb(verb: str, rest: list[str]) -> int:
+    import click
+
+    module = importlib.import_module(VERBS[verb][0])
+    command: click.Command = module.command
+    try:
+        result: Any = command.main(args=rest, prog_name=f"safelaunch {verb}", standalone_mode=False)
+    except click.exceptions.Abort:
+        return 130
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.ClickException as wrong:
+        wrong.show()
+        return wrong.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away (`| head`): nothing is left to say, nor anybody to say it to
+        return 0
+    except SafelaunchError as error:
+        sys.stderr.write(f"safelaunch: {error.message}\n")
+        if error.hint:
+            sys.stderr.write(f"  {error.hint}\n")
+        return error.exit_code
+    return result if isinstance(result, int) else 0
