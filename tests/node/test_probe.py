@@ -1,0 +1,139 @@
+"""The disposable child, on real frozen filesystems."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from safelaunch.node.probe import REAP_WITHIN_S, Answer, reap_children, run_in_child, stuck_children
+
+if TYPE_CHECKING:
+    from frozen import FuseMount, LoopMount
+
+pytest_plugins = ["frozen"]
+
+SLACK_S = 0.5  # a loaded machine with two cores
+
+
+def wait_until_nobody_is_stuck(within_s: float = 10.0) -> bool:
+    until_s = time.monotonic() + within_s
+    while stuck_children() and time.monotonic() < until_s:
+        time.sleep(0.01)
+    return stuck_children() == 0
+
+
+def raise_oserror() -> None:
+    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), "ckpt")
+
+
+@pytest.mark.parametrize(
+    "value", [None, 3, "grüße", [1, 2.5], {"a": [True]}, "x" * (1 << 20)],
+    ids=["none", "int", "text", "list", "dict", "more-than-a-pipe-holds"],
+)
+def test_a_value_comes_back(value: object) -> None:
+    answer = run_in_child(lambda: value, deadline_s=10)
+    assert answer.is_ok
+    assert answer.value == value
+
+
+def test_an_error_comes_back_with_its_errno() -> None:
+    answer = run_in_child(raise_oserror, deadline_s=10)
+    assert not answer.is_ok
+    assert answer.errno == errno.ESTALE
+    assert "OSError" in answer.error
+    assert "ckpt" in answer.error
+
+
+def test_a_value_that_is_not_json_is_an_error() -> None:
+    assert "TypeError" in run_in_child(object, deadline_s=10).error
+
+
+def test_a_child_that_dies_is_an_error() -> None:
+    answer = run_in_child(lambda: os.kill(os.getpid(), signal.SIGKILL), deadline_s=10)
+    assert "died before it answered" in answer.error
+
+
+def test_a_slow_child_is_late_and_dead() -> None:
+    start_s = time.monotonic()
+    answer: Answer[None] = run_in_child(lambda: time.sleep(60), deadline_s=0.1)
+    assert answer.late
+    assert not answer.is_ok
+    assert time.monotonic() - start_s < 0.1 + REAP_WITHIN_S + SLACK_S
+    assert wait_until_nobody_is_stuck()
+
+
+def test_the_child_runs_nothing_of_the_parent_on_its_way_out(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+
+    def leave() -> None:
+        raise SystemExit(3)
+
+    try:
+        answer = run_in_child(leave, deadline_s=10)
+    finally:
+        with mark.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+    assert "SystemExit" in answer.error
+    assert mark.read_text() == f"{os.getpid()}\n"
+
+
+@pytest.mark.root
+def test_a_late_child_does_not_hold_the_sockets_of_its_parent(loop_mount: LoopMount) -> None:
+    ours, peer = socket.socketpair()
+    loop_mount.freeze()
+    try:
+        assert run_in_child(lambda: (loop_mount.path / "x").write_text("x"), deadline_s=0.2).late
+        assert stuck_children() >= 1
+        ours.close()
+        peer.settimeout(5)
+        assert peer.recv(1) == b""
+    finally:
+        loop_mount.thaw()
+        peer.close()
+    assert wait_until_nobody_is_stuck()
+
+
+@pytest.mark.root
+def test_a_frozen_folder_is_late_and_the_child_goes_after_the_thaw(freezable: LoopMount | FuseMount) -> None:
+    freezable.freeze()
+    start_s = time.monotonic()
+    answer = run_in_child(lambda: (freezable.path / "x").write_text("x"), deadline_s=0.3)
+    took_s = time.monotonic() - start_s
+    freezable.thaw()
+    assert answer.late
+    assert took_s < 0.3 + REAP_WITHIN_S + SLACK_S
+    assert wait_until_nobody_is_stuck()
+
+
+@pytest.mark.root
+def test_a_stopped_fuse_hangs_even_a_stat_and_the_prober_goes_on(fuse_mount: FuseMount) -> None:
+    fuse_mount.stop()
+    answer = run_in_child(lambda: os.stat(fuse_mount.path).st_mode, deadline_s=0.3)
+    fuse_mount.cont()
+    assert answer.late
+    assert run_in_child(lambda: os.stat(fuse_mount.path).st_mode, deadline_s=10).is_ok
+
+
+@pytest.mark.root
+def test_a_read_only_folder_is_a_clear_error(loop_mount: LoopMount) -> None:
+    loop_mount.read_only()
+    answer = run_in_child(lambda: (loop_mount.path / "x").write_text("x"), deadline_s=10)
+    assert answer.errno == errno.EROFS
+    assert "Read-only file system" in answer.error
+    assert str(loop_mount.path / "x") in answer.error
+
+
+def test_a_child_that_somebody_else_reaped_is_gone() -> None:
+    run_in_child(lambda: None, deadline_s=10)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    reap_children()
+    assert stuck_children() == 0
