@@ -1,0 +1,373 @@
+"""What to do next: the only place that chooses.
+
+`decide` walks two short ordered tables of named rows, one for while an attempt lives and one for between attempts; the
+first row that has an opinion wins. A row is a pure function; its docstring names the incident or the law it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from safelaunch.core.checkpoints import Checkpoint
+from safelaunch.core.model import BUDGET_SPENT, DONE, FAILED_FOR_GOOD, STOPPED, Exit, Request
+from safelaunch.core.plan import Plan
+from safelaunch.core.state import State
+
+# How long ranks have between TERM and KILL once their attempt has failed: survivors of a dead collective have nothing
+# left to save, and Slurm's own KillWait (30 s) is far too long for a restart.
+FAILED_GRACE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Live:
+    """The attempt that the supervisor looks after, as its node guards and srun report it."""
+
+    number: int
+    nodes: tuple[str, ...]
+    exits: tuple[Exit, ...] = ()          # in the order in which they were reported
+    tasks: int = 1
+    srun_code: int | None = None          # srun's own exit code, once it has ended
+    fenced: bool = False                  # no process of the attempt is left anywhere (see adapters.control)
+    end_asked_t: float | None = None      # when it was asked, gently, to end
+    end_row: str | None = None            # the row that asked
+    killed_t: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Some task ended badly."""
+        return any(exit.code for exit in self.exits) or bool(self.srun_code)
+
+    @property
+    def over(self) -> bool:
+        """Every task has ended, as far as guards or srun say."""
+        return self.srun_code is not None or len({(e.node, e.task) for e in self.exits}) >= self.tasks
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the supervisor sees now. `ending`: why the job is being ended from outside, if it is."""
+
+    now: float
+    nodes: tuple[str, ...]                     # the allocation's nodes, in order
+    live: Live | None = None
+    requests: tuple[Request, ...] = ()
+    ending: str | None = None                  # cancelled | time_limit | preempted | requeued | unknown
+    limit_near: bool = False                   # Slurm's warning signal before the time limit has come
+    lost: tuple[tuple[str, str], ...] = ()     # node, why: dead or silent
+    frozen: bool = False                       # the run folder does not answer
+    can_hand_over: bool = True
+    resume: Checkpoint | None = None
+    jitter: float = 0.0                        # 0..1, drawn by the loop
+
+    def asked(self, *names: str) -> Request | None:
+        """The first of the named requests that has been made."""
+        return next((request for request in self.requests if request.name in names), None)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Start the next attempt on these nodes."""
+
+    nodes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class AskToEnd:
+    """Signal the ranks that handle `signal`, then wait `grace_s` before killing."""
+
+    signal: str
+    grace_s: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Kill:
+    """End every process of the attempt: TERM, and KILL after `grace_s`."""
+
+    grace_s: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Make sure that nothing of the attempt is left, on silent nodes by waiting for their lease."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """Leave the run to the successor job, which must not use `exclude`."""
+
+    exclude: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Finish:
+    """End the run for good."""
+
+    how: str
+    exit_code: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Preserve:
+    """Keep the nodes for people until `until` (epoch s), then give up."""
+
+    until: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to do before `until` (epoch s)."""
+
+    until: float
+    why: str
+
+
+Action = Launch | AskToEnd | Kill | Fence | HandOver | Finish | Preserve | Wait
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The row that spoke and what it wants; `action` None = go on watching."""
+
+    row: str
+    action: Action | None
+
+
+Row = Callable[[State, Seen, Plan], Action | None]
+
+
+def decide(state: State, seen: Seen, plan: Plan) -> Decision:
+    """The first opinion of the table that fits: attempt alive, or none."""
+    rows = _ALIVE if seen.live is not None else _BETWEEN
+    for row in rows:
+        action = row(state, seen, plan)
+        if action is not None:
+            return Decision(row.__name__.strip("_"), action)
+    return Decision("watch", None)
+
+
+# --- while an attempt lives ---------------------------------------------------------------------------------------
+
+
+def _over(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Nothing restarts before the old attempt is fenced (two writers were seen after a slurmd was killed)."""
+    live = _live(seen)
+    return Fence("every task of the attempt has ended") if live.over and not live.fenced else None
+
+
+def _kill_now(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """The only person who could stop a job was asleep: any member of the group can, at once."""
+    asked = seen.asked("kill-now")
+    if asked is None or _live(seen).killed_t is not None:
+        return None
+    return Kill(0.0, f"{asked.who} touched kill-now")
+
+
+def _grace_over(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Asked gently, and the time is up."""
+    live = _live(seen)
+    if live.end_asked_t is None or live.killed_t is not None:
+        return None
+    if seen.now < live.end_asked_t + plan.kill_switch.grace_s:
+        return None
+    return Kill(FAILED_GRACE_S, f"still running {plan.kill_switch.grace_s:.0f} s after it was asked to end")
+
+
+def _kill(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """The kill switch: gently first."""
+    asked = seen.asked("kill")
+    if asked is None or _live(seen).end_asked_t is not None or _live(seen).killed_t is not None:
+        return None
+    return AskToEnd(plan.kill_switch.signal, plan.kill_switch.grace_s, f"{asked.who} touched the kill switch")
+
+
+def _ending(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Slurm is ending the job: it kills at KillWait, so be first and leave a whole journal."""
+    if seen.ending is None or _live(seen).killed_t is not None:
+        return None
+    return Kill(FAILED_GRACE_S, f"the job is being ended: {seen.ending}")
+
+
+def _limit_near(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """The time limit comes: ask for a checkpoint and go on in the successor, at no cost to the budget."""
+    if not seen.limit_near or _live(seen).end_asked_t is not None or _live(seen).killed_t is not None:
+        return None
+    return AskToEnd(plan.kill_switch.signal, plan.kill_switch.grace_s, "the job's time limit is near")
+
+
+def _node_lost(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """A silent node holds every collective, and Slurm notices after 300 s only (440 s measured)."""
+    live = _live(seen)
+    gone = [(node, why) for node, why in seen.lost if node in live.nodes]
+    if not gone or live.killed_t is not None:
+        return None
+    return Kill(FAILED_GRACE_S, "; ".join(f"{node} is lost: {why}" for node, why in gone))
+
+
+def _task_failed(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """One rank died: the others wait in a collective for ever (NCCL time-outs are 10-30 min); end them now."""
+    live = _live(seen)
+    if not live.failed or live.killed_t is not None or not plan.srun.kill_on_bad_exit:
+        return None
+    first = next((exit for exit in live.exits if exit.code), None)
+    return Kill(FAILED_GRACE_S, first.text if first else f"srun ended with exit code {live.srun_code}")
+
+
+_ALIVE: tuple[Row, ...] = (
+    _over, _kill_now, _grace_over, _node_lost, _task_failed, _kill, _ending, _limit_near,
+)
+
+
+# --- between attempts ---------------------------------------------------------------------------------------------
+
+
+def _ended(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """An end is final."""
+    return Finish(state.ended.how, state.ended.exit_code, state.ended.why) if state.ended else None
+
+
+def _completed(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """The command ended with 0 by itself; nothing that comes later changes that."""
+    last = state.attempt
+    if last is None or last.ended != "completed":
+        return None
+    return Finish("completed", DONE, f"attempt {last.number} ended with exit code 0")
+
+
+def _killed_by_person(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """A person's word is final."""
+    asked = seen.asked("kill-now", "kill")
+    return Finish("stopped", STOPPED, f"{asked.who} touched {asked.name}") if asked else None
+
+
+def _cancelled(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """scancel by a person is final; by Slurm (limit, preemption, requeue) it is not."""
+    return Finish("stopped", STOPPED, "the job was cancelled by a person (scancel)") if (
+        seen.ending == "cancelled") else None
+
+
+def _spent(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Chains burn through their budget in minutes: look at it before anything is started."""
+    why = budget_spent(state, plan)
+    if why is None:
+        return None
+    last, preserve = state.attempt, plan.preserve
+    if preserve.for_s and state.preserving_until is None and seen.asked("release") is None and last:
+        if (last.category or "unknown") in preserve.when and seen.ending is None:
+            return Preserve(seen.now + preserve.for_s, why[1])
+    if state.preserving_until is not None and seen.ending is None and seen.asked("release") is None:
+        if seen.now < state.preserving_until:
+            return Wait(state.preserving_until, "preserving the site for people")
+    return Finish("gave_up", why[0], why[1])
+
+
+def _job_ends(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Time limit, preemption, requeue or an unknown end of the job: the run goes on in the next one."""
+    if not (seen.ending or seen.limit_near):
+        return None
+    return HandOver(state.excluded, f"this job ends: {seen.ending or 'its time limit is near'}")
+
+
+def _too_few_nodes(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Not enough good nodes are left in the allocation."""
+    good = good_nodes(state, seen)
+    if len(good) >= plan.nodes:
+        return None
+    bad = ", ".join(sorted({node for node, _ in seen.lost} | set(state.excluded) & set(seen.nodes)))
+    return HandOver(state.excluded, f"{len(good)} good nodes are left of the {plan.nodes} needed (without {bad})")
+
+
+def _back_off(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """The first restart is at once; from the second failure in a row without progress on, wait."""
+    last, failures = state.attempt, state.failures_without_progress
+    if last is None or last.ended_t is None or failures < 2:
+        return None
+    pause_s = plan.restart.backoff_s * 2 ** min(failures - 2, 4) * (1 + 0.1 * seen.jitter)
+    until = last.ended_t + pause_s
+    return Wait(until, f"{failures} failures in a row without progress") if seen.now < until else None
+
+
+def _frozen(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """A training started on a frozen filesystem hangs in its first read: observe only, look again."""
+    return Wait(seen.now + 2.0, "the run folder does not answer") if seen.frozen else None
+
+
+def _launch(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Go on, on the good nodes in their order."""
+    last = state.attempt
+    nodes = good_nodes(state, seen)[: plan.nodes]
+    if last is None:
+        return Launch(nodes, "first attempt")
+    at = f"checkpoint at step {seen.resume.step}" if seen.resume else "the start: no checkpoint yet"
+    return Launch(nodes, f"attempt {last.number} {last.ended or 'is over'}"
+                         f"{f' ({last.summary})' if last.summary else ''}; going on from {at}")
+
+
+_BETWEEN: tuple[Row, ...] = (
+    _ended, _killed_by_person, _completed, _cancelled, _spent, _job_ends, _too_few_nodes, _frozen, _back_off, _launch,
+)
+
+
+# --- shared judgements --------------------------------------------------------------------------------------------
+
+
+def budget_spent(state: State, plan: Plan) -> tuple[int, str] | None:
+    """Exit code and reason when nothing may be started any more."""
+    last, budget = state.attempt, plan.restart
+    because = f"; last: {last.summary}" if last and last.summary else ""
+    if state.failures_without_progress >= budget.max_without_progress:
+        return FAILED_FOR_GOOD, (
+            f"{state.failures_without_progress} attempts in a row failed without a new checkpoint{because}"
+        )
+    if state.restarts > budget.max_restarts:
+        return BUDGET_SPENT, f"all {budget.max_restarts} restarts are used{because}"
+    return None
+
+
+def good_nodes(state: State, seen: Seen) -> tuple[str, ...]:
+    """The allocation's nodes that are neither lost nor excluded, in Slurm's order."""
+    bad = {node for node, _ in seen.lost} | set(state.excluded)
+    return tuple(node for node in seen.nodes if node not in bad)
+
+
+def how_it_ended(live: Live, seen: Seen) -> str:
+    """The word for an attempt's end: completed | failed | lost | stopped | interrupted."""
+    if any(node in live.nodes for node, _ in seen.lost):
+        return "lost"
+    asked_by_person = live.end_row in ("kill", "kill_now") or seen.asked("kill", "kill-now") is not None
+    if asked_by_person:
+        return "completed" if _ended_well(live) and live.end_asked_t is None and live.killed_t is None else "stopped"
+    if live.end_row in ("limit_near", "ending") or seen.ending is not None:
+        return "completed" if _ended_well(live) and live.end_asked_t is None else "interrupted"
+    return "completed" if _ended_well(live) else "failed"
+
+
+def _ended_well(live: Live) -> bool:
+    """Every task said exit code 0, or srun did where the guards could not."""
+    ends = {(exit.node, exit.task): exit.code for exit in live.exits}
+    if any(ends.values()):
+        return False
+    return len(ends) >= live.tasks or live.srun_code == 0
+
+
+def _live(seen: Seen) -> Live:
+    assert seen.live is not None
+    return seen.live
+
+
+def mark_asked(live: Live, row: str, now: float) -> Live:
+    """The attempt after AskToEnd."""
+    return replace(live, end_asked_t=now, end_row=live.end_row or row)
+
+
+def mark_killed(live: Live, row: str, now: float) -> Live:
+    """The attempt after Kill."""
+    return replace(live, killed_t=now, end_row=live.end_row or row)

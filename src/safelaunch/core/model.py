@@ -1,0 +1,54 @@
+"""The nouns of a run's life: journal events, attempts, what a supervisor sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# Exit codes of the command line and of the job (a public contract).
+DONE, USAGE, REFUSED, UNREACHABLE = 0, 2, 3, 4
+FAILED_FOR_GOOD, BUDGET_SPENT, STOPPED, CHECKS_FAILED = 10, 11, 12, 13
+BUG, TIMED_OUT, INTERRUPTED = 70, 124, 130
+
+
+@dataclass(frozen=True)
+class Event:
+    """One journal line. `gen` is the supervisor's generation (0 = the submitter), `seq` its own count of lines."""
+
+    t: float
+    gen: int
+    seq: int
+    host: str
+    event: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def order(self) -> tuple[int, int, float, str]:
+        """Sort key of merged journals: generations are fenced by claims, so they follow each other in time."""
+        return (self.gen, self.seq, self.t, self.host)
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How one task of an attempt ended: `code` 0..255, or `signal` when a signal ended it."""
+
+    node: str
+    task: int
+    code: int
+    signal: int | None = None
+
+    @property
+    def text(self) -> str:
+        """For people: what happened and where."""
+        how = f"killed by signal {self.signal}" if self.signal else f"exit code {self.code}"
+        return f"task {self.task} on {self.node}: {how}"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A touched control file: which, by whom, when (epoch seconds)."""
+
+    name: str
+    who: str
+    t: float

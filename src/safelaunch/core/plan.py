@@ -1,0 +1,205 @@
+"""A run's plan: what the resolved config asks for, as plain values that the script and the supervisor use.
+
+The supervisor must stay small and start fast on a compute node, so it reads `run.json` with the standard library and
+makes the plan from it; pydantic has checked everything once, at submit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SbatchValue = str | int | bool | list[str] | None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the training command is started: `by` is torchrun, srun or none."""
+
+    by: str
+    nproc_per_node: int | None
+    tee: int
+
+
+@dataclass(frozen=True)
+class Srun:
+    """Options of every attempt's srun."""
+
+    wait_s: int
+    kill_on_bad_exit: int
+    extra: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Where checkpoints appear and how the command is told of one; `dir` None = no resume."""
+
+    dir: str | None
+    format: str
+    args: str
+    keep_trying: int
+    pattern: str | None
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Budgets: restarts of the run in all, failed attempts in a row without progress, and the pause between those."""
+
+    max_restarts: int
+    max_without_progress: int
+    backoff_s: float
+
+
+@dataclass(frozen=True)
+class KillSwitch:
+    """The file that ends the run when touched, and how gently."""
+
+    file: str
+    grace_s: float
+    group: str | None
+    signal: str
+
+
+@dataclass(frozen=True)
+class Preserve:
+    """How long failed nodes stay allocated for people to look; `for_s` 0 = not at all."""
+
+    for_s: float
+    when: tuple[str, ...]
+    nodes: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that one run needs to know of its train.yaml; durations in seconds."""
+
+    run_id: str
+    name: str
+    run_dir: str
+    cluster: str
+    command: str
+    setup: str
+    env: tuple[tuple[str, str], ...]
+    sbatch: tuple[tuple[str, str | None], ...]   # long option without dashes, its value (None: a flag)
+    nodes: int
+    gpus_per_node: int | None
+    cpus_per_task: int | None
+    ntasks_per_node: int
+    launch: Launch
+    srun: Srun
+    resume: Resume
+    step_pattern: str
+    restart: Restart
+    kill_switch: KillSwitch
+    preserve: Preserve
+    lease_s: float = 10.0   # a node guard that has heard nobody for so long ends its own ranks (design: the fence)
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of one attempt's srun: each has a node guard."""
+        return self.nodes * self.ntasks_per_node
+
+    @property
+    def job_name(self) -> str:
+        """Unique among the user's jobs, so that --dependency=singleton refuses two running jobs of one run."""
+        return f"{self.name}.{self.run_id}"
+
+    @property
+    def kill_file(self) -> str:
+        """Absolute path of the kill switch."""
+        file = self.kill_switch.file
+        return file if file.startswith("/") else f"{self.run_dir}/{file}"
+
+
+def make(config: Mapping[str, Any], run_id: str) -> Plan:
+    """The plan of a resolved config (see core.config.resolve: complete, durations in seconds)."""
+    slurm: Mapping[str, SbatchValue] = config["slurm"]
+    launch = Launch(config["launch"]["with"], config["launch"]["nproc_per_node"], config["launch"]["tee"])
+    gpus = _gpus_per_node(slurm)
+    return Plan(
+        run_id=run_id,
+        name=config["name"],
+        run_dir=config["run_dir"],
+        cluster=config["cluster"],
+        command=config["command"],
+        setup=config["setup"] or "",
+        env=tuple((key, str(value)) for key, value in config["env"].items()),
+        sbatch=_options(slurm),
+        nodes=_int(slurm.get("nodes")) or 1,
+        gpus_per_node=gpus,
+        cpus_per_task=_int(slurm.get("cpus-per-task")),
+        ntasks_per_node=_ntasks_per_node(slurm, launch, gpus),
+        launch=launch,
+        srun=Srun(
+            int(config["srun"]["wait"]), int(config["srun"]["kill_on_bad_exit"]), tuple(config["srun"]["extra"]),
+        ),
+        resume=Resume(
+            config["resume"]["dir"], config["resume"]["format"], config["resume"]["args"] or "",
+            config["resume"]["keep_trying"], config["resume"].get("pattern"),
+        ),
+        step_pattern=config["progress"]["step"],
+        restart=Restart(
+            config["restart"]["max_restarts"], config["restart"]["max_without_progress"], config["restart"]["backoff"],
+        ),
+        kill_switch=KillSwitch(
+            config["kill_switch"]["file"], config["kill_switch"]["grace"], config["kill_switch"]["group"],
+            config["kill_switch"]["signal"],
+        ),
+        preserve=Preserve(
+            config["preserve_site"]["for"], tuple(config["preserve_site"]["when"]), config["preserve_site"]["nodes"],
+        ),
+    )
+
+
+def _options(slurm: Mapping[str, SbatchValue]) -> tuple[tuple[str, str | None], ...]:
+    """The sbatch options of the plan: one pair for each time an option is given."""
+    rows: list[tuple[str, str | None]] = []
+    for name, value in slurm.items():
+        if value is None or value is False or name == "extra":
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            rows.append((name, None if item is True else str(item)))
+    for raw in _raw(slurm.get("extra")):
+        name, has_value, value_text = raw.removeprefix("--").partition("=")
+        rows.append((name, value_text if has_value else None))
+    return tuple(rows)
+
+
+def _raw(extra: SbatchValue) -> list[str]:
+    return extra if isinstance(extra, list) else []
+
+
+def _int(value: SbatchValue) -> int | None:
+    """An integer option's value; None where it is missing or of another form (sbatch judges that)."""
+    if isinstance(value, bool) or value is None or isinstance(value, list):
+        return None
+    text = str(value)
+    return int(text) if text.isdigit() else None
+
+
+def _gpus_per_node(slurm: Mapping[str, SbatchValue]) -> int | None:
+    """GPUs a node from --gpus-per-node or --gres, "a100:8" and "gpu:a100:8" included; None = unknown or none."""
+    for name in ("gpus-per-node", "gres"):
+        value = slurm.get(name)
+        if value is None or isinstance(value, (bool, list)):
+            continue
+        count = _int(str(value).rsplit(":", 1)[-1])
+        if count is not None and (name != "gres" or str(value).startswith("gpu")):
+            return count
+    return None
+
+
+def _ntasks_per_node(slurm: Mapping[str, SbatchValue], launch: Launch, gpus: int | None) -> int:
+    """Tasks a node: torchrun starts its own ranks; with srun one task for each GPU unless the user gives a number."""
+    if launch.by == "torchrun":
+        return 1
+    given = _int(slurm.get("ntasks-per-node"))
+    if given:
+        return given
+    ntasks, nodes = _int(slurm.get("ntasks")), _int(slurm.get("nodes")) or 1
+    if ntasks:
+        return max(1, ntasks // nodes)
+    if launch.by == "srun":
+        return launch.nproc_per_node or gpus or 1
+    return 1

@@ -1,0 +1,288 @@
+"""A run's state: the fold of its journal, and nothing else.
+
+`fold(events)` twice is the same as once; any prefix of a journal folds to a state that the next supervisor can go on
+from. Events of a kind that this version does not know are skipped, odd values in known ones too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One launch of the command. `ended` None = as far as the journal knows, it may still be alive."""
+
+    number: int
+    job: str
+    nodes: tuple[str, ...]
+    started_t: float
+    resume_step: int | None = None
+    resume_path: str | None = None
+    port: int | None = None
+    ended: str | None = None            # completed | failed | stopped | lost | interrupted
+    ended_t: float | None = None
+    exit_code: int | None = None
+    step: int | None = None             # the last step seen in the log
+    checkpoint_step: int | None = None  # the newest complete checkpoint seen at its end
+    category: str | None = None
+    summary: str | None = None
+    fenced: bool = False                # no process of it is left on any node, or its nodes' leases have run out
+
+
+@dataclass(frozen=True)
+class Job:
+    """One Slurm job of the run."""
+
+    id: str
+    submitted_t: float
+    started_t: float | None = None
+    nodes: tuple[str, ...] = ()
+    batch_host: str | None = None
+    over: bool = False
+
+
+@dataclass(frozen=True)
+class Intent:
+    """An outside act that was announced; without an outcome nobody knows whether it happened."""
+
+    claim: int
+    act: str
+    t: float
+    gen: int
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The named state in which a run ended: completed, gave_up or stopped."""
+
+    how: str
+    exit_code: int
+    why: str
+    t: float
+
+
+@dataclass(frozen=True)
+class State:
+    """All that the journal says of a run."""
+
+    submitted_t: float | None = None
+    jobs: tuple[Job, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    intents: tuple[Intent, ...] = ()        # those without an outcome
+    successor: str | None = None            # job id of the queued successor
+    successor_excludes: tuple[str, ...] = ()
+    best_step: int | None = None            # the newest verified checkpoint of the whole run
+    failures_without_progress: int = 0
+    restarts: int = 0                       # failures that cost budget
+    suspects: tuple[tuple[str, str], ...] = ()   # node, why
+    preserving_until: float | None = None
+    kill_who: str | None = None
+    ended: Ended | None = None
+    gen: int = 0
+    leader: str | None = None
+    last_t: float | None = None
+
+    @property
+    def job(self) -> Job | None:
+        """The newest job that has started, else the newest submitted."""
+        started = [job for job in self.jobs if job.started_t is not None]
+        return (started or list(self.jobs) or [None])[-1]
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The newest attempt."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """Nodes that the next attempt must not use, sorted."""
+        return tuple(sorted({node for node, _ in self.suspects}))
+
+    @property
+    def name(self) -> str:
+        """One word for people: what the run is doing as far as the journal knows."""
+        if self.ended:
+            return self.ended.how
+        if self.preserving_until is not None:
+            return "preserving"
+        attempt = self.attempt
+        if attempt and attempt.ended is None:
+            return "running"
+        if self.job and self.job.started_t is not None and not self.job.over:
+            return "restarting" if attempt else "starting"
+        return "queued" if self.jobs else "submitting"
+
+
+def fold(events: Iterable[Event], start: State | None = None) -> State:
+    """The state after all events, which must be in journal order."""
+    state = start or State()
+    for event in events:
+        step = _STEPS.get(event.event)
+        if step is not None:
+            try:
+                state = step(state, event)
+            except (KeyError, TypeError, ValueError):
+                continue   # a known event of an unknown form: written by another version, never fatal
+        state = replace(state, gen=max(state.gen, event.gen), last_t=event.t)
+    return state
+
+
+def _submitted(state: State, event: Event) -> State:
+    job = str(event.data["job"])
+    if any(known.id == job for known in state.jobs):
+        return state
+    first = state.submitted_t if state.submitted_t is not None else event.t
+    state = replace(state, jobs=(*state.jobs, Job(job, event.t)), submitted_t=first)
+    if event.data.get("successor_of"):
+        excludes = tuple(event.data.get("exclude", ()))
+        return replace(state, successor=job, successor_excludes=excludes)
+    return state
+
+
+def _job_started(state: State, event: Event) -> State:
+    job = str(event.data["job"])
+    state = state if any(known.id == job for known in state.jobs) else _submitted(state, event)
+    nodes, host = tuple(map(str, event.data.get("nodes", ()))), event.data.get("batch_host")
+    jobs = tuple(
+        replace(known, started_t=known.started_t if known.started_t is not None else event.t, nodes=nodes,
+                batch_host=host)
+        if known.id == job else replace(known, over=True) if known.started_t is not None else known
+        for known in state.jobs
+    )
+    successor = None if state.successor == job else state.successor
+    return replace(state, jobs=jobs, successor=successor, leader=event.host)
+
+
+def _attempt_started(state: State, event: Event) -> State:
+    data = event.data
+    number = int(data["attempt"])
+    if any(known.number == number for known in state.attempts):
+        return state
+    attempt = Attempt(
+        number, str(data["job"]), tuple(map(str, data.get("nodes", ()))), event.t, data.get("resume_step"),
+        data.get("resume_path"), data.get("port"),
+    )
+    return replace(state, attempts=(*state.attempts, attempt), preserving_until=None)
+
+
+def _change_attempt(state: State, event: Event, **changes: Any) -> State:
+    number = int(event.data["attempt"])
+    return replace(state, attempts=tuple(
+        replace(known, **changes) if known.number == number else known for known in state.attempts
+    ))
+
+
+def _progress(state: State, event: Event) -> State:
+    return _change_attempt(state, event, step=int(event.data["step"]))
+
+
+def _checkpoint(state: State, event: Event) -> State:
+    step = int(event.data["step"])
+    if event.data.get("attempt") is not None:
+        state = _change_attempt(state, event, checkpoint_step=step)
+    if state.best_step is not None and step <= state.best_step:
+        return state
+    return replace(state, best_step=step, failures_without_progress=0)
+
+
+def _attempt_ended(state: State, event: Event) -> State:
+    known = next((a for a in state.attempts if a.number == int(event.data["attempt"])), None)
+    if known is None or known.ended is not None:
+        return state
+    how = str(event.data["how"])
+    state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"))
+    if how in ("failed", "lost"):
+        state = replace(
+            state, restarts=state.restarts + 1, failures_without_progress=state.failures_without_progress + 1,
+        )
+    return state
+
+
+def _verdict(state: State, event: Event) -> State:
+    return _change_attempt(
+        state, event, category=str(event.data["category"]), summary=str(event.data.get("summary", "")),
+    )
+
+
+def _fenced(state: State, event: Event) -> State:
+    return _change_attempt(state, event, fenced=True)
+
+
+def _node_suspected(state: State, event: Event) -> State:
+    node, why = str(event.data["node"]), str(event.data.get("why", ""))
+    if any(known == node for known, _ in state.suspects):
+        return state
+    return replace(state, suspects=(*state.suspects, (node, why)))
+
+
+def _intent(state: State, event: Event) -> State:
+    claim = int(event.data["claim"])
+    if any(known.claim == claim for known in state.intents):
+        return state
+    intent = Intent(claim, str(event.data["act"]), event.t, event.gen, event.data)
+    return replace(state, intents=(*state.intents, intent))
+
+
+def _outcome(state: State, event: Event) -> State:
+    claim = int(event.data["claim"])
+    return replace(state, intents=tuple(known for known in state.intents if known.claim != claim))
+
+
+def _preserved(state: State, event: Event) -> State:
+    return replace(state, preserving_until=float(event.data["until"]))
+
+
+def _released(state: State, event: Event) -> State:
+    return replace(state, preserving_until=None)
+
+
+def _kill_switch(state: State, event: Event) -> State:
+    return replace(state, kill_who=str(event.data.get("who", "somebody")))
+
+
+def _took_over(state: State, event: Event) -> State:
+    return replace(state, leader=event.host)
+
+
+def _resubmitted(state: State, event: Event) -> State:
+    successor = event.data.get("job")
+    excludes = tuple(map(str, event.data.get("exclude", ())))
+    return replace(state, successor=None if successor is None else str(successor), successor_excludes=excludes)
+
+
+def _end(how: str, code: int) -> Callable[[State, Event], State]:
+    def end(state: State, event: Event) -> State:
+        if state.ended:
+            return state   # the first word is final: an end is never undone or renamed
+        ended = Ended(how, int(event.data.get("exit_code", code)), str(event.data.get("why", "")), event.t)
+        return replace(state, ended=ended, preserving_until=None)
+    return end
+
+
+_STEPS: dict[str, Callable[[State, Event], State]] = {
+    "submitted": _submitted,
+    "job_started": _job_started,
+    "attempt_started": _attempt_started,
+    "progress": _progress,
+    "checkpoint": _checkpoint,
+    "attempt_ended": _attempt_ended,
+    "verdict": _verdict,
+    "fenced": _fenced,
+    "node_suspected": _node_suspected,
+    "intent": _intent,
+    "outcome": _outcome,
+    "preserved": _preserved,
+    "released": _released,
+    "kill_switch": _kill_switch,
+    "took_over": _took_over,
+    "resubmitted": _resubmitted,
+    "completed": _end("completed", DONE),
+    "gave_up": _end("gave_up", FAILED_FOR_GOOD),
+    "stopped": _end("stopped", STOPPED),
+}

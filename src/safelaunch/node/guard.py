@@ -1,0 +1,524 @@
+"""The node guard: parent of the launcher on each node, and the fence of its ranks.
+
+Travels as text in the environment of srun (`python3 -I -S -c "$SAFELAUNCH_GUARD" COMMAND…`), so that neither a shared
+folder nor a file on the node is needed to start it; once started it lives in memory only. Standard library, Python 3.9.
+
+Law 1, never worse than plain srun: whatever fails in here before the launcher runs ends in `exec` of the launcher, and
+whatever fails later in a plain wait for it. The exit code is always the launcher's own.
+
+What it does beside waiting:
+- keeps a connection to the leader (HMAC-SHA256 both ways over a shared token) and says when the launcher and all its
+  descendants have gone: it is their subreaper, so that a daemonised rank is still its child;
+- signals, on the leader's word, only processes whose SigCgt mask holds the signal: one without a handler dies of it;
+- the fence: when it has heard nobody for `lease_s` and the attempt's record has moved on (or, after a lost connection,
+  cannot be read), it ends its own ranks, so that they never write beside their successors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import hmac
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+TICK_S = 0.25
+RETRY_S = 1.0          # between two tries to reach the leader
+RECORD_CHECK_S = 1.0   # between two looks at the attempt's record while nobody is heard
+PROBE_DEADLINE_S = 2.0
+LEFTOVER_GRACE_S = 2.0  # for what the launcher left behind, between TERM and KILL
+MAX_LINE = 1 << 16
+PR_SET_CHILD_SUBREAPER = 36
+PRIVATE = ("SAFELAUNCH_GUARD", "SAFELAUNCH_TOKEN", "SAFELAUNCH_CONTROL")
+
+
+def main(argv):
+    """Exit code of the launcher `argv`, or of a sweep (`--sweep MARK GRACE_S`)."""
+    if argv[:1] == ["--sweep"]:
+        sys.stdout.write(json.dumps(sweep(argv[1], float(argv[2]))) + "\n")
+        return 0
+    env = {key: value for key, value in os.environ.items() if key not in PRIVATE}
+    try:
+        guard = Guard(os.environ)
+    except Exception:  # noqa: BLE001 - law 1: train without a guard
+        os.execvpe(argv[0], argv, env)
+    guard.start(argv, env)
+    try:
+        guard.run()
+    except Exception as error:  # noqa: BLE001 - law 1: a bug in here must not end the training
+        sys.stderr.write("safelaunch: node guard stopped guarding: %r\n" % (error,))
+        guard.wait_plainly()
+    return guard.exit_code
+
+
+class Guard:
+    """One task's guard; `run` returns when the launcher and all of its descendants have gone."""
+
+    def __init__(self, env):
+        self.node = env.get("SAFELAUNCH_NODE") or socket.gethostname().split(".")[0]
+        self.task = int(env.get("SLURM_PROCID", "0"))
+        self.attempt = int(env["SAFELAUNCH_ATTEMPT"])
+        self.lease_s = float(env.get("SAFELAUNCH_LEASE_S", "10"))
+        self.record = env["SAFELAUNCH_RECORD"]
+        self.link = Link(env["SAFELAUNCH_CONTROL"], env.get("SLURM_LAUNCH_NODE_IPADDR"), env["SAFELAUNCH_TOKEN"],
+                         {"node": self.node, "task": self.task, "attempt": self.attempt})
+        self.launcher = 0
+        self.exit_code = 1
+        self.ended = False          # the launcher has been reaped
+        self.gone = False           # and nothing of it is left
+        self.kill_at = None         # monotonic: when TERM becomes KILL
+        self.heard = time.monotonic()
+        self.ticked = self.heard
+        self.record_looked = 0.0
+        self.probe = None           # the disposable child that reads the record
+        self.stopped = ()           # ranks that this guard has stopped while it looks
+        self.wake_r, wake_w = os.pipe()
+        for fd in (self.wake_r, wake_w):
+            os.set_blocking(fd, False)
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+        for name in ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT"):
+            # Slurm signals every process of a step; the ranks have theirs, the guard stays to see them go.
+            signal.signal(getattr(signal, name), lambda number, frame: None)
+
+    def start(self, argv, env):
+        """Start the launcher in this process group: leaving it would leave proctrack/pgid's container."""
+        self.launcher = os.fork()
+        if self.launcher == 0:
+            try:
+                for number in range(1, signal.NSIG):
+                    if number not in (signal.SIGKILL, signal.SIGSTOP):
+                        with contextlib.suppress(OSError, ValueError):
+                            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                                signal.signal(number, signal.SIG_DFL)
+                signal.set_wakeup_fd(-1)
+                os.execvpe(argv[0], argv, env)
+            except OSError as error:
+                os.write(2, ("safelaunch: cannot start %s: %s\n" % (argv[0], error)).encode())
+            os._exit(127)
+
+    def run(self):
+        """Watch until nothing is left, then say so."""
+        while not self.gone:
+            self._sleep()
+            now = time.monotonic()
+            self._fence_if_alone(now)
+            for message in self.link.messages(now):
+                self.heard = now
+                self._obey(message, now)
+            self._reap()
+            self._finish_ranks(now)
+            self.ticked = time.monotonic()
+        self.link.say({"ev": "gone", "code": self.exit_code})
+        self.link.drain(1.0)
+
+    def _sleep(self):
+        fds_r, fds_w = [self.wake_r], []
+        sock = self.link.sock
+        if sock is not None:
+            (fds_r if self.link.connected else fds_w).append(sock)
+            if self.link.outbox:
+                fds_w.append(sock)
+        if self.probe is not None:
+            fds_r.append(self.probe.fd)
+        select.select(fds_r, fds_w, [], TICK_S if not self.ended else 0.02)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.wake_r, 4096)
+
+    def _obey(self, message, now):
+        verb = message.get("do")
+        if verb == "ping":
+            self.link.say({"ev": "pong"})
+        elif verb == "signal":
+            reached = signal_handlers(descendants(os.getpid()), int(message["signal"]))
+            self.link.say({"ev": "signalled", "reached": reached})
+        elif verb == "end":
+            self._end(now, float(message.get("grace_s", 5.0)))
+
+    def _end(self, now, grace_s):
+        if self.kill_at is None:
+            send(descendants(os.getpid()), signal.SIGTERM)
+        self.kill_at = min(now + grace_s, self.kill_at if self.kill_at is not None else now + grace_s)
+
+    def _reap(self):
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if self.probe is not None and pid == self.probe.pid:
+                self.probe.reaped = True
+            if pid == self.launcher:
+                self.ended = True
+                self.exit_code, number = exit_of(status)
+                self.link.say({"ev": "exited", "code": self.exit_code, "signal": number})
+
+    def _finish_ranks(self, now):
+        left = None
+        if self.kill_at is not None and now >= self.kill_at:
+            left = self._ranks()
+            send(left, signal.SIGKILL)
+            self.kill_at = now + 1.0   # again, should a dying rank have forked meanwhile
+        if self.ended:
+            left = self._ranks() if left is None else left
+            if not left:
+                self.gone = True
+            elif self.kill_at is None:
+                self._end(now, LEFTOVER_GRACE_S)
+
+    def _ranks(self):
+        own = self.probe.pid if self.probe is not None else 0
+        return [pid for pid in descendants(os.getpid()) if pid != own and state_of(pid) not in ("Z", "X", "")]
+
+    # --- the fence --------------------------------------------------------------------------------------------
+
+    def _fence_if_alone(self, now):
+        if self.link.greeted and now - self.heard <= self.lease_s and self.probe is None:
+            return
+        if now - self.heard <= self.lease_s and self.probe is None:
+            return
+        if now - self.ticked > self.lease_s / 2 and not self.stopped:
+            # This whole node was stopped and has woken up. Hold the ranks before looking: they may have successors.
+            self.stopped = tuple(self._ranks())
+            send(self.stopped, signal.SIGSTOP)
+            self.record_looked = 0.0
+        if self.probe is None:
+            if now - self.record_looked < RECORD_CHECK_S:
+                return
+            self.record_looked = now
+            self.probe = RecordProbe(self.record, now + PROBE_DEADLINE_S)
+        verdict = self.probe.verdict(now)
+        if verdict is None:
+            return
+        self.probe.close()
+        self.probe = None
+        state, endpoint = verdict
+        if endpoint:
+            self.link.move(endpoint)
+        if state == "live" or (state == "unreadable" and not self.link.greeted_ever):
+            send(self.stopped, signal.SIGCONT)
+            self.stopped = ()
+            return
+        if state == "unreadable" and now - self.heard <= self.lease_s:
+            return
+        sys.stderr.write("safelaunch: guard of %s: heard nobody for %.1f s and the attempt's record is %s: "
+                         "ending its ranks\n" % (self.node, now - self.heard, state))
+        send(self._ranks(), signal.SIGKILL)
+        self.stopped = ()
+        self.kill_at = now
+
+    def wait_plainly(self):
+        """Wait for the launcher as a shell would, forwarding nothing: after a bug in here."""
+        while not self.ended:
+            try:
+                pid, status = os.waitpid(self.launcher, 0)
+            except ChildProcessError:
+                return
+            if pid == self.launcher:
+                self.ended = True
+                self.exit_code = exit_of(status)[0]
+
+
+class Link:
+    """The connection to the leader: line-wise JSON, never blocking, reconnecting for ever."""
+
+    def __init__(self, control, launch_address, token, who):
+        host, _, port = control.rpartition(":")
+        self.address = (host or launch_address or "127.0.0.1", int(port))
+        self.token = token.encode()
+        self.who = who
+        self.sock = None
+        self.connected = self.greeted = self.greeted_ever = False
+        self.inbox, self.outbox = b"", b""
+        self.unsent = []          # said while nobody listened: told to the next leader
+        self.nonce = ""
+        self.try_at = 0.0
+
+    def move(self, endpoint):
+        """Use another address from the next try on (a supervisor was born again elsewhere)."""
+        address = (str(endpoint[0]), int(endpoint[1]))
+        if address != self.address and not self.greeted:
+            self.address = address
+            self._drop()
+
+    def say(self, message):
+        """Send now, or as soon as somebody listens."""
+        if message.get("ev") == "pong" and not self.greeted:
+            return
+        if self.greeted:
+            self.outbox += json.dumps(message).encode() + b"\n"
+            self._flush()
+        if message.get("ev") in ("exited", "gone"):
+            self.unsent.append(message)   # a reborn leader has not heard it
+
+    def drain(self, deadline_s):
+        """Get the last words out, if anybody listens."""
+        end = time.monotonic() + deadline_s
+        while self.sock is not None and self.outbox and time.monotonic() < end:
+            select.select([], [self.sock], [], 0.1)
+            self._flush()
+        if self.sock is not None:
+            with contextlib.suppress(OSError):
+                self.sock.shutdown(socket.SHUT_WR)
+
+    def messages(self, now):
+        """Messages from the leader that have come since the last call."""
+        if self.sock is None:
+            if now >= self.try_at:
+                self._connect(now)
+            return []
+        if not self.connected and not self._finish_connect():
+            return []
+        return self._read()
+
+    def _connect(self, now):
+        self.try_at = now + RETRY_S
+        try:
+            family = socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET
+            self.sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.sock.connect(self.address)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._drop()
+
+    def _finish_connect(self):
+        _, writable, _ = select.select([], [self.sock], [], 0)
+        if not writable:
+            return False
+        if self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._drop()
+            return False
+        self.connected = True
+        return True
+
+    def _read(self):
+        try:
+            while True:
+                data = self.sock.recv(65536)
+                if not data:
+                    self._drop()
+                    return []
+                self.inbox += data
+                if len(data) < 65536:
+                    break
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop()
+            return []
+        lines = self.inbox.split(b"\n")
+        self.inbox = lines.pop()
+        if len(self.inbox) > MAX_LINE:
+            self._drop()
+            return []
+        return [message for message in map(self._take, lines) if message is not None]
+
+    def _take(self, line):
+        try:
+            message = json.loads(line)
+        except ValueError:
+            self._drop()
+            return None
+        if not isinstance(message, dict) or self.sock is None:
+            return None
+        if self.greeted:
+            return message
+        if "nonce" in message and not self.nonce:
+            self._introduce(str(message["nonce"]))
+            return None
+        if hmac.compare_digest(str(message.get("mac", "")), mac(self.token, "leader", self.nonce)):
+            self.greeted = self.greeted_ever = True
+            for told in list(self.unsent):
+                self.outbox += json.dumps(told).encode() + b"\n"
+            self._flush()
+            return {"do": "hello"}
+        self._drop()
+        return None
+
+    def _introduce(self, theirs):
+        self.nonce = os.urandom(16).hex() + theirs
+        who = "%s|%s|%s" % (self.who["node"], self.who["task"], self.who["attempt"])
+        hello = dict(self.who, role="guard", nonce=self.nonce, mac=mac(self.token, "guard", self.nonce + who))
+        self.outbox += json.dumps(hello).encode() + b"\n"
+        self._flush()
+
+    def _flush(self):
+        if not self.outbox or self.sock is None:
+            return
+        try:
+            self.outbox = self.outbox[self.sock.send(self.outbox):]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._drop()
+
+    def _drop(self):
+        if self.sock is not None:
+            self.sock.close()
+        self.sock = None
+        self.connected = self.greeted = False
+        self.inbox, self.outbox, self.nonce = b"", b"", ""
+
+
+class RecordProbe:
+    """A disposable child that reads the attempt's record: on a frozen folder only it hangs, never the guard."""
+
+    def __init__(self, path, deadline):
+        self.deadline = deadline
+        self.reaped = False
+        self.data = b""
+        self.fd, child_fd = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                with open(path, "rb") as record:
+                    os.write(child_fd, record.read(4096) + b"\n")
+            except FileNotFoundError:
+                os.write(child_fd, b'{"state":"missing"}\n')
+            except OSError:
+                os.write(child_fd, b'{"state":"unreadable"}\n')
+            finally:
+                os._exit(0)
+        os.close(child_fd)
+        os.set_blocking(self.fd, False)
+
+    def verdict(self, now):
+        """(state, endpoint or None) once known: live | ended | missing | unreadable; None = not yet."""
+        ready, _, _ = select.select([self.fd], [], [], 0)
+        if ready:
+            try:
+                self.data = os.read(self.fd, 8192)
+                record = json.loads(self.data)
+                return str(record["state"]), record.get("endpoint")
+            except (OSError, ValueError, KeyError, TypeError):
+                return "unreadable", None
+        return ("unreadable", None) if now >= self.deadline else None
+
+    def close(self):
+        """Leave the child behind if it hangs; init or the step's end takes it."""
+        os.close(self.fd)
+        if not self.reaped:
+            with contextlib.suppress(OSError):
+                os.kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, os.WNOHANG)
+
+
+def mac(token, role, text):
+    """Hex HMAC-SHA256 of a role and a text; the role keeps one side's word from being played back as the other's."""
+    return hmac.new(token, (role + "|" + text).encode(), hashlib.sha256).hexdigest()
+
+
+def exit_of(status):
+    """(exit code as a shell gives it, signal or None) of a wait status."""
+    if os.WIFSIGNALED(status):
+        return 128 + os.WTERMSIG(status), os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), None
+
+
+def state_of(pid):
+    """One letter of /proc/PID/stat, "" when the process has gone."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as stat:
+            return stat.read().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def parents():
+    """pid → parent pid of every process of this node."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError), open("/proc/%s/stat" % name, "rb") as stat:
+                table[int(name)] = int(stat.read().rpartition(b")")[2].split()[1])
+    return table
+
+
+def descendants(root):
+    """Pids of all descendants of `root`, parents first; zombies included."""
+    children = {}
+    for pid, parent in parents().items():
+        children.setdefault(parent, []).append(pid)
+    found, todo = [], [root]
+    while todo:
+        for pid in children.get(todo.pop(), ()):
+            found.append(pid)
+            todo.append(pid)
+    return found
+
+
+def send(pids, number):
+    """Signal each pid that is still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def signal_handlers(pids, number):
+    """Names of the processes that handle `number` and were sent it.
+
+    Never bash or torchrun: the word is for the training, and a launcher that acts on it would end its ranks.
+    """
+    reached = []
+    for pid in pids:
+        try:
+            with open("/proc/%d/status" % pid) as status:
+                fields = dict(line.rstrip().split(":\t", 1) for line in status if ":\t" in line)
+            with open("/proc/%d/cmdline" % pid, "rb") as cmdline:
+                words = cmdline.read().split(b"\0")
+        except (OSError, ValueError):
+            continue
+        caught = int(fields.get("SigCgt", "0").split()[0], 16) >> (number - 1) & 1
+        if caught and fields.get("Name") not in ("bash", "sh") and not is_launcher(words):
+            send([pid], number)
+            reached.append("%s[%d]" % (fields.get("Name"), pid))
+    return reached
+
+
+def is_launcher(words):
+    """Whether a command line is torchrun's own."""
+    return any(word.endswith(b"/torchrun") or word in (b"torchrun", b"torch.distributed.run", b"torch.distributed.launch")
+               for word in words[:4])
+
+
+def sweep(mark, grace_s):
+    """End every process of this user that carries SAFELAUNCH_MARK=mark; {"found", "left"}, pids."""
+    needle = b"SAFELAUNCH_MARK=" + mark.encode()
+    found = marked(needle)
+    send(found, signal.SIGTERM)
+    end = time.monotonic() + grace_s
+    left = marked(needle)
+    while left:
+        if time.monotonic() >= end:
+            send(left, signal.SIGKILL)
+        if time.monotonic() >= end + 5.0:
+            break
+        time.sleep(0.05)
+        left = marked(needle)
+    return {"node": socket.gethostname().split(".")[0], "found": len(found), "left": left}
+
+
+def marked(needle):
+    """Pids of living processes on this node whose environment holds `needle` (only one's own are readable)."""
+    pids = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            with contextlib.suppress(OSError), open("/proc/%s/environ" % name, "rb") as environ:
+                if needle in environ.read().split(b"\0") and state_of(int(name)) not in ("Z", "X", ""):
+                    pids.append(int(name))
+    return pids
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
