@@ -1,0 +1,115 @@
+"""The job script's text: a template's two marked blocks filled with a plan's values, its body left as it is.
+
+No value can become code. Directives are quoted for sbatch's own reader of `#SBATCH` lines (opt.c, _get_argument: double
+quotes, and a backslash before `"` and `\\`), values by bash's single quotes; what neither can hold is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from safelaunch.core.plan import Plan
+from safelaunch.errors import TemplateError
+
+_BARE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+\Z")
+_BLOCK = r"(?ms)^# >>> {name}\b[^\n]*\n(.*?)^# <<< {name}\b"
+
+# How long before the time limit Slurm warns the script: time for a checkpoint, but never a good part of a short job.
+_WARN_SHARE, _WARN_MIN_S, _WARN_UNKNOWN_S = 0.05, 30, 120
+
+
+def render(template: str, plan: Plan, *, python: str, library: tuple[str, ...], srun: tuple[str, ...] = ("srun",)) -> str:
+    """The sbatch script of a plan.
+
+    `python` runs the supervisor on the batch host; `library` are the package folders that it copies to local disk.
+    Raises TemplateError when the template lacks a block or a value cannot be held.
+    """
+    text = _fill(template, "directives", directives(plan))
+    return _fill(text, "values", _values(plan, python, library, srun))
+
+
+def directives(plan: Plan) -> list[str]:
+    """`#SBATCH` lines: safelaunch's own first, then the user's in their order."""
+    rows: list[tuple[str, str | None]] = [
+        ("job-name", plan.job_name),
+        ("output", f"{plan.run_dir.replace('%', '%%')}/slurm-%j.out"),
+        ("open-mode", "append"),
+        ("no-requeue", None),   # safelaunch restarts; a requeue would forget failed nodes and the queue's age
+        ("no-kill", None),      # a dead node must not take the allocation with it
+        ("signal", f"B:USR2@{warn_before_s(plan)}"),
+        *plan.sbatch,
+    ]
+    if not any(name == "nodes" for name, _ in plan.sbatch):
+        rows.append(("nodes", str(plan.nodes)))
+    return [f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={quote_directive(value)}" for name, value in rows]
+
+
+
+
+def quote_directive(value: str) -> str:
+    """`value` as sbatch reads it back from a `#SBATCH` line."""
+    if any(ord(char) < 32 or ord(char) == 127 for char in value):
+        raise TemplateError(f"a #SBATCH line cannot hold the control character in {value!r}")
+    if _BARE.match(value):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def quote_bash(value: str) -> str:
+    """`value` in bash's single quotes."""
+    if "\0" in value:
+        raise TemplateError("a shell script cannot hold a NUL character")
+    return "'" + value.replace("'", "'\\''") + "'"
+
+
+def warn_before_s(plan: Plan) -> int:
+    """Seconds before the time limit at which Slurm signals the script."""
+    limit_s = time_limit_s(dict(plan.sbatch).get("time"))
+    if limit_s is None:
+        return _WARN_UNKNOWN_S
+    return int(max(_WARN_MIN_S, min(plan.kill_switch.grace_s, limit_s * _WARN_SHARE)))
+
+
+def time_limit_s(text: str | None) -> int | None:
+    """Seconds of a --time value: "minutes", "minutes:seconds", "h:m:s", "days-hours[:m[:s]]"; None = none or other."""
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text or "")
+    if not match:
+        return None
+    days, *rest = (None if part is None else int(part) for part in match.groups())
+    first, second, third = (part for part in rest)
+    if days is not None:
+        return days * 86400 + (first or 0) * 3600 + (second or 0) * 60 + (third or 0)
+    if third is not None:
+        return (first or 0) * 3600 + (second or 0) * 60 + third
+    return (first or 0) * 60 + (second or 0)
+
+
+def _values(plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, ...]) -> list[str]:
+    scalars: list[tuple[str, str | int | None]] = [
+        ("RUN_ID", plan.run_id), ("RUN_DIR", plan.run_dir), ("KILL_FILE", plan.kill_file),
+        ("NODES", plan.nodes), ("TASKS_PER_NODE", plan.ntasks_per_node), ("CPUS_PER_TASK", plan.cpus_per_task),
+        ("LAUNCHER", plan.launch.by), ("NPROC_PER_NODE", plan.launch.nproc_per_node or plan.gpus_per_node),
+        ("TEE", plan.launch.tee), ("SRUN_WAIT", plan.srun.wait_s), ("KILL_ON_BAD_EXIT", plan.srun.kill_on_bad_exit),
+        ("LEASE_S", f"{plan.lease_s:g}"), ("PRESERVE_S", int(plan.preserve.for_s)),
+        ("PYTHON", python), ("COMMAND", plan.command), ("SETUP", plan.setup),
+    ]
+    lines = [f"{name}={_scalar(value)}" for name, value in scalars]
+    lines += [f"{name}=({_words(words)})" for name, words in (
+        ("SRUN", srun), ("SRUN_EXTRA", plan.srun.extra), ("LIBRARY", library))]
+    return [*lines, *(f"export {name}={quote_bash(value)}" for name, value in plan.env)]
+
+
+def _scalar(value: str | int | None) -> str:
+    return str(value) if isinstance(value, int) else quote_bash(value or "")
+
+
+def _words(words: Iterable[str]) -> str:
+    return " ".join(map(quote_bash, words))
+
+
+def _fill(template: str, name: str, lines: list[str]) -> str:
+    match = re.search(_BLOCK.format(name=name), template)
+    if match is None:
+        raise TemplateError(f"the template has no block '# >>> {name}' … '# <<< {name}'")
+    return template[: match.start(1)] + "".join(f"{line}\n" for line in lines) + template[match.end(1):]
