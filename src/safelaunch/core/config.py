@@ -1,0 +1,232 @@
+"""texts of the layers ▸ the resolved config, or every problem in them at once.
+
+    sources ▸ yamltext (nodes with places) ▸ slurmkeys (one spelling) ▸ layers (one tree) ▸ values (${VAR}) ▸ kinds ▸ Resolved
+
+Not by pydantic: importing it and building the models takes 105 ms here, as much as the whole of submitit's submission, which
+`safelaunch submit` must not exceed. core/schema.py makes pydantic models from the same table for the JSON Schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from safelaunch.core.configkeys import KEYS, NOT_BUILT, OPEN_SECTIONS
+from safelaunch.core.configrules import complete
+from safelaunch.core.kinds import WrongValue, expected
+from safelaunch.core.layers import COMMAND_LINE, default_layer, merge_layers, name_from_file, parse_overrides
+from safelaunch.core.nearest import nearest_word
+from safelaunch.core.nodes import DEFAULT, MappingNode, Node, Origin, Scalar
+from safelaunch.core.slurmkeys import canonical_slurm, read_slurm, slurm_flags_layer
+from safelaunch.core.values import expand
+from safelaunch.core.yamltext import parse_document
+from safelaunch.errors import ConfigError, Problem
+
+__all__ = ["Origin", "Resolved", "Source", "resolve"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One layer's text, such as ("file", "train.yaml", "command: …")."""
+
+    layer: str  # site | user | file
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A complete config: plain JSON-able values under train.yaml's keys, durations in seconds; `origins` by dotted key."""
+
+    config: dict[str, Any]
+    origins: dict[str, Origin]
+
+
+def resolve(
+    sources: Sequence[Source],
+    overrides: Sequence[str],
+    environ: Mapping[str, str],
+    raw_sbatch: Sequence[str] = (),
+    base_dir: str = "",
+) -> Resolved:
+    """The config that these layers make, lowest first; raises ConfigError with every problem.
+
+    `base_dir` is the folder of train.yaml, which a relative run_dir starts at.
+    """
+    layers, problems, readable = _read_layers(sources, overrides, raw_sbatch)
+    file = next((source.name for source in reversed(sources) if source.layer == "file"), "train.yaml")
+    if not readable:
+        raise _config_error(problems, sources)
+    tree = merge_layers(default_layer(name_from_file(file)), layers)
+    tree, faults = expand(tree, environ)
+    problems += faults
+    reading = _Reading()
+    reading.read(tree)
+    problems += reading.problems
+    problems += complete(reading.config, reading.origins, environ=environ, base_dir=base_dir, file=file, faulty=_keys(problems))
+    if problems:
+        raise _config_error(problems, sources)
+    return Resolved(reading.config, reading.origins)
+
+
+def _read_layers(
+    sources: Sequence[Source], overrides: Sequence[str], raw_sbatch: Sequence[str]
+) -> tuple[list[MappingNode], list[Problem], bool]:
+    """The layers' trees, lowest first, their problems, and whether all could be read at all."""
+    trees: list[MappingNode] = []
+    problems: list[Problem] = []
+    readable = True
+    for source in sources:
+        tree, faults = parse_document(source.text, layer=source.layer, file=source.name)
+        problems += faults
+        readable = readable and tree is not None
+        trees += [tree] if tree is not None else []
+    override_trees, faults = parse_overrides(overrides)
+    flag_tree, flag_faults = slurm_flags_layer(raw_sbatch, COMMAND_LINE)
+    problems += faults + flag_faults
+    layers = []
+    for tree in (*trees, *override_trees, flag_tree):
+        layer, faults = canonical_slurm(tree)
+        layers.append(layer)
+        problems += faults
+    return layers, problems, readable
+
+
+def _keys(problems: Sequence[Problem]) -> frozenset[str]:
+    return frozenset(problem.key for problem in problems)
+
+
+def _config_error(problems: Sequence[Problem], sources: Sequence[Source]) -> ConfigError:
+    """The problems in the order of the layers and lines, one for each key and place: the first is the cause."""
+    order = {source.name: number for number, source in enumerate(sources)}
+    ranked = sorted(problems, key=lambda one: (order.get(one.file, len(order)), one.line, one.column))
+    first: dict[tuple[str, int, int, str], Problem] = {}
+    for problem in ranked:
+        first.setdefault((problem.file, problem.line, problem.column, problem.key), problem)
+    return ConfigError(list(first.values()))
+
+
+class _Reading:
+    """Nodes to values by the table of keys."""
+
+    def __init__(self) -> None:
+        self.config: dict[str, Any] = {}
+        self.origins: dict[str, Origin] = {}
+        self.problems: list[Problem] = []
+
+    def read(self, tree: MappingNode) -> None:
+        """Fill config and origins; a value with a problem is left at None."""
+        self._refuse_unknown(tree, "")
+        for path, key in KEYS.items():
+            node = _at(tree, path)
+            self._keep(path, None, node.origin if node is not None else DEFAULT)
+            if node is not None and not self._is_not_built(path, node):
+                try:
+                    self._keep(path, key.kind.read(node), node.origin)
+                except WrongValue as fault:
+                    self._note(node.origin, path, str(fault))
+        self._read_env(tree.entries.get("env"))
+        self._read_slurm(tree.entries.get("slurm"))
+
+    def _keep(self, path: str, value: Any, origin: Origin) -> None:
+        section, dot, key = path.partition(".")
+        if dot:
+            self.config.setdefault(section, {})[key] = value
+        else:
+            self.config[section] = value
+        self.origins[path] = origin
+
+    def _is_not_built(self, path: str, node: Node) -> bool:
+        if not isinstance(node, Scalar) or (what := NOT_BUILT.get(f"{path}={node.text}")) is None:
+            return False
+        self._note(node.origin, path, f"not built yet: {what}")
+        return True
+
+    def _refuse_unknown(self, mapping: MappingNode, section: str) -> None:
+        known = _known_keys(section)
+        for key, node in mapping.entries.items():
+            path = f"{section}.{key}" if section else key
+            place = mapping.key_origins.get(key, node.origin)
+            if path in NOT_BUILT:
+                self._note(place, path, f"not built yet: {NOT_BUILT[path]}")
+            elif key not in known:
+                self._note(place, path, f"unknown key{_guess(key, section, known)}")
+            elif path not in KEYS and not isinstance(node, MappingNode):
+                self._note(node.origin, path, str(expected("a section of keys", node)))
+            elif path not in KEYS and path not in OPEN_SECTIONS and isinstance(node, MappingNode):
+                self._refuse_unknown(node, path)
+
+    def _read_env(self, node: Node | None) -> None:
+        env: dict[str, str] = {}
+        for name, value in node.entries.items() if isinstance(node, MappingNode) else ():
+            try:
+                env[name] = _env_value(name, value)
+                self.origins[f"env.{name}"] = value.origin
+            except WrongValue as fault:
+                self._note(value.origin, f"env.{name}", str(fault))
+        self.config["env"] = env
+
+    def _read_slurm(self, node: Node | None) -> None:
+        section = node if isinstance(node, MappingNode) else MappingNode({}, DEFAULT)
+        values, problems = read_slurm(section)
+        self.config["slurm"] = values
+        self.problems += problems
+        for name, value in section.entries.items():
+            self.origins[f"slurm.{name.removeprefix('--')}"] = value.origin
+
+    def _note(self, origin: Origin, key: str, text: str) -> None:
+        self.problems.append(Problem(origin.file, origin.line, origin.column, key, text))
+
+
+# Variables of bash that no script can set: the assignment would end it before the training starts.
+_READ_ONLY = frozenset(("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"))
+# Fresh for every attempt: a port in use is a known failure.
+_OURS = frozenset(("MASTER_ADDR", "MASTER_PORT", "RESUME_ARGS"))
+
+
+def _env_value(name: str, node: Node) -> str:
+    """A variable's value as text, `1.10` and `true` as they were written."""
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+        raise WrongValue("not a name that an environment variable can have")
+    if name in _READ_ONLY:
+        raise WrongValue("bash does not let anybody set this variable")
+    if name in _OURS or name.startswith("SAFELAUNCH_"):
+        raise WrongValue("safelaunch sets this variable for each attempt")
+    if not isinstance(node, Scalar):
+        raise expected("text", node)
+    if "\0" in node.text:
+        raise WrongValue("holds a NUL character, which no variable can")
+    return node.text
+
+
+def _known_keys(section: str) -> frozenset[str]:
+    prefix = f"{section}." if section else ""
+    paths = (path for path in (*KEYS, *OPEN_SECTIONS, *NOT_BUILT) if path.startswith(prefix) and "=" not in path)
+    return frozenset(path[len(prefix) :].partition(".")[0] for path in paths)
+
+
+def _guess(key: str, section: str, known: frozenset[str]) -> str:
+    if near := nearest_word(key.replace("-", "_"), known):
+        return f'; did you mean "{near}"?'
+    # `nodes: 4` at the top is the commonest slip of all who come from sbatch
+    elsewhere = [path for path in _all_paths() if path.rpartition(".")[2] == key.replace("-", "_")]
+    if elsewhere:
+        return f'; did you mean "{elsewhere[0]}"?'
+    return f"; known here: {', '.join(sorted(known))}" if section else ""
+
+
+def _all_paths() -> Iterator[str]:
+    yield from KEYS
+    from safelaunch.core.sbatchoptions import OPTIONS
+
+    yield from (f"slurm.{name.replace('-', '_')}" for name in OPTIONS)
+
+
+def _at(tree: MappingNode, path: str) -> Node | None:
+    section, _, key = path.partition(".")
+    node = tree.entries.get(section)
+    if not key:
+        return node
+    return node.entries.get(key) if isinstance(node, MappingNode) else None

@@ -1,0 +1,127 @@
+"""What one key alone cannot say: defaults that follow from other keys, and keys that need or exclude each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from safelaunch.core.nodes import Origin
+from safelaunch.errors import Problem
+
+_UNKNOWN = Origin("default", "", 0, 0)
+
+
+def complete(
+    config: dict[str, Any],
+    origins: Mapping[str, Origin],
+    *,
+    environ: Mapping[str, str],
+    base_dir: str,
+    file: str,
+    faulty: Collection[str],
+) -> list[Problem]:
+    """Fill in what follows from other keys, in place; the problems between keys, but none that follows from a faulty key."""
+    rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules)
+    found = [fault for rule in rules for fault in rule(config, origins)]
+    found += _paths(config, environ, base_dir)
+    problems = []
+    for key, needs, text in found:
+        if not faulty.isdisjoint((key, *needs)):
+            continue
+        place = next((origins[one] for one in (key, *needs) if one in origins and origins[one].line), _UNKNOWN)
+        if place is _UNKNOWN and (origin := origins.get(key)) is not None and origin.layer == "command line":
+            place = origin
+        problems.append(Problem(place.file or file, place.line, place.column, key, text))
+    return problems
+
+
+# (the key, other keys it depends on, what is wrong)
+Fault = tuple[str, tuple[str, ...], str]
+
+
+def gpus_per_node(slurm: Mapping[str, Any]) -> int:
+    """GPUs that each node gives by gpus-per-node, gres, or gpus over the nodes; 0 where none are asked for."""
+    for name in ("gpus-per-node", "gres"):
+        counts = [_gpu_count(part, is_gres=name == "gres") for part in str(slurm.get(name, "")).split(",")]
+        if total := sum(counts):
+            return total
+    nodes = slurm.get("nodes", 1)
+    total = sum(_gpu_count(part, is_gres=False) for part in str(slurm.get("gpus", "")).split(","))
+    return total // nodes if isinstance(nodes, int) and nodes > 0 else 0
+
+
+def _gpu_count(part: str, *, is_gres: bool) -> int:
+    """GPUs in `8`, `a100:8`, and, of a gres, `gpu`, `gpu:8`, `gpu:a100:8`."""
+    fields = part.strip().partition("(")[0].split(":")
+    if is_gres:
+        if fields[0] != "gpu":
+            return 0
+        fields = fields[1:] or ["1"]
+    if re.fullmatch(r"\d{1,9}", fields[-1]):
+        return int(fields[-1])
+    return 1 if is_gres else 0
+
+
+def _command_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault]:
+    command = config.get("command")
+    if command is None:
+        return [("command", (), "missing; it says what to train with, such as command: python train.py")]
+    return [] if command.strip() else [("command", (), "empty; it says what to train with")]
+
+
+def _slurm_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
+    """sbatch would work out the nodes from these; a supervisor must know how many there are."""
+    if origins.get("slurm.nodes", _UNKNOWN).layer != "default":
+        return []
+    return [
+        (f"slurm.{name}", (), "needs slurm.nodes beside it: a run has a fixed number of nodes")
+        for name in ("ntasks", "nodelist", "nodefile")
+        if name in config["slurm"]
+    ]
+
+
+def _launch_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault]:
+    launch, slurm = config["launch"], config["slurm"]
+    gpus = gpus_per_node(slurm)
+    wide = gpus > 0 or slurm.get("nodes", 1) != 1 or "gpus-per-task" in slurm or slurm.get("ntasks", 1) != 1
+    if launch["with"] is None:
+        launch["with"] = "torchrun" if launch["nproc_per_node"] is not None else "srun" if wide else "none"
+    if launch["with"] != "torchrun":
+        if launch["nproc_per_node"] is not None:
+            return [("launch.nproc_per_node", ("launch.with",), f"has no meaning with launch.with: {launch['with']}")]
+        return []
+    if launch["nproc_per_node"] is None:
+        launch["nproc_per_node"] = gpus or 1
+    return []
+
+
+def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
+    resume = config["resume"]
+    written = [key for key in ("format", "pattern", "args", "keep_trying") if origins[f"resume.{key}"].layer not in ("default", "site", "user")]
+    faults: list[Fault] = []
+    if resume["dir"] is None and written:
+        faults.append((f"resume.{written[0]}", ("resume.dir",), "needs resume.dir: where the checkpoints are"))
+    if resume["format"] == "pattern" and resume["pattern"] is None:
+        faults.append(("resume.format", ("resume.pattern",), "needs resume.pattern, such as step_{step}.pt"))
+    if resume["format"] != "pattern" and resume["pattern"] is not None:
+        faults.append(("resume.pattern", ("resume.format",), "needs resume.format: pattern"))
+    return faults
+
+
+def _paths(config: dict[str, Any], environ: Mapping[str, str], base_dir: str) -> list[Fault]:
+    """`~/` becomes the home folder (a folder named "~" is never meant); run_dir becomes absolute if base_dir is."""
+    faults: list[Fault] = []
+    for key in ("run_dir", "resume.dir", "kill_switch.file"):
+        section, _, leaf = key.rpartition(".")
+        holder = config[section] if section else config
+        path = holder[leaf]
+        if path is not None and (path == "~" or path.startswith("~/")):
+            if environ.get("HOME"):
+                holder[leaf] = environ["HOME"].rstrip("/") + path[1:]
+            else:
+                faults.append((key, (), "~ needs HOME in the environment"))
+    run_dir = config["run_dir"]
+    if run_dir is not None and base_dir and not run_dir.startswith(("/", "~")):
+        config["run_dir"] = f"{base_dir.rstrip('/')}/{run_dir}"
+    return faults

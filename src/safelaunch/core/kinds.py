@@ -1,0 +1,271 @@
+"""The kinds of value a key can have: each reads one node, or says in plain words what it expected."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from safelaunch.core.nodes import ListNode, Node, Scalar, show
+from safelaunch.core.sbatchoptions import owned_srun_flag
+from safelaunch.core.values import parse_duration_s
+from safelaunch.errors import ParseError
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_INTEGER_MAX = (1 << 31) - 1
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class WrongValue(Exception):
+    """What is wrong with a value, in words that follow "key: "."""
+
+
+class Kind(Protocol):
+    """Reads one node as the value that the resolved config holds; raises WrongValue."""
+
+    def read(self, node: Node) -> Any: ...  # noqa: D102
+
+
+def expected(what: str, node: Node) -> WrongValue:
+    """The complaint `expected an integer ≥ 1, got "four"`."""
+    return WrongValue(f"expected {what}, got {show(node)}")
+
+
+def read_line(node: Node, what: str = "text") -> str:
+    """One line of text as it was written; a number counts as its text, a boolean does not."""
+    if not isinstance(node, Scalar) or isinstance(node.value, bool) or node.value is None:
+        hint = "; put it in quotes if you mean the word" if isinstance(node, Scalar) and node.value is not None else ""
+        raise WrongValue(f"{expected(what, node)}{hint}")
+    if found := _CONTROL.search(node.text):
+        raise WrongValue(f"holds a control character (U+{ord(found[0]):04X}); expected {what} in one line")
+    return node.text
+
+
+@dataclass(frozen=True)
+class Text:
+    """One line of text, if need be of a pattern."""
+
+    what: str = "text"
+    pattern: str | None = None
+    may_be_empty: bool = False
+
+    def read(self, node: Node) -> str:
+        """The text."""
+        text = read_line(node, self.what)
+        if not text and not self.may_be_empty:
+            raise expected(self.what, node)
+        if self.pattern is not None and re.fullmatch(self.pattern, text) is None:
+            raise expected(self.what, node)
+        return text
+
+
+@dataclass(frozen=True)
+class Path(Text):
+    """A path; `$HOME/x` would be a folder named "$HOME", and is refused."""
+
+    what: str = "a path"
+
+    def read(self, node: Node) -> str:
+        """The path as written."""
+        text = super().read(node)
+        if found := re.search(r"\$([A-Za-z_][A-Za-z0-9_]*)", text):
+            raise WrongValue(f"write ${{{found[1]}}}, with braces, for the variable {found[1]}")
+        if text.startswith("~") and text != "~" and not text.startswith("~/"):
+            raise WrongValue(f"expected ~/… or the full path, got {show(node)}")
+        return text
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Shell code for bash on the nodes: any text without NUL."""
+
+    def read(self, node: Node) -> str:
+        """The code, untouched."""
+        if isinstance(node, ListNode):
+            raise WrongValue("expected one text, as you would type it in a shell, got a list")
+        if not isinstance(node, Scalar) or not isinstance(node.value, str):
+            raise expected("text, as you would type it in a shell", node)
+        if "\0" in node.text:
+            raise WrongValue("holds a NUL character, which no shell can take")
+        return node.text
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some words."""
+
+    words: tuple[str, ...]
+
+    def read(self, node: Node) -> str:
+        """The word."""
+        if not isinstance(node, Scalar) or node.text not in self.words:
+            raise expected(_one_of(self.words), node)
+        return node.text
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A whole number within bounds."""
+
+    min: int
+    max: int = _INTEGER_MAX
+
+    def read(self, node: Node) -> int:
+        """The number."""
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, bool) or not isinstance(value, int) or not self.min <= value <= self.max:
+            raise expected(self._what(), node)
+        return value
+
+    def _what(self) -> str:
+        if self.min == self.max:
+            return f"{self.min}"
+        return f"an integer ≥ {self.min}" if self.max == _INTEGER_MAX else f"an integer from {self.min} to {self.max}"
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A length of time: seconds as a number, or `15m`."""
+
+    def read(self, node: Node) -> float:
+        """Seconds."""
+        text = node.text if isinstance(node, Scalar) else ""
+        try:
+            return parse_duration_s(text)
+        except ParseError as error:
+            raise WrongValue(f"{error.message}, got {show(node)}") from error
+
+
+@dataclass(frozen=True)
+class Words:
+    """A list of lines of text, if need be out of some words."""
+
+    words: tuple[str, ...] = ()
+
+    def read(self, node: Node) -> list[str]:
+        """The list."""
+        if not isinstance(node, ListNode):
+            raise expected("a list, such as [a, b]", node)
+        kind: Kind = Choice(self.words) if self.words else Text()
+        return [kind.read(item) for item in node.items]
+
+
+@dataclass(frozen=True)
+class SrunFlags(Words):
+    """A list of srun's flags, without those that safelaunch sets itself."""
+
+    def read(self, node: Node) -> list[str]:
+        """The flags."""
+        flags = super().read(node)
+        for flag in flags:
+            if reason := owned_srun_flag(flag):
+                raise WrongValue(f"{flag}: {reason}")
+        return flags
+
+
+@dataclass(frozen=True)
+class Flag01:
+    """srun's own 0 or 1, also as true or false."""
+
+    def read(self, node: Node) -> int:
+        """0 or 1."""
+        if not isinstance(node, Scalar) or node.value not in (0, 1) or isinstance(node.value, float):
+            raise expected("0 or 1", node)
+        return int(bool(node.value))
+
+
+@dataclass(frozen=True)
+class SignalName:
+    """A signal that a program can catch and survive."""
+
+    names: tuple[str, ...] = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP")
+
+    def read(self, node: Node) -> str:
+        """The name with SIG."""
+        text = node.text if isinstance(node, Scalar) else ""
+        name = text if text.startswith("SIG") else f"SIG{text}"
+        if name not in self.names:
+            raise expected(_one_of(self.names), node)
+        return name
+
+
+@dataclass(frozen=True)
+class StepPattern:
+    """`auto`, or a regular expression whose one group is the step."""
+
+    def read(self, node: Node) -> str:
+        """The pattern's text."""
+        text = read_line(node, "auto or a regular expression")
+        try:
+            groups = 1 if text == "auto" else re.compile(text).groups
+        except (re.error, RecursionError, OverflowError) as error:
+            raise WrongValue(f"not a regular expression: {error}") from error
+        if groups != 1:
+            raise WrongValue(f'expected exactly one group, such as "step (\\d+)", got {groups}')
+        return text
+
+
+@dataclass(frozen=True)
+class ResumeArgs:
+    """Arguments for the training, with {path} and {step} to be filled in."""
+
+    def read(self, node: Node) -> str:
+        """The text as written; bash quoting is undone when it is filled in."""
+        text = Text(may_be_empty=True).read(node)
+        for name in _PLACEHOLDER.findall(text):
+            if name not in ("path", "step"):
+                raise WrongValue(f"{{{name}}}: only {{path}} and {{step}} are filled in")
+        if "'" in text or '"' in text or "\\" in text:
+            import shlex  # not before it is needed: `safelaunch submit` counts its milliseconds
+
+            try:
+                shlex.split(text)
+            except ValueError as error:
+                raise WrongValue(f"bash could not split it: {str(error).lower()}") from error
+        return text
+
+
+@dataclass(frozen=True)
+class CheckpointPattern:
+    """A path pattern whose {step} is the step."""
+
+    def read(self, node: Node) -> str:
+        """The pattern."""
+        text = read_line(node, "a path pattern")
+        if text.count("{step}") != 1:
+            raise expected("a path pattern with {step} in it once, such as step_{step}.pt", node)
+        return text
+
+
+@dataclass(frozen=True)
+class ProcessesPerNode:
+    """torchrun's --nproc-per-node: a count, or one of its words."""
+
+    words: tuple[str, ...] = ("auto", "gpu", "cpu")
+
+    def read(self, node: Node) -> int | str:
+        """The count or the word."""
+        if isinstance(node, Scalar) and node.text in self.words:
+            return node.text
+        try:
+            return Integer(1).read(node)
+        except WrongValue:
+            raise expected(f"an integer ≥ 1, or {_one_of(self.words)}", node) from None
+
+
+@dataclass(frozen=True)
+class Tee:
+    """torchrun's --tee: 0 to 3, or one for each local rank (`0:3,1:2`)."""
+
+    def read(self, node: Node) -> int | str:
+        """The number or the text."""
+        text = node.text if isinstance(node, Scalar) else ""
+        if re.fullmatch(r"[0-3]", text):
+            return int(text)
+        if re.fullmatch(r"\d{1,4}:[0-3](,\d{1,4}:[0-3])*", text):
+            return text
+        raise expected('0, 1, 2 or 3, or "0:3,1:2"', node)
+
+
+def _one_of(words: tuple[str, ...]) -> str:
+    return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]

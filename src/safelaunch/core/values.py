@@ -1,0 +1,141 @@
+"""Texts of a config that mean something else: durations, and `${VAR}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from safelaunch.core.nodes import ListNode, MappingNode, Node, Scalar, read_plain, with_entries
+from safelaunch.errors import ParseError, Problem
+
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+")
+# A year: far above any Slurm time limit, far below what overflows a sleep.
+DURATION_MAX_S = 366 * 86400.0
+
+# The user's own shell code: bash expands it, on the nodes.
+NEVER_EXPANDED = frozenset(("command", "setup"))
+# Doubling a text by ${x}${x} some 30 times over would fill the memory; a line of an environment holds 128 KiB.
+_EXPANDED_MAX_CHARS = 1 << 16
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\})?")
+_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*?)(?::-(.*))?", re.DOTALL)
+
+
+def parse_duration_s(text: str) -> float:
+    """Seconds in `90`, `90s`, `15m`, `1h30m`, `7d`; raises ParseError on any other form.
+
+    `15:00` is refused: Slurm reads it as minutes and seconds, people as hours and minutes.
+    """
+    number = read_plain(text)
+    if isinstance(number, (int, float)) and not isinstance(number, bool):
+        duration_s = float(number)
+    elif _DURATION.fullmatch(text) and len(text) <= 40:
+        duration_s = sum(float(count) * _UNIT_S[unit] for count, unit in _PART.findall(text))
+    else:
+        raise ParseError("expected a duration such as 90s, 15m, 1h30m or 7d")
+    if not 0 <= duration_s <= DURATION_MAX_S:
+        raise ParseError(f"expected a duration from 0 to {DURATION_MAX_S / 86400:.0f}d")
+    return duration_s
+
+
+def expand(tree: MappingNode, environ: Mapping[str, str]) -> tuple[MappingNode, list[Problem]]:
+    """The tree with every `${NAME}` and `${NAME:-default}` replaced, and the problems of those that cannot be."""
+    expansion = _Expansion(tree, environ)
+    return expansion.mapping(tree, ""), expansion.problems
+
+
+class _Unresolved(Exception):
+    """A reference that leads nowhere."""
+
+
+class _Expansion:
+    """One pass over one tree. Each text is expanded once: what a variable holds is never expanded again."""
+
+    def __init__(self, tree: MappingNode, environ: Mapping[str, str]) -> None:
+        self.problems: list[Problem] = []
+        self._tree = tree
+        self._environ = environ
+        self._done: dict[str, str] = {}
+        self._open: list[str] = []
+
+    def mapping(self, node: MappingNode, path: str) -> MappingNode:
+        """The same mapping, its values expanded."""
+        return with_entries(node, {key: self._node(value, _join(path, key)) for key, value in node.entries.items()})
+
+    def _node(self, node: Node, path: str) -> Node:
+        if isinstance(node, MappingNode):
+            return self.mapping(node, path)
+        if isinstance(node, ListNode):
+            items = (self._node(item, f"{path}[{i}]") for i, item in enumerate(node.items))
+            return ListNode(tuple(items), node.origin)
+        if path in NEVER_EXPANDED or "${" not in node.text:
+            return node
+        try:
+            return _retyped(node, self._text(node, path))
+        except _Unresolved as fault:
+            self.problems.append(Problem(node.origin.file, node.origin.line, node.origin.column, path, str(fault)))
+            return node
+
+    def _text(self, node: Scalar, path: str) -> str:
+        if path in NEVER_EXPANDED:
+            return node.text
+        if path not in self._done:
+            if path in self._open:
+                raise _Unresolved("refers to itself: " + " → ".join([*self._open[self._open.index(path) :], path]))
+            self._open.append(path)
+            try:
+                self._done[path] = _REFERENCE.sub(self._replacement, node.text)
+            finally:
+                self._open.pop()
+            if len(self._done[path]) > _EXPANDED_MAX_CHARS:
+                raise _Unresolved(f"grows beyond {_EXPANDED_MAX_CHARS} characters")
+        return self._done[path]
+
+    def _replacement(self, found: re.Match[str]) -> str:
+        if found[0] == "$${":
+            return "${"
+        if not found[2]:
+            raise _Unresolved("${ without a closing }; write $${ for the two signs themselves")
+        parts = _NAME.fullmatch(found[1])
+        if parts is None or "${" in (parts[2] or ""):
+            raise _Unresolved(f"{found[0]}: expected ${{NAME}} or ${{NAME:-default}}; write $${{ for the two signs themselves")
+        return self._value(parts[1], parts[2])
+
+    def _value(self, name: str, default: str | None) -> str:
+        path = _config_path(name)
+        node = _at(self._tree, path)
+        if isinstance(node, Scalar) and node.value is not None:
+            return self._text(node, path)
+        if isinstance(node, (ListNode, MappingNode)):
+            raise _Unresolved(f"${{{name}}} is {'a list' if isinstance(node, ListNode) else 'a section'}, not one value")
+        value = self._environ.get(name)
+        if default is not None:
+            return value or default
+        if value is None:
+            raise _Unresolved(f"${{{name}}} is neither a config key nor in the environment; ${{{name}:-default}} gives it a default")
+        return value
+
+
+def _retyped(node: Scalar, text: str) -> Scalar:
+    """`nodes: ${N}` may become a number, as if it had been written; a quoted text stays text, and `on` no boolean."""
+    number = read_plain(text) if node.plain else text
+    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+    return Scalar(number if is_number else text, text, node.plain, node.origin)
+
+
+def _config_path(name: str) -> str:
+    """`slurm.gpus_per_node` → `slurm.gpus-per-node`, the spelling that layers are merged under."""
+    return name.replace("_", "-") if name.startswith("slurm.") else name
+
+
+def _at(tree: MappingNode, path: str) -> Node | None:
+    node: Node | None = tree
+    for part in path.split("."):
+        node = node.entries.get(part) if isinstance(node, MappingNode) else None
+    return node
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
