@@ -1,9 +1,11 @@
 """texts of the layers ▸ the resolved config, or every problem in them at once.
 
-    sources ▸ yamltext (nodes with places) ▸ slurmkeys (one spelling) ▸ layers (one tree) ▸ values (${VAR}) ▸ kinds ▸ Resolved
+    sources ▸ yamltext (nodes with places) ▸ slurmkeys (one spelling) ▸ layers (one tree) ▸ values (${VAR})
+            ▸ kinds (by the table in configkeys) ▸ configrules (keys that depend on keys) ▸ Resolved
 
-Not by pydantic: importing it and building the models takes 105 ms here, as much as the whole of submitit's submission, which
-`safelaunch submit` must not exceed. core/schema.py makes pydantic models from the same table for the JSON Schema.
+Not by pydantic: importing it takes 75 ms here and building the models 25 ms, as much as the whole of submitit's
+submission (100 ms), which `safelaunch submit` must not exceed. core/schema.py makes pydantic models from the same
+table, for the JSON Schema.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from safelaunch.core.kinds import WrongValue, expected
 from safelaunch.core.layers import COMMAND_LINE, default_layer, merge_layers, name_from_file, parse_overrides
 from safelaunch.core.nearest import nearest_word
 from safelaunch.core.nodes import DEFAULT, MappingNode, Node, Origin, Scalar
+from safelaunch.core.sbatchoptions import OPTIONS
 from safelaunch.core.slurmkeys import canonical_slurm, read_slurm, slurm_flags_layer
 from safelaunch.core.values import expand
 from safelaunch.core.yamltext import parse_document
@@ -38,7 +41,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A complete config: plain JSON-able values under train.yaml's keys, durations in seconds; `origins` by dotted key."""
+    """A complete config: JSON-able values under train.yaml's keys, durations in seconds; `origins` by dotted key."""
 
     config: dict[str, Any]
     origins: dict[str, Origin]
@@ -65,7 +68,8 @@ def resolve(
     reading = _Reading()
     reading.read(tree)
     problems += reading.problems
-    problems += complete(reading.config, reading.origins, environ=environ, base_dir=base_dir, file=file, faulty=_keys(problems))
+    faulty = frozenset(problem.key for problem in problems)
+    problems += complete(reading, environ=environ, base_dir=base_dir, file=file, faulty=faulty)
     if problems:
         raise _config_error(problems, sources)
     return Resolved(reading.config, reading.origins)
@@ -92,10 +96,6 @@ def _read_layers(
         layers.append(layer)
         problems += faults
     return layers, problems, readable
-
-
-def _keys(problems: Sequence[Problem]) -> frozenset[str]:
-    return frozenset(problem.key for problem in problems)
 
 
 def _config_error(problems: Sequence[Problem], sources: Sequence[Source]) -> ConfigError:
@@ -208,20 +208,18 @@ def _known_keys(section: str) -> frozenset[str]:
 
 
 def _guess(key: str, section: str, known: frozenset[str]) -> str:
-    if near := nearest_word(key.replace("-", "_"), known):
+    """The rest of "unknown key…": a key of another section first, as `nodes: 4` at the top is sbatch's habit."""
+    word = key.replace("-", "_")
+    elsewhere = (path for path in _all_paths() if path.rpartition(".")[2] == word and path != word)
+    near = word if word in known else next(elsewhere, None) or nearest_word(word, known)
+    if near:
         return f'; did you mean "{near}"?'
-    # `nodes: 4` at the top is the commonest slip of all who come from sbatch
-    elsewhere = [path for path in _all_paths() if path.rpartition(".")[2] == key.replace("-", "_")]
-    if elsewhere:
-        return f'; did you mean "{elsewhere[0]}"?'
     return f"; known here: {', '.join(sorted(known))}" if section else ""
 
 
 def _all_paths() -> Iterator[str]:
-    yield from KEYS
-    from safelaunch.core.sbatchoptions import OPTIONS
-
     yield from (f"slurm.{name.replace('-', '_')}" for name in OPTIONS)
+    yield from KEYS
 
 
 def _at(tree: MappingNode, path: str) -> Node | None:

@@ -1,4 +1,4 @@
-"""The keys of train.yaml: one literal table. The check, the JSON Schema and the page docs/train-yaml.md all follow it."""
+"""The keys of train.yaml: one literal table, which the check, the JSON Schema and docs/train-yaml.md all follow."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from safelaunch.core.kinds import (
     CheckpointPattern,
     Choice,
     Duration,
-    Flag01,
     Integer,
     Kind,
     Path,
-    ProcessesPerNode,
     ResumeArgs,
     Shell,
     SignalName,
     SrunFlags,
     StepPattern,
-    Tee,
     Text,
     Words,
+    ZeroOrOne,
 )
 
+_A_NAME = "a name of letters, digits, . _ and -, at most 64, the first a letter or digit"
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
 
 class Key(NamedTuple):
-    """One key: what it takes, what it is when nobody writes it (as it would be written; None: nothing), what it is for."""
+    """One key: what it takes, its default as it would be written (None: nothing), and what it is for."""
 
     kind: Kind
     default: str | tuple[str, ...] | None
@@ -36,63 +35,103 @@ class Key(NamedTuple):
 
 # The taxonomy of causes (what `why` answers), and unknown.
 CATEGORIES = (
-    "gpu_hardware", "network", "node_failure", "host_oom", "cuda_oom", "time_limit", "preempted", "cancelled", "storage",
-    "checkpoint", "rendezvous", "user_code", "config", "environment", "version_mismatch", "data", "numerical",
-    "native_crash", "hang", "hub_auth", "unknown",
-)  # fmt: skip
+    "gpu_hardware",
+    "network",
+    "node_failure",
+    "host_oom",
+    "cuda_oom",
+    "time_limit",
+    "preempted",
+    "cancelled",
+    "storage",
+    "checkpoint",
+    "rendezvous",
+    "user_code",
+    "config",
+    "environment",
+    "version_mismatch",
+    "data",
+    "numerical",
+    "native_crash",
+    "hang",
+    "hub_auth",
+    "unknown",
+)
 
 # Sections whose keys are the user's own: names of variables, options of sbatch.
 OPEN_SECTIONS: dict[str, str] = {
-    "env": "Variables for setup and command. Values are text as written; ${VAR} is filled in at submit, not on the nodes.",
-    "slurm": "Any long option of sbatch, with - or _ (nodes: 16, gpus_per_node: 8). true sets a flag; false or null takes back "
-    "what a site or user file set. An unknown option near a known one is an error; written with its dashes "
+    "env": "Variables for setup and command: text as written. ${VAR} is filled in at submit, not on the nodes.",
+    "slurm": "Any long option of sbatch, with - or _ (nodes: 16, gpus_per_node: 8). true sets a flag; false or null takes "
+    "back what a site or user file set. An unknown option near a known one is an error; written with its dashes "
     '("--new-option": 1) it passes as it is.',
 }
 
 KEYS: dict[str, Key] = {
     "version": Key(Integer(1, 1), "1", "Version of this format."),
-    "name": Key(
-        Text("a name of letters, digits, . _ and -, at most 64, the first a letter or digit", NAME_PATTERN), None,
-        "The run's name; by default the file's own name without .yaml.",
-    ),
+    "name": Key(Text(_A_NAME, NAME_PATTERN), None, "The run's name; by default the file's own name without .yaml."),
     "run_dir": Key(Path(), "runs/${name}", "The run folder; a relative one starts at the folder of train.yaml."),
-    "cluster": Key(Choice(("auto", "slurm", "local")), "auto", "Where to run: auto takes Slurm where there is one; local is this machine."),
+    "cluster": Key(
+        Choice(("auto", "slurm", "local")),
+        "auto",
+        "Where to run: auto takes Slurm where there is one; local is this machine.",
+    ),
     "command": Key(Shell(), None, "Required. What to train with: shell code, expanded by bash on the nodes only."),
     "setup": Key(Shell(), "", "Shell code for each node, in bash, before the command (module load, activate)."),
-    "srun.wait": Key(Integer(0), "60", "Seconds that srun waits for the other tasks once the first has ended (srun --wait)."),
-    "srun.kill_on_bad_exit": Key(Flag01(), "1", "End the attempt as soon as one task fails (srun --kill-on-bad-exit)."),
-    "srun.extra": Key(SrunFlags(), (), "More flags for srun."),
+    "srun.wait": Key(
+        Integer(0), "60", "Seconds that srun waits for the other tasks when the first has ended (--wait)."
+    ),
+    "srun.kill_on_bad_exit": Key(ZeroOrOne(), "1", "End the attempt as soon as one task fails (--kill-on-bad-exit)."),
+    "srun.extra": Key(SrunFlags(), (), "More flags for srun, such as [--hint=nomultithread]."),
     "launch.with": Key(
-        Choice(("torchrun", "srun", "none")), None,
-        "torchrun: one launcher a node; srun: a task for each GPU; none: the command once a node. By default torchrun if "
-        "nproc_per_node is given, else srun if there are several nodes or GPUs, else none.",
+        Choice(("torchrun", "srun", "none")),
+        None,
+        "torchrun: one launcher a node; srun: a task for each GPU; none: the command once a node. By default torchrun "
+        "if nproc_per_node is given, else srun if there are several nodes, tasks or GPUs, else none.",
     ),
     "launch.nproc_per_node": Key(
-        ProcessesPerNode(), None, "torchrun's processes on each node; by default the GPUs of a node, or 1."
+        Integer(1), None, "torchrun's processes on each node; by default the GPUs of a node, or 1."
     ),
-    "launch.tee": Key(Tee(), "3", "torchrun's --tee: which streams of each rank reach the log (3: both)."),
-    "resume.dir": Key(Path(), None, "Where the checkpoints are, as the command sees it: a relative one starts at the job's working directory."),
+    "launch.tee": Key(Integer(0, 3), "3", "torchrun's --tee: which streams of each rank reach the log (3: both)."),
+    "resume.dir": Key(
+        Path(),
+        None,
+        "Where the checkpoints are, as the command sees it: a relative one starts at the job's working directory.",
+    ),
     "resume.format": Key(
-        Choice(("auto", "torch", "dcp", "deepspeed", "megatron", "pattern")), "auto", "How to tell a complete checkpoint."
+        Choice(("auto", "torch", "dcp", "deepspeed", "megatron", "pattern")),
+        "auto",
+        "How to tell a complete checkpoint; auto looks at what is there.",
     ),
-    "resume.pattern": Key(CheckpointPattern(), None, "For format: pattern, the file or folder of a step, such as step_{step}.pt."),
-    "resume.args": Key(ResumeArgs(), "", "Arguments that ${RESUME_ARGS} holds in command when there is a checkpoint; {path} and {step} are filled in."),
-    "resume.keep_trying": Key(Integer(0), "2", "How many older checkpoints to fall back to when the newest does not load."),
-    "progress.step": Key(StepPattern(), "auto", "auto knows the common trainers' lines; else a regular expression with one group."),
+    "resume.pattern": Key(
+        CheckpointPattern(), None, "For format: pattern, the file or folder of a step, such as step_{step}.pt."
+    ),
+    "resume.args": Key(
+        ResumeArgs(),
+        "",
+        "What ${RESUME_ARGS} in command stands for once there is a checkpoint: its {path} and {step}.",
+    ),
+    "resume.keep_trying": Key(Integer(0), "2", "How many older checkpoints to fall back to when one does not load."),
+    "progress.step": Key(
+        StepPattern(), "auto", "auto knows the common trainers' lines; else a regular expression with one group."
+    ),
     "restart.max_restarts": Key(Integer(0), "30", "Restarts in all before the run gives up."),
-    "restart.max_without_progress": Key(Integer(1), "3", "Failures in a row without a new step before the run gives up."),
+    "restart.max_without_progress": Key(Integer(1), "3", "Failures in a row without progress before the run gives up."),
     "restart.backoff": Key(Duration(), "60s", "Wait before a restart that follows a failure without progress."),
     "restart.via": Key(Choice(("auto",)), "auto", "How a new job is made: auto queues a successor."),
     "kill_switch.file": Key(Path(), "control/kill", "Touch it to end the run; a relative one is in the run folder."),
     "kill_switch.grace": Key(Duration(), "15m", "How long the training may take to end by itself."),
-    "kill_switch.group": Key(Text("the name of a group", "[A-Za-z0-9_][A-Za-z0-9_.@-]*"), None, "The Unix group whose members may end the run; by default only you."),
+    "kill_switch.group": Key(
+        Text("the name of a group", "[A-Za-z0-9_][A-Za-z0-9_.@-]*"),
+        None,
+        "The Unix group whose members may end the run; by default only you.",
+    ),
     "kill_switch.signal": Key(SignalName(), "SIGUSR2", "The signal that asks the training to end."),
-    "preserve_site.for": Key(Duration(), "0", "How long to keep failed nodes, so that people can look; 0 gives them back at once."),
+    "preserve_site.for": Key(Duration(), "0", "How long to keep failed nodes for people to look at; 0: not at all."),
     "preserve_site.when": Key(Words(CATEGORIES), ("unknown", "hang"), "The causes to keep them for."),
     "preserve_site.nodes": Key(Choice(("suspects", "all")), "suspects", "Which nodes to keep."),
-}  # fmt: skip
+}
 
-# Documented, and refused until somebody builds them: whoever builds one deletes its row. "key=word" is one word of a key.
+# Documented, and refused until somebody builds them, who then deletes the row. "key=word" is one word of a key.
 NOT_BUILT: dict[str, str] = {
     "progress.loss": "reading the loss",
     "progress.step_time": "reading the time of a step",

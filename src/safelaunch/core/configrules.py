@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from safelaunch.core.nodes import Origin
 from safelaunch.errors import Problem
@@ -12,16 +12,23 @@ from safelaunch.errors import Problem
 _UNKNOWN = Origin("default", "", 0, 0)
 
 
+class Values(Protocol):
+    """The values read so far, and where each came from."""
+
+    config: dict[str, Any]
+    origins: dict[str, Origin]
+
+
 def complete(
-    config: dict[str, Any],
-    origins: Mapping[str, Origin],
+    values: Values,
     *,
     environ: Mapping[str, str],
     base_dir: str,
     file: str,
     faulty: Collection[str],
 ) -> list[Problem]:
-    """Fill in what follows from other keys, in place; the problems between keys, but none that follows from a faulty key."""
+    """Fill in what follows from other keys, in place; the problems between keys, unless a key has one already."""
+    config, origins = values.config, values.origins
     rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules)
     found = [fault for rule in rules for fault in rule(config, origins)]
     found += _paths(config, environ, base_dir)
@@ -89,7 +96,8 @@ def _launch_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault
         launch["with"] = "torchrun" if launch["nproc_per_node"] is not None else "srun" if wide else "none"
     if launch["with"] != "torchrun":
         if launch["nproc_per_node"] is not None:
-            return [("launch.nproc_per_node", ("launch.with",), f"has no meaning with launch.with: {launch['with']}")]
+            text = f"has no meaning with launch.with: {launch['with']}; use slurm.ntasks_per_node"
+            return [("launch.nproc_per_node", ("launch.with",), text)]
         return []
     if launch["nproc_per_node"] is None:
         launch["nproc_per_node"] = gpus or 1
@@ -98,7 +106,9 @@ def _launch_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault
 
 def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
     resume = config["resume"]
-    written = [key for key in ("format", "pattern", "args", "keep_trying") if origins[f"resume.{key}"].layer not in ("default", "site", "user")]
+    # a site may well say how its checkpoints look, for runs that have any
+    mine = ("file", "command line")
+    written = [key for key in ("format", "pattern", "args", "keep_trying") if origins[f"resume.{key}"].layer in mine]
     faults: list[Fault] = []
     if resume["dir"] is None and written:
         faults.append((f"resume.{written[0]}", ("resume.dir",), "needs resume.dir: where the checkpoints are"))

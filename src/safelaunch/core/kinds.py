@@ -59,15 +59,12 @@ class Text:
         return text
 
 
-@dataclass(frozen=True)
-class Path(Text):
+class Path:
     """A path; `$HOME/x` would be a folder named "$HOME", and is refused."""
-
-    what: str = "a path"
 
     def read(self, node: Node) -> str:
         """The path as written."""
-        text = super().read(node)
+        text = Text("a path").read(node)
         if found := re.search(r"\$([A-Za-z_][A-Za-z0-9_]*)", text):
             raise WrongValue(f"write ${{{found[1]}}}, with braces, for the variable {found[1]}")
         if text.startswith("~") and text != "~" and not text.startswith("~/"):
@@ -75,7 +72,6 @@ class Path(Text):
         return text
 
 
-@dataclass(frozen=True)
 class Shell:
     """Shell code for bash on the nodes: any text without NUL."""
 
@@ -123,7 +119,6 @@ class Integer:
         return f"an integer ≥ {self.min}" if self.max == _INTEGER_MAX else f"an integer from {self.min} to {self.max}"
 
 
-@dataclass(frozen=True)
 class Duration:
     """A length of time: seconds as a number, or `15m`."""
 
@@ -150,7 +145,6 @@ class Words:
         return [kind.read(item) for item in node.items]
 
 
-@dataclass(frozen=True)
 class SrunFlags(Words):
     """A list of srun's flags, without those that safelaunch sets itself."""
 
@@ -163,8 +157,7 @@ class SrunFlags(Words):
         return flags
 
 
-@dataclass(frozen=True)
-class Flag01:
+class ZeroOrOne:
     """srun's own 0 or 1, also as true or false."""
 
     def read(self, node: Node) -> int:
@@ -174,11 +167,10 @@ class Flag01:
         return int(bool(node.value))
 
 
-@dataclass(frozen=True)
 class SignalName:
     """A signal that a program can catch and survive."""
 
-    names: tuple[str, ...] = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP")
+    names = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP")
 
     def read(self, node: Node) -> str:
         """The name with SIG."""
@@ -189,7 +181,6 @@ class SignalName:
         return name
 
 
-@dataclass(frozen=True)
 class StepPattern:
     """`auto`, or a regular expression whose one group is the step."""
 
@@ -205,7 +196,6 @@ class StepPattern:
         return text
 
 
-@dataclass(frozen=True)
 class ResumeArgs:
     """Arguments for the training, with {path} and {step} to be filled in."""
 
@@ -225,7 +215,6 @@ class ResumeArgs:
         return text
 
 
-@dataclass(frozen=True)
 class CheckpointPattern:
     """A path pattern whose {step} is the step."""
 
@@ -235,36 +224,6 @@ class CheckpointPattern:
         if text.count("{step}") != 1:
             raise expected("a path pattern with {step} in it once, such as step_{step}.pt", node)
         return text
-
-
-@dataclass(frozen=True)
-class ProcessesPerNode:
-    """torchrun's --nproc-per-node: a count, or one of its words."""
-
-    words: tuple[str, ...] = ("auto", "gpu", "cpu")
-
-    def read(self, node: Node) -> int | str:
-        """The count or the word."""
-        if isinstance(node, Scalar) and node.text in self.words:
-            return node.text
-        try:
-            return Integer(1).read(node)
-        except WrongValue:
-            raise expected(f"an integer ≥ 1, or {_one_of(self.words)}", node) from None
-
-
-@dataclass(frozen=True)
-class Tee:
-    """torchrun's --tee: 0 to 3, or one for each local rank (`0:3,1:2`)."""
-
-    def read(self, node: Node) -> int | str:
-        """The number or the text."""
-        text = node.text if isinstance(node, Scalar) else ""
-        if re.fullmatch(r"[0-3]", text):
-            return int(text)
-        if re.fullmatch(r"\d{1,4}:[0-3](,\d{1,4}:[0-3])*", text):
-            return text
-        raise expected('0, 1, 2 or 3, or "0:3,1:2"', node)
 
 
 def _one_of(words: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 """Every long option of sbatch, and which of them safelaunch sets itself.
 
-Source: sbatch(1) and `sbatch --usage` of Slurm 22.05 (which this project is tested on); the later ones from the release notes of
-23.02 to 25.11. An option that is missing here still passes: see core/slurmkeys.py.
+Source: sbatch(1) of Slurm 22.05, which this project is tested on; the later ones, each with its release, from the
+manual pages since. An option that is missing here still passes: see core/slurmkeys.py.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ REFUSED: dict[str, str] = {
     "requeue": _RESTART,
     "no-requeue": _RESTART,
     "no-kill": "safelaunch sets it always: a dead node must not end the job before it has been judged",
-    "signal": "safelaunch asks for its own warning before the time limit; kill_switch.signal is the one for your program",
+    "signal": "safelaunch has its own warning before the time limit; kill_switch.signal is the one for your program",
     "dependency": "not built yet: the jobs of a run depend on each other; slurm.begin can delay the first one",
     "kill-on-invalid-dep": "the jobs of a run depend on each other, and safelaunch sets what becomes of them",
     "array": "one train.yaml is one run; submit once for each value, with overrides such as name=…",
@@ -194,8 +194,18 @@ _SRUN_OWNED: dict[tuple[str, ...], str] = {
     ("--ntasks", "-n", "--ntasks-per-node", "--cpus-per-task", "-c"): "set it under slurm:",
     ("--wait", "-W"): "use srun.wait",
     ("--kill-on-bad-exit", "-K"): "use srun.kill_on_bad_exit",
-    ("--jobid", "--overlap", "--job-name", "-J", "--no-kill", "-k", "--no-allocate", "-Z", "--immediate", "-I"):
-        "safelaunch sets it for each attempt",
+    (
+        "--jobid",
+        "--overlap",
+        "--job-name",
+        "-J",
+        "--no-kill",
+        "-k",
+        "--no-allocate",
+        "-Z",
+        "--immediate",
+        "-I",
+    ): "safelaunch sets it for each attempt",
     ("--export", "--export-file"): "use env:",
     ("--multi-prog", "--het-group"): "one command for all ranks",
     ("--test-only", "--help", "-h", "--usage", "--version", "-V"): _ONE_RUN,

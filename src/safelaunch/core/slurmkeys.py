@@ -1,7 +1,7 @@
 """`slurm:` and the flags after `--`, both read by sbatch's own table of options.
 
-A layer's keys are brought to one spelling (dashes) before layers are merged, so that a site's `gpus_per_node` and a user's
-`gpus-per-node` are one option. What sbatch gets is the text as written: `account: 0123` stays "0123", `time: 20:00:00` a text.
+A layer's keys are brought to one spelling (dashes) before layers are merged, so that a site's `gpus_per_node` and a
+user's `gpus-per-node` are one option. What sbatch gets is the text as written: an account `0123` stays "0123".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safelaunch.errors import Problem
 SlurmValue = str | int | bool
 
 _OPTION_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
-# sbatch(1), --time: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds.
+# sbatch(1), --time: [[hours:]minutes[:seconds]] or days-hours[:minutes[:seconds]].
 _TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|(?i:infinite|unlimited)")
 _COUNT = re.compile(r"0|-?[1-9]\d{0,17}")
 # Nearer than this to a known option, an unknown one is a slip of the keys ("gpu-per-node"), not a newer Slurm.
@@ -116,7 +116,7 @@ def _read_option(name: str, node: Node) -> SlurmValue:
     if option.takes == "count":
         _check_count(name, text, node)
     if name in ("time", "time-min") and not _TIME.fullmatch(text):
-        raise expected('a time as sbatch takes it, such as 20:00:00, 1-12:00:00 or minutes', node)
+        raise expected("a time as sbatch takes it, such as 20:00:00, 1-12:00:00 or minutes", node)
     return int(text) if _COUNT.fullmatch(text) else text
 
 
@@ -136,7 +136,7 @@ def _check_count(name: str, text: str, node: Node) -> None:
 def _split_flag(token: str, rest: Iterator[str]) -> Iterator[tuple[str, str | None]]:
     if token.startswith("--") and len(token) > 2:
         yield _long_flag(token, rest)
-    elif token.startswith("-") and len(token) > 1 and token != "--":
+    elif token.startswith("-") and len(token) > 1 and token[1:] != "-":
         yield from _short_flags(token, rest)
     else:
         raise WrongValue("not a flag of sbatch; overrides such as slurm.nodes=4 stand before the --")
@@ -182,5 +182,3 @@ def slurm_flags_layer(tokens: Sequence[str], origin: Origin) -> tuple[MappingNod
     """The flags after `--` as a layer of their own."""
     slurm, problems = parse_flags(tokens, origin)
     return MappingNode({"slurm": slurm} if slurm.entries else {}, origin), problems
-
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from safelaunch.core.nodes import ListNode, MappingNode, Node, Scalar, read_plain, with_entries
+from safelaunch.core.nodes import ListNode, MappingNode, Node, Scalar, read_plain, show, with_entries
 from safelaunch.errors import ParseError, Problem
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -97,10 +97,10 @@ class _Expansion:
         if found[0] == "$${":
             return "${"
         if not found[2]:
-            raise _Unresolved("${ without a closing }; write $${ for the two signs themselves")
+            raise _Unresolved("${ without a closing }; $${ is ${ itself")
         parts = _NAME.fullmatch(found[1])
         if parts is None or "${" in (parts[2] or ""):
-            raise _Unresolved(f"{found[0]}: expected ${{NAME}} or ${{NAME:-default}}; write $${{ for the two signs themselves")
+            raise _Unresolved(f"{found[0]}: expected ${{NAME}} or ${{NAME:-default}}; $${{ is ${{ itself")
         return self._value(parts[1], parts[2])
 
     def _value(self, name: str, default: str | None) -> str:
@@ -109,12 +109,12 @@ class _Expansion:
         if isinstance(node, Scalar) and node.value is not None:
             return self._text(node, path)
         if isinstance(node, (ListNode, MappingNode)):
-            raise _Unresolved(f"${{{name}}} is {'a list' if isinstance(node, ListNode) else 'a section'}, not one value")
+            raise _Unresolved(f"${{{name}}} is {show(node)}, not one value")
         value = self._environ.get(name)
         if default is not None:
             return value or default
         if value is None:
-            raise _Unresolved(f"${{{name}}} is neither a config key nor in the environment; ${{{name}:-default}} gives it a default")
+            raise _Unresolved(f"${{{name}}} is not set: no config key, no variable; ${{{name}:-x}} gives it a default")
         return value
 
 

@@ -35,11 +35,12 @@ _PLAIN_WORDS = (
     ("found a tab character", "a tab; indent by spaces"),
     ("could not find expected ':'", 'a key without ":", or a text that goes on at the wrong indentation'),
     ("block sequence entries", "a list starts on a line of its own"),
+    ("expected node content", "a value is missing, or starts with a sign that needs quotes"),
     ("block end", "the indentation does not fit the lines above, or a bracket or quote above is not closed"),
     ("unexpected end of stream", "the text ends inside a quote"),
     ("expected ',' or", 'a "," or the closing bracket is missing'),
     ("expected alphabetic or numeric", "a & or * must be followed by a name; quote a text that starts with one"),
-    ("unknown escape", 'no such escape in "..." quotes; write \\\\ for a backslash, or use \'...\' quotes'),
+    ("unknown escape", "no such escape in \"...\" quotes; write \\\\ for a backslash, or use '...' quotes"),
     ("invalid unicode", "an escape that is no character"),
     ("did not find expected comment or line break", "after | or > the text starts on the next line"),
     ("incompatible YAML", "written for another YAML version"),
@@ -68,11 +69,12 @@ def parse_document(text: str, *, layer: str, file: str) -> tuple[MappingNode | N
         return None, reader.problems
     if isinstance(node, MappingNode):
         return node, reader.problems
-    return None, [*reader.problems, Problem(file, node.origin.line, node.origin.column, "", "expected `key: value` lines")]
+    fault = Problem(file, node.origin.line, node.origin.column, "", "expected `key: value` lines")
+    return None, [*reader.problems, fault]
 
 
 def parse_value(text: str, *, layer: str, file: str) -> tuple[Node | None, list[Problem]]:
-    """One value of a command line: plain text as it stands, or a YAML list, mapping or quoted text by its first sign."""
+    """One value of a command line: text as it stands, or by its first sign a YAML list, mapping or quoted text."""
     place = Origin(layer, file, 0, 0)
     if _SURROGATE.search(text):
         return None, [Problem(file, 0, 0, "", "is not UTF-8 text")]
@@ -116,7 +118,7 @@ class _Reader:
         except _Refused as refused:
             self._note(refused.mark, "", refused.text)
         except yaml.MarkedYAMLError as error:
-            self._note(error.problem_mark or error.context_mark, "", _in_plain_words(error))
+            self._note(error.problem_mark or error.context_mark, "", _in_plain_words(error, placeless=self._placeless))
         except yaml.YAMLError as error:
             self._note(None, "", f"not YAML: {error}")
         return None
@@ -203,7 +205,7 @@ class _Reader:
         if not isinstance(key, Scalar) or key.value is None:
             raise _Refused(event.start_mark, "a key must be a word")
         if key.plain and key.text == "<<":
-            raise _Refused(event.start_mark, "merge keys (<<) are not YAML 1.2; use a site or user file for shared values")
+            raise _Refused(event.start_mark, "merge keys (<<) are not YAML 1.2; shared values go in a user file")
         return key
 
     def _origin(self, mark: Any) -> Origin:
@@ -216,11 +218,11 @@ class _Reader:
         self.problems.append(Problem(self._file, origin.line, origin.column, key, text))
 
 
-def _in_plain_words(error: yaml.MarkedYAMLError) -> str:
+def _in_plain_words(error: yaml.MarkedYAMLError, *, placeless: bool) -> str:
     """A parser's complaint as a person would put it; a bracket or quote left open is named by its line."""
     problem = error.problem or error.context or "unreadable"
     words = next((words for phrase, words in _PLAIN_WORDS if phrase in problem), problem)
     opened = error.context_mark
-    if opened is not None and ("flow" in (error.context or "") or "quoted" in (error.context or "")):
+    if not placeless and opened is not None and ("flow" in (error.context or "") or "quoted" in (error.context or "")):
         words += f" (opened in line {opened.line + 1}, column {opened.column + 1})"
     return f"not YAML: {words}"
