@@ -1,0 +1,397 @@
+"""The log pump against real frozen, full and read-only filesystems, and against kill -9."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from safelaunch.node import pump as pump_module
+
+if TYPE_CHECKING:
+    from frozen import FuseMount, LoopMount
+
+pytest_plugins = ["frozen"]
+
+PUMP = Path(pump_module.__file__)
+DEADLINE_S = 60.0
+LINE_BYTES = 1000
+
+
+def line(number: int) -> bytes:
+    """Line `number` of the generator: what was written can be told without reading it back."""
+    return f"{number:012d}:".encode().ljust(LINE_BYTES - 1, b"%x" % (number % 16)) + b"\n"
+
+
+def lines(count: int) -> bytes:
+    return b"".join(map(line, range(count)))
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def wait_for(what: Callable[[], bool], why: str) -> None:
+    until_s = time.monotonic() + DEADLINE_S
+    while not what():
+        assert time.monotonic() < until_s, f"waited {DEADLINE_S} s in vain: {why}"
+        time.sleep(0.005)
+
+
+@dataclass
+class Bench:
+    """A spool on a local disk, a target, and the pumps of one test."""
+
+    folder: Path
+    spool: Path
+    target: Path
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self, *options: str, program: tuple[str, ...] = (str(PUMP),)) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-I", *program, "--spool", str(self.spool), "--target", str(self.target), *options]
+        with (self.folder / "stderr").open("ab") as stderr:
+            self.started.append(subprocess.Popen(argv, stderr=stderr, cwd="/"))
+        return self.started[-1]
+
+    def stop(self) -> int:
+        self.started[-1].terminate()
+        return self.started[-1].wait(timeout=DEADLINE_S)
+
+    def said(self) -> str:
+        return (self.folder / "stderr").read_text()
+
+    def wait_until_caught_up(self) -> None:
+        def is_caught_up() -> bool:
+            with contextlib.suppress(FileNotFoundError):
+                return self.target.stat().st_size >= self.spool.stat().st_size
+            return False
+
+        wait_for(is_caught_up, f"the target to be as long as the spool; the pump said: {self.said()}")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path, tmp_path / "spool", tmp_path / "main.log")
+    yield bench
+    for process in bench.started:
+        process.kill()
+        process.wait(timeout=DEADLINE_S)
+
+
+class Writer(threading.Thread):
+    """A training that logs at `mb_per_s` into the spool, and keeps its longest wait for a write."""
+
+    def __init__(self, spool: Path, mb_per_s: float) -> None:
+        super().__init__(daemon=True)
+        self._spool = spool
+        self._rate = mb_per_s * 1e6 / LINE_BYTES
+        self._ended = threading.Event()
+        self.count = 0
+        self.longest_write_s = 0.0
+
+    def run(self) -> None:
+        start_s = time.monotonic()
+        with self._spool.open("ab", buffering=0) as file:
+            while not self._ended.wait(0.005):
+                due = int((time.monotonic() - start_s) * self._rate)
+                while self.count < due:
+                    before_s = time.monotonic()
+                    file.write(line(self.count))
+                    self.longest_write_s = max(self.longest_write_s, time.monotonic() - before_s)
+                    self.count += 1
+
+    def end(self) -> int:
+        self._ended.set()
+        self.join(DEADLINE_S)
+        return self.count
+
+
+def test_a_line_is_there_within_a_tenth_of_a_second(bench: Bench) -> None:
+    bench.start()
+    append(bench.spool, line(0))
+    bench.wait_until_caught_up()
+    took_s = []
+    for number in range(1, 21):
+        start_s = time.monotonic()
+        append(bench.spool, line(number))
+        bench.wait_until_caught_up()
+        took_s.append(time.monotonic() - start_s)
+        time.sleep(0.02)
+    assert statistics.median(took_s) < 0.1
+    assert bench.target.read_bytes() == lines(21)
+
+
+def test_without_inotify_it_looks_by_itself(bench: Bench) -> None:
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import pump; pump.ctypes = None; sys.exit(pump.main())"
+    bench.start(program=("-c", code, str(PUMP.parent)))
+    append(bench.spool, line(0))
+    bench.wait_until_caught_up()
+    start_s = time.monotonic()
+    append(bench.spool, line(1))
+    bench.wait_until_caught_up()
+    assert time.monotonic() - start_s < 1.0
+    assert bench.stop() == 0
+    assert bench.target.read_bytes() == lines(2)
+
+
+def test_an_idle_pump_costs_nothing(bench: Bench) -> None:
+    process = bench.start()
+    append(bench.spool, line(0))
+    bench.wait_until_caught_up()
+    time.sleep(1.2)  # past its fsync: what follows is idleness, which no event announces
+
+    def cpu_ticks() -> int:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = cpu_ticks()
+    time.sleep(3)
+    assert cpu_ticks() - before <= 1  # a tick is 10 ms
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"no newline at the end", bytes(range(256)) * 4096, b"\0" * (3 << 20), (b"x" * (10 << 20) + b"\n") * 3],
+    ids=["empty", "torn-line", "binary", "zeros", "10-mb-lines"],
+)
+def test_every_byte_is_copied_as_it_is(bench: Bench, data: bytes) -> None:
+    append(bench.spool, data)
+    assert bench.start("--once").wait(timeout=DEADLINE_S) == 0
+    assert bench.target.read_bytes() == data
+
+
+def test_sigterm_drains_what_is_still_being_written(bench: Bench) -> None:
+    writer = Writer(bench.spool, mb_per_s=20)
+    writer.start()
+    bench.start()
+    wait_for(lambda: writer.count > 2000, "the writer to get going")
+    bench.started[-1].send_signal(signal.SIGTERM)
+    wait_for(lambda: writer.count > 10_000, "the writer to go on after the SIGTERM")
+    count = writer.end()
+    assert bench.started[-1].wait(timeout=DEADLINE_S) == 0
+    assert bench.target.read_bytes() == lines(count)
+
+
+def test_signals_meant_for_the_training_do_not_end_the_pump(bench: Bench) -> None:
+    process = bench.start()
+    append(bench.spool, line(0))
+    bench.wait_until_caught_up()
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGHUP):
+        process.send_signal(number)
+    append(bench.spool, line(1))
+    bench.wait_until_caught_up()
+    assert bench.stop() == 0
+
+
+def test_the_target_is_readable_by_the_group_and_not_by_others(bench: Bench) -> None:
+    append(bench.spool, line(0))
+    assert bench.start("--once").wait(timeout=DEADLINE_S) == 0
+    assert bench.target.stat().st_mode & 0o777 == 0o640
+
+
+def test_killed_20_times_at_random_moments_no_byte_is_lost_or_doubled(bench: Bench) -> None:
+    moments = random.Random(20)
+    writer = Writer(bench.spool, mb_per_s=10)
+    writer.start()
+    for _ in range(20):
+        process = bench.start()
+        time.sleep(moments.uniform(0.02, 0.35))  # the random moment is the point
+        process.kill()
+        process.wait(timeout=DEADLINE_S)
+    count = writer.end()
+    assert bench.start("--once").wait(timeout=DEADLINE_S) == 0
+    assert count > 10_000
+    assert bench.target.read_bytes() == lines(count)
+    assert bench.spool.read_bytes() == lines(count)
+
+
+def test_the_spool_gives_the_copied_part_back_to_the_disk(bench: Bench) -> None:
+    block = lines(1 << 14)
+    bench.start("--keep-mb", "1")
+    for _ in range(20):
+        append(bench.spool, block)
+    total = 20 * len(block)
+    wait_for(lambda: bench.spool.stat().st_blocks * 512 < total / 2, "holes in the spool")
+    bench.started[-1].kill()
+    append(bench.spool, block)
+    assert bench.start("--once").wait(timeout=DEADLINE_S) == 0
+    assert bench.spool.stat().st_size == total + len(block)
+    with bench.target.open("rb") as file:
+        assert all(file.read(len(block)) == block for _ in range(21))
+        assert file.read(1) == b""
+
+
+def test_two_pumps_on_one_spool_never_work_at_once(bench: Bench) -> None:
+    first = bench.start()
+    append(bench.spool, line(0))
+    bench.wait_until_caught_up()
+    assert bench.start().wait(timeout=DEADLINE_S) == 3
+    assert "another pump works" in bench.said()
+    append(bench.spool, line(1))
+    bench.wait_until_caught_up()
+    assert first.poll() is None
+    assert bench.target.read_bytes() == lines(2)
+
+
+def test_a_successor_waits_for_a_pump_that_is_about_to_die(bench: Bench) -> None:
+    append(bench.spool, line(0))
+    with bench.spool.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        process = bench.start("--once")
+        time.sleep(0.3)  # long enough that it has met the lock; nothing tells
+        assert process.poll() is None
+    assert process.wait(timeout=DEADLINE_S) == 0
+    assert bench.target.read_bytes() == line(0)
+
+
+def test_the_pid_file_lives_as_long_as_the_pump(bench: Bench) -> None:
+    pid_file = bench.folder / "pump.pid"
+    process = bench.start("--pid-file", str(pid_file))
+    wait_for(pid_file.exists, "the pid file")
+    assert pid_file.read_text() == f"{process.pid}\n"
+    assert bench.stop() == 0
+    assert not pid_file.exists()
+
+
+def test_a_target_longer_than_the_spool_is_said_and_kept(bench: Bench) -> None:
+    append(bench.target, lines(5))
+    append(bench.spool, line(0))
+    bench.start()
+    wait_for(lambda: "bytes longer than" in bench.said(), "the pump to say so")
+    append(bench.spool, line(5))
+    wait_for(lambda: bench.target.stat().st_size == 6 * LINE_BYTES, "the next line")
+    assert bench.target.read_bytes() == lines(6)
+
+
+def test_a_log_that_somebody_deleted_comes_back_whole(bench: Bench) -> None:
+    bench.start()
+    append(bench.spool, lines(10))
+    bench.wait_until_caught_up()
+    bench.target.unlink()
+    append(bench.spool, line(10))
+    bench.wait_until_caught_up()
+    assert bench.stop() == 0
+    assert bench.target.read_bytes() == lines(11)
+
+
+def test_a_symlink_at_the_target_is_not_followed(bench: Bench) -> None:
+    victim = bench.folder / "victim"
+    victim.write_bytes(b"mine")
+    bench.target.symlink_to(victim)
+    append(bench.spool, lines(3))
+    bench.start()
+    wait_for(lambda: "symbolic links" in bench.said(), "the pump to say so")
+    bench.target.unlink()
+    bench.wait_until_caught_up()
+    assert victim.read_bytes() == b"mine"
+
+
+def test_a_folder_that_does_not_exist_yet_is_waited_for(bench: Bench) -> None:
+    bench.target = bench.folder / "attempts" / "main.log"
+    append(bench.spool, lines(3))
+    bench.start()
+    wait_for(lambda: "No such file" in bench.said(), "the pump to say so")
+    bench.target.parent.mkdir()
+    bench.wait_until_caught_up()
+    assert bench.stop() == 0
+    assert bench.target.read_bytes() == lines(3)
+    assert bench.said().count("No such file or directory; it waits") == 1
+
+
+@pytest.mark.root
+def test_a_frozen_log_filesystem_never_blocks_the_writer_and_loses_no_line(
+    bench: Bench, freezable: LoopMount | FuseMount,
+) -> None:
+    bench.target = freezable.path / "main.log"
+    bench.start()
+    writer = Writer(bench.spool, mb_per_s=2)
+    writer.start()
+    wait_for(lambda: bench.target.exists() and bench.target.stat().st_size > 0, "the first lines")
+    freezable.freeze()
+    before = writer.count
+    time.sleep(5)  # the freeze of the incident, in small
+    written_meanwhile = writer.count - before
+    freezable.thaw()
+    assert written_meanwhile > 5_000
+    wait_for(lambda: writer.count > before + written_meanwhile + 1000, "the writer to go on")
+    count = writer.end()
+    bench.wait_until_caught_up()
+    assert bench.stop() == 0
+    assert writer.longest_write_s < 1.0
+    assert bench.target.read_bytes() == lines(count)
+
+
+@pytest.mark.root
+def test_a_pump_killed_while_frozen_is_followed_by_one_that_goes_on_exactly(
+    bench: Bench, freezable: LoopMount | FuseMount,
+) -> None:
+    bench.target = freezable.path / "main.log"
+    append(bench.spool, lines(1000))
+    first = bench.start()
+    bench.wait_until_caught_up()
+    freezable.freeze()
+    append(bench.spool, b"".join(line(number) for number in range(1000, 3000)))
+    time.sleep(0.3)  # it hangs in its write now, or just before
+    first.kill()
+    second = bench.start()
+    freezable.thaw()
+    bench.wait_until_caught_up()
+    second.terminate()
+    assert second.wait(timeout=DEADLINE_S) == 0
+    assert bench.target.read_bytes() == lines(3000)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("loop_mount", [16], indirect=True, ids=["16-mb"])
+def test_a_full_disk_is_said_once_and_waited_out(bench: Bench, loop_mount: LoopMount) -> None:
+    bench.target = loop_mount.path / "main.log"
+    ballast = loop_mount.path / "ballast"
+    ballast.write_bytes(bytes(loop_mount.free_bytes() - (4 << 20)))
+    append(bench.spool, lines(9_000))
+    bench.start()
+    wait_for(lambda: "No space left" in bench.said(), "the full disk")
+    time.sleep(1)  # a few retries, which must stay silent
+    ballast.unlink()
+    bench.wait_until_caught_up()
+    assert bench.stop() == 0
+    assert bench.target.read_bytes() == lines(9_000)
+    assert bench.said().count("cannot copy") == 1
+    assert bench.said().count("can be written again") == 1
+
+
+@pytest.mark.root
+def test_a_filesystem_turned_read_only_is_waited_out(bench: Bench, loop_mount: LoopMount) -> None:
+    bench.target = loop_mount.path / "main.log"
+    append(bench.spool, lines(10))
+    assert bench.start("--once").wait(timeout=DEADLINE_S) == 0
+    loop_mount.read_only()
+    append(bench.spool, line(10))
+    bench.start()
+    wait_for(lambda: "Read-only file system" in bench.said(), "the read-only filesystem")
+    loop_mount.read_only(False)
+    bench.wait_until_caught_up()
+    assert bench.stop() == 0
+    assert bench.target.read_bytes() == lines(11)
+
+
+def test_a_pump_that_cannot_write_leaves_in_the_end_and_says_what_is_missing(bench: Bench) -> None:
+    bench.target = bench.folder / "gone" / "main.log"
+    append(bench.spool, lines(3))
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import pump; pump.DRAIN_S = 0.5; sys.exit(pump.main())"
+    assert bench.start("--once", program=("-c", code, str(PUMP.parent))).wait(timeout=DEADLINE_S) == 4
+    assert f"{3 * LINE_BYTES} bytes" in bench.said()
+    assert os.path.exists(bench.spool)
