@@ -1,0 +1,92 @@
+"""The newest checkpoint that is whole, of any known format."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from safelaunch.core.checkpoints import dcp, deepspeed, megatron, pattern, torchfile
+from safelaunch.core.checkpoints.model import Candidate, Checkpoint, Folder, Format, Found, Skipped
+
+# The formats, those with the strongest marks first: `auto` gives a path to the first that knows it.
+# To add one: a file with list_candidates and judge, and a row here.
+FORMATS: dict[str, Format] = {
+    "megatron": Format(megatron.list_candidates, megatron.judge),
+    "deepspeed": Format(deepspeed.list_candidates, deepspeed.judge),
+    "dcp": Format(dcp.list_candidates, dcp.judge),
+    "torch": Format(torchfile.list_candidates, torchfile.judge),
+}
+# `auto` tries them all; `pattern` takes its row from the user.
+NAMES = ("auto", *FORMATS, "pattern")
+# Judging reads, and a folder may hold hundreds of checkpoints. Older ones serve when the newest proves corrupt although
+# it looks whole; resume.keep_trying is 2 by default.
+_MOST_WHOLE = 5
+
+
+def latest_complete(folder: Folder, format: str, pattern: str | None = None) -> Found:
+    """The newest whole checkpoint, up to four older ones, and what was skipped with reasons.
+
+    Raises ValueError for a wrong ask, OSError when the folder itself cannot be read: unknown is not "none" (law 4).
+    Steps compare as numbers. Nothing is asked of the clock: a file that is being written has an unfinished structure.
+    """
+    rows = _choose_formats(format, pattern)
+    candidates = _list_all(folder, rows)
+    candidates.sort(key=lambda candidate: _age_key(folder, candidate), reverse=True)
+    whole: list[Checkpoint] = []
+    skipped: list[Skipped] = []
+    for candidate in candidates:
+        if candidate.refused is None and len(whole) == _MOST_WHOLE:
+            continue
+        reason = candidate.refused or _judge(folder, rows[candidate.format], candidate)
+        if reason:
+            skipped.append(Skipped(candidate.path, reason))
+        else:
+            whole.append(Checkpoint(candidate.path, candidate.step, candidate.format))
+    return Found(whole[0] if whole else None, tuple(whole[1:]), tuple(skipped))
+
+
+def _choose_formats(format: str, text: str | None) -> dict[str, Format]:
+    """The rows to search by."""
+    if format not in NAMES:
+        raise ValueError(f'checkpoint format "{format}" is unknown; known: {", ".join(NAMES)}')
+    if text and format in ("auto", "pattern"):
+        return {"pattern": Format(partial(pattern.list_candidates, pattern=text), pattern.judge)}
+    if format == "pattern":
+        raise ValueError('checkpoint format "pattern" needs a pattern, such as "step_{step}.pt"')
+    if text:
+        raise ValueError(f'checkpoint format "{format}" takes no pattern; use format: pattern')
+    return FORMATS if format == "auto" else {format: FORMATS[format]}
+
+
+def _list_all(folder: Folder, rows: dict[str, Format]) -> list[Candidate]:
+    """The candidates of all rows; what lies in a path of a stronger format belongs to that one."""
+    found: list[Candidate] = []
+    taken: set[str] = set()
+    for row in rows.values():
+        fresh = [candidate for candidate in row.candidates(folder) if not _is_within(candidate.path, taken)]
+        found += fresh
+        taken.update(candidate.path for candidate in fresh)
+    return found
+
+
+def _is_within(path: str, taken: set[str]) -> bool:
+    """Whether the path or a folder above it is taken; the root itself is never taken for what lies below it."""
+    while path:
+        if path in taken:
+            return True
+        path = path.rpartition("/")[0]
+    return False
+
+
+def _age_key(folder: Folder, candidate: Candidate) -> tuple[bool, int, float, str]:
+    """Sorts by step; those without one come last, by time of change."""
+    if candidate.step is not None:
+        return (True, candidate.step, 0.0, candidate.path)
+    return (False, 0, folder.mtime_s(candidate.path) or 0.0, candidate.path)
+
+
+def _judge(folder: Folder, row: Format, candidate: Candidate) -> str | None:
+    """What is wrong with the candidate; what cannot be read cannot be resumed from, whatever the cause."""
+    try:
+        return row.judge(folder, candidate)
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
