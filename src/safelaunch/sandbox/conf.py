@@ -1,0 +1,95 @@
+"""slurm.conf and gres.conf of a sandbox, as text. Slurm's defaults stay wherever they decide what a crash looks like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from safelaunch.errors import SandboxError
+from safelaunch.sandbox.registry import FIRST_PORT, Entry
+
+# slurmstepd binds <spool>/<node>_<job>.<step>, and a socket's path ends at 108 bytes (unix(7)).
+MAX_DIR_LENGTH = 64
+
+
+def node_names(count: int) -> tuple[str, ...]:
+    """n0, n1, …"""
+    return tuple(f"n{i}" for i in range(count))
+
+
+def check_dir(folder: Path) -> None:
+    """Raise SandboxError for a folder that Slurm cannot use, before anything is made."""
+    text = str(folder)
+    if not folder.is_absolute() or not re.fullmatch(r"[A-Za-z0-9_./+-]+", text):
+        raise SandboxError(f"{text!r}: expected an absolute path of plain characters (slurm.conf has no quotes)")
+    if len(text) > MAX_DIR_LENGTH:
+        raise SandboxError(f"{text}: longer than {MAX_DIR_LENGTH} characters: no room for the sockets in it")
+    for parent in folder.parents:
+        if parent.exists() and not parent.stat().st_mode & 0o001:
+            raise SandboxError(
+                f"{parent} cannot be passed by ordinary users, and jobs run as such", hint="Choose another --dir"
+            )
+
+
+def render_slurm_conf(entry: Entry, overrides: Mapping[str, str]) -> str:
+    """slurm.conf of the sandbox; `overrides` wins over every setting here, whatever its capitals."""
+    settings = _settings(entry)
+    spelling = {key.lower(): key for key in settings}
+    for key, value in overrides.items():
+        if not re.fullmatch(r"[A-Za-z]+", key) or "\n" in value:
+            raise SandboxError(f"--conf {key}={value}: expected one KEY=VALUE of slurm.conf(5)")
+        settings[spelling.get(key.lower(), key)] = value
+    lines = [f"{key}={value}" for key, value in settings.items()]
+    last, port = entry.nodes - 1, entry.port
+    lines += [
+        f"NodeName=n[0-{last}] NodeAddr=127.0.0.1 Port=[{port + 1}-{port + entry.nodes}] CPUs={entry.cpus} "
+        f"RealMemory={entry.memory_mb}" + (f" Gres=gpu:{entry.gpus}" if entry.gpus else ""),
+        "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def render_gres_conf(entry: Entry) -> str:
+    """gres.conf: all nodes share the same stand-ins for GPUs."""
+    if not entry.gpus:
+        return ""
+    return f"NodeName=n[0-{entry.nodes - 1}] Name=gpu File={entry.dir}/gpu/nvidia[0-{entry.gpus - 1}]\n"
+
+
+def _settings(entry: Entry) -> dict[str, str]:
+    folder = entry.dir
+    return {
+        "ClusterName": entry.name,
+        # Its machine is called localhost: slurmctld starts only on the host that is named here.
+        "SlurmctldHost": "localhost",
+        "SlurmctldPort": str(entry.port),
+        "CommunicationParameters": "NoCtldInAddrAny",  # the controller listens on loopback only
+        "SlurmUser": "root",
+        "AuthType": "auth/munge",
+        "CredType": "cred/munge",
+        "AuthInfo": f"socket={folder}/munge/socket",
+        "StateSaveLocation": f"{folder}/state",
+        "SlurmdSpoolDir": f"{folder}/spool/%n",
+        "SlurmctldPidFile": f"{folder}/run/slurmctld.pid",
+        "SlurmdPidFile": f"{folder}/run/slurmd-%n.pid",
+        "SlurmctldLogFile": f"{folder}/log/slurmctld.log",
+        "SlurmdLogFile": f"{folder}/log/slurmd-%n.log",
+        "SlurmdParameters": "config_overrides",  # believe CPUs and memory below, not the machine
+        "ProctrackType": "proctrack/linuxproc",
+        "TaskPlugin": "task/none",
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_CPU",
+        "SchedulerParameters": "bf_interval=1,sched_interval=1,batch_sched_delay=1",
+        # The defaults, written out because every drill of a node's death stands on them.
+        "SlurmdTimeout": "300",
+        "KillWait": "30",
+        "MinJobAge": "300",
+        "ReturnToService": "2",
+        "JobRequeue": "1",
+        "MpiDefault": "none",
+        # Two sandboxes side by side must not both have a job 1: node-local folders are named by job id.
+        "FirstJobId": str((entry.port - FIRST_PORT) * 1000 + 1),
+        "JobCompType": "jobcomp/filetxt",
+        "JobCompLoc": f"{folder}/log/jobcomp.log",
+    } | ({"GresTypes": "gpu"} if entry.gpus else {})

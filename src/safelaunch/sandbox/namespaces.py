@@ -1,0 +1,160 @@
+"""One UTS namespace per machine of a sandbox: its host name, and the one sure mark of all of its processes.
+
+The namespace is pinned by a bind mount on a file. So its inode number cannot be given to another namespace while the
+sandbox lives (the kernel reuses numbers at once), and every process of a machine can be told for sure, job processes
+and orphans included, without any list of pids that could go stale.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from safelaunch.errors import SandboxError
+
+COMMAND_TIMEOUT_S = 30.0
+# Their death or silence must come first: a slurmstepd that outlives its task by a millisecond reports it to srun,
+# which no machine without power does.
+DAEMONS = ("slurmd", "slurmstepd")
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A machine of the sandbox; `file` is where its UTS namespace is pinned."""
+
+    file: Path
+
+    def create(self, hostname: str) -> None:
+        """Pin a fresh namespace with this host name; a pinned one is left as it is."""
+        if self.is_pinned():
+            return
+        self.file.parent.mkdir(exist_ok=True)
+        self.file.touch()
+        argv = ["unshare", f"--uts={self.file}", "hostname", hostname]
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S
+        )
+        if done.returncode:
+            raise SandboxError(
+                f"cannot make a UTS namespace ({' '.join(argv)}: exit code {done.returncode}): {done.stderr.strip()}",
+                hint="A sandbox needs CAP_SYS_ADMIN; in a container: --privileged or --cap-add SYS_ADMIN",
+            )
+
+    def remove(self) -> None:
+        """Unpin the namespace; it ends with its last process."""
+        while self.is_pinned():
+            subprocess.run(["umount", self.file], check=True, capture_output=True, timeout=COMMAND_TIMEOUT_S)
+        self.file.unlink(missing_ok=True)
+
+    def is_pinned(self) -> bool:
+        """The file is a namespace and not an empty file on a disk."""
+        try:
+            return self.file.stat().st_dev == Path("/proc/self/ns/uts").stat().st_dev
+        except FileNotFoundError:
+            return False
+
+    def enter(self, argv: Sequence[str]) -> list[str]:
+        """`argv` so that it runs on this machine; util-linux' nsenter executes it in place, so the pid is its own."""
+        return ["nsenter", f"--uts={self.file}", "--", *argv]
+
+    def pids(self) -> list[int]:
+        """Every live process of this machine, Slurm's daemons first; zombies have no namespace and do not count."""
+        if not self.is_pinned():
+            return []
+        wanted = self.file.stat().st_ino
+        found = [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+        mine = [pid for pid in found if _uts_inode(pid) == wanted]
+        return sorted(mine, key=lambda pid: command_name(pid) not in DAEMONS)
+
+    def kill(self, timeout_s: float = 10.0, spare: Callable[[int], bool] = lambda pid: False) -> None:
+        """SIGKILL all of it at once, again and again until nothing is left; SandboxError names what cannot die."""
+        left = self._signal_until(signal.SIGKILL, lambda pid: spare(pid), timeout_s)
+        if left:
+            raise SandboxError(f"{self.file.name}: still there {timeout_s:.0f} s after SIGKILL: {describe(left)}")
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """SIGSTOP all of it: nothing is said to the world any more, no FIN, no RST."""
+        left = self._signal_until(signal.SIGSTOP, is_stopped, timeout_s)
+        if left:
+            raise SandboxError(f"{self.file.name}: still running {timeout_s:.0f} s after SIGSTOP: {describe(left)}")
+
+    def wake(self) -> bool:
+        """SIGCONT to all that is stopped; true if something was."""
+        stopped = [pid for pid in self.pids() if is_stopped(pid)]
+        _signal_all(stopped, signal.SIGCONT)
+        return bool(stopped)
+
+    def _signal_until(self, number: signal.Signals, is_done: Callable[[int], bool], timeout_s: float) -> list[int]:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left = [pid for pid in self.pids() if not is_done(pid)]
+            if not left or time.monotonic() > deadline:
+                return left
+            _signal_all(left, number)
+            time.sleep(0.002)
+
+
+def run_all(commands: Mapping[str, Sequence[str]], log_dir: Path, env: Mapping[str, str], timeout_s: float) -> None:
+    """Run daemons that put themselves into the background, all at once; SandboxError with what a failed one said."""
+    started: dict[str, subprocess.Popen[bytes]] = {}
+    for name, argv in commands.items():
+        with (log_dir / f"{name}.start").open("wb") as said:
+            started[name] = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", env=dict(env), start_new_session=True
+            )
+    deadline = time.monotonic() + timeout_s
+    for name, process in started.items():
+        try:
+            code: int | None = process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            code = None
+        if code != 0:
+            said_text = (log_dir / f"{name}.start").read_text(errors="replace").strip()
+            how = f"did not come up within {timeout_s:.0f} s" if code is None else f"ended with exit code {code}"
+            raise SandboxError(f"{name} {how} ({' '.join(commands[name])}): {said_text}")
+
+
+def command_name(pid: int) -> str:
+    """The kernel's short name of a process, "" when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def is_stopped(pid: int) -> bool:
+    """The process is stopped by a signal or a tracer, or gone."""
+    return state_of(pid) in ("T", "t", "Z", "X", "")
+
+
+def state_of(pid: int) -> str:
+    """The state letter of proc(5), "" when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def describe(pids: Sequence[int]) -> str:
+    """Processes as `name[pid] state`, for an error message."""
+    return ", ".join(f"{command_name(pid)}[{pid}] {state_of(pid)}" for pid in pids)
+
+
+def _uts_inode(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}/ns/uts").st_ino  # noqa: PTH116 - a Path would double the time of a pass
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+
+
+def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue

@@ -1,0 +1,138 @@
+"""Who is up: name → folder and ports of every sandbox of this machine, one small file each, under one lock.
+
+The ports of a sandbox are claimed here before any daemon listens, so that sandboxes that start at the same moment
+never choose the same ones. They lie below the usual ephemeral range (32768 and up on Linux), where srun and everybody
+else take theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import filelock
+
+from safelaunch.errors import SandboxError
+
+ROOT = Path("/tmp/safelaunch-sandboxes")  # noqa: S108 - owner and mode are checked before use
+MARKER = "sandbox.json"
+FIRST_PORT, LAST_PORT = 12000, 32000
+LOCK_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One sandbox: slurmctld listens on `port`, node i on `port + 1 + i`."""
+
+    name: str
+    dir: str
+    port: int
+    nodes: int
+    cpus: int
+    gpus: int
+    memory_mb: int
+
+
+@contextmanager
+def locked() -> Iterator[None]:
+    """Hold the machine-wide lock of all sandboxes (root only)."""
+    ROOT.mkdir(mode=0o755, exist_ok=True)
+    facts = ROOT.lstat()
+    if facts.st_uid != os.getuid() or facts.st_mode & 0o022:
+        raise SandboxError(f"{ROOT} belongs to uid {facts.st_uid} or can be written by others: remove it and try again")
+    with filelock.FileLock(ROOT / "lock", timeout=LOCK_TIMEOUT_S):
+        yield
+
+
+def claim(name: str, folder: Path, nodes: int, cpus: int, gpus: int, memory_mb: int) -> Entry:
+    """The entry of a new sandbox, its folder made and its ports reserved; SandboxError if name or folder is taken."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise SandboxError(f"sandbox name {name!r}: letters, digits, '-', '_' and '.' only")
+    with locked():
+        others = entries()
+        for other in others:
+            if other.name == name or Path(other.dir) == folder:
+                raise SandboxError(
+                    f"sandbox '{other.name}' is already up in {other.dir}",
+                    hint=f"safelaunch sandbox down {other.name}",
+                )
+        entry = Entry(name, str(folder), _free_ports(others, nodes + 1), nodes, cpus, gpus, memory_mb)
+        _make_folder(folder)
+        text = json.dumps(asdict(entry), indent=1) + "\n"
+        (folder / MARKER).write_text(text)
+        (ROOT / f"{name}.json").write_text(text)
+    return entry
+
+
+def forget(entry: Entry) -> None:
+    """Give the name and the ports back."""
+    with locked(), suppress(FileNotFoundError):
+        path = ROOT / f"{entry.name}.json"
+        if read(path).dir == entry.dir:
+            path.unlink()
+
+
+def entries() -> list[Entry]:
+    """Every sandbox whose folder is there, by name."""
+    found = []
+    for path in sorted(ROOT.glob("*.json")):
+        with suppress(FileNotFoundError):  # another one went down meanwhile
+            entry = read(path)
+            if (Path(entry.dir) / MARKER).exists():
+                found.append(entry)
+    return found
+
+
+def find(which: str | None) -> Entry:
+    """The sandbox of this name or folder; None: the only one there is. SandboxError if there is none."""
+    up = entries()
+    if which is None:
+        if len(up) == 1:
+            return up[0]
+        matches = [entry for entry in up if entry.name == "default"]
+    else:
+        matches = [entry for entry in up if which == entry.name or Path(which).absolute() == Path(entry.dir)]
+    if matches:
+        return matches[0]
+    names = ", ".join(entry.name for entry in up) or "none"
+    asked = "no sandbox named" if which is None else f"no sandbox {which!r}"
+    raise SandboxError(f"{asked}; up: {names}", hint="safelaunch sandbox list")
+
+
+def read(path: Path) -> Entry:
+    """The entry in a registry file or in a sandbox's own marker file."""
+    return Entry(**json.loads(path.read_text()))
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    folder.chmod(0o755)
+    if any(folder.iterdir()):
+        raise SandboxError(f"{folder} is not empty: a sandbox makes its folder, and removes all of it at the end")
+
+
+def _free_ports(others: list[Entry], count: int) -> int:
+    taken = {port for other in others for port in range(other.port, other.port + other.nodes + 1)}
+    first = FIRST_PORT
+    while first + count <= LAST_PORT:
+        busy = next((p for p in range(first, first + count) if p in taken or not _is_free(p)), None)
+        if busy is None:
+            return first
+        first = busy + 1
+    raise SandboxError(f"no {count} free ports in a row between {FIRST_PORT} and {LAST_PORT}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT will do
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,77 @@
+"""The two ordinary users that jobs run as: safelaunch's users are guests, so nothing of it may need root."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from safelaunch.errors import SandboxError
+
+USERS = ("sl-alice", "sl-bob")
+TEAM = "sl-team"
+COMMAND_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Account:
+    """What it takes to become a user."""
+
+    name: str
+    uid: int
+    gid: int
+    home: Path
+    shell: str
+
+    def become(self, argv: list[str]) -> list[str]:
+        """`argv` as this user with all its groups; util-linux' setpriv executes it in place."""
+        if self.uid == os.getuid():
+            return argv
+        return ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--init-groups", "--", *argv]
+
+
+def ensure_users() -> None:
+    """Make sl-alice and sl-bob, both in group sl-team, where they are missing. They stay when the sandbox goes."""
+    try:
+        team = grp.getgrnam(TEAM)
+    except KeyError:
+        _admin(["groupadd", TEAM])
+        team = grp.getgrnam(TEAM)
+    for name in USERS:
+        try:
+            account = pwd.getpwnam(name)
+        except KeyError:
+            _admin(["useradd", "--create-home", "--shell", "/bin/bash", "--user-group", "--groups", TEAM, name])
+            continue
+        if name not in team.gr_mem and account.pw_gid != team.gr_gid:
+            _admin(["usermod", "--append", "--groups", TEAM, name])
+
+
+def account_of(name: str, homes: Path) -> Account:
+    """The account of this name, with its home in the sandbox (`homes`/name) if it has one there."""
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError as missing:
+        raise SandboxError(f"no user {name!r} on this machine; a sandbox has {' and '.join(USERS)}") from missing
+    inside = homes / name
+    return Account(name, entry.pw_uid, entry.pw_gid, inside if inside.is_dir() else Path(entry.pw_dir), entry.pw_shell)
+
+
+def make_homes(homes: Path) -> None:
+    """A home for each user inside the sandbox, so that sandboxes side by side share no dot file."""
+    homes.mkdir(exist_ok=True)
+    for name in USERS:
+        entry = pwd.getpwnam(name)
+        (homes / name).mkdir(mode=0o750)
+        os.chown(homes / name, entry.pw_uid, entry.pw_gid)
+
+
+def _admin(argv: list[str]) -> None:
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, cwd="/"
+    )
+    if done.returncode:
+        raise SandboxError(f"{' '.join(argv)} ended with exit code {done.returncode}: {done.stderr.strip()}")

@@ -1,0 +1,149 @@
+"""Fixtures: a real Slurm for tests.
+
+* `sandbox`: four nodes with 8 fake GPUs each, one sandbox per pytest (xdist) worker, clean at the start of every test:
+  no job, no stray process, every node idle. A test may crash its nodes and slurmctld (`sandbox.crash("ctl")`).
+* `own_sandbox`: a factory, `own_sandbox(nodes=2, conf={"KillWait": "5"})`, to get another shape or to wreck it.
+* `workdir`: a new folder inside `sandbox` that belongs to sl-alice and can be read, not written, by group sl-team.
+  `make_workdir(sandbox, name)` makes one in any sandbox. (pytest's tmp_path is closed to ordinary users.)
+
+Without root or Slurm such a test is skipped, with the reason; with SAFELAUNCH_REQUIRE_SLURM=1 it fails.
+Every test that uses one of them carries the markers `slurm` and `root` by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from safelaunch.errors import SandboxError
+from safelaunch.sandbox import daemons, registry, users
+from safelaunch.sandbox.cluster import Sandbox
+from safelaunch.sandbox.namespaces import DAEMONS, command_name
+
+RESET_TIMEOUT_S = 60.0
+_numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {"sandbox", "own_sandbox"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("slurm")
+            item.add_marker("root")
+
+
+@pytest.fixture(scope="session")
+def slurm_here() -> None:
+    """Skip, or fail under SAFELAUNCH_REQUIRE_SLURM=1, where no sandbox can be started; end those of dead test runs."""
+    try:
+        daemons.check_able()
+    except SandboxError as unable:
+        reason = f"{unable.message}. {unable.hint}"
+        if os.environ.get("SAFELAUNCH_REQUIRE_SLURM") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    for entry in registry.entries():
+        owner = re.match(r"pytest-(\d+)-", entry.name)
+        if owner and not Path(f"/proc/{owner[1]}").exists():
+            Sandbox.find(entry.name).down()
+
+
+class SharedSandbox:
+    """The worker's sandbox, made when first asked for and made anew when a test left it beyond repair."""
+
+    def __init__(self) -> None:
+        self._sandbox: Sandbox | None = None
+
+    def get(self) -> Sandbox:
+        if self._sandbox is None:
+            self._sandbox = new_sandbox()
+        return self._sandbox
+
+    def clean(self) -> None:
+        if self._sandbox is None:
+            return
+        try:
+            reset(self._sandbox)
+        except SandboxError as broken:
+            warnings.warn(f"sandbox made anew: {broken.message}", stacklevel=2)
+            self.down()
+
+    def down(self) -> None:
+        if self._sandbox is not None:
+            self._sandbox.down()
+            self._sandbox = None
+
+
+@pytest.fixture(scope="session")
+def shared_sandbox(slurm_here: None) -> Iterator[SharedSandbox]:
+    shared = SharedSandbox()
+    yield shared
+    shared.down()
+
+
+@pytest.fixture
+def sandbox(shared_sandbox: SharedSandbox) -> Iterator[Sandbox]:
+    yield shared_sandbox.get()
+    shared_sandbox.clean()
+
+
+@pytest.fixture
+def own_sandbox(slurm_here: None) -> Iterator[Callable[..., Sandbox]]:
+    made: list[Sandbox] = []
+
+    def make(nodes: int = 4, *, conf: dict[str, str] | None = None, cpus: int = 8, gpus: int = 8) -> Sandbox:
+        made.append(new_sandbox(nodes, conf=conf, cpus=cpus, gpus=gpus))
+        return made[-1]
+
+    yield make
+    for sandbox in made:
+        sandbox.down()
+
+
+@pytest.fixture
+def workdir(sandbox: Sandbox) -> Path:
+    return make_workdir(sandbox)
+
+
+def make_workdir(sandbox: Sandbox, name: str | None = None) -> Path:
+    """A new folder of sl-alice inside the sandbox: mode 0750, group sl-team."""
+    folder = sandbox.dir / "work" / (name or f"t{next(_numbers)}")
+    folder.mkdir()
+    shutil.chown(folder, "sl-alice", users.TEAM)
+    folder.chmod(0o750)
+    return folder
+
+
+def new_sandbox(
+    nodes: int = 4, *, conf: dict[str, str] | None = None, cpus: int = 8, gpus: int = 8
+) -> Sandbox:
+    """A sandbox of this process; its job ids differ from those of every earlier one, which left files named by them."""
+    name = f"pytest-{os.getpid()}-{next(_numbers)}"
+    first_job = {"FirstJobId": str(int(time.time() * 100) % 60_000_000 + 1)}
+    return Sandbox.up(registry.ROOT / name, nodes, name=name, cpus=cpus, gpus=gpus, conf={**first_job, **(conf or {})})
+
+
+def reset(sandbox: Sandbox) -> None:
+    """Cancel all jobs, end all strays, heal all nodes, wait until all is idle; SandboxError if it will not be."""
+    daemons.machine(sandbox.dir, daemons.LOGIN).kill()
+    for name in (daemons.CONTROLLER, *sandbox.nodes):
+        sandbox.heal(name)
+    deadline = time.monotonic() + RESET_TIMEOUT_S
+    while jobs := sandbox.slurm(["squeue", "-h", "-o", "%A"]).split():
+        if time.monotonic() > deadline:
+            raise SandboxError(f"jobs that do not end: {' '.join(jobs)}")
+        sandbox.run(["scancel", *jobs], user="root", cwd=sandbox.dir)  # fails for a job that has just ended: no matter
+        for node in sandbox.nodes:
+            # Not waiting for KillWait: what is not Slurm's own goes at once.
+            daemons.machine(sandbox.dir, node).kill(spare=lambda pid: command_name(pid) in DAEMONS)
+        time.sleep(0.05)
+    for node in sandbox.nodes:
+        sandbox.heal(node)  # a step that could not be killed drains its node
+    sandbox.wait_idle()
