@@ -22,7 +22,7 @@ from safelaunch.core.layers import COMMAND_LINE, default_layer, merge_layers, na
 from safelaunch.core.nearest import nearest_word
 from safelaunch.core.nodes import DEFAULT, MappingNode, Node, Origin, Scalar
 from safelaunch.core.sbatchoptions import OPTIONS
-from safelaunch.core.slurmkeys import canonical_slurm, read_slurm, slurm_flags_layer
+from safelaunch.core.slurmkeys import canonical_slurm, parse_flags, read_slurm
 from safelaunch.core.values import expand
 from safelaunch.core.yamltext import parse_document
 from safelaunch.errors import ConfigError, Problem
@@ -88,7 +88,7 @@ def _read_layers(
         readable = readable and tree is not None
         trees += [tree] if tree is not None else []
     override_trees, faults = parse_overrides(overrides)
-    flag_tree, flag_faults = slurm_flags_layer(raw_sbatch, COMMAND_LINE)
+    flag_tree, flag_faults = parse_flags(raw_sbatch, COMMAND_LINE)
     problems += faults + flag_faults
     layers = []
     for tree in (*trees, *override_trees, flag_tree):

@@ -61,8 +61,8 @@ CATEGORIES = (
 # Sections whose keys are the user's own: names of variables, options of sbatch.
 OPEN_SECTIONS: dict[str, str] = {
     "env": "Variables for setup and command: text as written. ${VAR} is filled in at submit, not on the nodes.",
-    "slurm": "Any long option of sbatch, with - or _ (nodes: 16, gpus_per_node: 8). true sets a flag; false or null takes "
-    "back what a site or user file set. An unknown option near a known one is an error; written with its dashes "
+    "slurm": "Any long option of sbatch, with - or _ (nodes: 16, gpus_per_node: 8). true sets a flag; false or null "
+    "takes back what a site or user file set. An unknown option near a known one is an error; written with its dashes "
     '("--new-option": 1) it passes as it is.',
 }
 

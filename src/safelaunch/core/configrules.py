@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from safelaunch.core.nodes import Origin
@@ -25,7 +25,7 @@ def complete(
     environ: Mapping[str, str],
     base_dir: str,
     file: str,
-    faulty: Collection[str],
+    faulty: frozenset[str],
 ) -> list[Problem]:
     """Fill in what follows from other keys, in place; the problems between keys, unless a key has one already."""
     config, origins = values.config, values.origins
@@ -108,7 +108,8 @@ def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
     resume = config["resume"]
     # a site may well say how its checkpoints look, for runs that have any
     mine = ("file", "command line")
-    written = [key for key in ("format", "pattern", "args", "keep_trying") if origins[f"resume.{key}"].layer in mine]
+    quiet = {"format": "auto", "pattern": None, "args": ""}
+    written = [key for key in quiet if resume[key] != quiet[key] and origins[f"resume.{key}"].layer in mine]
     faults: list[Fault] = []
     if resume["dir"] is None and written:
         faults.append((f"resume.{written[0]}", ("resume.dir",), "needs resume.dir: where the checkpoints are"))

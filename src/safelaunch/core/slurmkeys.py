@@ -73,19 +73,27 @@ def read_slurm(section: MappingNode) -> tuple[dict[str, SlurmValue], list[Proble
 
 
 def parse_flags(tokens: Sequence[str], origin: Origin) -> tuple[MappingNode, list[Problem]]:
-    """The options that sbatch would read from these arguments (`--qos=high`, `-p gpu`, `-N4`, `-HO`)."""
-    entries: dict[str, Node] = {}
-    problems: list[Problem] = []
+    """A layer of the options that sbatch would read from these arguments (`--qos=high`, `-p gpu`, `-N4`, `-HO`)."""
+    flags, faults = split_flags(tokens)
+    entries: dict[str, Node] = {
+        name: Scalar(True, "true", True, origin) if text is None else quoted(text, origin) for name, text in flags
+    }
+    problems = [Problem(origin.file, origin.line, origin.column, flag, text) for flag, text in faults]
+    slurm = MappingNode(entries, origin, dict.fromkeys(entries, origin))
+    return MappingNode({"slurm": slurm} if entries else {}, origin), problems
+
+
+def split_flags(tokens: Sequence[str]) -> tuple[list[tuple[str, str | None]], list[tuple[str, str]]]:
+    """Long names with their values (None: none), in order; and each argument that is no flag, with the reason."""
+    flags: list[tuple[str, str | None]] = []
+    faults: list[tuple[str, str]] = []
     rest = iter(tokens)
     for token in rest:
         try:
-            for name, text in _split_flag(token, rest):
-                if reason := refuse_option(name):
-                    raise WrongValue(reason)
-                entries[name] = Scalar(True, "true", True, origin) if text is None else quoted(text, origin)
+            flags.extend(_split_flag(token, rest))
         except WrongValue as fault:
-            problems.append(Problem(origin.file, origin.line, origin.column, token, str(fault)))
-    return MappingNode(entries, origin, dict.fromkeys(entries, origin)), problems
+            faults.append((token, str(fault)))
+    return flags, faults
 
 
 def _canonical_name(written: str) -> str:
@@ -176,9 +184,3 @@ def _next_value(rest: Iterator[str]) -> str:
     if value is None:
         raise WrongValue("needs a value")
     return value
-
-
-def slurm_flags_layer(tokens: Sequence[str], origin: Origin) -> tuple[MappingNode, list[Problem]]:
-    """The flags after `--` as a layer of their own."""
-    slurm, problems = parse_flags(tokens, origin)
-    return MappingNode({"slurm": slurm} if slurm.entries else {}, origin), problems

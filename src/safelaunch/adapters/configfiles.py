@@ -1,0 +1,79 @@
+"""The files a config comes from: the site's, the user's, and train.yaml."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from safelaunch.core.config import Resolved, Source, resolve
+from safelaunch.core.yamltext import TEXT_MAX_BYTES
+from safelaunch.errors import ConfigError, Problem
+
+SITE_FILE = "/etc/safelaunch/site.yaml"
+
+
+def read_config(
+    file: str,
+    overrides: Sequence[str] = (),
+    raw_sbatch: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Resolved:
+    """The resolved config of a train.yaml and the layers below it; raises ConfigError with every problem."""
+    environ = os.environ if environ is None else environ
+    sources = read_sources(file, environ)
+    base_dir = str(Path(file).absolute().parent)
+    return resolve(sources, overrides, environ, raw_sbatch, base_dir)
+
+
+def read_sources(file: str, environ: Mapping[str, str]) -> list[Source]:
+    """The texts of the layers, lowest first. A site or user file that nobody named may be missing."""
+    site = environ.get("SAFELAUNCH_SITE_CONFIG")
+    wanted = [
+        ("site", site or SITE_FILE, bool(site)),
+        ("user", user_file(environ), False),
+        ("file", file, True),
+    ]
+    sources: list[Source] = []
+    problems: list[Problem] = []
+    for layer, name, must_exist in wanted:
+        try:
+            sources.append(Source(layer, name, _read_text(name)))
+        except FileNotFoundError:
+            if must_exist:
+                problems.append(Problem(name, 0, 0, "", "no such file"))
+        except OSError as error:
+            problems.append(Problem(name, 0, 0, "", f"cannot be read: {error.strerror or error}"))
+        except ConfigError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigError(problems)
+    return sources
+
+
+def user_file(environ: Mapping[str, str]) -> str:
+    """Where the user's own defaults are (XDG Base Directory Specification)."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if not base.startswith("/"):
+        base = f"{environ.get('HOME') or '/nonexistent'}/.config"
+    return f"{base}/safelaunch/config.yaml"
+
+
+def _read_text(name: str) -> str:
+    """A file's text. A pipe or device could block for ever and has no folder for run_dir to start at."""
+    if not stat.S_ISREG(Path(name).stat().st_mode):
+        raise ConfigError([Problem(name, 0, 0, "", "not a regular file")])
+    with Path(name).open("rb") as stream:
+        data = stream.read(TEXT_MAX_BYTES + 1)
+    if len(data) > TEXT_MAX_BYTES:
+        raise ConfigError(
+            [Problem(name, 0, 0, "", f"larger than {TEXT_MAX_BYTES >> 20} MiB; a config is a page or two")]
+        )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line, column = before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode("utf-8")) + 1
+        text = f"not UTF-8 text (byte 0x{data[error.start]:02x}); save the file as UTF-8"
+        raise ConfigError([Problem(name, line, column, "", text)]) from error

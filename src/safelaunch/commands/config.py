@@ -1,0 +1,53 @@
+"""safelaunch config: the resolved config, and where each value came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import click
+
+from safelaunch.adapters.configfiles import read_config
+from safelaunch.commands.trainfile import split_rest, train_file_arguments
+from safelaunch.core.config import Origin, Resolved
+from safelaunch.core.starter import render_value
+
+
+@click.command()
+@train_file_arguments
+@click.option("--origin", is_flag=True, help="Say behind each value where it came from.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, origins included.")
+def command(file: str, rest: tuple[str, ...], origin: bool, as_json: bool) -> int:
+    """Show the config that train.yaml, the layers below it and the command line make."""
+    resolved = read_config(file, *split_rest(rest))
+    if as_json:
+        origins = {key: asdict(place) for key, place in resolved.origins.items()}
+        click.echo(json.dumps({"v": 1, "config": resolved.config, "origins": origins}, ensure_ascii=False, indent=2))
+    else:
+        click.echo("\n".join(_lines(resolved, with_origin=origin)))
+    return 0
+
+
+def _lines(resolved: Resolved, *, with_origin: bool) -> Iterator[str]:
+    """The config as a train.yaml again, one value a line."""
+    for section, value in resolved.config.items():
+        if not isinstance(value, dict):
+            yield _line(section, section, value, resolved, with_origin)
+        elif not value:
+            yield f"{section}: {{}}"
+        else:
+            yield f"{section}:"
+            for key, leaf in value.items():
+                yield "  " + _line(f"{section}.{key}", key, leaf, resolved, with_origin)
+
+
+def _line(path: str, key: str, value: object, resolved: Resolved, with_origin: bool) -> str:
+    text = f"{key}: {render_value(path, value)}"
+    return f"{text}  # {_place(resolved.origins[path])}" if with_origin else text
+
+
+def _place(origin: Origin) -> str:
+    if not origin.line:
+        return origin.layer
+    return f"{origin.file}:{origin.line}:{origin.column} ({origin.layer})"

@@ -1,0 +1,41 @@
+"""safelaunch init: a first train.yaml, from nothing or from an sbatch script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from safelaunch.core.sbatchscript import draft_from_script
+from safelaunch.core.starter import EXAMPLE, Draft, render_draft
+from safelaunch.errors import UsageError
+
+
+@click.command()
+@click.option("--from", "script", type=str, metavar="JOB.SLURM", help="An sbatch script to start from.")
+@click.option("-o", "--output", default="train.yaml", show_default=True, help="The file to write; never overwritten.")
+def command(script: str | None, output: str) -> int:
+    """Write a first train.yaml with comments; edit it, then run `safelaunch check`."""
+    draft = EXAMPLE if script is None else _read_script(script)
+    try:
+        with Path(output).open("x", encoding="utf-8") as stream:
+            stream.write(render_draft(draft))
+    except FileExistsError as error:
+        raise UsageError(
+            f"{output} exists already, and is left as it is", hint="choose another name: -o FILE"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}") from error
+    for note in draft.notes:
+        click.echo(note, err=True)
+    click.echo(f"wrote {output}; next: edit it, then safelaunch check {output}", err=True)
+    return 0
+
+
+def _read_script(script: str) -> Draft:
+    try:
+        return draft_from_script(Path(script).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{script} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{script} is not UTF-8 text") from error
