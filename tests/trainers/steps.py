@@ -1,0 +1,205 @@
+"""A training without a framework: same steps, same losses, whenever and wherever it is resumed.
+
+    python steps.py --steps 100 --step-time 0.01 --save-every 10 --ckpt DIR [--load DIR/step_00000050.pt]
+
+Every rank prints `step 12 loss 0.123456 rank 3`. The loss comes from a state that each step changes and a checkpoint
+carries, so a run that resumes from the wrong place, or skips a step, prints other losses. The flags make it fail the
+ways real trainings fail. Standard library only; runs under any python3 >= 3.9, alone, under srun or under torchrun.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import signal
+import sys
+import time
+import zipfile
+import zlib
+
+FIRST_STATE = 20210601
+_POLL_S = 0.002
+
+
+def next_state(state: int, step: int) -> int:
+    """The state after a step."""
+    return zlib.crc32(f"{state} {step}".encode())
+
+
+def loss_of(state: int, step: int) -> float:
+    """The loss that a step prints: falls with the step, wobbles with the state."""
+    return 4.0 / (1.0 + 0.02 * step) + (state % 10_000) / 1e5
+
+
+def losses_until(steps: int) -> dict[int, str]:
+    """What an undisturbed run prints: step → loss."""
+    state, found = FIRST_STATE, {}
+    for step in range(1, steps + 1):
+        state = next_state(state, step)
+        found[step] = f"{loss_of(state, step):.6f}"
+    return found
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """The command line; --die-rank and --die-attempt say who dies, hangs or exits, -1 and 0 mean all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--step-time", type=float, default=0.01, metavar="S")
+    parser.add_argument("--save-every", type=int, default=5, metavar="K")
+    parser.add_argument("--ckpt", metavar="DIR", help="rank 0 writes step_00000012.pt here")
+    parser.add_argument("--load", metavar="PATH")
+    parser.add_argument("--die-at", type=int, metavar="STEP", help="end at the start of this step, before it prints")
+    parser.add_argument("--die-rank", type=int, default=0, metavar="R", help="-1: every rank")
+    parser.add_argument("--die-attempt", type=int, default=1, metavar="A", help="0: every attempt")
+    parser.add_argument("--die-signal", default="KILL", metavar="NAME", help="KILL, SEGV, TERM, ...")
+    parser.add_argument("--exit-code", type=int, metavar="N", help="exit with N instead of dying of a signal")
+    parser.add_argument("--fail-always", action="store_true", help="raise before the first step")
+    parser.add_argument("--hang-at", type=int, metavar="STEP", help="stand still at the start of this step")
+    parser.add_argument("--ignore-term", action="store_true")
+    parser.add_argument("--handle-usr2", action="store_true", help="on SIGUSR2: save, exit 0")
+    parser.add_argument("--watch-kill-file", action="store_true", help="once $SAFELAUNCH_KILL_FILE exists: the same")
+    parser.add_argument("--stamp-dir", metavar="DIR", help="append `time_ns attempt step` per step to DIR/rank_0003")
+    parser.add_argument("--lockstep", metavar="DIR", help="no rank starts a step before all ranks ended the last one")
+    return parser.parse_args(argv)
+
+
+def first_in_env(names: tuple[str, ...], default: int) -> int:
+    """The first of these variables that is set."""
+    return int(next((os.environ[name] for name in names if os.environ.get(name)), default))
+
+
+class Trainer:
+    """One rank."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.rank = first_in_env(("RANK", "SLURM_PROCID"), 0)
+        self.world = first_in_env(("WORLD_SIZE", "SLURM_NTASKS"), 1)
+        self.attempt = first_in_env(("SAFELAUNCH_ATTEMPT",), 1)
+        self.step, self.state = 0, FIRST_STATE
+        self.asked_to_stop = False
+
+    def run(self) -> int:
+        """Trains; the exit code."""
+        self.set_signals()
+        if self.args.fail_always:
+            raise RuntimeError("this training always fails before its first step")
+        if self.args.load:
+            self.step, self.state = load(self.args.load)
+            self.say(f"resumed from {self.args.load} after step {self.step}")
+        while self.step < self.args.steps:
+            if self.must_stop():
+                self.save()
+                self.say(f"stopped on request after step {self.step}")
+                return 0
+            self.fail_if_due(self.step + 1)
+            self.train_one_step()
+        self.say(f"done after step {self.step}")
+        return 0
+
+    def set_signals(self) -> None:
+        """Prepares for the signals that the flags name."""
+        if self.args.ignore_term:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if self.args.handle_usr2:
+            signal.signal(signal.SIGUSR2, self.note_request)
+
+    def note_request(self, number: int, frame: object) -> None:
+        """The handler of SIGUSR2: the step ends first."""
+        self.asked_to_stop = True
+
+    def must_stop(self) -> bool:
+        """Whether somebody asked for the end."""
+        kill_file = os.environ.get("SAFELAUNCH_KILL_FILE") if self.args.watch_kill_file else None
+        return self.asked_to_stop or bool(kill_file and os.path.exists(kill_file))
+
+    def train_one_step(self) -> None:
+        """One step: wait, stamp, print, save."""
+        begun_s = time.monotonic()
+        if self.args.lockstep:
+            wait_for_all(os.path.join(self.args.lockstep, str(self.attempt)), self.rank, self.world, self.step)
+        left_s = self.args.step_time - (time.monotonic() - begun_s)
+        if left_s > 0:
+            time.sleep(left_s)
+        self.step += 1
+        self.state = next_state(self.state, self.step)
+        self.stamp()
+        self.say(f"step {self.step} loss {loss_of(self.state, self.step):.6f} rank {self.rank}")
+        if self.step % self.args.save_every == 0 or self.step == self.args.steps:
+            self.save()
+
+    def fail_if_due(self, step: int) -> None:
+        """Hangs, exits or dies when the flags say so for this rank, attempt and step."""
+        if self.args.die_rank not in (-1, self.rank) or self.args.die_attempt not in (0, self.attempt):
+            return
+        while step == self.args.hang_at:
+            time.sleep(3600)
+        if step == self.args.die_at:
+            if self.args.exit_code is not None:
+                sys.exit(self.args.exit_code)
+            os.kill(os.getpid(), getattr(signal, f"SIG{self.args.die_signal}"))
+            time.sleep(3600)
+
+    def say(self, text: str) -> None:
+        """One line in one write, so that ranks that share a pipe do not mix theirs."""
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    def stamp(self) -> None:
+        """Leaves the proof that this rank was alive at this step."""
+        if self.args.stamp_dir:
+            os.makedirs(self.args.stamp_dir, exist_ok=True)
+            path = os.path.join(self.args.stamp_dir, f"rank_{self.rank:04d}")
+            append(path, f"{time.time_ns()} {self.attempt} {self.step}\n")
+
+    def save(self) -> None:
+        """Rank 0 writes the checkpoint of the current step, whole or not at all."""
+        if self.rank == 0 and self.args.ckpt and self.step:
+            save(os.path.join(self.args.ckpt, f"step_{self.step:08d}.pt"), self.step, self.state)
+
+
+def append(path: str, line: str) -> None:
+    """Adds one line in one write."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(file, line.encode())
+    finally:
+        os.close(file)
+
+
+def save(path: str, step: int, state: int) -> None:
+    """A small file of the form that torch.save writes (torch.load reads it), renamed into place when it is whole."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    unfinished = f"{path}.tmp"
+    with open(unfinished, "wb") as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("archive/data.pkl", pickle.dumps({"step": step, "state": state}, protocol=2))
+            archive.writestr("archive/version", "3\n")
+            archive.writestr("archive/extra/state.json", json.dumps({"step": step, "state": state}))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)
+
+
+def load(path: str) -> tuple[int, int]:
+    """(step, state) of a checkpoint."""
+    with zipfile.ZipFile(path) as archive:
+        found = json.loads(archive.read("archive/extra/state.json"))
+    return found["step"], found["state"]
+
+
+def wait_for_all(folder: str, rank: int, world: int, step: int) -> None:
+    """Returns when every rank of this attempt has ended `step`; never, when one of them died: as a collective would."""
+    os.makedirs(folder, exist_ok=True)
+    append(os.path.join(folder, f"{step}.{rank}"), "")
+    waiting = [os.path.join(folder, f"{step}.{other}") for other in range(world)]
+    while waiting:
+        waiting = [path for path in waiting if not os.path.exists(path)]
+        if waiting:
+            time.sleep(_POLL_S)
+
+
+if __name__ == "__main__":
+    sys.exit(Trainer(parse_args()).run())
