@@ -77,6 +77,8 @@ def judge(folder: Folder, candidate: Candidate) -> str | None:
     missing = names.missing_in(ranks) if len(ranks) > 1 else []
     if missing:
         return f"no file of rank {missing[0]} of {max(ranks) + 1}"
+    if candidate.parts == (candidate.path,):
+        return judge_file(folder, candidate.path)
     return judge_files(folder, candidate.parts)
 
 
