@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from safelaunch.core.checkpoints import Checkpoint
+from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.model import BUDGET_SPENT, DONE, FAILED_FOR_GOOD, STOPPED, Exit, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State

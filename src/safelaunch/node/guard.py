@@ -92,11 +92,8 @@ class Guard:
         self.launcher = os.fork()
         if self.launcher == 0:
             try:
-                for number in range(1, signal.NSIG):
-                    if number not in (signal.SIGKILL, signal.SIGSTOP):
-                        with contextlib.suppress(OSError, ValueError):
-                            if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                                signal.signal(number, signal.SIG_DFL)
+                for number in (signal.SIGPIPE, signal.SIGXFSZ):   # Python ignores these, and exec would keep that
+                    signal.signal(number, signal.SIG_DFL)
                 signal.set_wakeup_fd(-1)
                 os.execvpe(argv[0], argv, env)
             except OSError as error:
@@ -181,9 +178,8 @@ class Guard:
     # --- the fence --------------------------------------------------------------------------------------------
 
     def _fence_if_alone(self, now):
-        if self.link.greeted and now - self.heard <= self.lease_s and self.probe is None:
-            return
-        if now - self.heard <= self.lease_s and self.probe is None:
+        alone = now - self.heard > self.lease_s
+        if not alone and self.probe is None:
             return
         if now - self.ticked > self.lease_s / 2 and not self.stopped:
             # This whole node was stopped and has woken up. Hold the ranks before looking: they may have successors.
@@ -203,11 +199,10 @@ class Guard:
         state, endpoint = verdict
         if endpoint:
             self.link.move(endpoint)
-        if state == "live" or (state == "unreadable" and not self.link.greeted_ever):
+        unknown = state == "unreadable" and (not alone or not self.link.greeted_ever)
+        if state in ("live", "missing") or unknown:
             send(self.stopped, signal.SIGCONT)
             self.stopped = ()
-            return
-        if state == "unreadable" and now - self.heard <= self.lease_s:
             return
         sys.stderr.write("safelaunch: guard of %s: heard nobody for %.1f s and the attempt's record is %s: "
                          "ending its ranks\n" % (self.node, now - self.heard, state))
@@ -244,7 +239,7 @@ class Link:
 
     def move(self, endpoint):
         """Use another address from the next try on (a supervisor was born again elsewhere)."""
-        address = (str(endpoint[0]), int(endpoint[1]))
+        address = (str(endpoint[0]) or self.address[0], int(endpoint[1]))
         if address != self.address and not self.greeted:
             self.address = address
             self._drop()
@@ -488,35 +483,43 @@ def signal_handlers(pids, number):
 
 def is_launcher(words):
     """Whether a command line is torchrun's own."""
-    return any(word.endswith(b"/torchrun") or word in (b"torchrun", b"torch.distributed.run", b"torch.distributed.launch")
-               for word in words[:4])
+    names = (b"torchrun", b"torch.distributed.run", b"torch.distributed.launch")
+    return any(word.endswith(b"/torchrun") or word in names for word in words[:4])
 
 
 def sweep(mark, grace_s):
-    """End every process of this user that carries SAFELAUNCH_MARK=mark; {"found", "left"}, pids."""
-    needle = b"SAFELAUNCH_MARK=" + mark.encode()
-    found = marked(needle)
+    """End every process of this user on this node that carries SAFELAUNCH_MARK=mark; {"node", "found", "left"}."""
+    node = os.environ.get("SLURMD_NODENAME", "")
+    found = marked(mark, node)
     send(found, signal.SIGTERM)
     end = time.monotonic() + grace_s
-    left = marked(needle)
+    left = marked(mark, node)
     while left:
         if time.monotonic() >= end:
             send(left, signal.SIGKILL)
         if time.monotonic() >= end + 5.0:
             break
         time.sleep(0.05)
-        left = marked(needle)
-    return {"node": socket.gethostname().split(".")[0], "found": len(found), "left": left}
+        left = marked(mark, node)
+    return {"node": node or socket.gethostname().split(".")[0], "found": len(found), "left": left}
 
 
-def marked(needle):
-    """Pids of living processes on this node whose environment holds `needle` (only one's own are readable)."""
-    pids = []
+def marked(mark, node):
+    """Pids of living processes with this mark in their environment (only one's own are readable) and of this node.
+
+    The node's name counts because several nodes can share one process table: a sandbox, or slurmds by `-N`.
+    """
+    mine, pids = os.getpid(), []
     for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            with contextlib.suppress(OSError), open("/proc/%s/environ" % name, "rb") as environ:
-                if needle in environ.read().split(b"\0") and state_of(int(name)) not in ("Z", "X", ""):
-                    pids.append(int(name))
+        if not name.isdigit() or int(name) == mine:
+            continue
+        with contextlib.suppress(OSError), open("/proc/%s/environ" % name, "rb") as environ:
+            words = environ.read().split(b"\0")
+            if b"SAFELAUNCH_MARK=" + mark.encode() not in words or state_of(int(name)) in ("Z", "X", ""):
+                continue
+            where = [word for word in words if word.startswith(b"SLURMD_NODENAME=")]
+            if not node or not where or where[0] == b"SLURMD_NODENAME=" + node.encode():
+                pids.append(int(name))
     return pids
 
 

@@ -1,0 +1,168 @@
+"""One attempt's processes on the batch host: srun, apart from the leader, and the log pump behind it.
+
+srun runs in its own session and writes to a file on node-local disk, so that neither the leader's death nor a frozen
+shared folder reaches the training. What the next leader needs to go on stands beside that file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PUMP = Path(__file__).parent.parent / "node" / "pump.py"
+TAIL_BYTES = 64 << 10
+PUMP_BUSY = 3   # exit code of a pump that finds another at the same file
+
+
+@dataclass
+class AttemptProcess:
+    """An attempt that this host launched; `child` is None when an earlier leader was its parent."""
+
+    local: Path
+    number: int
+    facts: Mapping[str, Any] = field(default_factory=dict)   # what the leader that launched it wrote down
+    child: subprocess.Popen[bytes] | None = None
+    pump: subprocess.Popen[bytes] | None = None
+    _pump_next_s: float = 0.0
+
+    @property
+    def stem(self) -> str:
+        """Common start of its files' names."""
+        return f"attempt-{self.number:04d}"
+
+    @property
+    def spool(self) -> Path:
+        """Its output on local disk; the pump copies it to the run folder."""
+        return self.local / f"{self.stem}.log"
+
+    @property
+    def exit_file(self) -> Path:
+        """Holds srun's exit code once it has ended."""
+        return self.local / f"{self.stem}.exit"
+
+    @property
+    def facts_file(self) -> Path:
+        """What the next leader needs to know of it."""
+        return self.local / f"{self.stem}.json"
+
+    @property
+    def running_file(self) -> Path:
+        """Tells the batch shell where the exit code will stand, should no leader be able to go on."""
+        return self.local / f"{self.stem}.running"
+
+    @property
+    def pump_file(self) -> Path:
+        """Holds the pump's pid."""
+        return self.local / f"{self.stem}.pump"
+
+    @classmethod
+    def launch(cls, local: Path, number: int, arguments: Sequence[str], env: Mapping[str, str],
+               facts: Mapping[str, Any]) -> AttemptProcess:
+        """Start it. The facts are on disk before the process is: a leader that dies in between leaves no orphan."""
+        process = cls(local, number, facts)
+        process.facts_file.write_text(json.dumps(facts))
+        process.running_file.write_text(str(process.exit_file) + "\n")
+        descriptor = os.open(process.spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o640)
+        try:
+            process.child = subprocess.Popen(
+                ["bash", str(local / "job.sbatch"), "attempt", *arguments],
+                env={**env, "SAFELAUNCH_EXIT_FILE": str(process.exit_file)}, cwd=env.get("SAFELAUNCH_CWD", "/"),
+                stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True)
+        finally:
+            os.close(descriptor)
+        return process
+
+    @classmethod
+    def adopt(cls, local: Path, number: int) -> AttemptProcess | None:
+        """The attempt as an earlier leader on this host left it; None when it was never started here."""
+        process = cls(local, number)
+        try:
+            process.facts = json.loads(process.facts_file.read_text())
+        except (OSError, ValueError):
+            return None
+        return process if process.spool.exists() else None
+
+    def poll(self) -> int | None:
+        """srun's exit code; None while it runs. 255 when it was killed without leaving one."""
+        if self.child is not None:
+            self.child.poll()   # reap
+        with contextlib.suppress(OSError, ValueError):
+            return int(self.exit_file.read_text())
+        if self.child is not None and self.child.returncode is not None:
+            return 255
+        if self.child is None and not self._lives():
+            with contextlib.suppress(OSError, ValueError):
+                return int(self.exit_file.read_text())   # it ended between the two looks
+            return 255
+        return None
+
+    def _lives(self) -> bool:
+        """Whether the process of an earlier leader is still there, told by its own environment."""
+        mark = f"SAFELAUNCH_EXIT_FILE={self.exit_file}".encode()
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                with contextlib.suppress(OSError):
+                    if mark in (folder / "environ").read_bytes().split(b"\0"):
+                        return True
+        return False
+
+    def size(self) -> int:
+        """Bytes of output so far."""
+        with contextlib.suppress(OSError):
+            return self.spool.stat().st_size
+        return 0
+
+    def tail(self, length: int = TAIL_BYTES) -> bytes:
+        """The last bytes of its output."""
+        with contextlib.suppress(OSError), self.spool.open("rb") as spool:
+            size = spool.seek(0, os.SEEK_END)
+            spool.seek(max(0, size - length))
+            return spool.read(length)
+        return b""
+
+    def keep_pump(self, target: str, now_s: float) -> None:
+        """See that a pump runs: a killed one goes on where it was."""
+        if self.pump is not None and self.pump.poll() is None:
+            return
+        if self.pump is not None and self.pump.returncode == PUMP_BUSY and now_s < self._pump_next_s:
+            return   # an earlier leader's pump is still at it
+        self._pump_next_s = now_s + 2.0
+        with (self.local / "pump.out").open("ab") as talk:
+            self.pump = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(PUMP), "--spool", str(self.spool), "--target", target,
+                 "--pid-file", str(self.pump_file)],
+                stdin=subprocess.DEVNULL, stdout=talk, stderr=talk, cwd="/", start_new_session=True)
+
+    def finish_pump(self) -> None:
+        """Ask the pump to copy the rest and end."""
+        pid = self._pump_pid()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    def is_copied(self) -> bool:
+        """No pump runs any more: asked to finish, it goes only when all is copied."""
+        if self.pump is not None:
+            self.pump.poll()
+        return self._pump_pid() is None
+
+    def _pump_pid(self) -> int | None:
+        """The living pump of this spool, whoever started it; told by its command line."""
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(self.pump_file.read_text())
+            if str(self.spool).encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                return pid
+        return None
+
+    def forget(self) -> None:
+        """It is over and dealt with: the batch shell need not look for it any more."""
+        with contextlib.suppress(OSError):
+            self.running_file.unlink()

@@ -1,0 +1,242 @@
+"""The leader's side of the node guards: who is connected, how each task ended, and the words it sends them.
+
+One TCP listener on the batch host; each guard proves that it knows the run's token (HMAC-SHA256) before a word of it
+counts, and so does the leader. Never blocks: the loop's selector calls in here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import secrets
+import selectors
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+MAX_LINE = 1 << 16
+GREETING_S = 5.0            # a connection that has not proved itself by then is closed
+MAX_STRANGERS = 1024        # unproved connections at once: another user's port scan must not eat our descriptors
+_PING = b'{"do":"ping"}\n'
+
+
+@dataclass(eq=False)
+class Guard:
+    """One task's guard as the leader knows it; times are monotonic seconds."""
+
+    node: str
+    task: int
+    attempt: int
+    connection: Connection | None = None
+    heard_s: float = 0.0
+    pinged_s: float = 0.0           # the last word that it may have heard: its lease counts from here at the latest
+    closed_s: float | None = None   # since when it is not connected
+    code: int | None = None
+    signal: int | None = None
+    gone: bool = False              # the launcher and all that came of it have left the node
+
+
+@dataclass(eq=False)
+class Connection:
+    """A socket with its buffers; `guard` None until it has proved itself."""
+
+    sock: socket.socket
+    born_s: float
+    nonce: str
+    guard: Guard | None = None
+    inbox: bytes = b""
+    outbox: bytes = field(default=b"", repr=False)
+
+
+class ControlServer:
+    """Listener and guards of the run's live attempt."""
+
+    def __init__(self, selector: selectors.BaseSelector, token: str, port: int = 0) -> None:
+        self._selector = selector
+        self._token = token.encode()
+        self._connections: set[Connection] = set()
+        self.guards: dict[tuple[str, int], Guard] = {}
+        self.signalled: list[str] = []      # processes that took a signal, as the guards name them
+        self.on_report: Callable[[Guard], None] = lambda guard: None
+        self._listener = self._listen(port)
+        self.port: int = self._listener.getsockname()[1]
+        selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    @staticmethod
+    def _listen(port: int) -> socket.socket:
+        """A listener on all interfaces: the guards come from other nodes. On `port` again when that is free."""
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("", port))
+        except OSError:
+            listener.bind(("", 0))
+        listener.listen(1024)
+        listener.setblocking(False)
+        return listener
+
+    def expect(self, attempt: int) -> None:
+        """Forget the guards of earlier attempts; words of theirs no longer count."""
+        for guard in self.guards.values():
+            if guard.connection and guard.attempt != attempt:
+                self._close(guard.connection, guard.heard_s)
+        self.guards = {key: guard for key, guard in self.guards.items() if guard.attempt == attempt}
+
+    def tick(self, now_s: float, ping_every_s: float) -> None:
+        """Ping who is due; drop connections that prove nothing."""
+        for connection in tuple(self._connections):
+            guard = connection.guard
+            if guard is None:
+                if now_s - connection.born_s > GREETING_S:
+                    self._close(connection, now_s)
+            elif now_s - guard.pinged_s >= ping_every_s:
+                guard.pinged_s = now_s
+                self._send(connection, _PING, now_s)
+
+    def hang_up(self, node: str, now_s: float) -> None:
+        """Never speak to this node again: its lease runs out."""
+        for guard in self.of(node):
+            if guard.connection:
+                self._close(guard.connection, now_s)
+
+    def of(self, node: str) -> list[Guard]:
+        """The node's guards."""
+        return [guard for guard in self.guards.values() if guard.node == node]
+
+    def tell(self, message: dict[str, Any], now_s: float) -> int:
+        """Guards that were told."""
+        data = json.dumps(message).encode() + b"\n"
+        told = [guard for guard in self.guards.values() if guard.connection and not guard.gone]
+        for guard in told:
+            if guard.connection:
+                self._send(guard.connection, data, now_s)
+        return len(told)
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for connection in tuple(self._connections):
+            self._close(connection, 0.0)
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(self._listener)
+        self._listener.close()
+
+    # --- one connection -------------------------------------------------------------------------------------------
+
+    def _accept(self, now_s: float) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                if sum(connection.guard is None for connection in self._connections) >= MAX_STRANGERS:
+                    sock.close()
+                    continue
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection = Connection(sock, now_s, secrets.token_hex(16))
+                self._connections.add(connection)
+                self._selector.register(sock, selectors.EVENT_READ, lambda now, c=connection: self._serve(c, now))
+                self._send(connection, json.dumps({"nonce": connection.nonce}).encode() + b"\n", now_s)
+
+    def _serve(self, connection: Connection, now_s: float) -> None:
+        if connection.outbox:
+            self._send(connection, b"", now_s)
+        try:
+            data = connection.sock.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._close(connection, now_s)
+            return
+        if not data:
+            self._close(connection, now_s)
+            return
+        *lines, connection.inbox = (connection.inbox + data).split(b"\n")
+        if len(connection.inbox) > MAX_LINE:
+            self._close(connection, now_s)
+            return
+        for line in lines:
+            if connection in self._connections:
+                self._take(connection, line, now_s)
+
+    def _take(self, connection: Connection, line: bytes, now_s: float) -> None:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            self._close(connection, now_s)
+        elif connection.guard is None:
+            self._greet(connection, message, now_s)
+        else:
+            self._report(connection.guard, message, now_s)
+
+    def _greet(self, connection: Connection, message: dict[str, Any], now_s: float) -> None:
+        node, task, attempt = message.get("node"), message.get("task"), message.get("attempt")
+        nonce = str(message.get("nonce", ""))
+        who = f"{node}|{task}|{attempt}"
+        proved = nonce.endswith(connection.nonce) and len(nonce) > len(connection.nonce) and hmac.compare_digest(
+            str(message.get("mac", "")).encode(), _mac(self._token, "guard", nonce + who).encode())
+        if not proved or not isinstance(node, str) or not isinstance(task, int) or not isinstance(attempt, int):
+            self._close(connection, now_s)
+            return
+        guard = self.guards.setdefault((node, task), Guard(node, task, attempt))
+        if guard.attempt > attempt:
+            self._close(connection, now_s)   # of an attempt that is over: it will find its record moved on
+            return
+        if guard.attempt < attempt:
+            guard = self.guards[(node, task)] = Guard(node, task, attempt)
+        if guard.connection:
+            self._close(guard.connection, now_s)
+        connection.guard = guard
+        guard.connection, guard.closed_s, guard.heard_s, guard.pinged_s = connection, None, now_s, now_s
+        self._send(connection, json.dumps({"mac": _mac(self._token, "leader", nonce)}).encode() + b"\n", now_s)
+        self.on_report(guard)
+
+    def _report(self, guard: Guard, message: dict[str, Any], now_s: float) -> None:
+        guard.heard_s = now_s
+        kind = message.get("ev")
+        if kind == "pong":
+            return
+        if kind == "exited" and guard.code is None:
+            guard.code, guard.signal = _small_int(message.get("code")), message.get("signal")
+        elif kind == "gone":
+            guard.gone = True
+            if guard.code is None:
+                guard.code = _small_int(message.get("code"))
+        elif kind == "signalled":
+            self.signalled += [f"{guard.node}: {name}" for name in message.get("reached", ())]
+        self.on_report(guard)
+
+    def _send(self, connection: Connection, data: bytes, now_s: float) -> None:
+        connection.outbox += data
+        try:
+            sent = connection.sock.send(connection.outbox) if connection.outbox else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._close(connection, now_s)
+            return
+        connection.outbox = connection.outbox[sent:]
+        if len(connection.outbox) > MAX_LINE:   # it reads nothing any more: the pings tell when it is lost
+            connection.outbox = connection.outbox[:MAX_LINE]
+
+    def _close(self, connection: Connection, now_s: float) -> None:
+        self._connections.discard(connection)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(connection.sock)
+        connection.sock.close()
+        guard = connection.guard
+        if guard is not None and guard.connection is connection:
+            guard.connection, guard.closed_s = None, now_s
+            self.on_report(guard)
+
+
+def _mac(token: bytes, role: str, text: str) -> str:
+    """As node.guard.mac, which cannot be imported from there to here: the guard travels alone."""
+    return hmac.new(token, f"{role}|{text}".encode(), hashlib.sha256).hexdigest()
+
+
+def _small_int(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value <= 255 else 255

@@ -1,0 +1,129 @@
+"""The fence: no attempt starts before nothing of the last one is left.
+
+A node that answers says so itself, by its guards or by a helper step that ends whatever still carries the attempt's
+mark. For a node that does not answer the attempt's record is moved on, and its guard's lease waited for: the guard ends
+its own ranks when it hears nobody and finds that record (node.guard).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from safelaunch.adapters.control import ControlServer
+from safelaunch.adapters.job import Job
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.core.decide import Live
+from safelaunch.core.plan import Plan
+
+SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left behind
+SWEEP_DEADLINE_S = 15.0  # a helper step starts in 0.1 s; one on a silent node never does
+CLOSED_S = 2.0           # a guard that lost its connection is back within 1 s, or dead
+STUCK_S = 60.0           # ranks that a KILL does not end sleep in D state; Slurm itself gives them 60 s (UnkillableStep)
+_SWEEP = """for python in /usr/bin/python3 "$2"; do
+  if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
+    exec "$python" -I -S -c "$SAFELAUNCH_GUARD" --sweep "$1" "$3"
+  fi
+done
+echo '{"found": 0, "left": [], "blind": true}'"""
+
+
+class Fencer:
+    """Follows one attempt after another to the point where nothing of it is left."""
+
+    MARGIN_S = 5.0   # a guard's look at the record (1 s), its deadline (2 s), and the kill
+
+    def __init__(self, plan: Plan, job: Job, server: ControlServer, guard_source: str) -> None:
+        self._plan, self._job, self._server, self._source = plan, job, server, guard_source
+        self._reset(0)
+
+    def _reset(self, number: int) -> None:
+        self._number = number
+        self._clean: set[str] = set()
+        self._sweeping: set[str] = set()
+        self._failed: dict[str, int] = {}
+        self._since_s: dict[str, float] = {}
+        self._record_s: float | None = None
+        self._lost: list[tuple[str, str]] = []
+
+    def helper(self, node: str, argv: Iterable[str]) -> list[str]:
+        """A helper step on one node, beside whatever runs there."""
+        if self._job.is_local:
+            return ["env", f"SLURMD_NODENAME={node}", *argv]
+        gpus = ["--gpus-per-node=0"] if self._job.has_gpus else []
+        return ["srun", f"--jobid={self._job.id}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}",
+                "--cpu-bind=none", "--mem=0", *gpus, *argv]
+
+    def advance(self, live: Live, now_s: float, lost: Mapping[str, str],
+                move_record: Callable[[], bool]) -> list[tuple[Command, str]]:
+        """Sweeps to start now, with their nodes."""
+        if live.number != self._number:
+            self._reset(live.number)
+        sweeps = []
+        for node in live.nodes:
+            if node in self._clean or node in self._sweeping:
+                continue
+            guards = self._server.of(node)
+            if len(guards) >= self._plan.ntasks_per_node and all(guard.gone for guard in guards):
+                self._clean.add(node)
+            elif node in lost:
+                self._wait_for_lease(node, now_s, move_record)
+            elif any(guard.connection and not guard.gone for guard in guards):
+                if now_s - self._since_s.setdefault(node, now_s) > STUCK_S:
+                    self._lost.append((node, f"ranks have not ended {STUCK_S:.0f} s after they were killed"))
+            elif live.srun_code is not None or now_s - self._since_s.setdefault(node, now_s) > CLOSED_S:
+                self._sweeping.add(node)
+                sweeps.append((self._sweep(node), node))
+        return sweeps
+
+    def swept(self, node: str, result: Result) -> None:
+        """Take a sweep's result in: clean, to be repeated, or the node is lost."""
+        self._sweeping.discard(node)
+        report = _report(result)
+        if report is not None and not report.get("left"):
+            self._clean.add(node)
+            return
+        self._failed[node] = self._failed.get(node, 0) + 1
+        if report is not None:
+            self._lost.append((node, f"processes {report['left']} of the attempt cannot be ended"))
+        elif self._failed[node] >= 2 or result.returncode is None:
+            said = (result.stderr.strip().splitlines() or ["no answer"])[-1][:200]
+            self._lost.append((node, f"it runs no helper step any more ({said})"))
+
+    def found_lost(self) -> list[tuple[str, str]]:
+        """Nodes found dead since the last call."""
+        found, self._lost = self._lost, []
+        return found
+
+    def is_done(self, live: Live) -> bool:
+        """Nothing of the attempt is left anywhere."""
+        return live.number == self._number and self._clean.issuperset(live.nodes)
+
+    def _sweep(self, node: str) -> Command:
+        mark = f"{self._plan.run_id}.{self._job.id}.{self._number}"
+        argv = self.helper(node, ["bash", "-c", _SWEEP, "sweep", mark, self._job.env.get("SAFELAUNCH_PYTHON", ""),
+                                  str(SWEEP_GRACE_S)])
+        return Command(argv, {**self._job.env, "SAFELAUNCH_GUARD": self._source}, SWEEP_DEADLINE_S)
+
+    def _wait_for_lease(self, node: str, now_s: float, move_record: Callable[[], bool]) -> None:
+        self._server.hang_up(node, now_s)
+        if self._record_s is None and move_record():
+            self._record_s = now_s
+        if self._record_s is None:
+            return
+        heard_s = max((guard.pinged_s for guard in self._server.of(node)), default=self._record_s)
+        if now_s > max(heard_s, self._record_s) + self._plan.lease_s + self.MARGIN_S:
+            self._clean.add(node)
+
+
+def _report(result: Result) -> dict[str, Any] | None:
+    """A sweep's own words; None when the helper step did not run."""
+    for line in reversed(result.stdout.splitlines()):
+        try:
+            report = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(report, dict) and "left" in report:
+            return report
+    return None

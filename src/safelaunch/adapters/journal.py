@@ -1,0 +1,123 @@
+"""Writing the journal and the claims; reading all writers' files as one.
+
+Each writer has a file of its own, `journal/<gen>-<host>-<pid>.jsonl`. A claim is a file `claims/<n>` that only one
+process can publish; its number is the fence of the act it announces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from safelaunch.core import journal as text
+from safelaunch.core.journal import Journal
+from safelaunch.core.model import Event
+
+MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
+
+
+class Folder(Protocol):
+    """What writing needs of the run folder: adapters.shared.SharedFolder in a job, `Direct` on a login node."""
+
+    def append(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool:
+        """Append durably; False = kept elsewhere until the folder answers."""
+
+    def publish(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool | None:
+        """Publish exclusively: won, lost, or unknown."""
+
+
+class Direct:
+    """The run folder touched without a child between: for commands that a person waits for."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def append(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool:
+        """Append and fsync; raises OSError."""
+        path = self.root / name
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        try:
+            os.write(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        return True
+
+    def publish(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool | None:
+        """Publish by link(); on NFS a repeated answer can say EEXIST to the winner, whose file has two links then."""
+        final = self.root / name
+        mine = final.with_name(f".{final.name}.{os.uname().nodename}.{os.getpid()}")
+        descriptor = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        try:
+            os.write(descriptor, data)
+            os.fsync(descriptor)
+            with contextlib.suppress(FileExistsError):
+                os.link(mine, final)
+            return os.fstat(descriptor).st_nlink == 2
+        finally:
+            os.close(descriptor)
+            mine.unlink()
+
+
+class Writer:
+    """One writer's end of the journal. `seq` makes a redelivered line recognisable."""
+
+    def __init__(self, folder: Folder, gen: int, host: str, clock: Callable[[], float] = time.time) -> None:
+        self._folder, self._clock = folder, clock
+        self.gen, self.host, self.seq = gen, host, 0
+        self.name = f"journal/{gen:06d}-{host}-{os.getpid()}.jsonl"
+
+    def event(self, event: str, **data: Any) -> Event:
+        """An event of now, numbered; write it with `write`."""
+        self.seq += 1
+        return Event(self._clock(), self.gen, self.seq, self.host, event, data)
+
+    def write(self, *events: Event) -> bool:
+        """Append the events with one fsync; True = durable in the run folder."""
+        return self._folder.append(self.name, b"".join(map(text.render, events)))
+
+
+def read(run_dir: Path) -> Journal:
+    """The run's journal, merged. Blocks where the folder does: call it in a child or for a person."""
+    files: dict[str, bytes] = {}
+    for path in sorted((run_dir / "journal").glob("*.jsonl")):
+        with path.open("rb") as file:
+            files[path.name] = file.read(MAX_JOURNAL_BYTES)
+    return text.merge(files)
+
+
+def read_raw(run_dir: Path) -> dict[str, str]:
+    """The writers' files as text that survives JSON (latin-1), for an answer of a child."""
+    return {path.name: path.read_bytes()[:MAX_JOURNAL_BYTES].decode("latin-1")
+            for path in sorted((run_dir / "journal").glob("*.jsonl"))}
+
+
+def merge_raw(files: dict[str, str]) -> Journal:
+    """The journal out of `read_raw`."""
+    return text.merge({name: content.encode("latin-1") for name, content in files.items()})
+
+
+def last_claim(run_dir: Path) -> int:
+    """The highest claim number so far; 0 = none."""
+    with contextlib.suppress(FileNotFoundError):
+        return max((int(name) for name in os.listdir(run_dir / "claims") if name.isdigit()), default=0)
+    return 0
+
+
+def read_claim(run_dir: Path, number: int) -> dict[str, Any] | None:
+    """A claim's content; None when it is missing or torn."""
+    with contextlib.suppress(OSError, ValueError):
+        claim = json.loads((run_dir / "claims" / str(number)).read_text())
+        return claim if isinstance(claim, dict) else None
+    return None
+
+
+def render_claim(gen: int, host: str, action: str, t: float) -> bytes:
+    """A claim file's content."""
+    return (json.dumps({"v": 1, "t": round(t, 3), "gen": gen, "host": host, "pid": os.getpid(), "action": action})
+            + "\n").encode()

@@ -1,0 +1,42 @@
+"""The local cluster: a job is a process of this machine, its nodes are process groups. Needs no Slurm."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from safelaunch.core.plan import Plan
+
+_START = 'export SLURM_JOB_ID=$$; exec bash "$0"'   # the job's id is the process id of its batch shell
+
+
+def srun_words() -> tuple[str, ...]:
+    """What stands for `srun` in a local job's script."""
+    return (sys.executable, "-I", "-S", str(Path(__file__).parent.parent / "node" / "localrun.py"))
+
+
+def submit(run_dir: Path, plan: Plan, env: Mapping[str, str], cwd: str) -> str:
+    """Start the job, detached; its id. Raises OSError."""
+    nodes = "local0" if plan.nodes == 1 else f"local[0-{plan.nodes - 1}]"
+    kept = {key: value for key, value in env.items() if not key.startswith(("SLURM_", "SBATCH_", "SLURMD_"))}
+    descriptor = os.open(run_dir / "job.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    try:
+        process = subprocess.Popen(
+            ["bash", "-c", _START, str(run_dir / "job.sbatch")],
+            env={**kept, "SLURM_JOB_NODELIST": nodes, "SAFELAUNCH_NODE": "local0", "SAFELAUNCH_LOCAL": "1"},
+            cwd=cwd, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True)
+    finally:
+        os.close(descriptor)
+    return str(process.pid)
+
+
+def is_alive(run_dir: Path, job: str) -> bool:
+    """Whether the batch shell of a local job still runs, told by its command line."""
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{job}/cmdline").read_bytes().split(b"\0")
+        return str(run_dir / "job.sbatch").encode() in words
+    return False

@@ -1,0 +1,202 @@
+"""The run folder: made once at submit, read by every verb. Its layout is a public contract (docs/run-folder.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import json
+import os
+import pwd
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import journal
+from safelaunch.core import plan as plans
+from safelaunch.core.journal import Journal
+from safelaunch.core.model import Request
+from safelaunch.core.plan import Plan
+from safelaunch.core.state import State, fold
+from safelaunch.errors import RunFolderError
+
+REQUESTS = ("kill-now", "kill", "checkpoint", "hold", "release", "extend")
+FOLDERS = ("journal", "attempts", "claims")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk: its folder, what was asked (run.json), and the plan made of that."""
+
+    dir: Path
+    meta: Mapping[str, Any]
+    plan: Plan
+
+    def journal(self) -> Journal:
+        """All writers' events, merged."""
+        return journal.read(self.dir)
+
+    def state(self) -> State:
+        """The fold of the journal."""
+        return fold(self.journal().events)
+
+    @property
+    def log_files(self) -> list[Path]:
+        """main.log of each attempt, in order."""
+        return sorted((self.dir / "attempts").glob("[0-9]*/main.log"))
+
+
+def create(run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env: Mapping[str, str]) -> Run:
+    """Make the run folder with all that submit knows. Raises RunFolderError; nothing half-made is left behind."""
+    made: list[Path] = []
+    try:
+        if (run_dir / "run.json").exists():
+            raise RunFolderError(f"{run_dir} already holds a run", hint="choose another name or run_dir, or remove it")
+        _make_folders(run_dir, plan, made)
+        _write(run_dir / "job.sbatch", script.encode(), 0o750, made)
+        _write(run_dir / "submit.env", b"\0".join(f"{k}={v}".encode() for k, v in sorted(env.items())), 0o600, made)
+        _write(run_dir / "run.json", json.dumps(meta, indent=2, ensure_ascii=False).encode() + b"\n", 0o640, made)
+    except OSError as error:
+        for path in reversed(made):
+            with contextlib.suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
+        raise RunFolderError(f"cannot make the run folder {run_dir}: {error.strerror or error}"
+                             f"{f' ({error.filename})' if error.filename else ''}; nothing was submitted",
+                             hint="choose another run_dir, or free some space") from error
+    return Run(run_dir, meta, plan)
+
+
+def load(run_dir: Path) -> Run:
+    """The run in a folder; raises RunFolderError when there is none."""
+    try:
+        meta = json.loads((run_dir / "run.json").read_bytes())
+        return Run(run_dir, meta, plans.make(meta["config"], meta["run_id"]))
+    except FileNotFoundError as error:
+        raise RunFolderError(f"{run_dir} holds no run (no run.json)") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunFolderError(f"{run_dir}/run.json cannot be read: {error}") from error
+
+
+def read_env(run_dir: Path) -> dict[str, str]:
+    """The environment saved at the first submit."""
+    pairs = (run_dir / "submit.env").read_bytes().split(b"\0")
+    return dict(pair.decode(errors="surrogateescape").split("=", 1) for pair in pairs if b"=" in pair)
+
+
+def read_requests(run_dir: Path, kill_file: str) -> list[tuple[str, str, float]]:
+    """(name, who, when) of every control file that has been touched; blocks where the folder does."""
+    paths = {name: run_dir / "control" / name for name in REQUESTS}
+    found = []
+    for name, path in [*paths.items(), ("kill", Path(kill_file))]:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            status = path.stat()
+            if (name, name_of(status.st_uid), status.st_mtime) not in found:
+                found.append((name, name_of(status.st_uid), status.st_mtime))
+    return found
+
+
+def requests_of(found: list[Any]) -> tuple[Request, ...]:
+    """Requests out of `read_requests`, whose answer has gone through JSON."""
+    return tuple(Request(str(name), str(who), float(t)) for name, who, t in found)
+
+
+def name_of(uid: int) -> str:
+    """A user's name; the number where the node does not know it."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> None:
+    for path in [*reversed(run_dir.parents), run_dir]:
+        if not path.exists():
+            path.mkdir(0o750)
+            made.append(path)
+    run_dir.chmod(0o750)
+    for name in FOLDERS:
+        (run_dir / name).mkdir(0o750, exist_ok=True)
+        made.append(run_dir / name)
+    control = run_dir / "control"
+    control.mkdir(0o700, exist_ok=True)
+    made.append(control)
+    if plan.kill_switch.group is not None:
+        _share_control(run_dir, control, plan.kill_switch.group)
+
+
+def _share_control(run_dir: Path, control: Path, group: str) -> None:
+    """Open the control folder to a group, and make sure that its members can get there."""
+    try:
+        gid = grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise RunFolderError(f"kill_switch.group: there is no group {group!r} on this machine") from None
+    try:
+        os.chown(run_dir, -1, gid)
+        run_dir.chmod(0o750)
+        os.chown(control, -1, gid)
+        control.chmod(0o2770)
+    except PermissionError:
+        raise RunFolderError(f"kill_switch.group: you are not in the group {group!r}",
+                             hint="name a group that `id` shows, or leave kill_switch.group out") from None
+    closed = [path for path in run_dir.parents if not _can_pass(path, gid)]
+    if closed:
+        raise RunFolderError(
+            f"members of {group!r} cannot reach the kill switch: {closed[-1]} does not let them pass",
+            hint=f"type: chgrp {group} {closed[-1]} && chmod g+x {closed[-1]}   "
+                 f"(or: setfacl -m g:{group}:x {closed[-1]})")
+
+
+def _can_pass(path: Path, gid: int) -> bool:
+    """Whether members of a group may go through a folder, as its mode or its access list says."""
+    status = path.stat()
+    if status.st_mode & stat.S_IXOTH or (status.st_gid == gid and status.st_mode & stat.S_IXGRP):
+        return True
+    with contextlib.suppress(OSError):
+        return _acl_lets_pass(os.getxattr(path, "system.posix_acl_access"), gid)
+    return False
+
+
+def _acl_lets_pass(acl: bytes, gid: int) -> bool:
+    """Whether a POSIX ACL (linux/posix_acl_xattr.h: version, then tag, perm, id) has an entry x for the group."""
+    entries = [(int.from_bytes(acl[i:i + 2], "little"), int.from_bytes(acl[i + 2:i + 4], "little"),
+                int.from_bytes(acl[i + 4:i + 8], "little")) for i in range(4, len(acl), 8)]
+    group, mask = 0x08, 0x10
+    masks = [perm for tag, perm, _ in entries if tag == mask]
+    allowed = masks[0] if masks else 7
+    return any(tag == group and who == gid and perm & allowed & 1 for tag, perm, who in entries)
+
+
+def _write(path: Path, data: bytes, mode: int, made: list[Path]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    made.append(path)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view):]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def attempt_folder(number: int) -> str:
+    """Name of an attempt's folder below the run folder."""
+    return f"attempts/{number:04d}"
+
+
+def is_run_folder(path: Path) -> bool:
+    """Whether a folder holds a run."""
+    return (path / "run.json").is_file()
+
+
+def newest_below(folder: Path) -> Path | None:
+    """The newest run in or below `folder` (this folder, runs/*, */run.json); None = none."""
+    candidates = [path.parent for pattern in ("run.json", "*/run.json", "runs/*/run.json")
+                  for path in folder.glob(pattern)]
+    return max(candidates, key=lambda path: (path / "run.json").stat().st_mtime, default=None)
+
+
+def safe_name(text: str) -> str:
+    """`text` fit for a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)[:64]

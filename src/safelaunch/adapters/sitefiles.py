@@ -1,0 +1,32 @@
+"""What a job script is made with besides the plan: the template, this interpreter, and the packages of the supervisor."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from safelaunch.errors import TemplateError
+
+PACKAGE = Path(__file__).parent.parent
+
+
+def read_template(path: str | None) -> str:
+    """The job template's text: a site's own file, or the one that comes with safelaunch."""
+    file = Path(path) if path else PACKAGE / "templates" / "slurm" / "job.sbatch"
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TemplateError(f"the template {file} cannot be read: {error}") from error
+
+
+def library() -> tuple[str, ...]:
+    """Package folders that the supervisor needs beside the standard library; found without importing them."""
+    cluster_shell = find_spec("ClusterShell")
+    assert cluster_shell is not None and cluster_shell.origin is not None
+    return (str(PACKAGE), str(Path(cluster_shell.origin).parent))
+
+
+def python() -> str:
+    """The interpreter that submits also runs the supervisor."""
+    return sys.executable

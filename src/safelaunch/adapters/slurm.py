@@ -1,0 +1,155 @@
+"""Slurm's commands: what each of ours is given, and how one is run.
+
+Every command has a deadline, runs with Slurm's own format variables scrubbed, and fails as SlurmRefused (Slurm said no)
+or SlurmUnreachable (nobody knows what happened). `Command` is the same without waiting, for the leader's loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from safelaunch.core import slurmtext
+from safelaunch.errors import SlurmRefused, SlurmUnreachable
+
+DEADLINE_S = 60.0   # above Slurm's own: MessageTimeout is 10 s, and clients try more than once
+_FORMATS = ("SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_SORT", "SQUEUE_STATES", "SQUEUE_USERS", "SQUEUE_PARTITION",
+            "SINFO_FORMAT", "SCONTROL_ALL", "SACCT_FORMAT", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended; `returncode` None = its deadline passed and it was killed."""
+
+    argv: tuple[str, ...]
+    returncode: int | None
+    stdout: str
+    stderr: str
+
+    @property
+    def is_ok(self) -> bool:
+        """Slurm did it."""
+        return self.returncode == 0
+
+    @property
+    def is_unknown(self) -> bool:
+        """Nobody knows whether Slurm did it."""
+        return self.returncode is None or (self.returncode != 0 and slurmtext.is_unreachable(self.stderr))
+
+    def check(self) -> Result:
+        """Itself, when Slurm did it; raises SlurmUnreachable or SlurmRefused."""
+        if self.is_ok:
+            return self
+        kind = SlurmUnreachable if self.is_unknown else SlurmRefused
+        how = "did not answer" if self.is_unknown else "said no"
+        raise kind(f"Slurm {how} ({self.argv[0]})", argv=self.argv, returncode=self.returncode, stdout=self.stdout,
+                   stderr=self.stderr, hint="is slurmctld up? try: scontrol ping" if self.is_unknown else None)
+
+
+def sbatch(script: str, options: Sequence[str] = ()) -> tuple[str, ...]:
+    """Submits `script`; prints the job id."""
+    return ("sbatch", "--parsable", *options, script)
+
+
+def squeue_by_name(name: str) -> tuple[str, ...]:
+    """Lists one's own jobs of that name, in every state that Slurm still remembers as unfinished."""
+    return ("squeue", "--noheader", "--me", f"--name={name}", f"--format={slurmtext.SQUEUE_FORMAT}")
+
+
+def squeue_job(job: str) -> tuple[str, ...]:
+    """Lists one job."""
+    return ("squeue", "--noheader", f"--jobs={job}", "--states=all", f"--format={slurmtext.SQUEUE_FORMAT}")
+
+
+def update_job(job: str, **changes: str) -> tuple[str, ...]:
+    """Changes a job of one's own, for instance ExcNodeList or Dependency while it is pending."""
+    return ("scontrol", "update", f"JobId={job}", *(f"{key}={value}" for key, value in changes.items()))
+
+
+def show_job(job: str) -> tuple[str, ...]:
+    """Shows a job as KEY=VALUE words."""
+    return ("scontrol", "--oneliner", "show", "job", job)
+
+
+def scancel(job: str) -> tuple[str, ...]:
+    """Cancels a job."""
+    return ("scancel", job)
+
+
+def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
+    """`env` without the variables that change what Slurm's commands print or ask for."""
+    return {key: value for key, value in env.items() if key not in _FORMATS}
+
+
+def outside_job(env: Mapping[str, str]) -> dict[str, str]:
+    """`env` as a login shell has it: sbatch takes any SLURM_*/SBATCH_* of the job it runs in for an option."""
+    kept = ("SLURM_CONF",)
+    return {key: value for key, value in env.items()
+            if key in kept or not key.startswith(("SLURM_", "SBATCH_", "SLURMD_", "SRUN_", "PMI"))}
+
+
+class Command:
+    """A command that runs while the loop goes on; `poll` gives its result once."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
+                 cwd: str = "/") -> None:
+        self.argv = tuple(argv)
+        self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the command lives
+        self._err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._end_s = time.monotonic() + deadline_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._why = ""
+        try:
+            self._process = subprocess.Popen(
+                self.argv, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, env=scrubbed(env), cwd=cwd,
+                start_new_session=True)
+        except OSError as error:
+            self._why = f"{self.argv[0]}: {error.strerror}"
+
+    def poll(self) -> Result | None:
+        """The result; None while it runs."""
+        if self._process is None:
+            return Result(self.argv, 127, "", self._why)
+        code = self._process.poll()
+        if code is None and time.monotonic() < self._end_s:
+            return None
+        if code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        result = Result(self.argv, code, _text(self._out), _text(self._err))
+        self._out.close()
+        self._err.close()
+        return result
+
+    def wait(self) -> Result:
+        """The result, waited for."""
+        while (result := self.poll()) is None:
+            assert self._process is not None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(min(0.5, max(0.01, self._end_s - time.monotonic())))
+        return result
+
+
+def run(argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S, cwd: str = "/") -> Result:
+    """The result of a command, waited for; never raises for what the command did (see Result.check)."""
+    return Command(argv, env, deadline_s, cwd).wait()
+
+
+def jobs_named(name: str, env: Mapping[str, str]) -> tuple[slurmtext.QueuedJob, ...]:
+    """One's own unfinished jobs of that name; raises SlurmError when Slurm gives no clear answer."""
+    result = run(squeue_by_name(name), env).check()
+    return tuple(job for job in slurmtext.parse_squeue(result.stdout) if job.name == name)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(1 << 20).decode(errors="replace")
+
+

@@ -1,0 +1,95 @@
+"""Submitting a run exactly once.
+
+sbatch can fail although the job got in (a stopped slurmctld makes it time out after 10 s, measured, and the job runs
+later). So the intent is journalled first, an unclear answer is followed by looking for the run's unique job name until
+Slurm gives a clear one, and only two clear "no such job" in a row, `SETTLE_S` apart, allow a second sbatch.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from safelaunch.adapters import journal, local, slurm
+from safelaunch.adapters.runfolder import Run
+from safelaunch.core import slurmtext
+from safelaunch.errors import ParseError, SlurmError, SlurmRefused, SlurmUnreachable
+
+SETTLE_S = 5.0       # slurmctld works off what waited in its socket within a second of coming back
+LOOK_EVERY_S = 3.0
+GIVE_UP_S = 600.0
+
+
+class Submission:
+    """One run's first sbatch; `say` takes progress for people."""
+
+    def __init__(self, run: Run, env: Mapping[str, str], cwd: str, say: Callable[[str], None]) -> None:
+        self._run, self._env, self._cwd, self._say = run, slurm.outside_job(env), cwd, say
+        self._folder = journal.Direct(run.dir)
+        self._writer = journal.Writer(self._folder, 0, socket.gethostname().split(".")[0])
+
+    def submit(self) -> str:
+        """The job's id. Raises SlurmRefused, or SlurmUnreachable when nobody knows after GIVE_UP_S."""
+        claim = self._claim()
+        self._writer.write(self._writer.event("intent", claim=claim, act="submit"))
+        try:
+            job = self._submit_local() if self._run.plan.cluster == "local" else self._submit_slurm()
+        except (SlurmRefused, OSError) as error:
+            self._writer.write(self._writer.event("outcome", claim=claim, act="submit", ok=False, why=str(error)[:500]))
+            raise
+        self._writer.write(self._writer.event("outcome", claim=claim, act="submit", ok=True),
+                           self._writer.event("submitted", job=job, name=self._run.plan.job_name))
+        return job
+
+    def find(self) -> str | None:
+        """The id of a job that an earlier submission of this run got in; None = two clear answers say there is none."""
+        end_s = time.monotonic() + GIVE_UP_S
+        absent_since_s: float | None = None
+        while time.monotonic() < end_s:
+            try:
+                jobs = slurm.jobs_named(self._run.plan.job_name, self._env)
+            except (SlurmError, ParseError) as error:
+                absent_since_s = None
+                self._say(f"{error}; asking again, so as not to submit twice")
+                time.sleep(LOOK_EVERY_S)
+                continue
+            if jobs:
+                return jobs[0].id
+            if absent_since_s is not None and time.monotonic() - absent_since_s >= SETTLE_S:
+                return None
+            absent_since_s = absent_since_s if absent_since_s is not None else time.monotonic()
+            time.sleep(LOOK_EVERY_S)
+        raise SlurmUnreachable(
+            f"Slurm has given no clear answer for {GIVE_UP_S:.0f} s: whether the job got in is unknown", argv=("squeue",),
+            returncode=None, hint=f"the run is kept in {self._run.dir}; the same `safelaunch submit` goes on from here")
+
+    def _claim(self) -> int:
+        number = journal.last_claim(self._run.dir) + 1
+        content = journal.render_claim(0, os.uname().nodename, "submit", time.time())
+        while not self._folder.publish(f"claims/{number}", content):
+            number += 1
+        return number
+
+    def _submit_local(self) -> str:
+        return local.submit(self._run.dir, self._run.plan, self._env, self._cwd)
+
+    def _submit_slurm(self) -> str:
+        while True:
+            result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch")), self._env, cwd=self._cwd)
+            if result.is_ok:
+                try:
+                    return slurmtext.parse_submitted(result.stdout)
+                except ParseError as error:
+                    self._say(f"{error}; looking for the job by its name")
+            elif not result.is_unknown:
+                result.check()
+            else:
+                self._say(f"sbatch: {result.stderr.strip() or 'no answer'}; the job may be in all the same")
+            job = self.find()
+            if job is not None:
+                return job
+            self._say("the job did not get in: submitting it again")
+
+

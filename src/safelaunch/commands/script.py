@@ -1,0 +1,20 @@
+"""safelaunch script: the sbatch script of a train.yaml, needs no Slurm."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from safelaunch.adapters.configfiles import read_config
+from safelaunch.commands.submit import render
+from safelaunch.commands.trainfile import split_rest, train_file_arguments
+
+
+@click.command()
+@train_file_arguments
+def command(file: str, rest: tuple[str, ...]) -> int:
+    """Print the sbatch script of a train.yaml; `RUN` stands for the run's id, which submit draws."""
+    overrides, raw_sbatch = split_rest(rest)
+    sys.stdout.write(render(read_config(file, overrides, raw_sbatch), "RUN")[1])
+    return 0

@@ -1,0 +1,146 @@
+"""safelaunch submit: sbatch for a training that is to survive."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from safelaunch import __version__
+from safelaunch.adapters import local, registry, runfolder, sitefiles, slurm
+from safelaunch.adapters.configfiles import read_config
+from safelaunch.adapters.provenance import GitFacts
+from safelaunch.adapters.submission import Submission
+from safelaunch.commands.trainfile import split_rest, train_file_arguments
+from safelaunch.core import plan as plans
+from safelaunch.core import script
+from safelaunch.core.config import Resolved
+from safelaunch.core.plan import Plan
+from safelaunch.errors import RunFolderError, SlurmRefused
+
+GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
+
+
+@click.command()
+@train_file_arguments
+@click.option("--dry-run", is_flag=True, help="Print the script, and what would be sent; submit nothing.")
+@click.option("--wait", "wait_for_end", is_flag=True, help="Wait until the run has ended, and end with its exit code.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a line.")
+@click.option("-y", "--yes", is_flag=True, help="Answer yes to every question; no question is asked today.")
+def command(file: str, rest: tuple[str, ...], dry_run: bool, wait_for_end: bool, as_json: bool, yes: bool) -> int:
+    """Submit a training instead of sbatch, and keep it alive."""
+    overrides, raw_sbatch = split_rest(rest)
+    cwd, git = str(Path.cwd()), GitFacts(str(Path.cwd()))
+    try:
+        resolved = read_config(file, overrides, raw_sbatch)
+        if dry_run:
+            return _show(resolved)
+        run, job = _submit(resolved, cwd, git)
+    finally:
+        git.close()
+    _report(run, job, as_json)
+    if wait_for_end:
+        from safelaunch.commands import wait
+
+        return wait.wait_for(run, None)
+    return 0
+
+
+def render(resolved: Resolved, run_id: str) -> tuple[Plan, str]:
+    """The plan of a config, and the script that submit sends; raises TemplateError."""
+    plan = plans.make(resolved.config, run_id)
+    srun = local.srun_words() if plan.cluster == "local" else ("srun",)
+    text = script.render(sitefiles.read_template(os.environ.get("SAFELAUNCH_TEMPLATE")), plan,
+                         python=sitefiles.python(), library=sitefiles.library(), srun=srun)
+    return plan, text
+
+
+def _show(resolved: Resolved) -> int:
+    """--dry-run: the script on stdout, the act on stderr; `RUN` stands for the id that submit draws."""
+    plan, text = render(resolved, "RUN")
+    sys.stdout.write(text)
+    folder = _free_folder(Path(plan.run_dir))[0]
+    send = ["bash", str(folder / "job.sbatch")] if plan.cluster == "local" else list(
+        slurm.sbatch(str(folder / "job.sbatch")))
+    sys.stderr.write(f"would make {folder}, write this script to it and run: {' '.join(send)}\n")
+    return 0
+
+
+def _submit(resolved: Resolved, cwd: str, git: GitFacts) -> tuple[runfolder.Run, str]:
+    folder, unfinished = _free_folder(Path(resolved.config["run_dir"]))
+    if unfinished is not None:
+        return _go_on(unfinished, cwd)
+    resolved.config["run_dir"] = str(folder)
+    run_id = secrets.token_hex(4)
+    plan, text = render(resolved, run_id)
+    facts = git.collect(GIT_BEFORE_S)
+    meta: dict[str, Any] = {
+        "v": 1, "run_id": run_id, "name": plan.name, "submitted_t": round(time.time(), 3), "cwd": cwd,
+        "config": resolved.config, "origins": {key: asdict(origin) for key, origin in resolved.origins.items()},
+        "versions": {"safelaunch": __version__, "python": sys.version.split()[0]},
+        "git": facts if facts is not None else "git.json",
+    }
+    run = runfolder.create(folder, meta, plan, text, os.environ)
+    try:
+        job = Submission(run, os.environ, cwd, _say).submit()
+    except (SlurmRefused, OSError):
+        shutil.rmtree(folder)   # made a moment ago, by us, for nothing
+        raise
+    registry.register(folder, plan.name, run_id, job)
+    if facts is None:
+        late = git.collect(GIT_AFTER_S)
+        (folder / "git.json").write_text(json.dumps(late if late is not None else {"error": "git took too long"}) + "\n")
+    return run, job
+
+
+def _go_on(run: runfolder.Run, cwd: str) -> tuple[runfolder.Run, str]:
+    """Finish a submission whose outcome nobody knows: look for the job first."""
+    _say(f"{run.dir} holds a submission that was cut off: looking for its job")
+    submission = Submission(run, os.environ, str(run.meta.get("cwd", cwd)), _say)
+    job = None if run.plan.cluster == "local" else submission.find()
+    if job is None:
+        job = submission.submit()
+    registry.register(run.dir, run.plan.name, run.plan.run_id, job)
+    return run, job
+
+
+def _free_folder(wanted: Path) -> tuple[Path, runfolder.Run | None]:
+    """The first of RUN_DIR, RUN_DIR-2, … without a run, and the run there if its submission was cut off.
+
+    An ended run stays as it is; a living one is never doubled.
+    """
+    for number in range(1, 10_000):
+        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        if not runfolder.is_run_folder(folder):
+            return folder, None
+        run = runfolder.load(folder)
+        state = run.state()
+        if not state.jobs and state.ended is None:
+            return folder, run
+        if state.ended is None:
+            raise RunFolderError(f"{folder} holds a run that has not ended",
+                                 hint=f"see it: safelaunch status {folder}   end it: safelaunch stop {folder}")
+    raise RunFolderError(f"{wanted} and 9,999 more hold ended runs", hint="choose another name or run_dir")
+
+
+def _report(run: runfolder.Run, job: str, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"v": 1, "job": job, "run_id": run.plan.run_id, "name": run.plan.name,
+                               "run_dir": str(run.dir)}))
+        return
+    click.echo(f"Submitted batch job {job}")
+    _say(f"run {run.plan.name} ({run.plan.run_id}) in {run.dir}")
+    _say(f"  see it: safelaunch status {run.plan.name}   its log: safelaunch logs -f {run.plan.name}   "
+         f"end it: touch {run.plan.kill_file}")
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

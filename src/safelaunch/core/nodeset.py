@@ -1,0 +1,39 @@
+"""Node lists as Slurm writes them: "n[0-3,7]" and the names in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
+
+from safelaunch.errors import ParseError
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """Node names of a list like "n[0-3],m7", in its order; raises ParseError. Never looks up "@groups"."""
+    try:
+        return tuple(_ordered(text))
+    except NodeSetParseError as error:
+        raise ParseError(f"not a node list: {text!r} ({error})") from error
+
+
+def fold(nodes: Iterable[str]) -> str:
+    """The short form of node names, one bracket a name as Slurm reads it; "" for none."""
+    folded = NodeSet(resolver=RESOLVER_NOGROUP)
+    folded.fold_axis = (-1,)   # Slurm knows "r1n[0-3]", not "r[0-1]n[0-3]"
+    for node in nodes:
+        folded.add(NodeSet(node, resolver=RESOLVER_NOGROUP))
+    return str(folded)
+
+
+def _ordered(text: str) -> Iterable[str]:
+    """Part by part: a NodeSet sorts, and Slurm's order is the topology's."""
+    depth, part = 0, ""
+    for char in text + ",":
+        depth += (char == "[") - (char == "]")
+        if char == "," and depth == 0:
+            if part.strip():
+                yield from map(str, NodeSet(part.strip(), resolver=RESOLVER_NOGROUP))
+            part = ""
+        else:
+            part += char

@@ -1,0 +1,98 @@
+"""A stand-in for srun on the local cluster: the same tasks, with nodes that are process groups of this machine.
+
+Knows just the options that templates/slurm/job.sbatch gives to srun, and sets just the variables that it reads.
+Standard library, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Dict, List, Sequence, Tuple
+
+KILL_WAIT_S = 5.0
+_FLAGS = ("--overlap",)
+
+
+def main(argv: Sequence[str]) -> int:
+    """The highest exit code of the tasks, as srun gives it."""
+    options, command = parse(argv)
+    nodes = options.get("--nodelist") or os.environ["SLURM_JOB_NODELIST"]
+    names = expand(nodes)[: int(options["--nodes"])]
+    tasks = Tasks(names, int(options["--ntasks-per-node"]), command, int(options.get("--kill-on-bad-exit", "0")))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: tasks.end())
+    return tasks.wait()
+
+
+def parse(argv: Sequence[str]) -> Tuple[Dict[str, str], List[str]]:
+    """(options, command) of an srun command line."""
+    options: Dict[str, str] = {}
+    for index, word in enumerate(argv):
+        if not word.startswith("--"):
+            return options, list(argv[index:])
+        name, _, value = word.partition("=")
+        options[name] = value if name not in _FLAGS else "1"
+    return options, []
+
+
+def expand(text: str) -> List[str]:
+    """Names of "local[0-3]", "local[0,2]" or "local0,local1": the lists that safelaunch writes for a local cluster."""
+    stem, bracket, rest = text.partition("[")
+    if not bracket:
+        return text.split(",")
+    names = []
+    for part in rest.rstrip("]").split(","):
+        first, _, last = part.partition("-")
+        names += [f"{stem}{number}" for number in range(int(first), int(last or first) + 1)]
+    return names
+
+
+class Tasks:
+    """The tasks of one step."""
+
+    def __init__(self, nodes: Sequence[str], per_node: int, command: Sequence[str], kill_on_bad_exit: int) -> None:
+        self.kill_on_bad_exit = kill_on_bad_exit
+        self.kill_at_s = 0.0
+        self.processes: List["subprocess.Popen[bytes]"] = []
+        for node_id, node in enumerate(nodes):
+            for local_id in range(per_node):
+                env = dict(os.environ, SAFELAUNCH_NODE=node, SLURMD_NODENAME=node, SLURM_NODEID=str(node_id),
+                           SLURM_PROCID=str(node_id * per_node + local_id), SLURM_LOCALID=str(local_id),
+                           SLURM_NNODES=str(len(nodes)), SLURM_NTASKS=str(len(nodes) * per_node),
+                           SLURM_LAUNCH_NODE_IPADDR="127.0.0.1", SLURM_STEP_ID=os.environ.get("SAFELAUNCH_ATTEMPT", "0"))
+                self.processes.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, preexec_fn=os.setpgrp))
+
+    def end(self) -> None:
+        """TERM now, KILL after KILL_WAIT_S."""
+        if not self.kill_at_s:
+            self.kill_at_s = time.monotonic() + KILL_WAIT_S
+            self.send(signal.SIGTERM)
+
+    def send(self, number: int) -> None:
+        """Signal every group that still has its leader."""
+        for process in self.processes:
+            if process.poll() is None:
+                try:
+                    os.killpg(process.pid, number)
+                except ProcessLookupError:
+                    pass
+
+    def wait(self) -> int:
+        """Wait for all; end the others at the first bad exit."""
+        while True:
+            codes = [process.poll() for process in self.processes]
+            if None not in codes:
+                return max(code if code >= 0 else 128 - code for code in codes if code is not None)
+            if self.kill_on_bad_exit and any(code for code in codes):
+                self.end()
+            if self.kill_at_s and time.monotonic() > self.kill_at_s:
+                self.send(signal.SIGKILL)
+            time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
