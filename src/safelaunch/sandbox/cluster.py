@@ -21,6 +21,7 @@ from pathlib import Path
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import conf as slurm_conf
 from safelaunch.sandbox import daemons, registry, users
+from safelaunch.sandbox.command import run_command
 from safelaunch.sandbox.namespaces import Namespace, command_name
 
 UP_TIMEOUT_S = 60.0
@@ -56,7 +57,10 @@ class Sandbox:
             daemons.lay_out(entry, conf or {})
             daemons.start(folder, (daemons.MUNGE,))
             daemons.wait_for_file(folder / "munge" / "socket", UP_TIMEOUT_S)
-            daemons.start(folder, (daemons.CONTROLLER, *sandbox.nodes))
+            daemons.start(folder, (daemons.CONTROLLER,))
+            # A slurmd that finds no controller tries again only after a second.
+            _wait_until(lambda: sandbox._states() is not None, UP_TIMEOUT_S, "slurmctld does not answer")
+            daemons.start(folder, sandbox.nodes)
             sandbox.wait_idle(UP_TIMEOUT_S)
         except SandboxError as failed:
             words = daemons.last_words(folder)
@@ -92,8 +96,7 @@ class Sandbox:
                 machine.kill()
             for machine in machines:
                 machine.remove()
-            _unmount_below(self.dir)
-            shutil.rmtree(self.dir)
+            _remove_folder(self.dir)
             registry.forget(entry)
 
     def crash(self, node: str, *, silent: bool = False) -> None:
@@ -229,8 +232,14 @@ def _wait_until(
         time.sleep(0.03)
 
 
-def _unmount_below(folder: Path) -> None:
-    """Detach what was mounted inside (a test's filesystem, dead or frozen): rmtree must not walk into it."""
+def _remove_folder(folder: Path) -> None:
+    # First detach what was mounted inside, perhaps dead or frozen: rmtree must not walk into it.
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     for mount in sorted((m for m in mounts if Path(m).is_relative_to(folder)), key=len, reverse=True):
-        subprocess.run(["umount", "--lazy", mount], check=True, capture_output=True, timeout=30)
+        run_command(["umount", "--lazy", mount])
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != registry.MARKER:
+            path.unlink()
+    shutil.rmtree(folder)  # the marker goes last: until then an interrupted `down` can be said again

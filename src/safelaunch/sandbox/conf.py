@@ -1,4 +1,4 @@
-"""slurm.conf and gres.conf of a sandbox, as text. Slurm's defaults stay wherever they decide what a crash looks like."""
+"""slurm.conf and gres.conf of a sandbox, as text. Slurm's defaults stay where they decide what a crash looks like."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def _settings(entry: Entry) -> dict[str, str]:
         "TaskPlugin": "task/none",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_CPU",
-        "SchedulerParameters": "bf_interval=1,sched_interval=1,batch_sched_delay=1",
+        # A job that waited for another one starts 0.05 s after its end, instead of 1 s (bf_interval=1 alone) or 2 s
+        # (the defaults): measured on 22.05, four jobs each.
+        "SchedulerParameters": "bf_interval=1,sched_interval=1,batch_sched_delay=0",
         # The defaults, written out because every drill of a node's death stands on them.
         "SlurmdTimeout": "300",
         "KillWait": "30",

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from safelaunch.errors import SandboxError
+from safelaunch.sandbox.command import run_command
 
-COMMAND_TIMEOUT_S = 30.0
 # Their death or silence must come first: a slurmstepd that outlives its task by a millisecond reports it to srun,
 # which no machine without power does.
 DAEMONS = ("slurmd", "slurmstepd")
@@ -35,20 +35,15 @@ class Namespace:
             return
         self.file.parent.mkdir(exist_ok=True)
         self.file.touch()
-        argv = ["unshare", f"--uts={self.file}", "hostname", hostname]
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S
+        run_command(
+            ["unshare", f"--uts={self.file}", "hostname", hostname],
+            hint="A sandbox needs CAP_SYS_ADMIN; in a container: --privileged or --cap-add SYS_ADMIN",
         )
-        if done.returncode:
-            raise SandboxError(
-                f"cannot make a UTS namespace ({' '.join(argv)}: exit code {done.returncode}): {done.stderr.strip()}",
-                hint="A sandbox needs CAP_SYS_ADMIN; in a container: --privileged or --cap-add SYS_ADMIN",
-            )
 
     def remove(self) -> None:
         """Unpin the namespace; it ends with its last process."""
         while self.is_pinned():
-            subprocess.run(["umount", self.file], check=True, capture_output=True, timeout=COMMAND_TIMEOUT_S)
+            run_command(["umount", str(self.file)])
         self.file.unlink(missing_ok=True)
 
     def is_pinned(self) -> bool:

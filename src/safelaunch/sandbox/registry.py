@@ -55,6 +55,7 @@ def claim(name: str, folder: Path, nodes: int, cpus: int, gpus: int, memory_mb: 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise SandboxError(f"sandbox name {name!r}: letters, digits, '-', '_' and '.' only")
     with locked():
+        _forget_the_dead()
         others = entries()
         for other in others:
             if other.name == name or Path(other.dir) == folder:
@@ -90,24 +91,34 @@ def entries() -> list[Entry]:
 
 
 def find(which: str | None) -> Entry:
-    """The sandbox of this name or folder; None: the only one there is. SandboxError if there is none."""
+    """The sandbox of this name or folder; None: the one called default, or the only one. Else SandboxError."""
+    found = lookup("default" if which is None else which)
     up = entries()
-    if which is None:
-        if len(up) == 1:
-            return up[0]
-        matches = [entry for entry in up if entry.name == "default"]
-    else:
-        matches = [entry for entry in up if which == entry.name or Path(which).absolute() == Path(entry.dir)]
-    if matches:
-        return matches[0]
-    names = ", ".join(entry.name for entry in up) or "none"
-    asked = "no sandbox named" if which is None else f"no sandbox {which!r}"
-    raise SandboxError(f"{asked}; up: {names}", hint="safelaunch sandbox list")
+    if found is None and which is None and len(up) == 1:
+        found = up[0]
+    if found is None:
+        names = ", ".join(entry.name for entry in up) or "none"
+        asked = f"no sandbox '{which}' is up" if which else "which sandbox?" if up else "no sandbox is up"
+        raise SandboxError(f"{asked}; up: {names}", hint="safelaunch sandbox list; safelaunch sandbox up")
+    return found
+
+
+def lookup(which: str) -> Entry | None:
+    """The sandbox of this name or folder, None if there is none."""
+    folder = Path(which).absolute()
+    return next((entry for entry in entries() if entry.name == which or Path(entry.dir) == folder), None)
 
 
 def read(path: Path) -> Entry:
     """The entry in a registry file or in a sandbox's own marker file."""
     return Entry(**json.loads(path.read_text()))
+
+
+def _forget_the_dead() -> None:
+    # A folder removed by hand leaves its entry behind.
+    for path in ROOT.glob("*.json"):
+        if not (Path(read(path).dir) / MARKER).exists():
+            path.unlink()
 
 
 def _make_folder(folder: Path) -> None:

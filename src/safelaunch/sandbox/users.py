@@ -5,15 +5,14 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from safelaunch.errors import SandboxError
+from safelaunch.sandbox.command import run_command
 
 USERS = ("sl-alice", "sl-bob")
 TEAM = "sl-team"
-COMMAND_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -38,16 +37,16 @@ def ensure_users() -> None:
     try:
         team = grp.getgrnam(TEAM)
     except KeyError:
-        _admin(["groupadd", TEAM])
+        run_command(["groupadd", TEAM])
         team = grp.getgrnam(TEAM)
     for name in USERS:
         try:
             account = pwd.getpwnam(name)
         except KeyError:
-            _admin(["useradd", "--create-home", "--shell", "/bin/bash", "--user-group", "--groups", TEAM, name])
+            run_command(["useradd", "--create-home", "--shell", "/bin/bash", "--user-group", "--groups", TEAM, name])
             continue
         if name not in team.gr_mem and account.pw_gid != team.gr_gid:
-            _admin(["usermod", "--append", "--groups", TEAM, name])
+            run_command(["usermod", "--append", "--groups", TEAM, name])
 
 
 def account_of(name: str, homes: Path) -> Account:
@@ -67,11 +66,3 @@ def make_homes(homes: Path) -> None:
         entry = pwd.getpwnam(name)
         (homes / name).mkdir(mode=0o750)
         os.chown(homes / name, entry.pw_uid, entry.pw_gid)
-
-
-def _admin(argv: list[str]) -> None:
-    done = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, cwd="/"
-    )
-    if done.returncode:
-        raise SandboxError(f"{' '.join(argv)} ended with exit code {done.returncode}: {done.stderr.strip()}")
