@@ -16,9 +16,7 @@ import pytest
 from safelaunch.node.probe import REAP_WITHIN_S, Answer, reap_children, run_in_child, stuck_children
 
 if TYPE_CHECKING:
-    from frozen import FuseMount, LoopMount
-
-pytest_plugins = ["frozen"]
+    from tests.frozen import FuseMount, LoopMount
 
 SLACK_S = 0.5  # a loaded machine with two cores
 

@@ -22,9 +22,7 @@ import pytest
 from safelaunch.node import pump as pump_module
 
 if TYPE_CHECKING:
-    from frozen import FuseMount, LoopMount
-
-pytest_plugins = ["frozen"]
+    from tests.frozen import FuseMount, LoopMount
 
 PUMP = Path(pump_module.__file__)
 DEADLINE_S = 60.0
@@ -233,6 +231,28 @@ def test_the_spool_gives_the_copied_part_back_to_the_disk(bench: Bench) -> None:
     with bench.target.open("rb") as file:
         assert all(file.read(len(block)) == block for _ in range(21))
         assert file.read(1) == b""
+
+
+def test_after_an_error_the_given_back_part_is_not_copied_again_as_zeros(bench: Bench) -> None:
+    block = lines(1 << 14)
+    process = bench.start("--keep-mb", "1")
+    for _ in range(8):
+        append(bench.spool, block)
+    wait_for(lambda: bench.spool.stat().st_blocks * 512 < 7 * len(block), "holes in the spool")
+    bench.wait_until_caught_up()
+    process.kill()
+    process.wait(timeout=DEADLINE_S)
+    away = bench.target.rename(bench.folder / "away")
+    bench.target.mkdir()
+    append(bench.spool, block)
+    bench.start()
+    wait_for(lambda: "Is a directory" in bench.said(), "the pump to fail")
+    bench.target.rmdir()
+    away.rename(bench.target)
+    bench.wait_until_caught_up()
+    assert bench.stop() == 0
+    with bench.target.open("rb") as file:
+        assert all(file.read(len(block)) == block for _ in range(9))
 
 
 def test_two_pumps_on_one_spool_never_work_at_once(bench: Bench) -> None:

@@ -4,7 +4,7 @@ The child is forked and never executed: on a frozen mount exec, stat and lazy im
 when the kernel lets it: a write to a frozen ext4 sleeps in D state until the thaw (seeds: rank 0 asleep for ever in a
 log write). Such a child is left behind, counted by `stuck_children`, and reaped when it finally goes.
 
-A fork of a 40 MB leader with its answer costs 1-2 ms (benchmarks/pump.py).
+A fork of a 40 MB leader with its answer costs 2-4 ms (benchmarks/pump.py).
 """
 
 from __future__ import annotations
@@ -51,15 +51,23 @@ def run_in_child(fn: Callable[[], T], deadline_s: float) -> Answer[T]:
     """The value of `fn()`, computed in a forked child; here after `deadline_s` + `REAP_WITHIN_S` at most.
 
     The value goes through JSON (a tuple comes back as a list). The child has none of the parent's open files, so that a
-    stuck one cannot keep a socket of a dead leader open. Raises OSError only where this process itself cannot fork.
+    stuck one cannot keep a socket of a dead leader open. Where this process cannot fork, that is the error.
     """
     reap_children()
     start_s = time.monotonic()
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        _be_the_child(fn, writer, deadline_s)
-    os.close(writer)
+    try:
+        reader, writer = os.pipe()
+    except OSError as error:
+        return Answer(error=f"cannot open a pipe to a probe: {error.strerror}", errno=error.errno or 0)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _be_the_child(fn, writer, deadline_s)
+    except OSError as error:
+        os.close(reader)
+        return Answer(error=f"cannot fork a probe: {error.strerror}", errno=error.errno or 0)
+    finally:
+        os.close(writer)
     try:
         answer = _read_until(reader, start_s + deadline_s)
     finally:
@@ -109,7 +117,7 @@ def _close_files_but(keep: int) -> None:
     for number in (0, 1, 2):
         if number != keep:
             os.dup2(nothing, number)
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, not paths
+    for name in os.listdir("/proc/self/fd"):
         number = int(name)
         if number > 2 and number != keep:
             with contextlib.suppress(OSError):  # the descriptor of this very listing

@@ -1,0 +1,225 @@
+"""The shared run folder, touched without ever waiting for it longer than a deadline.
+
+Writes go in order through an outbox on a node-local disk to a courier, a child that hangs in the leader's stead; reads
+and claims are asked of disposable children. While the folder is frozen (seeds: "the filesystem froze and became
+unresponsive") the leader goes on, and after the thaw the outbox is delivered. What kill -9 of leader and courier leaves
+behind is delivered by the courier of the next leader on this node.
+
+An appended record arrives at least once, in order, and exactly once as long as one process writes the file. Give each a
+number of its own, as the journal does (gen, seq), and readers can tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from collections.abc import Callable
+from pathlib import Path, PurePath
+from typing import NoReturn, TypeVar
+
+from safelaunch.adapters.courier import UMASK, Courier, make_folder, write_draft
+from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Outbox
+from safelaunch.errors import RunFolderError
+from safelaunch.node.probe import Answer, run_in_child, stuck_children
+
+T = TypeVar("T")
+
+DEADLINE_S = 2.0
+# An fsync on a busy Lustre or GPFS takes up to a second; who waits longer than this is frozen.
+FROZEN_AFTER_S = 2.0
+MAX_STUCK = 2  # probes left behind in D state; each more says nothing new, and counts against the user's processes
+RESTART_AFTER_S = 0.2  # a courier that dies at once (no memory) must not turn into a fork loop
+
+
+class SharedFolder:
+    """The run folder `root`, with an outbox in `spool_dir`. Make it early: the courier is a fork of this process."""
+
+    def __init__(self, root: Path, spool_dir: Path) -> None:
+        self.root = root
+        self.trouble = ""
+        try:
+            spool_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._outbox = Outbox.create(spool_dir, root)
+        except OSError as error:
+            raise _no_outbox(spool_dir, error) from error
+        self._doorbell = os.pipe2(os.O_CLOEXEC)
+        self._answers = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._doorbell[1], False)
+        os.set_blocking(self._answers[0], False)
+        self._heard = b""
+        self._last = self._done = 0
+        self._stalled_since_s = 0.0
+        self.courier_pid = 0
+        self._courier_from_s = 0.0
+        self._start_courier(time.monotonic())
+
+    def append(self, name: str, data: bytes, deadline_s: float = DEADLINE_S) -> bool:
+        """True once `data` is durable at the end of `root/name`; False = not yet: it waits in the outbox."""
+        return self._write(APPEND, name, data, deadline_s)
+
+    def put(self, name: str, data: bytes, deadline_s: float = DEADLINE_S) -> bool:
+        """True once `root/name` holds `data`, replaced as a whole; of several that wait the last comes."""
+        return self._write(PUT, name, data, deadline_s)
+
+    def mkdir(self, name: str, deadline_s: float = DEADLINE_S) -> bool:
+        """True once the folder `root/name` exists; append and put make the folders they need by themselves."""
+        return self._write(MKDIR, name, b"", deadline_s)
+
+    def publish(self, name: str, data: bytes, deadline_s: float = DEADLINE_S) -> bool | None:
+        """True where `root/name` is ours, False where somebody else was first, None where the folder does not tell.
+
+        `data` must name its owner (claims hold gen, host, pid): whoever repeats a publish that ended in None is told by
+        it that the name is his already. Never queued: nobody would wait for a claim that appears after the thaw.
+        """
+        path = self.root / _checked(name)
+        answer = self.ask(lambda: _publish(self.root, path, data), deadline_s)
+        if not answer.late:
+            self.trouble = answer.error
+        return answer.value if answer.is_ok else None
+
+    def ask(self, fn: Callable[[], T], deadline_s: float = DEADLINE_S) -> Answer[T]:
+        """What `fn` returns, from a child of its own; late at once while MAX_STUCK of them hang."""
+        if stuck_children() >= MAX_STUCK:
+            return Answer(late=True)
+        return run_in_child(fn, deadline_s)
+
+    def enqueue(self, kind: bytes, name: str, data: bytes) -> int:
+        """A ticket for a write (APPEND, PUT, MKDIR), without waiting for anything but the local disk."""
+        try:
+            self._last = self._outbox.add(kind, _checked(name), data)
+        except OSError as error:
+            raise _no_outbox(self._outbox.path.parent, error) from error
+        if self._last == self._done + 1:
+            self._stalled_since_s = time.monotonic()
+        with contextlib.suppress(BlockingIOError):  # 64 kB of unheard rings: it knows
+            os.write(self._doorbell[1], b"!")
+        return self._last
+
+    def is_durable(self, ticket: int) -> bool:
+        """True once the write with this ticket is durable on the shared folder."""
+        return ticket <= self._done
+
+    def fileno(self) -> int:
+        """Readable when `poll` has something to hear; the same for the whole life."""
+        return self._answers[0]
+
+    def poll(self, now_s: float) -> None:
+        """Hear what the courier says, and start a new one where it died. `now_s` is monotonic. Never waits."""
+        with contextlib.suppress(BlockingIOError):
+            self._heard += os.read(self._answers[0], 1 << 16)
+        *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            word, _, rest = line.decode(errors="replace").partition(" ")
+            if word == "done":
+                self._done, self.trouble, self._stalled_since_s = int(rest), "", now_s
+            elif word == "trouble":
+                self.trouble = rest
+        if self._done == self._last:
+            self._outbox.rewind()
+        if not self.courier_pid or _is_dead(self.courier_pid):
+            self.courier_pid = 0
+            if now_s - self._courier_from_s >= RESTART_AFTER_S:
+                self._start_courier(now_s)
+
+    def stalled_for_s(self, now_s: float) -> float:
+        """For how long something waits and nothing has become durable; 0 when nothing waits."""
+        return 0.0 if self._done == self._last else max(0.0, now_s - self._stalled_since_s)
+
+    @property
+    def is_frozen(self) -> bool:
+        """True while writes wait too long, whatever the reason; `trouble` says what the folder answers, if it does."""
+        return self.stalled_for_s(time.monotonic()) >= FROZEN_AFTER_S
+
+    def close(self, deadline_s: float = DEADLINE_S) -> bool:
+        """True where everything is durable. Where not, the courier stays behind, delivers after the thaw, and ends."""
+        until_s = time.monotonic() + deadline_s
+        is_all = self._wait(self._last, until_s)
+        os.close(self._doorbell[1])
+        while self.courier_pid and not _is_dead(self.courier_pid) and time.monotonic() < until_s:
+            time.sleep(0.002)
+        for descriptor in (self._doorbell[0], *self._answers, self._outbox.fileno()):
+            os.close(descriptor)
+        if is_all:
+            self._outbox.remove()
+        return is_all
+
+    def _write(self, kind: bytes, name: str, data: bytes, deadline_s: float) -> bool:
+        self.poll(time.monotonic())
+        was_frozen = self.is_frozen
+        ticket = self.enqueue(kind, name, data)
+        # One deadline for the whole freeze, not one for every line: a frozen folder must not slow the leader down.
+        return self._wait(ticket, time.monotonic() + (0.0 if was_frozen else deadline_s))
+
+    def _wait(self, ticket: int, until_s: float) -> bool:
+        poll = select.poll()
+        poll.register(self._answers[0], select.POLLIN)
+        while True:
+            now_s = time.monotonic()
+            self.poll(now_s)
+            if self.is_durable(ticket) or now_s >= until_s:
+                return self.is_durable(ticket)
+            poll.poll(min(until_s - now_s, RESTART_AFTER_S) * 1000)  # wakes now and then to look after the courier
+
+    def _start_courier(self, now_s: float) -> None:
+        self._courier_from_s = now_s
+        try:
+            pid = os.fork()
+        except OSError as error:  # EAGAIN, ENOMEM: `poll` tries again, the outbox keeps it all
+            self.trouble = f"cannot fork: {error.strerror}"
+            return
+        if pid == 0:
+            _be_the_courier(Courier(self.root, self._doorbell[0], self._answers[1]), self._outbox)
+        self.courier_pid = pid
+
+
+def _be_the_courier(courier: Courier, outbox: Outbox) -> NoReturn:
+    try:
+        courier.run(outbox)
+    except BaseException as error:  # noqa: BLE001 - whatever ends it, the leader must hear of it
+        courier.tell(f"trouble the courier died of {type(error).__name__}: {error}")
+    finally:
+        os._exit(0)
+
+
+def _publish(root: Path, path: Path, data: bytes) -> bool:
+    """Whether `path` is ours now; runs in a child. A durable draft, then link(): the name appears whole, and once."""
+    os.umask(UMASK)
+    make_folder(root, path.parent)
+    draft = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
+    write_draft(draft, data)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        # Over NFS the answer to a link can be lost and its repetition say "exists" to the winner: link(2), open(2).
+        return draft.stat().st_nlink == 2 or path.read_bytes() == data
+    except OSError:
+        if draft.stat().st_nlink == 2:
+            return True
+        raise
+    finally:
+        with contextlib.suppress(OSError):  # a draft left behind harms nobody; a won claim called unknown would
+            draft.unlink()
+    return True
+
+
+def _checked(name: str) -> str:
+    path = PurePath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"not a name below the run folder: {name!r}")
+    return name
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def _no_outbox(folder: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(
+        f"cannot keep the node-local outbox in {folder}: {error.strerror}",
+        hint="free space on the local disk of the node, or point TMPDIR to another one",
+    )
