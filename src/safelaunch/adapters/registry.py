@@ -1,0 +1,165 @@
+"""The user's list of runs, so that a run can be named from any folder: JSON lines in the state folder of the home.
+
+It is a memory aid, never the truth: that is the run folder. A list that cannot be written or read costs a submission
+nothing, and a run is always found by its path. Lines are appended in one write each; only a reader shortens the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import journal, runfolder
+from safelaunch.core.state import fold
+
+VERSION = 1
+COMPACT_BYTES = 1 << 20   # about 5,000 runs; below it a lookup reads the file in a millisecond
+KEPT_RUNS = 1000
+JOBS_OF_RUNS = 200         # how many runs' journals a job id is looked for in, newest first
+LOCK_S = 1.0
+_START = b'{"v":'
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registered run; `job` is its first job."""
+
+    dir: Path
+    name: str
+    run_id: str
+    job: str
+    t: float
+
+
+def file() -> Path:
+    """Where the list stands: $XDG_STATE_HOME (an absolute path, says its standard) or ~/.local/state. Raises OSError."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        folder = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
+    except RuntimeError as error:   # no HOME, and no such user on this node
+        raise OSError(errno.ENOENT, str(error)) from error
+    return folder / "safelaunch" / "runs.jsonl"
+
+
+def register(run_dir: Path, name: str, run_id: str, job: str) -> bool:
+    """Whether the run is on the list now; a full or read-only home is no reason to fail a submission that got in."""
+    line = json.dumps({"v": VERSION, "t": round(time.time(), 3), "name": name, "run_id": run_id, "job": job,
+                       "dir": str(run_dir.absolute())}, separators=(",", ":")).encode() + b"\n"
+    try:
+        file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Twice at most: a reader that shortened the list meanwhile has put a new file under the name.
+        return _append(line) or _append(line)
+    except OSError:
+        return False
+
+
+def entries() -> Iterator[Entry]:
+    """The runs on the list, newest first, one entry a folder; those whose folder has vanished are left out."""
+    return (entry for entry in _read() if runfolder.is_run_folder(entry.dir))
+
+
+def find(text: str) -> list[Path]:
+    """Folders of the runs that `text` may mean, newest first: by name or run id, by job id, else by a prefix of either.
+
+    More than one: it is ambiguous, and the caller says so.
+    """
+    known = _read()
+    meant = _folders(entry for entry in known if text in (entry.name, entry.run_id))
+    if not meant and text.isdigit():
+        # The newest only: job ids start anew when a cluster is set up again.
+        newest = (entry for entry in known[:JOBS_OF_RUNS] if entry.job == text or has_job(entry.dir, text))
+        meant = _folders(islice(newest, 1))
+    return meant or _folders(entry for entry in known if entry.name.startswith(text) or entry.run_id.startswith(text))
+
+
+def has_job(run_dir: Path, job: str) -> bool:
+    """Whether a job of that id is one of the run's, as its journal says; False also for a run that we may not read."""
+    mark = f'"job":"{job}"'.encode()
+    try:
+        with_mark = any(mark in path.read_bytes() for path in (run_dir / "journal").glob("*.jsonl"))
+        return with_mark and any(known.id == job for known in fold(journal.read(run_dir).events).jobs)
+    except OSError:
+        return False
+
+
+def _folders(found: Iterable[Entry]) -> list[Path]:
+    return [entry.dir for entry in found if runfolder.is_run_folder(entry.dir)]
+
+
+def _append(line: bytes) -> bool:
+    path = file()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, line)
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(descriptor), path.stat())
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _read() -> list[Entry]:
+    """All entries, newest first, the last one of each folder."""
+    try:
+        content = file().read_bytes()
+    except OSError:
+        return []
+    if len(content) > COMPACT_BYTES:
+        _compact()
+    return _parse_all(content)
+
+
+def _parse_all(content: bytes) -> list[Entry]:
+    newest = {entry.dir: entry for entry in map(_parse, content.splitlines()) if entry is not None}
+    return sorted(newest.values(), key=lambda entry: entry.t, reverse=True)
+
+
+def _parse(line: bytes) -> Entry | None:
+    """The entry of a line; None for one that is torn or of another version.
+
+    A write that was cut off leaves no newline, so the next line starts in the middle of that one.
+    """
+    start = line.rfind(_START)
+    if start < 0:
+        return None
+    try:
+        raw: Any = json.loads(line[start:])
+        if raw["v"] != VERSION:
+            return None
+        return Entry(Path(str(raw["dir"])), str(raw["name"]), str(raw["run_id"]), str(raw["job"]), float(raw["t"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _compact() -> None:
+    """Write the newest runs to a new list, under a lock: two readers at once would lose each other's lines."""
+    import filelock  # only here: submit, which imports this module, has no time for it
+
+    with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(f"{file()}.lock", timeout=LOCK_S):
+        path = file()
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        with path.open("rb") as old, draft.open("wb") as new:
+            content = old.read()
+            if len(content) <= COMPACT_BYTES:
+                draft.unlink()
+                return   # another reader has done it
+            os.fchmod(new.fileno(), 0o600)
+            new.writelines(_lines(_parse_all(content)[:KEPT_RUNS]))
+            new.flush()
+            os.fsync(new.fileno())
+            draft.replace(path)
+            new.write(old.read())   # what was appended meanwhile; `register` repeats what comes later
+
+
+def _lines(found: list[Entry]) -> Iterator[bytes]:
+    for entry in reversed(found):
+        yield json.dumps({"v": VERSION, "t": entry.t, "name": entry.name, "run_id": entry.run_id, "job": entry.job,
+                          "dir": str(entry.dir)}, separators=(",", ":")).encode() + b"\n"
