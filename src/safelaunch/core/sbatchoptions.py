@@ -36,7 +36,7 @@ OPTIONS: dict[str, Option] = {
     "cluster-constraint": _LIST,
     "clusters": Option("required", "M", True),
     "comment": _REQUIRED,
-    "consolidate-segments": _NONE,  # 25.05
+    "consolidate-segments": _NONE,  # 25.11
     "constraint": Option("required", "C"),
     "container": _REQUIRED,
     "container-id": _REQUIRED,  # 23.02
@@ -111,8 +111,9 @@ OPTIONS: dict[str, Option] = {
     "qos": Option("required", "q", True),
     "quiet": Option("none", "Q"),
     "reboot": _NONE,
-    "requeue": _NONE,
+    "requeue": _OPTIONAL,  # a value from 25.11 on
     "reservation": _LIST,
+    "resources": _LIST,  # 25.11
     "resv-ports": _OPTIONAL,  # 23.11
     "segment": _REQUIRED,  # 24.05
     "signal": _REQUIRED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from safelaunch.core.nodes import ListNode, MappingNode, Node, Scalar, read_plain, show, with_entries
+from safelaunch.core.nodes import DEFAULT, ListNode, MappingNode, Node, Scalar, read_plain, show, with_entries
 from safelaunch.errors import ParseError, Problem
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -16,7 +16,7 @@ DURATION_MAX_S = 366 * 86400.0
 
 # The user's own shell code: bash expands it, on the nodes.
 NEVER_EXPANDED = frozenset(("command", "setup"))
-# Doubling a text by ${x}${x} some 30 times over would fill the memory; a line of an environment holds 128 KiB.
+# A text doubled by ${x}${x} some 30 times over fills the memory (it did, in a test); a line of env has 128 KiB.
 _EXPANDED_MAX_CHARS = 1 << 16
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\})?")
@@ -75,6 +75,8 @@ class _Expansion:
         try:
             return _retyped(node, self._text(node, path))
         except _Unresolved as fault:
+            if node.origin == DEFAULT:  # run_dir's `runs/${name}` is not what is wrong when name is
+                return node
             self.problems.append(Problem(node.origin.file, node.origin.line, node.origin.column, path, str(fault)))
             return node
 
@@ -86,12 +88,22 @@ class _Expansion:
                 raise _Unresolved("refers to itself: " + " → ".join([*self._open[self._open.index(path) :], path]))
             self._open.append(path)
             try:
-                self._done[path] = _REFERENCE.sub(self._replacement, node.text)
+                self._done[path] = self._replaced(node.text)
             finally:
                 self._open.pop()
-            if len(self._done[path]) > _EXPANDED_MAX_CHARS:
-                raise _Unresolved(f"grows beyond {_EXPANDED_MAX_CHARS} characters")
         return self._done[path]
+
+    def _replaced(self, text: str) -> str:
+        """The text with its references replaced; stops as soon as it has grown too long, and not afterwards."""
+        parts: list[str] = []
+        size, end = 0, 0
+        for found in _REFERENCE.finditer(text):
+            parts += [text[end : found.start()], self._replacement(found)]
+            size += len(parts[-1])
+            end = found.end()
+            if size > _EXPANDED_MAX_CHARS:
+                raise _Unresolved(f"grows beyond {_EXPANDED_MAX_CHARS} characters")
+        return "".join([*parts, text[end:]])
 
     def _replacement(self, found: re.Match[str]) -> str:
         if found[0] == "$${":

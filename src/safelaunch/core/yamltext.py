@@ -223,6 +223,6 @@ def _in_plain_words(error: yaml.MarkedYAMLError, *, placeless: bool) -> str:
     problem = error.problem or error.context or "unreadable"
     words = next((words for phrase, words in _PLAIN_WORDS if phrase in problem), problem)
     opened = error.context_mark
-    if not placeless and opened is not None and ("flow" in (error.context or "") or "quoted" in (error.context or "")):
+    if not placeless and opened is not None and re.search("flow sequence|flow mapping|quoted", error.context or ""):
         words += f" (opened in line {opened.line + 1}, column {opened.column + 1})"
     return f"not YAML: {words}"
