@@ -546,7 +546,9 @@ class Leader:
             for skipped in answer.value["skipped"][:5]:
                 self._say(f"checkpoint {skipped['path']} is skipped: {skipped['reason']}")
         else:
-            self._say(f"checkpoints in {folder} cannot be read: {answer.error}")
+            self.frozen = True   # unknown is not "none": starting from step 0 would throw the run away
+            if self._is_due("unreadable", 60.0):
+                self._say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
 
     def _preserve(self, row: str, action: decide.Preserve) -> None:
         self.record(self.writer.event("preserved", until=action.until, nodes=list(self.job.nodes)))

@@ -6,9 +6,12 @@ makes the plan from it; pydantic has checked everything once, at submit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+_RESUME_ARGS = re.compile(r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))")
 
 SbatchValue = str | int | bool | list[str] | None
 
@@ -122,7 +125,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         name=config["name"],
         run_dir=config["run_dir"],
         cluster=config["cluster"],
-        command=config["command"],
+        command=array_form(config["command"]),
         setup=config["setup"] or "",
         env=tuple((key, str(value)) for key, value in config["env"].items()),
         sbatch=_options(slurm),
@@ -150,6 +153,27 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
             config["preserve_site"]["for"], tuple(config["preserve_site"]["when"]), config["preserve_site"]["nodes"],
         ),
     )
+
+
+def array_form(command: str) -> str:
+    """The command with every unquoted `$RESUME_ARGS` as `"${RESUME_ARGS[@]}"`.
+
+    People write the short form, and of an array it is the first word only: `--load` without its path.
+    """
+    done, quote, index = "", "", 0
+    while index < len(command):
+        char = command[index]
+        word = _RESUME_ARGS.match(command, index) if not quote else None
+        if word:
+            done, index = done + '"${RESUME_ARGS[@]}"', word.end()
+            continue
+        if char == "\\" and quote != "'":
+            done, index = done + command[index:index + 2], index + 2
+            continue
+        if char in "'\"":
+            quote = "" if quote == char else quote or char
+        done, index = done + char, index + 1
+    return done
 
 
 def _options(slurm: Mapping[str, SbatchValue]) -> tuple[tuple[str, str | None], ...]:

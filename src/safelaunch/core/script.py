@@ -40,8 +40,11 @@ def directives(plan: Plan) -> list[str]:
         ("signal", f"B:USR2@{warn_before_s(plan)}"),
         *plan.sbatch,
     ]
-    if not any(name == "nodes" for name, _ in plan.sbatch):
+    given = {name for name, _ in plan.sbatch}
+    if "nodes" not in given:
         rows.append(("nodes", str(plan.nodes)))
+    if not given & {"ntasks", "ntasks-per-node"}:   # else the job gets one CPU a node, and srun is refused more tasks
+        rows.append(("ntasks-per-node", str(plan.ntasks_per_node)))
     return [f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={quote_directive(value)}" for name, value in rows]
 
 
