@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from safelaunch.adapters.outbox import PUT, RESERVED_BYTES
+from safelaunch.adapters.outbox import APPEND, PUT, RESERVED_BYTES, Outbox
 from safelaunch.adapters.shared import FROZEN_AFTER_S, MAX_STUCK, SharedFolder
 from safelaunch.errors import RunFolderError
 from safelaunch.node.probe import stuck_children
@@ -411,3 +411,32 @@ def test_the_leader_imports_nothing_heavy_for_it() -> None:
     code = "import sys, safelaunch.adapters.shared; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert not {"pydantic", "yaml", "click", "rich", "asyncio", "subprocess"} & set(modules.stdout.split())
+
+
+@pytest.mark.parametrize("kept", [0, 1, 22, 23, 26, 40], ids=lambda kept: f"{kept}-bytes-kept")
+def test_a_frame_torn_by_the_death_of_the_leader_is_as_if_it_was_never_added(
+    root: Path, spool_dir: Path, kept: int,
+) -> None:
+    spool_dir.mkdir()
+    outbox = Outbox.create(spool_dir, root)
+    outbox.add(APPEND, "log", record(0))
+    with outbox.path.open("r+b") as file:
+        before = len(file.read().rstrip(b"\0"))
+        outbox.add(APPEND, "log", record(1))
+        file.seek(before + kept)
+        file.write(bytes(200))
+    assert [frame.data for frame in outbox.undelivered()] == [record(0)]
+
+
+def test_an_outbox_that_went_back_to_its_start_is_read_right_by_a_new_courier(root: Path, spool_dir: Path) -> None:
+    spool_dir.mkdir()
+    outbox = Outbox.create(spool_dir, root)
+    for _ in range(8):
+        outbox.add(APPEND, "log", b"x" * 100_000)
+    outbox.mark_done(8)
+    outbox.rewind()
+    for number in (9, 10, 11):
+        assert outbox.add(APPEND, "log", record(number)) == number
+    outbox.mark_done(10)
+    outbox.seek_undelivered()
+    assert [(frame.seq, frame.data) for frame in outbox.undelivered()] == [(11, record(11))]
