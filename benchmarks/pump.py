@@ -98,7 +98,8 @@ def print_costs(folder: Path) -> None:
     append_s = [_time(lambda: shared.append("journal", b"x" * 300 + b"\n", DEADLINE_S)) for _ in range(200)]
     shared.close()
     bare_s = [_time(lambda: _append_bare(folder / "bare")) for _ in range(200)]
-    print(f"a probe in a child           {statistics.median(probe_s) * 1e3:6.2f} ms   (a leader of {_resident_bytes() / 1e6:.0f} MB)")
+    leader_mb = _resident_bytes() / 1e6
+    print(f"a probe in a child           {statistics.median(probe_s) * 1e3:6.2f} ms   (a leader of {leader_mb:.0f} MB)")
     del ballast
     print(f"a durable append             {statistics.median(append_s) * 1e3:6.2f} ms")
     print(f"the same without a courier   {statistics.median(bare_s) * 1e3:6.2f} ms")
@@ -121,7 +122,7 @@ def print_latency(folder: Path) -> None:
     process.wait(timeout=DEADLINE_S)
     # The first line waited for Python to start.
     del took_s[0]
-    print(f"a line through the pump      {statistics.median(took_s) * 1e3:6.2f} ms   longest {max(took_s) * 1e3:.1f} ms")
+    print(f"a line through the pump      {statistics.median(took_s) * 1e3:6.2f} ms   (longest {max(took_s) * 1e3:.1f})")
 
 
 def _resident_bytes() -> int:
