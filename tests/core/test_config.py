@@ -158,7 +158,7 @@ WRONG = [
     ("setup: {a: b}", "setup: expected text, as you would type it in a shell, got a mapping"),
     ("run_dir: $HOME/x", "run_dir: write ${HOME}, with braces"),
     ("run_dir: ~bob/x", "run_dir: expected ~/… or the full path"),
-    ('run_dir: "a\\nb"', "run_dir: holds a control character (U+000A)"),
+    ('run_dir: "a\\nb"', "run_dir: holds a character that a line of text cannot (U+000A)"),
     ('run_dir: ""', 'run_dir: expected a path, got ""'),
     ("env: [A]", "env: expected a section of keys, got a list"),
     ("env: {A: [b]}", "env.A: expected text, got a list"),
@@ -301,6 +301,14 @@ def test_a_signal_is_known_with_and_without_sig() -> None:
     assert config(f"{MINIMAL}kill_switch: {{signal: USR1}}\n")["kill_switch"]["signal"] == "SIGUSR1"
 
 
+def test_a_variable_that_is_not_utf_8_is_refused_where_it_is_used() -> None:
+    found = problems(f'{MINIMAL}env: {{A: "${{X}}"}}\nrun_dir: ${{X}}\n', X="\udcff")
+    assert found == [
+        "train.yaml:2:10: env.A: holds bytes that are not UTF-8",
+        "train.yaml:3:10: run_dir: holds a character that a line of text cannot (U+DCFF); expected a path in one line",
+    ]
+
+
 def test_an_unreadable_file_is_only_its_own_problem() -> None:
     assert problems("command: [\n") == [
         "train.yaml:2:1: not YAML: a value is missing, or starts with a sign that needs quotes"
@@ -375,9 +383,10 @@ def test_no_file_makes_the_check_do_anything_but_resolve_or_refuse(data: bytes) 
 
 
 lines = st.sampled_from([
-    "command: x", "name: ${name}", "slurm: {nodes: ${N}}", "slurm:", "  nodes: 4", "  time: 1:2:3", "env: {A: b}", "- x",
+    "command: x", "name: ${name}", "slurm: {nodes: ${N}}", "slurm:", "  nodes: 4", "  time: 1:2:3", "env: {A: b}",
     "restart:", "  backoff: 5m", "run_dir: ${slurm.nodes}/${A:-b}", "launch: {with: torchrun}", "setup: |", "    code",
-    "<<: *a", "a: &a [1]", "\tx: y", "resume: {dir: '~'}", "kill_switch: null", "preserve_site: {when: []}", "srun: []",
+    "- x", "<<: *a", "a: &a [1]", "\tx: y", "resume: {dir: '~'}", "kill_switch: null", "preserve_site: {when: []}",
+    "srun: []",
 ])  # fmt: skip
 overrides = st.sampled_from([
     "slurm.nodes=4", "slurm=", "=", "a.b.c=1", "env.A=[", "restart=3", "command={a: b}", "slurm.--new=1", "x", "a..b=1",

@@ -198,6 +198,8 @@ def _env_value(name: str, node: Node) -> str:
         raise expected("text", node)
     if "\0" in node.text:
         raise WrongValue("holds a NUL character, which no variable can")
+    if re.search("[\ud800-\udfff]", node.text):
+        raise WrongValue("holds bytes that are not UTF-8")
     return node.text
 
 

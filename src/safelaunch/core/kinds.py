@@ -11,7 +11,8 @@ from safelaunch.core.sbatchoptions import owned_srun_flag
 from safelaunch.core.values import parse_duration_s
 from safelaunch.errors import ParseError
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Line breaks of any kind would end an #SBATCH line; surrogates are bytes of the environment that are not UTF-8.
+_NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _INTEGER_MAX = (1 << 31) - 1
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -36,8 +37,10 @@ def read_line(node: Node, what: str = "text") -> str:
     if not isinstance(node, Scalar) or isinstance(node.value, bool) or node.value is None:
         hint = "; put it in quotes if you mean the word" if isinstance(node, Scalar) and node.value is not None else ""
         raise WrongValue(f"{expected(what, node)}{hint}")
-    if found := _CONTROL.search(node.text):
-        raise WrongValue(f"holds a control character (U+{ord(found[0]):04X}); expected {what} in one line")
+    if found := _NOT_IN_A_LINE.search(node.text):
+        raise WrongValue(
+            f"holds a character that a line of text cannot (U+{ord(found[0]):04X}); expected {what} in one line"
+        )
     return node.text
 
 
