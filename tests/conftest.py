@@ -2,7 +2,4 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-_HERE = Path(__file__).parent
-pytest_plugins = [f"tests.{name}" for name in ("sandboxes", "frozen") if (_HERE / f"{name}.py").exists()]
+pytest_plugins = ["tests.sandboxes", "tests.frozen", "tests.runs"]
