@@ -12,8 +12,8 @@ from safelaunch.core.values import NEVER_EXPANDED
 
 # What needs no quotes anywhere, lists in brackets included.
 _BARE = re.compile(r"[A-Za-z0-9_./+-][A-Za-z0-9_./+@%=-]*(?: [A-Za-z0-9_./+@%=-]+)*")
-# JSON leaves these as they are; YAML 1.2 (section 5.1) does not take them outside of an escape.
-_NOT_PRINTABLE = re.compile("[\x7f-\x84\x86-\x9f\ufffe\uffff]")
+# JSON leaves these as they are; YAML takes them as line breaks, as a byte order mark, or not at all (1.2, section 5).
+_NOT_PRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 @dataclass(frozen=True)

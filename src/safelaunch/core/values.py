@@ -31,7 +31,7 @@ def parse_duration_s(text: str) -> float:
     number = read_plain(text)
     if isinstance(number, (int, float)) and not isinstance(number, bool):
         duration_s = float(number)
-    elif _DURATION.fullmatch(text) and len(text) <= 40:
+    elif len(text) <= 40 and _DURATION.fullmatch(text):
         duration_s = sum(float(count) * _UNIT_S[unit] for count, unit in _PART.findall(text))
     else:
         raise ParseError("expected a duration such as 90s, 15m, 1h30m or 7d")

@@ -1,0 +1,137 @@
+"""safelaunch check: files, layers on disk, and what it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from safelaunch.cli import run
+
+DOCS = Path(__file__).parents[2] / "docs" / "train-yaml.md"
+
+
+@pytest.fixture(autouse=True)
+def _a_home_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    site = tmp_path / "site.yaml"
+    site.touch()
+    monkeypatch.setenv("SAFELAUNCH_SITE_CONFIG", str(site))
+    monkeypatch.chdir(tmp_path)
+
+
+def write(name: str, data: str | bytes) -> str:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    return name
+
+
+def test_a_sound_file_is_one_line_on_stdout(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = "command: x\nslurm: {nodes: 16, gpus_per_node: 8}\nlaunch: {with: torchrun}\nresume: {dir: ckpt}\n"
+    assert run(["check", write("gpt.yaml", text)]) == 0
+    line = f"gpt.yaml: ok, 16 nodes × 8 GPUs, torchrun × 8, resumes from ckpt, run folder {tmp_path}/runs/gpt\n"
+    assert capsys.readouterr() == (line, "")
+
+
+def test_problems_go_to_stderr_with_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", write("t.yaml", "comand: x\nslurm: {nodes: four}\n")]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "t.yaml: command: missing; it says what to train with, such as command: python train.py\n"
+        't.yaml:1:1: comand: unknown key; did you mean "command"?\n'
+        't.yaml:2:16: slurm.nodes: expected an integer ≥ 1, got "four"\n',
+    )
+
+
+def test_json_lists_the_problems_with_their_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "--json", write("t.yaml", "command: x\nversion: 2\n")]) == 2
+    problem = {"file": "t.yaml", "line": 2, "column": 10, "key": "version", "text": "expected 1, got 2"}
+    assert json.loads(capsys.readouterr().out) == {"v": 1, "ok": False, "file": "t.yaml", "problems": [problem]}
+
+
+def test_json_of_a_sound_file_says_what_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["check", write("t.yaml", "command: x\n"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "v": 1, "ok": True, "file": "t.yaml", "name": "t", "run_dir": f"{tmp_path}/runs/t",
+    }  # fmt: skip
+
+
+def test_overrides_and_flags_are_checked_with_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    file = write("t.yaml", "command: x\n")
+    assert run(["check", file, "slurm.nodes=3", "--", "--qos", "high", "-N4"]) == 0
+    assert ": ok, 4 nodes, srun" in capsys.readouterr().out
+    assert run(["check", file, "slurm.nodes=x", "--", "--frob"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[:2] for line in said] == [["command line", "--frob"], ["command line", "slurm.nodes"]]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (None, "t.yaml: no such file"),
+        (b"command: caf\xe9\n", "t.yaml:1:13: not UTF-8 text (byte 0xe9); save the file as UTF-8"),
+        ("a: ü\nb: é".encode() + b"\xff", "t.yaml:2:5: not UTF-8 text"),
+        (b"command: x\0\n", "t.yaml:1:11: a character that no text file may hold (U+0000)"),
+        (b"#" * (1 << 20) + b"#", "t.yaml: larger than 1 MiB"),
+    ],
+    ids=["missing", "latin 1", "later line", "NUL", "too large"],
+)
+def test_a_file_that_is_no_text_says_so(data: bytes | None, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if data is not None:
+        write("t.yaml", data)
+    assert run(["check", "t.yaml"]) == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_folder_or_a_pipe_is_refused_instead_of_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("pipe")
+    assert run(["check", "."]) == 2
+    assert run(["check", "pipe"]) == 2
+    assert capsys.readouterr().err == ".: not a regular file\npipe: not a regular file\n"
+
+
+def test_the_sites_and_the_users_files_lie_below_train_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    write("site.yaml", "slurm: {nodes: 2, gpus_per_node: 8}\n")
+    write(".config/safelaunch/config.yaml", "slurm: {nodes: 3}\n")
+    assert run(["check", write("t.yaml", "command: x\n")]) == 0
+    assert "ok, 3 nodes × 8 GPUs" in capsys.readouterr().out
+
+
+def test_the_users_file_follows_xdg_config_home(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    write("xdg/safelaunch/config.yaml", "slurm: {nodes: 5}\n")
+    assert run(["check", write("t.yaml", "command: x\n")]) == 0
+    assert "ok, 5 nodes" in capsys.readouterr().out
+
+
+def test_a_site_file_that_was_named_must_exist(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAFELAUNCH_SITE_CONFIG", "nowhere.yaml")
+    assert run(["check", write("t.yaml", "command: x\n")]) == 2
+    assert capsys.readouterr().err == "nowhere.yaml: no such file\n"
+
+
+def test_a_fault_in_the_sites_file_is_shown_in_the_sites_file(capsys: pytest.CaptureFixture[str]) -> None:
+    write("site.yaml", "slurm: {nodes: x}\n")
+    assert run(["check", write("t.yaml", "command: x\n")]) == 2
+    assert re.match(r"/.*/site\.yaml:1:16: slurm\.nodes: ", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("text", re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL))
+def test_every_example_of_the_docs_is_sound(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run(["check", write("t.yaml", text)])
+    assert (code, capsys.readouterr().err) == (0, "")
+
+
+def test_the_check_does_without_pydantic_which_costs_as_much_as_a_submission() -> None:
+    code = "import sys; from safelaunch.adapters import configfiles; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

@@ -1,0 +1,181 @@
+"""safelaunch init: a first train.yaml that is sound, and nothing lost or overwritten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.cli import run
+from safelaunch.core.config import Source, resolve
+from safelaunch.core.sbatchscript import draft_from_script
+from safelaunch.core.starter import Draft, render_draft
+from safelaunch.errors import ConfigError
+
+JOB = """\
+#!/bin/bash
+#SBATCH --job-name=bloom-mini
+#SBATCH -N 4 --gpus-per-node=a100:8   # both on one line
+#SBATCH --ntasks-per-node=1
+#SBATCH -t 20:00:00
+#SBATCH --output=logs/%x-%j.out
+#SBATCH --requeue
+#SBATCH -A abc@h100
+#SBATCH --comment="first try"
+module load cuda/12.4
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n1)
+export MASTER_PORT=29500
+source "venv/bin/activate"
+
+srun --label -n 4 -K1 torchrun --nnodes=$SLURM_NNODES --nproc_per_node 8 \\
+    --rdzv_backend c10d --rdzv_endpoint "$MASTER_ADDR:$MASTER_PORT" \\
+    train.py --data "$HOME/a b" --lr 1e-3
+echo done
+#SBATCH --qos=too-late
+"""
+
+
+@pytest.fixture(autouse=True)
+def _an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("SAFELAUNCH_SITE_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def config_from(script: str) -> dict[str, Any]:
+    return resolve([Source("file", "train.yaml", render_draft(draft_from_script(script)))], [], {}).config
+
+
+def test_the_first_file_is_sound() -> None:
+    assert run(["init"]) == 0
+    assert run(["check", "train.yaml"]) == 0
+
+
+def test_what_is_commented_out_in_the_first_file_is_sound_too() -> None:
+    assert run(["init"]) == 0
+    text = Path("train.yaml").read_text()
+    body = text[text.index("# resume:") :]
+    keys = [line.removeprefix("# ") for line in body.splitlines() if not line.startswith("# ") or line[2:3] in "rkp "]
+    text = text[: text.index("# resume:")] + "\n".join(keys)
+    got = resolve([Source("file", "train.yaml", text)], [], {}).config
+    assert got["resume"]["dir"] == "checkpoints"
+    assert (got["kill_switch"]["group"], got["preserve_site"]["for"]) == ("ourteam", 7200)
+
+
+def test_an_existing_file_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train.yaml").write_text("mine")
+    assert run(["init"]) == 2
+    assert Path("train.yaml").read_text() == "mine"
+    assert "train.yaml exists already" in capsys.readouterr().err
+
+
+def test_a_link_to_nowhere_is_not_followed() -> None:
+    Path("train.yaml").symlink_to("elsewhere")
+    assert run(["init"]) == 2
+    assert not Path("elsewhere").exists()
+
+
+def test_a_script_becomes_a_sound_file_and_what_was_left_out_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("job.slurm").write_text(JOB)
+    assert run(["init", "--from", "job.slurm", "-o", "new.yaml"]) == 0
+    said = capsys.readouterr().err
+    for word in ("--output", "--requeue", "MASTER_ADDR", "--rdzv_backend", "--label -n 4 -K1", "echo done"):
+        assert word in said
+        assert word in Path("new.yaml").read_text()
+    assert run(["check", "new.yaml"]) == 0
+
+
+def test_a_script_of_srun_and_torchrun_keeps_what_is_the_users() -> None:
+    got = config_from(JOB)
+    assert got["name"] == "bloom-mini"
+    assert got["command"] == 'python -u train.py --data "$HOME/a b" --lr 1e-3'
+    assert got["setup"] == 'module load cuda/12.4\nsource "venv/bin/activate"\n'
+    assert (got["launch"]["with"], got["launch"]["nproc_per_node"]) == ("torchrun", 8)
+    assert got["slurm"] == {
+        "nodes": 4, "gpus-per-node": "a100:8", "ntasks-per-node": 1, "time": "20:00:00", "account": "abc@h100",
+        "comment": "first try",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "launch", "command"),
+    [
+        ("srun python train.py", "srun", "python train.py"),
+        ("srun -n4 --cpu-bind=none python a.py | tee log", "srun", "python a.py | tee log"),
+        ("srun -n 4 --exclusive bash -c 'echo a; b'", "none", None),
+        ("torchrun --standalone --nproc-per-node=2 -m pkg.train --x", "torchrun", "python -u -m pkg.train --x"),
+        ("torchrun --nproc_per_node=2 --no-python ./a.sh b", "torchrun", "./a.sh b"),
+        ("python -m torch.distributed.run --nnodes 2 a.py", "torchrun", "python -u a.py"),
+        ("exec srun ./a.out", "srun", "./a.out"),
+        ("python train.py", "none", "python train.py"),
+        ("srun a\nsrun b", "none", "srun a\nsrun b\n"),
+        ("for i in 1 2; do\n  srun a $i\ndone", "none", "for i in 1 2; do\n  srun a $i\ndone\n"),
+        ("srun a && echo b", "none", "srun a && echo b"),
+        ("", "none", "true"),
+    ],
+)
+def test_the_training_is_found_where_it_is_plain_and_else_all_is_kept(
+    body: str, launch: str, command: str | None
+) -> None:
+    got = config_from(f"#!/bin/bash\n#SBATCH --nodes=2\n{body}\n")
+    assert got["launch"]["with"] == launch
+    assert got["command"] == (body if command is None else command)
+
+
+@pytest.mark.parametrize(
+    ("directives", "nodes"),
+    [
+        ("", 1),
+        ("--nodes=3", 3),
+        ("-N 2-4", 2),
+        ("--ntasks=16 --ntasks-per-node=8", 2),
+        ("--ntasks=17 --ntasks-per-node=8", 3),
+        ("--ntasks=16", 1),
+    ],
+)
+def test_the_nodes_become_one_number(directives: str, nodes: int) -> None:
+    assert config_from(f"#!/bin/sh\n#SBATCH {directives}\nsrun x\n")["slurm"]["nodes"] == nodes
+
+
+def test_a_guessed_number_of_nodes_is_said() -> None:
+    assert any("is a guess" in note for note in draft_from_script("#!/bin/sh\n#SBATCH -n 16\nsrun x\n").notes)
+
+
+def test_a_script_that_cannot_be_read_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("latin").write_bytes(b"caf\xe9")
+    assert run(["init", "--from", "nowhere"]) == 2
+    assert run(["init", "--from", "latin"]) == 2
+    assert capsys.readouterr().err == (
+        "safelaunch: nowhere cannot be read: No such file or directory\nsafelaunch: latin is not UTF-8 text\n"
+    )
+    assert not Path("train.yaml").exists()
+
+
+pieces = st.sampled_from([
+    "#!/bin/bash\n", "#SBATCH ", "--nodes=2", "-N", "--job-name='a b'", "--qos=\"x", "--output=x", "--time=1h", "\n",
+    " ", "srun ", "torchrun ", "--nproc_per_node 2 ", "python a.py", "'", '"', "\\\n", "${X}", ": ", "# ", "\t", "é",
+    "if x; then", "\x07",
+])  # fmt: skip
+
+
+code = st.lists(st.text("a #:-|>'\"\t\\{}$é", max_size=12), min_size=1, max_size=5).map("\n".join)
+
+
+@given(code, code)
+def test_shell_code_comes_back_from_the_file_line_by_line(command: str, setup: str) -> None:
+    text = render_draft(Draft("n", f"x {command}", setup))
+    got = resolve([Source("file", "t", text)], [], {}).config
+    assert got["command"].strip("\n") == f"x {command}".strip("\n")
+    assert got["setup"].strip("\n") == setup.strip("\n")
+
+
+@given(st.lists(pieces, max_size=15).map("".join))
+def test_no_script_makes_it_do_anything_but_write_a_file_that_the_check_can_read(script: str) -> None:
+    try:
+        config_from(script)
+    except ConfigError as error:
+        assert not [str(problem) for problem in error.problems if "YAML" in problem.text]
