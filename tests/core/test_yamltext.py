@@ -120,7 +120,7 @@ def test_every_value_and_key_knows_its_line_and_column() -> None:
         ("a: \x00\n", "1:4", "U+0000"),
         ("a: \x07\n", "1:4", "U+0007"),
         ("a: \ud800\n", "1:4", "U+D800"),
-        ('a: "\\ud800"\n', "1:", "not YAML"),
+        ('a: "\\ud800"\n', "1:", "not YAML: an escape that is no character"),
         ("[" * 100_000, "1:33", "nested deeper than 32"),
         ("a: " + "{b: " * 100_000, "1:125", "nested deeper than 32"),
         ("%YAML 3.0\n---\na: 1\n", "1:1", "another YAML version"),

@@ -34,14 +34,14 @@ _PLAIN_WORDS = (
     ("cannot start any token", "a tab, @, % or ` cannot start a value; indent by spaces, and quote such a text"),
     ("found a tab character", "a tab; indent by spaces"),
     ("could not find expected ':'", 'a key without ":", or a text that goes on at the wrong indentation'),
-    ("block sequence entries", "a list starts on a line of its own"),
-    ("expected node content", "a value is missing, or starts with a sign that needs quotes"),
+    ("sequence entries", "a list starts on a line of its own"),
+    ("node content", "a value is missing, or starts with a sign that needs quotes"),
     ("block end", "the indentation does not fit the lines above, or a bracket or quote above is not closed"),
     ("unexpected end of stream", "the text ends inside a quote"),
     ("expected ',' or", 'a "," or the closing bracket is missing'),
     ("expected alphabetic or numeric", "a & or * must be followed by a name; quote a text that starts with one"),
     ("unknown escape", "no such escape in \"...\" quotes; write \\\\ for a backslash, or use '...' quotes"),
-    ("invalid unicode", "an escape that is no character"),
+    ("invalid Unicode", "an escape that is no character"),
     ("did not find expected comment or line break", "after | or > the text starts on the next line"),
     ("incompatible YAML", "written for another YAML version"),
     ("document start", "text after the end of the value"),
@@ -177,7 +177,7 @@ class _Reader:
         origin = self._origin(event.start_mark)
         text = event.value
         if _SURROGATE.search(text):
-            raise _Refused(event.start_mark, "an escape that is no character")
+            raise _Refused(event.start_mark, "not YAML: an escape that is no character")
         return plain(text, origin) if event.style is None or event.style == "" else quoted(text, origin)
 
     def _list(self, start: Any, events: Iterator[Any], depth: int) -> ListNode:
