@@ -20,7 +20,7 @@ from pathlib import Path
 
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import conf as slurm_conf
-from safelaunch.sandbox import daemons, registry, users
+from safelaunch.sandbox import daemons, login, registry, users
 from safelaunch.sandbox.command import run_command
 from safelaunch.sandbox.namespaces import Namespace, command_name
 
@@ -58,8 +58,8 @@ class Sandbox:
             daemons.start(folder, (daemons.MUNGE,))
             daemons.wait_for_file(folder / "munge" / "socket", UP_TIMEOUT_S)
             daemons.start(folder, (daemons.CONTROLLER,))
-            # A slurmd that finds no controller tries again only after a second.
-            _wait_until(lambda: sandbox._states() is not None, UP_TIMEOUT_S, "slurmctld does not answer")
+            # A slurmd or sinfo that finds no controller tries again only after a second.
+            _wait_until(lambda: sandbox._has_controller(entry.port), UP_TIMEOUT_S, "slurmctld does not listen")
             daemons.start(folder, sandbox.nodes)
             sandbox.wait_idle(UP_TIMEOUT_S)
         except SandboxError as failed:
@@ -121,35 +121,33 @@ class Sandbox:
         daemons.check_root()
         machine = self.machine(node)
         machine.wake()
-        daemon = "slurmctld" if node == daemons.CONTROLLER else "slurmd"
-        if not any(command_name(pid) == daemon for pid in machine.pids()):
+        if not _daemons_on(machine):
             daemons.start(self.dir, (node,))
         if node == daemons.CONTROLLER:
             _wait_until(lambda: self._states() is not None, timeout_s, "slurmctld does not answer")
             return
-        nudged = False
-
-        def is_back() -> bool:
-            nonlocal nudged
-            state = (self._states() or {}).get(node, "unknown")
-            if state.endswith("*") and not nudged:
-                # slurmctld pings a silent node every 100 s only (SlurmdTimeout / 3); a restarted slurmd registers at
-                # once, and its steps do not notice.
-                nudged = True
-                self._restart_slurmd(machine, node)
-            if state.startswith(("down", "drain", "fail")):
-                with suppress(SandboxError):
-                    self.slurm(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
-                return False
-            return state.rstrip("+") in ("idle", "mixed", "allocated", "completing", "reserved")
-
-        _wait_until(is_back, timeout_s, f"{node} did not come back", self._describe_states)
-
-    def _restart_slurmd(self, machine: Namespace, node: str) -> None:
-        for pid in machine.pids():
-            if command_name(pid) == "slurmd":
+        if self._state(node).endswith("*"):
+            # slurmctld pings a silent node every 100 s only (SlurmdTimeout / 3). A restarted slurmd registers at once,
+            # and the steps on the node do not notice.
+            for pid in _daemons_on(machine):
                 os.kill(pid, signal.SIGKILL)
-        daemons.start(self.dir, (node,))
+            daemons.start(self.dir, (node,))
+        _wait_until(lambda: self._is_usable(node), timeout_s, f"{node} did not come back", self._describe_states)
+
+    def _has_controller(self, port: int) -> bool:
+        # It goes into the background before it has read its state, and may die there.
+        if not _daemons_on(self.machine(daemons.CONTROLLER)):
+            raise SandboxError("slurmctld ended right after its start")
+        return registry.is_listening(port)
+
+    def _is_usable(self, node: str) -> bool:
+        state = self._state(node)
+        if state.startswith(("down", "drain", "fail")):
+            with suppress(SandboxError):
+                self.slurm(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
+            return False
+        # Idle, mixed, allocated, completing, planned: all will do. A star says that the node does not respond.
+        return not state.startswith("unk") and not state.endswith("*")
 
     def machine(self, node: str) -> Namespace:
         """The machine of a node, or of `ctl`; SandboxError for another name."""
@@ -169,29 +167,14 @@ class Sandbox:
         """`argv` begun as this user on the sandbox's login machine, in its own session, with a clean environment and
         pipes for stdout and stderr. What is left of it ends with the sandbox.
         """
-        account = users.account_of(user, self.dir / "home")
-        own = {"HOME": str(account.home), "USER": user, "LOGNAME": user, "SHELL": account.shell}
-        return subprocess.Popen(
-            daemons.machine(self.dir, daemons.LOGIN).enter(account.become(list(argv))),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-            env={**daemons.environment(self.dir), **own, **(env or {})}, cwd=cwd or account.home,
-            start_new_session=True,
-        )  # fmt: skip
+        return login.start(self.dir, argv, user, env or {}, cwd)
 
     def run(
         self, argv: Sequence[str], *, user: str = "sl-alice", env: Mapping[str, str] | None = None,
         cwd: Path | None = None, timeout_s: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
         """What `argv` said and its exit code, as `start` runs it; TimeoutExpired after killing its whole session."""
-        process = self.start(argv, user=user, env=env, cwd=cwd)
-        try:
-            stdout, stderr = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired as late:
-            # The whole group: a child that holds the pipes would keep us waiting after the parent's death.
-            os.killpg(process.pid, signal.SIGKILL)
-            stdout, stderr = process.communicate(timeout=5)
-            raise subprocess.TimeoutExpired(list(argv), timeout_s, stdout, stderr) from late
-        return subprocess.CompletedProcess(list(argv), process.returncode, stdout, stderr)
+        return login.finish(self.start(argv, user=user, env=env, cwd=cwd), argv, timeout_s)
 
     def slurm(self, argv: Sequence[str], timeout_s: float = 60.0) -> str:
         """What a Slurm command prints when root types it; SandboxError, with all it said, when it fails."""
@@ -217,9 +200,16 @@ class Sandbox:
             return None  # unknown: slurmctld is not up yet, or not any more
         return dict(line.split(maxsplit=1) for line in lines)
 
+    def _state(self, node: str) -> str:
+        return (self._states() or {}).get(node, "unknown")
+
     def _describe_states(self) -> str:
         states = self._states()
         return "slurmctld does not answer" if states is None else ", ".join(f"{k} {v}" for k, v in states.items())
+
+
+def _daemons_on(machine: Namespace) -> list[int]:
+    return [pid for pid in machine.pids() if command_name(pid) in ("slurmd", "slurmctld")]
 
 
 def _wait_until(

@@ -18,7 +18,8 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CONTROLLER, MUNGE, LOGIN = "ctl", "munge", "login"
 PACKAGES = {
     "slurmd": "slurmd", "slurmctld": "slurmctld", "scontrol": "slurm-client", "srun": "slurm-client",
-    "munged": "munge", "unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux",
+    "munged": "munge", "useradd": "passwd", "umount": "mount",
+    "unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux",
 }  # fmt: skip
 START_TIMEOUT_S = 60.0
 

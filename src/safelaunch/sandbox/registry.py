@@ -128,6 +128,16 @@ def _make_folder(folder: Path) -> None:
         raise SandboxError(f"{folder} is not empty: a sandbox makes its folder, and removes all of it at the end")
 
 
+def is_listening(port: int) -> bool:
+    """Something on this machine listens on the TCP port; seen from outside, without a connection that it would log."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(FileNotFoundError):  # no IPv6
+            rows = [line.split() for line in Path(table).read_text().splitlines()[1:]]
+            if any(int(row[1].rpartition(":")[2], 16) == port and row[3] == "0A" for row in rows):
+                return True
+    return False
+
+
 def _free_ports(others: list[Entry], count: int) -> int:
     taken = {port for other in others for port in range(other.port, other.port + other.nodes + 1)}
     first = FIRST_PORT
