@@ -40,7 +40,7 @@ class Entry:
 
 
 def file() -> Path:
-    """Where the list stands: $XDG_STATE_HOME (an absolute path, says its standard) or ~/.local/state. Raises OSError."""
+    """Where the list stands: in $XDG_STATE_HOME (its standard: an absolute path) or ~/.local/state. Raises OSError."""
     state = os.environ.get("XDG_STATE_HOME", "")
     try:
         folder = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"

@@ -1,0 +1,169 @@
+"""safelaunch events: the journal for people; all that happened to a run, and why."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import click
+
+from safelaunch.commands import runs, talk
+from safelaunch.core import nodeset
+from safelaunch.core.journal import render
+from safelaunch.core.model import Event
+from safelaunch.core.state import fold
+from safelaunch.errors import ParseError
+
+POLL_S = 0.5
+QUIET_S = 1.0   # a leader writes its last words right behind the end
+
+Data = Mapping[str, Any]
+
+
+@click.command()
+@runs.run_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option("--json", "as_json", is_flag=True, help="The journal's lines themselves, in order.")
+def command(which: str | None, follow: bool, as_json: bool) -> int:
+    """Show the journal: time, host, what happened."""
+    run = runs.load(which)
+    watch = runs.JournalWatch(run.dir)
+    shown: set[tuple[int, int, str, str]] = set()
+    complained: set[str] = set()
+    quiet_since_s = time.monotonic()
+    ended = None
+    while True:
+        journal = watch.poll()
+        if journal is not None:
+            new = [event for event in journal.events if _key(event) not in shown]
+            shown.update(map(_key, new))
+            _show(new, as_json)
+            for problem in journal.problems:
+                if problem not in complained:
+                    talk.say(talk.clean(f"journal: {problem}"))
+            complained.update(journal.problems)
+            quiet_since_s, ended = time.monotonic(), fold(journal.events).ended
+        if not follow or (ended is not None and time.monotonic() - quiet_since_s > QUIET_S):
+            return 0
+        time.sleep(POLL_S)
+
+
+def describe(event: Event) -> str:
+    """One sentence on an event; for a kind that this version does not know, what stands in it."""
+    sentence = SENTENCES.get(event.event)
+    try:
+        text = sentence(event.data) if sentence else None
+    except (KeyError, TypeError, ValueError, AttributeError, ParseError):
+        text = None   # a known kind in an unknown form: written by another version
+    if text is None:
+        text = f"{event.event}: " + ", ".join(f"{key}={value}" for key, value in event.data.items())
+    return talk.clean(text)
+
+
+def _show(events: Iterable[Event], as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write("".join(render(event).decode() for event in events))
+    else:
+        sys.stdout.write("".join(
+            f"{talk.clock(event.t)}  {talk.clean(event.host):<10}  {describe(event)}\n" for event in events))
+    sys.stdout.flush()
+
+
+def _key(event: Event) -> tuple[int, int, str, str]:
+    return (event.gen, event.seq, event.host, event.event)
+
+
+# --- one sentence for each kind ------------------------------------------------------------------------------------
+
+
+def _nodes(data: Data) -> str:
+    return nodeset.fold(map(str, data.get("nodes") or ())) or "no nodes"
+
+
+def _because(data: Data) -> str:
+    return f": {data['why']}" if data.get("why") else ""
+
+
+def _submitted(data: Data) -> str:
+    if not data.get("successor_of"):
+        return f"job {data['job']} is submitted"
+    excludes = nodeset.fold(map(str, data.get("exclude") or ()))
+    return (f"job {data['job']} is queued as the successor of job {data['successor_of']}"
+            + (f", without {excludes}" if excludes else ""))
+
+
+def _attempt_started(data: Data) -> str:
+    at = f" from step {data['resume_step']}" if data.get("resume_step") is not None else ""
+    return f"attempt {data['attempt']} starts on {_nodes(data)}{at}{_because(data)}"
+
+
+def _checkpoint(data: Data) -> str:
+    return f"the checkpoint of step {data['step']} is complete" + (f": {data['path']}" if data.get("path") else "")
+
+
+def _failure(data: Data) -> str:
+    exits = [str(text) for text in data.get("exits") or ()]
+    more = f" and {len(exits) - 4} more" if len(exits) > 4 else ""
+    return f"attempt {data['attempt']} failed, exit code {data.get('exit_code')}: {'; '.join(exits[:4])}{more}"
+
+
+def _verdict(data: Data) -> str:
+    return (f"verdict on attempt {data['attempt']}: {data['category']} ({float(data.get('confidence', 0)):.0%} sure): "
+            f"{data.get('summary', '')}; to do: {data.get('action', 'nothing')}")
+
+
+def _attempt_ended(data: Data) -> str:
+    code = data.get("exit_code")
+    return f"attempt {data['attempt']} has ended: {data['how']}" + (
+        f", exit code {code}" if code is not None else "") + _because(data)
+
+
+def _outcome(data: Data) -> str:
+    how = {True: "done", False: "it did not work", None: "nobody knows whether it happened"}[data.get("ok")]
+    note = data.get("note") or data.get("why")
+    return f"{str(data.get('act')).replace('_', ' ')} (claim {data['claim']}): {how}" + (f": {note}" if note else "")
+
+
+def _intent(data: Data) -> str:
+    return f"about to {str(data['act']).replace('_', ' ')} (claim {data['claim']})"
+
+
+def _preserved(data: Data) -> str:
+    return f"{_nodes(data)} are kept for people to look at until {talk.clock(float(data['until']))}"
+
+
+def _resubmitted(data: Data) -> str:
+    to = f"job {data['job']}" if data.get("job") else "the next job"
+    return f"the run is handed over to {to}{_because(data)}"
+
+
+SENTENCES: dict[str, Callable[[Data], str]] = {
+    "submitted": _submitted,
+    "job_started": lambda data: f"job {data['job']} has started on {_nodes(data)}; batch host {data.get('batch_host')}",
+    "checks_passed": lambda data: f"the node checks have passed on {_nodes(data)}",
+    "checks_failed": lambda data: f"the node checks have failed on {_nodes(data)}{_because(data)}",
+    "attempt_started": _attempt_started,
+    "progress": lambda data: f"attempt {data['attempt']} is at step {data['step']}",
+    "checkpoint": _checkpoint,
+    "hang_suspected": lambda data: f"attempt {data['attempt']} seems to hang{_because(data)}",
+    "failure": _failure,
+    "verdict": _verdict,
+    "attempt_ended": _attempt_ended,
+    "fenced": lambda data: f"nothing of attempt {data['attempt']} is left on any node",
+    "node_suspected": lambda data: f"{data['node']} is suspected{_because(data)}",
+    "node_excluded": lambda data: f"{data['node']} is kept out{_because(data)}",
+    "decision": lambda data: f"decided ({str(data['row']).replace('_', ' ')}){_because(data)}",
+    "intent": _intent,
+    "outcome": _outcome,
+    "preserved": _preserved,
+    "released": lambda data: f"the kept nodes are released{_because(data)}",
+    "request": lambda data: f"{data['who']} touched control/{data['name']}",
+    "kill_switch": lambda data: f"{data['who']} touched the kill switch ({data['name']})",
+    "took_over": lambda data: f"a new supervisor leads job {data['job']}{_because(data)}",
+    "resubmitted": _resubmitted,
+    "completed": lambda data: f"the run has completed{_because(data)}",
+    "gave_up": lambda data: f"the run has given up, exit code {data.get('exit_code')}{_because(data)}",
+    "stopped": lambda data: f"the run was stopped{_because(data)}",
+}

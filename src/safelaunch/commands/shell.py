@@ -1,0 +1,57 @@
+"""safelaunch shell: a shell on a node of a run, inside its allocation."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+import click
+
+from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters.runfolder import Run
+from safelaunch.commands import runs
+from safelaunch.core import nodeset
+from safelaunch.core.state import State
+from safelaunch.errors import UsageError
+
+_GPU_OPTIONS = frozenset(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres", "tres-per-task"))
+
+
+@click.command()
+@runs.run_argument
+@click.argument("node", required=False)
+@click.option("--print", "only_print", is_flag=True, help="Print the command instead of running it.")
+def command(which: str | None, node: str | None, only_print: bool) -> int:
+    """Open a shell on NODE of a run (default: its batch host), beside whatever runs there."""
+    run = runs.load(which)
+    if run.plan.cluster == "local":
+        argv, env = ["bash", "-i"], {**runfolder.read_env(run.dir), "SAFELAUNCH_RUN_ID": run.plan.run_id}
+        cwd = str(run.meta.get("cwd", run.dir))
+    else:
+        argv, env, cwd = shell_command(run, run.state(), node), slurm.outside_job(os.environ), None
+    if only_print:
+        click.echo(shlex.join(argv))
+        return 0
+    if cwd is not None:
+        os.chdir(cwd)
+    try:
+        os.execvpe(argv[0], argv, env)  # noqa: S606 - a person's own shell takes our place
+    except FileNotFoundError as error:
+        raise UsageError(f"{argv[0]} is not on this machine", hint="try it on a login node of the cluster") from error
+
+
+def shell_command(run: Run, state: State, node: str | None) -> list[str]:
+    """srun of an interactive step on a node of the run's job; raises UsageError when there is none."""
+    job = state.job
+    if state.ended is not None:
+        raise UsageError(f"there is nothing to get into: {runs.describe_end(state.ended)}")
+    if job is None or job.started_t is None or job.over:
+        raise UsageError(f"{run.plan.name} holds no nodes: it is {state.name}", hint=f"safelaunch status {run.dir}")
+    chosen = node or job.batch_host or (job.nodes[0] if job.nodes else "")
+    if job.nodes and chosen not in job.nodes:
+        raise UsageError(f"{chosen} is not a node of job {job.id}, which has {nodeset.fold(job.nodes)}")
+    has_gpus = any(name in _GPU_OPTIONS for name, _ in run.plan.sbatch)
+    # --overlap: beside the training's step. No GPUs: srun would wait until the training gives its own back.
+    gpus = ["--gpus-per-node=0"] if has_gpus else []
+    return ["srun", "--overlap", f"--jobid={job.id}", "--nodes=1", "--ntasks=1", f"--nodelist={chosen}", *gpus,
+            "--pty", "bash"]

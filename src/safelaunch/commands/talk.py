@@ -1,0 +1,55 @@
+"""How the verbs speak: data to stdout, talk to stderr; times with their zone, spans in words, no control codes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from datetime import datetime
+from typing import Any
+
+import click
+
+# What a training prints ends up in the journal, and escape codes in it could rewrite a reader's terminal.
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60))
+
+
+def say(text: str) -> None:
+    """Talk: a line on stderr, behind whatever data came before it."""
+    sys.stdout.flush()
+    click.echo(text, err=True)
+
+
+def emit_json(value: dict[str, Any]) -> None:
+    """Data: one JSON object on a line."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def clean(text: object) -> str:
+    """`text` with control characters made visible."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], str(text))
+
+
+def clock(t: float) -> str:
+    """2026-11-21T18:08:48+01:00, in the zone of this machine."""
+    try:
+        return datetime.fromtimestamp(t).astimezone().isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{t:.0f}"   # a time no calendar has: somebody else's line in the journal
+
+
+def span(seconds: float) -> str:
+    """45 s, 12 min, 3 h 5 min, 2 d 4 h: two units at most."""
+    left = int(max(0.0, seconds))
+    words = []
+    for unit, size in _UNITS:
+        if left >= size:
+            words.append(f"{left // size} {unit}")
+        left %= size
+    return " ".join(words[:2]) if words else f"{left} s"
+
+
+def is_for_person() -> bool:
+    """Whether stdout is a terminal, not a file or a program."""
+    return sys.stdout.isatty()
