@@ -134,7 +134,8 @@ def test_an_override_that_is_wrong_says_so_without_a_line(override: str, said: s
 settings = st.fixed_dictionaries({}, optional={
     "slurm.nodes": st.integers(1, 99).map(str), "slurm.partition": st.text("abcxyz0", min_size=1),
     "restart.max_restarts": st.integers(0, 99).map(str), "restart.backoff": st.sampled_from(["1m", "90", "1.5h"]),
-    "env.A": st.text("ab01.+-eox", min_size=1).filter(lambda text: text != "-"), "name": st.text("abc", min_size=1, max_size=9),
+    "env.A": st.text("ab01.+-eox", min_size=1).filter(lambda text: text != "-"),
+    "name": st.text("abc", min_size=1, max_size=9),
 })  # fmt: skip
 
 

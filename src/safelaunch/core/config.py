@@ -188,7 +188,7 @@ _OURS = frozenset(("MASTER_ADDR", "MASTER_PORT", "RESUME_ARGS"))
 
 def _env_value(name: str, node: Node) -> str:
     """A variable's value as text, `1.10` and `true` as they were written."""
-    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+    if not (name.isascii() and name.isidentifier()):
         raise WrongValue("not a name that an environment variable can have")
     if name in _READ_ONLY:
         raise WrongValue("bash does not let anybody set this variable")
@@ -198,7 +198,7 @@ def _env_value(name: str, node: Node) -> str:
         raise expected("text", node)
     if "\0" in node.text:
         raise WrongValue("holds a NUL character, which no variable can")
-    if re.search("[\ud800-\udfff]", node.text):
+    if not node.text.isprintable() and re.search("[\ud800-\udfff]", node.text):
         raise WrongValue("holds bytes that are not UTF-8")
     return node.text
 

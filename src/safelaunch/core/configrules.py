@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -65,7 +64,7 @@ def _gpu_count(part: str, *, is_gres: bool) -> int:
         if fields[0] != "gpu":
             return 0
         fields = fields[1:] or ["1"]
-    if re.fullmatch(r"\d{1,9}", fields[-1]):
+    if fields[-1].isascii() and fields[-1].isdigit() and len(fields[-1]) < 10:
         return int(fields[-1])
     return 1 if is_gres else 0
 

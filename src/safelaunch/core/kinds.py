@@ -12,9 +12,8 @@ from safelaunch.core.values import parse_duration_s
 from safelaunch.errors import ParseError
 
 # Line breaks of any kind would end an #SBATCH line; surrogates are bytes of the environment that are not UTF-8.
-_NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_NOT_IN_A_LINE = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 _INTEGER_MAX = (1 << 31) - 1
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class WrongValue(Exception):
@@ -37,7 +36,7 @@ def read_line(node: Node, what: str = "text") -> str:
     if not isinstance(node, Scalar) or isinstance(node.value, bool) or node.value is None:
         hint = "; put it in quotes if you mean the word" if isinstance(node, Scalar) and node.value is not None else ""
         raise WrongValue(f"{expected(what, node)}{hint}")
-    if found := _NOT_IN_A_LINE.search(node.text):
+    if not node.text.isprintable() and (found := re.search(_NOT_IN_A_LINE, node.text)):
         raise WrongValue(
             f"holds a character that a line of text cannot (U+{ord(found[0]):04X}); expected {what} in one line"
         )
@@ -68,7 +67,7 @@ class Path:
     def read(self, node: Node) -> str:
         """The path as written."""
         text = Text("a path").read(node)
-        if found := re.search(r"\$([A-Za-z_][A-Za-z0-9_]*)", text):
+        if "$" in text and (found := re.search(r"\$([A-Za-z_][A-Za-z0-9_]*)", text)):
             raise WrongValue(f"write ${{{found[1]}}}, with braces, for the variable {found[1]}")
         if text.startswith("~") and text != "~" and not text.startswith("~/"):
             raise WrongValue(f"expected ~/… or the full path, got {show(node)}")
@@ -205,7 +204,7 @@ class ResumeArgs:
     def read(self, node: Node) -> str:
         """The text as written; bash quoting is undone when it is filled in."""
         text = Text(may_be_empty=True).read(node)
-        for name in _PLACEHOLDER.findall(text):
+        for name in re.findall(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", text):
             if name not in ("path", "step"):
                 raise WrongValue(f"{{{name}}}: only {{path}} and {{step}} are filled in")
         if "'" in text or '"' in text or "\\" in text:

@@ -27,7 +27,7 @@ def default_layer(name: str) -> MappingNode:
 
 def name_from_file(file: str) -> str:
     """A run's name made from its file's: the stem, with what a name may not hold as dashes."""
-    stem = re.sub(r"\.ya?ml$", "", file.replace("\\", "/").rpartition("/")[2])
+    stem = file.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip("._-")[:64] or "run"
 
 

@@ -56,7 +56,7 @@ Node = Union[Scalar, ListNode, MappingNode]  # noqa: UP007 (an alias at run time
 # boolean, `12:30:00` the number 45000 and `1_000` the number 1000, and each has broken somebody's job.
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_NUMBER = re.compile(
+_NUMBER = (
     r"(?P<int>[-+]?[0-9]+)|0o(?P<oct>[0-7]+)|0x(?P<hex>[0-9a-fA-F]+)"
     r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
     r"|(?P<inf>[-+]?\.(?:inf|Inf|INF))|(?P<nan>\.(?:nan|NaN|NAN))"
@@ -71,7 +71,9 @@ def read_plain(text: str) -> Value:
         return None
     if text in _BOOL:
         return _BOOL[text]
-    found = _NUMBER.fullmatch(text) if len(text) <= _NUMBER_MAX_CHARS else None
+    if text[0] not in "+-.0123456789" or len(text) > _NUMBER_MAX_CHARS:
+        return text
+    found = re.fullmatch(_NUMBER, text)
     if found is None:
         return text
     kind, digits = found.lastgroup, found[found.lastgroup or 0]

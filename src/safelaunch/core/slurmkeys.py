@@ -17,10 +17,9 @@ from safelaunch.errors import Problem
 
 SlurmValue = str | int | bool
 
-_OPTION_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_OPTION_NAME = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
 # sbatch(1), --time: [[hours:]minutes[:seconds]] or days-hours[:minutes[:seconds]].
-_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|(?i:infinite|unlimited)")
-_COUNT = re.compile(r"0|-?[1-9]\d{0,17}")
+_TIME = r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|(?i:infinite|unlimited)"
 # Nearer than this to a known option, an unknown one is a slip of the keys ("gpu-per-node"), not a newer Slurm.
 _SLIP = 0.8
 
@@ -49,9 +48,11 @@ def refuse_option(name: str) -> str | None:
     if name in REFUSED:
         return REFUSED[name]
     bare = name.removeprefix("--")
-    if not _OPTION_NAME.fullmatch(bare):
+    if name in OPTIONS:
+        return None
+    if not re.fullmatch(_OPTION_NAME, bare):
         return "not the name of an sbatch option"
-    if name in OPTIONS or name != bare:
+    if name != bare:
         return None
     near = nearest_word(name, OPTIONS, cutoff=_SLIP)
     if near is None:
@@ -123,9 +124,16 @@ def _read_option(name: str, node: Node) -> SlurmValue:
         raise WrongValue("expected a value, got an empty text; null takes back what a lower layer set")
     if option.takes == "count":
         _check_count(name, text, node)
-    if name in ("time", "time-min") and not _TIME.fullmatch(text):
+    if name in ("time", "time-min") and not re.fullmatch(_TIME, text, re.ASCII):
         raise expected("a time as sbatch takes it, such as 20:00:00, 1-12:00:00 or minutes", node)
-    return int(text) if _COUNT.fullmatch(text) else text
+    number = _whole_number(text)
+    return text if number is None else number
+
+
+def _whole_number(text: str) -> int | None:
+    """The number, if it is written just as it would be printed (`0123` is a text)."""
+    number = int(text) if len(text) < 19 and text.isascii() and text.removeprefix("-").isdigit() else None
+    return number if str(number) == text else None
 
 
 def _joined(node: ListNode) -> str:
@@ -137,7 +145,7 @@ def _joined(node: ListNode) -> str:
 def _check_count(name: str, text: str, node: Node) -> None:
     if name == "nodes" and re.fullmatch(r"\d+[-,].*|.*[:,].*", text):
         raise WrongValue(f'"{text}": a range of nodes is not supported; a run has a fixed number of them')
-    if not _COUNT.fullmatch(text) or int(text) < 1:
+    if (_whole_number(text) or 0) < 1:
         raise expected("an integer ≥ 1", node)
 
 

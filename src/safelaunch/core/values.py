@@ -10,7 +10,6 @@ from safelaunch.errors import ParseError, Problem
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
-_DURATION = re.compile(rf"(?:{_PART.pattern})+")
 # A year: far above any Slurm time limit, far below what overflows a sleep.
 DURATION_MAX_S = 366 * 86400.0
 
@@ -20,7 +19,6 @@ NEVER_EXPANDED = frozenset(("command", "setup"))
 _EXPANDED_MAX_CHARS = 1 << 16
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\})?")
-_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*?)(?::-(.*))?", re.DOTALL)
 
 
 def parse_duration_s(text: str) -> float:
@@ -31,13 +29,19 @@ def parse_duration_s(text: str) -> float:
     number = read_plain(text)
     if isinstance(number, (int, float)) and not isinstance(number, bool):
         duration_s = float(number)
-    elif len(text) <= 40 and _DURATION.fullmatch(text):
-        duration_s = sum(float(count) * _UNIT_S[unit] for count, unit in _PART.findall(text))
+    elif parts := _duration_parts(text):
+        duration_s = sum(float(count) * _UNIT_S[unit] for count, unit in parts)
     else:
         raise ParseError("expected a duration such as 90s, 15m, 1h30m or 7d")
     if not 0 <= duration_s <= DURATION_MAX_S:
         raise ParseError(f"expected a duration from 0 to {DURATION_MAX_S / 86400:.0f}d")
     return duration_s
+
+
+def _duration_parts(text: str) -> list[tuple[str, str]]:
+    """`1h30m` → [("1", "h"), ("30", "m")]; empty if there is anything else in the text."""
+    parts: list[tuple[str, str]] = _PART.findall(text) if len(text) <= 40 else []
+    return parts if "".join(map("".join, parts)) == text else []
 
 
 def expand(tree: MappingNode, environ: Mapping[str, str]) -> tuple[MappingNode, list[Problem]]:
@@ -110,10 +114,10 @@ class _Expansion:
             return "${"
         if not found[2]:
             raise _Unresolved("${ without a closing }; $${ is ${ itself")
-        parts = _NAME.fullmatch(found[1])
-        if parts is None or "${" in (parts[2] or ""):
+        name, has_default, default = found[1].partition(":-")
+        if not name.isascii() or not re.sub("[.-]", "_", name).isidentifier() or "${" in default:
             raise _Unresolved(f"{found[0]}: expected ${{NAME}} or ${{NAME:-default}}; $${{ is ${{ itself")
-        return self._value(parts[1], parts[2])
+        return self._value(name, default if has_default else None)
 
     def _value(self, name: str, default: str | None) -> str:
         path = _config_path(name)
