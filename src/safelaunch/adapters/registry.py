@@ -67,17 +67,19 @@ def entries() -> Iterator[Entry]:
 
 
 def find(text: str) -> list[Path]:
-    """Folders of the runs that `text` may mean, newest first: by name or run id, by job id, else by a prefix of either.
+    """Folders of the runs that `text` may mean, newest first: by name or run id, by job id, by folder, else by a prefix.
 
-    More than one: it is ambiguous, and the caller says so.
+    More than one: it is ambiguous, and the caller says so. Runs of one name beside each other (RUN, RUN-2, … as submit
+    makes them of one train.yaml) are a series, and its name means the newest.
     """
     known = _read()
-    meant = _folders(entry for entry in known if text in (entry.name, entry.run_id))
+    meant = _series(entry for entry in known if text in (entry.name, entry.run_id))
     if not meant and text.isdigit():
         # The newest only: job ids start anew when a cluster is set up again.
         newest = (entry for entry in known[:JOBS_OF_RUNS] if entry.job == text or has_job(entry.dir, text))
-        meant = _folders(islice(newest, 1))
-    return meant or _folders(entry for entry in known if entry.name.startswith(text) or entry.run_id.startswith(text))
+        meant = _series(islice(newest, 1))
+    return (meant or _series(entry for entry in known if entry.dir.name == text)
+            or _series(entry for entry in known if entry.name.startswith(text) or entry.run_id.startswith(text)))
 
 
 def has_job(run_dir: Path, job: str) -> bool:
@@ -90,8 +92,13 @@ def has_job(run_dir: Path, job: str) -> bool:
         return False
 
 
-def _folders(found: Iterable[Entry]) -> list[Path]:
-    return [entry.dir for entry in found if runfolder.is_run_folder(entry.dir)]
+def _series(found: Iterable[Entry]) -> list[Path]:
+    """The newest folder that still is there of each series."""
+    newest: dict[tuple[str, Path], Path] = {}
+    for entry in found:
+        if (entry.name, entry.dir.parent) not in newest and runfolder.is_run_folder(entry.dir):
+            newest[(entry.name, entry.dir.parent)] = entry.dir
+    return list(newest.values())
 
 
 def _append(line: bytes) -> bool:

@@ -1,0 +1,126 @@
+"""`logs -f`: what the training writes, as it writes it, across attempts, until the run has ended."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from dataclasses import replace
+from typing import IO
+
+from safelaunch.commands import loglines, runs, talk
+from safelaunch.commands.logs import CHUNK_BYTES, AttemptLog, Choice, starts
+from safelaunch.core.state import State, fold
+
+POLL_S = 0.1
+LOOK_S = 0.5        # for new attempts and for the journal
+QUIET_S = 1.0       # the pump is 0.02 s behind; a log that stands still for so long has been copied
+HELD_BACK_S = 0.5   # the last lines of an attempt come before the first ones of the next
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+")   # not splitlines, which would cut a progress bar's line at each \r
+OPEN_LOGS = 3       # an attempt that two others have followed writes no more
+
+
+class Stream:
+    """One attempt's log while it grows."""
+
+    def __init__(self, log: AttemptLog, offset: int, keep: loglines.Keep | None, now_s: float) -> None:
+        self.log = log
+        self.grew_s = now_s
+        self._keep = keep
+        self._rest = b""
+        self._file: IO[bytes] = log.path.open("rb")
+        self._file.seek(offset)
+
+    def read(self, now_s: float, is_last: bool = False) -> bytes:
+        """What is new and wanted: whole lines, and without a filter also a part of one that has stood for QUIET_S."""
+        chunk = self._file.read(CHUNK_BYTES)
+        if chunk:
+            self.grew_s = now_s
+        data = self._rest + chunk
+        cut = data.rfind(b"\n") + 1
+        if self._keep is None:
+            # A progress bar ends its line by \r only, a minute before the \n.
+            cut = len(data) if now_s - self.grew_s >= QUIET_S else max(cut, data.rfind(b"\r") + 1)
+        cut = len(data) if is_last else cut
+        ready, self._rest = data[:cut], data[cut:]
+        if self._keep is None:
+            return ready
+        return b"".join(line for line in _LINE.findall(ready) if self._keep(line))
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+
+class Follower:
+    """All open logs of a run, and which of them was shown last."""
+
+    def __init__(self, choice: Choice, lines: int) -> None:
+        self._choice, self._lines = choice, lines
+        self._streams: list[Stream] = []
+        self._newest = 0
+        self._shown: int | None = None
+
+    def open_new(self, state: State, now_s: float) -> None:
+        """Open the logs of attempts that are new; of those that were there first only the last lines are shown."""
+        logs = self._choice.logs(state)
+        is_first = not self._streams
+        fresh = [log for log in logs if log.number > self._newest]
+        for log, offset in starts(fresh, self._lines if is_first and self._newest == 0 else None):
+            self._streams.append(Stream(log, offset, self._choice.keep(log), now_s))
+        self._newest = max([self._newest, *(log.number for log in fresh)])
+        for stream in self._streams[:-OPEN_LOGS]:
+            stream.close()
+        self._streams = self._streams[-OPEN_LOGS:]
+        for stream in self._streams:   # the journal may have come to know it meanwhile
+            known = next((log for log in logs if log.number == stream.log.number), stream.log)
+            stream.log = replace(stream.log, attempt=known.attempt)
+
+    def show(self, now_s: float, is_last: bool = False) -> bool:
+        """Write what is new; True where something was, so that more may wait."""
+        has_shown = False
+        for stream in self._streams:
+            data = stream.read(now_s, is_last)
+            if data:
+                has_shown = True
+                if self._shown != stream.log.number:
+                    talk.say(stream.log.header)
+                    self._shown = stream.log.number
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+            if now_s - stream.grew_s < HELD_BACK_S:
+                break
+        return has_shown
+
+    def quiet_for_s(self, now_s: float) -> float:
+        """For how long no log has grown."""
+        return min((now_s - stream.grew_s for stream in self._streams), default=float("inf"))
+
+
+def follow_logs(choice: Choice, lines: int) -> int:
+    """0 once the run (or the one attempt that was asked for) has ended and its log is shown."""
+    watch, follower, state = runs.JournalWatch(choice.run.dir), Follower(choice, lines), State()
+    look_s, ended_s = 0.0, None
+    while True:
+        now_s = time.monotonic()
+        if now_s >= look_s:
+            look_s = now_s + LOOK_S
+            journal = watch.poll()
+            state = fold(journal.events) if journal is not None else state
+            follower.open_new(state, now_s)
+            if ended_s is None and _is_over(choice, state):
+                ended_s = now_s
+        has_shown = follower.show(now_s)
+        if ended_s is not None and min(now_s - ended_s, follower.quiet_for_s(now_s)) > QUIET_S:
+            follower.show(now_s, is_last=True)
+            if state.ended is not None:
+                talk.say(talk.clean(runs.describe_end(state.ended)))
+            return 0
+        if not has_shown:
+            time.sleep(POLL_S)
+
+
+def _is_over(choice: Choice, state: State) -> bool:
+    if state.ended is not None:
+        return True
+    return any(known.number == choice.attempt and known.ended is not None for known in state.attempts)

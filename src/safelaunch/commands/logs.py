@@ -1,0 +1,204 @@
+"""safelaunch logs: the training's output across all attempts. stdout is the log's bytes, stderr says whose they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from safelaunch.adapters.runfolder import Run
+from safelaunch.commands import loglines, runs, talk
+from safelaunch.core import nodeset
+from safelaunch.core.state import Attempt, State
+from safelaunch.errors import UsageError
+
+CHUNK_BYTES = 1 << 20
+BLOCK_BYTES = 64 << 10
+FOLLOW_LINES = 10   # as tail -f
+
+
+@dataclass(frozen=True)
+class AttemptLog:
+    """main.log of one attempt; `attempt` None where the journal does not know it (yet)."""
+
+    number: int
+    path: Path
+    attempt: Attempt | None
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The attempt's nodes, in Slurm's order."""
+        return self.attempt.nodes if self.attempt else ()
+
+    @property
+    def header(self) -> str:
+        """── attempt 2 · job 12 · n[0-3] · from step 40 ──"""
+        parts = [f"attempt {self.number}"]
+        if self.attempt is not None:
+            parts += [f"job {self.attempt.job}", nodeset.fold(self.attempt.nodes)]
+            parts += [f"from step {self.attempt.resume_step}"] if self.attempt.resume_step is not None else []
+        return f"── {' · '.join(parts)} ──"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was asked for on the command line."""
+
+    run: Run
+    attempt: int | None
+    rank: int | None
+    host: str | None
+    grep: str | None
+
+    def logs(self, state: State) -> list[AttemptLog]:
+        """The wanted attempts' logs that exist, in order."""
+        return [log for log in find_logs(self.run, state) if self.attempt in (None, log.number)]
+
+    def keep(self, log: AttemptLog) -> loglines.Keep | None:
+        """Whether a line of that log is wanted; None = all are."""
+        return loglines.make_filter(self.run.plan, log.nodes, self.rank, self.host, self.grep)
+
+
+@click.command()
+@runs.run_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on across attempts until the run has ended.")
+@click.option("-n", "--lines", type=click.IntRange(0), help="Only the last LINES lines (default: all; 10 with -f).")
+@click.option("--attempt", type=click.IntRange(1), help="Only this attempt.")
+@click.option("--rank", type=click.IntRange(0), help="Only lines of this global rank.")
+@click.option("--host", help="Only lines of this host, or of hosts as n[0-3].")
+@click.option("--grep", metavar="RE", help="Only lines in which this regular expression is found.")
+@click.option("--first-error", is_flag=True, help="The first error of the last attempt that failed, and its place.")
+@click.option("--json", "as_json", is_flag=True, help="Where the logs are, as one JSON object.")
+def command(
+    which: str | None, follow: bool, lines: int | None, attempt: int | None, rank: int | None, host: str | None,
+    grep: str | None, first_error: bool, as_json: bool,
+) -> int:
+    """Show the training's log across attempts."""
+    choice = Choice(runs.load(which), attempt, rank, host, grep)
+    if follow and (first_error or as_json):
+        raise UsageError("-f does not go with --first-error or --json")
+    state = choice.run.state()
+    if follow:
+        from safelaunch.commands.logfollow import follow_logs
+
+        return follow_logs(choice, FOLLOW_LINES if lines is None else lines)
+    logs = choice.logs(state)
+    if as_json:
+        _emit_places(choice.run, logs)
+    elif not logs:
+        which_log = f"attempt {attempt} has no log" if attempt else "there is no log yet"
+        talk.say(f"{which_log}; the run is {state.name}")
+    elif first_error:
+        _show_first_error(choice, logs)
+    else:
+        dump(choice, logs, lines)
+    return 0
+
+
+def find_logs(run: Run, state: State) -> list[AttemptLog]:
+    """The logs of all attempts that have one, in order."""
+    known = {attempt.number: attempt for attempt in state.attempts}
+    return [AttemptLog(int(path.parent.name), path, known.get(int(path.parent.name)))
+            for path in run.log_files if path.parent.name.isdigit()]
+
+
+def dump(choice: Choice, logs: list[AttemptLog], lines: int | None) -> None:
+    """Write the wanted lines, or the last `lines` of them."""
+    if any(choice.keep(log) for log in logs):
+        _dump_filtered(choice, logs, lines)
+        return
+    for log, offset in starts(logs, lines):
+        talk.say(log.header)
+        with log.path.open("rb") as file:
+            file.seek(offset)
+            while chunk := file.read(CHUNK_BYTES):
+                sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()
+
+
+def starts(logs: list[AttemptLog], lines: int | None) -> list[tuple[AttemptLog, int]]:
+    """Each log with the byte at which its part of the last `lines` begins; those without a part are left out."""
+    if lines is None:
+        return [(log, 0) for log in logs]
+    if lines == 0:
+        return [(log, log.path.stat().st_size) for log in logs[-1:]]   # for `-f -n 0`: what comes from now on
+    found: list[tuple[AttemptLog, int]] = []
+    left = lines
+    for log in reversed(logs):
+        if left <= 0:
+            break
+        offset, count = tail_offset(log.path, left)
+        left -= count
+        found.append((log, offset))
+    return found[::-1]
+
+
+def tail_offset(path: Path, lines: int) -> tuple[int, int]:
+    """Where the last `lines` lines begin, and how many there are; reads backwards from the end, never the whole file.
+
+    An unfinished last line counts as one.
+    """
+    with path.open("rb") as file:
+        start = file.seek(0, os.SEEK_END)
+        if start == 0:
+            return 0, 0
+        start -= 1   # the last byte ends the last line or is part of it: no line begins behind it
+        count = 1
+        while start > 0:
+            size = min(BLOCK_BYTES, start)
+            file.seek(start - size)
+            block = file.read(size)
+            position = len(block)
+            while (position := block.rfind(b"\n", 0, position)) >= 0:
+                if count == lines:
+                    return start - size + position + 1, lines
+                count += 1
+            start -= size
+    return 0, count
+
+
+def _dump_filtered(choice: Choice, logs: list[AttemptLog], lines: int | None) -> None:
+    shown: AttemptLog | None = None
+    wanted: Iterator[tuple[AttemptLog, bytes]] = _filtered(choice, logs)
+    for log, line in wanted if lines is None else deque(wanted, maxlen=lines):
+        if log is not shown:
+            talk.say(log.header)
+            shown = log
+        sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+
+
+def _filtered(choice: Choice, logs: list[AttemptLog]) -> Iterator[tuple[AttemptLog, bytes]]:
+    for log in logs:
+        keep = choice.keep(log)
+        with log.path.open("rb") as file:
+            yield from ((log, line) for line in file if keep is None or keep(line))
+
+
+def _show_first_error(choice: Choice, logs: list[AttemptLog]) -> None:
+    failed = [log for log in logs if log.attempt is not None and log.attempt.ended in ("failed", "lost")]
+    log = (failed or logs)[-1]
+    keep = choice.keep(log)
+    with log.path.open("rb") as file:
+        found = loglines.first_error(line if keep is None or keep(line) else b"" for line in file)
+    talk.say(log.header)
+    if found is None:
+        said = log.attempt.summary if log.attempt and log.attempt.summary else "nothing"
+        talk.say(talk.clean(f"{log.path}: no line of it speaks of an error; the journal says: {said}"))
+        return
+    talk.say(f"{log.path}:{found.line_number}:")
+    sys.stdout.buffer.write(b"".join(found.lines))
+    sys.stdout.buffer.flush()
+
+
+def _emit_places(run: Run, logs: list[AttemptLog]) -> None:
+    talk.emit_json({"v": 1, "name": run.plan.name, "run_dir": str(run.dir), "attempts": [
+        {"number": log.number, "file": str(log.path), "bytes": log.path.stat().st_size, "nodes": list(log.nodes),
+         "job": log.attempt.job if log.attempt else None,
+         "resume_step": log.attempt.resume_step if log.attempt else None,
+         "ended": log.attempt.ended if log.attempt else None} for log in logs]})
