@@ -103,7 +103,8 @@ class Sandbox:
         """A node loses its power; `ctl` is slurmctld.
 
         Loud: all of its processes are killed and their sockets close. Silent: all are stopped, no FIN and no RST (its
-        kernel still accepts connections, as that of a hung machine does), until `heal` or `kill_silent`.
+        kernel still accepts connections, as that of a hung machine does), until `heal` or `kill_silent`. A loud crash
+        of slurmctld forgets what it had not saved yet, some seconds at most: jobs may vanish, or end a second time.
         """
         daemons.check_root()
         machine = self.machine(node)

@@ -66,8 +66,8 @@ def claim(name: str, folder: Path, nodes: int, cpus: int, gpus: int, memory_mb: 
         entry = Entry(name, str(folder), _free_ports(others, nodes + 1), nodes, cpus, gpus, memory_mb)
         _make_folder(folder)
         text = json.dumps(asdict(entry), indent=1) + "\n"
-        (folder / MARKER).write_text(text)
-        (ROOT / f"{name}.json").write_text(text)
+        _publish(folder / MARKER, text)
+        _publish(ROOT / f"{name}.json", text)
     return entry
 
 
@@ -119,6 +119,13 @@ def _forget_the_dead() -> None:
     for path in ROOT.glob("*.json"):
         if not (Path(read(path).dir) / MARKER).exists():
             path.unlink()
+
+
+def _publish(path: Path, text: str) -> None:
+    # Whole or not at all: `list` and `env` read without the lock.
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text)
+    fresh.replace(path)
 
 
 def _make_folder(folder: Path) -> None:
