@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from safelaunch import __version__
-from safelaunch.errors import SafelaunchError
+from safelaunch.errors import ConfigError, SafelaunchError
 
 if TYPE_CHECKING:
     import click
@@ -91,7 +91,8 @@ def _run_verb(verb: str, rest: list[str]) -> int:
         sys.stderr.close()  # the reader went away (`| head`): nothing is left to say, nor anybody to say it to
         return 0
     except SafelaunchError as error:
-        sys.stderr.write(f"safelaunch: {error.message}\n")
+        prefix = "" if isinstance(error, ConfigError) else "safelaunch: "   # its lines begin with file:line:column
+        sys.stderr.write(f"{prefix}{error.message}\n")
         if error.hint:
             sys.stderr.write(f"  {error.hint}\n")
         return error.exit_code

@@ -304,7 +304,7 @@ class Leader:
         code = process.poll()
         if code is not None and self.live.srun_code is None:
             self.live = replace(self.live, srun_code=code)
-        process.keep_pump(str(self.run_dir / runfolder.attempt_folder(process.number) / "main.log"), self.now_s)
+        process.keep_pump(self._main_log(process.number), self.now_s)
         size = process.size()
         if size != self.size:
             self.size, self.grew_s = size, self.now_s
@@ -458,8 +458,11 @@ class Leader:
     def _ask_to_end(self, action: decide.AskToEnd) -> Step:
         number = getattr(signal, action.signal)
         self.server.signalled.clear()
+        self.server.signal_answers = 0
         told = self.server.tell({"do": "signal", "signal": int(number)}, self.now_s)
-        yield 2.0
+        patience_s = self.now_s + 2.0
+        while self.server.signal_answers < told and self.now_s < patience_s:
+            yield 0.02
         reached = list(self.server.signalled)
         text = f"{action.signal} reached {len(reached)} processes ({', '.join(reached[:4])})" if reached else (
             f"no process of the training handles {action.signal} (asked {told} guards): it can watch "
@@ -490,6 +493,7 @@ class Leader:
     def _close_attempt(self) -> None:
         """The attempt is over and fenced: judge it, and look for what to resume from."""
         assert self.live is not None
+        self._read_requests()   # a training that watches the kill switch can be faster than this loop
         live, seen = self.live, self._seen()
         how = decide.how_it_ended(live, seen)
         tail = self.process.tail() if self.process else b""
@@ -633,17 +637,23 @@ class Leader:
         self.final = action.exit_code
 
     def _drain(self) -> Step:
-        """Wait for the pumps to copy the last lines; a frozen folder gets DRAIN_S."""
-        attempts = [AttemptProcess.adopt(self.local, attempt.number) for attempt in self.state.attempts[-2:]]
+        """Copy the last lines of the log; a frozen folder gets DRAIN_S."""
         end_s = self.now_s + (DRAIN_S if self.ending is None else 20.0)
-        while self.now_s < end_s:
-            left = [process for process in attempts if process is not None and not process.is_copied()]
-            for process in left:
+        for attempt in self.state.attempts[-2:]:
+            process = AttemptProcess.adopt(self.local, attempt.number)
+            while process is not None and self.now_s < end_s:
                 process.finish_pump()
-            if not left and not self.shared.is_frozen:
-                return
-            yield 0.05
-        (self.local / "keep").touch()
+                result = yield Command(process.copy_rest(self._main_log(attempt.number)), self.job.env, end_s - self.now_s)
+                if result is not None and result.is_ok:
+                    break
+                yield 0.2
+        while self.shared.is_frozen and self.now_s < end_s:
+            yield 0.2
+        if self.now_s >= end_s:
+            (self.local / "keep").touch()
+
+    def _main_log(self, number: int) -> str:
+        return str(self.run_dir / runfolder.attempt_folder(number) / "main.log")
 
     def _publish_pulse(self) -> None:
         self.pulse_count += 1

@@ -148,11 +148,9 @@ class AttemptProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
-    def is_copied(self) -> bool:
-        """No pump runs any more: asked to finish, it goes only when all is copied."""
-        if self.pump is not None:
-            self.pump.poll()
-        return self._pump_pid() is None
+    def copy_rest(self, target: str) -> list[str]:
+        """The command that copies what is left, and ends with 0 once all is there."""
+        return [sys.executable, "-I", "-S", str(PUMP), "--spool", str(self.spool), "--target", target, "--once"]
 
     def _pump_pid(self) -> int | None:
         """The living pump of this spool, whoever started it; told by its command line."""

@@ -60,6 +60,7 @@ class ControlServer:
         self._connections: set[Connection] = set()
         self.guards: dict[tuple[str, int], Guard] = {}
         self.signalled: list[str] = []      # processes that took a signal, as the guards name them
+        self.signal_answers = 0             # guards that have said which of theirs did
         self.on_report: Callable[[Guard], None] = lambda guard: None
         self._listener = self._listen(port)
         self.port: int = self._listener.getsockname()[1]
@@ -206,6 +207,7 @@ class ControlServer:
             if guard.code is None:
                 guard.code = _small_int(message.get("code"))
         elif kind == "signalled":
+            self.signal_answers += 1
             self.signalled += [f"{guard.node}: {name}" for name in message.get("reached", ())]
         self.on_report(guard)
 

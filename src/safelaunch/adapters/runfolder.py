@@ -123,18 +123,20 @@ def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> None:
     control.mkdir(0o700, exist_ok=True)
     made.append(control)
     if plan.kill_switch.group is not None:
-        _share_control(run_dir, control, plan.kill_switch.group)
+        parents = [path for path in made if path in run_dir.parents]
+        _share_control(run_dir, parents, control, plan.kill_switch.group)
 
 
-def _share_control(run_dir: Path, control: Path, group: str) -> None:
+def _share_control(run_dir: Path, made_parents: list[Path], control: Path, group: str) -> None:
     """Open the control folder to a group, and make sure that its members can get there."""
     try:
         gid = grp.getgrnam(group).gr_gid
     except KeyError:
         raise RunFolderError(f"kill_switch.group: there is no group {group!r} on this machine") from None
     try:
-        os.chown(run_dir, -1, gid)
-        run_dir.chmod(0o750)
+        for path in (*made_parents, run_dir):
+            os.chown(path, -1, gid)
+            path.chmod(0o750)
         os.chown(control, -1, gid)
         control.chmod(0o2770)
     except PermissionError:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from safelaunch.adapters import journal, local, slurm
 from safelaunch.adapters.runfolder import Run
-from safelaunch.core import slurmtext
+from safelaunch.core import script, slurmtext
 from safelaunch.errors import ParseError, SlurmError, SlurmRefused, SlurmUnreachable
 
 SETTLE_S = 5.0       # slurmctld works off what waited in its socket within a second of coming back
@@ -77,7 +77,8 @@ class Submission:
 
     def _submit_slurm(self) -> str:
         while True:
-            result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch")), self._env, cwd=self._cwd)
+            options = script.first_job_options(self._run.plan)
+            result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch"), options), self._env, cwd=self._cwd)
             if result.is_ok:
                 try:
                     return slurmtext.parse_submitted(result.stdout)

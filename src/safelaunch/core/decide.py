@@ -39,9 +39,14 @@ class Live:
         return any(exit.code for exit in self.exits) or bool(self.srun_code)
 
     @property
+    def reported(self) -> bool:
+        """Every task's guard has told how it ended."""
+        return len({(exit.node, exit.task) for exit in self.exits}) >= self.tasks
+
+    @property
     def over(self) -> bool:
-        """Every task has ended, as far as guards or srun say."""
-        return self.srun_code is not None or len({(e.node, e.task) for e in self.exits}) >= self.tasks
+        """Every task has ended, as far as guards or srun say; or all that could be done to end them is done."""
+        return self.reported or (self.srun_code is not None and (self.killed_t is not None or self.srun_code == 0))
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,14 @@ def _over(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Fence("every task of the attempt has ended") if live.over and not live.fenced else None
 
 
+def _srun_gone(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """srun can end before its tasks do: killed, or told to by scancel while ranks ignore TERM."""
+    live = _live(seen)
+    if live.srun_code is None or live.reported or live.killed_t is not None:
+        return None
+    return Kill(FAILED_GRACE_S, f"srun has ended with exit code {live.srun_code}, and not every task with it")
+
+
 def _kill_now(state: State, seen: Seen, plan: Plan) -> Action | None:
     """The only person who could stop a job was asleep: any member of the group can, at once."""
     asked = seen.asked("kill-now")
@@ -222,7 +235,7 @@ def _task_failed(state: State, seen: Seen, plan: Plan) -> Action | None:
 
 
 _ALIVE: tuple[Row, ...] = (
-    _over, _kill_now, _grace_over, _node_lost, _task_failed, _kill, _ending, _limit_near,
+    _over, _kill_now, _srun_gone, _grace_over, _node_lost, _task_failed, _kill, _ending, _limit_near,
 )
 
 
@@ -295,6 +308,14 @@ def _back_off(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Wait(until, f"{failures} failures in a row without progress") if seen.now < until else None
 
 
+def _unfenced(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Two writers were seen after a slurmd was killed: an attempt whose end nobody wrote down may still be alive."""
+    last = state.attempt
+    if last is None or last.ended is not None:
+        return None
+    return Wait(seen.now + 2.0, f"nobody knows that attempt {last.number} has ended")
+
+
 def _frozen(state: State, seen: Seen, plan: Plan) -> Action | None:
     """A training started on a frozen filesystem hangs in its first read: observe only, look again."""
     return Wait(seen.now + 2.0, "the run folder does not answer") if seen.frozen else None
@@ -312,7 +333,8 @@ def _launch(state: State, seen: Seen, plan: Plan) -> Action | None:
 
 
 _BETWEEN: tuple[Row, ...] = (
-    _ended, _killed_by_person, _completed, _cancelled, _spent, _job_ends, _too_few_nodes, _frozen, _back_off, _launch,
+    _ended, _completed, _killed_by_person, _cancelled, _spent, _job_ends, _too_few_nodes, _unfenced, _frozen, _back_off,
+    _launch,
 )
 
 
@@ -344,7 +366,7 @@ def how_it_ended(live: Live, seen: Seen) -> str:
         return "lost"
     asked_by_person = live.end_row in ("kill", "kill_now") or seen.asked("kill", "kill-now") is not None
     if asked_by_person:
-        return "completed" if _ended_well(live) and live.end_asked_t is None and live.killed_t is None else "stopped"
+        return "stopped"   # exit code 0 too: a training that watches the kill switch ends well because of it
     if live.end_row in ("limit_near", "ending") or seen.ending is not None:
         return "completed" if _ended_well(live) and live.end_asked_t is None else "interrupted"
     return "completed" if _ended_well(live) else "failed"

@@ -1,7 +1,7 @@
 """A run's plan: what the resolved config asks for, as plain values that the script and the supervisor use.
 
-The supervisor must stay small and start fast on a compute node, so it reads `run.json` with the standard library and
-makes the plan from it; pydantic has checked everything once, at submit.
+The supervisor must stay small and start fast on a compute node, so it makes the plan from `run.json` by itself;
+core.config has checked everything once, at submit.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from safelaunch.core.configrules import gpus_per_node
 
 _RESUME_ARGS = re.compile(r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))")
 
@@ -119,7 +121,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
     """The plan of a resolved config (see core.config.resolve: complete, durations in seconds)."""
     slurm: Mapping[str, SbatchValue] = config["slurm"]
     launch = Launch(config["launch"]["with"], config["launch"]["nproc_per_node"], config["launch"]["tee"])
-    gpus = _gpus_per_node(slurm)
+    gpus = gpus_per_node(slurm) or None
     return Plan(
         run_id=run_id,
         name=config["name"],
@@ -180,18 +182,11 @@ def _options(slurm: Mapping[str, SbatchValue]) -> tuple[tuple[str, str | None], 
     """The sbatch options of the plan: one pair for each time an option is given."""
     rows: list[tuple[str, str | None]] = []
     for name, value in slurm.items():
-        if value is None or value is False or name == "extra":
+        if value is None or value is False:
             continue
         for item in value if isinstance(value, list) else [value]:
             rows.append((name, None if item is True else str(item)))
-    for raw in _raw(slurm.get("extra")):
-        name, has_value, value_text = raw.removeprefix("--").partition("=")
-        rows.append((name, value_text if has_value else None))
     return tuple(rows)
-
-
-def _raw(extra: SbatchValue) -> list[str]:
-    return extra if isinstance(extra, list) else []
 
 
 def _int(value: SbatchValue) -> int | None:
@@ -200,18 +195,6 @@ def _int(value: SbatchValue) -> int | None:
         return None
     text = str(value)
     return int(text) if text.isdigit() else None
-
-
-def _gpus_per_node(slurm: Mapping[str, SbatchValue]) -> int | None:
-    """GPUs a node from --gpus-per-node or --gres, "a100:8" and "gpu:a100:8" included; None = unknown or none."""
-    for name in ("gpus-per-node", "gres"):
-        value = slurm.get(name)
-        if value is None or isinstance(value, (bool, list)):
-            continue
-        count = _int(str(value).rsplit(":", 1)[-1])
-        if count is not None and (name != "gres" or str(value).startswith("gpu")):
-            return count
-    return None
 
 
 def _ntasks_per_node(slurm: Mapping[str, SbatchValue], launch: Launch, gpus: int | None) -> int:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from safelaunch.core.plan import Plan
+from safelaunch.core.sbatchoptions import FIRST_JOB_ONLY
 from safelaunch.errors import TemplateError
 
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+\Z")
@@ -38,7 +39,7 @@ def directives(plan: Plan) -> list[str]:
         ("no-requeue", None),   # safelaunch restarts; a requeue would forget failed nodes and the queue's age
         ("no-kill", None),      # a dead node must not take the allocation with it
         ("signal", f"B:USR2@{warn_before_s(plan)}"),
-        *plan.sbatch,
+        *(row for row in plan.sbatch if row[0] not in FIRST_JOB_ONLY),
     ]
     given = {name for name, _ in plan.sbatch}
     if "nodes" not in given:
@@ -48,6 +49,11 @@ def directives(plan: Plan) -> list[str]:
     return [f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={quote_directive(value)}" for name, value in rows]
 
 
+
+
+def first_job_options(plan: Plan) -> list[str]:
+    """Options of the first sbatch alone: a successor must not wait for the same date, or be held."""
+    return [f"--{name}" if value is None else f"--{name}={value}" for name, value in plan.sbatch if name in FIRST_JOB_ONLY]
 
 
 def quote_directive(value: str) -> str:

@@ -23,7 +23,7 @@ _UNREACHABLE = re.compile(
     re.IGNORECASE,
 )
 _ENDING = re.compile(
-    r"^(?:slurmstepd|srun): error: \*\*\* (?:JOB|STEP) (?P<id>[0-9]+)(?:\.\S+)? ON (?P<host>\S+) CANCELLED AT "
+    r"^(?:slurmstepd|srun)(?:-\S+)?: error: \*\*\* (?:JOB|STEP) (?P<id>[0-9]+)(?:\.\S+)? ON (?P<host>\S+) CANCELLED AT "
     r"(?P<at>\S+)(?P<due> DUE TO .*?)? \*\*\*",
     re.MULTILINE | re.IGNORECASE,
 )

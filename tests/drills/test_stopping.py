@@ -1,0 +1,128 @@
+"""A person's word is final: kill switch, scancel, stop."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from safelaunch.sandbox.cluster import Sandbox
+from tests.runs import ALICE, Drill, Submit
+
+BOB = "sl-bob"
+GROUP = "kill_switch.group=sl-team"
+QUICK = "kill_switch.grace=3s"
+
+
+def touch(drill: Drill, name: str, user: str) -> None:
+    done = drill.sandbox.run(["touch", str(drill.run_dir / "control" / name)], user=user)
+    assert done.returncode == 0, done.stderr
+
+
+def test_teammate_touches_the_kill_switch_while_it_runs(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 2000 --step-time 0.05 --handle-usr2", extra="kill_switch: {signal: SIGUSR2}\n",
+                            overrides=(GROUP,))
+    drill.wait_step(5)
+
+    touch(drill, "kill", BOB)
+    state = drill.wait_end()
+
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("stopped", 12), drill.story()
+    assert BOB in state.ended.why
+    assert len(state.attempts) == 1
+    assert "SIGUSR2 reached 4 processes" in drill.story()
+    last = max(drill.losses(rank=0))
+    assert os.path.exists(drill.folder / "ckpt" / f"step_{last:08d}.pt"), "the graceful end saved a checkpoint"
+
+
+def test_training_that_handles_no_signal_is_told_by_the_file_and_killed_after_the_grace(
+    sandbox: Sandbox, submit: Submit
+) -> None:
+    drill = submit(sandbox)("--steps 2000 --step-time 0.05", overrides=(GROUP, QUICK))
+    drill.wait_step(2)
+
+    touch(drill, "kill", BOB)
+    state = drill.wait_end()
+
+    assert state.ended and state.ended.how == "stopped"
+    assert "no process of the training handles SIGUSR2" in drill.story()
+    assert "still running 3 s after it was asked to end" in drill.story()
+
+
+def test_kill_switch_ends_a_training_that_hangs_and_ignores_term(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 2000 --step-time 0.05 --hang-at 5 --die-rank -1 --ignore-term",
+                            overrides=(GROUP, QUICK))
+    drill.wait_step(4)
+
+    touch(drill, "kill", BOB)
+    state = drill.wait_end()
+
+    assert state.ended and state.ended.how == "stopped"
+    assert not drill.ranks()
+
+
+def test_kill_now_does_not_wait_for_the_grace(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 2000 --step-time 0.05 --ignore-term", overrides=(GROUP, "kill_switch.grace=10m"))
+    drill.wait_step(2)
+
+    touch(drill, "kill-now", BOB)
+    state = drill.wait_end(20)
+
+    assert state.ended and state.ended.how == "stopped"
+
+
+def test_kill_switch_touched_while_queued_starts_nothing(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 20 --step-time 0.05", overrides=(GROUP, "slurm.begin=now+1hour"),
+                            wait_started=False)
+
+    touch(drill, "kill", BOB)
+    sandbox.slurm(["scontrol", "update", f"JobId={drill.job}", "StartTime=now"])
+    state = drill.wait_end()
+
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("stopped", 12), drill.story()
+    assert not state.attempts and BOB in state.ended.why
+
+
+def test_scancel_by_a_person_is_final(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 2000 --step-time 0.05")
+    drill.wait_step(3)
+    drill.wait_event("submitted", 2)
+
+    done = sandbox.run(["scancel", drill.job], user=ALICE)
+    assert done.returncode == 0
+    state = drill.wait_end()
+
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("stopped", 12), drill.story()
+    assert "scancel" in state.ended.why and len(state.attempts) == 1
+
+
+def test_scancel_of_a_training_that_ignores_term_is_final_too(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 2000 --step-time 0.05 --ignore-term")
+    drill.wait_step(3)
+    drill.wait_event("submitted", 2)
+
+    sandbox.run(["scancel", drill.job], user=ALICE)
+    state = drill.wait_end()
+
+    assert state.ended and state.ended.how == "stopped", drill.story()
+
+
+def test_scancel_during_the_back_off_is_final(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--fail-always", overrides=("restart.backoff=10m",))
+    drill.wait_event("attempt_ended", 2)
+    drill.wait_event("submitted", 2)
+
+    sandbox.run(["scancel", drill.job], user=ALICE)
+    state = drill.wait_end()
+
+    assert state.ended and state.ended.how == "stopped", drill.story()
+
+
+def test_stop_types_the_kill_switch(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 2000 --step-time 0.05 --watch-kill-file", overrides=(GROUP,))
+    drill.wait_step(2)
+
+    done = drill.as_user("stop", str(drill.run_dir))
+    state = drill.wait_end(20)
+
+    assert done.returncode == 0 and state.ended and state.ended.how == "stopped"
+    assert re.search(r"touched (the )?kill", state.ended.why)
