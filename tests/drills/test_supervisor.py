@@ -1,0 +1,85 @@
+"""The supervisor can die at any moment, and so can the pump; the training and its log go on."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+import pytest
+
+from safelaunch.sandbox.cluster import Sandbox
+from tests.runs import Submit
+from tests.trainers.steps import losses_until
+
+MOMENTS = 20 if os.environ.get("SAFELAUNCH_LONG") else 4
+
+
+def test_training_goes_on_and_supervision_is_back_within_five_seconds(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 150 --step-time 0.05 --stamp-dir stamps")
+    drill.wait_step(10)
+    leader = drill.leader()
+
+    drill.kill(leader)
+    killed = time.time()
+    took_over = drill.wait_event("took_over")
+
+    assert took_over.t - killed < 5, drill.story()
+    state = drill.wait_end()
+    assert state.ended and state.ended.how == "completed" and len(state.attempts) == 1
+    assert drill.losses() == losses_until(150)
+
+
+@pytest.mark.parametrize("moment", range(MOMENTS))
+def test_supervisor_killed_at_any_moment_leaves_one_job_and_loses_nothing(
+    sandbox: Sandbox, submit: Submit, moment: int
+) -> None:
+    pause_s = random.Random(moment).uniform(0.0, 3.5)
+    drill = submit(sandbox)("--steps 60 --step-time 0.04 --save-every 10 --die-at 35 --lockstep sync",
+                            wait_started=False)
+    drill.wait_for(drill.leader, 20, "no leader was born")
+    time.sleep(pause_s)   # the moment is the fault's parameter, not a wait for something
+
+    leader = drill.leader()
+    if leader is not None:
+        drill.kill(leader)
+    state = drill.wait_end()
+
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("completed", 0), drill.story()
+    assert len(state.attempts) == 2, drill.story()
+    assert drill.losses() == losses_until(60), drill.story()
+    assert not drill.ranks()
+
+
+def test_supervisor_that_dies_again_and_again_leaves_the_training_to_end_alone(
+    sandbox: Sandbox, submit: Submit
+) -> None:
+    drill = submit(sandbox)("--steps 250 --step-time 0.05")
+    drill.wait_step(3)
+
+    for _ in range(8):
+        drill.wait_for(lambda: drill.leader() or not drill.pids("slurm_script"), 20, "no leader")
+        leader = drill.leader()
+        if leader is None or "training does, unsupervised" in drill.story():
+            break
+        drill.kill(leader)
+    drill.wait_for(lambda: not [job for job in drill.jobs() if job.startswith(drill.job)], 60, "the job did not end")
+
+    shown = sandbox.slurm(["scontrol", "show", "job", drill.job])
+    assert "ExitCode=0:0" in shown, shown + drill.story()
+    assert drill.losses() == losses_until(250), drill.story()
+
+
+def test_killed_pump_loses_no_line(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 150 --step-time 0.03")
+    for step in (10, 40, 70):
+        drill.wait_step(step)
+        drill.wait_for(lambda: drill.pids("pump.py"), 10, "no pump runs")
+        for pump in drill.pids("pump.py"):
+            drill.kill(pump)
+
+    drill.wait_end()
+
+    for rank in range(4):
+        assert drill.losses(rank) == losses_until(150)
+    assert len(drill.log(1).splitlines()) == 4 * 151, "no line twice, none lost"
