@@ -38,11 +38,14 @@ class Direct:
         self.root = root
 
     def append(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool:
-        """Append and fsync; raises OSError."""
+        """Append and fsync; raises OSError. Behind a torn line (a full disk, a dead writer) it begins a new one."""
         path = self.root / name
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
         try:
-            os.write(descriptor, data)
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                data = b"\n" + data
+            _write_all(descriptor, data)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -52,16 +55,26 @@ class Direct:
         """Publish by link(); on NFS a repeated answer can say EEXIST to the winner, whose file has two links then."""
         final = self.root / name
         mine = final.with_name(f".{final.name}.{os.uname().nodename}.{os.getpid()}")
+        with contextlib.suppress(FileNotFoundError):
+            mine.unlink()   # of a dead process with this pid; it may be the claim itself, so never written to
         descriptor = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
         try:
-            os.write(descriptor, data)
+            _write_all(descriptor, data)
             os.fsync(descriptor)
             with contextlib.suppress(FileExistsError):
                 os.link(mine, final)
             return os.fstat(descriptor).st_nlink == 2
         finally:
             os.close(descriptor)
-            mine.unlink()
+            with contextlib.suppress(OSError):   # a draft left behind harms nobody; a won claim called unknown would
+                mine.unlink()
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """A full disk takes a part first, and says ENOSPC to the rest."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view):]
 
 
 class Writer:
@@ -105,7 +118,8 @@ def merge_raw(files: dict[str, str]) -> Journal:
 def last_claim(run_dir: Path) -> int:
     """The highest claim number so far; 0 = none."""
     with contextlib.suppress(FileNotFoundError):
-        return max((int(name) for name in os.listdir(run_dir / "claims") if name.isdigit()), default=0)
+        names = (path.name for path in (run_dir / "claims").iterdir())
+        return max((int(name) for name in names if name.isdecimal()), default=0)
     return 0
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from safelaunch.core.model import Exit
 
 _PREFIX = re.compile(rb"^(?:\[[^\]\n]{1,80}\]:)+ ?")
-_EXCEPTION = re.compile(rb"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)?)(?:: (.{0,300}))?$")
+_EXCEPTION = re.compile(rb"^(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*|(?:[A-Za-z_]\w*\.)+\w+)(?:: .*)?$")   # struct.error, too
 # The launcher's report of a failed rank, and what ranks say when another one has gone: echoes, never the cause.
 _ECHO = re.compile(rb"ChildFailedError|Connection (?:reset|closed) by peer|ProcessGroup|torch\.distributed\.elastic")
 
@@ -41,13 +41,13 @@ def judge(exits: tuple[Exit, ...], lost: tuple[tuple[str, str], ...], ending: st
         action = "none" if ending == "cancelled" else "requeue_only"
         return Verdict(ending, f"Slurm ended the job: {ending}", 1.0, action)
     first = next((exit for exit in exits if exit.code), None)
-    where = {"node": first.node, "task": first.task} if first else {"node": None, "task": None}
+    node, task = (first.node, first.task) if first else (None, None)
     exception = last_exception(tail)
     if exception is not None and (first is None or first.signal is None):
         line, text = exception
-        return Verdict("user_code", text, 0.5, "fix_user_code", **where, evidence=(line,))  # type: ignore[arg-type]
+        return Verdict("user_code", text, 0.5, "fix_user_code", node, task, evidence=(line,))
     if first is not None:
-        return Verdict("unknown", first.text, 0.2, "restart", **where, evidence=(first.text,))  # type: ignore[arg-type]
+        return Verdict("unknown", first.text, 0.2, "restart", node, task, evidence=(first.text,))
     return Verdict("unknown", f"srun ended with exit code {srun_code}", 0.1, "restart")
 
 
@@ -56,14 +56,15 @@ def last_exception(tail: bytes) -> tuple[str, str] | None:
     if b"Traceback (most recent call last)" not in tail:
         return None
     found = None
-    inside = False
+    inside: set[bytes] = set()   # prefixes: the lines of many ranks come mixed
     for raw in tail.splitlines():
         line = _PREFIX.sub(b"", raw)
+        prefix = raw[:len(raw) - len(line)]
         if line.startswith(b"Traceback (most recent call last)"):
-            inside = True
-        elif inside and line and not line[:1].isspace():
+            inside.add(prefix)
+        elif prefix in inside and line and not line[:1].isspace():
             if _EXCEPTION.match(line) and not _ECHO.search(line):
                 text = line.decode(errors="replace").strip()
                 found = (raw.decode(errors="replace").strip()[:400], text[:300])
-            inside = False
+            inside.discard(prefix)
     return found

@@ -273,11 +273,10 @@ def _spent(state: State, seen: Seen, plan: Plan) -> Action | None:
     if why is None:
         return None
     last, preserve = state.attempt, plan.preserve
-    if preserve.for_s and state.preserving_until is None and seen.asked("release") is None and last:
-        if (last.category or "unknown") in preserve.when and seen.ending is None:
+    if seen.ending is None and seen.asked("release") is None:
+        if state.preserving_until is None and preserve.for_s and last and (last.category or "unknown") in preserve.when:
             return Preserve(seen.now + preserve.for_s, why[1])
-    if state.preserving_until is not None and seen.ending is None and seen.asked("release") is None:
-        if seen.now < state.preserving_until:
+        if state.preserving_until is not None and seen.now < state.preserving_until:
             return Wait(state.preserving_until, "preserving the site for people")
     return Finish("gave_up", why[0], why[1])
 
@@ -361,15 +360,24 @@ def good_nodes(state: State, seen: Seen) -> tuple[str, ...]:
 
 
 def how_it_ended(live: Live, seen: Seen) -> str:
-    """The word for an attempt's end: completed | failed | lost | stopped | interrupted."""
+    """The word for an attempt's end: completed | failed | lost | stopped | interrupted.
+
+    Exit code 0 counts only of a training that nobody told to end: one that watches the kill switch, or saves on Slurm's
+    TERM at the time limit, ends well because of it, and is not complete.
+    """
+    asked_by_person = live.end_row in ("kill", "kill_now") or seen.asked("kill", "kill-now") is not None
+    job_ends = live.end_row in ("limit_near", "ending") or seen.ending is not None
+    was_told = asked_by_person or job_ends or live.end_asked_t is not None or live.killed_t is not None
+    ended_well = _ended_well(live) and not was_told
+    if ended_well and live.reported:
+        return "completed"   # every task has said so; what its node does afterwards takes nothing back
     if any(node in live.nodes for node, _ in seen.lost):
         return "lost"
-    asked_by_person = live.end_row in ("kill", "kill_now") or seen.asked("kill", "kill-now") is not None
     if asked_by_person:
-        return "stopped"   # exit code 0 too: a training that watches the kill switch ends well because of it
-    if live.end_row in ("limit_near", "ending") or seen.ending is not None:
-        return "completed" if _ended_well(live) and live.end_asked_t is None else "interrupted"
-    return "completed" if _ended_well(live) else "failed"
+        return "stopped"
+    if job_ends:
+        return "interrupted"
+    return "completed" if ended_well else "failed"
 
 
 def _ended_well(live: Live) -> bool:

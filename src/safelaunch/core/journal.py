@@ -15,6 +15,7 @@ from safelaunch.core.model import Event
 
 VERSION = 1
 MAX_LINE_BYTES = 1 << 20   # a longer "line" is not ours: a journal line holds a node list at most
+MAX_T_S = 1e11             # the year 5138; JSON can say NaN and numbers that no float holds
 _RESERVED = frozenset({"v", "t", "gen", "seq", "host", "event"})
 
 
@@ -37,16 +38,30 @@ def render(event: Event) -> bytes:
 
 
 def merge(files: Mapping[str, bytes]) -> Journal:
-    """One journal out of the writers' files (name → bytes); the same line twice (a redelivery) counts once."""
-    seen: dict[tuple[int, int, str, str], Event] = {}
+    """One journal out of the writers' files (name → bytes); the same line twice (a redelivery) counts once.
+
+    The line itself is what tells a redelivery: two commands of one login node both write as generation 0, and count
+    from 1. A later generation belongs to one claim, so that two lines of one number are reported there.
+    """
+    seen: dict[bytes, Event] = {}
     problems: list[str] = []
     for name in sorted(files):
-        for event in _parse_file(name, files[name], problems):
-            seen.setdefault((event.gen, event.seq, event.host, event.event), event)
-    return Journal(tuple(sorted(seen.values(), key=lambda event: event.order)), tuple(problems))
+        for line, event in _parse_file(name, files[name], problems):
+            seen.setdefault(line, event)
+    merged = sorted(seen.items(), key=lambda item: (item[1].order, item[0]))   # the same whatever the files' names
+    problems += _double_numbers([event for _, event in merged])
+    return Journal(tuple(event for _, event in merged), tuple(problems))
 
 
-def _parse_file(name: str, data: bytes, problems: list[str]) -> Iterable[Event]:
+def _double_numbers(events: Iterable[Event]) -> Iterable[str]:
+    numbers: set[tuple[int, int]] = set()
+    for event in events:
+        if event.gen and (event.gen, event.seq) in numbers:
+            yield f"generation {event.gen} has two lines {event.seq}; one is {event.event!r} from {event.host}"
+        numbers.add((event.gen, event.seq))
+
+
+def _parse_file(name: str, data: bytes, problems: list[str]) -> Iterable[tuple[bytes, Event]]:
     lines = data.split(b"\n")
     last = len(lines) - 1   # behind the last newline: empty, or torn
     for index, line in enumerate(lines):
@@ -56,7 +71,7 @@ def _parse_file(name: str, data: bytes, problems: list[str]) -> Iterable[Event]:
             continue
         event = _parse_line(line)
         if event is not None:
-            yield event
+            yield line.strip(), event
         elif index != last:
             problems.append(f"{name}:{index + 1}: not a journal line")
 
@@ -73,6 +88,8 @@ def _parse_line(line: bytes) -> Event | None:
         return None
     t, gen, seq, host, event = (raw.pop(key, None) for key in ("t", "gen", "seq", "host", "event"))
     if not isinstance(t, (int, float)) or isinstance(t, bool) or not _is_count(gen) or not _is_count(seq):
+        return None
+    if not abs(t) < MAX_T_S:   # NaN is not, either
         return None
     if not isinstance(host, str) or not isinstance(event, str):
         return None

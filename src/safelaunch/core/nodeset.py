@@ -31,9 +31,13 @@ def _ordered(text: str) -> Iterable[str]:
     depth, part = 0, ""
     for char in text + ",":
         depth += (char == "[") - (char == "]")
+        if char in "!&^@*?":
+            raise NodeSetParseError(part, f"{char!r} is ClusterShell's own notation, not Slurm's")
         if char == "," and depth == 0:
             if part.strip():
                 yield from map(str, NodeSet(part.strip(), resolver=RESOLVER_NOGROUP))
             part = ""
         else:
             part += char
+    if depth:
+        raise NodeSetParseError(text, "a bracket is missing: the list was cut off")

@@ -23,11 +23,13 @@ _UNREACHABLE = re.compile(
     re.IGNORECASE,
 )
 _ENDING = re.compile(
-    r"^(?:slurmstepd|srun)(?:-\S+)?: error: \*\*\* (?:JOB|STEP) (?P<id>[0-9]+)(?:\.\S+)? ON (?P<host>\S+) CANCELLED AT "
+    r"^(?:slurmstepd|srun)(?:-\S+)?: error: \*\*\* JOB (?P<id>[0-9]+) ON (?P<host>\S+) CANCELLED AT "
     r"(?P<at>\S+)(?P<due> DUE TO .*?)? \*\*\*",
     re.MULTILINE | re.IGNORECASE,
 )
-_DUE = {"TIME LIMIT": "time_limit", "PREEMPTION": "preempted", "JOB REQUEUE": "requeued", "NODE FAILURE": "node_failure"}
+_DUE = {
+    "TIME LIMIT": "time_limit", "PREEMPTION": "preempted", "JOB REQUEUE": "requeued", "NODE FAILURE": "node_failure",
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def is_unreachable(stderr: str) -> bool:
 def parse_ending(output: str, job: str) -> str | None:
     """Why Slurm ended the job, from slurmstepd's last line about it in the job's own output.
 
+    Only a line about the JOB counts: `scancel J.0`, and any signal to a step, leave the same words about the STEP.
     cancelled (by a person's scancel) | time_limit | preempted | requeued | node_failure; None = no such line.
     """
     for match in reversed(list(_ENDING.finditer(output))):
@@ -78,9 +81,8 @@ def parse_ending(output: str, job: str) -> str | None:
         due = (match["due"] or "").upper().removeprefix(" DUE TO ").strip()
         if not due:
             return "cancelled"
-        if due.startswith("SIGNAL"):
-            continue   # a step ended by a signal of srun's or ours, not the job
-        return _DUE.get(due, "unknown")
+        # "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS" in full
+        return next((word for words, word in _DUE.items() if due.startswith(words)), "unknown")
     return None
 
 

@@ -1,7 +1,8 @@
 """A run's state: the fold of its journal, and nothing else.
 
-`fold(events)` twice is the same as once; any prefix of a journal folds to a state that the next supervisor can go on
-from. Events of a kind that this version does not know are skipped, odd values in known ones too.
+Folding the events a second time onto their own state changes nothing; any prefix of a journal folds to a state that the
+next supervisor can go on from. Events of a kind that this version does not know are skipped, odd values in known ones
+too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
 
 
@@ -92,7 +94,8 @@ class State:
     def job(self) -> Job | None:
         """The newest job that has started, else the newest submitted."""
         started = [job for job in self.jobs if job.started_t is not None]
-        return (started or list(self.jobs) or [None])[-1]
+        known = started or list(self.jobs)
+        return known[-1] if known else None
 
     @property
     def attempt(self) -> Attempt | None:
@@ -127,7 +130,7 @@ def fold(events: Iterable[Event], start: State | None = None) -> State:
         if step is not None:
             try:
                 state = step(state, event)
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, OverflowError):   # JSON can say Infinity, and int() cannot
                 continue   # a known event of an unknown form: written by another version, never fatal
         state = replace(state, gen=max(state.gen, event.gen), last_t=event.t)
     return state
@@ -135,23 +138,22 @@ def fold(events: Iterable[Event], start: State | None = None) -> State:
 
 def _submitted(state: State, event: Event) -> State:
     job = str(event.data["job"])
-    if any(known.id == job for known in state.jobs):
-        return state
-    first = state.submitted_t if state.submitted_t is not None else event.t
-    state = replace(state, jobs=(*state.jobs, Job(job, event.t)), submitted_t=first)
-    if event.data.get("successor_of"):
-        excludes = tuple(event.data.get("exclude", ()))
-        return replace(state, successor=job, successor_excludes=excludes)
+    known = next((known for known in state.jobs if known.id == job), None)
+    if known is None:
+        first = state.submitted_t if state.submitted_t is not None else event.t
+        state = replace(state, jobs=(*state.jobs, Job(job, event.t)), submitted_t=first)
+    if event.data.get("successor_of") and (known is None or known.started_t is None):
+        return replace(state, successor=job, successor_excludes=_names(event.data.get("exclude", ())))
     return state
 
 
 def _job_started(state: State, event: Event) -> State:
     job = str(event.data["job"])
     state = state if any(known.id == job for known in state.jobs) else _submitted(state, event)
-    nodes, host = tuple(map(str, event.data.get("nodes", ()))), event.data.get("batch_host")
+    nodes, host = _names(event.data.get("nodes", ())), event.data.get("batch_host")
     jobs = tuple(
         replace(known, started_t=known.started_t if known.started_t is not None else event.t, nodes=nodes,
-                batch_host=host)
+                batch_host=host, over=False)
         if known.id == job else replace(known, over=True) if known.started_t is not None else known
         for known in state.jobs
     )
@@ -163,9 +165,9 @@ def _attempt_started(state: State, event: Event) -> State:
     data = event.data
     number = int(data["attempt"])
     if any(known.number == number for known in state.attempts):
-        return state
+        return replace(state, preserving_until=None)
     attempt = Attempt(
-        number, str(data["job"]), tuple(map(str, data.get("nodes", ()))), event.t, data.get("resume_step"),
+        number, str(data["job"]), _names(data.get("nodes", ())), event.t, data.get("resume_step"),
         data.get("resume_path"), data.get("port"),
     )
     return replace(state, attempts=(*state.attempts, attempt), preserving_until=None)
@@ -235,7 +237,10 @@ def _outcome(state: State, event: Event) -> State:
 
 
 def _preserved(state: State, event: Event) -> State:
-    return replace(state, preserving_until=float(event.data["until"]))
+    until = float(event.data["until"])
+    if state.ended or not abs(until) < MAX_T_S:   # NaN and Infinity are no time
+        return state
+    return replace(state, preserving_until=until)
 
 
 def _released(state: State, event: Event) -> State:
@@ -252,8 +257,15 @@ def _took_over(state: State, event: Event) -> State:
 
 def _resubmitted(state: State, event: Event) -> State:
     successor = event.data.get("job")
-    excludes = tuple(map(str, event.data.get("exclude", ())))
+    excludes = _names(event.data.get("exclude", ()))
     return replace(state, successor=None if successor is None else str(successor), successor_excludes=excludes)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Node names of a list; a text is no list of letters."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"not a list of names: {value!r}")
+    return tuple(map(str, value))
 
 
 def _end(how: str, code: int) -> Callable[[State, Event], State]:
