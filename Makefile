@@ -1,0 +1,50 @@
+# The two commands of the README, and what developers use. No target but `test` needs root.
+SHELL := /bin/bash
+# An interpreter that ordinary users can run as well: the tests' jobs belong to one.
+PYTHON ?= $(shell for python in /usr/bin/python3 python3; do \
+	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
+WORKERS ?= 4
+# The sandbox of the tests takes root; the jobs in it do not.
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
+TEST_VENV := .venv-test
+
+.PHONY: demo test check deps bench clean
+
+demo: .venv/installed  ## a crash and the recovery from it on this machine: no Slurm, no root, no PyTorch
+	.venv/bin/safelaunch demo
+
+test: deps $(TEST_VENV)/installed  ## everything; installs Slurm and the like, which takes root or sudo
+	$(MAKE) --no-print-directory check
+	SAFELAUNCH_REQUIRE_SLURM=1 $(SUDO) $(TEST_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST)
+
+check: $(TEST_VENV)/installed  ## style, types and the contracts between the layers
+	$(TEST_VENV)/bin/ruff check .
+	$(TEST_VENV)/bin/mypy
+	$(TEST_VENV)/bin/lint-imports --no-timings 2>/dev/null || $(TEST_VENV)/bin/lint-imports
+
+deps:
+	scripts/install-test-deps
+
+bench: $(TEST_VENV)/installed  ## the figures of docs/benchmarks.md, side by side with the peers
+	$(TEST_VENV)/bin/python -m benchmarks
+
+.venv/installed: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer with venv was found; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+# `deps` may have brought the interpreter's venv module: PYTHON is looked for again by the inner make.
+$(TEST_VENV)/installed: pyproject.toml
+	$(MAKE) --no-print-directory test-venv
+
+.PHONY: test-venv
+test-venv:
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer with venv was found" >&2; exit 1; }
+	$(PYTHON) -m venv $(TEST_VENV)
+	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check 'torch==2.13.0' numpy
+	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
+	touch $(TEST_VENV)/installed
+
+clean:
+	rm -rf .venv $(TEST_VENV) build dist safelaunch-demo
