@@ -1,7 +1,11 @@
 """The job script's text: a template's two marked blocks filled with a plan's values, its body left as it is.
 
-No value can become code. Directives are quoted for sbatch's own reader of `#SBATCH` lines (opt.c, _get_argument: double
-quotes, and a backslash before `"` and `\\`), values by bash's single quotes; what neither can hold is refused.
+No value can become code: directives are quoted for sbatch's own reader of `#SBATCH` lines, values for bash. What
+neither can hold is refused. Measured with Slurm 22.05 (tests/edge/test_sbatch_parses_back.py):
+- in a `#SBATCH` line quotes group, a backslash takes the next character as it is (within both kinds of quotes, too),
+  and an unquoted # starts a comment; any other character is itself
+- sbatch obeys `#PBS` and `#BSUB` lines anywhere in the script, also in the middle of a quoted value
+- it refuses a script that holds a carriage return before a newline
 """
 
 from __future__ import annotations
@@ -14,13 +18,27 @@ from safelaunch.core.sbatchoptions import FIRST_JOB_ONLY
 from safelaunch.errors import TemplateError
 
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+\Z")
+_OPTION = re.compile(r"[a-z][a-z0-9-]*\Z")
 _BLOCK = r"(?ms)^# >>> {name}\b[^\n]*\n(.*?)^# <<< {name}\b"
+_CONTROL = re.compile("[\x01-\x08\x0b-\x1f\x7f]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+# execve(2): one argument or variable holds at most 128 KiB (MAX_ARG_STRLEN), our few words around the value included.
+MAX_VALUE_BYTES = 120_000
+# Every bash on the way to the training sets these itself or does not pass them on (each tried with bash 5.2).
+_BASHS_OWN = frozenset(
+    ("_", "BASH", "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS",
+     "BASH_COMMAND", "BASH_LINENO", "BASH_SOURCE", "BASH_SUBSHELL", "BASH_VERSINFO", "BASH_VERSION", "COMP_WORDBREAKS",
+     "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "IFS", "LINENO", "OLDPWD",
+     "OPTIND", "PPID", "PWD", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID"))
 
 # How long before the time limit Slurm warns the script: time for a checkpoint, but never a good part of a short job.
 _WARN_SHARE, _WARN_MIN_S, _WARN_UNKNOWN_S = 0.05, 30, 120
 
 
-def render(template: str, plan: Plan, *, python: str, library: tuple[str, ...], srun: tuple[str, ...] = ("srun",)) -> str:
+def render(
+    template: str, plan: Plan, *, python: str, library: tuple[str, ...], srun: tuple[str, ...] = ("srun",),
+) -> str:
     """The sbatch script of a plan.
 
     `python` runs the supervisor on the batch host; `library` are the package folders that it copies to local disk.
@@ -46,30 +64,31 @@ def directives(plan: Plan) -> list[str]:
         rows.append(("nodes", str(plan.nodes)))
     if not given & {"ntasks", "ntasks-per-node"}:   # else the job gets one CPU a node, and srun is refused more tasks
         rows.append(("ntasks-per-node", str(plan.ntasks_per_node)))
-    return [f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={quote_directive(value)}" for name, value in rows]
-
-
+    return [_directive(name, value) for name, value in rows]
 
 
 def first_job_options(plan: Plan) -> list[str]:
     """Options of the first sbatch alone: a successor must not wait for the same date, or be held."""
-    return [f"--{name}" if value is None else f"--{name}={value}" for name, value in plan.sbatch if name in FIRST_JOB_ONLY]
+    rows = (row for row in plan.sbatch if row[0] in FIRST_JOB_ONLY)
+    return [f"--{name}" if value is None else f"--{name}={value}" for name, value in rows]
 
 
 def quote_directive(value: str) -> str:
     """`value` as sbatch reads it back from a `#SBATCH` line."""
-    if any(ord(char) < 32 or ord(char) == 127 for char in value):
-        raise TemplateError(f"a #SBATCH line cannot hold the control character in {value!r}")
+    _check(value)
+    if found := re.search("[\x00-\x1f\x7f]", value):
+        raise TemplateError(f"a #SBATCH line cannot hold the control character {found[0]!r} in {_shown(value)}")
     if _BARE.match(value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def quote_bash(value: str) -> str:
-    """`value` in bash's single quotes."""
-    if "\0" in value:
-        raise TemplateError("a shell script cannot hold a NUL character")
-    return "'" + value.replace("'", "'\\''") + "'"
+    """`value` in bash's single quotes, control characters in $'…'; no line of it starts as a directive does."""
+    _check(value)
+    text = "'" + value.replace("'", "'\\''") + "'"
+    text = _CONTROL.sub(lambda found: "'$'" + "".join(f"\\{ord(char):03o}" for char in found[0]) + "''", text)
+    return re.sub("\n#(?=[A-Z])", "\n''#", text)
 
 
 def warn_before_s(plan: Plan) -> int:
@@ -103,10 +122,40 @@ def _values(plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, 
         ("LEASE_S", f"{plan.lease_s:g}"), ("PRESERVE_S", int(plan.preserve.for_s)),
         ("PYTHON", python), ("COMMAND", plan.command), ("SETUP", plan.setup),
     ]
-    lines = [f"{name}={_scalar(value)}" for name, value in scalars]
-    lines += [f"{name}=({_words(words)})" for name, words in (
-        ("SRUN", srun), ("SRUN_EXTRA", plan.srun.extra), ("LIBRARY", library))]
-    return [*lines, *(f"export {name}={quote_bash(value)}" for name, value in plan.env)]
+    arrays = (("SRUN", srun), ("SRUN_EXTRA", plan.srun.extra), ("LIBRARY", library), ("ENV", _variables(plan.env)))
+    return [*(f"SL_{name}={_scalar(value)}" for name, value in scalars),
+            *(f"SL_{name}=({_words(words)})" for name, words in arrays)]
+
+
+def _variables(env: Iterable[tuple[str, str]]) -> list[str]:
+    """`NAME=value` words; only the training's own shell exports them, so that they cannot change the script."""
+    for name, _ in env:
+        if not _VARIABLE.match(name) or name in _BASHS_OWN:
+            raise TemplateError(f"env.{name}: bash does not hand this variable to the training")
+    return [f"{name}={value}" for name, value in env]
+
+
+def _directive(name: str, value: str | None) -> str:
+    if not _OPTION.match(name):
+        raise TemplateError(f"not the name of an sbatch option: {_shown(name)}")
+    return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={quote_directive(value)}"
+
+
+def _check(value: str) -> None:
+    """Raise TemplateError for what no script can hold."""
+    if "\0" in value:
+        raise TemplateError(f"a script cannot hold the NUL character in {_shown(value)}")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise TemplateError(f"not UTF-8 text: {_shown(value)}") from None
+    if size > MAX_VALUE_BYTES:
+        raise TemplateError(f"a value of {size} bytes is more than a process can be given ({MAX_VALUE_BYTES}): "
+                            f"{_shown(value)}", hint="put it into a file, and its name into train.yaml")
+
+
+def _shown(value: str) -> str:
+    return repr(value if len(value) <= 80 else f"{value[:79]}…")
 
 
 def _scalar(value: str | int | None) -> str:
