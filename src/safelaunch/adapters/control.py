@@ -7,9 +7,11 @@ counts, and so does the leader. Never blocks: the loop's selector calls in here.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import hmac
 import json
+import resource
 import secrets
 import selectors
 import socket
@@ -20,6 +22,7 @@ from typing import Any
 MAX_LINE = 1 << 16
 GREETING_S = 5.0            # a connection that has not proved itself by then is closed
 MAX_STRANGERS = 1024        # unproved connections at once: another user's port scan must not eat our descriptors
+STRANGERS_SHARE = 4         # ... nor more than this part of them, which are 1024 by default
 _PING = b'{"do":"ping"}\n'
 
 
@@ -58,6 +61,9 @@ class ControlServer:
         self._selector = selector
         self._token = token.encode()
         self._connections: set[Connection] = set()
+        self._attempt = 0                   # guards of earlier attempts are not let in
+        self._shunned: set[str] = set()     # nodes that are left to their leases
+        self._max_strangers = min(MAX_STRANGERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // STRANGERS_SHARE)
         self.guards: dict[tuple[str, int], Guard] = {}
         self.signalled: list[str] = []      # processes that took a signal, as the guards name them
         self.signal_answers = 0             # guards that have said which of theirs did
@@ -80,7 +86,11 @@ class ControlServer:
         return listener
 
     def expect(self, attempt: int) -> None:
-        """Forget the guards of earlier attempts; words of theirs no longer count."""
+        """Forget the guards of earlier attempts; words of theirs no longer count, and none is let in any more.
+
+        A node that was stopped and wakes up would else be heard and answered, so that its guard never feels alone.
+        """
+        self._attempt = attempt
         for guard in self.guards.values():
             if guard.connection and guard.attempt != attempt:
                 self._close(guard.connection, guard.heard_s)
@@ -98,7 +108,8 @@ class ControlServer:
                 self._send(connection, _PING, now_s)
 
     def hang_up(self, node: str, now_s: float) -> None:
-        """Never speak to this node again: its lease runs out."""
+        """Never speak to this node again, also when its guards call: their lease runs out."""
+        self._shunned.add(node)
         for guard in self.of(node):
             if guard.connection:
                 self._close(guard.connection, now_s)
@@ -127,10 +138,10 @@ class ControlServer:
     # --- one connection -------------------------------------------------------------------------------------------
 
     def _accept(self, now_s: float) -> None:
-        with contextlib.suppress(OSError):
+        try:
             while True:
                 sock, _ = self._listener.accept()
-                if sum(connection.guard is None for connection in self._connections) >= MAX_STRANGERS:
+                if sum(connection.guard is None for connection in self._connections) >= self._max_strangers:
                     sock.close()
                     continue
                 sock.setblocking(False)
@@ -139,6 +150,10 @@ class ControlServer:
                 self._connections.add(connection)
                 self._selector.register(sock, selectors.EVENT_READ, lambda now, c=connection: self._serve(c, now))
                 self._send(connection, json.dumps({"nonce": connection.nonce}).encode() + b"\n", now_s)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):   # else the listener stays readable and the loop spins
+                for connection in [known for known in self._connections if known.guard is None]:
+                    self._close(connection, now_s)
 
     def _serve(self, connection: Connection, now_s: float) -> None:
         if connection.outbox:
@@ -178,13 +193,16 @@ class ControlServer:
         nonce = str(message.get("nonce", ""))
         who = f"{node}|{task}|{attempt}"
         proved = nonce.endswith(connection.nonce) and len(nonce) > len(connection.nonce) and hmac.compare_digest(
-            str(message.get("mac", "")).encode(), _mac(self._token, "guard", nonce + who).encode())
+            str(message.get("mac", "")).encode(errors="replace"), _mac(self._token, "guard", nonce + who).encode())
         if not proved or not isinstance(node, str) or not isinstance(task, int) or not isinstance(attempt, int):
             self._close(connection, now_s)
             return
+        if attempt < self._attempt or node in self._shunned:
+            self._close(connection, now_s)   # of an attempt that is over: it will find its record moved on
+            return
         guard = self.guards.setdefault((node, task), Guard(node, task, attempt))
         if guard.attempt > attempt:
-            self._close(connection, now_s)   # of an attempt that is over: it will find its record moved on
+            self._close(connection, now_s)
             return
         if guard.attempt < attempt:
             guard = self.guards[(node, task)] = Guard(node, task, attempt)
@@ -237,7 +255,7 @@ class ControlServer:
 
 def _mac(token: bytes, role: str, text: str) -> str:
     """As node.guard.mac, which cannot be imported from there to here: the guard travels alone."""
-    return hmac.new(token, f"{role}|{text}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(token, f"{role}|{text}".encode(errors="replace"), hashlib.sha256).hexdigest()
 
 
 def _small_int(value: object) -> int:
