@@ -67,7 +67,7 @@ def entries() -> Iterator[Entry]:
 
 
 def find(text: str) -> list[Path]:
-    """Folders of the runs that `text` may mean, newest first: by name or run id, by job id, by folder, else by a prefix.
+    """Folders of the runs that `text` may mean, newest first: by name or run id, job id, folder, else by a prefix.
 
     More than one: it is ambiguous, and the caller says so. Runs of one name beside each other (RUN, RUN-2, … as submit
     makes them of one train.yaml) are a series, and its name means the newest.

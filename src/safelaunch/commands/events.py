@@ -10,11 +10,9 @@ from typing import Any
 import click
 
 from safelaunch.commands import runs, talk
-from safelaunch.core import nodeset
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
 from safelaunch.core.state import fold
-from safelaunch.errors import ParseError
 
 POLL_S = 0.5
 QUIET_S = 1.0   # a leader writes its last words right behind the end
@@ -30,7 +28,7 @@ def command(which: str | None, follow: bool, as_json: bool) -> int:
     """Show the journal: time, host, what happened."""
     run = runs.load(which)
     watch = runs.JournalWatch(run.dir)
-    shown: set[tuple[int, int, str, str]] = set()
+    shown: set[tuple[int, int, str, str, float]] = set()
     complained: set[str] = set()
     quiet_since_s = time.monotonic()
     ended = None
@@ -55,7 +53,7 @@ def describe(event: Event) -> str:
     sentence = SENTENCES.get(event.event)
     try:
         text = sentence(event.data) if sentence else None
-    except (KeyError, TypeError, ValueError, AttributeError, ParseError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         text = None   # a known kind in an unknown form: written by another version
     if text is None:
         text = f"{event.event}: " + ", ".join(f"{key}={value}" for key, value in event.data.items())
@@ -71,15 +69,15 @@ def _show(events: Iterable[Event], as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _key(event: Event) -> tuple[int, int, str, str]:
-    return (event.gen, event.seq, event.host, event.event)
+def _key(event: Event) -> tuple[int, int, str, str, float]:
+    return (event.gen, event.seq, event.host, event.event, event.t)
 
 
 # --- one sentence for each kind ------------------------------------------------------------------------------------
 
 
 def _nodes(data: Data) -> str:
-    return nodeset.fold(map(str, data.get("nodes") or ())) or "no nodes"
+    return talk.fold(map(str, data.get("nodes") or ())) or "no nodes"
 
 
 def _because(data: Data) -> str:
@@ -89,7 +87,7 @@ def _because(data: Data) -> str:
 def _submitted(data: Data) -> str:
     if not data.get("successor_of"):
         return f"job {data['job']} is submitted"
-    excludes = nodeset.fold(map(str, data.get("exclude") or ()))
+    excludes = talk.fold(map(str, data.get("exclude") or ()))
     return (f"job {data['job']} is queued as the successor of job {data['successor_of']}"
             + (f", without {excludes}" if excludes else ""))
 

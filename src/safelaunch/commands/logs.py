@@ -13,7 +13,6 @@ import click
 
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import loglines, runs, talk
-from safelaunch.core import nodeset
 from safelaunch.core.state import Attempt, State
 from safelaunch.errors import UsageError
 
@@ -40,7 +39,7 @@ class AttemptLog:
         """── attempt 2 · job 12 · n[0-3] · from step 40 ──"""
         parts = [f"attempt {self.number}"]
         if self.attempt is not None:
-            parts += [f"job {self.attempt.job}", nodeset.fold(self.attempt.nodes)]
+            parts += [f"job {self.attempt.job}", talk.fold(self.attempt.nodes)]
             parts += [f"from step {self.attempt.resume_step}"] if self.attempt.resume_step is not None else []
         return f"── {' · '.join(parts)} ──"
 

@@ -16,9 +16,8 @@ from typing import Any
 
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import runs
+from safelaunch.commands import runs, talk
 from safelaunch.commands.runs import Word
-from safelaunch.core import nodeset
 from safelaunch.core.model import Event
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import Attempt, State, fold
@@ -211,4 +210,4 @@ def _tail(path: Path) -> bytes:
 
 
 def _fold_nodes(nodes: Iterable[str]) -> str:
-    return nodeset.fold(nodes) or "no nodes yet"
+    return talk.fold(nodes) or "no nodes yet"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 import click
+from ClusterShell.NodeSet import NodeSetParseError
+
+from safelaunch.core import nodeset
 
 # What a training prints ends up in the journal, and escape codes in it could rewrite a reader's terminal.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
@@ -48,6 +52,15 @@ def span(seconds: float) -> str:
             words.append(f"{left // size} {unit}")
         left %= size
     return " ".join(words[:2]) if words else f"{left} s"
+
+
+def fold(nodes: Iterable[str]) -> str:
+    """n[0-3]; names that no node set can hold, as a journal may contain them, are listed as they are."""
+    names = tuple(nodes)
+    try:
+        return nodeset.fold(names)
+    except NodeSetParseError:
+        return ",".join(names)
 
 
 def is_for_person() -> bool:

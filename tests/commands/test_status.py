@@ -1,0 +1,349 @@
+"""safelaunch status: two witnesses, what people see, and the JSON contract."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from tests.handmade import Made, fake_command, make_run
+
+from safelaunch.cli import run
+from safelaunch.commands import runs
+from safelaunch.commands.overview import judge, node_hours, overview
+from safelaunch.commands.runs import Word
+from safelaunch.commands.status import next_lines, plain
+from safelaunch.core.model import Event
+from safelaunch.core.slurmtext import QueuedJob
+from safelaunch.core.state import State, fold
+
+DOCS = Path(__file__).parents[2] / "docs" / "verbs.md"
+
+
+@pytest.fixture
+def bloom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """A run with an empty journal; squeue knows no job."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    squeue(tmp_path, "")
+    return make_run(tmp_path / "runs" / "bloom")
+
+
+def squeue(tmp_path: Path, *lines: str) -> None:
+    """Let squeue print these lines."""
+    fake_command(tmp_path / "bin", "squeue", "\n".join(f"echo '{line}'" for line in lines if line))
+
+
+def job(id: str = "12", state: str = "RUNNING", reason: str = "None") -> QueuedJob:
+    return QueuedJob(id, state, "alice", "bloom.1a2b3c4d", reason, "n[0-3]")
+
+
+def told(made: Made, *jobs: QueuedJob) -> str:
+    return plain(overview(made.run, Word(jobs), made.now))
+
+
+def state_of(*events: tuple[str, dict[str, object]]) -> State:
+    return fold(Event(float(number), 1, number, "n0", kind, data) for number, (kind, data) in enumerate(events))
+
+
+SUBMITTED = ("submitted", {"job": "12"})
+STARTED = ("job_started", {"job": "12", "nodes": ["n0", "n1"], "batch_host": "n0"})
+ATTEMPT = ("attempt_started", {"attempt": 1, "job": "12", "nodes": ["n0", "n1"]})
+SUCCESSOR = ("submitted", {"job": "13", "successor_of": "12"})
+DONE = ("completed", {"exit_code": 0, "why": "done"})
+
+
+@pytest.mark.parametrize(("events", "word", "name", "sentence"), [
+    ([SUBMITTED], Word((job(state="PENDING", reason="Resources"),)), "queued",
+     "job 12 is waiting to be scheduled (Resources)"),
+    ([SUBMITTED], Word((job(),)), "queued", "job 12 has started; its supervisor has not reported yet"),
+    ([SUBMITTED], Word(()), "unknown", "Slurm no longer knows job 12, and the journal holds no end"),
+    ([SUBMITTED], Word(None, "down"), "queued", "job 12 is submitted and has not reported yet"),
+    ([], Word(()), "unknown", "a submission was begun and has no outcome, and Slurm knows no job of this run"),
+    ([], Word((job(state="PENDING", reason="Priority"),)), "queued",
+     "job 12 is in (is waiting to be scheduled (Priority)), though its submission was cut off"),
+    ([SUBMITTED, STARTED], Word((job(),)), "starting", "job 12 has started, the first attempt is being prepared"),
+    ([SUBMITTED, STARTED, ATTEMPT], Word((job(),)), "running", "attempt 1 is running on n[0-1] (job 12)"),
+    ([SUBMITTED, STARTED, ATTEMPT], Word(None, "down"), "running", "attempt 1 is running on n[0-1] (job 12)"),
+    ([SUBMITTED, STARTED, ATTEMPT], Word(()), "unknown", "Slurm no longer knows job 12, and the journal holds no end"),
+    ([SUBMITTED, STARTED, ATTEMPT], Word((job(state="COMPLETING"),)), "running",
+     "attempt 1 is running on n[0-1] (job 12); job 12 is COMPLETING for Slurm"),
+    ([SUBMITTED, STARTED, SUCCESSOR], Word((job("13", "PENDING", "Priority"),)), "queued",
+     "job 12 is over; the run goes on in job 13, which is waiting to be scheduled (Priority)"),
+    ([SUBMITTED, STARTED, ATTEMPT, DONE], Word(()), "completed", "the run has completed: done (exit code 0)"),
+], ids=["pending", "just started", "lost in the queue", "slurm silent", "cut off, not in", "cut off, in", "starting",
+        "running", "running, slurm silent", "lost while running", "completing", "handed over", "ended"])
+def test_the_state_needs_both_witnesses(
+    events: list[tuple[str, dict[str, object]]], word: Word, name: str, sentence: str
+) -> None:
+    assert judge(state_of(*events), word) == (name, sentence)
+
+
+def test_a_running_run_shows_step_loss_checkpoint_budget_and_why(bloom: Made) -> None:
+    bloom.running(resume_step=40)
+    bloom.event("decision", row="launch", why="first attempt")
+    bloom.event("checkpoint", step=80, attempt=1)
+    bloom.event("node_suspected", node="n3", why="its guard was silent")
+    bloom.log(1, b"[n0:0]:step 91 loss 0.5\n[n0:0]:step 92 loss 0.25\n")
+    text = told(bloom, job())
+    for line in ("state      running", "attempt    1 on n[0-3], from step 40", "step       92, loss 0.25",
+                 "checkpoint step 80", "restarts   0 of 30 used; 0 of 3", "suspect    n3: its guard was silent",
+                 "decided    ", "launch: first attempt", f"next       safelaunch logs -f {bloom.dir}"):
+        assert line in text
+
+
+@pytest.mark.parametrize(("line", "loss"), [
+    (b" iteration   5/ 10 | lm loss: 2.500000E+00 |", 2.5), (b"{'loss': 0.5, 'step': 5}", 0.5),
+    (b"step 5 loss=nan", "nan"), (b"step 5", None), (b"step 5 lossy 7", None),
+], ids=["megatron", "transformers", "nan", "none", "another word"])
+def test_the_loss_is_read_as_the_common_trainers_print_it(bloom: Made, line: bytes, loss: object) -> None:
+    bloom.running()
+    bloom.log(1, line + b"\n")
+    seen = overview(bloom.run, Word((job(),)), bloom.now)
+    assert (seen["step"], seen["loss"]) == (5, loss)
+    json.dumps(seen, allow_nan=False)
+
+
+def test_the_step_of_an_earlier_attempt_is_not_shown_for_the_new_one(bloom: Made) -> None:
+    bloom.running()
+    bloom.event("progress", attempt=1, step=100)
+    bloom.failed(1)
+    bloom.attempt(2)
+    bloom.log(1, b"step 100\n")
+    assert overview(bloom.run, Word((job(),)), bloom.now)["step"] is None
+
+
+def test_a_stale_pulse_is_told_and_nobody_is_called_dead(bloom: Made) -> None:
+    bloom.running()
+    pulse(bloom, age_s=95)
+    text = told(bloom, job())
+    assert "no sign of life from the supervisor on n0 for 1 min" in text
+    assert "dead" not in text
+
+
+@pytest.mark.parametrize("events", [("queued",), ("ended",)], ids=["before the start", "after the end"])
+def test_an_old_pulse_is_no_alarm(bloom: Made, events: tuple[str, ...]) -> None:
+    bloom.submitted()
+    if events == ("ended",):
+        bloom.running()
+        bloom.completed()
+    pulse(bloom, age_s=500)
+    assert "no sign of life" not in told(bloom, job(state="PENDING"))
+
+
+def test_a_supervisor_that_never_gave_a_pulse_is_told(bloom: Made) -> None:
+    bloom.event("submitted", job="12")
+    bloom.event("job_started", ago_s=300, job="12", nodes=["n0"], batch_host="n0")
+    assert "no sign of life from a supervisor since" in told(bloom, job())
+
+
+def test_a_clock_that_is_behind_raises_no_alarm(bloom: Made) -> None:
+    bloom.running()
+    pulse(bloom, age_s=500, mtime_age_s=1)
+    assert overview(bloom.run, Word((job(),)), bloom.now)["pulse"]["is_stale"] is False
+
+
+def pulse(made: Made, age_s: float, mtime_age_s: float | None = None) -> None:
+    path = made.dir / "pulse.json"
+    path.write_text(json.dumps({"v": 1, "count": 3, "t": made.now - age_s, "gen": 1, "host": "n0", "attempt": 1,
+                                "step": 7, "guards": 4}))
+    mtime = made.now - (age_s if mtime_age_s is None else mtime_age_s)
+    os.utime(path, (mtime, mtime))
+
+
+def test_kept_nodes_come_with_the_way_in_the_way_out_and_the_cost(bloom: Made) -> None:
+    bloom.submitted()
+    bloom.event("job_started", ago_s=1800, job="12", nodes=["n0", "n1", "n2", "n3"], batch_host="n0")
+    bloom.attempt()
+    bloom.failed()
+    bloom.event("preserved", until=bloom.now + 3600, nodes=["n0"])
+    text = told(bloom, job())
+    assert "state      preserving" in text and "(1 h left), for people to look" in text
+    assert "held       2 node-hours, 16 GPU-hours so far" in text
+    assert f"safelaunch shell {bloom.dir} n0" in text and f"safelaunch release {bloom.dir}" in text
+
+
+def test_node_hours_count_each_job_until_it_hands_over() -> None:
+    events = [
+        Event(0.0, 1, 1, "n0", "job_started", {"nodes": ["n0", "n1"]}),
+        Event(3600.0, 1, 2, "n0", "resubmitted", {"job": "13"}),
+        Event(9000.0, 2, 1, "n0", "job_started", {"nodes": ["n0"]}),
+        Event(12600.0, 2, 2, "n0", "progress", {}),
+    ]
+    assert node_hours(events, 16200.0) == pytest.approx(2.0 + 2.0)
+
+
+def test_who_touched_the_kill_switch_is_shown_before_the_leader_has_seen_it(bloom: Made) -> None:
+    bloom.running()
+    (bloom.dir / "control" / "kill").touch()
+    assert "touched kill at" in told(bloom, job())
+
+
+def test_the_successor_is_shown_with_slurms_reason(bloom: Made) -> None:
+    bloom.running()
+    bloom.event("submitted", job="13", successor_of="12")
+    assert "job 13 is queued behind it (Dependency)" in told(bloom, job(), job("13", "PENDING", "Dependency"))
+
+
+def test_what_a_log_put_into_the_journal_cannot_move_the_cursor(bloom: Made) -> None:
+    bloom.running()
+    bloom.event("decision", row="launch", why="evil \x1b[2J\x07 text")
+    assert "\x1b" not in told(bloom, job()) and "evil \\x1b[2J" in told(bloom, job())
+
+
+def test_problems_of_the_journal_are_shown(bloom: Made) -> None:
+    bloom.running()
+    with (bloom.dir / "journal" / "000001-n0-1.jsonl").open("ab") as file:
+        file.write(b"garbage\n{}")
+    assert "cannot be read: 000001-n0-1.jsonl:3: not a journal line" in told(bloom, job())
+
+
+@pytest.mark.parametrize(("state", "first"), [
+    ("queued", "status --watch"), ("running", "logs -f"), ("gave_up", "logs --first-error"), ("completed", "events"),
+    ("unknown", "events"),
+])
+def test_each_state_says_what_to_type_next(state: str, first: str) -> None:
+    seen = {"run_dir": "/r", "preserving_until_t": None, "state": state, "job": None}
+    assert next_lines(seen)[0].startswith(f"safelaunch {first}")
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+
+def test_the_newest_run_in_this_folder_is_the_default(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bloom.submitted()
+    squeue(tmp_path, "12|PENDING|root|bloom.1a2b3c4d|Resources|")
+    assert run(["status"]) == 0
+    out = capsys.readouterr().out
+    assert f"bloom (1a2b3c4d) in {bloom.dir}" in out and "waiting to be scheduled (Resources)" in out
+    assert "\x1b" not in out
+
+
+def test_jobs_of_another_name_do_not_count(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bloom.submitted()
+    squeue(tmp_path, "12|PENDING|root|bloom.99999999|Resources|")
+    assert run(["status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "unknown"
+
+
+@pytest.mark.parametrize("script", [
+    "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", "echo 'what is this'", "exit 127",
+], ids=["slurmctld is down", "text of another form", "not there"])
+def test_slurm_without_an_answer_is_said_and_not_fatal(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str
+) -> None:
+    bloom.running()
+    fake_command(tmp_path / "bin", "squeue", script)
+    assert run(["status"]) == 0
+    out = capsys.readouterr().out
+    assert "state      running" in out and "slurm      no clear answer: " in out
+
+
+def test_a_squeue_that_hangs_is_given_up(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bloom.running()
+    fake_command(tmp_path / "bin", "squeue", "exec sleep 60")
+    monkeypatch.setattr(runs, "SQUEUE_DEADLINE_S", 0.3)
+    begun_s = time.monotonic()
+    assert run(["status"]) == 0
+    assert time.monotonic() - begun_s < 10
+    assert "squeue did not answer within" in capsys.readouterr().out
+
+
+def test_json_has_the_keys_that_the_documentation_names(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    bloom.running()
+    bloom.log(1, b"step 5 loss 0.5\n")
+    assert run(["status", str(bloom.dir), "--json"]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    documented = DOCS.read_text().split("### The object of `status --json`")[1].split("\n##")[0]
+    assert seen["v"] == 1
+    assert [key for key in seen if f"`{key}`" not in documented] == []
+
+
+def test_an_unknown_run_is_a_usage_error_that_names_the_known_ones(
+    bloom: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from safelaunch.adapters import registry
+
+    registry.register(bloom.dir, "bloom", "1a2b3c4d", "12")
+    assert run(["status", "gpt"]) == 2
+    err = capsys.readouterr().err
+    assert "no run is known as 'gpt'" in err and f"bloom ({bloom.dir})" in err
+
+
+def test_an_ambiguous_name_lists_its_candidates(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from safelaunch.adapters import registry
+
+    other = make_run(tmp_path / "elsewhere" / "bloom", run_id="5e6f7a8b")
+    for made in (bloom, other):
+        registry.register(made.dir, "bloom", made.run.plan.run_id, "12")
+    assert run(["status", "bloom"]) == 2
+    err = capsys.readouterr().err
+    assert str(bloom.dir) in err and str(other.dir) in err and "by its path" in err
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("./nothing", "no such folder"), ("./runs", "holds no run"), ("nothing", "no run is known"),
+])
+def test_a_path_without_a_run_is_said(bloom: Made, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
+    assert run(["status", text]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_without_runs_is_said(
+    bloom: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert run(["status"]) == 2
+    assert "there is no run in this folder" in capsys.readouterr().err
+
+
+def test_a_run_of_another_person_is_found_below_this_folder_by_name_and_job(
+    bloom: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bloom.submitted()
+    bloom.event("submitted", job="13", successor_of="12")
+    for text in ("bloom", "13", "blo"):
+        assert run(["status", text]) == 0
+        assert str(bloom.dir) in capsys.readouterr().out
+
+
+def test_watch_in_a_pipe_ends_with_the_run(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    bloom.running()
+    bloom.completed()
+    assert run(["status", "--watch"]) == 0
+    assert "state      completed" in capsys.readouterr().out
+
+
+def test_a_local_run_whose_process_is_gone_is_unknown(
+    tmp_path: Path, bloom: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import socket
+
+    made = make_run(tmp_path / "local", cluster="local")
+    made.event("submitted", gen=0, host=socket.gethostname().split(".")[0], job="999999999")
+    assert run(["status", str(made.dir), "--json"]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    assert (seen["state"], seen["sentence"]) == (
+        "unknown", "this machine no longer knows job 999999999, and the journal holds no end")
+
+
+def test_ten_thousand_events_take_less_than_half_a_second(bloom: Made) -> None:
+    bloom.running()
+    for number in range(10_000):
+        bloom.event("progress", attempt=1, step=number)
+    begun_s = time.process_time()
+    seen = overview(bloom.run, Word((job(),)), bloom.now)
+    assert time.process_time() - begun_s < 0.5
+    assert seen["step"] == 9_999
