@@ -1,0 +1,200 @@
+"""safelaunch stop: a person's word; what waits in the queue goes at once, and nothing is claimed that is not known."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.handmade import YAML, Made, fake_command, make_run
+from tests.runs import Submit
+
+from safelaunch.adapters.runfolder import name_of
+from safelaunch.cli import run
+from safelaunch.sandbox.cluster import Sandbox
+
+ME = name_of(os.getuid())
+PENDING = f"echo '12|PENDING|{ME}|bloom.1a2b3c4d|Resources|'"
+
+
+@pytest.fixture
+def bloom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    made = make_run(tmp_path / "bloom")
+    made.submitted()
+    return made
+
+
+def slurm(tmp_path: Path, before: str, after: str = "exit 0") -> Path:
+    """squeue that says `before` until scancel was called, then `after`; the file that holds scancel's words."""
+    called = tmp_path / "scancel.words"
+    fake_command(tmp_path / "bin", "squeue", f"if [[ -e {called} ]]; then {after}; else {before}; fi")
+    fake_command(tmp_path / "bin", "scancel", f'echo "$*" >>{called}')
+    return called
+
+
+def control(made: Made) -> list[str]:
+    return sorted(path.name for path in (made.dir / "control").iterdir())
+
+
+def test_a_run_that_waits_in_the_queue_is_taken_out_and_has_ended(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called = slurm(tmp_path, PENDING)
+    assert run(["stop"]) == 0
+    state = bloom.run.state()
+    assert called.read_text() == f"--state=PENDING --user={ME} --name=bloom.1a2b3c4d 12\n"
+    assert state.ended is not None and (state.ended.how, state.ended.exit_code) == ("stopped", 12)
+    assert state.ended.why == f"{ME} stopped it before it started; job 12 taken out of the queue"
+    assert control(bloom) == ["kill"] and state.intents == ()
+    assert "bloom is stopped: job 12 taken out of the queue" in capsys.readouterr().err
+
+
+def test_its_lines_are_not_taken_for_the_submitters(bloom: Made, tmp_path: Path) -> None:
+    bloom.event("intent", gen=0, host="login", claim=1, act="submit")
+    slurm(tmp_path, PENDING)
+    assert run(["stop"]) == 0
+    numbers = [event.seq for event in bloom.run.journal().events]
+    assert len(numbers) == len(set(numbers))
+    assert (bloom.dir / "claims" / "1").exists()
+
+
+def test_a_job_that_slurm_no_longer_knows_is_stopped_on_a_persons_word(bloom: Made, tmp_path: Path) -> None:
+    slurm(tmp_path, "exit 0")
+    assert run(["stop"]) == 0
+    state = bloom.run.state()
+    assert state.ended is not None and "Slurm knows no job of it" in state.ended.why
+
+
+@pytest.mark.parametrize("squeue", [
+    "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", "exit 3",
+], ids=["down", "odd"])
+def test_without_an_answer_of_slurm_nothing_is_claimed(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str], squeue: str
+) -> None:
+    called = slurm(tmp_path, squeue)
+    assert run(["stop"]) == 4
+    assert control(bloom) == ["kill"] and not called.exists()
+    assert bloom.run.state().ended is None
+    assert "Slurm does not answer" in capsys.readouterr().err
+
+
+def test_an_answer_that_fails_after_scancel_leaves_the_outcome_unknown(bloom: Made, tmp_path: Path) -> None:
+    slurm(tmp_path, PENDING, "exit 1")
+    assert run(["stop"]) == 4
+    assert bloom.run.state().ended is None
+    assert [event.data["ok"] for event in bloom.run.journal().events if event.event == "outcome"] == [None]
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "CONFIGURING"])
+def test_a_job_that_is_starting_is_left_to_its_supervisor(bloom: Made, tmp_path: Path, state: str) -> None:
+    called = slurm(tmp_path, PENDING.replace("PENDING", state))
+    assert run(["stop"]) == 0
+    assert control(bloom) == ["kill"] and not called.exists()
+    assert bloom.run.state().ended is None
+
+
+def test_a_job_of_another_name_is_never_cancelled(bloom: Made, tmp_path: Path) -> None:
+    called = slurm(tmp_path, f"echo '12|PENDING|{ME}|other.99999999|Resources|'")
+    assert run(["stop"]) == 0
+    assert not called.exists()
+
+
+def test_a_running_run_is_asked_and_its_grace_is_told(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called = slurm(tmp_path, PENDING)
+    bloom.started()
+    bloom.attempt()
+    assert run(["stop"]) == 0
+    assert control(bloom) == ["kill"] and not called.exists()
+    said = capsys.readouterr().err
+    assert "has 15 min to save" in said and "SIGUSR2" in said and "Nothing is restarted" in said
+
+
+def test_now_kills_without_grace(bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bloom.started()
+    bloom.attempt()
+    assert run(["stop", "--now"]) == 0
+    assert control(bloom) == ["kill-now"]
+    assert "is killed within seconds" in capsys.readouterr().err
+
+
+def test_stopping_twice_names_who_was_first(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    bloom.started()
+    for _ in range(2):
+        assert run(["stop"]) == 0
+    assert f"{ME} has asked for that already, at 20" in capsys.readouterr().err
+
+
+def test_a_run_that_has_ended_is_left_alone(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    bloom.started()
+    bloom.attempt()
+    bloom.completed()
+    assert run(["stop"]) == 0
+    assert control(bloom) == []
+    assert "nothing to stop: the run has completed" in capsys.readouterr().err
+
+
+def test_a_kill_file_elsewhere_is_the_one_that_is_touched(bloom: Made, tmp_path: Path) -> None:
+    made = make_run(tmp_path / "other", YAML + f"kill_switch: {{file: {tmp_path}/KILL}}\n")
+    made.running()
+    assert run(["stop", str(made.dir)]) == 0
+    assert (tmp_path / "KILL").exists()
+
+
+def test_a_checkpoint_first_is_not_built_yet(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["stop", "--checkpoint"]) == 2
+    assert "not built yet" in capsys.readouterr().err and control(bloom) == []
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")
+def test_who_may_not_stop_it_is_told_who_may(bloom: Made, tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:2], bloom.dir):
+        folder.chmod(0o755)
+    (bloom.dir / "control").chmod(0o700)
+    # Everything is imported first: the other user may not be able to read this Python's packages.
+    program = ("import os, sys; sys.path[:0] = %r; import safelaunch.commands.stop; from safelaunch.cli import run\n"
+               "os.setgroups([]); os.setgid(65534); os.setuid(65534)\nsys.exit(run(['stop', %r]))")
+    done = subprocess.run([sys.executable, "-c", program % (sys.path, str(bloom.dir))], text=True, capture_output=True,
+                          timeout=30, cwd="/")
+    assert done.returncode == 2, done.stderr
+    assert f"you may not touch {bloom.dir}/control/kill: only {ME}" in done.stderr
+    assert "kill_switch.group" in done.stderr
+
+
+# --- on a real Slurm ------------------------------------------------------------------------------------------------
+
+
+def test_a_queued_job_of_a_real_slurm_is_gone_and_the_run_has_ended(
+    sandbox: Sandbox, submit: Callable[[Sandbox], Submit]
+) -> None:
+    drill = submit(sandbox)("--steps 20", overrides=("slurm.begin=now+1hour",), wait_started=False)
+
+    done = drill.as_user("stop", str(drill.run_dir))
+
+    assert done.returncode == 0, done.stderr
+    state = drill.wait_end(5)
+    assert state.ended is not None and (state.ended.how, state.ended.exit_code) == ("stopped", 12)
+    assert drill.as_user("wait", str(drill.run_dir), "--timeout", "5s").returncode == 12
+
+
+def test_a_teammate_stops_a_queued_run_that_he_may_not_read(
+    sandbox: Sandbox, submit: Callable[[Sandbox], Submit]
+) -> None:
+    drill = submit(sandbox)("--steps 20", overrides=("slurm.begin=now+1hour", "kill_switch.group=sl-team"),
+                            wait_started=False)
+
+    done = drill.as_user("stop", str(drill.run_dir), user="sl-bob")
+
+    assert done.returncode == 0, done.stderr
+    assert (drill.run_dir / "control" / "kill").exists()
+    sandbox.slurm(["scontrol", "update", f"JobId={drill.job}", "StartTime=now"])
+    state = drill.wait_end()
+    assert state.ended is not None and state.ended.how == "stopped" and "sl-bob" in state.ended.why

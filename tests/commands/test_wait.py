@@ -1,0 +1,89 @@
+"""safelaunch wait: ends when the run does, with its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.handmade import Made, fake_command, make_run
+
+from safelaunch.cli import run
+from safelaunch.commands import wait
+from safelaunch.commands.runs import JournalWatch
+
+
+@pytest.fixture
+def bloom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    fake_command(tmp_path / "bin", "squeue", "exit 0")
+    monkeypatch.chdir(tmp_path)
+    made = make_run(tmp_path / "bloom")
+    made.running()
+    return made
+
+
+@pytest.mark.parametrize(("how", "code"), [
+    ("completed", 0), ("gave_up", 10), ("gave_up", 11), ("stopped", 12), ("gave_up", 13),
+])
+def test_the_exit_code_is_the_runs(bloom: Made, how: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    bloom.event(how, exit_code=code, why="that is why")
+    assert run(["wait"]) == code
+    said = capsys.readouterr()
+    assert said.out == "" and f"that is why (exit code {code})" in said.err
+
+
+def test_it_sees_an_end_that_comes_later(bloom: Made) -> None:
+    codes: list[int] = []
+    waiter = threading.Thread(target=lambda: codes.append(run(["wait", str(bloom.dir)])))
+    waiter.start()
+    time.sleep(0.3)
+    begun_s = time.monotonic()
+    bloom.event("stopped", why="asked")
+    waiter.join(20)
+    assert codes == [12]
+    assert time.monotonic() - begun_s < 2 * wait.POLL_S[1]
+
+
+def test_json_is_one_object(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    bloom.completed()
+    assert run(["wait", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"v": 1, "name": "bloom", "run_dir": str(bloom.dir), "state": "completed", "exit_code": 0,
+                    "why": "attempt 1 ended with exit code 0", "t": told["t"]}
+
+
+def test_waiting_in_vain_ends_with_124(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["wait", "--timeout", "300ms"]) == 124
+    assert "bloom has not ended within 0 s; it is running" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["1:00:00", "soon", "-5"])
+def test_a_timeout_of_another_form_is_a_usage_error(bloom: Made, text: str) -> None:
+    assert run(["wait", f"--timeout={text}"]) == 2
+
+
+@pytest.mark.parametrize(("answers", "says"), [
+    (["exit 0"], True), (["exit 1"], False), (["echo '12|RUNNING|root|bloom.1a2b3c4d|None|n0'"], False),
+], ids=["no job, twice", "no answer", "a job"])
+def test_a_run_that_slurm_has_lost_is_said_once_and_waited_for(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    answers: list[str], says: bool
+) -> None:
+    fake_command(tmp_path / "bin", "squeue", answers[0])
+    monkeypatch.setattr(wait, "ASK_EVERY_S", 0.05)
+    assert run(["wait", "--timeout", "2s"]) == 124
+    assert capsys.readouterr().err.count("unknown: no job of bloom is left") == int(says)
+
+
+def test_a_journal_that_has_not_changed_is_not_read_again(bloom: Made) -> None:
+    watch = JournalWatch(bloom.dir)
+    assert watch.poll() is not None
+    assert watch.poll() is None
+    bloom.event("progress", attempt=1, step=1)
+    journal = watch.poll()
+    assert journal is not None and journal.events[-1].event == "progress"
