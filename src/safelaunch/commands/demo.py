@@ -1,0 +1,159 @@
+"""safelaunch demo: a training is killed in the middle of a checkpoint and goes on, here, before your eyes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from safelaunch.adapters import runfolder
+from safelaunch.adapters.runfolder import Run
+from safelaunch.commands import controls, events, runs, talk
+from safelaunch.commands.logfollow import Stream
+from safelaunch.commands.logs import find_logs
+from safelaunch.core.model import TIMED_OUT, Event
+from safelaunch.core.state import fold
+from safelaunch.core.steps import latest_step
+from safelaunch.errors import SafelaunchError, UsageError
+
+PACKAGE = Path(__file__).parent.parent
+# In an installed package, and in a checkout.
+SOURCES = (PACKAGE / "examples" / "quickstart", PACKAGE.parent.parent / "examples" / "quickstart")
+FILES = ("train.yaml", "train.py", "README.md")
+SUBMIT_DEADLINE_S = 30.0
+DEADLINE_S = 60.0   # it takes 7 s here
+POLL_S = 0.1
+EVERY_STEPS = 20    # lines of the training that are shown
+TOLD = frozenset(("attempt_started", "failure", "attempt_ended", "checkpoint", "completed", "gave_up", "stopped"))
+
+
+@click.command()
+@click.option("--dir", "folder", metavar="DIR", help="A new or empty folder for it (default: ./safelaunch-demo).")
+def command(folder: str | None) -> int:
+    """See a crash and the recovery from it, here, in a minute: no Slurm, no root, no PyTorch."""
+    place = _lay_out(folder)
+    click.echo(f"A small training in plain Python, in {place}. It saves every 20 steps, and in the middle of\n"
+               f"the checkpoint of step 100 it is killed, as by a power cut.\n")
+    click.echo(_bold("$ safelaunch submit train.yaml cluster=local"))
+    run = _submit(place)
+    try:
+        code = _show(run)
+    except KeyboardInterrupt:
+        controls.touch(run.dir / "control" / "kill-now")
+        raise
+    click.echo(f"\nThe run lies in {run.dir}. Look at it:\n")
+    for words in (f"cd {place}", "safelaunch status", "safelaunch events", "safelaunch logs | less"):
+        click.echo(f"  {words}")
+    click.echo("\nYour own training: safelaunch init")
+    return code
+
+
+def _lay_out(wanted: str | None) -> Path:
+    """A new folder with the example in it."""
+    source = next((path for path in SOURCES if (path / "train.yaml").is_file()), None)
+    if source is None:
+        raise SafelaunchError(f"the example is missing from this installation: {SOURCES[0]}")
+    place = Path(wanted).absolute() if wanted else _free(Path.cwd() / "safelaunch-demo")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if any(place.iterdir()):
+            raise UsageError(f"{place} is not empty", hint="choose another folder: --dir DIR")
+        for name in FILES:
+            shutil.copyfile(source / name, place / name)
+    except OSError as error:
+        raise UsageError(f"the demo cannot be put into {place}: {error.strerror}",
+                         hint="choose another folder: --dir DIR") from error
+    return place
+
+
+def _free(wanted: Path) -> Path:
+    """`wanted`, or the first of its name with a number that is not there."""
+    numbered = (wanted.with_name(f"{wanted.name}-{number}") for number in range(2, 10_000))
+    return wanted if not wanted.exists() else next(path for path in numbered if not path.exists())
+
+
+def _submit(place: Path) -> Run:
+    """The run, submitted as a person would, by a process of its own."""
+    argv = [sys.executable, "-m", "safelaunch", "submit", "train.yaml", "cluster=local", "--json"]
+    try:
+        done = subprocess.run(argv, cwd=place, capture_output=True, text=True, timeout=SUBMIT_DEADLINE_S, check=False,
+                              stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired as late:
+        raise SafelaunchError(f"safelaunch submit has not ended within {SUBMIT_DEADLINE_S:.0f} s") from late
+    if done.returncode:
+        raise SafelaunchError(f"safelaunch submit ended with exit code {done.returncode}: {done.stderr.strip()}")
+    return runfolder.load(Path(json.loads(done.stdout)["run_dir"]))
+
+
+def _show(run: Run) -> int:
+    """The run's exit code, after all that happened was told as it happened."""
+    watch, told, show = runs.JournalWatch(run.dir), 0, _Show(run)
+    end_s = show.begin_s + DEADLINE_S
+    while time.monotonic() < end_s:
+        journal = watch.poll()
+        time.sleep(POLL_S)   # the log's pump is 0.02 s behind: with this pause what came before an event is shown first
+        if journal is not None:
+            for event in journal.events[told:]:
+                show.event(event)
+            told = len(journal.events)
+            ended = fold(journal.events).ended
+            if ended is not None:
+                return ended.exit_code
+        show.log()
+    controls.touch(run.dir / "control" / "kill-now")
+    talk.say(f"it should have ended within {DEADLINE_S:.0f} s, and is stopped; why: safelaunch events {run.dir}")
+    return TIMED_OUT
+
+
+class _Show:
+    """What is on the screen so far."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.begin_s = time.monotonic()
+        self._stream: Stream | None = None
+        self._attempt = 0
+        self._skipped = 0
+
+    def event(self, event: Event) -> None:
+        """Tell an event, behind the lines of the log that came before it."""
+        if event.event in ("failure", "attempt_ended"):
+            self.log()
+        if event.event in TOLD and not (event.event == "attempt_ended" and event.data.get("how") == "failed"):
+            self._tell(events.describe(event))
+        if event.event == "attempt_started":
+            self._attempt, self._stream = int(event.data["attempt"]), None
+        if event.event == "attempt_ended":
+            self._tell_skipped()
+
+    def log(self) -> None:
+        """Show what the training has written: every 20th step, and whatever is no step."""
+        now_s = time.monotonic()
+        if self._stream is None:
+            log = next((log for log in find_logs(self._run, fold(())) if log.number == self._attempt), None)
+            self._stream = Stream(log, 0, None, now_s) if log is not None else None
+        for line in (self._stream.read(now_s) if self._stream else b"").splitlines():
+            step = latest_step(line, self._run.plan.step_pattern)
+            if step is None or step % EVERY_STEPS == 0:
+                click.echo(f"          | {talk.clean(line.decode(errors='replace'))}")
+
+    def _tell_skipped(self) -> None:
+        """Checkpoints that were not taken: a reason that stands in the job's own output."""
+        output = (self._run.dir / "job.out").read_text(errors="replace")
+        said = [line for line in output.splitlines() if " is skipped: " in line]
+        for line in said[self._skipped:]:
+            self._tell(talk.clean(line.split(": ", 1)[1]))
+        self._skipped = len(said)
+
+    def _tell(self, text: str) -> None:
+        click.echo(f"{time.monotonic() - self.begin_s:6.1f} s  {_bold(text)}")
+
+
+def _bold(text: str) -> str:
+    return text if "NO_COLOR" in os.environ or not talk.is_for_person() else click.style(text, bold=True)
