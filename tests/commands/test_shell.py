@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.handmade import YAML, Made, make_run
+from tests.runs import Submit
 
 from safelaunch.cli import run
+from safelaunch.sandbox.cluster import Sandbox
 
 
 @pytest.fixture
@@ -69,3 +72,19 @@ def test_a_local_run_gets_a_shell_with_its_environment(
     done = subprocess.run([sys.executable, "-m", "safelaunch", "shell", str(made.dir)], text=True, capture_output=True,
                           input='echo "$FROM_SUBMIT $SAFELAUNCH_RUN_ID $PWD"\n', timeout=30)
     assert f"yes 1a2b3c4d {tmp_path}" in done.stdout, done.stderr
+
+
+def test_on_a_real_slurm_the_step_starts_beside_a_training_that_holds_all_gpus(
+    sandbox: Sandbox, submit: Callable[[Sandbox], Submit]
+) -> None:
+    drill = submit(sandbox)("--steps 4000 --step-time 0.05", overrides=("slurm.gpus_per_node=8",))
+    drill.wait_step(1)
+    node = drill.state().attempts[0].nodes[1]
+
+    printed = drill.as_user("shell", str(drill.run_dir), node, "--print")
+    words = shlex.split(printed.stdout)
+    done = sandbox.run([word for word in words if word not in ("--pty", "bash")] + ["hostname"], timeout_s=30)
+
+    assert (done.returncode, done.stdout.strip()) == (0, node), done.stderr
+    drill.as_user("stop", "--now", str(drill.run_dir))
+    drill.wait_end()

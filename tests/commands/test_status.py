@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.frozen import FuseMount
 from tests.handmade import Made, fake_command, make_run
+from tests.runs import Submit
 
 from safelaunch.cli import run
 from safelaunch.commands import runs
@@ -18,6 +21,7 @@ from safelaunch.commands.status import next_lines, plain
 from safelaunch.core.model import Event
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import State, fold
+from safelaunch.sandbox.cluster import Sandbox
 
 DOCS = Path(__file__).parents[2] / "docs" / "verbs.md"
 
@@ -347,3 +351,55 @@ def test_ten_thousand_events_take_less_than_half_a_second(bloom: Made) -> None:
     seen = overview(bloom.run, Word((job(),)), bloom.now)
     assert time.process_time() - begun_s < 0.5
     assert seen["step"] == 9_999
+
+
+@pytest.mark.root
+def test_a_frozen_folder_is_said_and_hangs_nobody(
+    fuse_mount: FuseMount, bloom: Made, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_run(fuse_mount.path / "bloom")
+    made.running()
+    monkeypatch.setattr(runs, "FOLDER_DEADLINE_S", 0.5)
+    fuse_mount.stop()
+    try:
+        begun_s = time.monotonic()
+        codes = [run([verb, str(made.dir)]) for verb in ("status", "stop", "logs", "events")]
+        assert time.monotonic() - begun_s < 10
+    finally:
+        fuse_mount.cont()
+    assert codes == [2, 2, 2, 2]
+    assert capsys.readouterr().err.count("does not answer for 0 s: its filesystem is frozen or slow") == 4
+
+
+# --- on a real Slurm ------------------------------------------------------------------------------------------------
+
+
+def test_a_real_slurm_gives_the_reason_of_a_pending_job_and_its_loss_is_unknown(
+    sandbox: Sandbox, submit: Callable[[Sandbox], Submit]
+) -> None:
+    drill = submit(sandbox)("--steps 20", overrides=("slurm.begin=now+1hour",), wait_started=False)
+
+    pending = drill.as_user("status", drill.job)
+    sandbox.run(["scancel", drill.job])
+    drill.wait_for(lambda: not drill.jobs(), 20, "the job stayed")
+    gone = json.loads(drill.as_user("status", "--json", str(drill.run_dir)).stdout)
+
+    assert f"job {drill.job} is waiting to be scheduled (BeginTime)" in pending.stdout, pending.stderr
+    assert (gone["state"], gone["slurm"]) == ("unknown", {"jobs": [], "trouble": ""})
+
+
+def test_a_real_run_is_seen_running_with_its_step_and_its_successor(
+    sandbox: Sandbox, submit: Callable[[Sandbox], Submit]
+) -> None:
+    drill = submit(sandbox)("--steps 4000 --step-time 0.05")
+    drill.wait_step(3)
+    drill.wait_event("submitted", 2)
+
+    seen = json.loads(drill.as_user("status", "--json").stdout)
+
+    assert (seen["state"], seen["job"]["id"], seen["attempts"]) == ("running", drill.job, 1)
+    assert seen["step"] >= 3 and isinstance(seen["loss"], float)
+    jobs = {job["id"]: job["state"] for job in seen["slurm"]["jobs"]}
+    assert jobs == {drill.job: "RUNNING", seen["successor"]: "PENDING"}
+    drill.as_user("stop", "--now", str(drill.run_dir))
+    drill.wait_end()
