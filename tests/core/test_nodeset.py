@@ -1,0 +1,71 @@
+"""Node lists: Slurm's order in, Slurm's brackets out, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.core import nodeset
+from safelaunch.errors import ParseError
+
+NAMES = st.builds("{}{}".format, st.sampled_from(["n", "gpu", "r1-n", "r2-n", "jean-zay-ib"]), st.integers(0, 300))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("n0", ("n0",)),
+        ("n[0-2]", ("n0", "n1", "n2")),
+        ("n[7,0-1],m3", ("n0", "n1", "n7", "m3")),
+        ("m3,n0,a1", ("m3", "n0", "a1")),
+        ("gpu[008-011]", ("gpu008", "gpu009", "gpu010", "gpu011")),
+        ("r1n[0-1],r2n0", ("r1n0", "r1n1", "r2n0")),
+        ("jean-zay-ia[810-811]-ib0", ("jean-zay-ia810-ib0", "jean-zay-ia811-ib0")),
+        ("r[1-2]n[3-4]", ("r1n3", "r1n4", "r2n3", "r2n4")),
+        ("", ()),
+    ],
+    ids=["one", "a range", "ranges and names", "the order of names stays", "leading zeros", "two numbers in a name",
+         "a number inside", "two brackets", "none"],
+)
+def test_the_names_in_a_list(text: str, expected: tuple[str, ...]) -> None:
+    assert nodeset.expand(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["n[0-", "n[0-3],m[1", "n0]", "n[3-1]", "n[a-b]", "n[]", "@gpus", "n0!n1", "n0&n1", "n0^n1", "n*", "n?"],
+    ids=["cut off in a range", "cut off in the second name", "a bracket too many", "backwards", "letters", "empty",
+         "a group", "a difference", "an intersection", "a symmetric difference", "a star", "a question mark"],
+)
+def test_what_slurm_never_writes_is_an_error(text: str) -> None:
+    with pytest.raises(ParseError, match="not a node list"):
+        nodeset.expand(text)
+
+
+@given(st.text(st.sampled_from("n01[],-! @&ü\n"), max_size=14))
+def test_any_text_is_a_list_or_an_error(text: str) -> None:
+    try:
+        names = nodeset.expand(text)
+    except ParseError:
+        return
+    assert all(names)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ((), ""),
+        (("n1", "n0", "n3"), "n[0-1,3]"),
+        (("r1n0", "r1n1", "r2n0"), "r1n[0-1],r2n0"),
+        (("gpu009", "gpu010"), "gpu[009-010]"),
+        (("n0", "n0"), "n0"),
+    ],
+    ids=["none", "a range", "one bracket a name, as Slurm reads it", "leading zeros", "twice the same"],
+)
+def test_the_short_form(nodes: tuple[str, ...], expected: str) -> None:
+    assert nodeset.fold(nodes) == expected
+
+
+@given(st.lists(NAMES, max_size=30))
+def test_folded_and_expanded_are_the_same_nodes(nodes: list[str]) -> None:
+    assert set(nodeset.expand(nodeset.fold(nodes))) == set(nodes)

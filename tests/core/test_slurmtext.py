@@ -1,0 +1,165 @@
+"""Slurm's words, each as a real Slurm 22.05.8 printed it on a sandbox (2026-11), unless a row says otherwise."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.core.slurmtext import (
+    QueuedJob,
+    is_unreachable,
+    parse_ending,
+    parse_squeue,
+    parse_submitted,
+    parse_update,
+)
+from safelaunch.errors import ParseError
+
+# What stands in the job's own output after each act, as measured: a batch script on n0 with `srun -N2` inside.
+AT = "2026-11-21T18:18:25"
+JOB = f"slurmstepd-n0: error: *** JOB 8510401 ON n0 CANCELLED AT {AT}"
+STEP = f"slurmstepd-n0: error: *** STEP 8510401.0 ON n0 CANCELLED AT {AT}"
+ABORTED = "srun: Job step aborted: Waiting up to 7 seconds for job step to finish.\nsrun: got SIGCONT\n"
+TERMINATED = "srun: forcing job termination\nsrun: error: n0: task 0: Terminated\nsrun: error: n1: task 1: Terminated\n"
+KILLED = "srun: error: n1: task 1: Killed\nsrun: error: n0: task 0: Killed\nafter 137\n"
+NODE_FAILURE = " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***"
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (f"{ABORTED}{STEP} ***\n{JOB} ***\n{TERMINATED}", "cancelled"),
+        (f"srun: got SIGCONT\n{JOB} ***\n{STEP} ***\n{TERMINATED}", "cancelled"),
+        (f"{JOB} ***\n", "cancelled"),
+        (f"{ABORTED}{STEP} DUE TO TIME LIMIT ***\n{JOB} DUE TO TIME LIMIT ***\n{TERMINATED}", "time_limit"),
+        (f"{ABORTED}{STEP} DUE TO JOB REQUEUE ***\n{JOB} DUE TO JOB REQUEUE ***\n{TERMINATED}", "requeued"),
+        (f"srun: error: Node failure on n1\n{STEP}{NODE_FAILURE}\n{JOB}{NODE_FAILURE}\n{ABORTED}", "node_failure"),
+        (f"srun: error: Node failure on n0\n{JOB}{NODE_FAILURE}\n{ABORTED}", "node_failure"),
+        (f"{JOB} DUE TO PREEMPTION ***\n", "preempted"),
+        (f"{JOB} DUE TO A LATER SLURM'S REASON ***\n", "unknown"),
+        (JOB.replace("slurmstepd-n0", "slurmstepd") + " ***\n", "cancelled"),
+        (f"{STEP} ***\nsrun: Job step aborted: Waiting up to 7 seconds for job step to finish.\n{KILLED}", None),
+        (f"{STEP} ***\nsrun: error: n0: task 0: Terminated\nsrun: Force Terminated StepId=8510401.0\n", None),
+        ("srun: error: n0: task 0: Exited with exit code 3\n"
+         "srun: launch/slurm: _step_signal: Terminating StepId=8510401.0\n"
+         "srun: error: n1: task 1: Exited with exit code 3\nafter 3\n", None),
+        (f"srun: error: Node failure on n1\n{KILLED}", None),
+        (JOB.replace("8510401", "8510402") + " ***\n", None),
+        (JOB.replace("8510401", "85104010") + " ***\n", None),
+        (f"the docs say: {JOB} ***\n", None),
+        ("", None),
+        (f"{JOB} DUE TO JOB REQUEUE ***\nit runs again\n{JOB} ***\n", "cancelled"),
+        (f"{JOB} DUE TO JOB REQUEUE ***\nit runs again\n{JOB} DUE TO TIME LIMIT ***\n", "time_limit"),
+    ],
+    ids=[
+        "scancel by the owner", "scancel by root", "scancel -s TERM --batch, -s KILL, and of a job whose step has gone",
+        "the time limit", "scontrol requeue", "a worker set down", "the batch host set down",
+        "preemption (as in slurmstepd's source)", "a reason that nobody knows yet", "one node: no host in the prefix",
+        "scancel of one step", "scancel -s TERM: only the step", "a failed step under -K1",
+        "a worker set down under --no-kill", "another job", "a job whose number begins alike", "words in a line",
+        "nothing", "requeued, then cancelled", "requeued, then the time limit",
+    ],
+)
+def test_why_slurm_ended_the_job(output: str, expected: str | None) -> None:
+    assert parse_ending(output, "8510401") == expected
+
+
+def test_an_ending_is_found_among_the_trainings_own_lines() -> None:
+    noise = "".join(f"step {number} loss 0.1\r\n" for number in range(1000))
+    assert parse_ending(f"{noise}{JOB} ***\n{noise}", "8510401") == "cancelled"
+
+
+@given(st.text())
+def test_any_output_has_an_ending_or_none(text: str) -> None:
+    assert parse_ending(f"{JOB}{text}", "8510401") in (
+        None, "cancelled", "time_limit", "preempted", "requeued", "node_failure", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("8510401|RUNNING|sl-alice|owner.sh|None|n[0-1]",
+         QueuedJob("8510401", "RUNNING", "sl-alice", "owner.sh", "None", "n[0-1]")),
+        ("8517590|PENDING|sl-alice|nb.sh|BeginTime|",
+         QueuedJob("8517590", "PENDING", "sl-alice", "nb.sh", "BeginTime", "")),
+        ("8517592_[2-3%1]|PENDING|sl-alice|odd|na me|JobArrayTaskLimit|",
+         QueuedJob("8517592_[2-3%1]", "PENDING", "sl-alice", "odd|na me", "JobArrayTaskLimit", "")),
+        ("8517592_1|RUNNING|sl-alice|odd|na me|None|n0",
+         QueuedJob("8517592_1", "RUNNING", "sl-alice", "odd|na me", "None", "n0")),
+        ("7+0|PENDING|bob|het|(null)|(null)", QueuedJob("7+0", "PENDING", "bob", "het", "(null)", "(null)")),
+        ("7|PENDING|bob||Nodes required for job are DOWN, DRAINED or reserved|",
+         QueuedJob("7", "PENDING", "bob", "", "Nodes required for job are DOWN, DRAINED or reserved", "")),
+    ],
+    ids=["running", "pending", "an array's rest, and a | and a blank in the name", "an array's task",
+         "a part of a heterogeneous job", "no name, and a reason in words"],
+)
+def test_a_line_of_squeue(line: str, expected: QueuedJob) -> None:
+    assert parse_squeue(f"{line}\n") == (expected,)
+
+
+@pytest.mark.parametrize("text", ["", "\n", " \n\n"], ids=["nothing", "an empty line", "blanks"])
+def test_an_empty_queue_is_empty(text: str) -> None:
+    assert parse_squeue(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["slurm_load_jobs error: Invalid job id specified", "JOBID PARTITION NAME USER", "1|RUNNING|a|b|c", "|||||"],
+    ids=["an error on stdout", "a site's own format", "a field is missing", "no id"],
+)
+def test_lines_of_another_form_are_never_guessed_at(text: str) -> None:
+    with pytest.raises(ParseError, match="squeue printed"):
+        parse_squeue(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["8517592\n", "8517592;cluster2\n", "Welcome to the machine!\nYour quota: 80 %\n8517592\n",
+     "8517592\nsbatch: this project has 12 GPU hours left\n", "  8517592  \n",
+     "job_submit: 3 checks passed\n8517592;c\n\n"],
+    ids=["plain", "with a cluster", "a banner before", "a banner behind", "blanks", "banner, cluster, empty line"],
+)
+def test_the_job_id_of_sbatch_parsable(text: str) -> None:
+    assert parse_submitted(text) == "8517592"
+
+
+@pytest.mark.parametrize("text", ["", "Submitted batch job 7", "7 8", "seven", "7;a b"],
+                         ids=["nothing", "not parsable", "two numbers", "a word", "a cluster with a blank"])
+def test_no_job_id_is_an_error(text: str) -> None:
+    with pytest.raises(ParseError, match="not a job id"):
+        parse_submitted(text)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "expected"),
+    [
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", True),
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", True),
+        ("scancel: error: Kill job error on job id 1: Unable to contact slurm controller (connect failure)", True),
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", True),
+        ("sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received", True),
+        ("sbatch: error: invalid partition specified: nope\n"
+         "sbatch: error: Batch job submission failed: Invalid partition name specified", False),
+        ("slurm_load_jobs error: Invalid job id specified", False),
+        ("sbatch: error: Unable to open file job.sbatch", False),
+        ("", False),
+    ],
+    ids=["squeue: controller down", "sbatch: controller down", "scancel: controller down", "sbatch: controller stopped",
+         "sbatch: no bytes", "sbatch says no", "squeue: no such job", "sbatch: no such file", "nothing said"],
+)
+def test_no_answer_is_told_from_no(stderr: str, expected: bool) -> None:
+    assert is_unreachable(stderr) == expected
+
+
+SHOWN = ("JobId=8517590 JobName=nb.sh UserId=sl-alice(1001) JobState=PENDING Reason=BeginTime Dependency=(null) "
+         "Requeue=0 NodeList= ReqNodeList=(null) ExcNodeList=n[1-2] StdOut=/w/slurm-8517590.out Comment=Requeue=7")
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [("JobState", "PENDING"), ("Dependency", ""), ("NodeList", ""), ("ExcNodeList", "n[1-2]"), ("Requeue", "0"),
+     ("Node", None), ("Nothing", None)],
+)
+def test_a_value_of_scontrol_show_job(key: str, expected: str | None) -> None:
+    assert parse_update(SHOWN, key) == expected

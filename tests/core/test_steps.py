@@ -1,0 +1,60 @@
+"""The last step that a log names."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.core.steps import latest_step
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (" iteration     5120/   95367 | consumed samples:    2621440 | elapsed time per iteration (ms): 104.7 |", 5120),
+        ("[2026-11-01 10:00:00] iteration 7/ 10 | lm loss: 6.2E+00 |", 7),
+        ("[INFO] [logging.py:96:log_dist] [Rank 0] step=100, skipped=0, lr=[0.001], mom=[(0.9, 0.999)]", 100),
+        ("step: 20  loss:  5.1  memory: 30.1GiB(31%)  tps: 7,000", 20),
+        ("iter 300: loss 2.1, time 55.2ms, mfu 30.1%", 300),
+        ("step 12 loss 0.5", 12),
+        ("{'loss': 0.5, 'global_step': 40}", 40),
+        ('{"step": 41, "loss": 0.5}', 41),
+        ("[n0:0]:step 9 loss 0.5", 9),
+        ("step 1\nstep 2\nstep 3\n", 3),
+        ("step 1\r step 2\r step 3\r", 3),
+        ("Step 4 of 10", 4),
+        ("loading 16 files", None),
+        ("timestep 7", None),
+        ("steps 7", None),
+        ("step 1.5", None),
+        ("learning_rate_step_size 7", None),
+        ("", None),
+    ],
+    ids=["Megatron-LM", "Megatron-LM with a time", "DeepSpeed", "torchtitan", "nanoGPT", "plain", "a dict",
+         "JSON", "torchrun's prefix", "the last of many", "a progress bar", "a capital", "no step", "timestep", "steps",
+         "a fraction", "another word", "nothing"],
+)
+def test_the_lines_of_common_trainers(log: str, expected: int | None) -> None:
+    assert latest_step(log.encode(), "auto") == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "log", "expected"),
+    [
+        (r"batch=(\d+)", "batch=1\nbatch=22\n", 22),
+        (r"^done (\d+)$", "done 1\nhalf done 2\n", 1),
+        (r"a(\d+)|b(\d+)", "a1 b2", 1),
+        (r"batch=(\S+)", "batch=many", None),
+        (r"nothing (\d+)", "batch=1", None),
+    ],
+    ids=["a group", "whole lines", "a match without the group", "the group is no number", "no match"],
+)
+def test_a_pattern_of_the_users_own(pattern: str, log: str, expected: int | None) -> None:
+    assert latest_step(log.encode(), pattern) == expected
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_have_a_step_or_none(log: bytes) -> None:
+    step = latest_step(log, "auto")
+    assert step is None or step >= 0
