@@ -52,7 +52,7 @@ def directives(plan: Plan) -> list[str]:
     """`#SBATCH` lines: safelaunch's own first, then the user's in their order."""
     rows: list[tuple[str, str | None]] = [
         ("job-name", plan.job_name),
-        ("output", f"{plan.run_dir.replace('%', '%%')}/slurm-%j.out"),
+        ("output", _output(plan.run_dir)),
         ("open-mode", "append"),
         ("no-requeue", None),   # safelaunch restarts; a requeue would forget failed nodes and the queue's age
         ("no-kill", None),      # a dead node must not take the allocation with it
@@ -65,6 +65,13 @@ def directives(plan: Plan) -> list[str]:
     if not given & {"ntasks", "ntasks-per-node"}:   # else the job gets one CPU a node, and srun is refused more tasks
         rows.append(("ntasks-per-node", str(plan.ntasks_per_node)))
     return [_directive(name, value) for name, value in rows]
+
+
+def _output(run_dir: str) -> str:
+    """The pattern of the job's own output file; sbatch(1), filename pattern."""
+    if "\\" in run_dir:
+        raise TemplateError(f"run_dir: Slurm takes no path with a backslash for its output: {_shown(run_dir)}")
+    return f"{run_dir.replace('%', '%%')}/slurm-%j.out"
 
 
 def first_job_options(plan: Plan) -> list[str]:
