@@ -163,7 +163,7 @@ def test_kept_nodes_come_with_the_way_in_the_way_out_and_the_cost(bloom: Made) -
     bloom.event("job_started", ago_s=1800, job="12", nodes=["n0", "n1", "n2", "n3"], batch_host="n0")
     bloom.attempt()
     bloom.failed()
-    bloom.event("preserved", until=bloom.now + 3600, nodes=["n0"])
+    bloom.event("preserved", until=bloom.now + 3601, nodes=["n0"])
     text = told(bloom, job())
     assert "state      preserving" in text and "(1 h left), for people to look" in text
     assert "held       2 node-hours, 16 GPU-hours so far" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,18 +156,20 @@ def test_a_checkpoint_first_is_not_built_yet(bloom: Made, capsys: pytest.Capture
 
 @pytest.mark.root
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")
-def test_who_may_not_stop_it_is_told_who_may(bloom: Made, tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2], bloom.dir):
-        folder.chmod(0o755)
-    (bloom.dir / "control").chmod(0o700)
-    # Everything is imported first: the other user may not be able to read this Python's packages.
-    program = ("import os, sys; sys.path[:0] = %r; import safelaunch.commands.stop; from safelaunch.cli import run\n"
-               "os.setgroups([]); os.setgid(65534); os.setuid(65534)\nsys.exit(run(['stop', %r]))")
-    done = subprocess.run([sys.executable, "-c", program % (sys.path, str(bloom.dir))], text=True, capture_output=True,
-                          timeout=30, cwd="/")
-    assert done.returncode == 2, done.stderr
-    assert f"you may not touch {bloom.dir}/control/kill: only {ME}" in done.stderr
-    assert "kill_switch.group" in done.stderr
+def test_who_may_not_stop_it_is_told_who_may() -> None:
+    with tempfile.TemporaryDirectory() as folder:   # tmp_path is closed to other users
+        Path(folder).chmod(0o755)
+        made = make_run(Path(folder) / "bloom")
+        made.dir.chmod(0o755)
+        # Everything is imported first: the other user may not be able to read this Python's packages.
+        program = ("import os, sys; sys.path[:0] = %r\n"
+                   "import safelaunch.commands.stop; from safelaunch.cli import run\n"
+                   "os.setgroups([]); os.setgid(65534); os.setuid(65534)\nsys.exit(run(['stop', %r]))")
+        done = subprocess.run([sys.executable, "-c", program % (sys.path, str(made.dir))], text=True,
+                              capture_output=True, timeout=30, cwd="/")
+        assert done.returncode == 2, done.stderr
+        assert f"you may not touch {made.dir}/control/kill: only {ME}" in done.stderr
+        assert "kill_switch.group" in done.stderr
 
 
 # --- on a real Slurm ------------------------------------------------------------------------------------------------
