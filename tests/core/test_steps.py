@@ -12,7 +12,7 @@ from safelaunch.core.steps import latest_step
 @pytest.mark.parametrize(
     ("log", "expected"),
     [
-        (" iteration     5120/   95367 | consumed samples:    2621440 | elapsed time per iteration (ms): 104.7 |", 5120),
+        (" iteration     5120/   95367 | consumed samples:   2621440 | elapsed time per iteration (ms): 104.7 |", 5120),
         ("[2026-11-01 10:00:00] iteration 7/ 10 | lm loss: 6.2E+00 |", 7),
         ("[INFO] [logging.py:96:log_dist] [Rank 0] step=100, skipped=0, lr=[0.001], mom=[(0.9, 0.999)]", 100),
         ("step: 20  loss:  5.1  memory: 30.1GiB(31%)  tps: 7,000", 20),

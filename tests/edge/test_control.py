@@ -1,0 +1,411 @@
+"""The leader's side of the guards, over real sockets on loopback: who is let in, what counts, and what does no harm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from safelaunch.adapters.control import GREETING_S, MAX_LINE, ControlServer
+from safelaunch.node.guard import mac
+
+TOKEN = "a" * 64
+DEADLINE_S = 30.0
+PING_S = 0.2
+
+
+@dataclass
+class Leader:
+    """A control server and the loop that serves it."""
+
+    selector: selectors.BaseSelector
+    server: ControlServer
+    reports: list[tuple[str, int, int | None, bool]] = field(default_factory=list)
+    ahead_s: float = 0.0   # how far the server's clock is set forward
+
+    def serve_until(self, is_so: Callable[[], bool], why: str) -> None:
+        until_s = time.monotonic() + DEADLINE_S
+        while not is_so():
+            assert time.monotonic() < until_s, f"waited {DEADLINE_S} s in vain: {why}"
+            self.serve_once(0.01)
+
+    def serve_once(self, timeout_s: float = 0.0) -> None:
+        ready = self.selector.select(timeout_s)
+        now_s = time.monotonic() + self.ahead_s
+        for key, _ in ready:
+            key.data(now_s)
+        self.server.tick(now_s, PING_S)
+
+    @property
+    def connected(self) -> set[tuple[str, int]]:
+        return {key for key, guard in self.server.guards.items() if guard.connection is not None}
+
+
+@pytest.fixture
+def leader() -> Iterator[Leader]:
+    with contextlib.closing(selectors.DefaultSelector()) as selector:
+        server = ControlServer(selector, TOKEN)
+        made = Leader(selector, server)
+        server.on_report = lambda guard: made.reports.append((guard.node, guard.task, guard.code, guard.gone))
+        yield made
+        made.server.close()
+
+
+class Caller:
+    """A guard's end of the connection, made of bytes, so that it can also say what no guard says."""
+
+    def __init__(self, leader: Leader) -> None:
+        self.leader = leader
+        self.sock = socket.create_connection(("127.0.0.1", leader.server.port), timeout=DEADLINE_S)
+        self.sock.setblocking(False)
+        self.heard = b""
+        self.closed = False
+
+    def send(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self.sock.sendall(data)
+
+    def say(self, **message: Any) -> None:
+        self.send(json.dumps(message).encode() + b"\n")
+
+    def listen(self) -> None:
+        try:
+            while not self.closed:
+                data = self.sock.recv(65536)
+                self.heard += data
+                self.closed = not data
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.closed = True
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        self.listen()
+        return [json.loads(line) for line in self.heard.split(b"\n")[:-1]]
+
+    def wait_for_lines(self, count: int) -> list[dict[str, Any]]:
+        self.leader.serve_until(lambda: len(self.lines) >= count, f"{count} lines; got {self.heard!r}")
+        return self.lines
+
+    def wait_until_closed(self) -> None:
+        def is_closed() -> bool:
+            self.listen()
+            return self.closed
+
+        self.leader.serve_until(is_closed, "the leader to close the connection")
+
+    def hello(self, node: str = "n0", task: Any = 0, attempt: Any = 1, token: str = TOKEN, **changes: Any) -> str:
+        """Greet as a guard does; returns the nonce."""
+        nonce: str = "c" * 32 + self.wait_for_lines(1)[0]["nonce"]
+        proof = mac(token.encode(), "guard", f"{nonce}{node}|{task}|{attempt}")
+        honest = {"node": node, "task": task, "attempt": attempt, "role": "guard", "nonce": nonce, "mac": proof}
+        self.say(**{**honest, **changes})
+        return nonce
+
+
+def greeted(leader: Leader, node: str = "n0", task: int = 0, attempt: int = 1) -> Caller:
+    """A guard that has been let in."""
+    caller = Caller(leader)
+    caller.hello(node, task, attempt)
+    caller.wait_for_lines(2)
+    return caller
+
+
+def test_a_guard_that_knows_the_token_is_let_in_and_hears_that_the_leader_knows_it_too(leader: Leader) -> None:
+    caller = Caller(leader)
+    nonce = caller.hello()
+    answer = caller.wait_for_lines(2)[1]
+    assert answer == {"mac": mac(TOKEN.encode(), "leader", nonce)}
+    assert leader.connected == {("n0", 0)}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"token": "b" * 64},
+        {"mac": ""},
+        {"mac": None},
+        {"mac": "\ud800"},
+        {"mac": "ü" * 64},
+        {"nonce": "c" * 64},
+        {"nonce": "\udfff"},
+        {"nonce": ""},
+        {"node": ["n0"]},
+        {"task": "0"},
+        {"attempt": None},
+        {"node": "n1", "mac": "x"},
+    ],
+    ids=["another run's token", "no proof", "null as proof", "half a surrogate as proof", "umlauts as proof",
+         "another connection's nonce", "half a surrogate as nonce", "no nonce", "a node that is a list",
+         "a task that is a text", "no attempt", "another node's name"],
+)
+def test_who_does_not_prove_itself_is_hung_up_on(leader: Leader, changes: dict[str, Any]) -> None:
+    caller = Caller(leader)
+    caller.hello(**changes)
+    caller.wait_until_closed()
+    assert leader.server.guards == {}
+    assert leader.reports == []
+
+
+def test_a_proof_cannot_be_played_back_on_another_connection(leader: Leader) -> None:
+    first = Caller(leader)
+    nonce = first.hello()
+    first.wait_for_lines(2)
+    second = Caller(leader)
+    second.wait_for_lines(1)
+    second.say(node="n0", task=0, attempt=1, nonce=nonce, mac=mac(TOKEN.encode(), "guard", f"{nonce}n0|0|1"))
+    second.wait_until_closed()
+    assert leader.connected == {("n0", 0)}
+
+
+def test_the_leaders_own_proof_is_none_of_a_guards(leader: Leader) -> None:
+    caller = Caller(leader)
+    nonce = "c" * 32 + caller.wait_for_lines(1)[0]["nonce"]
+    caller.say(node="n0", task=0, attempt=1, nonce=nonce, mac=mac(TOKEN.encode(), "leader", f"{nonce}n0|0|1"))
+    caller.wait_until_closed()
+    assert leader.server.guards == {}
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)) + b"\n",
+        b"\0" * 4096 + b"\n",
+        b"[" * 60_000 + b"\n",
+        b"1" * 60_000 + b"\n",
+        b'"text"\n',
+        b"null\n",
+        b"\n",
+        b"x" * (MAX_LINE + 1),
+        b'{"node":"n0","task":0,"attempt":1,"mac":"","nonce":"' + b"\\ud800" * 9000 + b'"}\n',
+    ],
+    ids=["HTTP", "TLS", "zero bytes", "60,000 brackets", "60,000 digits", "a text", "null", "an empty line",
+         "a line without an end", "9,000 half surrogates"],
+)
+def test_garbage_on_the_port_does_no_harm(leader: Leader, garbage: bytes) -> None:
+    good = greeted(leader)
+    stranger = Caller(leader)
+    stranger.send(garbage)
+    stranger.wait_until_closed()
+    good.say(ev="exited", code=3, signal=None)
+    leader.serve_until(lambda: leader.server.guards["n0", 0].code == 3, "the guard to be heard all the same")
+
+
+def test_a_stranger_that_says_nothing_is_hung_up_on_in_time(leader: Leader) -> None:
+    silent, good = Caller(leader), greeted(leader)
+    silent.wait_for_lines(1)
+    leader.ahead_s = GREETING_S + 1
+    silent.wait_until_closed()
+    assert leader.connected == {("n0", 0)}
+    assert not good.closed
+
+
+def test_words_before_the_greeting_count_for_nothing(leader: Leader) -> None:
+    caller = Caller(leader)
+    caller.wait_for_lines(1)
+    caller.say(ev="gone", code=0)
+    caller.wait_until_closed()
+    assert leader.reports == []
+
+
+def test_a_message_may_come_in_pieces(leader: Leader) -> None:
+    caller = greeted(leader)
+    for byte in b'{"ev":"exited","code":7,"signal":null}\n{"ev":"gone","code":7}\n':
+        caller.send(bytes([byte]))
+        leader.serve_once()
+    leader.serve_until(lambda: leader.server.guards["n0", 0].gone, "the last piece to be heard")
+    assert leader.server.guards["n0", 0].code == 7
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(0, 0), (137, 137), (-9, 255), (256, 255), ("1", 255), (None, 255)],
+    ids=["zero", "a signal's", "negative", "too large", "a text", "none"],
+)
+def test_an_exit_code_is_one_or_counts_as_255(leader: Leader, code: object, expected: int) -> None:
+    caller = greeted(leader)
+    caller.say(ev="exited", code=code, signal=None)
+    leader.serve_until(lambda: leader.server.guards["n0", 0].code is not None, "the exit")
+    assert leader.server.guards["n0", 0].code == expected
+
+
+def test_the_first_exit_code_stays(leader: Leader) -> None:
+    caller = greeted(leader)
+    caller.say(ev="exited", code=1, signal=None)
+    caller.say(ev="exited", code=0, signal=None)
+    caller.say(ev="gone", code=0)
+    leader.serve_until(lambda: leader.server.guards["n0", 0].gone, "the last word")
+    assert leader.server.guards["n0", 0].code == 1
+
+
+def test_every_guard_is_told_and_pinged(leader: Leader) -> None:
+    callers = [greeted(leader, f"n{number}") for number in range(3)]
+    assert leader.server.tell({"do": "end", "grace_s": 5.0}, time.monotonic()) == 3
+    for caller in callers:
+        leader.serve_until(lambda c=caller: {"do": "ping"} in c.lines, "a ping")  # type: ignore[misc]
+        assert {"do": "end", "grace_s": 5.0} in caller.lines
+
+
+def test_processes_that_took_a_signal_are_named_with_their_node(leader: Leader) -> None:
+    greeted(leader, "n7").say(ev="signalled", reached=["python[12]", "python[13]"])
+    leader.serve_until(lambda: bool(leader.server.signalled), "the names")
+    assert leader.server.signalled == ["n7: python[12]", "n7: python[13]"]
+
+
+def test_a_guard_that_hangs_up_is_known_since_when(leader: Leader) -> None:
+    caller = greeted(leader)
+    caller.sock.close()
+    guard = leader.server.guards["n0", 0]
+    leader.serve_until(lambda: guard.closed_s is not None, "the end of the connection")
+    assert guard.connection is None
+    assert not guard.gone
+
+
+def test_a_guard_that_calls_again_takes_the_place_of_its_old_connection(leader: Leader) -> None:
+    old = greeted(leader)
+    new = greeted(leader)
+    old.wait_until_closed()
+    guard = leader.server.guards["n0", 0]
+    assert guard.connection is not None
+    assert guard.closed_s is None
+    new.say(ev="exited", code=4, signal=None)
+    leader.serve_until(lambda: guard.code == 4, "the new connection to be heard")
+
+
+def test_a_node_that_was_hung_up_on_is_never_spoken_to_again(leader: Leader) -> None:
+    caller, other = greeted(leader, "n0"), greeted(leader, "n1")
+    leader.server.hang_up("n0", time.monotonic())
+    caller.wait_until_closed()
+    heard_s = leader.server.guards["n0", 0].pinged_s
+    again = Caller(leader)
+    again.hello("n0")
+    again.wait_until_closed()
+    assert len(again.lines) == 1, "the nonce and nothing that a lease could live on"
+    assert leader.server.guards["n0", 0].pinged_s == heard_s
+    assert leader.connected == {("n1", 0)}
+    assert not other.closed
+
+
+def test_a_guard_of_an_attempt_that_is_over_is_not_let_in(leader: Leader) -> None:
+    old = greeted(leader, "n0", attempt=1)
+    leader.server.expect(2)
+    old.wait_until_closed()
+    assert leader.server.guards == {}
+    woken = Caller(leader)
+    woken.hello("n0", attempt=1)
+    woken.wait_until_closed()
+    assert leader.server.guards == {}
+    greeted(leader, "n0", attempt=2)
+    assert leader.server.guards["n0", 0].attempt == 2
+
+
+def test_a_late_guard_of_the_attempt_before_does_not_displace_the_new_one(leader: Leader) -> None:
+    greeted(leader, "n0", attempt=2)
+    late = Caller(leader)
+    late.hello("n0", attempt=1)
+    late.wait_until_closed()
+    assert leader.server.guards["n0", 0].attempt == 2
+
+
+def test_a_guard_that_reads_nothing_holds_nobody_up(leader: Leader) -> None:
+    deaf, other = greeted(leader, "n0"), greeted(leader, "n1")
+    started_s = time.monotonic()
+    for _ in range(2000):
+        leader.server.tell({"do": "ping", "pad": "x" * 1000}, time.monotonic())
+        other.listen()
+        leader.serve_once()
+    assert time.monotonic() - started_s < 10.0
+    connection = leader.server.guards["n0", 0].connection
+    assert connection is None or len(connection.outbox) <= MAX_LINE
+    other.say(ev="exited", code=0, signal=None)
+    leader.serve_until(lambda: leader.server.guards["n1", 0].code == 0, "the other guard")
+    assert not deaf.closed
+
+
+def test_two_hundred_guards_are_let_in_at_once(leader: Leader) -> None:
+    callers = [Caller(leader) for _ in range(200)]
+    for number, caller in enumerate(callers):
+        caller.hello(f"n{number // 8}", number % 8)
+    leader.serve_until(lambda: len(leader.connected) == 200, "200 guards")
+    for caller in callers:
+        caller.sock.close()
+
+
+def test_the_same_port_and_token_serve_the_guards_of_the_leader_before(leader: Leader) -> None:
+    caller, port = greeted(leader), leader.server.port
+    leader.server.close()
+    caller.listen()
+    leader.server = ControlServer(leader.selector, TOKEN, port)
+    assert leader.server.port == port
+    greeted(leader)
+
+
+def test_a_port_that_somebody_else_has_taken_is_no_error(leader: Leader) -> None:
+    with contextlib.closing(selectors.DefaultSelector()) as selector:
+        other = ControlServer(selector, TOKEN, leader.server.port)
+        assert other.port != leader.server.port
+        other.close()
+
+
+FLOODED = """
+import resource, selectors, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
+sys.path[:0] = eval(sys.argv[1])
+from safelaunch.adapters import control
+control.STRANGERS_SHARE = 0.01   # no share to keep to: it is the descriptors that run out
+selector = selectors.DefaultSelector()
+server = control.ControlServer(selector, "a" * 64)
+print(server.port, flush=True)
+ended, rounds = False, 0
+selector.register(sys.stdin, selectors.EVENT_READ, lambda now_s: sys.exit(0))
+while True:
+    for key, _ in selector.select(0.1):
+        key.data(time.monotonic())
+    server.tick(time.monotonic(), 1.0)
+    rounds += 1
+    if rounds % 10 == 0:
+        print("rounds", rounds, flush=True)
+"""
+
+
+def test_a_flood_of_strangers_costs_neither_the_descriptors_nor_the_processor() -> None:
+    argv = [sys.executable, "-c", FLOODED, repr(sys.path)]
+    flooded = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    strangers: list[socket.socket] = []
+    try:
+        assert flooded.stdout is not None
+        port = int(flooded.stdout.readline())
+        for _ in range(120):
+            with contextlib.suppress(OSError):
+                strangers.append(socket.create_connection(("127.0.0.1", port), timeout=5))
+        started_s = time.monotonic()
+        for _ in range(2):
+            assert flooded.stdout.readline().startswith("rounds"), "the server has died"
+        last = [stranger for stranger in strangers if _is_answered(stranger)]
+        assert last, "nobody is let in any more"
+        assert time.monotonic() - started_s < DEADLINE_S
+    finally:
+        for stranger in strangers:
+            stranger.close()
+        flooded.send_signal(signal.SIGKILL)
+        flooded.communicate(timeout=DEADLINE_S)
+
+
+def _is_answered(sock: socket.socket) -> bool:
+    sock.settimeout(5)
+    try:
+        return sock.recv(4096).startswith(b'{"nonce"')
+    except OSError:
+        return False
