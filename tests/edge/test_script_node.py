@@ -1,0 +1,249 @@
+"""What the script does on each node, under the local stand-in for srun: no Slurm, no leader, real processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.core.test_script import TEMPLATE, plan_of
+from tests.sandboxes import wait_until
+
+from safelaunch.adapters.local import srun_words
+from safelaunch.core.plan import Plan
+from safelaunch.core.script import render
+from safelaunch.node import guard
+
+LOCAL = "name: here\ncluster: local\nrun_dir: /nowhere/here\ncommand: 'true'\n"
+# Where the guard runs, and where it cannot: the training must not notice.
+PLAIN: dict[str, str] = {}
+WHOLE = {"SAFELAUNCH_GUARD": Path(guard.__file__).read_text(), "SAFELAUNCH_TOKEN": "secret",
+         "SAFELAUNCH_CONTROL": "127.0.0.1:1", "SAFELAUNCH_RECORD": "/nowhere/record.json"}
+BROKEN = {
+    "its import fails": {**WHOLE, "SAFELAUNCH_GUARD": "import no_such_module"},
+    "it is no Python": {**WHOLE, "SAFELAUNCH_GUARD": "def main(:"},
+    "it has no main": {**WHOLE, "SAFELAUNCH_GUARD": "pass"},
+    "it exits": {**WHOLE, "SAFELAUNCH_GUARD": "raise SystemExit(3)"},
+    "it lacks what it needs": {key: value for key, value in WHOLE.items() if key != "SAFELAUNCH_RECORD"},
+}
+ANY_GUARD = {"plain": PLAIN, "guarded": WHOLE, **BROKEN}
+any_guard = pytest.mark.parametrize("env", ANY_GUARD.values(), ids=ANY_GUARD.keys())
+with_and_without = pytest.mark.parametrize("env", [PLAIN, WHOLE], ids=["plain", "guarded"])
+
+TWO_BY_TWO: dict[str, Any] = {
+    "nodelist": "local[0-1]", "nodes": 2, "ntasks_per_node": 2, "launch": replace(plan_of(LOCAL).launch, by="srun")}
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts one attempt of a command; whatever is left of it goes with the test."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def start(command: str, *resume: str, environ: dict[str, str] = PLAIN, nodelist: str = "local0",
+              first: tuple[str, ...] = (), srun: tuple[str, ...] | None = None,
+              **changes: Any) -> subprocess.Popen[bytes]:
+        plan: Plan = replace(plan_of(LOCAL), command=textwrap.dedent(command), **changes)
+        script = tmp_path / "job.sbatch"
+        script.write_text(render(TEMPLATE, plan, python="/none/python", library=(), srun=srun or srun_words()))
+        clean = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "SLURM_JOB_NODELIST": nodelist, "SLURM_JOB_ID": "77",
+                 "SAFELAUNCH_MASTER_ADDR": "127.0.0.1"}
+        argv = [*first, "bash", str(script), "attempt", *resume]
+        with (tmp_path / "out").open("w") as out:
+            begun.append(subprocess.Popen(argv, cwd=tmp_path, env=clean | environ, stdin=subprocess.DEVNULL, stdout=out,
+                                          stderr=subprocess.STDOUT, start_new_session=True))
+        return begun[-1]
+
+    yield start
+    for process in begun:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def run(start: Start, tmp_path: Path) -> Run:
+    """Runs one attempt to its end: all that it said, and its exit code."""
+
+    def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        process = start(*words, **more)
+        process.wait(timeout=20)
+        return subprocess.CompletedProcess(list(words), process.returncode, (tmp_path / "out").read_text(), "")
+
+    return run
+
+
+@any_guard
+@pytest.mark.parametrize("code", [0, 1, 97])
+def test_the_attempts_exit_code_is_the_trainings(run: Run, env: dict[str, str], code: int) -> None:
+    done = run(f"echo trained; exit {code}", environ=env)
+    assert done.returncode == code
+    assert "[local0:0]:trained\n" in done.stdout
+
+
+@with_and_without
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT], ids=lambda number: number.name)
+def test_a_training_that_dies_of_a_signal_gives_128_and_its_number(
+    run: Run, env: dict[str, str], number: signal.Signals
+) -> None:
+    assert run(f"kill -{number.value} $$", environ=env).returncode == 128 + number
+
+
+@pytest.mark.parametrize("env", BROKEN.values(), ids=BROKEN.keys())
+def test_the_guards_secrets_do_not_reach_the_training(run: Run, env: dict[str, str]) -> None:
+    assert "SAFELAUNCH_TOKEN" not in run("env", environ=env).stdout
+
+
+@any_guard
+def test_the_training_gets_the_signal_dispositions_that_srun_gives(run: Run, env: dict[str, str]) -> None:
+    if env is BROKEN["it lacks what it needs"]:
+        pytest.xfail("the guard's own fallback does not give SIGPIPE back yet")
+    assert "SigIgn:\t0000000000000000" in run("grep SigIgn: /proc/self/status", environ=env).stdout
+
+
+@with_and_without
+def test_every_line_of_a_rank_that_is_killed_arrives(run: Run, env: dict[str, str]) -> None:
+    done = run("python3 -uc 'for n in range(10_000): print(n)'; kill -KILL $$", environ=env)
+    assert done.returncode == 137
+    assert re.findall(r"\[local0:0\]:(\d+)\n", done.stdout) == [str(n) for n in range(10_000)]
+
+
+@with_and_without
+def test_a_training_that_answers_term_has_its_last_words_and_its_own_exit_code(
+    start: Start, tmp_path: Path, env: dict[str, str]
+) -> None:
+    process = start("trap 'for n in 1 2 3; do sleep 0.1; echo saved $n; done; exit 5' TERM; echo up; "
+                    "for n in {1..600}; do sleep 0.1; done", environ=env)
+    wait_until(lambda: "up" in (tmp_path / "out").read_text(), 20, "the training did not start")
+    for one in psutil.Process(process.pid).children(recursive=True)[1:]:   # as slurmstepd does: the step, and not srun
+        one.terminate()
+    assert process.wait(timeout=20) == 5
+    assert re.findall("saved (.)", (tmp_path / "out").read_text()) == ["1", "2", "3"]
+
+
+@with_and_without
+def test_a_process_that_the_training_leaves_behind_does_not_keep_the_attempt(run: Run, env: dict[str, str]) -> None:
+    began_s = time.monotonic()
+    done = run("sleep 300 & echo left $!; exit 4", environ=env)
+    left = int(re.findall(r"left (\d+)", done.stdout)[0])
+    assert (done.returncode, time.monotonic() - began_s < 15) == (4, True)
+    is_left = psutil.pid_exists(left) and psutil.Process(left).status() != psutil.STATUS_ZOMBIE
+    assert is_left == (env is PLAIN), "a guard ends it; without one slurmstepd does"
+    if is_left:
+        os.kill(left, signal.SIGKILL)
+
+
+def test_a_progress_bars_carriage_returns_become_lines(run: Run) -> None:
+    assert run(r"printf '10%%\r20%%\rdone\n'").stdout == "[local0:0]:10%\n[local0:0]:20%\n[local0:0]:done\n"
+
+
+def test_each_tasks_lines_carry_its_host_and_rank(run: Run) -> None:
+    done = run("echo up", **TWO_BY_TWO)
+    assert sorted(done.stdout.splitlines()) == [
+        "[local0:0]:up", "[local0:1]:up", "[local1:2]:up", "[local1:3]:up"]
+
+
+def test_srun_as_launcher_gives_torchs_variables(run: Run) -> None:
+    done = run("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR", **TWO_BY_TWO)
+    said = sorted(line.partition(":")[2].partition(":")[2] for line in done.stdout.splitlines())
+    assert said == [f"{rank}/4 {rank % 2}/2 127.0.0.1" for rank in range(4)]
+
+
+def test_the_master_port_is_a_fresh_one_for_each_attempt(run: Run) -> None:
+    ports = {run("echo port $MASTER_PORT", environ={"SAFELAUNCH_ATTEMPT": str(number)}).stdout for number in (1, 2, 3)}
+    assert len(ports) == 3
+    assert all(20_000 <= int(said.split()[-1]) < 30_000 for said in ports)
+
+
+def test_a_port_that_the_leader_chose_is_taken(run: Run) -> None:
+    assert "port 4711\n" in run("echo port $MASTER_PORT", environ={"SAFELAUNCH_MASTER_PORT": "4711"}).stdout
+
+
+def test_the_command_gets_the_words_that_tell_where_to_resume(run: Run) -> None:
+    done = run("""printf '<%s>' "${RESUME_ARGS[@]}"; echo""", "--load", "a b/$(id)", "")
+    assert done.stdout == "[local0:0]:<--load><a b/$(id)><>\n"
+
+
+def test_the_setup_is_there_for_the_command(run: Run) -> None:
+    assert run("echo $GREETING from $PWD", setup="export GREETING=hello\ncd /").stdout == "[local0:0]:hello from /\n"
+
+
+@pytest.mark.parametrize("setup", ["false", "echo loading\n(exit 3)", "exit 3", "set -e\nfalse\ntrue"])
+def test_a_setup_that_fails_says_so_and_starts_no_training(run: Run, setup: str) -> None:
+    done = run("echo trained", setup=setup)
+    code = 3 if "3" in setup else 1
+    assert done.returncode == code
+    assert f"[local0:0]:safelaunch: setup failed with exit code {code} on " in done.stdout
+    assert "trained" not in done.stdout
+
+
+# Names that the script uses or used itself, and some that the shells on the way react to.
+NAMES = ("NODES", "PYTHON", "COMMAND", "SETUP", "RUN_DIR", "LAUNCHER", "TEE", "SRUN", "LIBRARY", "ENV", "args", "code",
+         "host", "rank", "train", "launch", "python", "node", "leader", "running", "WANDB_RUN_ID", "TMPDIR", "CDPATH",
+         "HOSTNAME", "LC_ALL")
+
+
+
+
+@pytest.mark.parametrize("where", ["train.yaml", "submitter's shell"])
+def test_a_variable_reaches_the_training_whatever_its_name(run: Run, where: str) -> None:
+    wanted = {name: f"my {name}" for name in NAMES}
+    done = run("env", env=tuple(wanted.items())) if where == "train.yaml" else run("env", environ=wanted)
+    seen = dict(line.removeprefix("[local0:0]:").split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert {name: seen.get(name) for name in NAMES} == wanted
+
+
+def test_the_trainings_path_is_not_the_scripts(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "bash").symlink_to("/bin/bash")
+    done = run("echo my $PATH", env=(("PATH", str(tmp_path / "bin")),))
+    assert f"my {tmp_path}/bin\n" in done.stdout
+
+
+@pytest.mark.root
+def test_a_node_with_no_python_new_enough_trains_without_a_guard(run: Run, tmp_path: Path) -> None:
+    """Its /usr/bin/python3 is a stand-in that fails as 3.8 would, seen by this attempt alone (a mount namespace)."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting takes root")
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/bash\nexit 1\n")
+    old.chmod(0o755)
+    hide = f'mount --bind {old} "$(realpath /usr/bin/python3)" && exec "$@"'
+    done = run("echo trained; exit 6", environ={**WHOLE, "SL_TEST": "1"}, srun=("bash", "-c", STAND_IN, "srun"),
+               first=("unshare", "--mount", "bash", "-c", hide, "hide"))
+    assert (done.returncode, "[n0:0]:trained\n" in done.stdout) == (6, True), done.stdout
+    assert "guard" not in done.stdout
+
+
+# One task of srun, for a machine without Python: drops srun's own options and runs the rest.
+STAND_IN = """while [[ $1 == --* ]]; do shift; done
+SAFELAUNCH_NODE=n0 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_NNODES=1 SLURM_NTASKS=1 exec "$@" """
+
+
+def test_no_old_python_is_asked_to_be_a_guard(run: Run) -> None:
+    done = run("tr '\\0' ' ' </proc/$PPID/cmdline | cut -c 1-40", environ=WHOLE)
+    assert "/usr/bin/python3 -I -S -c" in done.stdout
+
+
+def test_the_training_has_the_submitters_umask_and_not_the_supervisors(run: Run) -> None:
+    assert run("umask", environ={"SAFELAUNCH_UMASK": "0002"}).stdout == "[local0:0]:0002\n"
+
+
+@pytest.mark.parametrize("tool", ["stdbuf", "tr", "sed"])
+def test_without_a_tool_for_the_prefix_the_lines_come_without_it(run: Run, tmp_path: Path, tool: str) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in {"bash", "hostname", "sleep", "stdbuf", "tr", "sed"} - {tool}:
+        (folder / name).symlink_to(f"/usr/bin/{name}")
+    assert run("echo trained; exit 2", env=(("PATH", str(folder)),)).stdout == "trained\n"
