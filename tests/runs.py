@@ -148,7 +148,7 @@ class Drill:
         """Unfinished jobs of this run: "id state"."""
         name = runfolder.load(self.run_dir).plan.job_name
         lines = self.sandbox.slurm(["squeue", "-h", "--name", name, "-o", "%i %T"]).splitlines()
-        return [line for line in lines if not line.endswith(("COMPLETED", "CANCELLED"))]
+        return [line for line in lines if not line.endswith(("COMPLETED", "CANCELLED", "COMPLETING"))]
 
     def log(self, attempt: int) -> str:
         """main.log of an attempt; "" before there is one."""

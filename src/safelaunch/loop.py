@@ -26,6 +26,7 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import ControlServer, Guard
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.job import Job, address_of, current
+from safelaunch.adapters.outbox import APPEND, PUT
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.successor import Successor
@@ -50,6 +51,8 @@ SILENT_S = 10.0         # a guard that misses ten pings in a row, while the log 
 SILENT_BUSY_S = 60.0    # ... while the log still grows: ask the node by a helper step first
 GUARD_LOST_S = 2.0      # a guard reconnects within 1 s; later than this its task has gone with it
 EVIDENCE_S = 3.0        # slurmstepd writes its line about the end before it signals; a slow folder may show it late
+LAST_WORDS_S = 0.05     # a rank's last lines reach srun within milliseconds of its end
+SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but never while a silent node holds its step
 DRAIN_S = 900.0         # how long a finished job waits for a frozen folder to take the last log lines
 HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
 
@@ -83,11 +86,12 @@ class Leader:
         self.resume_deadline_s = 3.0
         self.frozen = False
         self.tasks: dict[str, tuple[Step, Command | float]] = {}
-        self.grew_s = self.now_s
+        self.grew_s = self.exit_s = self.now_s
         self.size = 0
         self.due: dict[str, float] = {}
         self.pulse_count = 0
         self.last_row = ""
+        self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
         self._catch_signals()
 
     # --- birth ----------------------------------------------------------------------------------------------------
@@ -154,7 +158,8 @@ class Leader:
             self.ending = "cancelled"
         attempt = self.state.attempt
         if attempt is not None and attempt.ended is None:
-            self._put_record(attempt.number, "ended")
+            while not self.shared.put(*self._record_of(attempt.number, "ended")):
+                self.wait(1.0)
             until = self.now_s + self.plan.lease_s + Fencer.MARGIN_S
             while self.now_s < until and not self.signals:   # its nodes may be silent: their leases have run out then
                 self.wait(min(1.0, until - self.now_s))
@@ -216,7 +221,7 @@ class Leader:
         self.server.tick(self.now_s, PING_S if len(self.server.guards) <= 32 else 2 * PING_S)
 
     def _timeout_s(self) -> float:
-        if self.tasks or (self.live is not None and (self.live.over or self.live.killed_t is not None)):
+        if self.tasks or (self.live is not None and (self.live.exits or self.live.killed_t is not None)):
             return 0.02
         return TICK_S
 
@@ -238,7 +243,9 @@ class Leader:
         """One decision and its act; True when another may follow at once."""
         if self.final is not None:
             return False
-        if self.live is not None and self.live.over and self.live.fenced:
+        if self.live is not None and self.live.fenced:
+            if not self._has_last_words():
+                return False
             self._close_attempt()
             return True
         decision = decide.decide(self.state, self._seen(), self.plan)
@@ -266,6 +273,7 @@ class Leader:
                 assert self.live is not None
                 self.live = decide.mark_killed(self.live, decision.row, self.now)
                 self._tell(decision.row, f"ending the attempt: {action.why}")
+                self._move_record(self.live.number)
                 for node in [node for node, _ in self._lost_of_live()]:
                     self.server.hang_up(node, self.now_s)
                 self.server.tell({"do": "end", "grace_s": action.grace_s}, self.now_s)
@@ -369,6 +377,7 @@ class Leader:
         assert self.live is not None
         if not any((known.node, known.task) == (exit.node, exit.task) for known in self.live.exits):
             self.live = replace(self.live, exits=(*self.live.exits, exit))
+            self.exit_s = self.now_s
 
     def _read_requests(self) -> None:
         kill_file = self.plan.kill_file
@@ -427,8 +436,8 @@ class Leader:
         self.size, self.grew_s = 0, self.now_s
         self.record(self.writer.event("attempt_started", **facts, why=action.why),
                     self.writer.event("outcome", claim=claim, act="launch", ok=True))
-        self._put_record(number, "live")
-        self.shared.put(f"{folder}/launch.sh", _launch_script(self.run_dir, extra, words).encode())
+        self.shared.enqueue(PUT, *self._record_of(number, "live"))
+        self.shared.enqueue(PUT, f"{folder}/launch.sh", _launch_script(self.run_dir, extra, words).encode())
         self._say(f"attempt {number} on {nodeset.fold(action.nodes)}: {action.why}")
         self.last_row = row
         return False
@@ -450,10 +459,10 @@ class Leader:
         return {"SAFELAUNCH_GUARD": GUARD.read_text(), "SAFELAUNCH_TOKEN": self.token,
                 "SAFELAUNCH_CONTROL": f":{self.server.port}", "SAFELAUNCH_RECORD": str(record)}
 
-    def _put_record(self, number: int, state: str) -> bool:
-        """The attempt's record, which a guard reads when it hears nobody."""
+    def _record_of(self, number: int, state: str) -> tuple[str, bytes]:
+        """Name and content of the attempt's record, which a guard reads when it hears nobody."""
         data = json.dumps({"v": 1, "attempt": number, "state": state, "endpoint": ["", self.server.port]})
-        return self.shared.put(f"{runfolder.attempt_folder(number)}/record.json", data.encode() + b"\n")
+        return f"{runfolder.attempt_folder(number)}/record.json", data.encode() + b"\n"
 
     def _ask_to_end(self, action: decide.AskToEnd) -> Step:
         number = getattr(signal, action.signal)
@@ -472,7 +481,7 @@ class Leader:
     def _fence(self) -> bool:
         """See that nothing of the attempt is left; True once that is sure."""
         assert self.live is not None
-        for command, done in self.fencer.advance(self.live, self.now_s, self.lost, self._put_record_ended):
+        for command, done in self.fencer.advance(self.live, self.now_s, self.lost, self._is_record_moved):
             self._begin(f"sweep {done}", self._sweep(command, done))
         for node, why in self.fencer.found_lost():
             self._lose(node, why)
@@ -481,9 +490,16 @@ class Leader:
             return True
         return False
 
-    def _put_record_ended(self) -> bool:
+    def _move_record(self, number: int) -> None:
+        """Say in the attempt's record that it has ended, without waiting: a silent node's lease counts from there."""
+        name, data = self._record_of(number, "ended")
+        self.moved = (number, self.shared.enqueue(PUT, name, data))
+
+    def _is_record_moved(self) -> bool:
         assert self.live is not None
-        return self._put_record(self.live.number, "ended")
+        if self.moved[0] != self.live.number:
+            self._move_record(self.live.number)
+        return self.shared.is_durable(self.moved[1])
 
     def _sweep(self, command: Command, node: str) -> Step:
         result = yield command
@@ -513,7 +529,7 @@ class Leader:
                                         asked=live.end_row))
         events.append(self.writer.event("fenced", attempt=live.number))
         if self.process is not None:
-            self.process.finish_pump()
+            self._begin(f"rest {live.number}", self._copy_rest(self.process))
             self.process.forget()
         self.live = self.process = None
         self._find_resume()
@@ -522,7 +538,7 @@ class Leader:
             events.append(self.writer.event("checkpoint", attempt=live.number, step=self.resume.step,
                                             path=self.resume.path, format=self.resume.format))
         self.record(*events)
-        self.shared.put(f"{runfolder.attempt_folder(live.number)}/exit.json", json.dumps({
+        self.shared.enqueue(PUT, f"{runfolder.attempt_folder(live.number)}/exit.json", json.dumps({
             "v": 1, "attempt": live.number, "how": how, "exit_code": code, "srun_code": live.srun_code,
             "tasks": [{"node": e.node, "task": e.task, "code": e.code, "signal": e.signal} for e in live.exits],
         }).encode() + b"\n")
@@ -636,21 +652,31 @@ class Leader:
         yield from self._drain()
         self.final = action.exit_code
 
+    def _copy_rest(self, process: AttemptProcess, patience_s: float = SRUN_PATIENCE_S) -> Step:
+        """Wait for an ended attempt's srun, and copy the log's last lines; beside whatever comes next."""
+        end_s = self.now_s + patience_s
+        while process.poll() is None and self.now_s < end_s:
+            yield 0.1
+        process.kill()   # it waits for a silent node, for ever
+        while True:
+            process.finish_pump()
+            result = yield Command(process.copy_rest(self._main_log(process.number)), self.job.env, DRAIN_S)
+            if result is not None and result.is_ok:
+                return
+            yield 0.5
+
     def _drain(self) -> Step:
-        """Copy the last lines of the log; a frozen folder gets DRAIN_S."""
+        """Wait for the last lines of the log; a frozen folder gets DRAIN_S."""
         end_s = self.now_s + (DRAIN_S if self.ending is None else 20.0)
-        for attempt in self.state.attempts[-2:]:
-            process = AttemptProcess.adopt(self.local, attempt.number)
-            while process is not None and self.now_s < end_s:
-                process.finish_pump()
-                result = yield Command(process.copy_rest(self._main_log(attempt.number)), self.job.env, end_s - self.now_s)
-                if result is not None and result.is_ok:
-                    break
-                yield 0.2
-        while self.shared.is_frozen and self.now_s < end_s:
-            yield 0.2
+        while self.now_s < end_s and (self.shared.is_frozen or any(name.startswith("rest ") for name in self.tasks)):
+            yield 0.05
         if self.now_s >= end_s:
             (self.local / "keep").touch()
+
+    def _has_last_words(self) -> bool:
+        """srun has brought what the dying ranks said: it has ended, or nothing came for a moment."""
+        assert self.live is not None
+        return self.live.srun_code is not None or self.now_s - max(self.grew_s, self.exit_s) > LAST_WORDS_S
 
     def _main_log(self, number: int) -> str:
         return str(self.run_dir / runfolder.attempt_folder(number) / "main.log")
@@ -658,7 +684,7 @@ class Leader:
     def _publish_pulse(self) -> None:
         self.pulse_count += 1
         attempt = self.state.attempt
-        self.shared.put("pulse.json", json.dumps({
+        self.shared.enqueue(PUT, "pulse.json", json.dumps({
             "v": 1, "count": self.pulse_count, "t": round(self.now, 3), "gen": self.gen, "host": self.job.host,
             "job": self.job.id, "state": self.state.name, "attempt": attempt.number if attempt else None,
             "step": attempt.step if attempt else None, "successor": self.state.successor,
@@ -733,7 +759,7 @@ class Leader:
     def _say(self, text: str) -> None:
         """A line in the job's output, which people read first."""
         line = f"safelaunch {_clock(self.now)} {self.job.host}: {text}\n"
-        self.shared.append(f"slurm-{self.job.id}.out" if not self.job.is_local else "job.out", line.encode())
+        self.shared.enqueue(APPEND, f"slurm-{self.job.id}.out" if not self.job.is_local else "job.out", line.encode())
 
     def _catch_signals(self) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -114,6 +114,12 @@ class AttemptProcess:
                         return True
         return False
 
+    def kill(self) -> None:
+        """End srun and its shepherd, should they still be there, if this leader started them."""
+        if self.child is not None and self.child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.child.pid, signal.SIGKILL)
+
     def size(self) -> int:
         """Bytes of output so far."""
         with contextlib.suppress(OSError):

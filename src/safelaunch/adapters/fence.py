@@ -56,10 +56,12 @@ class Fencer:
                 "--cpu-bind=none", "--mem=0", *gpus, *argv]
 
     def advance(self, live: Live, now_s: float, lost: Mapping[str, str],
-                move_record: Callable[[], bool]) -> list[tuple[Command, str]]:
-        """Sweeps to start now, with their nodes."""
+                is_record_moved: Callable[[], bool]) -> list[tuple[Command, str]]:
+        """Sweeps to start now, with their nodes. `is_record_moved`: the attempt's record says that it has ended."""
         if live.number != self._number:
             self._reset(live.number)
+        if self._record_s is None and is_record_moved():
+            self._record_s = now_s
         sweeps = []
         for node in live.nodes:
             if node in self._clean or node in self._sweeping:
@@ -68,7 +70,7 @@ class Fencer:
             if len(guards) >= self._plan.ntasks_per_node and all(guard.gone for guard in guards):
                 self._clean.add(node)
             elif node in lost:
-                self._wait_for_lease(node, now_s, move_record)
+                self._wait_for_lease(node, now_s)
             elif any(guard.connection and not guard.gone for guard in guards):
                 if now_s - self._since_s.setdefault(node, now_s) > STUCK_S:
                     self._lost.append((node, f"ranks have not ended {STUCK_S:.0f} s after they were killed"))
@@ -106,10 +108,9 @@ class Fencer:
                                   str(SWEEP_GRACE_S)])
         return Command(argv, {**self._job.env, "SAFELAUNCH_GUARD": self._source}, SWEEP_DEADLINE_S)
 
-    def _wait_for_lease(self, node: str, now_s: float, move_record: Callable[[], bool]) -> None:
+    def _wait_for_lease(self, node: str, now_s: float) -> None:
+        """The lease counts from the last word that the guard may have heard, and from the record's move."""
         self._server.hang_up(node, now_s)
-        if self._record_s is None and move_record():
-            self._record_s = now_s
         if self._record_s is None:
             return
         heard_s = max((guard.pinged_s for guard in self._server.of(node)), default=self._record_s)

@@ -17,6 +17,8 @@ from safelaunch.core.state import State
 # How long ranks have between TERM and KILL once their attempt has failed: survivors of a dead collective have nothing
 # left to save, and Slurm's own KillWait (30 s) is far too long for a restart.
 FAILED_GRACE_S = 5.0
+# After this long since the TERM there is no more to wait for: the fence finds out, node by node, what is left.
+KILL_PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,6 @@ class Live:
     def reported(self) -> bool:
         """Every task's guard has told how it ended."""
         return len({(exit.node, exit.task) for exit in self.exits}) >= self.tasks
-
-    @property
-    def over(self) -> bool:
-        """Every task has ended, as far as guards or srun say; or all that could be done to end them is done."""
-        return self.reported or (self.srun_code is not None and (self.killed_t is not None or self.srun_code == 0))
 
 
 @dataclass(frozen=True)
@@ -165,7 +162,7 @@ def decide(state: State, seen: Seen, plan: Plan) -> Decision:
 def _over(state: State, seen: Seen, plan: Plan) -> Action | None:
     """Nothing restarts before the old attempt is fenced (two writers were seen after a slurmd was killed)."""
     live = _live(seen)
-    return Fence("every task of the attempt has ended") if live.over and not live.fenced else None
+    return Fence("every task of the attempt has ended") if is_over(live, seen) and not live.fenced else None
 
 
 def _srun_gone(state: State, seen: Seen, plan: Plan) -> Action | None:
@@ -391,6 +388,18 @@ def _ended_well(live: Live) -> bool:
 def _live(seen: Seen) -> Live:
     assert seen.live is not None
     return seen.live
+
+
+def is_over(live: Live, seen: Seen) -> bool:
+    """Every task that can still speak has ended, as guards or srun say; or all that could be done to end them is done."""
+    if live.reported or (live.srun_code is not None and (live.srun_code == 0 or live.killed_t is not None)):
+        return True
+    if live.killed_t is None:
+        return False
+    lost = {node for node, _ in seen.lost}
+    silent = sum(node in lost for node in live.nodes) * (live.tasks // max(1, len(live.nodes)))
+    spoken = len({(exit.node, exit.task) for exit in live.exits if exit.node not in lost})
+    return spoken >= live.tasks - silent or seen.now > live.killed_t + KILL_PATIENCE_S
 
 
 def mark_asked(live: Live, row: str, now: float) -> Live:

@@ -17,6 +17,7 @@ What it does beside waiting:
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import hmac
 import json
@@ -29,11 +30,14 @@ import time
 
 TYPE_CHECKING = False   # as typing's own, whose import takes 2.4 ms that the start of every rank would wait for
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
 TICK_S = 0.25
 RETRY_S = 1.0          # between two tries to reach the leader
+SWITCH_MARGIN_S = 2.0  # above the lease, and below the leader's own wait for it (adapters.fence: 5 s)
+F_SETSIG = 10          # linux/fcntl.h
+KNOWN_S = 1.0          # how old the list of ranks to stop at once may be
 RECORD_CHECK_S = 1.0   # between two looks at the attempt's record while nobody is heard
 PROBE_DEADLINE_S = 2.0
 LEFTOVER_GRACE_S = 2.0  # for what the launcher left behind, between TERM and KILL
@@ -85,10 +89,14 @@ class Guard:
         self.probe: RecordProbe | None = None   # the disposable child that reads the record
         self.hung: set[int] = set()             # such children that a KILL did not end: they sleep in D state
         self.stopped: tuple[int, ...] = ()      # ranks that this guard has stopped while it looks
+        self.known: list[int] = []              # the ranks as they were a moment ago
+        self.known_at = 0.0
         self.wake_r, wake_w = os.pipe()
         for fd in (self.wake_r, wake_w):
             os.set_blocking(fd, False)
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self.switch = Switch(ctypes, libc, self.lease_s + SWITCH_MARGIN_S)
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
         for name in ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT"):
             # Slurm signals every process of a step; the ranks have theirs, the guard stays to see them go.
@@ -113,12 +121,17 @@ class Guard:
         while not self.gone:
             self._sleep()
             now = time.monotonic()
+            self.switch.rearm()
+            self._hold_if_woken(now)
             self._fence_if_alone(now)
             for message in self.link.messages(now):
                 self.heard = now
                 self._obey(message, now)
             self._reap()
             self._finish_ranks(now)
+            if now - self.known_at > KNOWN_S:
+                self.known, self.known_at = near_descendants(os.getpid()), now
+                self.switch.watch(self.known)
             self.ticked = time.monotonic()
         self.link.say({"ev": "gone", "code": self.exit_code})
         self.link.drain(1.0)
@@ -188,15 +201,25 @@ class Guard:
 
     # --- the fence --------------------------------------------------------------------------------------------
 
+    def _hold_if_woken(self, now: float) -> None:
+        """This whole node was stopped and has woken up: hold the ranks before anything else, they may have successors.
+
+        They wake with the guard, so every instant counts: the list of whom to stop is at hand.
+        """
+        if now - self.ticked > self.lease_s / 2 and not self.stopped:
+            send(self.known, signal.SIGSTOP)
+            self.stopped = tuple(self.known)
+            self.record_looked = 0.0
+
+    def _let_go(self) -> None:
+        send(self.stopped, signal.SIGCONT)
+        self.stopped = ()
+
     def _fence_if_alone(self, now: float) -> None:
         alone = now - self.heard > self.lease_s
         if not alone and self.probe is None:
+            self._let_go()
             return
-        if now - self.ticked > self.lease_s / 2 and not self.stopped:
-            # This whole node was stopped and has woken up. Hold the ranks before looking: they may have successors.
-            self.stopped = tuple(self._ranks())
-            send(self.stopped, signal.SIGSTOP)
-            self.record_looked = 0.0
         verdict = self._look(now)
         if verdict is None:
             return
@@ -205,8 +228,7 @@ class Guard:
             self.link.move(endpoint)
         unknown = state == "unreadable" and (not alone or not self.link.greeted_ever)
         if state in ("live", "missing") or unknown:
-            send(self.stopped, signal.SIGCONT)
-            self.stopped = ()
+            self._let_go()
             return
         sys.stderr.write("safelaunch: guard of %s: heard nobody for %.1f s and the attempt's record is %s: "
                          "ending its ranks\n" % (self.node, now - self.heard, state))
@@ -223,7 +245,7 @@ class Guard:
             if self.hung:
                 return "unreadable", None
             try:
-                self.probe = RecordProbe(self.record, now + PROBE_DEADLINE_S)
+                self.probe = RecordProbe(self.record, now + PROBE_DEADLINE_S, self.switch.forget_in_child)
             except OSError:   # no process or descriptor left
                 return "unreadable", None
         verdict = self.probe.verdict(now)
@@ -235,6 +257,7 @@ class Guard:
 
     def wait_plainly(self) -> None:
         """Wait for the launcher as a shell would, forwarding nothing: after a bug in here."""
+        self.switch.disarm()
         send(self.stopped, signal.SIGCONT)
         while not self.ended:
             try:
@@ -392,10 +415,85 @@ class Link:
         self.inbox, self.outbox, self.nonce = b"", b"", ""
 
 
+class Switch:
+    """The dead man's switch: ranks die with their guard, and a guard that has not run for `after_s` dies.
+
+    A node that was stopped as a whole wakes as a whole: its ranks would write before any process of ours has run. So
+    the kernel does it, while they are still stopped. A timer of the guard's own sends it SIGKILL, its death closes the
+    write ends of two pipes, and each rank is the owner of read ends that answer that with SIGKILL (F_SETOWN, F_SETSIG,
+    O_ASYNC; measured on Linux 6.18, where the higher descriptor closes first; the two pipes cover both orders).
+    A guard that is kept from running by a frozen disk under its own code must not end anybody: the timer is armed only
+    when its memory is locked, or its interpreter is the node's own.
+    """
+
+    MAX_RANKS = 128   # two descriptors each; the soft limit is 1024 nearly everywhere
+
+    def __init__(self, ctypes: Any, libc: Any, after_s: float) -> None:
+        self.after_s, self.ctypes, self.libc = after_s, ctypes, libc
+        self.readers: list[int] = []
+        self.writers: list[int] = []
+        self.ends: dict[int, tuple[int, ...]] = {}
+        self.timer: Any = None
+        locked = libc.mlockall(1) == 0   # MCL_CURRENT
+        if not (locked or sys.executable.startswith("/usr/")):
+            return
+        try:
+            low, high = os.pipe(), os.pipe()
+            top = fcntl.fcntl(high[1], fcntl.F_DUPFD_CLOEXEC, 4 * self.MAX_RANKS)
+            os.close(high[1])
+            self.readers, self.writers = [low[0], high[0]], [low[1], top]
+            timer = ctypes.c_void_p()
+            event = (ctypes.c_int * 16)(0, 0, signal.SIGKILL, 0)   # struct sigevent: value (8 bytes), signo, SIGEV_SIGNAL
+            if libc.timer_create(1, event, ctypes.byref(timer)) == 0:   # CLOCK_MONOTONIC
+                self.timer = timer
+        except (OSError, AttributeError):
+            self.timer = None
+
+    def watch(self, pids: list[int]) -> None:
+        """Tie these ranks to this process; those that have gone are let go."""
+        if not self.writers:
+            return
+        for pid in [pid for pid in self.ends if pid not in pids]:
+            for end in self.ends.pop(pid):
+                os.close(end)
+        for pid in pids:
+            if pid not in self.ends and len(self.ends) < self.MAX_RANKS:
+                with contextlib.suppress(OSError):
+                    self.ends[pid] = tuple(self._tie(reader, pid) for reader in self.readers)
+
+    @staticmethod
+    def _tie(reader: int, pid: int) -> int:
+        end = os.open("/proc/self/fd/%d" % reader, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fcntl.fcntl(end, fcntl.F_SETOWN, pid)
+        fcntl.fcntl(end, F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(end, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
+        return end
+
+    def rearm(self) -> None:
+        """This process runs: count from now."""
+        self._set(self.after_s)
+
+    def disarm(self) -> None:
+        """Never end this process."""
+        self._set(0.0)
+
+    def _set(self, after_s: float) -> None:
+        if self.timer is not None:
+            whole = int(after_s)
+            times = (self.ctypes.c_long * 4)(0, 0, whole, int((after_s - whole) * 1e9))
+            self.libc.timer_settime(self.timer, 0, times, None)
+
+    def forget_in_child(self) -> None:
+        """A forked child must not keep the pipes open when its parent dies."""
+        for writer in self.writers:
+            with contextlib.suppress(OSError):
+                os.close(writer)
+
+
 class RecordProbe:
     """A disposable child that reads the attempt's record: on a frozen folder only it hangs, never the guard."""
 
-    def __init__(self, path: str, deadline: float) -> None:
+    def __init__(self, path: str, deadline: float, in_child: Callable[[], None]) -> None:
         self.deadline = deadline
         self.reaped = False
         self.data = b""
@@ -403,6 +501,7 @@ class RecordProbe:
         self.pid = os.fork()
         if self.pid == 0:
             try:
+                in_child()
                 with open(path, "rb") as record:
                     os.write(child_fd, record.read(4096) + b"\n")
             except FileNotFoundError:
@@ -477,6 +576,19 @@ def descendants(root: int) -> list[int]:
             todo.append(pid)
             if table[pid][0] not in ("Z", "X"):
                 found.append(pid)
+    return found
+
+
+def near_descendants(root: int) -> list[int]:
+    """Descendants forked by main threads: a handful of small reads, where a look at the whole node takes milliseconds."""
+    found: list[int] = []
+    todo = [root]
+    while todo:
+        pid = todo.pop()
+        with contextlib.suppress(OSError, ValueError), open("/proc/%d/task/%d/children" % (pid, pid)) as children:
+            born = [int(word) for word in children.read().split()]
+            found += born
+            todo += born
     return found
 
 
