@@ -1,0 +1,206 @@
+"""The script on a real Slurm by hand, `sbatch job.sbatch`, where no supervisor can run: it still trains."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.core.test_script import TEMPLATE, plan_of
+from tests.runs import Installation
+from tests.sandboxes import wait_until
+
+from safelaunch.core.plan import Preserve
+from safelaunch.core.script import render
+from safelaunch.sandbox.cluster import Sandbox
+
+YAML = "name: byhand\ncluster: slurm\nrun_dir: {run_dir}\ncommand: 'true'\n"
+PYTHON = "/usr/bin/python3"
+
+
+@dataclass
+class ByHand:
+    """A job of sl-alice from a rendered script."""
+
+    sandbox: Sandbox
+    run_dir: Path
+    job: str
+
+    @property
+    def said(self) -> str:
+        """The job's own output so far."""
+        file = self.run_dir / f"slurm-{self.job}.out"
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def show(self) -> str:
+        """The job as slurmctld has it."""
+        return self.sandbox.slurm(["scontrol", "-o", "show", "job", self.job])
+
+    def wait_said(self, text: str) -> None:
+        """Return when the output holds this text."""
+        wait_until(lambda: text in self.said, 30, f"{text!r} was not said:\n{self.said}")
+
+    def wait_code(self) -> int:
+        """The job's exit code, once it has ended; negative: the signal that killed its script."""
+        found = None
+
+        def has_ended() -> bool:
+            nonlocal found
+            found = re.search(r"JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT)\b.* ExitCode=(\d+):(\d+)", self.show())
+            return found is not None
+
+        wait_until(has_ended, 60, f"the job did not end:\n{self.said}", every_s=0.05)
+        assert found is not None
+        return -int(found[3]) if found[3] != "0" else int(found[2])
+
+
+ByHandSubmit = Callable[..., ByHand]
+
+
+@pytest.fixture
+def by_hand(sandbox: Sandbox, workdir: Path) -> ByHandSubmit:
+    """Submits the script of a plan as sl-alice types it; by default its supervisor's Python is nowhere."""
+
+    def submit(command: str, yaml: str = "", *, python: str = "/nowhere/python", library: tuple[str, ...] = (),
+               options: tuple[str, ...] = (), env: dict[str, str] | None = None, **changes: Any) -> ByHand:
+        run_dir = workdir / "run"
+        (run_dir / "control").mkdir(parents=True, exist_ok=True)
+        for folder in (run_dir, run_dir / "control"):
+            folder.chmod(0o777)
+        plan = replace(plan_of(YAML.format(run_dir=run_dir) + yaml), command=command, **changes)
+        script = run_dir / "job.sbatch"
+        script.write_text(render(TEMPLATE, plan, python=python, library=library or (str(workdir),)))
+        said = sandbox.run(["sbatch", "--parsable", *options, str(script)], cwd=workdir, env=env)
+        assert said.returncode == 0, said.stderr
+        return ByHand(sandbox, run_dir, said.stdout.strip())
+
+    return submit
+
+
+UNABLE = {
+    "its Python is nowhere": ({}, "the supervisor ended with code 127"),
+    "its packages are gone": ({"python": PYTHON, "library": ("/nowhere/safelaunch",)}, "/nowhere/safelaunch"),
+    "its packages are broken": ({"python": PYTHON}, "the supervisor ended with code 1"),
+    "no local folder": ({"env": {"SAFELAUNCH_LOCAL_DIR": "/proc"}}, "no folder of its own under /proc"),
+}
+
+
+@pytest.mark.parametrize(("how", "why"), UNABLE.values(), ids=UNABLE.keys())
+def test_without_a_supervisor_the_training_runs_and_its_exit_code_is_the_jobs(
+    by_hand: ByHandSubmit, how: dict[str, Any], why: str
+) -> None:
+    job = by_hand("echo trained $SLURM_PROCID; exit $((SLURM_PROCID * 7))", "slurm: {nodes: 2}\n", **how)
+    assert job.wait_code() == 7
+    assert "[n0:0]:trained 0\n" in job.said
+    assert "[n1:1]:trained 1\n" in job.said
+    assert re.search(rf"training without one \(.*{re.escape(why)}", job.said), job.said
+    assert "the training has ended with exit code 7" in job.said
+
+
+def test_a_failed_site_is_kept_until_it_is_released(by_hand: ByHandSubmit, sandbox: Sandbox) -> None:
+    job = by_hand("exit 3", preserve=Preserve(10_000, ("unknown",), "all"))
+    job.wait_said("give back: touch")
+    assert f"srun --overlap --jobid={job.job} --nodelist=NODE --pty bash" in job.said
+    assert "JobState=RUNNING" in job.show()
+    assert sandbox.run(["touch", str(job.run_dir / "control" / "release")]).returncode == 0
+    assert job.wait_code() == 3
+
+
+def test_a_training_that_ends_well_keeps_no_site(by_hand: ByHandSubmit) -> None:
+    assert by_hand("true", preserve=Preserve(10_000, ("unknown",), "all")).wait_code() == 0
+
+
+@pytest.mark.parametrize("name", ["kill", "kill-now"])
+def test_a_kill_switch_that_was_touched_before_starts_nothing(by_hand: ByHandSubmit, workdir: Path, name: str) -> None:
+    (workdir / "run" / "control").mkdir(parents=True)
+    (workdir / "run" / "control" / name).touch()
+    job = by_hand("echo trained")
+    assert job.wait_code() == 12
+    assert "nothing is started" in job.said
+    assert "trained" not in job.said
+
+
+def test_a_rank_that_is_killed_ends_the_job_with_128_and_the_signal(by_hand: ByHandSubmit) -> None:
+    assert by_hand("kill -KILL $$").wait_code() == 137
+
+
+def test_a_training_that_answers_term_ends_the_job_with_its_own_exit_code(
+    by_hand: ByHandSubmit, sandbox: Sandbox
+) -> None:
+    job = by_hand("trap 'for n in 1 2 3; do sleep 0.2; echo saved $n; done; exit 0' TERM; echo up; "
+                  "for n in {1..600}; do sleep 0.1; done")
+    job.wait_said("[n0:0]:up")
+    assert sandbox.run(["scancel", "--signal=TERM", f"{job.job}.0"]).returncode == 0
+    assert job.wait_code() == 0
+    assert re.findall("saved (.)", job.said) == ["1", "2", "3"]
+
+
+def test_a_background_process_does_not_keep_the_job(by_hand: ByHandSubmit) -> None:
+    """One that held the output would, under proctrack/linuxproc, keep a plain srun as well (tried)."""
+    assert by_hand("sleep 20 >/dev/null 2>&1 & exit 4").wait_code() == 4
+
+
+def test_the_warning_before_the_time_limit_does_not_end_the_training(by_hand: ByHandSubmit, sandbox: Sandbox) -> None:
+    job = by_hand("echo up; while [[ ! -e done ]]; do sleep 0.1; done; exit 9")
+    job.wait_said("up")
+    assert sandbox.run(["scancel", "--batch", "--signal=USR2", job.job]).returncode == 0
+    (job.run_dir.parent / "done").touch()
+    assert job.wait_code() == 9
+
+
+def test_srun_starts_one_task_for_each_gpu_with_torchs_variables(by_hand: ByHandSubmit) -> None:
+    job = by_hand("echo rank $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostname -s) $MASTER_ADDR:$MASTER_PORT",
+                  "slurm: {nodes: 2, gpus_per_node: 2, cpus_per_task: 1}\n")
+    assert job.wait_code() == 0
+    said = sorted(re.findall(r"\[(n\d:\d)\]:rank (\S+ \S+ \S+) (\S+):(\d+)", job.said))
+    assert [line[:2] for line in said] == [
+        (f"n{rank // 2}:{rank}", f"{rank}/4 {rank % 2}/2 n{rank // 2}") for rank in range(4)]
+    assert len({line[2:] for line in said}) == 1, "one address for all"
+
+
+def test_under_export_none_the_training_still_finds_its_path(by_hand: ByHandSubmit) -> None:
+    job = by_hand("echo path $PATH; env | grep -c ^SLURM_EXPORT_ENV", options=("--export=NONE",))
+    assert job.wait_code() == 1, "grep finds no SLURM_EXPORT_ENV"
+    assert re.search(r"path .*/usr/bin", job.said)
+
+
+def test_the_steps_tasks_get_the_cpus_that_were_asked_for(by_hand: ByHandSubmit) -> None:
+    job = by_hand("scontrol show step $SLURM_JOB_ID.$SLURM_STEP_ID", "slurm: {nodes: 1, cpus_per_task: 3}\n")
+    assert job.wait_code() == 0
+    assert re.search(r"CPUs=3 ", job.said), job.said
+
+
+def test_an_attempt_on_fewer_nodes_than_the_job_has_counts_its_own(by_hand: ByHandSubmit) -> None:
+    job = by_hand("echo $SLURM_NNODES $SLURM_NODEID $SLURM_NTASKS", options=("--nodes=3",))
+    assert job.wait_code() == 0
+    assert re.findall(r"\]:(.*)", job.said) == ["1 0 1"]
+
+
+def test_the_training_has_the_submitters_umask_and_folder(by_hand: ByHandSubmit, workdir: Path) -> None:
+    job = by_hand("umask; pwd")
+    assert job.wait_code() == 0
+    assert re.findall(r"\]:(.*)", job.said) == ["0022", str(workdir)]
+
+
+@pytest.mark.torch
+def test_torchrun_names_host_and_rank_on_every_line_and_each_node_its_own(
+    by_hand: ByHandSubmit, workdir: Path, installation: Installation
+) -> None:
+    pytest.importorskip("torch")
+    bin_dir = workdir / "bin"   # where the venv lies in a closed folder, the installation is its way in
+    bin_dir.mkdir()
+    torchrun = bin_dir / "torchrun"
+    torchrun.write_text(f'#!/bin/bash\nexec {shlex.quote(str(installation.python))} -m torch.distributed.run "$@"\n')
+    torchrun.chmod(0o755)
+    job = by_hand("echo out $RANK/$WORLD_SIZE; echo err $RANK >&2; if ((RANK == 3)); then sleep 1; exit 5; fi; exec sleep 60",
+                  "slurm: {nodes: 2}\nlaunch: {with: torchrun, nproc_per_node: 2}\n",
+                  setup=f"export OMP_NUM_THREADS=1 PATH={shlex.quote(str(bin_dir))}:$PATH")
+    assert job.wait_code() in (1, 143), "torchrun's own code for a failed rank, or for the TERM that followed"
+    for rank in range(4):
+        prefix = rf"\[n{rank // 2}:{rank % 2}\]:"   # torchrun prints the local rank
+        assert re.search(rf"^{prefix}out {rank}/4$", job.said, re.MULTILINE), job.said
+        assert re.search(rf"^{prefix}err {rank}$", job.said, re.MULTILINE), job.said
