@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -71,7 +72,9 @@ def by_hand(sandbox: Sandbox, workdir: Path) -> ByHandSubmit:
         (run_dir / "control").mkdir(parents=True, exist_ok=True)
         for folder in (run_dir, run_dir / "control"):
             folder.chmod(0o777)
-        plan = replace(plan_of(YAML.format(run_dir=run_dir) + yaml), command=command, **changes)
+        # Its own id: job ids of sandboxes side by side can meet, and node-local folders are named by both.
+        own = {"command": command, "run_id": secrets.token_hex(4)}
+        plan = replace(plan_of(YAML.format(run_dir=run_dir) + yaml), **own, **changes)
         script = run_dir / "job.sbatch"
         script.write_text(render(TEMPLATE, plan, python=python, library=library or (str(workdir),)))
         said = sandbox.run(["sbatch", "--parsable", *options, str(script)], cwd=workdir, env=env)
@@ -98,7 +101,9 @@ def test_without_a_supervisor_the_training_runs_and_its_exit_code_is_the_jobs(
     assert "[n0:0]:trained 0\n" in job.said
     assert "[n1:1]:trained 1\n" in job.said
     assert re.search(rf"training without one \(.*{re.escape(why)}", job.said), job.said
+    assert "srun: error: n1: task 1: Exited with exit code 7" in job.said
     assert "the training has ended with exit code 7" in job.said
+    assert not list(Path("/tmp").glob(f"safelaunch-*/*-{job.job}-n0")), "nothing is left on the node"
 
 
 def test_a_failed_site_is_kept_until_it_is_released(by_hand: ByHandSubmit, sandbox: Sandbox) -> None:
@@ -196,7 +201,8 @@ def test_torchrun_names_host_and_rank_on_every_line_and_each_node_its_own(
     torchrun = bin_dir / "torchrun"
     torchrun.write_text(f'#!/bin/bash\nexec {shlex.quote(str(installation.python))} -m torch.distributed.run "$@"\n')
     torchrun.chmod(0o755)
-    job = by_hand("echo out $RANK/$WORLD_SIZE; echo err $RANK >&2; if ((RANK == 3)); then sleep 1; exit 5; fi; exec sleep 60",
+    job = by_hand("echo out $RANK/$WORLD_SIZE; echo err $RANK >&2\n"
+                  "if ((RANK == 3)); then sleep 1; exit 5; fi; exec sleep 60",
                   "slurm: {nodes: 2}\nlaunch: {with: torchrun, nproc_per_node: 2}\n",
                   setup=f"export OMP_NUM_THREADS=1 PATH={shlex.quote(str(bin_dir))}:$PATH")
     assert job.wait_code() in (1, 143), "torchrun's own code for a failed rank, or for the TERM that followed"

@@ -1,0 +1,151 @@
+"""The archives: what is in them, and that an installed safelaunch does what the checkout does."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TEMPLATE = "templates/slurm/job.sbatch"
+YAML = """\
+name: bloom
+cluster: slurm
+run_dir: /scratch/runs/bloom
+command: python train.py ${RESUME_ARGS}
+slurm: {nodes: 2, gpus_per_node: 8}
+launch: {with: torchrun}
+"""
+# Offline, pip cannot get the build backend into its own venv.
+NO_BACKEND = re.compile(r"No matching distribution found for hatchling|Failed to establish a new connection|ProxyError")
+
+
+def run(*argv: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SAFELAUNCH_"))}
+    return subprocess.run([str(word) for word in argv], cwd=cwd, env=kept | env, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=300)
+
+
+@dataclass(frozen=True)
+class Archives:
+    """An sdist, and the wheel made from it."""
+
+    sdist: Path
+    wheel: Path
+
+    def sdist_files(self) -> dict[str, bytes]:
+        """name below the top folder → content; links have none."""
+        with tarfile.open(self.sdist) as tar:
+            return {member.name.partition("/")[2]: (file.read() if (file := tar.extractfile(member)) else b"")
+                    for member in tar.getmembers() if not member.isdir()}
+
+    def wheel_files(self) -> dict[str, bytes]:
+        """name → content."""
+        with zipfile.ZipFile(self.wheel) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
+    """Built as for a release: the sdist from the checkout, the wheel from the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    done = run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
+    if done.returncode and NO_BACKEND.search(done.stdout + done.stderr):
+        pytest.skip("the build backend cannot be had: no package registry is reachable")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Archives(next(folder.glob("*.tar.gz")), next(folder.glob("*.whl")))
+
+
+@pytest.fixture(scope="module")
+def installed(archives: Archives, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh venv's bin folder with the wheel; the dependencies are those of the tests."""
+    return fresh_venv(tmp_path_factory.mktemp("venv"), archives.wheel)
+
+
+def fresh_venv(folder: Path, *what: object) -> Path:
+    done = run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    python = folder / "bin" / "python"
+    done = run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", *what, cwd=folder)
+    if done.returncode and NO_BACKEND.search(done.stdout + done.stderr):
+        pytest.skip("the build backend cannot be had: no package registry is reachable")
+    assert done.returncode == 0, done.stdout + done.stderr
+    site = next(folder.glob("lib/python*/site-packages"))
+    # The dependencies wherever the tests have them; the checkout itself must not come with them.
+    others = [path for path in sys.path if Path(path).is_dir() and not (Path(path) / "safelaunch" / "cli.py").exists()]
+    (site / "zz_dependencies.pth").write_text("\n".join(others) + "\n")
+    return folder / "bin"
+
+
+def script(python: Path, folder: Path, **env: str) -> str:
+    """`safelaunch script`, without the two lines that name the interpreter and where the package lies."""
+    (folder / "train.yaml").write_text(YAML)
+    done = run(python, "-m", "safelaunch", "script", "train.yaml", cwd=folder, **env)
+    assert done.returncode == 0, done.stderr
+    return re.sub("(?m)^SL_(PYTHON|LIBRARY)=.*$", r"SL_\1=", done.stdout)
+
+
+def test_the_installed_wheel_writes_the_script_that_the_checkout_writes(installed: Path, tmp_path: Path) -> None:
+    of_checkout = script(Path(sys.executable), tmp_path, PYTHONPATH=str(ROOT / "src"))
+    assert script(installed / "python", tmp_path) == of_checkout
+    assert "torchrun --nnodes" in of_checkout
+
+
+def test_the_installed_wheel_is_what_runs(installed: Path, tmp_path: Path) -> None:
+    done = run(installed / "python", "-c", "import safelaunch; print(safelaunch.__file__)", cwd=tmp_path)
+    assert done.stdout.startswith(str(installed.parent))
+    assert run(installed / "safelaunch", "--version", cwd=tmp_path).returncode == 0
+
+
+def test_an_editable_install_uses_the_checkouts_template_and_leaves_no_copy(tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    venv.mkdir()
+    bin_dir = fresh_venv(venv, "--editable", ROOT)
+    assert not list(venv.glob("lib/python*/site-packages/safelaunch"))
+    assert script(bin_dir / "python", tmp_path) == script(Path(sys.executable), tmp_path, PYTHONPATH=str(ROOT / "src"))
+
+
+def test_the_wheel_holds_the_template_and_the_quickstart(archives: Archives) -> None:
+    files = archives.wheel_files()
+    assert files[f"safelaunch/{TEMPLATE}"] == (ROOT / TEMPLATE).read_bytes()
+    for name in ("README.md", "train.py", "train.yaml"):
+        assert files[f"safelaunch/examples/quickstart/{name}"] == (ROOT / "examples" / "quickstart" / name).read_bytes()
+
+
+def test_the_wheel_holds_every_module_and_nothing_else(archives: Archives) -> None:
+    source = ROOT / "src"
+    modules = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    others = {name for name in archives.wheel_files() if name not in modules}
+    assert modules <= set(archives.wheel_files())
+    assert {name for name in others if ".dist-info/" not in name} == {
+        "safelaunch/py.typed", f"safelaunch/{TEMPLATE}",
+        *(f"safelaunch/examples/quickstart/{name}" for name in ("README.md", "train.py", "train.yaml"))}
+
+
+def test_the_sdist_holds_the_template_under_both_of_its_names(archives: Archives) -> None:
+    files = archives.sdist_files()
+    assert files[TEMPLATE] == files[f"src/safelaunch/{TEMPLATE}"] == (ROOT / TEMPLATE).read_bytes()
+
+
+def test_the_sdist_holds_what_the_tests_need_and_no_leftovers(archives: Archives) -> None:
+    names = set(archives.sdist_files())
+    assert {"pyproject.toml", "README.md", "LICENSE", "tests/test_package.py", "examples/ddp/train.yaml"} <= names
+    assert "tests/core/golden/minimal.sbatch" in names
+    stray = {"__pycache__", ".venv", ".git", "runs", ".mypy_cache"}
+    assert not {name for name in names if stray & set(PurePosixPath(name).parts)}
+
+
+def test_the_templates_folder_of_the_package_is_a_committed_symlink() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    link = ROOT / "src" / "safelaunch" / "templates"
+    assert os.readlink(link) == "../../templates"
+    said = run("git", "ls-files", "--stage", "src/safelaunch/templates", cwd=ROOT).stdout
+    assert said.startswith("120000 ")
