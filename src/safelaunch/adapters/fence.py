@@ -20,7 +20,7 @@ from safelaunch.core.plan import Plan
 SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left behind
 SWEEP_DEADLINE_S = 15.0  # a helper step starts in 0.1 s; one on a silent node never does
 CLOSED_S = 2.0           # a guard that lost its connection is back within 1 s, or dead
-STUCK_S = 60.0           # ranks that a KILL does not end sleep in D state; Slurm itself gives them 60 s (UnkillableStep)
+STUCK_S = 60.0           # ranks that a KILL does not end sleep in D state; Slurm gives them 60 s too
 _SWEEP = """for python in /usr/bin/python3 "$2"; do
   if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
     exec "$python" -I -S -c "$SAFELAUNCH_GUARD" --sweep "$1" "$3"

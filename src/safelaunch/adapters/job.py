@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from safelaunch.core import nodeset
 
@@ -32,7 +32,7 @@ def current(env: Mapping[str, str]) -> Job:
     """The job around this process; raises KeyError outside of one."""
     text = env.get("SLURM_JOB_NODELIST") or env["SLURM_NODELIST"]
     host = env.get("SAFELAUNCH_NODE") or env.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
-    return Job(env["SLURM_JOB_ID"], nodeset.expand(text), host, os.getcwd(), "SAFELAUNCH_LOCAL" in env, dict(env))
+    return Job(env["SLURM_JOB_ID"], nodeset.expand(text), host, str(Path.cwd()), "SAFELAUNCH_LOCAL" in env, dict(env))
 
 
 def address_of(node: str) -> str | None:

@@ -97,6 +97,12 @@ def read_requests(run_dir: Path, kill_file: str) -> list[tuple[str, str, float]]
     return found
 
 
+def folder_id(run_dir: Path) -> list[int]:
+    """What tells this folder from another that takes its name: device and inode."""
+    status = run_dir.stat()
+    return [status.st_dev, status.st_ino]
+
+
 def requests_of(found: list[Any]) -> tuple[Request, ...]:
     """Requests out of `read_requests`, whose answer has gone through JSON."""
     return tuple(Request(str(name), str(who), float(t)) for name, who, t in found)

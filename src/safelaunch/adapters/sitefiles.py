@@ -1,4 +1,4 @@
-"""What a job script is made with besides the plan: the template, this interpreter, and the packages of the supervisor."""
+"""What a job script is made with besides the plan: template, interpreter, packages of the supervisor."""
 
 from __future__ import annotations
 

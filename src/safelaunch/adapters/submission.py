@@ -62,8 +62,9 @@ class Submission:
             absent_since_s = absent_since_s if absent_since_s is not None else time.monotonic()
             time.sleep(LOOK_EVERY_S)
         raise SlurmUnreachable(
-            f"Slurm has given no clear answer for {GIVE_UP_S:.0f} s: whether the job got in is unknown", argv=("squeue",),
-            returncode=None, hint=f"the run is kept in {self._run.dir}; the same `safelaunch submit` goes on from here")
+            f"Slurm has given no clear answer for {GIVE_UP_S:.0f} s: whether the job got in is unknown",
+            argv=("squeue",), returncode=None,
+            hint=f"the run is kept in {self._run.dir}; the same `safelaunch submit` goes on from here")
 
     def _claim(self) -> int:
         number = journal.last_claim(self._run.dir) + 1
@@ -77,7 +78,8 @@ class Submission:
 
     def _submit_slurm(self) -> str:
         while True:
-            options = script.first_job_options(self._run.plan)
+            # Should a lost answer make two jobs of this run, Slurm never runs them at once.
+            options = ["--dependency=singleton", *script.first_job_options(self._run.plan)]
             result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch"), options), self._env, cwd=self._cwd)
             if result.is_ok:
                 try:

@@ -1,8 +1,8 @@
 """The successor: the next job of the run, queued while this one runs, so that no end of this one loses the run.
 
-`afterany` keeps it back while this job lives, `singleton` under a unique name makes Slurm itself refuse two running jobs
-of one run. The environment is the one saved at the first submit: inside a job, sbatch would take the job's own SLURM_*
-for options.
+`afterany` keeps it back while this job lives, `singleton` under a unique name makes Slurm itself refuse two running
+jobs of one run. The environment is the one saved at the first submit: inside a job, sbatch would take the job's own
+SLURM_* for options.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _show(resolved: Resolved) -> int:
     sys.stdout.write(text)
     folder = _free_folder(Path(plan.run_dir))[0]
     send = ["bash", str(folder / "job.sbatch")] if plan.cluster == "local" else list(
-        slurm.sbatch(str(folder / "job.sbatch"), script.first_job_options(plan)))
+        slurm.sbatch(str(folder / "job.sbatch"), ["--dependency=singleton", *script.first_job_options(plan)]))
     sys.stderr.write(f"would make {folder}, write this script to it and run: {' '.join(send)}\n")
     return 0
 
@@ -97,7 +97,8 @@ def _submit(resolved: Resolved, cwd: str, git: GitFacts) -> tuple[runfolder.Run,
     registry.register(folder, plan.name, run_id, job)
     if facts is None:
         late = git.collect(GIT_AFTER_S)
-        (folder / "git.json").write_text(json.dumps(late if late is not None else {"error": "git took too long"}) + "\n")
+        facts = late if late is not None else {"error": "git took too long"}
+        (folder / "git.json").write_text(json.dumps(facts) + "\n")
     return run, job
 
 

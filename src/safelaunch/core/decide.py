@@ -391,7 +391,7 @@ def _live(seen: Seen) -> Live:
 
 
 def is_over(live: Live, seen: Seen) -> bool:
-    """Every task that can still speak has ended, as guards or srun say; or all that could be done to end them is done."""
+    """Every task that can still speak has ended, as guards or srun say; or nothing more can be done to end them."""
     if live.reported or (live.srun_code is not None and (live.srun_code == 0 or live.killed_t is not None)):
         return True
     if live.killed_t is None:

@@ -33,6 +33,7 @@ class Attempt:
     checkpoint_step: int | None = None  # the newest complete checkpoint seen at its end
     category: str | None = None
     summary: str | None = None
+    failed_node: str | None = None      # where it failed first
     fenced: bool = False                # no process of it is left on any node, or its nodes' leases have run out
 
 
@@ -207,8 +208,10 @@ def _attempt_ended(state: State, event: Event) -> State:
 
 
 def _verdict(state: State, event: Event) -> State:
+    node = event.data.get("node")
     return _change_attempt(
         state, event, category=str(event.data["category"]), summary=str(event.data.get("summary", "")),
+        failed_node=None if node is None else str(node),
     )
 
 

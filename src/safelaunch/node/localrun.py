@@ -6,6 +6,7 @@ Standard library, Python 3.9.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -58,13 +59,14 @@ class Tasks:
         self.kill_on_bad_exit = kill_on_bad_exit
         self.kill_at_s = 0.0
         self.processes: List["subprocess.Popen[bytes]"] = []
+        shared = dict(os.environ, SLURM_NNODES=str(len(nodes)), SLURM_NTASKS=str(len(nodes) * per_node),
+                      SLURM_STEP_ID=os.environ.get("SAFELAUNCH_ATTEMPT", "0"), SLURM_LAUNCH_NODE_IPADDR="127.0.0.1")
         for node_id, node in enumerate(nodes):
             for local_id in range(per_node):
-                env = dict(os.environ, SAFELAUNCH_NODE=node, SLURMD_NODENAME=node, SLURM_NODEID=str(node_id),
-                           SLURM_PROCID=str(node_id * per_node + local_id), SLURM_LOCALID=str(local_id),
-                           SLURM_NNODES=str(len(nodes)), SLURM_NTASKS=str(len(nodes) * per_node),
-                           SLURM_LAUNCH_NODE_IPADDR="127.0.0.1", SLURM_STEP_ID=os.environ.get("SAFELAUNCH_ATTEMPT", "0"))
-                self.processes.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, preexec_fn=os.setpgrp))
+                env = dict(shared, SAFELAUNCH_NODE=node, SLURMD_NODENAME=node, SLURM_NODEID=str(node_id),
+                           SLURM_PROCID=str(node_id * per_node + local_id), SLURM_LOCALID=str(local_id))
+                self.processes.append(
+                    subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, preexec_fn=os.setpgrp))
 
     def end(self) -> None:
         """TERM now, KILL after KILL_WAIT_S."""
@@ -76,10 +78,8 @@ class Tasks:
         """Signal every group that still has its leader."""
         for process in self.processes:
             if process.poll() is None:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
-                except ProcessLookupError:
-                    pass
 
     def wait(self) -> int:
         """Wait for all; end the others at the first bad exit."""

@@ -1,0 +1,193 @@
+"""An attempt's life: launched, asked to end, killed, fenced, judged."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import runfolder
+from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.job import address_of
+from safelaunch.adapters.outbox import PUT
+from safelaunch.adapters.slurm import Command
+from safelaunch.core import causes, decide, nodeset
+from safelaunch.core.checkpoints.resume import resume_args
+from safelaunch.core.model import Event
+from safelaunch.core.script import quote_bash
+from safelaunch.core.steps import latest_step
+from safelaunch.lead import watch
+from safelaunch.lead.leader import Leader, Step
+
+GUARD = Path(__file__).parent.parent / "node" / "guard.py"
+DRAIN_S = 900.0         # how long an ended attempt waits for a frozen folder to take its last log lines
+SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but never while a silent node holds its step
+
+
+def launch(lead: Leader, row: str, action: decide.Launch) -> None:
+    """Start the next attempt: claim, intent, srun, outcome."""
+    number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
+    claim = lead.claim(f"launch {number}")
+    if claim == 0:
+        return
+    port = 20000 + (int(lead.job.id) * 31 + number * 7 + random.randrange(1000)) % 10000  # noqa: S311
+    folder = runfolder.attempt_folder(number)
+    facts: dict[str, Any] = {
+        "attempt": number, "job": lead.job.id, "nodes": list(action.nodes), "port": port,
+        "resume_step": lead.resume.step if lead.resume else None,
+        "resume_path": lead.resume.path if lead.resume else None,
+    }
+    lead.record(lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number),
+                lead.writer.event("intent", claim=claim, act="launch", attempt=number))
+    words = resume_args(lead.plan.resume.args, lead.resume)
+    extra = _attempt_env(lead, number, port, action.nodes)
+    lead.live = decide.Live(number, action.nodes, tasks=lead.plan.tasks)
+    lead.server.expect(number)
+    lead.process = AttemptProcess.launch(
+        lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
+    lead.size, lead.grew_s = 0, lead.now_s
+    lead.record(lead.writer.event("attempt_started", **facts, why=action.why),
+                lead.writer.event("outcome", claim=claim, act="launch", ok=True))
+    lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
+    lead.shared.enqueue(PUT, f"{folder}/launch.sh", _launch_script(lead.run_dir, extra, words).encode())
+    lead.say(f"attempt {number} on {nodeset.fold(action.nodes)}: {action.why}")
+
+
+def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -> dict[str, str]:
+    """What this attempt's script is told beside the plan."""
+    env = {"SAFELAUNCH_ATTEMPT": str(number), "SAFELAUNCH_NODELIST": nodeset.fold(nodes),
+           "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd}
+    address = "127.0.0.1" if lead.job.is_local else address_of(nodes[0])
+    if address is not None:
+        env["SAFELAUNCH_MASTER_ADDR"] = address
+    if lead.resume is not None:
+        env["SAFELAUNCH_RESUME_PATH"] = lead.resume.path
+        env["SAFELAUNCH_RESUME_STEP"] = "" if lead.resume.step is None else str(lead.resume.step)
+    return env
+
+
+def _secrets(lead: Leader, number: int) -> dict[str, str]:
+    """What only the guards may know: passed in the environment, never written down."""
+    record = lead.run_dir / runfolder.attempt_folder(number) / "record.json"
+    return {"SAFELAUNCH_GUARD": GUARD.read_text(), "SAFELAUNCH_TOKEN": lead.token,
+            "SAFELAUNCH_CONTROL": f":{lead.server.port}", "SAFELAUNCH_RECORD": str(record)}
+
+
+def kill(lead: Leader, row: str, action: decide.Kill) -> None:
+    """End every process of the attempt; its record moves on, so that silent nodes' leases run from now."""
+    lead.live = decide.mark_killed(lead.attempt, row, lead.now)
+    lead.move_record(lead.attempt.number)
+    for node, _ in lead.lost_of_live():
+        lead.server.hang_up(node, lead.now_s)
+    lead.server.tell({"do": "end", "grace_s": action.grace_s}, lead.now_s)
+    lead.tell(row, f"ending the attempt: {action.why}")
+
+
+def ask_to_end(lead: Leader, action: decide.AskToEnd) -> Step:
+    """Signal the ranks that handle it, and say whom it reached."""
+    number = getattr(signal, action.signal)
+    lead.server.signalled.clear()
+    lead.server.signal_answers = 0
+    told = lead.server.tell({"do": "signal", "signal": int(number)}, lead.now_s)
+    patience_s = lead.now_s + 2.0
+    while lead.server.signal_answers < told and lead.now_s < patience_s:
+        yield 0.02
+    reached = list(lead.server.signalled)
+    text = f"{action.signal} reached {len(reached)} processes ({', '.join(reached[:4])})" if reached else (
+        f"no process of the training handles {action.signal} (asked {told} guards): it can watch "
+        f"$SAFELAUNCH_KILL_FILE instead")
+    lead.tell("ask_to_end", f"{text}; what still runs in {action.grace_s:.0f} s is killed")
+
+
+def fence(lead: Leader) -> bool:
+    """See that nothing of the attempt is left; True once that is sure."""
+    for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.lost, lead.is_record_moved):
+        lead.begin(f"sweep {done}", _sweep(lead, command, done))
+    for node, why in lead.fencer.found_lost():
+        lead.lose(node, why)
+    if lead.fencer.is_done(lead.attempt):
+        lead.live = replace(lead.attempt, fenced=True)
+        return True
+    return False
+
+
+def _sweep(lead: Leader, command: Command, node: str) -> Step:
+    """Wait for a node's sweep."""
+    result = yield command
+    if result is not None:
+        lead.fencer.swept(node, result)
+
+
+def close_attempt(lead: Leader) -> None:
+    """The attempt is over and fenced: judge it, and look for what to resume from."""
+    watch.read_requests(lead)   # a training that watches the kill switch can be faster than this loop
+    live = lead.attempt
+    how = decide.how_it_ended(live, lead.seen())
+    tail = lead.process.tail() if lead.process else b""
+    code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
+    events = _last_progress(lead, live, tail)
+    if how != "completed":
+        events += _judgement(lead, live, how, code, tail)
+    events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row))
+    events.append(lead.writer.event("fenced", attempt=live.number))
+    if lead.process is not None:
+        lead.begin(f"rest {live.number}", copy_rest(lead, lead.process))
+        lead.process.forget()
+    lead.live = lead.process = None
+    lead.find_resume()
+    lead.record(*events, *checkpoint_events(lead, live.number))
+    lead.shared.enqueue(PUT, f"{runfolder.attempt_folder(live.number)}/exit.json", json.dumps({
+        "v": 1, "attempt": live.number, "how": how, "exit_code": code, "srun_code": live.srun_code,
+        "tasks": [{"node": e.node, "task": e.task, "code": e.code, "signal": e.signal} for e in live.exits],
+    }).encode() + b"\n")
+    summary = lead.state.attempt.summary if lead.state.attempt else None
+    lead.say(f"attempt {live.number} {how}{f': {summary}' if summary else ''}")
+
+
+def checkpoint_events(lead: Leader, number: int | None) -> list[Event]:
+    """The word that a verified checkpoint has advanced, if it has: the budget refills by nothing else."""
+    found, best = lead.resume, lead.state.best_step
+    if found is None or found.step is None or (best is not None and found.step <= best):
+        return []
+    return [lead.writer.event("checkpoint", attempt=number, step=found.step, path=found.path, format=found.format)]
+
+
+def _last_progress(lead: Leader, live: decide.Live, tail: bytes) -> list[Event]:
+    step = latest_step(tail, lead.plan.step_pattern)
+    return [] if step is None else [lead.writer.event("progress", attempt=live.number, step=step)]
+
+
+def _judgement(lead: Leader, live: decide.Live, how: str, code: int, tail: bytes) -> list[Event]:
+    verdict = causes.judge(live.exits, tuple(lead.lost_of_live()), lead.ending, tail, live.srun_code)
+    events = [] if how not in ("failed", "lost") else [lead.writer.event(
+        "failure", attempt=live.number, exit_code=code, exits=[exit.text for exit in live.exits][:64])]
+    return [*events, lead.writer.event(
+        "verdict", attempt=live.number, category=verdict.category, summary=verdict.summary,
+        confidence=verdict.confidence, action=verdict.action, node=verdict.node, task=verdict.task,
+        evidence=list(verdict.evidence))]
+
+
+def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float = SRUN_PATIENCE_S) -> Step:
+    """Wait for an ended attempt's srun, and copy the log's last lines; beside whatever comes next."""
+    end_s = lead.now_s + patience_s
+    while process.poll() is None and lead.now_s < end_s:
+        yield 0.1
+    process.kill()   # it waits for a silent node, for ever
+    while True:
+        process.finish_pump()
+        result = yield Command(process.copy_rest(lead.main_log(process.number)), lead.job.env, DRAIN_S)
+        if result is not None and result.is_ok:
+            return
+        yield 0.5
+
+
+def _launch_script(run_dir: Path, env: dict[str, str], words: tuple[str, ...]) -> str:
+    """attempts/N/launch.sh: the attempt as it was launched, to repeat by hand inside the allocation."""
+    exports = "".join(f"export {key}={quote_bash(value)}\n" for key, value in sorted(env.items()))
+    arguments = "".join(" " + quote_bash(word) for word in words)
+    return (f"#!/bin/bash\n# Attempt {env['SAFELAUNCH_ATTEMPT']} as it was launched; it can be repeated by hand inside "
+            f"the allocation.\n{exports}cd {quote_bash(env['SAFELAUNCH_CWD'])} || exit\n"
+            f"exec bash {quote_bash(str(run_dir / 'job.sbatch'))} attempt{arguments}\n")

@@ -1,0 +1,142 @@
+"""The ends: the successor that takes the run over, the site kept for people, and the run's own end."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from safelaunch.adapters import slurm
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.core import decide, nodeset
+from safelaunch.core.model import FAILED_FOR_GOOD
+from safelaunch.lead.attempts import DRAIN_S
+from safelaunch.lead.leader import HANDED_OVER, Leader, Step, clock
+
+CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
+
+
+def preserve(lead: Leader, row: str, action: decide.Preserve) -> None:
+    """Keep all nodes, or the suspects, the one that failed first, and this one, which cannot be given back."""
+    nodes = lead.job.nodes
+    if lead.plan.preserve.nodes == "suspects" and not lead.job.is_local:
+        failed = lead.state.attempt.failed_node if lead.state.attempt else None
+        kept = {lead.job.host, failed, *lead.state.excluded}
+        nodes = tuple(node for node in lead.job.nodes if node in kept)
+    lead.record(lead.writer.event("preserved", until=action.until, nodes=list(nodes)))
+    lead.tell(row, f"{action.why}. The site ({nodeset.fold(nodes)}) is preserved until {clock(action.until)}: look "
+                    f"with `safelaunch shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
+    if len(nodes) < len(lead.job.nodes):
+        lead.begin("shrink", _give_back(lead, nodes))
+
+
+def _give_back(lead: Leader, kept: tuple[str, ...]) -> Step:
+    """Give the other nodes back to Slurm; that takes 13 ms, and the batch host cannot be one of them."""
+    claim = lead.claim("give nodes back")
+    if claim == 0:
+        return
+    lead.record(lead.writer.event("intent", claim=claim, act="shrink", nodes=list(kept)))
+    result = yield Command(slurm.update_job(lead.job.id, NodeList=nodeset.fold(kept)), lead.job.env)
+    done = result is not None and result.is_ok
+    lead.record(lead.writer.event("outcome", claim=claim, act="shrink", ok=done))
+    if not done and result is not None:
+        lead.say(f"the other nodes could not be given back: {result.stderr.strip()[:200]}")
+
+
+def queue_successor(lead: Leader) -> Step:
+    """Queue the next job of this run, so that no end of this one can lose it."""
+    while lead.state.ended is None and lead.final is None:
+        claim = lead.claim("queue the successor")
+        if claim == 0:
+            yield 5.0
+            continue
+        lead.record(lead.writer.event("intent", claim=claim, act="queue_successor"))
+        result = yield lead.successor.look()   # an earlier leader may have got one in, and died before it said so
+        assert result is not None
+        job = lead.successor.job_from(result)
+        if job is None and result.is_ok:
+            result = yield lead.successor.submit(lead.state.excluded)
+            assert result is not None
+            job = lead.successor.job_from(result)
+        lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor", ok=job is not None))
+        if job is not None:
+            lead.record(lead.writer.event("submitted", job=job, successor_of=lead.job.id,
+                                          exclude=list(lead.state.excluded)))
+            return
+        lead.say(f"the successor could not be queued: {(result.stderr or result.stdout).strip()[:300]}")
+        yield 5.0 if result.is_unknown else 60.0   # the next round looks first: it may be in all the same
+
+
+def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
+    """Leave the run to the successor; it must be able to start, and must not use the excluded nodes."""
+    if lead.job.is_local:
+        yield from finish(lead, row, decide.Finish("gave_up", FAILED_FOR_GOOD, action.why))
+        return
+    lead.tell(row, f"handing over to the next job: {action.why}")
+    while (claim := lead.claim("hand over")) == 0:
+        yield 1.0
+    lead.record(lead.writer.event("intent", claim=claim, act="hand_over", exclude=list(action.exclude)))
+    while True:   # Slurm ends this job when it must; until then a run without a next job is not left alone
+        if lead.state.successor is None:
+            lead.begin("successor", queue_successor(lead))
+        while "successor" in lead.tasks:
+            yield 0.1
+        for command in lead.successor.prepare(lead.state.successor, action.exclude, bool(lead.lost)):
+            result = yield command
+            if result is None or not result.is_ok:
+                lead.say(f"the successor could not be changed: {result.stderr.strip()[:200] if result else ''}")
+                break
+        else:
+            break
+        yield 5.0
+    lead.record(lead.writer.event("outcome", claim=claim, act="hand_over", ok=True))
+    lead.record(lead.writer.event("resubmitted", job=lead.state.successor, exclude=list(action.exclude),
+                                  why=action.why))
+    yield from drain(lead)
+    lead.final = HANDED_OVER
+
+
+def finish(lead: Leader, row: str, action: decide.Finish) -> Step:
+    """End the run: the journal first, then the successor, then the log's last lines."""
+    if lead.state.preserving_until is not None:
+        lead.record(lead.writer.event("released", by=", ".join(request.who for request in lead.requests)))
+    if lead.state.ended is None:
+        lead.record(lead.writer.event(action.how, exit_code=action.exit_code, why=action.why))
+    lead.tell(row, f"the run has ended: {action.how}: {action.why}")
+    patience_s = lead.now_s + CANCEL_PATIENCE_S
+    while "successor" in lead.tasks and lead.state.successor is None and lead.now_s < patience_s:
+        yield 0.1
+    lead.tasks.pop("successor", None)
+    while lead.now_s < patience_s:
+        if (yield from _cancel_successor(lead)):
+            break
+        yield 3.0
+    yield from drain(lead)
+    lead.final = action.exit_code
+
+
+def _cancel_successor(lead: Leader) -> Generator[Command, Result | None, bool]:
+    """True once no job of this run is queued any more. One that is left sees the run's end when it starts, and ends."""
+    job = lead.state.successor
+    if job is None:
+        return True
+    looked = yield lead.successor.look()
+    if looked is None or not looked.is_ok:
+        return False
+    if not lead.successor.is_ours(looked, job):
+        return True
+    claim = lead.claim("cancel the successor")
+    if claim == 0:
+        return False
+    lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=job))
+    result = yield lead.successor.cancel(job)
+    done = result is not None and result.is_ok
+    lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
+    return done
+
+
+def drain(lead: Leader) -> Step:
+    """Wait for the last lines of the log; a frozen folder gets DRAIN_S."""
+    end_s = lead.now_s + (DRAIN_S if lead.ending is None else 20.0)
+    while lead.now_s < end_s and (lead.shared.is_frozen or any(name.startswith("rest ") for name in lead.tasks)):
+        yield 0.05
+    if lead.now_s >= end_s:
+        (lead.local / "keep").touch()

@@ -1,0 +1,286 @@
+"""The leader's state and the few services that all of its parts use: clock, journal, claims, tasks, talk."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import selectors
+import signal
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from safelaunch.adapters import checkpoints, journal, runfolder
+from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.control import ControlServer
+from safelaunch.adapters.fence import Fencer
+from safelaunch.adapters.job import Job
+from safelaunch.adapters.outbox import APPEND, PUT
+from safelaunch.adapters.shared import SharedFolder
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.successor import Successor
+from safelaunch.core import decide
+from safelaunch.core.checkpoints.model import Checkpoint
+from safelaunch.core.model import Event, Request
+from safelaunch.core.plan import Plan
+from safelaunch.core.state import State, fold
+
+TICK_S = 0.5
+BUSY_TICK_S = 0.02      # while something is under way that no socket announces
+PING_S = 1.0            # a tenth of the lease; 2 s above MANY_GUARDS keeps 64 of them within 0.3 % of a core
+MANY_GUARDS = 32
+RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
+HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
+
+T = TypeVar("T")
+# An act that waits between its parts: it yields a command, whose result it is sent, or seconds to wait.
+Step = Generator[Command | float, Result | None, None]
+
+
+class Superseded(Exception):
+    """Another supervisor acts for this run, or the run folder is another run's now."""
+
+
+class Leader:
+    """The run's supervisor on the batch host; the parts beside this file work on it."""
+
+    plan: Plan
+    shared: SharedFolder
+    server: ControlServer
+    writer: journal.Writer
+    successor: Successor
+    fencer: Fencer
+    token: str
+
+    def __init__(self, run_dir: Path, local: Path, job: Job) -> None:
+        self.run_dir, self.local, self.job = run_dir, local, job
+        self.selector = selectors.DefaultSelector()
+        self.final: int | None = None
+        self.now = time.time()
+        self.now_s = time.monotonic()
+        self.signals: set[int] = set()
+        self.state = State()
+        self.live: decide.Live | None = None
+        self.process: AttemptProcess | None = None
+        self.requests: tuple[Request, ...] = ()
+        self.ending: str | None = None
+        self.term_s: float | None = None
+        self.limit_near = False
+        self.lost: dict[str, str] = {}
+        self.probing: set[str] = set()
+        self.resume: Checkpoint | None = None
+        self.resume_deadline_s = RESUME_DEADLINE_S
+        self.resume_unknown = False     # the checkpoints could not be looked at: unknown is not "none"
+        self.frozen = False
+        self.claim_number = self.gen = 0
+        self.folder_id: list[int] | None = None
+        self.tasks: dict[str, tuple[Step, Command | float]] = {}
+        self.grew_s = self.exit_s = self.now_s
+        self.size = 0
+        self.due: dict[str, float] = {}
+        self.pulse_count = 0
+        self.last_row = ""
+        self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
+        self._catch_signals()
+
+    @property
+    def attempt(self) -> decide.Live:
+        """The live attempt, where there must be one."""
+        assert self.live is not None
+        return self.live
+
+    def seen(self) -> decide.Seen:
+        """What `decide` is told."""
+        return decide.Seen(
+            now=self.now, nodes=self.job.nodes, live=self.live, requests=self.requests, ending=self.ending,
+            limit_near=self.limit_near, lost=tuple(self.lost.items()),
+            frozen=self.frozen or self.resume_unknown,
+            can_hand_over=not self.job.is_local, resume=self.resume, jitter=random.random(),  # noqa: S311 - back-off
+        )
+
+    def record(self, *events: Event) -> None:
+        """Journal the events and fold them into the state."""
+        self.writer.write(*events)
+        self.state = fold(events, self.state)
+
+    def note(self, event: Event) -> None:
+        """Fold an event that is not worth a journal line."""
+        self.state = fold([event], self.state)
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep until something happens; serve sockets; read the clocks, once a tick."""
+        ready = self.selector.select(timeout_s)
+        self.now, self.now_s = time.time(), time.monotonic()
+        for key, _ in ready:
+            key.data(self.now_s)
+        self.server.tick(self.now_s, PING_S if len(self.server.guards) <= MANY_GUARDS else 2 * PING_S)
+
+    def timeout_s(self) -> float:
+        """How long the loop may sleep if nothing happens."""
+        if self.tasks or (self.live is not None and (self.live.exits or self.live.killed_t is not None)):
+            return BUSY_TICK_S
+        return TICK_S
+
+    def patiently(self, ask: Callable[[], T]) -> Any:
+        """The answer of the run folder, however long it is frozen; the guards are heard meanwhile."""
+        while True:
+            answer = self.shared.ask(ask, 2.0)
+            if answer.is_ok:
+                return answer.value
+            self.wait(1.0)
+            if answer.error and not answer.late:
+                raise OSError(f"the run folder: {answer.error}")
+
+    def claim(self, action: str, own_gen: bool = False) -> int:
+        """The number of a claim that is now ours; 0 = the folder does not answer. Raises Superseded."""
+        while True:
+            number = self.claim_number + 1
+            gen = number if own_gen else self.gen
+            won = self.shared.publish(f"claims/{number}", journal.render_claim(gen, self.job.host, action, self.now))
+            if won is None:
+                if not own_gen:
+                    self.frozen = True
+                    return 0
+                self.wait(1.0)
+                continue
+            self.claim_number = number
+            if won:
+                return number
+            other = self.read_claim(number)
+            if other.get("pid") == os.getpid() and other.get("host") == self.job.host and other.get("gen") == gen:
+                return number   # won after all, by a publish that was late
+            if not own_gen and int(other.get("gen", 0)) > self.gen:
+                raise Superseded(f"claim {number} belongs to generation {other.get('gen')} on {other.get('host')}")
+
+    def read_claim(self, number: int) -> dict[str, Any]:
+        """A claim that somebody published; {} when it is torn."""
+        return self.patiently(lambda: journal.read_claim(self.run_dir, number)) or {}
+
+    def begin(self, name: str, step: Step) -> None:
+        """Start an act that waits between its parts, unless it is under way."""
+        if name not in self.tasks:
+            self.tasks[name] = (step, 0.0)
+            self.advance(name, None)
+
+    def advance_tasks(self) -> None:
+        """Go on with every act whose command has ended or whose time has come."""
+        for name in list(self.tasks):
+            waiting = self.tasks[name][1] if name in self.tasks else None
+            if isinstance(waiting, Command):
+                result = waiting.poll()
+                if result is not None:
+                    self.advance(name, result)
+            elif waiting is not None and self.now_s >= waiting:
+                self.advance(name, None)
+
+    def advance(self, name: str, result: Result | None) -> None:
+        """Send an act what it waited for, and note what it wants next."""
+        step = self.tasks[name][0]
+        try:
+            wanted = step.send(result)
+        except StopIteration:
+            self.tasks.pop(name, None)
+            return
+        if name in self.tasks:
+            self.tasks[name] = (step, wanted if isinstance(wanted, Command) else self.now_s + wanted)
+
+    def is_due(self, what: str, every_s: float) -> bool:
+        """True once in `every_s`."""
+        if self.now_s < self.due.get(what, 0.0):
+            return False
+        self.due[what] = self.now_s + every_s
+        return True
+
+    def tell(self, row: str, text: str) -> None:
+        """Journal a decision, and say it."""
+        self.record(self.writer.event("decision", row=row, why=text))
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        """A line in the job's output, which people read first."""
+        line = f"safelaunch {clock(self.now)} {self.job.host}: {text}\n"
+        self.shared.enqueue(APPEND, f"slurm-{self.job.id}.out" if not self.job.is_local else "job.out", line.encode())
+
+    def lose(self, node: str, why: str) -> None:
+        """Count a node as lost."""
+        if node not in self.lost:
+            self.lost[node] = why
+            self.record(self.writer.event("node_suspected", node=node, why=why, owner="leader"))
+
+    def lost_of_live(self) -> list[tuple[str, str]]:
+        """Lost nodes of the live attempt, with why."""
+        return [(node, why) for node, why in self.lost.items() if self.live and node in self.live.nodes]
+
+    def record_of(self, number: int, state: str) -> tuple[str, bytes]:
+        """Name and content of the attempt's record, which a guard reads when it hears nobody."""
+        data = json.dumps({"v": 1, "attempt": number, "state": state, "endpoint": ["", self.server.port]})
+        return f"{runfolder.attempt_folder(number)}/record.json", data.encode() + b"\n"
+
+    def move_record(self, number: int) -> None:
+        """Say in the attempt's record that it has ended, without waiting: a silent node's lease counts from there."""
+        name, data = self.record_of(number, "ended")
+        self.moved = (number, self.shared.enqueue(PUT, name, data))
+
+    def is_record_moved(self) -> bool:
+        """Whether the live attempt's record says, on the shared folder, that it has ended."""
+        if self.moved[0] != self.attempt.number:
+            self.move_record(self.attempt.number)
+        return self.shared.is_durable(self.moved[1])
+
+    def main_log(self, number: int) -> str:
+        """Path of an attempt's log in the run folder."""
+        return str(self.run_dir / runfolder.attempt_folder(number) / "main.log")
+
+    def find_resume(self) -> None:
+        """The newest complete checkpoint; on a folder that does not answer in time, frozen until it does."""
+        resume = self.plan.resume
+        if resume.dir is None:
+            return
+        folder = os.path.join(self.job.cwd, resume.dir)   # noqa: PTH118 - text only
+
+        def look() -> dict[str, Any]:
+            return _plain(checkpoints.find(folder, resume.format, resume.pattern))
+
+        answer = self.shared.ask(look, self.resume_deadline_s)
+        if answer.late:
+            self.resume_unknown, self.resume_deadline_s = True, min(60.0, self.resume_deadline_s * 2)
+            return
+        self.resume_deadline_s = RESUME_DEADLINE_S
+        self.resume_unknown = not answer.is_ok
+        if answer.is_ok and answer.value is not None:
+            best = answer.value["best"]
+            self.resume = Checkpoint(**best) if best else None
+            for skipped in answer.value["skipped"][:5]:
+                self.say(f"checkpoint {skipped['path']} is skipped: {skipped['reason']}")
+        else:
+            if self.is_due("unreadable", 60.0):
+                self.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
+
+    def _catch_signals(self) -> None:
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, lambda number, frame: None)
+        self.selector.register(reader, selectors.EVENT_READ, lambda now_s: self._take_signals(reader, now_s))
+
+    def _take_signals(self, reader: int, now_s: float) -> None:
+        for number in os.read(reader, 4096):
+            if number == signal.SIGTERM and self.term_s is None:
+                self.term_s = now_s
+                self.signals.add(number)
+            elif number == signal.SIGUSR2:
+                self.limit_near = True
+
+
+def clock(t: float) -> str:
+    """Epoch seconds as people write them, with the zone."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(t))
+
+
+def _plain(found: Any) -> dict[str, Any]:
+    """A search's result as JSON can carry it."""
+    best = found.best
+    return {"best": {"path": best.path, "step": best.step, "format": best.format} if best else None,
+            "skipped": [{"path": item.path, "reason": item.reason} for item in found.skipped]}

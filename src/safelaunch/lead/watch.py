@@ -1,0 +1,191 @@
+"""What the leader sees: its attempt, the guards, people's requests, the job's end."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.control import Guard
+from safelaunch.adapters.outbox import PUT
+from safelaunch.adapters.slurm import Command
+from safelaunch.core import slurmtext
+from safelaunch.core.model import Exit
+from safelaunch.core.steps import latest_step
+from safelaunch.lead.leader import PING_S, Leader, Step, Superseded
+
+REQUESTS_S = 2.0        # how long a touched kill switch may go unseen
+PROGRESS_S = 2.0
+JOURNAL_PROGRESS_S = 60.0
+PULSE_S = 15.0
+SILENT_S = 10.0         # a guard that misses ten pings in a row, while the log stands still, is lost
+SILENT_BUSY_S = 60.0    # ... while the log still grows: ask the node by a helper step first
+GUARD_LOST_S = 2.0      # a guard reconnects within 1 s; later than this its task has gone with it
+SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
+EVIDENCE_S = 3.0        # slurmstepd writes its line about the end before it signals; a slow folder may show it late
+LAST_WORDS_S = 0.05     # a rank's last lines reach srun within milliseconds of its end
+
+
+def observe(lead: Leader) -> None:
+    """Look at everything that is due."""
+    lead.shared.poll(lead.now_s)
+    lead.frozen = lead.shared.is_frozen
+    lead.advance_tasks()
+    if lead.is_due("requests", REQUESTS_S):
+        read_requests(lead)
+    if lead.process is not None:
+        observe_attempt(lead, lead.process)
+    if lead.term_s is not None and lead.ending is None:
+        look_for_ending(lead)
+    if lead.is_due("pulse", PULSE_S):
+        publish_pulse(lead)
+
+
+def read_requests(lead: Leader) -> None:
+    """Look at the control files; an answer that does not come means neither asked nor not asked."""
+    kill_file = lead.plan.kill_file
+    answer = lead.shared.ask(
+        lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir)), 1.0)
+    if not answer.is_ok or answer.value is None:
+        return
+    found, folder = answer.value
+    if folder != (lead.folder_id or folder):
+        raise Superseded("the run folder has been replaced by another")
+    lead.folder_id = folder
+    before = {request.name for request in lead.requests}
+    lead.requests = runfolder.requests_of(found)
+    for request in lead.requests:
+        if request.name not in before:
+            event = "kill_switch" if request.name in ("kill", "kill-now") else "request"
+            lead.record(lead.writer.event(event, name=request.name, who=request.who, touched_t=request.t))
+
+
+def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
+    """Look at the live attempt: srun, the pump, the log's growth, progress, the guards."""
+    code = process.poll()
+    if code is not None and lead.attempt.srun_code is None:
+        lead.live = replace(lead.attempt, srun_code=code)
+    process.keep_pump(lead.main_log(process.number), lead.now_s)
+    size = process.size()
+    if size != lead.size:
+        lead.size, lead.grew_s = size, lead.now_s
+    if lead.is_due("progress", PROGRESS_S):
+        read_progress(lead, process)
+    find_lost(lead)
+
+
+def read_progress(lead: Leader, process: AttemptProcess) -> None:
+    """Note the last step of the log's tail; the journal hears of it once a minute."""
+    step = latest_step(process.tail(), lead.plan.step_pattern)
+    attempt = lead.state.attempt
+    if step is None or attempt is None or attempt.step == step:
+        return
+    event = lead.writer.event("progress", attempt=process.number, step=step)
+    if lead.is_due("journal_progress", JOURNAL_PROGRESS_S):
+        lead.record(event)
+    else:
+        lead.note(event)
+
+
+def find_lost(lead: Leader) -> None:
+    """Nodes whose guards say nothing any more; tasks whose guard has gone without a word."""
+    assert lead.live is not None
+    reported = {(exit.node, exit.task) for exit in lead.live.exits}
+    for guard in lead.server.guards.values():
+        if guard.gone or (guard.node, guard.task) in reported or guard.node in lead.lost:
+            continue
+        if guard.closed_s is not None and lead.now_s - guard.closed_s > GUARD_LOST_S:
+            add_exit(lead, Exit(guard.node, guard.task, 255))
+        elif guard.connection is not None and guard.code is None:
+            judge_silence(lead, guard)
+
+
+def judge_silence(lead: Leader, guard: Guard) -> None:
+    """A silent guard is one witness; the second is a log that stands still, or a node that runs no step."""
+    silent_s = lead.now_s - guard.heard_s
+    if silent_s < SILENT_S:
+        return
+    if lead.grew_s < guard.heard_s + PING_S + 1.0 or (lead.live and lead.live.killed_t is not None):
+        lead.lose(guard.node, f"its guard has been silent for {silent_s:.0f} s and the log stands still")
+    elif silent_s >= SILENT_BUSY_S and guard.node not in lead.probing:
+        lead.probing.add(guard.node)
+        lead.begin(f"probe {guard.node}", probe(lead, guard))
+
+
+def probe(lead: Leader, guard: Guard) -> Step:
+    """Ask a node whose guard is silent by a helper step."""
+    result = yield Command(lead.fencer.helper(guard.node, ["true"]), lead.job.env, 15.0)
+    if result is not None and not result.is_ok and lead.now_s - guard.heard_s > SILENT_S:
+        lead.lose(guard.node, f"its guard has been silent for {lead.now_s - guard.heard_s:.0f} s and it runs no step")
+    lead.probing.discard(guard.node)
+
+
+def on_report(lead: Leader, guard: Guard) -> None:
+    """Take in what a guard has said of its task."""
+    if lead.live is None or guard.attempt != lead.live.number:
+        return
+    if guard.code is not None:
+        add_exit(lead, Exit(guard.node, guard.task, guard.code, guard.signal))
+
+
+def add_exit(lead: Leader, exit: Exit) -> None:
+    """Note a task's end, the first word only."""
+    assert lead.live is not None
+    if not any((known.node, known.task) == (exit.node, exit.task) for known in lead.live.exits):
+        lead.live = replace(lead.live, exits=(*lead.live.exits, exit))
+        lead.exit_s = lead.now_s
+
+
+def look_for_ending(lead: Leader) -> None:
+    """TERM has come: find out why, first from slurmstepd's own line."""
+    assert lead.term_s is not None
+    lead.ending = ending_of(lead, lead.job.id) if not lead.job.is_local else "cancelled"
+    if lead.ending is not None:
+        lead.say(f"the job is being ended: {lead.ending}")
+    elif lead.now_s - lead.term_s > EVIDENCE_S:
+        lead.begin("term", judge_term(lead))
+
+
+def judge_term(lead: Leader) -> Step:
+    """No line tells why: a TERM to this process alone is nothing while Slurm still runs the job."""
+    result = yield Command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
+    if result is not None and result.is_ok and "|RUNNING|" in result.stdout:
+        lead.say("a TERM came, but Slurm goes on running this job: so does the supervisor")
+        lead.term_s = None
+    elif lead.ending is None:
+        lead.ending = "unknown"
+        lead.say("the job is being ended, and nothing tells why")
+
+
+def ending_of(lead: Leader, job: str) -> str | None:
+    """Why Slurm ended a job of this run, as slurmstepd wrote into its output; None = it does not say."""
+    path = lead.run_dir / f"slurm-{job}.out"
+
+    def tail() -> str:
+        with path.open("rb") as output:
+            size = output.seek(0, os.SEEK_END)
+            output.seek(max(0, size - (256 << 10)))
+            return output.read().decode("latin-1")
+
+    answer = lead.shared.ask(tail, 1.0)
+    return slurmtext.parse_ending(answer.value, job) if answer.is_ok and answer.value else None
+
+
+def has_last_words(lead: Leader) -> bool:
+    """srun has brought what the dying ranks said: it has ended, or nothing came for a moment."""
+    assert lead.live is not None
+    return lead.live.srun_code is not None or lead.now_s - max(lead.grew_s, lead.exit_s) > LAST_WORDS_S
+
+
+def publish_pulse(lead: Leader) -> None:
+    """Put a copy of the heartbeat into the run folder, for those outside."""
+    lead.pulse_count += 1
+    attempt = lead.state.attempt
+    lead.shared.enqueue(PUT, "pulse.json", json.dumps({
+        "v": 1, "count": lead.pulse_count, "t": round(lead.now, 3), "gen": lead.gen, "host": lead.job.host,
+        "job": lead.job.id, "state": lead.state.name, "attempt": attempt.number if attempt else None,
+        "step": attempt.step if attempt else None, "successor": lead.state.successor,
+        "guards": sum(guard.connection is not None for guard in lead.server.guards.values()),
+    }).encode() + b"\n")
