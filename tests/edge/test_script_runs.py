@@ -73,8 +73,8 @@ def by_hand(sandbox: Sandbox, workdir: Path) -> ByHandSubmit:
         for folder in (run_dir, run_dir / "control"):
             folder.chmod(0o777)
         # Its own id: job ids of sandboxes side by side can meet, and node-local folders are named by both.
-        own = {"command": command, "run_id": secrets.token_hex(4)}
-        plan = replace(plan_of(YAML.format(run_dir=run_dir) + yaml), **own, **changes)
+        plan = replace(plan_of(YAML.format(run_dir=run_dir) + yaml), run_id=secrets.token_hex(4))
+        plan = replace(plan, command=command, **changes)
         script = run_dir / "job.sbatch"
         script.write_text(render(TEMPLATE, plan, python=python, library=library or (str(workdir),)))
         said = sandbox.run(["sbatch", "--parsable", *options, str(script)], cwd=workdir, env=env)
