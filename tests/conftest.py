@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.sandboxes", "tests.frozen", "tests.runs"]
+pytest_plugins = ["tests.sandboxes", "tests.frozen", "tests.runs", "tests.localruns"]

@@ -41,6 +41,7 @@ def command(file: str, rest: tuple[str, ...], dry_run: bool, wait_for_end: bool,
     cwd, git = str(Path.cwd()), GitFacts(str(Path.cwd()))
     try:
         resolved = read_config(file, overrides, raw_sbatch)
+        choose_cluster(resolved)
         if dry_run:
             return _show(resolved)
         run, job = _submit(resolved, cwd, git)
@@ -61,6 +62,15 @@ def render(resolved: Resolved, run_id: str) -> tuple[Plan, str]:
     text = script.render(sitefiles.read_template(os.environ.get("SAFELAUNCH_TEMPLATE")), plan,
                          python=sitefiles.python(), library=sitefiles.library(), srun=srun)
     return plan, text
+
+
+def choose_cluster(resolved: Resolved) -> None:
+    """Settle `cluster: auto` for good, and say so where it is not Slurm: nobody trains on a login node unawares."""
+    if resolved.config["cluster"] != "auto":
+        return
+    resolved.config["cluster"] = "slurm" if shutil.which("sbatch") else "local"
+    if resolved.config["cluster"] == "local":
+        _say("cluster: auto takes this machine: there is no sbatch on the PATH (cluster=slurm insists on Slurm)")
 
 
 def _show(resolved: Resolved) -> int:
@@ -135,7 +145,7 @@ def _free_folder(wanted: Path) -> tuple[Path, runfolder.Run | None]:
 def _report(run: runfolder.Run, job: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"v": 1, "job": job, "run_id": run.plan.run_id, "name": run.plan.name,
-                               "run_dir": str(run.dir)}))
+                               "cluster": run.plan.cluster, "run_dir": str(run.dir)}))
         return
     click.echo(f"Submitted batch job {job}")
     _say(f"run {run.plan.name} ({run.plan.run_id}) in {run.dir}")

@@ -1,0 +1,126 @@
+"""The local cluster: the same supervisor on this machine, its nodes as process groups, no Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.localruns import LocalRun, SubmitLocal, type_safelaunch, write_yaml
+from tests.trainers.steps import losses_until
+
+ENDLESS = "--steps 100000 --step-time 0.02"
+
+
+def how(run: LocalRun) -> tuple[str, int]:
+    ended = run.wait_end()
+    return ended.how, ended.exit_code
+
+
+def test_rank_killed_on_one_of_two_nodes_is_resumed_with_equal_losses(submit_local: SubmitLocal) -> None:
+    run = submit_local("--steps 40 --step-time 0.02 --save-every 10 --die-at 25 --die-rank 3 --lockstep sync",
+                       nodes=2, tasks=2)
+
+    assert how(run) == ("completed", 0), run.story()
+    first, second = run.state().attempts
+    assert (first.nodes, second.resume_step) == (("local0", "local1"), 20)
+    for rank, host in enumerate(("local0", "local0", "local1", "local1")):
+        assert run.losses(rank) == losses_until(40)
+        assert f"[{host}:{rank}]:step 40 loss" in run.log(2)
+
+
+def test_each_task_of_a_node_is_a_process_group_apart(submit_local: SubmitLocal) -> None:
+    run = submit_local(ENDLESS, nodes=2, tasks=2)
+    run.wait_step(1)
+    run.wait_for(lambda: len(run.ranks()) == 4, 10, "not all ranks started")
+
+    assert len({os.getpgid(pid) for pid in run.ranks()}) == 4
+    assert os.getpgid(0) not in {os.getpgid(pid) for pid in run.pids()}
+
+
+def test_touched_kill_switch_ends_it_gracefully_and_for_good(submit_local: SubmitLocal) -> None:
+    run = submit_local(f"{ENDLESS} --handle-usr2 --save-every 1000000", nodes=2)
+    run.wait_step(3)
+
+    (run.run_dir / "control" / "kill").touch()
+
+    assert how(run) == ("stopped", 12), run.story()
+    assert "SIGUSR2 reached 2 processes" in run.story()
+    assert (run.folder / "ckpt" / f"step_{max(run.losses()):08d}.pt").exists()
+    assert len(run.state().attempts) == 1
+
+
+@pytest.mark.parametrize("flags", [["--now"], []], ids=["stop --now", "stop"])
+def test_stop_ends_it_and_leaves_no_process(submit_local: SubmitLocal, flags: list[str]) -> None:
+    run = submit_local(f"{ENDLESS} --watch-kill-file")
+    run.wait_step(3)
+
+    assert run.type("stop", *flags).returncode == 0
+
+    assert how(run) == ("stopped", 12), run.story()
+
+
+def test_killed_leader_is_back_within_five_seconds_and_the_training_goes_on(submit_local: SubmitLocal) -> None:
+    run = submit_local("--steps 100 --step-time 0.03")
+    run.wait_step(5)
+
+    killed_t = time.time()
+    os.kill(run.leader(), signal.SIGKILL)
+    run.wait_for(lambda: run.events("took_over"), 10, "nobody took over")
+
+    assert run.events("took_over")[0].t - killed_t < 5
+    assert how(run) == ("completed", 0), run.story()
+    assert len(run.state().attempts) == 1 and run.losses() == losses_until(100)
+
+
+def test_killed_pump_loses_no_line(submit_local: SubmitLocal) -> None:
+    run = submit_local("--steps 80 --step-time 0.02", tasks=2)
+    run.wait_step(5)
+    run.wait_for(lambda: run.pids("pump.py"), 10, "no pump runs")
+
+    for pid in run.pids("pump.py"):
+        os.kill(pid, signal.SIGKILL)
+
+    assert how(run) == ("completed", 0), run.story()
+    assert [run.losses(rank) for rank in range(2)] == [losses_until(80)] * 2
+    assert len(run.log(1).splitlines()) == 2 * 81, "no line twice, none lost"
+
+
+@pytest.mark.parametrize(("flags", "code"), [("--steps 3", 0), ("--fail-always", 10)], ids=["done", "failed for good"])
+def test_submit_wait_and_wait_end_with_the_exit_code_of_the_run(
+    tmp_path: Path, local_env: dict[str, str], flags: str, code: int
+) -> None:
+    write_yaml(tmp_path, flags)
+    submitted = type_safelaunch(["submit", "train.yaml", "--wait", "cluster=local"], tmp_path, local_env)
+    assert submitted.returncode == code, submitted.stderr
+    assert type_safelaunch(["wait"], tmp_path, local_env).returncode == code
+
+
+def test_wait_ends_with_12_for_a_stopped_run_and_with_124_when_its_time_is_up(submit_local: SubmitLocal) -> None:
+    run = submit_local(ENDLESS)
+    assert run.type("wait", "--timeout", "1s").returncode == 124
+    run.type("stop", "--now")
+    assert run.type("wait").returncode == 12
+
+
+def test_auto_takes_this_machine_without_sbatch_and_says_so(submit_local: SubmitLocal) -> None:
+    run = submit_local("--steps 2")
+    assert how(run) == ("completed", 0), run.story()
+    assert json.loads((run.run_dir / "run.json").read_text())["config"]["cluster"] == "local"
+    said = run.type("submit", "train.yaml", "--dry-run")
+    assert "cluster: auto takes this machine: there is no sbatch on the PATH" in said.stderr
+    assert f"run: bash {run.folder}" in said.stderr
+
+
+def test_auto_takes_slurm_where_sbatch_is_on_the_path(tmp_path: Path, local_env: dict[str, str]) -> None:
+    write_yaml(tmp_path, "--steps 2")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sbatch").symlink_to("/bin/true")
+    said = type_safelaunch(["submit", "train.yaml", "--dry-run"], tmp_path,
+                           {**local_env, "PATH": f"{tmp_path}/bin:{local_env['PATH']}"})
+    assert "run: sbatch " in said.stderr and "this machine" not in said.stderr
+    assert "SL_SRUN=('srun')" in said.stdout

@@ -1,0 +1,174 @@
+"""Fixtures: runs on the local cluster, typed by whoever runs the tests, on a machine that seems to have no Slurm.
+
+`submit_local(trainer flags, …)` writes a train.yaml into a new folder and types `safelaunch submit` there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from safelaunch.adapters import runfolder
+from safelaunch.core.model import Event
+from safelaunch.core.state import Ended, State
+
+ROOT = Path(__file__).parent.parent
+TRAINER = f"{sys.executable} -u {ROOT}/tests/trainers/steps.py"
+_SLURM = re.compile(r"s(batch|run|cancel|control|queue|info|acct\w*|alloc|attach|bcast|crontab|diag|prio|report|share|stat)")
+
+
+@pytest.fixture(scope="session")
+def path_without_slurm(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PATH with all that this machine has, but Slurm's commands; open to every user."""
+    folder = tmp_path_factory.mktemp("bin")
+    for source in (Path("/usr/bin"), Path("/bin")):
+        for program in source.iterdir():
+            link = folder / program.name
+            if not _SLURM.fullmatch(program.name) and not link.is_symlink():
+                link.symlink_to(program)
+    return str(folder)
+
+
+@dataclass(frozen=True)
+class LocalRun:
+    """One run on the local cluster."""
+
+    folder: Path
+    run_dir: Path
+    env: dict[str, str]
+
+    def type(self, *words: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """`safelaunch WORDS` in the run's folder."""
+        return type_safelaunch(words, self.folder, self.env, timeout_s)
+
+    def state(self) -> State:
+        """The run's state."""
+        return runfolder.load(self.run_dir).state()
+
+    def events(self, kind: str) -> list[Event]:
+        """The journal's events of one kind."""
+        return [event for event in runfolder.load(self.run_dir).journal().events if event.event == kind]
+
+    def log(self, attempt: int) -> str:
+        """main.log of an attempt; "" before there is one."""
+        path = self.run_dir / "attempts" / f"{attempt:04d}" / "main.log"
+        return path.read_text() if path.exists() else ""
+
+    def losses(self, rank: int = 0) -> dict[int, str]:
+        """step → loss as one rank printed it; a later attempt's word counts."""
+        logs = "\n".join(self.log(attempt) for attempt in range(1, len(self.state().attempts) + 1))
+        return {int(step): loss for step, loss in re.findall(rf"step (\d+) loss (\S+) rank {rank}\b", logs)}
+
+    def wait_for(self, what: Callable[[], object], timeout_s: float, complaint: str) -> None:
+        """Return when `what()` is true; fail with the run's own words otherwise."""
+        end_s = time.monotonic() + timeout_s
+        while not what():
+            if time.monotonic() > end_s:
+                pytest.fail(f"{complaint} within {timeout_s} s\n{self.story()}")
+            time.sleep(0.03)
+
+    def wait_step(self, step: int, attempt: int = 1) -> None:
+        """Return when a rank has printed this step."""
+        self.wait_for(lambda: f"step {step} loss" in self.log(attempt), 30, f"step {step} was not reached")
+
+    def wait_end(self) -> Ended:
+        """How the run ended, once nothing of it is left."""
+        self.wait_for(lambda: self.state().ended, 60, "the run did not end")
+        self.wait_for(lambda: not self.pids(), 20, "processes were left")
+        ended = self.state().ended
+        assert ended is not None
+        return ended
+
+    def pids(self, *needles: str) -> list[int]:
+        """Living processes of this run whose command line holds every needle."""
+        run_id = runfolder.load(self.run_dir).plan.run_id.encode()
+        found = []
+        for path in Path("/proc").iterdir():
+            with suppress(OSError):
+                if path.name.isdigit() and b"\nState:\tZ" not in (path / "status").read_bytes():
+                    words = (path / "cmdline").read_bytes()
+                    is_ours = run_id in words or str(self.run_dir).encode() in words
+                    is_ours = is_ours or run_id in (path / "environ").read_bytes()
+                    if is_ours and all(needle.encode() in words for needle in needles):
+                        found.append(int(path.name))
+        return found
+
+    def leader(self) -> int:
+        """The leader's pid: it waits on children of the same command line, so the oldest is it."""
+        self.wait_for(lambda: self.pids("from safelaunch.loop import main", "-S"), 20, "no leader lives")
+        return min(self.pids("from safelaunch.loop import main", "-S"))
+
+    def ranks(self) -> list[int]:
+        """The trainer's own processes."""
+        return [pid for pid in self.pids("steps.py", "-u") if b"SAFELAUNCH_GUARD=" not in _environ(pid)
+                and Path(f"/proc/{pid}/exe").resolve().name.startswith("python")]
+
+    def story(self) -> str:
+        """All that the run says of itself."""
+        return (self.run_dir / "job.out").read_text() + self.log(1)[-1000:]
+
+
+def _environ(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    return b""
+
+
+def type_safelaunch(
+    words: Sequence[str], folder: Path, env: dict[str, str], timeout_s: float = 60.0
+) -> subprocess.CompletedProcess[str]:
+    """`safelaunch WORDS` in a folder."""
+    return subprocess.run([sys.executable, "-m", "safelaunch", *words], cwd=folder, env=env, text=True,
+                          capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def local_env(tmp_path: Path, path_without_slurm: str) -> dict[str, str]:
+    """An environment without Slurm, with a home of its own."""
+    (tmp_path / "site.yaml").touch()
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM", "SAFELAUNCH_", "XDG_"))}
+    return {**kept, "PATH": path_without_slurm, "HOME": str(tmp_path), "SAFELAUNCH_LOCAL_DIR": str(tmp_path),
+            "SAFELAUNCH_SITE_CONFIG": str(tmp_path / "site.yaml"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+SubmitLocal = Callable[..., LocalRun]
+
+
+@pytest.fixture
+def submit_local(tmp_path: Path, local_env: dict[str, str]) -> Iterator[SubmitLocal]:
+    """`submit_local(trainer flags, overrides…, nodes=…, tasks=…)` → LocalRun; what is left of it ends with the test."""
+    runs: list[LocalRun] = []
+
+    def go(flags: str, *overrides: str, nodes: int = 1, tasks: int = 1) -> LocalRun:
+        write_yaml(tmp_path, flags, nodes, tasks)
+        done = type_safelaunch(["submit", "train.yaml", "--json", *overrides], tmp_path, local_env)
+        assert done.returncode == 0, done.stderr
+        runs.append(LocalRun(tmp_path, Path(json.loads(done.stdout)["run_dir"]), local_env))
+        return runs[-1]
+
+    yield go
+    for run in runs:
+        while left := run.pids():
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+
+
+def write_yaml(folder: Path, flags: str, nodes: int = 1, tasks: int = 1) -> None:
+    """A train.yaml for the test trainer."""
+    (folder / "train.yaml").write_text(
+        f"name: local\ncommand: {TRAINER} --ckpt ckpt {flags} " + "${RESUME_ARGS}\n"
+        f"slurm: {{nodes: {nodes}, ntasks_per_node: {tasks}}}\nlaunch: {{with: srun}}\n"
+        'resume: {dir: ckpt, format: torch, args: "--load {path}"}\nrestart: {backoff: 1s}\n')
