@@ -79,6 +79,7 @@ def _run_verb(verb: str, rest: list[str]) -> int:
     import click
 
     module = importlib.import_module(VERBS[verb][0])
+    gc.freeze()
     gc.enable()
     command: click.Command = module.command
     try:
