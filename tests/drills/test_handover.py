@@ -1,0 +1,72 @@
+"""The run goes on in the next job, and sites are kept for people."""
+
+from __future__ import annotations
+
+import subprocess
+
+from safelaunch.sandbox.cluster import Sandbox
+from tests.runs import Submit
+from tests.trainers.steps import losses_until
+
+
+def test_time_limit_costs_no_budget_and_the_successor_goes_on(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 5000 --step-time 0.05 --save-every 9000 --handle-usr2",
+                            overrides=("slurm.time=2",))
+
+    second = drill.wait_event("attempt_started", 2, timeout_s=150)
+
+    first = drill.state().attempts[0]
+    assert second.data["job"] != first.job and first.ended == "interrupted", drill.story()
+    assert second.data["resume_step"] > 100, "the warning made the training save"
+    assert drill.state().restarts == 0
+    drill.as_user("stop", "--now", str(drill.run_dir))
+    state = drill.wait_end()
+    assert state.ended and state.ended.how == "stopped"
+    last = max(drill.losses())
+    assert drill.losses() == {step: loss for step, loss in losses_until(5000).items() if step <= last}
+
+
+def test_preserved_site_keeps_the_suspect_says_how_to_get_in_and_is_released(
+    sandbox: Sandbox, submit: Submit
+) -> None:
+    drill = submit(sandbox)("--die-at 3 --die-rank 2 --die-attempt 0 --exit-code 9 --save-every 1000 --lockstep sync", nodes=3, tasks=1,
+                            extra="preserve_site: {for: 1h, when: [unknown, user_code]}\n",
+                            overrides=("restart.max_without_progress=1",))
+    drill.wait_event("preserved", timeout_s=60)
+    drill.wait_for(lambda: len(sandbox.slurm(["squeue", "-h", "-j", drill.job, "-o", "%D"]).split()) > 0, 10, "job")
+
+    status = drill.as_user("status", str(drill.run_dir))
+    assert "preserv" in status.stdout.lower() and "safelaunch shell" in status.stdout + status.stderr
+
+    done = drill.as_user("release", str(drill.run_dir))
+    state = drill.wait_end()
+
+    assert done.returncode == 0 and drill.events("released")
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("gave_up", 10)
+
+
+def test_site_keeps_only_nodes_that_people_need(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--die-at 3 --die-rank 2 --die-attempt 0 --exit-code 9 --save-every 1000 --lockstep sync", nodes=4, tasks=1,
+                            extra="preserve_site: {for: 1h, when: [unknown, user_code]}\n",
+                            overrides=("restart.max_without_progress=1",))
+    preserved = drill.wait_event("preserved", timeout_s=60)
+
+    assert preserved.data["nodes"] == ["n0", "n2"]
+    drill.wait_for(lambda: sandbox.slurm(["squeue", "-h", "-j", drill.job, "-o", "%D"]).strip() == "2", 20,
+                   "the other nodes were not given back")
+    drill.as_user("release", str(drill.run_dir))
+    drill.wait_end()
+
+
+def test_supervisor_of_a_replaced_run_folder_leaves_the_new_one_alone(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 2000 --step-time 0.05")
+    drill.wait_step(3)
+    moved = drill.run_dir.with_name("moved")
+    drill.run_dir.rename(moved)
+    subprocess.run(["cp", "-a", str(moved), str(drill.run_dir)], check=True)
+    before = {path.name for path in (drill.run_dir / "claims").iterdir()}
+
+    drill.wait_for(lambda: drill.leader() is None, 20, "the leader went on in a folder that is not its own")
+
+    assert {path.name for path in (drill.run_dir / "claims").iterdir()} == before
+    sandbox.run(["scancel", "--user=sl-alice"])
