@@ -37,6 +37,7 @@ TICK_S = 0.25
 RETRY_S = 1.0          # between two tries to reach the leader
 SWITCH_MARGIN_S = 2.0  # above the lease, and below the leader's own wait for it (adapters.fence: 5 s)
 F_SETSIG = 10          # linux/fcntl.h
+LAST_WORDS_S = 1.0     # for a leader that is being born again, too
 KNOWN_S = 1.0          # how old the list of ranks to stop at once may be
 RECORD_CHECK_S = 1.0   # between two looks at the attempt's record while nobody is heard
 PROBE_DEADLINE_S = 2.0
@@ -134,7 +135,18 @@ class Guard:
                 self.switch.watch(self.known)
             self.ticked = time.monotonic()
         self.link.say({"ev": "gone", "code": self.exit_code})
-        self.link.drain(1.0)
+        self._be_heard()
+
+    def _be_heard(self) -> None:
+        """Get the last words out: of a rank that died at once, they come before the connection does.
+
+        Unsaid, the others' ends are all that the leader hears, and it blames the first of those.
+        """
+        end = time.monotonic() + LAST_WORDS_S
+        while not self.link.greeted and time.monotonic() < end:
+            self._sleep()
+            self.link.messages(time.monotonic())
+        self.link.drain(LAST_WORDS_S)
 
     def _sleep(self) -> None:
         fds_r: list[Any] = [self.wake_r]
@@ -302,11 +314,17 @@ class Link:
             self.unsent.append(message)
 
     def drain(self, deadline_s: float) -> None:
-        """Get the last words out, if anybody listens."""
-        end = time.monotonic() + deadline_s
-        while self.sock is not None and self.outbox and time.monotonic() < end:
-            select.select([], [self.sock], [], 0.1)
+        """Get the last words out, if anybody listens; a launcher can end before the leader has answered."""
+        now = time.monotonic()
+        end = now + deadline_s
+        while now < end and (self.outbox or not self.greeted):
+            self.messages(now)
+            if self.sock is None:
+                break   # nobody is there, or not any more
+            is_idle = self.connected and not self.outbox
+            select.select([self.sock] if is_idle else [], [] if is_idle else [self.sock], [], 0.1)
             self._flush()
+            now = time.monotonic()
         if self.sock is not None:
             with contextlib.suppress(OSError):
                 self.sock.shutdown(socket.SHUT_WR)
@@ -443,7 +461,7 @@ class Switch:
             os.close(high[1])
             self.readers, self.writers = [low[0], high[0]], [low[1], top]
             timer = ctypes.c_void_p()
-            event = (ctypes.c_int * 16)(0, 0, signal.SIGKILL, 0)   # struct sigevent: value (8 bytes), signo, SIGEV_SIGNAL
+            event = (ctypes.c_int * 16)(0, 0, signal.SIGKILL, 0)   # sigevent: value (8 bytes), signo, SIGEV_SIGNAL
             if libc.timer_create(1, event, ctypes.byref(timer)) == 0:   # CLOCK_MONOTONIC
                 self.timer = timer
         except (OSError, AttributeError):
@@ -580,7 +598,7 @@ def descendants(root: int) -> list[int]:
 
 
 def near_descendants(root: int) -> list[int]:
-    """Descendants forked by main threads: a handful of small reads, where a look at the whole node takes milliseconds."""
+    """Descendants forked by main threads: a handful of small reads; a look at the whole node takes milliseconds."""
     found: list[int] = []
     todo = [root]
     while todo:
@@ -608,7 +626,8 @@ def signal_handlers(pids: Iterable[int], number: int) -> list[str]:
     for pid in pids:
         try:
             with open("/proc/%d/status" % pid) as status:
-                fields = dict(line.rstrip().split(":\t", 1) for line in status if ":\t" in line)
+                # The value can be empty ("Groups:" of a user without any).
+                fields = {key: value.strip() for key, _, value in (line.partition(":") for line in status)}
             with open("/proc/%d/cmdline" % pid, "rb") as cmdline:
                 words = cmdline.read().split(b"\0")
         except (OSError, ValueError):

@@ -1,0 +1,716 @@
+"""The node guard by real processes: exit codes, ranks that hide, the leader's words, the fence, and waking up.
+
+A `Leader` in the test is the real control server on loopback; ranks are small programs that write a line a step.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import glob
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safelaunch.adapters.control import ControlServer, Guard
+from safelaunch.node import guard as guard_module
+
+SOURCE = Path(guard_module.__file__).read_text()
+TOKEN = "a" * 64
+LEASE_S = 1.0
+DEADLINE_S = 30.0
+PING_S = 0.2
+
+# A rank: writes "<monotonic> <pid>" for each step, after some computing, as a training does.
+RANK = """
+import os, signal, sys, time
+log, step_s, how = open(sys.argv[1], "a", buffering=1), float(sys.argv[2]), sys.argv[3:]
+if "ignore-term" in how:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if "usr2" in how:
+    signal.signal(signal.SIGUSR2, lambda number, frame: log.write("USR2 %d\\n" % os.getpid()))
+log.write("started %d\\n" % os.getpid())
+while True:
+    end = time.process_time() + step_s
+    while time.process_time() < end:
+        pass
+    if step_s < 0.01:
+        time.sleep(0.002)
+    log.write("%.6f %d\\n" % (time.monotonic(), os.getpid()))
+"""
+# Leaves a rank behind as a daemon does: forked twice, in a session of its own, its parent gone once it runs.
+DAEMONISE = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", sys.argv[1], *sys.argv[2:]])
+    os._exit(0)
+os.wait()
+while not os.path.exists(sys.argv[2]) or not os.path.getsize(sys.argv[2]):
+    time.sleep(0.01)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    return False
+
+
+def wait_until(is_so: Callable[[], bool], why: str, timeout_s: float = DEADLINE_S) -> None:
+    until_s = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < until_s, f"waited {timeout_s} s in vain: {why}"
+        time.sleep(0.005)
+
+
+class Leader:
+    """The real control server, served while the test waits."""
+
+    def __init__(self, token: str = TOKEN, port: int = 0) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.server = ControlServer(self.selector, token, port)
+
+    def serve_until(self, is_so: Callable[[], bool], why: str, timeout_s: float = DEADLINE_S) -> None:
+        until_s = time.monotonic() + timeout_s
+        while not is_so():
+            assert time.monotonic() < until_s, f"waited {timeout_s} s in vain: {why}"
+            for key, _ in self.selector.select(0.02):
+                key.data(time.monotonic())
+            self.server.tick(time.monotonic(), PING_S)
+
+    def serve_for(self, seconds_s: float) -> None:
+        until_s = time.monotonic() + seconds_s
+        self.serve_until(lambda: time.monotonic() >= until_s, "the time to pass", seconds_s + DEADLINE_S)
+
+    def guard(self, task: int = 0) -> Guard:
+        """The guard, once it is connected."""
+        self.serve_until(lambda: ("n0", task) in self.server.guards, "the guard to connect")
+        return self.server.guards["n0", task]
+
+    def tell(self, **message: Any) -> None:
+        assert self.server.tell(message, time.monotonic()) > 0
+
+    def close(self) -> None:
+        self.server.close()
+        self.selector.close()
+
+
+@dataclass
+class Node:
+    """A folder, a leader and guards with their ranks; every process carries `mark`."""
+
+    dir: Path
+    mark: str
+    leaders: list[Leader] = field(default_factory=list)
+    guards: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def record(self) -> Path:
+        return self.dir / "record.json"
+
+    @property
+    def log(self) -> Path:
+        return self.dir / "rank.log"
+
+    def put_record(self, state: str, port: int | None = None) -> None:
+        temporary = self.dir / "record.tmp"
+        endpoint = None if port is None else ["127.0.0.1", port]
+        temporary.write_text(json.dumps({"v": 1, "attempt": 1, "state": state, "endpoint": endpoint}) + "\n")
+        temporary.replace(self.record)
+
+    def lead(self, token: str = TOKEN, port: int = 0) -> Leader:
+        self.leaders.append(Leader(token, port))
+        return self.leaders[-1]
+
+    def guarded(self, argv: Sequence[str], leader: Leader | None = None, *, python: str = sys.executable,
+                source: str = SOURCE, port: int | None = None, **env: str) -> subprocess.Popen[bytes]:
+        """A guard around `argv`, in a session of its own as a task of a step is."""
+        if port is None:
+            port = leader.server.port if leader is not None else free_port()
+        self.guards.append(subprocess.Popen(
+            [python, "-I", "-S", "-c", source, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True, cwd="/",
+            env={**os.environ, "SAFELAUNCH_ATTEMPT": "1", "SAFELAUNCH_NODE": "n0", "SLURM_PROCID": "0",
+                 "SAFELAUNCH_CONTROL": f"127.0.0.1:{port}", "SAFELAUNCH_TOKEN": TOKEN, "SAFELAUNCH_GUARD": source,
+                 "SAFELAUNCH_LEASE_S": str(LEASE_S), "SAFELAUNCH_RECORD": str(self.record),
+                 "SAFELAUNCH_MARK": self.mark, **env}))
+        return self.guards[-1]
+
+    def rank(self, *how: str, step_s: float = 0.0) -> list[str]:
+        """A rank's command line."""
+        return [sys.executable, "-I", "-S", "-c", RANK, str(self.log), str(step_s), *how]
+
+    def lines(self) -> list[list[str]]:
+        with contextlib.suppress(FileNotFoundError):
+            return [line.split() for line in self.log.read_text().split("\n")[:-1]]
+        return []
+
+    def rank_pid(self) -> int:
+        """The first rank's pid, once it runs."""
+        wait_until(lambda: bool(self.lines()), "the rank to start")
+        return int(self.lines()[0][1])
+
+    def clean(self) -> None:
+        for leader in self.leaders:
+            leader.close()
+        for _ in range(20):
+            left = guard_module.marked(self.mark, "")
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not left:
+                break
+            time.sleep(0.05)
+        for process in self.guards:
+            process.communicate(timeout=DEADLINE_S)
+
+
+def free_port() -> int:
+    """A port of loopback where nobody listens."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path, f"test.{uuid.uuid4().hex}")
+    made.put_record("live")
+    yield made
+    made.clean()
+
+
+# --- the exit code is the launcher's own --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["true"], 0),
+        (["sh", "-c", "exit 3"], 3),
+        (["sh", "-c", "kill -KILL $$"], 128 + signal.SIGKILL),
+        (["sh", "-c", "kill -TERM $$"], 128 + signal.SIGTERM),
+        (["sh", "-c", "exit 255"], 255),
+        (["/no/such/program"], 127),
+    ],
+    ids=["success", "exit 3", "killed by KILL", "killed by TERM", "exit 255", "no such program"],
+)
+@pytest.mark.parametrize("is_led", [True, False], ids=["with a leader", "with nobody"])
+def test_the_exit_code_is_the_launchers_own(node: Node, argv: list[str], expected: int, is_led: bool) -> None:
+    leader = node.lead() if is_led else None
+    process = node.guarded(argv, leader)
+    if leader is None:
+        assert process.wait(DEADLINE_S) == expected
+        return
+    leader.serve_until(lambda: process.poll() is not None, "the guard to end")
+    assert process.returncode == expected
+
+
+def test_the_leader_hears_how_the_launcher_ended_and_that_nothing_is_left(node: Node) -> None:
+    leader = node.lead()
+    node.guarded(["sh", "-c", "sleep 0.3; kill -SEGV $$"], leader)
+    guard = leader.guard()
+    leader.serve_until(lambda: guard.gone, "the last word")
+    assert (guard.code, guard.signal) == (128 + signal.SIGSEGV, signal.SIGSEGV)
+
+
+def test_what_the_launcher_says_comes_through(node: Node) -> None:
+    process = node.guarded(["sh", "-c", "echo out; echo err >&2"])
+    assert process.communicate(timeout=DEADLINE_S) == (b"out\n", b"err\n")
+
+
+def test_ranks_see_their_environment_without_the_guards_secrets(node: Node) -> None:
+    out, _ = node.guarded(["env"], HELLO="world").communicate(timeout=DEADLINE_S)
+    names = {line.partition(b"=")[0].decode() for line in out.splitlines()}
+    assert not names & {"SAFELAUNCH_TOKEN", "SAFELAUNCH_GUARD", "SAFELAUNCH_CONTROL"}
+    assert {"HELLO", "SAFELAUNCH_ATTEMPT", "SAFELAUNCH_MARK", "PATH"} <= names
+
+
+def test_ranks_have_the_signals_that_a_shell_would_give_them(node: Node) -> None:
+    out, _ = node.guarded(["cat", "/proc/self/status"]).communicate(timeout=DEADLINE_S)
+    masks = {key: value.strip() for key, _, value in (line.partition(b":") for line in out.splitlines())}
+    assert masks[b"SigCgt"].strip(b"0") == b""
+    assert masks[b"SigBlk"].strip(b"0") == b""
+    assert not int(masks[b"SigIgn"], 16) & (1 << (signal.SIGPIPE - 1))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"SAFELAUNCH_ATTEMPT": "x"}, {"SAFELAUNCH_CONTROL": "nowhere"}, {"SAFELAUNCH_LEASE_S": "soon"}],
+    ids=["no attempt", "no address", "no lease"],
+)
+def test_a_guard_that_cannot_guard_trains_without(node: Node, broken: dict[str, str]) -> None:
+    assert node.guarded(["sh", "-c", "exit 3"], None, **broken).wait(DEADLINE_S) == 3  # type: ignore[arg-type]
+
+
+def test_a_python_without_ctypes_trains_without_a_guard(node: Node) -> None:
+    future = "from __future__ import annotations\n"
+    source = SOURCE.replace(future, future + "import sys\nsys.modules['ctypes'] = None\n", 1)
+    assert source != SOURCE
+    assert node.guarded(["sh", "-c", "exit 3"], source=source).wait(DEADLINE_S) == 3
+
+
+def test_a_bug_in_the_guard_ends_no_training(node: Node) -> None:
+    source = SOURCE.replace("    def _sleep(self) -> None:\n", "    def _sleep(self) -> None:\n        1 / 0\n")
+    assert source != SOURCE
+    process = node.guarded(["sh", "-c", "sleep 0.2; exit 3"], source=source)
+    _, said = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 3
+    assert b"node guard stopped guarding: ZeroDivisionError" in said
+
+
+# --- ranks that hide, and the leader's words ----------------------------------------------------------------------
+
+
+def test_a_daemonised_rank_is_found_and_ended(node: Node) -> None:
+    leader = node.lead()
+    hide = [sys.executable, "-I", "-S", "-c", DAEMONISE, RANK, str(node.log), "0"]
+    process = node.guarded(hide, leader)
+    guard = leader.guard()
+    leader.serve_until(lambda: guard.code is not None, "the launcher's end")
+    assert guard.code == 0
+    leader.serve_until(lambda: guard.gone, "the daemon's end")
+    assert not is_alive(node.rank_pid())
+    assert process.wait(DEADLINE_S) == 0
+
+
+def test_a_daemonised_rank_that_ignores_term_is_killed(node: Node) -> None:
+    process = node.guarded([sys.executable, "-I", "-S", "-c", DAEMONISE, RANK, str(node.log), "0", "ignore-term"])
+    assert process.wait(DEADLINE_S) == 0
+    assert not is_alive(node.rank_pid())
+
+
+def test_end_means_term_at_once(node: Node) -> None:
+    leader = node.lead()
+    process = node.guarded(node.rank(), leader)
+    pid, guard = node.rank_pid(), leader.guard()
+    started_s = time.monotonic()
+    leader.tell(do="end", grace_s=20.0)
+    leader.serve_until(lambda: guard.gone, "the rank's end")
+    assert time.monotonic() - started_s < 2.0
+    assert process.wait(DEADLINE_S) == 128 + signal.SIGTERM
+    assert not is_alive(pid)
+
+
+def test_a_rank_that_ignores_term_is_killed_after_the_grace_and_not_before(node: Node) -> None:
+    leader = node.lead()
+    process = node.guarded(node.rank("ignore-term"), leader)
+    pid, guard = node.rank_pid(), leader.guard()
+    started_s = time.monotonic()
+    leader.tell(do="end", grace_s=1.0)
+    leader.serve_for(0.7)
+    assert is_alive(pid)
+    leader.serve_until(lambda: guard.gone, "the rank's end")
+    assert 1.0 <= time.monotonic() - started_s < 3.0
+    assert process.wait(DEADLINE_S) == 128 + signal.SIGKILL
+
+
+def test_a_second_end_with_a_shorter_grace_counts(node: Node) -> None:
+    leader = node.lead()
+    node.guarded(node.rank("ignore-term"), leader)
+    node.rank_pid()
+    guard = leader.guard()
+    leader.tell(do="end", grace_s=60.0)
+    leader.tell(do="end", grace_s=0.0)
+    leader.serve_until(lambda: guard.gone, "the rank's end", 5.0)
+
+
+def test_a_signal_reaches_only_processes_that_handle_it_and_no_launcher(node: Node, tmp_path: Path) -> None:
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text("import signal, subprocess, sys\nsignal.signal(signal.SIGUSR2, lambda *_: sys.exit(9))\n"
+                        "sys.exit(subprocess.call(sys.argv[1:]))\n")
+    deaf = node.rank().copy()
+    deaf[5] = str(tmp_path / "deaf.log")
+    script = 'trap "exit 8" USR2; "$@" & python3 -I -S "$0" "${DEAF[@]}" & wait'
+    leader = node.lead()
+    launcher = [sys.executable, "-I", "-S", str(torchrun), "bash", "-c",
+                f"DEAF=({' '.join(map(_quoted, deaf))}); {script}", str(torchrun), *node.rank("usr2")]
+    node.guarded(launcher, leader)
+    pid = node.rank_pid()
+    wait_until(lambda: (tmp_path / "deaf.log").exists(), "the rank without a handler")
+    deaf_pid = int((tmp_path / "deaf.log").read_text().split()[1])
+    guard = leader.guard()
+    leader.tell(do="signal", signal=int(signal.SIGUSR2))
+    leader.serve_until(lambda: ["USR2", str(pid)] in node.lines(), "the signal to arrive")
+    leader.serve_until(lambda: bool(leader.server.signalled), "the names of who took it")
+    assert [name.rpartition("[")[2] for name in leader.server.signalled] == [f"{pid}]"]
+    leader.serve_for(0.3)
+    assert guard.code is None, "the launcher and bash live on"
+    assert is_alive(deaf_pid), "a process without a handler would have died of it"
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+@pytest.mark.root
+def test_a_user_without_any_groups_is_signalled_too(node: Node) -> None:
+    node.guards.append(subprocess.Popen(node.rank("usr2"), extra_groups=[], stdout=subprocess.DEVNULL,
+                                        env={**os.environ, "SAFELAUNCH_MARK": node.mark}))
+    pid = node.rank_pid()
+    reached = guard_module.signal_handlers([pid], signal.SIGUSR2)
+    assert [name.rpartition("[")[2] for name in reached] == [f"{pid}]"]
+
+
+def test_a_launcher_that_ends_at_once_is_still_reported(node: Node) -> None:
+    leader = node.lead()
+    node.guarded(["sh", "-c", "exit 3"], leader)
+    guard = leader.guard()
+    leader.serve_until(lambda: guard.gone, "the last word")
+    assert guard.code == 3
+
+
+def test_signals_of_slurm_do_not_end_the_guard_before_its_ranks(node: Node) -> None:
+    process = node.guarded(node.rank("ignore-term"))
+    pid = node.rank_pid()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGCONT):
+        process.send_signal(number)
+    time.sleep(0.3)
+    assert process.poll() is None
+    os.kill(pid, signal.SIGKILL)
+    assert process.wait(DEADLINE_S) == 128 + signal.SIGKILL
+
+
+# --- who is believed ----------------------------------------------------------------------------------------------
+
+
+def test_a_leader_with_another_token_gets_no_word_through(node: Node) -> None:
+    stranger = node.lead(token="b" * 64)
+    process = node.guarded(node.rank(), stranger)
+    pid = node.rank_pid()
+    stranger.serve_for(1.5)
+    assert stranger.server.guards == {}
+    assert is_alive(pid)
+    assert process.poll() is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b'{"do":"end","grace_s":0}\n',
+        b'{"nonce":"x"}\n{"mac":"\xc3\xbc"}\n',
+        b'{"nonce":"\\ud800"}\n{"do":"end","grace_s":0}\n',
+        b'{"nonce":"x"}\n{"nonce":"y"}\n{"do":"end","grace_s":0}\n',
+        b'{"mac":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}\n{"do":"end","grace_s":0}\n',
+        b"[" * 60_000 + b"\n",
+        b"x" * 200_000,
+        b"\0\n\n\n",
+    ],
+    ids=["an order without a greeting", "umlauts as proof", "half a surrogate as nonce", "two nonces",
+         "a proof without a nonce", "60,000 brackets", "no end of a line", "zero bytes"],
+)
+def test_who_takes_the_leaders_port_can_order_nothing(node: Node, words: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as impostor:
+        process = node.guarded(node.rank(), port=impostor.getsockname()[1])
+        pid = node.rank_pid()
+        impostor.settimeout(DEADLINE_S)
+        for _ in range(2):   # it tries again each second, and still believes nobody
+            caller, _ = impostor.accept()
+            with caller, contextlib.suppress(OSError):
+                caller.sendall(words)
+                caller.settimeout(0.3)
+                while caller.recv(65536):
+                    pass
+        assert is_alive(pid)
+        assert process.poll() is None
+        os.kill(pid, signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 128 + signal.SIGTERM
+        assert process.stderr is not None
+        assert b"stopped guarding" not in process.stderr.read()
+
+
+def test_a_leader_that_is_born_again_on_the_same_port_hears_the_exit_again(node: Node) -> None:
+    first = node.lead()
+    hide = [sys.executable, "-I", "-S", "-c", DAEMONISE, RANK, str(node.log), "0", "ignore-term"]
+    source = SOURCE.replace("LEFTOVER_GRACE_S = 2.0", "LEFTOVER_GRACE_S = 4.0")   # time for a birth
+    node.guarded(hide, first, source=source)
+    guard = first.guard()
+    first.serve_until(lambda: guard.code is not None, "the launcher's end")
+    first.close()
+    node.leaders.remove(first)
+    second = node.lead(port=first.server.port)
+    assert second.server.port == first.server.port
+    again = second.guard()
+    second.serve_until(lambda: again.code is not None, "the exit, told again")
+    second.serve_until(lambda: again.gone, "the last word")
+    assert (guard.code, again.code) == (0, 0)
+
+
+def test_a_leader_that_is_born_again_elsewhere_is_found_by_the_record(node: Node) -> None:
+    first = node.lead()
+    node.guarded(node.rank(), first)
+    first.guard()
+    first.close()
+    node.leaders.remove(first)
+    second = node.lead()
+    node.put_record("live", second.server.port)
+    assert second.guard().code is None
+
+
+# --- the fence ----------------------------------------------------------------------------------------------------
+
+
+def lose_the_leader(node: Node) -> int:
+    """Start a rank under a leader and let the leader go; the rank's pid."""
+    leader = node.lead()
+    node.guarded(node.rank(), leader)
+    leader.guard()
+    pid = node.rank_pid()
+    leader.close()
+    node.leaders.remove(leader)
+    return pid
+
+
+def test_without_a_leader_the_training_goes_on_while_its_record_is_live(node: Node) -> None:
+    pid = lose_the_leader(node)
+    time.sleep(LEASE_S + 1.5)
+    assert is_alive(pid)
+
+
+def test_without_a_leader_the_ranks_end_soon_after_their_record_has_moved_on(node: Node) -> None:
+    pid = lose_the_leader(node)
+    node.put_record("ended")
+    started_s = time.monotonic()
+    wait_until(lambda: not is_alive(pid), "the ranks' end")
+    assert LEASE_S / 2 < time.monotonic() - started_s < LEASE_S + 3.0
+    process = node.guards[0]
+    assert process.wait(DEADLINE_S) == 128 + signal.SIGKILL
+    assert process.stderr is not None
+    assert b"heard nobody for" in process.stderr.read()
+
+
+@pytest.mark.parametrize("how", ["folder", "hanging", "empty", "garbage"])
+def test_without_a_leader_a_record_that_cannot_be_read_ends_the_ranks(node: Node, how: str) -> None:
+    pid = lose_the_leader(node)
+    make_unreadable(node, how)
+    wait_until(lambda: not is_alive(pid), "the ranks' end", LEASE_S + 6.0)
+
+
+def make_unreadable(node: Node, how: str) -> None:
+    node.record.unlink()
+    if how == "folder":
+        node.record.mkdir()
+    elif how == "hanging":
+        os.mkfifo(node.record)   # as on a frozen folder: open() does not come back
+    else:
+        node.record.write_text({"empty": "", "garbage": '{"state": ["live"], "endpoint": 7}\n'}[how])
+
+
+def test_without_a_leader_a_record_that_is_missing_ends_nothing(node: Node) -> None:
+    pid = lose_the_leader(node)
+    node.record.unlink()
+    time.sleep(LEASE_S + 1.5)
+    assert is_alive(pid)
+
+
+@pytest.mark.parametrize("how", ["folder", "hanging"])
+def test_a_guard_that_never_met_a_leader_ends_nothing_for_a_record_it_cannot_read(node: Node, how: str) -> None:
+    make_unreadable(node, how)
+    process = node.guarded(node.rank())
+    pid = node.rank_pid()
+    time.sleep(LEASE_S + 1.5)
+    assert is_alive(pid)
+    assert len(children_of(process.pid)) <= 2, "the rank, and at most one look at the record"
+
+
+def test_a_guard_that_never_met_a_leader_still_obeys_a_record_that_has_moved_on(node: Node) -> None:
+    node.put_record("ended")
+    node.guarded(node.rank())
+    pid = node.rank_pid()
+    wait_until(lambda: not is_alive(pid), "the ranks' end", LEASE_S + 3.0)
+
+
+@pytest.mark.parametrize("how", ["folder", "hanging", "ended"])
+def test_with_a_live_connection_the_record_is_not_even_looked_at(node: Node, how: str) -> None:
+    leader = node.lead()
+    node.guarded(node.rank(), leader)
+    pid = node.rank_pid()
+    leader.guard()
+    if how == "ended":
+        node.put_record("ended")
+    else:
+        make_unreadable(node, how)
+    leader.serve_for(3 * LEASE_S)
+    assert is_alive(pid)
+
+
+def test_looks_that_hang_are_no_ranks_and_hold_up_no_end(node: Node) -> None:
+    make_unreadable(node, "hanging")
+    hangs = "                with open(path, \"rb\") as record:\n"
+    assert hangs in SOURCE
+    unkillable = SOURCE.replace("                os.kill(self.pid, signal.SIGKILL)\n", "                pass\n")
+    process = node.guarded(["sleep", str(LEASE_S + 3.0)], source=unkillable)   # a KILL does nothing in D state
+    assert process.wait(DEADLINE_S) == 0
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+# --- a node that was stopped and wakes up -------------------------------------------------------------------------
+
+
+def stop_and_wake(node: Node, leader: Leader, state: str) -> tuple[int, float]:
+    """Stop guard and ranks for longer than the lease, put the record, wake them; (rank's pid, time of waking)."""
+    process = node.guarded(node.rank(step_s=0.02), leader)
+    pid = node.rank_pid()
+    leader.guard()
+    os.killpg(process.pid, signal.SIGSTOP)
+    leader.serve_for(LEASE_S + 0.5)
+    node.put_record(state)
+    woken_s = time.monotonic()
+    os.killpg(process.pid, signal.SIGCONT)
+    return pid, woken_s
+
+
+@pytest.mark.parametrize("is_hung_up_on", [True, False], ids=["the leader has hung up", "the leader still pings"])
+def test_ranks_that_wake_up_after_their_successors_started_are_gone_before_they_get_far(
+    node: Node, is_hung_up_on: bool, record_property: Callable[[str, object], None],
+) -> None:
+    leader = node.lead()
+    pid, woken_s = stop_and_wake(node, leader, "ended")
+    if is_hung_up_on:
+        leader.server.hang_up("n0", time.monotonic())
+    wait_until(lambda: not is_alive(pid), "the rank's end", 5.0)
+    late = [float(t) for t, _ in node.lines() if t[0].isdigit() and float(t) > woken_s]
+    wrote_for_s = max(late, default=woken_s) - woken_s
+    record_property("wrote_for_ms", round(wrote_for_s * 1000, 1))
+    assert wrote_for_s < 0.25, f"{len(late)} lines in {wrote_for_s * 1000:.0f} ms"
+
+
+def test_ranks_that_wake_up_and_have_no_successor_go_on(node: Node) -> None:
+    leader = node.lead()
+    pid, woken_s = stop_and_wake(node, leader, "live")
+    leader.serve_until(lambda: any(t[0].isdigit() and float(t) > woken_s + 0.5 for t, _ in node.lines()), "steps")
+    leader.serve_for(LEASE_S)
+    assert is_alive(pid)
+    assert Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"T"
+
+
+SWITCHED_S = LEASE_S + guard_module.SWITCH_MARGIN_S
+
+
+@pytest.mark.root   # locks the guard's memory
+def test_ranks_of_a_node_that_sleeps_beyond_the_switch_die_in_their_sleep(node: Node) -> None:
+    leader = node.lead()
+    process = node.guarded(node.rank(step_s=0.02), leader)
+    pid = node.rank_pid()
+    leader.guard()
+    leader.serve_for(guard_module.KNOWN_S + 0.5)
+    os.killpg(process.pid, signal.SIGSTOP)
+    slept_s = time.monotonic()
+    before = node.lines()
+    leader.serve_until(lambda: not is_alive(pid), "the rank's end", SWITCHED_S + 3.0)
+    assert time.monotonic() - slept_s > SWITCHED_S - 0.5
+    assert node.lines() == before, "not one line, and nobody had to wake"
+    assert process.wait(DEADLINE_S) == -signal.SIGKILL
+
+
+@pytest.mark.root
+def test_ranks_do_not_outlive_their_guard(node: Node) -> None:
+    process = node.guarded(node.rank("ignore-term"))
+    pid = node.rank_pid()
+    time.sleep(guard_module.TICK_S + 0.5)   # it ties new ranks once a second, the first at once
+    process.kill()
+    wait_until(lambda: not is_alive(pid), "the rank's end", 2.0)
+
+
+def test_a_guard_that_only_runs_on_ends_nobody(node: Node) -> None:
+    leader = node.lead()
+    node.guarded(node.rank(), leader)
+    pid = node.rank_pid()
+    leader.serve_for(SWITCHED_S + 1.0)
+    assert is_alive(pid)
+
+
+# --- the sweep ----------------------------------------------------------------------------------------------------
+
+
+def sweep(mark: str, node_name: str, grace_s: float = 0.5, python: str = sys.executable) -> dict[str, Any]:
+    done = subprocess.run(
+        [python, "-I", "-S", "-c", SOURCE, "--sweep", mark, str(grace_s)], capture_output=True, check=True,
+        timeout=DEADLINE_S, env={**os.environ, "SLURMD_NODENAME": node_name})
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def left_behind(node: Node, node_name: str, *how: str) -> int:
+    """A rank without any guard; its pid."""
+    node.guards.append(subprocess.Popen(
+        node.rank(*how), stdout=subprocess.DEVNULL, start_new_session=True,
+        env={**os.environ, "SAFELAUNCH_MARK": node.mark, "SLURMD_NODENAME": node_name}))
+    return node.rank_pid()
+
+
+@pytest.mark.parametrize("how", [(), ("ignore-term",)], ids=["on TERM", "on KILL"])
+def test_a_sweep_ends_what_a_dead_guard_has_left_behind(node: Node, how: tuple[str, ...]) -> None:
+    pid = left_behind(node, "n0", *how)
+    assert sweep(node.mark, "n0") == {"node": "n0", "found": 1, "left": []}
+    assert not is_alive(pid)
+
+
+def test_a_sweep_leaves_other_nodes_and_other_attempts_alone(node: Node) -> None:
+    pid = left_behind(node, "n1")
+    assert sweep(node.mark, "n0") == {"node": "n0", "found": 0, "left": []}
+    assert sweep(f"{node.mark}.2", "n1") == {"node": "n1", "found": 0, "left": []}
+    assert is_alive(pid)
+
+
+def test_a_sweep_that_finds_nothing_says_so(node: Node) -> None:
+    assert sweep(node.mark, "n5") == {"node": "n5", "found": 0, "left": []}
+
+
+# --- any python3 of the node --------------------------------------------------------------------------------------
+
+
+def test_the_guard_is_python_3_9() -> None:
+    ast.parse(SOURCE, feature_version=(3, 9))
+
+
+def test_the_guard_travels_in_one_environment_variable() -> None:
+    assert len(SOURCE.encode()) < 64 << 10   # MAX_ARG_STRLEN is 128 kB
+
+
+def oldest_python() -> str:
+    """A python3.9 of this machine that runs; skips where there is none."""
+    candidates = [shutil.which("python3.9"), *glob.glob(str(Path.home() / ".pyenv/versions/3.9.*/bin/python3.9"))]
+    for python in filter(None, candidates):
+        if subprocess.run([python, "-I", "-S", "-c", ""], capture_output=True, timeout=DEADLINE_S).returncode == 0:
+            return python   # a version manager's shim can be there and not run
+    pytest.skip("no python3.9 on this machine")
+
+
+def test_the_guard_runs_under_python_3_9(node: Node) -> None:
+    python, leader = oldest_python(), node.lead()
+    process = node.guarded(node.rank("usr2"), leader, python=python)
+    pid, guard = node.rank_pid(), leader.guard()
+    leader.tell(do="signal", signal=int(signal.SIGUSR2))
+    leader.serve_until(lambda: ["USR2", str(pid)] in node.lines(), "the signal")
+    leader.tell(do="end", grace_s=5.0)
+    leader.serve_until(lambda: guard.gone, "the end")
+    assert process.wait(DEADLINE_S) == 128 + signal.SIGTERM
+
+
+def test_the_fence_and_the_sweep_work_under_python_3_9(node: Node) -> None:
+    python = oldest_python()
+    node.put_record("ended")
+    node.guarded(node.rank(), python=python)
+    pid = node.rank_pid()
+    wait_until(lambda: not is_alive(pid), "the ranks' end", LEASE_S + 4.0)
+    assert sweep(node.mark, "n0", python=python)["left"] == []
