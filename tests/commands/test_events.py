@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.handmade import Made, make_run
 
 import safelaunch
 from safelaunch.cli import run
 from safelaunch.commands.events import SENTENCES, describe
 from safelaunch.core.model import Event
+from tests.handmade import Made, make_run
 
 SOURCES = Path(safelaunch.__file__).parent
 

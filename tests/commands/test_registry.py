@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.handmade import Made, make_run
 
 from safelaunch.adapters import registry
+from tests.handmade import Made, make_run
 
 
 @pytest.fixture(autouse=True)

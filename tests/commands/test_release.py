@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.handmade import Made, make_run
 
 from safelaunch.cli import run
+from tests.handmade import Made, make_run
 
 
 @pytest.fixture

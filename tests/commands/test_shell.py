@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.handmade import YAML, Made, make_run
-from tests.runs import Submit
 
 from safelaunch.cli import run
 from safelaunch.sandbox.cluster import Sandbox
+from tests.handmade import YAML, Made, make_run
+from tests.runs import Submit
 
 
 @pytest.fixture

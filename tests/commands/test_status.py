@@ -9,9 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.frozen import FuseMount
-from tests.handmade import Made, fake_command, make_run
-from tests.runs import Submit
 
 from safelaunch.cli import run
 from safelaunch.commands import runs
@@ -22,6 +19,9 @@ from safelaunch.core.model import Event
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import State, fold
 from safelaunch.sandbox.cluster import Sandbox
+from tests.frozen import FuseMount
+from tests.handmade import Made, fake_command, make_run
+from tests.runs import Submit
 
 DOCS = Path(__file__).parents[2] / "docs" / "verbs.md"
 

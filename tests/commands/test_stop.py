@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.handmade import YAML, Made, fake_command, make_run
-from tests.runs import Submit
 
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.cli import run
 from safelaunch.sandbox.cluster import Sandbox
+from tests.handmade import YAML, Made, fake_command, make_run
+from tests.runs import Submit
 
 ME = name_of(os.getuid())
 PENDING = f"echo '12|PENDING|{ME}|bloom.1a2b3c4d|Resources|'"

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.handmade import Made, fake_command, make_run
 
 from safelaunch.cli import run
 from safelaunch.commands import wait
 from safelaunch.commands.runs import JournalWatch
+from tests.handmade import Made, fake_command, make_run
 
 
 @pytest.fixture

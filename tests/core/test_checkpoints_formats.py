@@ -7,7 +7,12 @@ import pickle
 import zipfile
 
 import pytest
-from checkpoint_files import (
+
+from safelaunch.core.checkpoints import names
+from safelaunch.core.checkpoints.latest import latest_complete
+from safelaunch.core.checkpoints.model import Found
+from safelaunch.core.checkpoints.torchfile import judge_file
+from tests.core.checkpoint_files import (
     DictFolder,
     dcp_folder,
     dcp_metadata,
@@ -16,11 +21,6 @@ from checkpoint_files import (
     megatron_folder,
     torch_file,
 )
-
-from safelaunch.core.checkpoints import names
-from safelaunch.core.checkpoints.latest import latest_complete
-from safelaunch.core.checkpoints.model import Found
-from safelaunch.core.checkpoints.torchfile import judge_file
 
 TRACKER = "latest_checkpointed_iteration.txt"
 

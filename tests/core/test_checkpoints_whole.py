@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from checkpoint_files import (
+
+from safelaunch.core.checkpoints.latest import FORMATS, latest_complete
+from tests.core.checkpoint_files import (
     DictFolder,
     dcp_folder,
     deepspeed_folder,
@@ -14,8 +16,6 @@ from checkpoint_files import (
     old_torch_file,
     torch_file,
 )
-
-from safelaunch.core.checkpoints.latest import FORMATS, latest_complete
 
 # What is there, (newest path, its files), (older path); steps 9 and 10 would compare wrongly as text.
 TREES: dict[str, tuple[str, dict[str, bytes], str, str]] = {

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from tests.core.test_script import GOLDEN, MINIMAL, TEMPLATE, plan_of
-from tests.hostile import BAITS, batches, many, printable
 
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import directives, quote_directive, render, warn_before_s
 from safelaunch.sandbox.cluster import Sandbox
+from tests.core.test_script import GOLDEN, MINIMAL, TEMPLATE, plan_of
+from tests.hostile import BAITS, batches, many, printable
 
 # A cluster that does not exist; sbatch wants a slurm.conf before it looks at its script.
 CONF = "ClusterName=none\nSlurmctldHost=localhost\nSlurmctldPort=1\nNodeName=n0\nPartitionName=main Nodes=ALL\n"

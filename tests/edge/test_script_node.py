@@ -15,13 +15,13 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.core.test_script import TEMPLATE, plan_of
-from tests.sandboxes import wait_until
 
 from safelaunch.adapters.local import srun_words
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import render
 from safelaunch.node import guard
+from tests.core.test_script import TEMPLATE, plan_of
+from tests.sandboxes import wait_until
 
 LOCAL = "name: here\ncluster: local\nrun_dir: /nowhere/here\ncommand: 'true'\n"
 # Where the guard runs, and where it cannot: the training must not notice.

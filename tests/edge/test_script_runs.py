@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.test_script import TEMPLATE, plan_of
-from tests.runs import Installation
-from tests.sandboxes import wait_until
 
 from safelaunch.core.plan import Preserve
 from safelaunch.core.script import render
 from safelaunch.sandbox.cluster import Sandbox
+from tests.core.test_script import TEMPLATE, plan_of
+from tests.runs import Installation
+from tests.sandboxes import wait_until
 
 YAML = "name: byhand\ncluster: slurm\nrun_dir: {run_dir}\ncommand: 'true'\n"
 PYTHON = "/usr/bin/python3"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from tests.core.test_script import GOLDEN, MINIMAL, TEMPLATE, plan_of
-from tests.hostile import batches, many, printable
 
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import render
+from tests.core.test_script import GOLDEN, MINIMAL, TEMPLATE, plan_of
+from tests.hostile import batches, many, printable
 
 HERE = Path(__file__).parents[1]
 SCRIPTS = [HERE.parent / "templates" / "slurm" / "job.sbatch", *(HERE / "core" / "golden").glob("*.sbatch")]

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from steps import losses_until
 
 from safelaunch.adapters.checkpoints import find
+from tests.trainers.steps import losses_until
 
 STEPS = Path(__file__).with_name("steps.py")
 
