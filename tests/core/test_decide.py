@@ -185,6 +185,39 @@ def test_an_attempt_that_was_killed_is_over_with_its_srun(srun_code: int) -> Non
     assert row(RUNNING, seen(live)) == "over"
 
 
+KILLED = replace(ALIVE, killed_t=NOW - 5, end_row="node_lost")
+SILENT = (("n1", "silent"),)
+
+
+@pytest.mark.parametrize(
+    ("live", "more", "expected"),
+    [
+        (replace(ALIVE, exits=(GOOD,)), {}, False),
+        (replace(ALIVE, exits=(GOOD,)), {"lost": SILENT}, False),
+        (replace(KILLED, exits=(GOOD,)), {}, False),
+        (replace(KILLED, exits=(GOOD,)), {"lost": SILENT}, True),
+        (KILLED, {"lost": SILENT}, False),
+        (KILLED, {"lost": (("n0", "silent"), *SILENT)}, True),
+        (replace(KILLED, exits=(BAD,)), {"lost": SILENT}, False),
+        (replace(KILLED, killed_t=NOW - decide.KILL_PATIENCE_S - 1), {}, True),
+        (replace(ALIVE, srun_code=1), {}, False),
+        (replace(KILLED, srun_code=1), {}, True),
+    ],
+    ids=[
+        "one of two tasks has ended", "... and the other's node is silent, nothing killed yet",
+        "killed, and one is left",
+        "killed, and the one that is left is on the silent node", "killed, and the one that can speak has not",
+        "killed, and nobody can speak", "killed, and only the silent node had spoken before",
+        "killed, and all patience is spent", "srun has ended badly and nothing is killed yet",
+        "killed, and srun has ended",
+    ],
+)
+def test_an_attempt_is_over_when_everybody_who_can_speak_has_spoken(
+    live: Live, more: dict[str, Any], expected: bool,
+) -> None:
+    assert decide.is_over(live, seen(live, **more)) == expected
+
+
 def test_the_first_reason_to_end_stays_the_reason() -> None:
     live = decide.mark_killed(decide.mark_asked(ALIVE, "kill", NOW - 950), "grace_over", NOW)
     assert (live.end_row, live.end_asked_t, live.killed_t) == ("kill", NOW - 950, NOW)
