@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
 
 import pytest
@@ -68,6 +69,35 @@ def test_supervisor_that_dies_again_and_again_leaves_the_training_to_end_alone(
     shown = sandbox.slurm(["scontrol", "show", "job", drill.job])
     assert "ExitCode=0:0" in shown, shown + drill.story()
     assert drill.losses() == losses_until(250), drill.story()
+
+
+def test_supervisor_that_stood_still_blames_nobody_for_its_own_silence(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 500 --step-time 0.05")
+    drill.wait_step(10)
+    leader = drill.leader()
+
+    drill.kill(leader, signal.SIGSTOP)
+    time.sleep(15)   # longer than a lease
+    drill.kill(leader, signal.SIGCONT)
+    state = drill.wait_end()
+
+    assert state.ended and state.ended.how == "completed", drill.story()
+    assert len(state.attempts) == 1 and not state.suspects, drill.story()
+    assert drill.losses() == losses_until(500)
+
+
+def test_suspended_job_goes_on_from_its_checkpoint_and_costs_no_budget(sandbox: Sandbox, submit: Submit) -> None:
+    drill = submit(sandbox)("--steps 400 --step-time 0.05 --save-every 10")
+    drill.wait_step(30)
+
+    sandbox.slurm(["scontrol", "suspend", drill.job])
+    time.sleep(16)   # longer than a lease and the guards' margin
+    sandbox.slurm(["scontrol", "resume", drill.job])
+    state = drill.wait_end()
+
+    assert state.ended and state.ended.how == "completed", drill.story()
+    assert state.restarts == 0 and not state.suspects, drill.story()
+    assert drill.losses() == losses_until(400)
 
 
 def test_killed_pump_loses_no_line(sandbox: Sandbox, submit: Submit) -> None:

@@ -107,6 +107,14 @@ class ControlServer:
                 guard.pinged_s = now_s
                 self._send(connection, _PING, now_s)
 
+    def forgive(self, now_s: float) -> None:
+        """Start everybody's silence anew."""
+        for guard in self.guards.values():
+            if guard.connection:
+                guard.heard_s = now_s
+            elif guard.closed_s is not None:
+                guard.closed_s = now_s
+
     def hang_up(self, node: str, now_s: float) -> None:
         """Never speak to this node again, also when its guards call: their lease runs out."""
         self._shunned.add(node)

@@ -58,6 +58,7 @@ class Seen:
     limit_near: bool = False                   # Slurm's warning signal before the time limit has come
     lost: tuple[tuple[str, str], ...] = ()     # node, why: dead or silent
     frozen: bool = False                       # the run folder does not answer
+    suspended: bool = False                    # the whole job was stopped during the attempt (scontrol suspend)
     can_hand_over: bool = True
     resume: Checkpoint | None = None
     jitter: float = 0.0                        # 0..1, drawn by the loop
@@ -370,6 +371,8 @@ def how_it_ended(live: Live, seen: Seen) -> str:
         return "completed"   # every task has said so; what its node does afterwards takes nothing back
     if any(node in live.nodes for node, _ in seen.lost):
         return "lost"
+    if seen.suspended and not _ended_well(live):
+        return "interrupted"   # the guards' fence ends ranks that stood still for longer than a lease
     if asked_by_person:
         return "stopped"
     if job_ends:

@@ -15,6 +15,10 @@ from safelaunch.core.configrules import gpus_per_node
 
 _RESUME_ARGS = re.compile(r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))")
 
+# A node guard that has heard nobody for so long, and finds its attempt's record moved on, ends its ranks. Below the
+# time in which a silent node is noticed and its work taken over.
+LEASE_S = 10.0
+
 SbatchValue = str | int | bool | list[str] | None
 
 
@@ -98,7 +102,7 @@ class Plan:
     restart: Restart
     kill_switch: KillSwitch
     preserve: Preserve
-    lease_s: float = 10.0   # a node guard that has heard nobody for so long ends its own ranks (design: the fence)
+    lease_s: float = LEASE_S
 
     @property
     def tasks(self) -> int:

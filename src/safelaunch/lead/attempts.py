@@ -48,7 +48,7 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     lead.server.expect(number)
     lead.process = AttemptProcess.launch(
         lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
-    lead.size, lead.grew_s = 0, lead.now_s
+    lead.size, lead.grew_s, lead.stalled = 0, lead.now_s, False
     lead.record(lead.writer.event("attempt_started", **facts, why=action.why),
                 lead.writer.event("outcome", claim=claim, act="launch", ok=True))
     lead.shared.enqueue(PUT, *lead.record_of(number, "live"))

@@ -24,13 +24,14 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.core import decide
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.model import Event, Request
-from safelaunch.core.plan import Plan
+from safelaunch.core.plan import LEASE_S, Plan
 from safelaunch.core.state import State, fold
 
 TICK_S = 0.5
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
 PING_S = 1.0            # a tenth of the lease; 2 s above MANY_GUARDS keeps 64 of them within 0.3 % of a core
 MANY_GUARDS = 32
+STALL_S = 3.0           # longer than any tick takes, the waits of two seconds for a folder that freezes included
 RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
 HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
 
@@ -74,6 +75,7 @@ class Leader:
         self.resume_deadline_s = RESUME_DEADLINE_S
         self.resume_unknown = False     # the checkpoints could not be looked at: unknown is not "none"
         self.frozen = False
+        self.stalled = False            # this job as a whole was stopped for longer than a lease (scontrol suspend)
         self.claim_number = self.gen = 0
         self.folder_id: list[int] | None = None
         self.tasks: dict[str, tuple[Step, Command | float]] = {}
@@ -96,7 +98,7 @@ class Leader:
         return decide.Seen(
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.requests, ending=self.ending,
             limit_near=self.limit_near, lost=tuple(self.lost.items()),
-            frozen=self.frozen or self.resume_unknown,
+            frozen=self.frozen or self.resume_unknown, suspended=self.stalled,
             can_hand_over=not self.job.is_local, resume=self.resume, jitter=random.random(),  # noqa: S311 - back-off
         )
 
@@ -111,8 +113,14 @@ class Leader:
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until something happens; serve sockets; read the clocks, once a tick."""
+        before_s = self.now_s
         ready = self.selector.select(timeout_s)
         self.now, self.now_s = time.time(), time.monotonic()
+        if self.now_s - before_s > timeout_s + STALL_S:
+            # This process was stopped or starved: nobody was silent but itself, and only now does it ask again.
+            self.server.forgive(self.now_s)
+            self.grew_s = self.now_s
+            self.stalled = self.stalled or self.now_s - before_s > LEASE_S
         for key, _ in ready:
             key.data(self.now_s)
         self.server.tick(self.now_s, PING_S if len(self.server.guards) <= MANY_GUARDS else 2 * PING_S)
