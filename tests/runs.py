@@ -63,7 +63,7 @@ def installation(slurm_here: None) -> Iterator[Installation]:
         if not _can_run(Path(os.path.realpath("/usr/bin/python3")), "-c", "import sys"):
             pytest.skip("ordinary users have no Python here")
         if os.path.realpath(python) != os.path.realpath("/usr/bin/python3"):
-            _miss(f"{python} is out of ordinary users' reach; run the tests with a venv of /usr/bin/python3 (make test)")
+            _miss(f"ordinary users cannot run {python}; use a venv of /usr/bin/python3 (make test)")
     if _can_run(python, "-c", "import yaml, click") and _can_run(Path("/usr/bin/test"), "-r", str(ROOT / "src")):
         yield Installation(ROOT, python)
         return
@@ -86,8 +86,9 @@ def _can_run(program: Path, *words: str) -> bool:
         users.ensure_users()
     account = pwd.getpwnam(ALICE)
     try:
-        done = subprocess.run([str(program), *words], user=account.pw_uid, group=account.pw_gid, extra_groups=[], cwd="/",
-                              capture_output=True, timeout=20, env={"PATH": "/usr/bin:/bin"})
+        done = subprocess.run(
+            [str(program), *words], user=account.pw_uid, group=account.pw_gid, extra_groups=[], cwd="/",
+            capture_output=True, timeout=20, env={"PATH": "/usr/bin:/bin"})
     except OSError:
         return False
     return done.returncode == 0
@@ -247,11 +248,12 @@ def _words(pid: int) -> list[bytes]:
         return []
 
 
-Submit = Callable[..., Drill]
+Submit = Callable[..., Drill]                # trainer flags, nodes, tasks, overrides, … → the submitted run
+Submitter = Callable[[Sandbox], Submit]
 
 
 @pytest.fixture
-def submit(installation: Installation) -> Iterator[Callable[[Sandbox], Submit]]:
+def submit(installation: Installation) -> Iterator[Submitter]:
     """`submit(sandbox)(trainer flags, slurm={…}, …)` → Drill."""
     drills: list[Drill] = []
 

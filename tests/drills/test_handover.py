@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.runs import Submit
+from tests.runs import Submitter
 from tests.trainers.steps import losses_until
 
+FAILING = "--die-at 3 --die-rank 2 --die-attempt 0 --exit-code 9 --save-every 1000 --lockstep sync"
 
-def test_time_limit_costs_no_budget_and_the_successor_goes_on(sandbox: Sandbox, submit: Submit) -> None:
+
+def test_time_limit_costs_no_budget_and_the_successor_goes_on(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 5000 --step-time 0.05 --save-every 9000 --handle-usr2",
                             overrides=("slurm.time=2",))
 
@@ -27,9 +29,9 @@ def test_time_limit_costs_no_budget_and_the_successor_goes_on(sandbox: Sandbox, 
 
 
 def test_preserved_site_keeps_the_suspect_says_how_to_get_in_and_is_released(
-    sandbox: Sandbox, submit: Submit
+    sandbox: Sandbox, submit: Submitter
 ) -> None:
-    drill = submit(sandbox)("--die-at 3 --die-rank 2 --die-attempt 0 --exit-code 9 --save-every 1000 --lockstep sync", nodes=3, tasks=1,
+    drill = submit(sandbox)(FAILING, nodes=3, tasks=1,
                             extra="preserve_site: {for: 1h, when: [unknown, user_code]}\n",
                             overrides=("restart.max_without_progress=1",))
     drill.wait_event("preserved", timeout_s=60)
@@ -45,8 +47,8 @@ def test_preserved_site_keeps_the_suspect_says_how_to_get_in_and_is_released(
     assert state.ended and (state.ended.how, state.ended.exit_code) == ("gave_up", 10)
 
 
-def test_site_keeps_only_nodes_that_people_need(sandbox: Sandbox, submit: Submit) -> None:
-    drill = submit(sandbox)("--die-at 3 --die-rank 2 --die-attempt 0 --exit-code 9 --save-every 1000 --lockstep sync", nodes=4, tasks=1,
+def test_site_keeps_only_nodes_that_people_need(sandbox: Sandbox, submit: Submitter) -> None:
+    drill = submit(sandbox)(FAILING, nodes=4, tasks=1,
                             extra="preserve_site: {for: 1h, when: [unknown, user_code]}\n",
                             overrides=("restart.max_without_progress=1",))
     preserved = drill.wait_event("preserved", timeout_s=60)
@@ -58,7 +60,7 @@ def test_site_keeps_only_nodes_that_people_need(sandbox: Sandbox, submit: Submit
     drill.wait_end()
 
 
-def test_supervisor_of_a_replaced_run_folder_leaves_the_new_one_alone(sandbox: Sandbox, submit: Submit) -> None:
+def test_supervisor_of_a_replaced_run_folder_leaves_the_new_one_alone(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 2000 --step-time 0.05")
     drill.wait_step(3)
     moved = drill.run_dir.with_name("moved")

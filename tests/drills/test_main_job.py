@@ -8,16 +8,17 @@ import re
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.runs import Submit
+from tests.runs import Submitter
 from tests.trainers.steps import losses_until
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_rank_killed_at_a_random_step_is_resumed_in_place_with_equal_losses(
-    sandbox: Sandbox, submit: Submit, seed: int
+    sandbox: Sandbox, submit: Submitter, seed: int
 ) -> None:
     step = random.Random(seed).randint(11, 28)
-    drill = submit(sandbox)(f"--steps 40 --step-time 0.03 --save-every 10 --die-at {step} --die-rank {seed} --lockstep sync")
+    drill = submit(sandbox)(
+        f"--steps 40 --step-time 0.03 --save-every 10 --die-at {step} --die-rank {seed} --lockstep sync")
 
     state = drill.wait_end()
 
@@ -30,7 +31,7 @@ def test_rank_killed_at_a_random_step_is_resumed_in_place_with_equal_losses(
         assert re.search(rf"^\[n\d:{rank}\]:step 40 loss", drill.log(2), re.MULTILINE)
 
 
-def test_run_without_a_fault_ends_with_one_attempt_and_no_job_left(sandbox: Sandbox, submit: Submit) -> None:
+def test_run_without_a_fault_ends_with_one_attempt_and_no_job_left(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 10 --step-time 0.01")
 
     state = drill.wait_end()
@@ -40,7 +41,7 @@ def test_run_without_a_fault_ends_with_one_attempt_and_no_job_left(sandbox: Sand
     assert drill.losses() == losses_until(10)
 
 
-def test_trainer_that_always_fails_stops_after_its_budget_with_the_reason(sandbox: Sandbox, submit: Submit) -> None:
+def test_trainer_that_always_fails_stops_after_its_budget_with_the_reason(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--fail-always", overrides=("restart.backoff=1s",))
 
     state = drill.wait_end()
@@ -51,7 +52,7 @@ def test_trainer_that_always_fails_stops_after_its_budget_with_the_reason(sandbo
     assert "Error" in (state.attempts[-1].summary or "")
 
 
-def test_restarts_of_a_trainer_that_makes_progress_are_counted_too(sandbox: Sandbox, submit: Submit) -> None:
+def test_restarts_of_a_trainer_that_makes_progress_are_counted_too(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 400 --step-time 0.005 --save-every 5 --die-attempt 0 --die-at 12 --exit-code 3",
                             overrides=("restart.max_restarts=2", "restart.max_without_progress=9"))
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.runs import Drill, Submit
+from tests.runs import Drill, Submitter
 from tests.trainers.steps import losses_until
 
 FLAGS = "--step-time 0.05 --save-every 10 --lockstep sync --stamp-dir stamps"
@@ -24,7 +24,7 @@ def stamps(drill: Drill, attempt: int) -> dict[str, list[tuple[int, int]]]:
 
 @pytest.mark.parametrize("silent", [False, True], ids=["killed", "silent"])
 def test_lost_worker_node_is_noticed_fenced_and_the_run_goes_on_elsewhere(
-    sandbox: Sandbox, submit: Submit, silent: bool
+    sandbox: Sandbox, submit: Submitter, silent: bool
 ) -> None:
     drill = submit(sandbox)(f"--steps 200 {FLAGS}")
     drill.wait_event("submitted", 2)
@@ -46,7 +46,7 @@ def test_lost_worker_node_is_noticed_fenced_and_the_run_goes_on_elsewhere(
 
 
 def test_stopped_node_that_wakes_after_the_relaunch_ends_its_old_ranks_before_they_write(
-    sandbox: Sandbox, submit: Submit
+    sandbox: Sandbox, submit: Submitter
 ) -> None:
     drill = submit(sandbox)(f"--steps 250 {FLAGS}")
     drill.wait_event("submitted", 2)
@@ -58,7 +58,7 @@ def test_stopped_node_that_wakes_after_the_relaunch_ends_its_old_ranks_before_th
     before = stamps(drill, 1)
 
     sandbox.heal(worker)
-    drill.wait_for(lambda: not [pid for pid in drill.ranks(worker)], 15, "old ranks live on")
+    drill.wait_for(lambda: not drill.ranks(worker), 15, "old ranks live on")
 
     assert stamps(drill, 1) == before, "an old rank wrote after it had woken up"
     state = drill.wait_end()
@@ -66,7 +66,7 @@ def test_stopped_node_that_wakes_after_the_relaunch_ends_its_old_ranks_before_th
     assert drill.losses() == losses_until(250)
 
 
-def test_node_that_is_silent_for_a_moment_is_left_alone(sandbox: Sandbox, submit: Submit) -> None:
+def test_node_that_is_silent_for_a_moment_is_left_alone(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)(f"--steps 200 {FLAGS}")
     drill.wait_step(10)
     worker = drill.state().attempts[0].nodes[1]

@@ -6,7 +6,7 @@ import os
 import re
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.runs import ALICE, Drill, Submit
+from tests.runs import ALICE, Drill, Submitter
 
 BOB = "sl-bob"
 GROUP = "kill_switch.group=sl-team"
@@ -18,7 +18,7 @@ def touch(drill: Drill, name: str, user: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_teammate_touches_the_kill_switch_while_it_runs(sandbox: Sandbox, submit: Submit) -> None:
+def test_teammate_touches_the_kill_switch_while_it_runs(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 2000 --step-time 0.05 --handle-usr2", extra="kill_switch: {signal: SIGUSR2}\n",
                             overrides=(GROUP,))
     drill.wait_step(5)
@@ -35,7 +35,7 @@ def test_teammate_touches_the_kill_switch_while_it_runs(sandbox: Sandbox, submit
 
 
 def test_training_that_handles_no_signal_is_told_by_the_file_and_killed_after_the_grace(
-    sandbox: Sandbox, submit: Submit
+    sandbox: Sandbox, submit: Submitter
 ) -> None:
     drill = submit(sandbox)("--steps 2000 --step-time 0.05", overrides=(GROUP, QUICK))
     drill.wait_step(2)
@@ -48,7 +48,7 @@ def test_training_that_handles_no_signal_is_told_by_the_file_and_killed_after_th
     assert "still running 3 s after it was asked to end" in drill.story()
 
 
-def test_kill_switch_ends_a_training_that_hangs_and_ignores_term(sandbox: Sandbox, submit: Submit) -> None:
+def test_kill_switch_ends_a_training_that_hangs_and_ignores_term(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 2000 --step-time 0.05 --hang-at 5 --die-rank -1 --ignore-term",
                             overrides=(GROUP, QUICK))
     drill.wait_step(4)
@@ -60,7 +60,7 @@ def test_kill_switch_ends_a_training_that_hangs_and_ignores_term(sandbox: Sandbo
     assert not drill.ranks()
 
 
-def test_kill_now_does_not_wait_for_the_grace(sandbox: Sandbox, submit: Submit) -> None:
+def test_kill_now_does_not_wait_for_the_grace(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 2000 --step-time 0.05 --ignore-term", overrides=(GROUP, "kill_switch.grace=10m"))
     drill.wait_step(2)
 
@@ -70,7 +70,7 @@ def test_kill_now_does_not_wait_for_the_grace(sandbox: Sandbox, submit: Submit) 
     assert state.ended and state.ended.how == "stopped"
 
 
-def test_kill_switch_touched_while_queued_starts_nothing(sandbox: Sandbox, submit: Submit) -> None:
+def test_kill_switch_touched_while_queued_starts_nothing(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 20 --step-time 0.05", overrides=(GROUP, "slurm.begin=now+1hour"),
                             wait_started=False)
 
@@ -82,7 +82,7 @@ def test_kill_switch_touched_while_queued_starts_nothing(sandbox: Sandbox, submi
     assert not state.attempts and BOB in state.ended.why
 
 
-def test_scancel_by_a_person_is_final(sandbox: Sandbox, submit: Submit) -> None:
+def test_scancel_by_a_person_is_final(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 2000 --step-time 0.05")
     drill.wait_step(3)
     drill.wait_event("submitted", 2)
@@ -95,7 +95,7 @@ def test_scancel_by_a_person_is_final(sandbox: Sandbox, submit: Submit) -> None:
     assert "scancel" in state.ended.why and len(state.attempts) == 1
 
 
-def test_scancel_of_a_training_that_ignores_term_is_final_too(sandbox: Sandbox, submit: Submit) -> None:
+def test_scancel_of_a_training_that_ignores_term_is_final_too(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 2000 --step-time 0.05 --ignore-term")
     drill.wait_step(3)
     drill.wait_event("submitted", 2)
@@ -106,7 +106,7 @@ def test_scancel_of_a_training_that_ignores_term_is_final_too(sandbox: Sandbox, 
     assert state.ended and state.ended.how == "stopped", drill.story()
 
 
-def test_scancel_during_the_back_off_is_final(sandbox: Sandbox, submit: Submit) -> None:
+def test_scancel_during_the_back_off_is_final(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--fail-always", overrides=("restart.backoff=10m",))
     drill.wait_event("attempt_ended", 2)
     drill.wait_event("submitted", 2)
@@ -117,7 +117,7 @@ def test_scancel_during_the_back_off_is_final(sandbox: Sandbox, submit: Submit) 
     assert state.ended and state.ended.how == "stopped", drill.story()
 
 
-def test_stop_types_the_kill_switch(sandbox: Sandbox, submit: Submit) -> None:
+def test_stop_types_the_kill_switch(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 2000 --step-time 0.05 --watch-kill-file", overrides=(GROUP,))
     drill.wait_step(2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
 from tests.frozen import FuseMount, LoopMount
-from tests.runs import ALICE, Drill, Installation, Submit
+from tests.runs import ALICE, Drill, Installation, Submitter
 from tests.sandboxes import make_workdir
 from tests.trainers.steps import losses_until
 
@@ -25,7 +26,7 @@ def stamp_times(drill: Drill) -> list[list[int]]:
 
 
 def test_frozen_log_filesystem_does_not_cost_the_training_a_step(
-    sandbox: Sandbox, submit: Submit, freezable: LoopMount | FuseMount
+    sandbox: Sandbox, submit: Submitter, freezable: LoopMount | FuseMount
 ) -> None:
     drill = submit(sandbox)(f"--steps 450 --step-time {STEP_S} --stamp-dir stamps --save-every 1000",
                             overrides=(f"run_dir={freezable.path}/drill",))
@@ -41,7 +42,7 @@ def test_frozen_log_filesystem_does_not_cost_the_training_a_step(
     assert state.ended and state.ended.how == "completed" and len(state.attempts) == 1, drill.story()
     for times in stamp_times(drill):
         assert len(times) == 450
-        gaps = [(later - sooner) / 1e9 for sooner, later in zip(times, times[1:], strict=False)]
+        gaps = [(later - sooner) / 1e9 for sooner, later in itertools.pairwise(times)]
         assert max(gaps) < STEP_S + 1.0, f"a rank stood still for {max(gaps):.1f} s"
         during = [t for t in times if frozen_t < t / 1e9 < thawed_t]
         assert len(during) > 0.7 * FREEZE_S / STEP_S
@@ -50,7 +51,7 @@ def test_frozen_log_filesystem_does_not_cost_the_training_a_step(
 
 
 def test_supervisor_killed_while_the_folder_is_frozen_comes_back_and_the_training_goes_on(
-    sandbox: Sandbox, submit: Submit, freezable: LoopMount | FuseMount
+    sandbox: Sandbox, submit: Submitter, freezable: LoopMount | FuseMount
 ) -> None:
     drill = submit(sandbox)(f"--steps 300 --step-time {STEP_S} --stamp-dir stamps --save-every 1000",
                             overrides=(f"run_dir={freezable.path}/drill",))

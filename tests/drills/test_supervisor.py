@@ -10,13 +10,13 @@ import time
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.runs import Submit
+from tests.runs import Submitter
 from tests.trainers.steps import losses_until
 
 MOMENTS = 20 if os.environ.get("SAFELAUNCH_LONG") else 4
 
 
-def test_training_goes_on_and_supervision_is_back_within_five_seconds(sandbox: Sandbox, submit: Submit) -> None:
+def test_training_goes_on_and_supervision_is_back_within_five_seconds(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 150 --step-time 0.05 --stamp-dir stamps")
     drill.wait_step(10)
     leader = drill.leader()
@@ -33,7 +33,7 @@ def test_training_goes_on_and_supervision_is_back_within_five_seconds(sandbox: S
 
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_supervisor_killed_at_any_moment_leaves_one_job_and_loses_nothing(
-    sandbox: Sandbox, submit: Submit, moment: int
+    sandbox: Sandbox, submit: Submitter, moment: int
 ) -> None:
     pause_s = random.Random(moment).uniform(0.0, 3.5)
     drill = submit(sandbox)("--steps 60 --step-time 0.04 --save-every 10 --die-at 35 --lockstep sync",
@@ -53,7 +53,7 @@ def test_supervisor_killed_at_any_moment_leaves_one_job_and_loses_nothing(
 
 
 def test_supervisor_that_dies_again_and_again_leaves_the_training_to_end_alone(
-    sandbox: Sandbox, submit: Submit
+    sandbox: Sandbox, submit: Submitter
 ) -> None:
     drill = submit(sandbox)("--steps 250 --step-time 0.05")
     drill.wait_step(3)
@@ -71,7 +71,7 @@ def test_supervisor_that_dies_again_and_again_leaves_the_training_to_end_alone(
     assert drill.losses() == losses_until(250), drill.story()
 
 
-def test_supervisor_that_stood_still_blames_nobody_for_its_own_silence(sandbox: Sandbox, submit: Submit) -> None:
+def test_supervisor_that_stood_still_blames_nobody_for_its_own_silence(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 500 --step-time 0.05")
     drill.wait_step(10)
     leader = drill.leader()
@@ -86,7 +86,7 @@ def test_supervisor_that_stood_still_blames_nobody_for_its_own_silence(sandbox: 
     assert drill.losses() == losses_until(500)
 
 
-def test_suspended_job_goes_on_from_its_checkpoint_and_costs_no_budget(sandbox: Sandbox, submit: Submit) -> None:
+def test_suspended_job_goes_on_from_its_checkpoint_and_costs_no_budget(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 400 --step-time 0.05 --save-every 10")
     drill.wait_step(30)
 
@@ -100,7 +100,7 @@ def test_suspended_job_goes_on_from_its_checkpoint_and_costs_no_budget(sandbox: 
     assert drill.losses() == losses_until(400)
 
 
-def test_killed_pump_loses_no_line(sandbox: Sandbox, submit: Submit) -> None:
+def test_killed_pump_loses_no_line(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 150 --step-time 0.03")
     for step in (10, 40, 70):
         drill.wait_step(step)
