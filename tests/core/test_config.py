@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from safelaunch.core.config import Resolved, Source, resolve
 from safelaunch.core.configkeys import NOT_BUILT
+from safelaunch.core.handed import BASHS_OWN, MAX_VALUE_BYTES
+from safelaunch.core.plan import make
 from safelaunch.core.schema import train_model
+from safelaunch.core.script import render
 from safelaunch.core.yamltext import parse_document
 from safelaunch.errors import ConfigError
 
@@ -117,7 +120,7 @@ env: {1X: a, UID: 0}
         "train.yaml:9:32: launch.tee: expected an integer from 0 to 3, got 4",
         "train.yaml:10:1: hang: not built yet: the detection of hangs",
         "train.yaml:11:11: env.1X: not a name that an environment variable can have",
-        "train.yaml:11:19: env.UID: bash does not let anybody set this variable",
+        "train.yaml:11:19: env.UID: bash sets this variable itself, and does not hand yours to the training",
         'command line: slurm.nodess: unknown option; did you mean "nodes"? '
         '(if your Slurm is newer and has it, write "--nodess")',
     ]  # fmt: skip
@@ -160,10 +163,13 @@ WRONG = [
     ("run_dir: ~bob/x", "run_dir: expected ~/… or the full path"),
     ('run_dir: "a\\nb"', "run_dir: holds a character that a line of text cannot (U+000A)"),
     ('run_dir: ""', 'run_dir: expected a path, got ""'),
+    ("run_dir: 'a\\b'", "run_dir: holds a backslash, which Slurm takes for its own"),
     ("env: [A]", "env: expected a section of keys, got a list"),
     ("env: {A: [b]}", "env.A: expected text, got a list"),
     ('env: {A: "\\0"}', "env.A: holds a NUL"),
     ("env: {A-B: c}", "env.A-B: not a name"),
+    ("env: {PWD: /x}", "env.PWD: bash sets this variable itself"),
+    ("env: {BASH_ARGV: x}", "env.BASH_ARGV: bash sets this variable itself"),
     ("env: {MASTER_PORT: 1}", "env.MASTER_PORT: safelaunch sets this variable"),
     ("env: {SAFELAUNCH_RUN_ID: 1}", "env.SAFELAUNCH_RUN_ID: safelaunch sets this variable"),
     ("slurm: 4", "slurm: expected a section of keys, got 4"),
@@ -309,6 +315,56 @@ def test_a_variable_that_is_not_utf_8_is_refused_where_it_is_used() -> None:
     ]
 
 
+TOO_LONG = "x" * (MAX_VALUE_BYTES + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"command: {TOO_LONG}", "train.yaml:2:10: command: has 120001 bytes"),
+        (f"setup: {'é' * 60_001}", "train.yaml:2:8: setup: has 120002 bytes"),
+        (f"env: {{A: {TOO_LONG[:-2]}}}", "train.yaml:2:10: env.A: has 120001 bytes"),
+        (f"slurm: {{comment: {TOO_LONG}}}", "train.yaml:2:18: slurm.comment: has 120001 bytes"),
+        (f"slurm: {{exclude: [{TOO_LONG[:-3]}, ab]}}", "train.yaml:2:18: slurm.exclude: has 120001 bytes"),
+        (f"srun: {{extra: [--comment={TOO_LONG[10:]}]}}", "train.yaml:2:15: srun.extra: has 120001 bytes"),
+    ],
+    ids=["command", "setup, in bytes", "env, with its name", "slurm", "slurm, joined", "srun.extra"],
+)
+def test_a_text_that_no_process_can_be_given_is_refused_in_its_place(text: str, said: str) -> None:
+    found = problems(f"name: x\n{text}\n" if text.startswith("command") else f"{MINIMAL}{text}\n")
+    assert len(found) == 1
+    assert found[0].startswith(f"{said}, more than a process can be given (120000); put it into a file")
+
+
+@pytest.mark.parametrize("name", sorted(BASHS_OWN))
+def test_a_variable_that_bash_does_not_hand_on_is_refused(name: str) -> None:
+    found = problems(f"{MINIMAL}env: {{{name}: x}}\n")
+    said = "bash sets this variable itself, and does not hand yours to the training"
+    assert found == [f"train.yaml:2:{9 + len(name)}: env.{name}: {said}"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [
+        ("/a\\b", "holds a backslash, which Slurm takes for its own in the name of an output file"),
+        ("/a\nb", "holds the control character '\\n', which no #SBATCH line can"),
+        ("/a\udcff", "holds bytes that are not UTF-8"),
+    ],
+    ids=["backslash", "newline", "not UTF-8"],
+)
+def test_a_folder_that_slurm_cannot_write_to_is_refused_wherever_its_name_comes_from(folder: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve([Source("file", "train.yaml", MINIMAL)], [], {}, base_dir=folder)
+    assert [str(problem) for problem in caught.value.problems] == [f"train.yaml: run_dir: {said}"]
+    assert problems(f"{MINIMAL}run_dir: ~/x\n", HOME=folder) == [f"train.yaml:2:10: run_dir: {said}"]
+
+
+def test_a_home_folder_in_another_encoding_is_refused_for_every_path() -> None:
+    found = problems(f"{MINIMAL}resume: {{dir: ~/c}}\nkill_switch: {{file: ~/k}}\n", HOME="/\udcff")
+    assert [problem.partition(": ")[2] for problem in found] == [
+        "resume.dir: holds bytes that are not UTF-8", "kill_switch.file: holds bytes that are not UTF-8"]
+
+
 def test_an_unreadable_file_is_only_its_own_problem() -> None:
     assert problems("command: [\n") == [
         "train.yaml:2:1: not YAML: a value is missing, or starts with a sign that needs quotes"
@@ -408,3 +464,16 @@ def _resolve_or_refuse(text: str, *overrides: str, flags: tuple[str, ...] = ()) 
         json.dumps(config(text, *overrides, flags=flags))
     except ConfigError as error:
         assert error.problems
+
+
+BLOCKS = "# >>> directives\n# <<< directives\n# >>> values\n# <<< values\n"
+
+
+@given(st.text(st.characters(), max_size=40), st.sampled_from(
+    ["command", "setup", "env.A", "run_dir", "kill_switch.file", "slurm.comment", "resume.dir", "name", "slurm.gres"]))
+def test_what_the_check_takes_the_script_can_hold(word: str, key: str) -> None:
+    try:
+        got = resolve([Source("file", "train.yaml", MINIMAL)], [f"{key}={word}"], {"HOME": "/h"}, base_dir="/project")
+    except ConfigError:
+        return
+    assert render(BLOCKS, make(got.config, "1a2b3c4d"), python="/p", library=()).encode()

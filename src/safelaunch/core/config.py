@@ -10,14 +10,14 @@ table, for the JSON Schema.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from safelaunch.core.configkeys import KEYS, NOT_BUILT, OPEN_SECTIONS
 from safelaunch.core.configrules import complete
-from safelaunch.core.kinds import WrongValue, expected
+from safelaunch.core.handed import BASHS_OWN
+from safelaunch.core.kinds import WrongValue, expected, handed
 from safelaunch.core.layers import COMMAND_LINE, default_layer, merge_layers, name_from_file, parse_overrides
 from safelaunch.core.nearest import nearest_word
 from safelaunch.core.nodes import DEFAULT, MappingNode, Node, Origin, Scalar
@@ -180,8 +180,6 @@ class _Reading:
         self.problems.append(Problem(origin.file, origin.line, origin.column, key, text))
 
 
-# Variables of bash that no script can set: the assignment would end it before the training starts.
-_READ_ONLY = frozenset(("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"))
 # Fresh for every attempt: a port in use is a known failure.
 _OURS = frozenset(("MASTER_ADDR", "MASTER_PORT", "RESUME_ARGS"))
 
@@ -190,17 +188,13 @@ def _env_value(name: str, node: Node) -> str:
     """A variable's value as text, `1.10` and `true` as they were written."""
     if not (name.isascii() and name.isidentifier()):
         raise WrongValue("not a name that an environment variable can have")
-    if name in _READ_ONLY:
-        raise WrongValue("bash does not let anybody set this variable")
+    if name in BASHS_OWN:
+        raise WrongValue("bash sets this variable itself, and does not hand yours to the training")
     if name in _OURS or name.startswith("SAFELAUNCH_"):
         raise WrongValue("safelaunch sets this variable for each attempt")
     if not isinstance(node, Scalar):
         raise expected("text", node)
-    if "\0" in node.text:
-        raise WrongValue("holds a NUL character, which no variable can")
-    if not node.text.isprintable() and re.search("[\ud800-\udfff]", node.text):
-        raise WrongValue("holds bytes that are not UTF-8")
-    return node.text
+    return handed(node.text, name)
 
 
 def _known_keys(section: str) -> frozenset[str]:

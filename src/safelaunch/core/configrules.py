@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from safelaunch.core.handed import unfit, unfit_for_output
 from safelaunch.core.nodes import Origin
 from safelaunch.errors import Problem
 
@@ -134,4 +135,13 @@ def _paths(config: dict[str, Any], environ: Mapping[str, str], base_dir: str) ->
     run_dir = config["run_dir"]
     if run_dir is not None and base_dir and not run_dir.startswith(("/", "~")):
         config["run_dir"] = f"{base_dir.rstrip('/')}/{run_dir}"
-    return faults
+    return faults + _path_faults(config)
+
+
+def _path_faults(config: Mapping[str, Any]) -> list[Fault]:
+    """What the home folder and the folder of train.yaml have brought in; read_line has seen the rest."""
+    paths = {"run_dir": config["run_dir"], "resume.dir": config["resume"]["dir"],
+             "kill_switch.file": config["kill_switch"]["file"]}
+    found = [(key, unfit(path) or (unfit_for_output(path) if key == "run_dir" else None))
+             for key, path in paths.items() if path is not None]
+    return [(key, (), fault) for key, fault in found if fault is not None]

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from safelaunch.core.handed import unfit
 from safelaunch.core.nodes import ListNode, Node, Scalar, show
 from safelaunch.core.sbatchoptions import owned_srun_flag
 from safelaunch.core.values import parse_duration_s
@@ -40,7 +41,14 @@ def read_line(node: Node, what: str = "text") -> str:
         raise WrongValue(
             f"holds a character that a line of text cannot (U+{ord(found[0]):04X}); expected {what} in one line"
         )
-    return node.text
+    return handed(node.text)
+
+
+def handed(text: str, name: str = "") -> str:
+    """The text, which a process can be given, behind the name of its variable if it has one."""
+    if fault := unfit(f"{name}={text}" if name else text):
+        raise WrongValue(fault)
+    return text
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class Path:
 
 
 class Shell:
-    """Shell code for bash on the nodes: any text without NUL."""
+    """Shell code for bash on the nodes: any text that a process can be given."""
 
     def read(self, node: Node) -> str:
         """The code, untouched."""
@@ -83,9 +91,7 @@ class Shell:
             raise WrongValue("expected one text, as you would type it in a shell, got a list")
         if not isinstance(node, Scalar) or not isinstance(node.value, str):
             raise expected("text, as you would type it in a shell", node)
-        if "\0" in node.text:
-            raise WrongValue("holds a NUL character, which no shell can take")
-        return node.text
+        return handed(node.text)
 
 
 @dataclass(frozen=True)

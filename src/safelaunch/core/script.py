@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from safelaunch.core.handed import BASHS_OWN, unfit, unfit_for_output
 from safelaunch.core.plan import Plan
 from safelaunch.core.sbatchoptions import FIRST_JOB_ONLY
 from safelaunch.errors import TemplateError
@@ -22,15 +23,6 @@ _OPTION = re.compile(r"[a-z][a-z0-9-]*\Z")
 _BLOCK = r"(?ms)^# >>> {name}\b[^\n]*\n(.*?)^# <<< {name}\b"
 _CONTROL = re.compile("[\x01-\x08\x0b-\x1f\x7f]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-
-# execve(2): one argument or variable holds at most 128 KiB (MAX_ARG_STRLEN), our few words around the value included.
-MAX_VALUE_BYTES = 120_000
-# Every bash on the way to the training sets these itself or does not pass them on (each tried with bash 5.2).
-_BASHS_OWN = frozenset(
-    ("_", "BASH", "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS",
-     "BASH_COMMAND", "BASH_LINENO", "BASH_SOURCE", "BASH_SUBSHELL", "BASH_VERSINFO", "BASH_VERSION", "COMP_WORDBREAKS",
-     "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "IFS", "LINENO", "OLDPWD",
-     "OPTIND", "PPID", "PWD", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID"))
 
 # How long before the time limit Slurm warns the script: time for a checkpoint, but never a good part of a short job.
 _WARN_SHARE, _WARN_MIN_S, _WARN_UNKNOWN_S = 0.05, 30, 120
@@ -69,8 +61,8 @@ def directives(plan: Plan) -> list[str]:
 
 def _output(run_dir: str) -> str:
     """The pattern of the job's own output file; sbatch(1), filename pattern."""
-    if "\\" in run_dir:
-        raise TemplateError(f"run_dir: Slurm takes no path with a backslash for its output: {_shown(run_dir)}")
+    if fault := unfit_for_output(run_dir):
+        raise TemplateError(f"run_dir: {_shown(run_dir)} {fault}")
     return f"{run_dir.replace('%', '%%')}/slurm-%j.out"
 
 
@@ -137,7 +129,7 @@ def _values(plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, 
 def _variables(env: Iterable[tuple[str, str]]) -> list[str]:
     """`NAME=value` words; only the training's own shell exports them, so that they cannot change the script."""
     for name, _ in env:
-        if not _VARIABLE.match(name) or name in _BASHS_OWN:
+        if not _VARIABLE.match(name) or name in BASHS_OWN:
             raise TemplateError(f"env.{name}: bash does not hand this variable to the training")
     return [f"{name}={value}" for name, value in env]
 
@@ -150,15 +142,8 @@ def _directive(name: str, value: str | None) -> str:
 
 def _check(value: str) -> None:
     """Raise TemplateError for what no script can hold."""
-    if "\0" in value:
-        raise TemplateError(f"a script cannot hold the NUL character in {_shown(value)}")
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:
-        raise TemplateError(f"not UTF-8 text: {_shown(value)}") from None
-    if size > MAX_VALUE_BYTES:
-        raise TemplateError(f"a value of {size} bytes is more than a process can be given ({MAX_VALUE_BYTES}): "
-                            f"{_shown(value)}", hint="put it into a file, and its name into train.yaml")
+    if fault := unfit(value):
+        raise TemplateError(f"a script cannot hold {_shown(value)}: it {fault}")
 
 
 def _shown(value: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from safelaunch.core.kinds import WrongValue, expected, read_line
+from safelaunch.core.kinds import WrongValue, expected, handed, read_line
 from safelaunch.core.nearest import nearest_word
 from safelaunch.core.nodes import ListNode, MappingNode, Node, Origin, Scalar, is_null, quoted, with_entries
 from safelaunch.core.sbatchoptions import LETTERS, OPTIONS, REFUSED, Option
@@ -119,7 +119,7 @@ def _read_option(name: str, node: Node) -> SlurmValue:
         return True
     if option.takes == "none":
         raise expected("true or false (it takes no value)", node)
-    text = _joined(node) if isinstance(node, ListNode) and option.is_list else read_line(node)
+    text = handed(_joined(node)) if isinstance(node, ListNode) and option.is_list else read_line(node)
     if not text:
         raise WrongValue("expected a value, got an empty text; null takes back what a lower layer set")
     if option.takes == "count":
