@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from safelaunch.core import journal as text
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import Event
 
+FILE_MODE = 0o640
 MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
 
 
@@ -40,9 +42,11 @@ class Direct:
     def append(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool:
         """Append and fsync; raises OSError. Behind a torn line (a full disk, a dead writer) it begins a new one."""
         path = self.root / name
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
         try:
             size = os.fstat(descriptor).st_size
+            if not size:
+                open_to_group(descriptor, path.parent, FILE_MODE)
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 data = b"\n" + data
             _write_all(descriptor, data)
@@ -57,8 +61,9 @@ class Direct:
         mine = final.with_name(f".{final.name}.{os.uname().nodename}.{os.getpid()}")
         with contextlib.suppress(FileNotFoundError):
             mine.unlink()   # of a dead process with this pid; it may be the claim itself, so never written to
-        descriptor = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        descriptor = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
         try:
+            open_to_group(descriptor, final.parent, FILE_MODE)
             _write_all(descriptor, data)
             os.fsync(descriptor)
             with contextlib.suppress(FileExistsError):
@@ -68,6 +73,12 @@ class Direct:
             os.close(descriptor)
             with contextlib.suppress(OSError):   # a draft left behind harms nobody; a won claim called unknown would
                 mine.unlink()
+
+
+def open_to_group(descriptor: int, folder: Path, mode: int) -> None:
+    """Give a new file its whole mode where its folder hands a group on (kill_switch.group), whatever the umask says."""
+    if folder.stat().st_mode & stat.S_ISGID:
+        os.fchmod(descriptor, mode)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -56,12 +56,14 @@ def create(run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env:
             raise RunFolderError(f"{run_dir} already holds a run", hint="choose another name or run_dir, or remove it")
         _make_folders(run_dir, plan, made)
         _write(run_dir / "job.sbatch", script.encode(), 0o750, made)
-        _write(run_dir / "submit.env", b"\0".join(f"{k}={v}".encode() for k, v in sorted(env.items())), 0o600, made)
-        _write(run_dir / "run.json", json.dumps(meta, indent=2, ensure_ascii=False).encode() + b"\n", 0o640, made)
+        variables = "\0".join(f"{key}={value}" for key, value in sorted(env.items()))
+        _write(run_dir / "submit.env", variables.encode(errors="surrogateescape"), 0o600, made)
+        _write(run_dir / "run.json", _render_meta(meta), 0o640, made)
+    except RunFolderError:
+        _unmake(made)
+        raise
     except OSError as error:
-        for path in reversed(made):
-            with contextlib.suppress(OSError):
-                path.rmdir() if path.is_dir() else path.unlink()
+        _unmake(made)
         raise RunFolderError(f"cannot make the run folder {run_dir}: {error.strerror or error}"
                              f"{f' ({error.filename})' if error.filename else ''}; nothing was submitted",
                              hint="choose another run_dir, or free some space") from error
@@ -130,21 +132,30 @@ def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> None:
     made.append(control)
     if plan.kill_switch.group is not None:
         parents = [path for path in made if path in run_dir.parents]
-        _share_control(run_dir, parents, control, plan.kill_switch.group)
+        _share(run_dir, parents, plan.kill_switch.group)
 
 
-def _share_control(run_dir: Path, made_parents: list[Path], control: Path, group: str) -> None:
-    """Open the control folder to a group, and make sure that its members can get there."""
+def _unmake(made: list[Path]) -> None:
+    for path in reversed(made):
+        with contextlib.suppress(OSError):
+            path.rmdir() if path.is_dir() else path.unlink()
+
+
+def _share(run_dir: Path, made_parents: list[Path], group: str) -> None:
+    """Open the control folder to a group for writing and the rest for reading; make sure that its members get there.
+
+    The setgid bit hands the group on to all that is made later, by the job as well: inode(7).
+    """
     try:
         gid = grp.getgrnam(group).gr_gid
     except KeyError:
         raise RunFolderError(f"kill_switch.group: there is no group {group!r} on this machine") from None
+    modes = {**dict.fromkeys(made_parents, 0o750), run_dir: 0o2750,
+             **{run_dir / name: 0o2750 for name in FOLDERS}, run_dir / "control": 0o2770}
     try:
-        for path in (*made_parents, run_dir):
+        for path, mode in modes.items():
             os.chown(path, -1, gid)
-            path.chmod(0o750)
-        os.chown(control, -1, gid)
-        control.chmod(0o2770)
+            path.chmod(mode)
     except PermissionError:
         raise RunFolderError(f"kill_switch.group: you are not in the group {group!r}",
                              hint="name a group that `id` shows, or leave kill_switch.group out") from None
@@ -180,12 +191,21 @@ def _write(path: Path, data: bytes, mode: int, made: list[Path]) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     made.append(path)
     try:
+        journal.open_to_group(descriptor, path.parent, mode)
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view):]
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _render_meta(meta: Mapping[str, Any]) -> bytes:
+    """run.json for people to read; escaped where something in it, such as the folder of the submit, is not UTF-8."""
+    try:
+        return json.dumps(meta, indent=2, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(meta, indent=2).encode() + b"\n"
 
 
 def attempt_folder(number: int) -> str:

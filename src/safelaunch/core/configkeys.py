@@ -123,7 +123,7 @@ KEYS: dict[str, Key] = {
     "kill_switch.group": Key(
         Text("the name of a group", "[A-Za-z0-9_][A-Za-z0-9_.@-]*"),
         None,
-        "The Unix group whose members may end the run; by default only you.",
+        "The Unix group whose members may end the run and read its folder; by default only you.",
     ),
     "kill_switch.signal": Key(SignalName(), "SIGUSR2", "The signal that asks the training to end."),
     "preserve_site.for": Key(Duration(), "0", "How long to keep failed nodes for people to look at; 0: not at all."),

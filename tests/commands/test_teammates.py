@@ -1,0 +1,70 @@
+"""What a teammate sees and may do: the members of kill_switch.group read a run of somebody else's, and end it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from safelaunch.sandbox.cluster import Sandbox
+from tests.runs import Drill, Installation
+
+BOB = "sl-bob"
+YAML = """\
+name: team
+command: {trainer} --steps 2000 --step-time 0.05 --die-at 6 --die-rank -1 --exit-code 3 --ckpt ckpt ${{RESUME_ARGS}}
+slurm: {{nodes: 2, time: 30}}
+launch: {{with: srun}}
+resume: {{dir: ckpt, format: torch, args: "--load {{path}}"}}
+kill_switch: {{group: sl-team, grace: 3s}}
+"""
+
+
+def submitted_by_a_careful_person(sandbox: Sandbox, installation: Installation, workdir: Path) -> Drill:
+    """A run of sl-alice, whose umask lets nobody else read; Slurm gives it to the job as well."""
+    (workdir / "train.yaml").write_text(YAML.format(trainer=installation.trainer))
+    words = ["bash", "-c", 'umask 077; exec "$@"', "bash", *installation.argv, "submit", "train.yaml", "--json"]
+    done = sandbox.run(words, cwd=workdir, env=installation.env)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    return Drill(sandbox, installation, workdir, Path(told["run_dir"]), told["job"], [done.stderr])
+
+
+def by_bob(drill: Drill, verb: str, *words: str) -> str:
+    """What a verb prints for sl-bob."""
+    done = drill.as_user(verb, str(drill.run_dir), *words, user=BOB)
+    assert done.returncode == 0, f"{verb}: {done.returncode}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_a_teammate_sees_how_the_run_is_doing_and_stops_it(
+    sandbox: Sandbox, installation: Installation, workdir: Path
+) -> None:
+    drill = submitted_by_a_careful_person(sandbox, installation, workdir)
+    drill.wait_event("attempt_started", 2)
+    drill.wait_step(8, attempt=2)
+
+    status = json.loads(by_bob(drill, "status", "--json"))
+    assert (status["state"], status["attempts"], status["journal_problems"]) == ("running", 2, []), status
+    assert status["step"] >= 8 and status["slurm"]["jobs"], status
+    log = by_bob(drill, "logs")
+    assert "step 5 loss" in log and "step 8 loss" in log
+    assert re.search("attempt 1 has ended: failed", by_bob(drill, "events"))
+
+    by_bob(drill, "stop")
+    waited = drill.as_user("wait", str(drill.run_dir), "--timeout", "40s", user=BOB)
+    assert waited.returncode == 12, waited.stderr
+    state = drill.wait_end()
+    assert state.ended and BOB in state.ended.why
+
+
+def test_the_environment_of_the_submit_and_the_journal_are_not_the_teammates_to_touch(
+    sandbox: Sandbox, installation: Installation, workdir: Path
+) -> None:
+    drill = submitted_by_a_careful_person(sandbox, installation, workdir)
+    drill.wait_event("attempt_started", 1)
+    for act in ("cat submit.env", "touch journal/mine", "touch claims/9", "touch run.json", "touch attempts/0009"):
+        done = sandbox.run(["bash", "-c", act], user=BOB, cwd=drill.run_dir)
+        assert "Permission denied" in done.stderr, act
+    by_bob(drill, "stop", "--now")
+    drill.wait_end()
