@@ -25,7 +25,9 @@ from safelaunch.core.state import Ended, State
 
 ROOT = Path(__file__).parent.parent
 TRAINER = f"{sys.executable} -u {ROOT}/tests/trainers/steps.py"
-_SLURM = re.compile(r"s(batch|run|cancel|control|queue|info|acct\w*|alloc|attach|bcast|crontab|diag|prio|report|share|stat)")
+_SLURM = re.compile(
+    r"s(batch|run|cancel|control|queue|info|acct\w*|alloc|attach|bcast|crontab|diag|prio|report|share|stat)"
+)
 
 
 @pytest.fixture(scope="session")

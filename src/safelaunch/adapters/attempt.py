@@ -138,8 +138,10 @@ class AttemptProcess:
         """See that a pump runs: a killed one goes on where it was."""
         if self.pump is not None and self.pump.poll() is None:
             return
-        if self.pump is not None and self.pump.returncode == PUMP_BUSY and now_s < self._pump_next_s:
+        if self._pump_pid() is not None:
             return   # an earlier leader's pump is still at it
+        if self.pump is not None and self.pump.returncode == PUMP_BUSY and now_s < self._pump_next_s:
+            return   # so is that one, and has not written its pid down
         self._pump_next_s = now_s + 2.0
         with (self.local / "pump.out").open("ab") as talk:
             self.pump = subprocess.Popen(
@@ -149,8 +151,10 @@ class AttemptProcess:
 
     def finish_pump(self) -> None:
         """Ask the pump to copy the rest and end."""
-        pid = self._pump_pid()
-        if pid is not None:
+        # Ours may still wait for an earlier leader's pump to let go: unless told now, it would live on for ever.
+        own = self.pump.pid if self.pump is not None and self.pump.poll() is None else None
+        for pid in {own, self._pump_pid()} - {None}:
+            assert pid is not None
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
