@@ -135,17 +135,6 @@ class Guard:
                 self.switch.watch(self.known)
             self.ticked = time.monotonic()
         self.link.say({"ev": "gone", "code": self.exit_code})
-        self._be_heard()
-
-    def _be_heard(self) -> None:
-        """Get the last words out: of a rank that died at once, they come before the connection does.
-
-        Unsaid, the others' ends are all that the leader hears, and it blames the first of those.
-        """
-        end = time.monotonic() + LAST_WORDS_S
-        while not self.link.greeted and time.monotonic() < end:
-            self._sleep()
-            self.link.messages(time.monotonic())
         self.link.drain(LAST_WORDS_S)
 
     def _sleep(self) -> None:
@@ -314,7 +303,10 @@ class Link:
             self.unsent.append(message)
 
     def drain(self, deadline_s: float) -> None:
-        """Get the last words out, if anybody listens; a launcher can end before the leader has answered."""
+        """Get the last words out, if anybody listens; of a rank that died at once they come before the connection.
+
+        Unsaid, the others' ends are all that the leader hears, and it blames the first of those.
+        """
         now = time.monotonic()
         end = now + deadline_s
         while now < end and (self.outbox or not self.greeted):
