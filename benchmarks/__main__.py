@@ -1,0 +1,58 @@
+"""python -m benchmarks [NAME…] → tables on stdout, progress on stderr; exit code 1 when a ratio to a peer is missed.
+
+Needs root, Slurm for the sandbox, and an interpreter that ordinary users can run: `make bench` has all of it. Times of
+a machine that others use as well mean little; the ratios are of processes that took turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks import leader, restart, startup, submit
+from benchmarks.figure import render_table
+
+TITLES = {
+    "submit": "submit: one submission, a whole process",
+    "restart": "restart: last rank dead → first line of the next attempt",
+    "leader": "leader: what the supervisor takes on the batch host",
+    "startup": "startup",
+}
+PUMP_DEADLINE_S = 600.0
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join([*TITLES, 'pump'])} (default: all)")
+    parser.add_argument("--torchrun", type=Path, help="a torchrun to measure beside (default: the interpreter's)")
+    parser.add_argument("--ft-launcher", type=Path, help="NVRx's ft_launcher (default: the interpreter's)")
+    options = parser.parse_args()
+    names = options.names or [*TITLES, "pump"]
+    if unknown := set(names) - {*TITLES, "pump"}:
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}")
+    code = 0
+    for name in names:
+        start_s = time.monotonic()
+        print(f"{name} …", file=sys.stderr, flush=True)
+        code |= _run(name, options)
+        print(f"{name}: {time.monotonic() - start_s:.0f} s", file=sys.stderr, flush=True)
+    return code
+
+
+def _run(name: str, options: argparse.Namespace) -> int:
+    if name == "pump":
+        return subprocess.run([sys.executable, "-m", "benchmarks.pump"], timeout=PUMP_DEADLINE_S).returncode
+    if name == "restart":
+        figures = restart.measure(options.torchrun, options.ft_launcher)
+    else:
+        figures = {"submit": submit.measure, "leader": leader.measure, "startup": startup.measure}[name]()
+    print(render_table(TITLES[name], figures), flush=True)
+    return int(any(figure.is_missed for figure in figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
