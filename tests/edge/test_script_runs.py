@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shlex
@@ -16,8 +17,9 @@ from safelaunch.core.plan import Preserve
 from safelaunch.core.script import render
 from safelaunch.sandbox.cluster import Sandbox
 from tests.core.test_script import TEMPLATE, plan_of
-from tests.runs import Installation
+from tests.runs import Installation, Submit
 from tests.sandboxes import wait_until
+from tests.trainers.steps import losses_until
 
 YAML = "name: byhand\ncluster: slurm\nrun_dir: {run_dir}\ncommand: 'true'\n"
 PYTHON = "/usr/bin/python3"
@@ -67,7 +69,8 @@ def by_hand(sandbox: Sandbox, workdir: Path) -> ByHandSubmit:
     """Submits the script of a plan as sl-alice types it; by default its supervisor's Python is nowhere."""
 
     def submit(command: str, yaml: str = "", *, python: str = "/nowhere/python", library: tuple[str, ...] = (),
-               options: tuple[str, ...] = (), env: dict[str, str] | None = None, **changes: Any) -> ByHand:
+               options: tuple[str, ...] = (), env: dict[str, str] | None = None, template: str = TEMPLATE,
+               **changes: Any) -> ByHand:
         run_dir = workdir / "run"
         (run_dir / "control").mkdir(parents=True, exist_ok=True)
         for folder in (run_dir, run_dir / "control"):
@@ -76,7 +79,7 @@ def by_hand(sandbox: Sandbox, workdir: Path) -> ByHandSubmit:
         plan = replace(plan_of(YAML.format(run_dir=run_dir) + yaml), run_id=secrets.token_hex(4))
         plan = replace(plan, command=command, **changes)
         script = run_dir / "job.sbatch"
-        script.write_text(render(TEMPLATE, plan, python=python, library=library or (str(workdir),)))
+        script.write_text(render(template, plan, python=python, library=library or (str(workdir),)))
         said = sandbox.run(["sbatch", "--parsable", *options, str(script)], cwd=workdir, env=env)
         assert said.returncode == 0, said.stderr
         return ByHand(sandbox, run_dir, said.stdout.strip())
@@ -104,6 +107,59 @@ def test_without_a_supervisor_the_training_runs_and_its_exit_code_is_the_jobs(
     assert "srun: error: n1: task 1: Exited with exit code 7" in job.said
     assert "the training has ended with exit code 7" in job.said
     assert not list(Path("/tmp").glob(f"safelaunch-*/*-{job.job}-n0")), "nothing is left on the node"
+
+
+RESUME = "printf '<%s>' \"${RESUME_ARGS[@]}\"; echo"
+
+
+def test_without_a_supervisor_it_resumes_where_an_earlier_jobs_supervisor_would_have(
+    by_hand: ByHandSubmit, workdir: Path
+) -> None:
+    (workdir / "run").mkdir()
+    (workdir / "run" / "resume.args").write_bytes("--load\0/ckpt/it's a $(blank)/é\n1\0\0".encode() + b"\xff\0")
+    job = by_hand(RESUME)
+    assert job.wait_code() == 0
+    said = (job.run_dir / f"slurm-{job.job}.out").read_bytes()
+    assert b"]:<--load></ckpt/it's a $(blank)/\xc3\xa9\n" in said
+    assert b"]:1><><\xff>\n" in said
+
+
+@pytest.mark.parametrize("content", [None, b""], ids=["no file", "an empty file"])
+def test_without_a_supervisor_and_a_checkpoint_it_starts_with_no_argument(
+    by_hand: ByHandSubmit, workdir: Path, content: bytes | None
+) -> None:
+    (workdir / "run").mkdir()
+    if content is not None:
+        (workdir / "run" / "resume.args").write_bytes(content)
+    job = by_hand("echo ${#RESUME_ARGS[@]} arguments")
+    assert job.wait_code() == 0
+    assert "]:0 arguments" in job.said and "it resumes with" not in job.said
+
+
+def test_a_run_folder_that_does_not_answer_does_not_hold_the_plain_training(
+    by_hand: ByHandSubmit, workdir: Path
+) -> None:
+    (workdir / "run").mkdir()
+    os.mkfifo(workdir / "run" / "resume.args", 0o666)   # opening it waits for ever, as on a frozen folder
+    job = by_hand("echo ${#RESUME_ARGS[@]} arguments", template=TEMPLATE.replace("SL_PATIENCE_S=60", "SL_PATIENCE_S=1"))
+    assert job.wait_code() == 0
+    assert "]:0 arguments" in job.said
+
+
+def test_a_later_job_without_a_supervisor_goes_on_from_the_last_checkpoint(
+    sandbox: Sandbox, submit: Callable[[Sandbox], Submit]
+) -> None:
+    drill = submit(sandbox)("--steps 15 --die-at 12 --die-attempt 1 --exit-code 3", nodes=1, tasks=1,
+                            overrides=("restart.max_restarts=0",))
+    drill.wait_end()
+    assert max(drill.steps()) == 11
+
+    words = ["sbatch", "--wait", "--parsable", "--export=ALL,SAFELAUNCH_LOCAL_DIR=/proc"]
+    done = sandbox.run([*words, str(drill.run_dir / "job.sbatch")], cwd=drill.folder)
+    said = (drill.run_dir / f"slurm-{done.stdout.strip()}.out").read_text()
+    assert "no supervisor can run on this node" in said
+    # It dies at step 12 again: to this trainer every job without a supervisor is a first attempt.
+    assert re.findall(r"step (\d+) loss (\S+)", said) == [("11", losses_until(11)[11])]
 
 
 def test_a_failed_site_is_kept_until_it_is_released(by_hand: ByHandSubmit, sandbox: Sandbox) -> None:

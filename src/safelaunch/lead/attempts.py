@@ -42,7 +42,7 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     }
     lead.record(lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number),
                 lead.writer.event("intent", claim=claim, act="launch", attempt=number))
-    words = resume_args(lead.plan.resume.args, lead.resume)
+    words = keep_resume_args(lead)
     extra = _attempt_env(lead, number, port, action.nodes)
     lead.live = decide.Live(number, action.nodes, tasks=lead.plan.tasks)
     lead.server.expect(number)
@@ -54,6 +54,15 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
     lead.shared.enqueue(PUT, f"{folder}/launch.sh", _launch_script(lead.run_dir, extra, words).encode())
     lead.say(f"attempt {number} on {nodeset.fold(action.nodes)}: {action.why}")
+
+
+def keep_resume_args(lead: Leader) -> tuple[str, ...]:
+    """The words that the training resumes with now, left in the run folder as well: a later job's node may be unable to
+    run a supervisor, and its plain training must not start from nothing.
+    """
+    words = resume_args(lead.plan.resume.args, lead.resume)
+    lead.shared.enqueue(PUT, "resume.args", b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words))
+    return words
 
 
 def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -> dict[str, str]:
@@ -138,6 +147,7 @@ def close_attempt(lead: Leader) -> None:
         lead.process.forget()
     lead.live = lead.process = None
     lead.find_resume()
+    keep_resume_args(lead)
     lead.record(*events, *checkpoint_events(lead, live.number))
     lead.shared.enqueue(PUT, f"{runfolder.attempt_folder(live.number)}/exit.json", json.dumps({
         "v": 1, "attempt": live.number, "how": how, "exit_code": code, "srun_code": live.srun_code,
