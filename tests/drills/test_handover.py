@@ -28,6 +28,19 @@ def test_time_limit_costs_no_budget_and_the_successor_goes_on(sandbox: Sandbox, 
     assert drill.losses() == {step: loss for step, loss in losses_until(5000).items() if step <= last}
 
 
+def test_person_who_cancels_the_next_job_ends_the_run_with_this_one(sandbox: Sandbox, submit: Submitter) -> None:
+    drill = submit(sandbox)("--steps 5000 --step-time 0.05 --save-every 10 --lockstep sync")
+    successor = drill.wait_event("submitted", 2).data["job"]
+    drill.wait_step(20)
+
+    sandbox.run(["scancel", successor])
+    sandbox.crash(drill.state().attempts[0].nodes[1])   # a reason to hand over
+    state = drill.wait_end(90)
+
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("stopped", 12), drill.story()
+    assert "cancelled the run's next job" in state.ended.why
+
+
 def test_preserved_site_keeps_the_suspect_says_how_to_get_in_and_is_released(
     sandbox: Sandbox, submit: Submitter
 ) -> None:

@@ -46,7 +46,23 @@ class Successor:
             jobs = slurmtext.parse_squeue(result.stdout)
         except ParseError:
             return None
-        return next((job.id for job in jobs if job.name == self._plan.job_name and job.id != self._job.id), None)
+        # Pending ones only: the job before this one can hang in COMPLETING on a silent node for minutes.
+        return next((job.id for job in jobs if job.name == self._plan.job_name and job.id != self._job.id
+                     and job.state == "PENDING"), None)
+
+    def look_at(self, job: str) -> Command:
+        """squeue of one job, in whatever state Slurm still remembers it (MinJobAge, 300 s)."""
+        return Command(slurm.squeue_job(job), self._env)
+
+    def state_of(self, result: Result, job: str) -> str | None:
+        """Slurm's word for the state of `job`; "" = Slurm says that it does not know it, None = no clear answer."""
+        if not result.is_ok:
+            return "" if "Invalid job id" in result.stderr else None
+        try:
+            jobs = slurmtext.parse_squeue(result.stdout)
+        except ParseError:
+            return None
+        return next((known.state for known in jobs if known.id == job), "")
 
     def is_ours(self, result: Result, job: str) -> bool:
         """Whether squeue shows `job` as an unfinished job of this run."""

@@ -24,6 +24,7 @@ from safelaunch.lead.leader import Leader, Step
 
 GUARD = Path(__file__).parent.parent / "node" / "guard.py"
 DRAIN_S = 900.0         # how long an ended attempt waits for a frozen folder to take its last log lines
+LOST_PATIENCE_S = 1.0   # its srun waits for a dead node, for minutes
 SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but never while a silent node holds its step
 
 
@@ -143,7 +144,8 @@ def close_attempt(lead: Leader) -> None:
     events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row))
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:
-        lead.begin(f"rest {live.number}", copy_rest(lead, lead.process))
+        patience_s = LOST_PATIENCE_S if lead.lost_of_live() else SRUN_PATIENCE_S
+        lead.begin(f"rest {live.number}", copy_rest(lead, lead.process, patience_s))
         lead.process.forget()
     lead.live = lead.process = None
     lead.find_resume()
@@ -180,7 +182,7 @@ def _judgement(lead: Leader, live: decide.Live, how: str, code: int, tail: bytes
         evidence=list(verdict.evidence))]
 
 
-def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float = SRUN_PATIENCE_S) -> Step:
+def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:
     """Wait for an ended attempt's srun, and copy the log's last lines; beside whatever comes next."""
     end_s = lead.now_s + patience_s
     while process.poll() is None and lead.now_s < end_s:

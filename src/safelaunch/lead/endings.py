@@ -7,7 +7,7 @@ from collections.abc import Generator
 from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import decide, nodeset
-from safelaunch.core.model import FAILED_FOR_GOOD
+from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.lead.attempts import DRAIN_S
 from safelaunch.lead.leader import HANDED_OVER, Leader, Step, clock
 
@@ -79,6 +79,11 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
             lead.begin("successor", queue_successor(lead))
         while "successor" in lead.tasks:
             yield 0.1
+        if (yield from _is_cancelled(lead)):
+            yield from finish(lead, row, decide.Finish("stopped", STOPPED, "a person cancelled the run's next job"))
+            return
+        if lead.state.successor is None:
+            continue
         for command in lead.successor.prepare(lead.state.successor, action.exclude, bool(lead.lost)):
             result = yield command
             if result is None or not result.is_ok:
@@ -92,6 +97,20 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
                                   why=action.why))
     yield from drain(lead)
     lead.final = HANDED_OVER
+
+
+def _is_cancelled(lead: Leader) -> Generator[Command, Result | None, bool]:
+    """Whether a person cancelled the successor, which ends the run with this job. One that Slurm has forgotten is
+    queued anew: nothing tells that it was a person.
+    """
+    job = lead.state.successor
+    if job is None:
+        return False
+    result = yield lead.successor.look_at(job)
+    state = None if result is None else lead.successor.state_of(result, job)
+    if state == "":
+        lead.record(lead.writer.event("resubmitted", job=None, why=f"Slurm no longer knows job {job}"))
+    return state == "CANCELLED"
 
 
 def finish(lead: Leader, row: str, action: decide.Finish) -> Step:
