@@ -177,6 +177,7 @@ def test_sigterm_drains_what_is_still_being_written(bench: Bench) -> None:
     writer.start()
     bench.start()
     wait_for(lambda: writer.count > 2000, "the writer to get going")
+    wait_for(lambda: bench.target.exists() and bench.target.stat().st_size > 0, "the pump to get going")
     bench.started[-1].send_signal(signal.SIGTERM)
     wait_for(lambda: writer.count > 10_000, "the writer to go on after the SIGTERM")
     count = writer.end()
