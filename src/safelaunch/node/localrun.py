@@ -1,6 +1,7 @@
 """A stand-in for srun on the local cluster: the same tasks, with nodes that are process groups of this machine.
 
-Knows just the options that templates/slurm/job.sbatch gives to srun, and sets just the variables that it reads.
+Obeys just those options of templates/slurm/job.sbatch that mean something here, and sets just the variables that it
+reads.
 Standard library, Python 3.9.
 """
 
@@ -15,7 +16,8 @@ import time
 from typing import Dict, List, Sequence, Tuple
 
 KILL_WAIT_S = 5.0
-_FLAGS = ("--overlap",)
+_OPTIONS = frozenset(("--nodelist", "--nodes", "--ntasks-per-node", "--kill-on-bad-exit"))
+_COMMAND = ["bash", "-c"]   # how the template's command starts
 
 
 def main(argv: Sequence[str]) -> int:
@@ -30,14 +32,19 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parse(argv: Sequence[str]) -> Tuple[Dict[str, str], List[str]]:
-    """(options, command) of an srun command line."""
+    """(options, command) of the template's srun command line.
+
+    What srun.extra adds means nothing to process groups and is skipped. Whether a flag that is unknown here (`-m block`,
+    `--cpu-bind verbose`) takes the next word nobody can tell; so the command is found by its start.
+    """
+    words = list(argv)
+    start = next((index for index in range(len(words)) if words[index:index + 2] == _COMMAND), len(words))
     options: Dict[str, str] = {}
-    for index, word in enumerate(argv):
-        if not word.startswith("--"):
-            return options, list(argv[index:])
+    for word in words[:start]:
         name, _, value = word.partition("=")
-        options[name] = value if name not in _FLAGS else "1"
-    return options, []
+        if name in _OPTIONS:
+            options.setdefault(name, value)   # the template's own stand before srun.extra
+    return options, words[start:]
 
 
 def expand(text: str) -> List[str]:

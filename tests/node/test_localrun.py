@@ -1,0 +1,46 @@
+"""The stand-in for srun: what it makes of a command line. What it starts is tested by tests/edge/test_script_node.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from safelaunch.node.localrun import expand, parse
+
+OURS = ["--nodelist=local[0-1]", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", "--wait=60", "--kill-on-bad-exit=1",
+        "--overlap"]
+COMMAND = ["bash", "-c", "echo --nodes=9", "safelaunch-node", "--load", "bash", "-c"]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        [],
+        ["--hint=nomultithread"],
+        ["-m", "block"],
+        ["-mblock", "-v", "--cpu-bind", "verbose", "-u"],
+        ["--container-image", "/images/bash", "--", "-c"],
+        ["--comment", "bash"],
+    ],
+    ids=["none", "long", "short with a word", "many", "container", "a value that is bash"],
+)
+def test_flags_that_mean_nothing_here_are_skipped_with_their_values(extra: list[str]) -> None:
+    options, command = parse([*OURS, *extra, *COMMAND])
+    assert command == COMMAND
+    assert options == {"--nodelist": "local[0-1]", "--nodes": "2", "--ntasks-per-node": "2", "--kill-on-bad-exit": "1"}
+
+
+def test_the_templates_own_options_win_over_those_of_srun_extra() -> None:
+    assert parse([*OURS, "--nodes=7", *COMMAND])[0]["--nodes"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("local0", ["local0"]),
+        ("local[0-2]", ["local0", "local1", "local2"]),
+        ("local[0,2-3]", ["local0", "local2", "local3"]),
+        ("local0,local2", ["local0", "local2"]),
+    ],
+)
+def test_a_node_list_is_expanded(text: str, names: list[str]) -> None:
+    assert expand(text) == names
