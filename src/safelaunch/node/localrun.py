@@ -34,8 +34,8 @@ def main(argv: Sequence[str]) -> int:
 def parse(argv: Sequence[str]) -> Tuple[Dict[str, str], List[str]]:
     """(options, command) of the template's srun command line.
 
-    What srun.extra adds means nothing to process groups and is skipped. Whether a flag that is unknown here (`-m block`,
-    `--cpu-bind verbose`) takes the next word nobody can tell; so the command is found by its start.
+    What srun.extra adds means nothing to process groups and is skipped. Whether a flag that is unknown here takes the
+    next word (`-m block`, `--cpu-bind verbose`) nobody can tell; so the command is found by its start.
     """
     words = list(argv)
     start = next((index for index in range(len(words)) if words[index:index + 2] == _COMMAND), len(words))
