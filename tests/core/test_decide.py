@@ -436,6 +436,8 @@ TOLD = {"end_asked_t": NOW - 5, "end_row": "kill"}
         ({"exits": ALL_GOOD, "killed_t": NOW, "end_row": "ending"}, {"ending": "preempted"}, "interrupted"),
         ({"exits": (GOOD, BAD), "killed_t": NOW, "end_row": "ending"}, {"ending": "cancelled"}, "interrupted"),
         ({"srun_code": 143}, {"ending": "time_limit"}, "interrupted"),
+        ({"exits": (Exit("n0", 0, 137, 9),)}, {"suspended": True}, "interrupted"),
+        ({"exits": ALL_GOOD}, {"suspended": True}, "completed"),
     ],
     ids=[
         "every task says 0", "srun says 0 and no guard could", "srun says 0 for the task whose guard could not",
@@ -446,6 +448,7 @@ TOLD = {"end_asked_t": NOW - 5, "end_row": "kill"}
         "kill-now", "asked by kill, whose file is gone", "kill while it saves for the time limit",
         "saved for the time limit with exit code 0", "ended with 0 on Slurm's own TERM", "preempted with exit code 0",
         "scancel with exit code 1", "the time limit took srun",
+        "scontrol suspend outlasted the lease", "suspended, and completed afterwards",
     ],
 )
 def test_the_word_for_an_attempts_end(live: dict[str, Any], more: dict[str, Any], expected: str) -> None:
@@ -463,11 +466,11 @@ LIVES = st.none() | st.builds(
     st.none() | st.sampled_from(["kill", "limit_near", "ending", "task_failed"]), st.none() | st.floats(0, 2 * NOW),
 )
 SEEN = st.builds(
-    Seen, st.floats(0, 2 * NOW), st.lists(st.sampled_from(NODES), unique=True).map(tuple), LIVES,
-    st.lists(st.sampled_from([KILL, KILL_NOW, RELEASE]), max_size=2).map(tuple),
-    st.none() | st.sampled_from(["cancelled", "time_limit", "preempted", "requeued", "node_failure", "unknown"]),
-    st.booleans(), st.sampled_from([(), LOST]), st.booleans(), st.booleans(),
-    st.none() | st.just(Checkpoint("/c", 5, "torch")), st.floats(0, 1),
+    Seen, now=st.floats(0, 2 * NOW), nodes=st.lists(st.sampled_from(NODES), unique=True).map(tuple), live=LIVES,
+    requests=st.lists(st.sampled_from([KILL, KILL_NOW, RELEASE]), max_size=2).map(tuple),
+    ending=st.none() | st.sampled_from(["cancelled", "time_limit", "preempted", "requeued", "node_failure", "unknown"]),
+    limit_near=st.booleans(), lost=st.sampled_from([(), LOST]), frozen=st.booleans(), suspended=st.booleans(),
+    can_hand_over=st.booleans(), resume=st.none() | st.just(Checkpoint("/c", 5, "torch")), jitter=st.floats(0, 1),
 )
 SAID: Said = [
     ("submitted", {"job": "1"}), ("job_started", {"job": "1", "nodes": NODES}),

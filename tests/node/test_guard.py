@@ -550,6 +550,17 @@ def test_with_a_live_connection_the_record_is_not_even_looked_at(node: Node, how
     assert is_alive(pid)
 
 
+def test_a_look_that_hangs_holds_no_output_open(node: Node) -> None:
+    """A step whose output stays open does not end: after the ranks' end it would wait for the folder's thaw."""
+    make_unreadable(node, "hanging")
+    unkillable = SOURCE.replace("                os.kill(self.pid, signal.SIGKILL)\n", "                pass\n")
+    unkillable = unkillable.replace("        locked = libc", "        return\n        locked = libc")   # no switch
+    process = node.guarded(["sleep", str(LEASE_S + 0.5)], source=unkillable)
+    process.communicate(timeout=LEASE_S + 10.0)
+    assert process.returncode == 0
+    assert guard_module.marked(node.mark, ""), "it hangs, in silence"
+
+
 def test_looks_that_hang_are_no_ranks_and_hold_up_no_end(node: Node) -> None:
     make_unreadable(node, "hanging")
     hangs = "                with open(path, \"rb\") as record:\n"

@@ -134,6 +134,8 @@ class Guard:
                 self.known, self.known_at = near_descendants(os.getpid()), now
                 self.switch.watch(self.known)
             self.ticked = time.monotonic()
+        if self.probe is not None:
+            self.probe.close()
         self.link.say({"ev": "gone", "code": self.exit_code})
         self.link.drain(LAST_WORDS_S)
 
@@ -512,6 +514,7 @@ class RecordProbe:
         if self.pid == 0:
             try:
                 in_child()
+                os.closerange(0, 3)   # asleep on a frozen folder, it must not hold the task's output open
                 with open(path, "rb") as record:
                     os.write(child_fd, record.read(4096) + b"\n")
             except FileNotFoundError:
