@@ -1,0 +1,133 @@
+"""The documents say what the code does: tables in docs/ against the tables and literals of src/."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from safelaunch.commands.events import SENTENCES
+from safelaunch.core.state import _STEPS
+from tests.localruns import SubmitLocal
+
+ROOT = Path(__file__).parent.parent
+SRC = ROOT / "src" / "safelaunch"
+RUN_FOLDER = (ROOT / "docs" / "run-folder.md").read_text()
+
+# Where the kind is not a literal: (module, expression) → what it can be.
+COMPUTED = {("lead/endings.py", "action.how"): ("completed", "gave_up", "stopped"),
+            ("lead/watch.py", "event"): ("kill_switch", "request")}
+
+
+def table(head: str) -> list[list[str]]:
+    """Cells of the rows of the table with this head."""
+    rows = RUN_FOLDER.partition(f"{head}\n")[2].partition("\n\n")[0].splitlines()[1:]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def names(cell: str) -> tuple[str, ...]:
+    """The words in backticks."""
+    return tuple(re.findall("`([^`]+)`", cell))
+
+
+EVENTS = {names(row[0])[0]: set(names(row[1])) for row in table("| event | fields | what it says |")}
+FILES = {names(row[0])[0]: row[1] for row in table("| file | mode | who writes it | when |")}
+
+
+def written() -> Iterator[tuple[str, str, set[str]]]:
+    """(module, kind, fields) of every event that src/ writes."""
+    for path in sorted(SRC.rglob("*.py")):
+        module = path.relative_to(SRC).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("writer.event"):
+                kind = node.args[0]
+                fields = {keyword.arg for keyword in node.keywords if keyword.arg}
+                if isinstance(kind, ast.Constant):
+                    yield module, str(kind.value), fields
+                else:
+                    for one in COMPUTED[module, ast.unparse(kind)]:
+                        yield module, one, fields
+
+
+WRITTEN = list(written())
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "fields"), WRITTEN, ids=[f"{kind} in {module}" for module, kind, _ in WRITTEN])
+def test_every_event_that_is_written_is_documented_with_its_fields(module: str, kind: str, fields: set[str]) -> None:
+    assert kind in EVENTS, f"{module} writes {kind}"
+    assert fields <= EVENTS[kind]
+
+
+def test_no_event_is_documented_that_nothing_writes_or_that_nobody_can_read() -> None:
+    assert set(EVENTS) == {kind for _, kind, _ in WRITTEN}
+    assert set(EVENTS) <= set(SENTENCES)
+    assert set(_STEPS) <= set(EVENTS)
+
+
+def test_events_that_only_readers_know_are_called_reserved() -> None:
+    reserved = names(RUN_FOLDER.partition("in\nbetween")[2].partition("are reserved")[0])
+    assert set(SENTENCES) - set(EVENTS) == set(reserved[-4:])
+
+
+def test_every_act_that_is_announced_is_documented() -> None:
+    acts = {str(keyword.value.value) for path in SRC.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Call) for keyword in node.keywords
+            if keyword.arg == "act" and isinstance(keyword.value, ast.Constant)}
+    assert acts == set(names(RUN_FOLDER.partition("\nActs: ")[2].partition(". ")[0]))
+
+
+def keys_of(module: str, *markers: str) -> set[str]:
+    """Keys of the one literal of a module that has these keys."""
+    found = [{str(key.value) for key in node.keys if isinstance(key, ast.Constant)}
+             for node in ast.walk(ast.parse((SRC / module).read_text())) if isinstance(node, ast.Dict)]
+    (keys,) = [keys for keys in found if set(markers) <= keys]
+    return keys
+
+
+def test_what_is_known_of_an_attempt_at_its_start_is_documented() -> None:
+    assert keys_of("lead/attempts.py", "resume_path") <= EVENTS["attempt_started"]
+
+
+@pytest.mark.parametrize(
+    ("heading", "module", "marker"),
+    [
+        ("## The journal", "core/journal.py", "seq"),
+        ("### `claims/<n>`", "adapters/journal.py", "pid"),
+        ("### `run.json`", "commands/submit.py", "origins"),
+        ("### `pulse.json`", "lead/watch.py", "guards"),
+        ("### `attempts/<n>/record.json`", "lead/leader.py", "endpoint"),
+        ("### `attempts/<n>/exit.json`", "lead/attempts.py", "srun_code"),
+    ],
+    ids=lambda text: text.strip("# ") if text.startswith("#") else None,
+)
+def test_every_key_of_a_file_is_documented(heading: str, module: str, marker: str) -> None:
+    section = RUN_FOLDER.partition(f"{heading}\n")[2]
+    rows = section.partition("| key | value |\n")[2].partition("\n\n")[0].splitlines()[1:]
+    assert {name for row in rows for name in names(row.split("|")[1])} == keys_of(module, "v", marker)
+
+
+def test_only_files_of_the_table_are_explained() -> None:
+    assert set(re.findall("^### `([^`]+)`$", RUN_FOLDER, re.MULTILINE)) <= set(FILES)
+
+
+def test_a_run_leaves_the_files_that_are_documented_with_their_modes(submit_local: SubmitLocal) -> None:
+    os.umask(umask := os.umask(0))
+    run = submit_local("--steps 12 --step-time 0.01 --die-at 8")
+    assert run.wait_end().how == "completed"
+    patterns = {re.compile(re.sub("<[a-z]+>", "[^/]+", name.replace(".", r"\."))): name for name in FILES}
+    seen = set()
+    for path in (path for path in run.run_dir.rglob("*") if path.is_file()):
+        relative = path.relative_to(run.run_dir).as_posix()
+        (name,) = [name for pattern, name in patterns.items() if pattern.fullmatch(relative)] or [f"no row: {relative}"]
+        seen.add(name)
+        if FILES[name] != "umask":
+            mode = int(FILES[name], 8)   # of what submit writes, a strict umask takes its share
+            assert stat.S_IMODE(path.stat().st_mode) in (mode, mode & ~umask), relative
+    theirs = {name for name in FILES if name.startswith("control/")}
+    assert seen >= set(FILES) - theirs - {"slurm-<job>.out", "git.json"}
