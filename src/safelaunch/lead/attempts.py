@@ -34,7 +34,7 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     claim = lead.claim(f"launch {number}")
     if claim == 0:
         return
-    port = 20000 + (int(lead.job.id) * 31 + number * 7 + random.randrange(1000)) % 10000  # noqa: S311
+    port = 20000 + (int(lead.job.id) * 31 + number * 1000 + random.randrange(1000)) % 10000  # noqa: S311
     folder = runfolder.attempt_folder(number)
     facts: dict[str, Any] = {
         "attempt": number, "job": lead.job.id, "nodes": list(action.nodes), "port": port,
