@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safelaunch.core.config import Resolved, Source, resolve
@@ -469,6 +469,7 @@ def _resolve_or_refuse(text: str, *overrides: str, flags: tuple[str, ...] = ()) 
 BLOCKS = "# >>> directives\n# <<< directives\n# >>> values\n# <<< values\n"
 
 
+@settings(deadline=None)   # how long it takes says nothing on a busy machine
 @given(st.text(st.characters(), max_size=40), st.sampled_from(
     ["command", "setup", "env.A", "run_dir", "kill_switch.file", "slurm.comment", "resume.dir", "name", "slurm.gres"]))
 def test_what_the_check_takes_the_script_can_hold(word: str, key: str) -> None:
