@@ -12,6 +12,7 @@ import os
 import sys
 from pathlib import Path
 
+from safelaunch.adapters.attempt import raise_limit
 from safelaunch.adapters.job import current
 from safelaunch.core import decide
 from safelaunch.lead import attempts, endings, watch
@@ -39,8 +40,8 @@ def run(lead: Leader) -> int:
 def step(lead: Leader) -> bool:
     """One decision and its act; True when another may follow at once."""
     if lead.live is not None and lead.live.fenced:
-        if not watch.has_last_words(lead):
-            return False
+        if not watch.has_last_words(lead) or (lead.term_s is not None and lead.ending is None):
+            return False   # why the job ends is still being found out: ranks that save and leave well are no completion
         attempts.close_attempt(lead)
         return True
     decision = decide.decide(lead.state, lead.seen(), lead.plan)
@@ -81,6 +82,7 @@ def main(argv: list[str]) -> None:
     """Lead the run in `argv` (run folder, node-local folder) until the job's end; its exit code goes to `final`."""
     run_dir, local = Path(argv[0]), Path(argv[1])
     job = current(os.environ)
+    raise_limit()
     os.chdir("/")
     os.umask(0o027)
     (local / "leader.born").touch()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -19,7 +20,20 @@ from typing import Any
 
 PUMP = Path(__file__).parent.parent / "node" / "pump.py"
 TAIL_BYTES = 64 << 10
+MOST_FILES = 65536
 PUMP_BUSY = 3   # exit code of a pump that finds another at the same file
+
+
+_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)   # as Slurm set it: what the training gets
+
+
+def raise_limit() -> None:
+    """Let this process have a descriptor for each guard: the usual soft limit of 1024 ends at a thousand of them."""
+    soft, hard = _LIMIT
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft not in (resource.RLIM_INFINITY, wanted) and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @dataclass
@@ -75,7 +89,8 @@ class AttemptProcess:
             process.child = subprocess.Popen(
                 ["bash", str(local / "job.sbatch"), "attempt", *arguments],
                 env={**env, "SAFELAUNCH_EXIT_FILE": str(process.exit_file)}, cwd=env.get("SAFELAUNCH_CWD", "/"),
-                stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True)
+                stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, _LIMIT))
         finally:
             os.close(descriptor)
         return process

@@ -134,7 +134,9 @@ def make_folder(root: Path, folder: Path) -> None:
 
 def write_draft(draft: Path, data: bytes) -> None:
     """Write `data` to `draft` durably; raises OSError, and leaves no draft then."""
-    descriptor = os.open(draft, _OPEN | os.O_TRUNC, FILE_MODE)
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()   # one that a killed process left can still be linked to the claim it made: never write to that
+    descriptor = os.open(draft, _OPEN | os.O_EXCL, FILE_MODE)
     try:
         _write_all(descriptor, data)
         os.fsync(descriptor)

@@ -42,6 +42,8 @@ def boot(lead: Leader) -> None:
                                       batch_host=lead.job.host))
     settle_intents(lead)
     adopt(lead)
+    if not lead.state.attempts:   # what was there before the first attempt is no progress of this run
+        lead.record(*checkpoint_events(lead, None))
     if lead.state.ended is None and lead.state.successor is None and not lead.job.is_local:
         lead.begin("successor", endings.queue_successor(lead))
 
