@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.nodes import DEFAULT, MappingNode, Scalar, quoted
 from safelaunch.core.values import expand, parse_duration_s
+from safelaunch.core.yamlnodes import DEFAULT, MappingNode, Scalar, quoted
 from safelaunch.core.yamltext import parse_document
 from safelaunch.errors import ParseError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.nodes import ListNode, MappingNode, Node, Scalar
+from safelaunch.core.yamlnodes import ListNode, MappingNode, Node, Scalar
 from safelaunch.core.yamltext import parse_document, parse_value
 from safelaunch.errors import Problem
 

@@ -44,27 +44,29 @@ class Submission:
         return job
 
     def find(self) -> str | None:
-        """The id of a job that an earlier submission of this run got in; None = two clear answers say there is none."""
-        end_s = time.monotonic() + GIVE_UP_S
-        absent_since_s: float | None = None
-        while time.monotonic() < end_s:
-            try:
-                jobs = slurm.jobs_named(self._run.plan.job_name, self._env)
-            except (SlurmError, ParseError) as error:
-                absent_since_s = None
-                self._say(f"{error}; asking again, so as not to submit twice")
-                time.sleep(LOOK_EVERY_S)
-                continue
-            if jobs:
-                return jobs[0].id
-            if absent_since_s is not None and time.monotonic() - absent_since_s >= SETTLE_S:
-                return None
-            absent_since_s = absent_since_s if absent_since_s is not None else time.monotonic()
-            time.sleep(LOOK_EVERY_S)
-        raise SlurmUnreachable(
-            f"Slurm has given no clear answer for {GIVE_UP_S:.0f} s: whether the job got in is unknown",
-            argv=("squeue",), returncode=None,
-            hint=f"the run is kept in {self._run.dir}; the same `safelaunch submit` goes on from here")
+        """The id of a job that an earlier sbatch of this run got in; None = two clear answers say there is none."""
+        import tenacity  # only here: a submission that goes well has no time for it
+
+        asking = tenacity.Retrying(
+            stop=tenacity.stop_after_delay(GIVE_UP_S), wait=tenacity.wait_fixed(LOOK_EVERY_S),
+            retry=tenacity.retry_if_exception_type((SlurmError, ParseError)),
+            before_sleep=lambda state: self._say(f"{state.outcome.exception() if state.outcome else 'no answer'}; "
+                                                 "asking again, so as not to submit twice"))
+        try:
+            found = asking(self._look)
+            if found is None:   # slurmctld may still be working off what waited in its socket
+                time.sleep(SETTLE_S)
+                found = asking(self._look)
+        except tenacity.RetryError as error:
+            raise SlurmUnreachable(
+                f"Slurm has given no clear answer for {GIVE_UP_S:.0f} s: whether the job got in is unknown",
+                argv=("squeue",), returncode=None,
+                hint=f"the run is kept in {self._run.dir}; the same `safelaunch submit` goes on from here") from error
+        return found
+
+    def _look(self) -> str | None:
+        jobs = slurm.jobs_named(self._run.plan.job_name, self._env)
+        return jobs[0].id if jobs else None
 
     def _claim(self) -> int:
         number = journal.last_claim(self._run.dir) + 1

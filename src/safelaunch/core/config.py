@@ -20,10 +20,10 @@ from safelaunch.core.handed import BASHS_OWN
 from safelaunch.core.kinds import WrongValue, expected, handed
 from safelaunch.core.layers import COMMAND_LINE, default_layer, merge_layers, name_from_file, parse_overrides
 from safelaunch.core.nearest import nearest_word
-from safelaunch.core.nodes import DEFAULT, MappingNode, Node, Origin, Scalar
 from safelaunch.core.sbatchoptions import OPTIONS
 from safelaunch.core.slurmkeys import canonical_slurm, parse_flags, read_slurm
 from safelaunch.core.values import expand
+from safelaunch.core.yamlnodes import DEFAULT, MappingNode, Node, Origin, Scalar
 from safelaunch.core.yamltext import parse_document
 from safelaunch.errors import ConfigError, Problem
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from safelaunch.core.handed import unfit, unfit_for_output
-from safelaunch.core.nodes import Origin
+from safelaunch.core.yamlnodes import Origin
 from safelaunch.errors import Problem
 
 _UNKNOWN = Origin("default", "", 0, 0)

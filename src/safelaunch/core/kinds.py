@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from safelaunch.core.handed import unfit
-from safelaunch.core.nodes import ListNode, Node, Scalar, show
 from safelaunch.core.sbatchoptions import owned_srun_flag
 from safelaunch.core.values import parse_duration_s
+from safelaunch.core.yamlnodes import ListNode, Node, Scalar, show
 from safelaunch.errors import ParseError
 
 # Line breaks of any kind would end an #SBATCH line; surrogates are bytes of the environment that are not UTF-8.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from safelaunch.core.configkeys import KEYS, OPEN_SECTIONS
-from safelaunch.core.nodes import DEFAULT, ListNode, MappingNode, Node, Origin, is_null, plain, quoted
+from safelaunch.core.yamlnodes import DEFAULT, ListNode, MappingNode, Node, Origin, is_null, plain, quoted
 from safelaunch.core.yamltext import parse_value
 from safelaunch.errors import Problem
 

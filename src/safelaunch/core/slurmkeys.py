@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from safelaunch.core.kinds import WrongValue, expected, handed, read_line
 from safelaunch.core.nearest import nearest_word
-from safelaunch.core.nodes import ListNode, MappingNode, Node, Origin, Scalar, is_null, quoted, with_entries
 from safelaunch.core.sbatchoptions import LETTERS, OPTIONS, REFUSED, Option
+from safelaunch.core.yamlnodes import ListNode, MappingNode, Node, Origin, Scalar, is_null, quoted, with_entries
 from safelaunch.errors import Problem
 
 SlurmValue = str | int | bool

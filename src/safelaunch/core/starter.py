@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from safelaunch.core.nodes import read_plain
 from safelaunch.core.values import NEVER_EXPANDED
+from safelaunch.core.yamlnodes import read_plain
 
 # What needs no quotes anywhere, lists in brackets included.
 _BARE = re.compile(r"[A-Za-z0-9_./+-][A-Za-z0-9_./+@%=-]*(?: [A-Za-z0-9_./+@%=-]+)*")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from safelaunch.core.nodes import DEFAULT, ListNode, MappingNode, Node, Scalar, read_plain, show, with_entries
+from safelaunch.core.yamlnodes import DEFAULT, ListNode, MappingNode, Node, Scalar, read_plain, show, with_entries
 from safelaunch.errors import ParseError, Problem
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}

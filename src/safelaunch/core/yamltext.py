@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from safelaunch.core.nodes import ListNode, MappingNode, Node, Origin, Scalar, plain, quoted
+from safelaunch.core.yamlnodes import ListNode, MappingNode, Node, Origin, Scalar, plain, quoted
 from safelaunch.errors import Problem
 
 TEXT_MAX_BYTES = 1 << 20
