@@ -111,20 +111,23 @@ class LocalRun:
         self.wait_for(lambda: self.pids("from safelaunch.loop import main", "-S"), 20, "no leader lives")
         return min(self.pids("from safelaunch.loop import main", "-S"))
 
-    def ranks(self) -> list[int]:
-        """The trainer's own processes."""
-        return [pid for pid in self.pids("steps.py", "-u") if b"SAFELAUNCH_GUARD=" not in _environ(pid)
-                and Path(f"/proc/{pid}/exe").resolve().name.startswith("python")]
+    def ranks(self, script: str = "steps.py") -> list[int]:
+        """The trainer's own processes: its shells and launchers have its command line inside of one word."""
+        return [pid for pid in self.pids(script) if Path(f"/proc/{pid}/exe").resolve().name.startswith("python")
+                and any(word.endswith(script.encode()) for word in _words(pid))]
 
     def story(self) -> str:
         """All that the run says of itself."""
-        return (self.run_dir / "job.out").read_text() + self.log(1)[-1000:]
+        if not self.run_dir.exists():
+            return "there is no run folder"
+        outputs = [path.read_text() for path in sorted(self.run_dir.glob("*.out"))]
+        return "\n".join([*outputs, self.log(1)[-1000:], self.log(2)[-1000:]])
 
 
-def _environ(pid: int) -> bytes:
+def _words(pid: int) -> list[bytes]:
     with suppress(OSError):
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    return b""
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return []
 
 
 def type_safelaunch(
