@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -31,15 +33,17 @@ _SLURM = re.compile(
 
 
 @pytest.fixture(scope="session")
-def path_without_slurm(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A PATH with all that this machine has, but Slurm's commands; open to every user."""
-    folder = tmp_path_factory.mktemp("bin")
+def path_without_slurm() -> Iterator[str]:
+    """A PATH with all that this machine has, but Slurm's commands; unlike pytest's own folders open to every user."""
+    folder = Path(tempfile.mkdtemp(prefix="safelaunch-path-"))
+    folder.chmod(0o755)
     for source in (Path("/usr/bin"), Path("/bin")):
         for program in source.iterdir():
             link = folder / program.name
             if not _SLURM.fullmatch(program.name) and not link.is_symlink():
                 link.symlink_to(program)
-    return str(folder)
+    yield str(folder)
+    shutil.rmtree(folder)
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
-from safelaunch.adapters import runfolder
+from safelaunch.adapters import local, runfolder
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import controls, events, runs, talk
 from safelaunch.commands.logfollow import Stream
 from safelaunch.commands.logs import find_logs
 from safelaunch.core.model import TIMED_OUT, Event
-from safelaunch.core.state import fold
+from safelaunch.core.state import State, fold
 from safelaunch.core.steps import latest_step
 from safelaunch.errors import SafelaunchError, UsageError
 
@@ -29,8 +32,13 @@ FILES = ("train.yaml", "train.py", "README.md")
 SUBMIT_DEADLINE_S = 30.0
 DEADLINE_S = 60.0   # it takes 7 s here
 POLL_S = 0.1
+LAST_S = 5.0        # for the job to go, once its run has ended; it takes 0.1 s
 EVERY_STEPS = 20    # lines of the training that are shown
-TOLD = frozenset(("attempt_started", "failure", "attempt_ended", "checkpoint", "completed", "gave_up", "stopped"))
+WIDTH = 100         # of the talk on a wide terminal; lines in a pipe are whole
+TOLD = {"attempt_started": "cyan", "failure": "red", "verdict": "yellow", "checkpoint": None, "completed": "green",
+        "gave_up": "red", "stopped": "red"}   # which events, in which colour
+
+_PREFIX = re.compile(r"^\[[^\]\s]*\]: ?")   # [host:rank]: of the one rank there is
 
 
 @click.command()
@@ -38,16 +46,17 @@ TOLD = frozenset(("attempt_started", "failure", "attempt_ended", "checkpoint", "
 def command(folder: str | None) -> int:
     """See a crash and the recovery from it, here, in a minute: no Slurm, no root, no PyTorch."""
     place = _lay_out(folder)
-    click.echo(f"A small training in plain Python, in {place}. It saves every 20 steps, and in the middle of\n"
-               f"the checkpoint of step 100 it is killed, as by a power cut.\n")
-    click.echo(_bold("$ safelaunch submit train.yaml cluster=local"))
+    _say(f"A small training in plain Python, in {place}. It saves every 20 steps, and in the middle of the checkpoint "
+         "of step 100 it is killed, as by a power cut. Watch what happens then.")
+    click.echo(_style("\n$ safelaunch submit train.yaml cluster=local", bold=True))
     run = _submit(place)
     try:
         code = _show(run)
     except KeyboardInterrupt:
         controls.touch(run.dir / "control" / "kill-now")
         raise
-    click.echo(f"\nThe run lies in {run.dir}. Look at it:\n")
+    _await_job(run)
+    click.echo("\nLook at the run:\n")
     for words in (f"cd {place}", "safelaunch status", "safelaunch events", "safelaunch logs | less"):
         click.echo(f"  {words}")
     click.echo("\nYour own training: safelaunch init")
@@ -102,13 +111,31 @@ def _show(run: Run) -> int:
             for event in journal.events[told:]:
                 show.event(event)
             told = len(journal.events)
-            ended = fold(journal.events).ended
-            if ended is not None:
-                return ended.exit_code
+            state = fold(journal.events)
+            if state.ended is not None:
+                _sum_up(state)
+                return state.ended.exit_code
         show.log()
     controls.touch(run.dir / "control" / "kill-now")
     talk.say(f"it should have ended within {DEADLINE_S:.0f} s, and is stopped; why: safelaunch events {run.dir}")
     return TIMED_OUT
+
+
+def _sum_up(state: State) -> None:
+    """What has happened, in one sentence, if it went as planned."""
+    if state.ended is None or state.ended.how != "completed" or len(state.attempts) != 2:
+        return
+    first, second = state.attempts
+    click.echo()
+    _say(f"Killed at step {first.step}, back at work from step {second.resume_step}, and done. Nobody typed anything.")
+
+
+def _await_job(run: Run) -> None:
+    """Return when the job has gone: its last act is to tidy up."""
+    end_s = time.monotonic() + LAST_S
+    job = run.state().job
+    while job is not None and local.is_alive(run.dir, job.id) and time.monotonic() < end_s:
+        time.sleep(POLL_S)
 
 
 class _Show:
@@ -125,8 +152,11 @@ class _Show:
         """Tell an event, behind the lines of the log that came before it."""
         if event.event in ("failure", "attempt_ended"):
             self.log()
-        if event.event in TOLD and not (event.event == "attempt_ended" and event.data.get("how") == "failed"):
-            self._tell(events.describe(event))
+        if event.event in TOLD:
+            text = events.describe(event)
+            if event.event == "attempt_started" and event.data.get("resume_step") is not None:
+                text = text.partition(":")[0]   # the reason is on the screen
+            self._tell(text, TOLD[event.event])
         if event.event == "attempt_started":
             self._attempt, self._stream = int(event.data["attempt"]), None
         if event.event == "attempt_ended":
@@ -141,7 +171,7 @@ class _Show:
         for line in (self._stream.read(now_s) if self._stream else b"").splitlines():
             step = latest_step(line, self._run.plan.step_pattern)
             if step is None or step % EVERY_STEPS == 0:
-                click.echo(f"          | {talk.clean(line.decode(errors='replace'))}")
+                _say(talk.clean(_PREFIX.sub("", line.decode(errors="replace"))), "          | ")
 
     def _tell_skipped(self) -> None:
         """Checkpoints that were not taken: a reason that stands in the job's own output."""
@@ -151,9 +181,21 @@ class _Show:
             self._tell(talk.clean(line.split(": ", 1)[1]))
         self._skipped = len(said)
 
-    def _tell(self, text: str) -> None:
-        click.echo(f"{time.monotonic() - self.begin_s:6.1f} s  {_bold(text)}")
+    def _tell(self, text: str, colour: str | None = None) -> None:
+        text = text.replace(f"{self._run.dir.parent.parent}/", "")
+        clock = f"{time.monotonic() - self.begin_s:6.1f} s  "
+        _say(text, clock, fg=colour, bold=True)
 
 
-def _bold(text: str) -> str:
-    return text if "NO_COLOR" in os.environ or not talk.is_for_person() else click.style(text, bold=True)
+def _say(text: str, before: str = "", **how: Any) -> None:
+    """A sentence, folded to the width of a terminal behind what stands before it."""
+    lines = [text]
+    if talk.is_for_person():
+        width = min(WIDTH, shutil.get_terminal_size().columns) - len(before)
+        lines = textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False)
+    for number, line in enumerate(lines):
+        click.echo((before if number == 0 else " " * len(before)) + _style(line, **how))
+
+
+def _style(text: str, **how: Any) -> str:
+    return text if "NO_COLOR" in os.environ or not talk.is_for_person() else click.style(text, **how)
