@@ -7,6 +7,8 @@ a machine that others use as well mean little; the ratios are of processes that 
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import subprocess
 import sys
 import time
@@ -34,6 +36,7 @@ def main() -> int:
     names = options.names or [*TITLES, "pump"]
     if unknown := set(names) - {*TITLES, "pump"}:
         parser.error(f"no benchmark {', '.join(sorted(unknown))}")
+    print(_machine(), flush=True)
     code = 0
     for name in names:
         start_s = time.monotonic()
@@ -41,6 +44,17 @@ def main() -> int:
         code |= _run(name, options)
         print(f"{name}: {time.monotonic() - start_s:.0f} s", file=sys.stderr, flush=True)
     return code
+
+
+def _machine() -> str:
+    """What the figures were measured on; the load says how quiet it was."""
+    try:
+        slurm = subprocess.run(["slurmd", "-V"], capture_output=True, text=True, timeout=10).stdout.strip()
+    except OSError:
+        slurm = "no Slurm"
+    load = " ".join(f"{value:.1f}" for value in os.getloadavg())
+    return (f"{time.strftime('%Y-%m-%d %H:%M %Z')}: {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
+            f"{slurm}, Python {platform.python_version()}, load {load}")
 
 
 def _run(name: str, options: argparse.Namespace) -> int:
