@@ -107,8 +107,6 @@ def test_the_guards_secrets_do_not_reach_the_training(run: Run, env: dict[str, s
 
 @any_guard
 def test_the_training_gets_the_signal_dispositions_that_srun_gives(run: Run, env: dict[str, str]) -> None:
-    if env is BROKEN["it lacks what it needs"]:
-        pytest.xfail("the guard's own fallback does not give SIGPIPE back yet")
     # What the tests' own caller ignores, a child inherits (make passes on signal 32): a shell here has the same.
     plain = subprocess.run(["bash", "-c", "grep SigIgn: /proc/self/status"], capture_output=True, text=True, check=True)
     assert plain.stdout.strip() in run("grep SigIgn: /proc/self/status", environ=env).stdout

@@ -57,6 +57,7 @@ def main(argv: list[str]) -> int:
         guard = Guard(os.environ)
         guard.start(argv, env)
     except Exception:  # noqa: BLE001 - law 1: train without a guard
+        restore_signals()
         os.execvpe(argv[0], argv, env)  # noqa: S606 - not a shell: the launcher itself
     try:
         guard.run()
@@ -108,8 +109,7 @@ class Guard:
         self.launcher = os.fork()
         if self.launcher == 0:
             try:
-                for number in (signal.SIGPIPE, signal.SIGXFSZ):   # Python ignores these, and exec would keep that
-                    signal.signal(number, signal.SIG_DFL)
+                restore_signals()
                 signal.set_wakeup_fd(-1)
                 os.execvpe(argv[0], argv, env)  # noqa: S606
             except OSError as error:
@@ -553,6 +553,12 @@ class RecordProbe:
 def mac(token: bytes, role: str, text: str) -> str:
     """Hex HMAC-SHA256 of a role and a text; the role keeps one side's word from being played back as the other's."""
     return hmac.new(token, (role + "|" + text).encode(errors="replace"), hashlib.sha256).hexdigest()
+
+
+def restore_signals() -> None:
+    """Give back what Python ignores for itself: exec would keep it ignored."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def exit_of(status: int) -> tuple[int, int | None]:
