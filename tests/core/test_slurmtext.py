@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from safelaunch.core.slurmtext import (
     QueuedJob,
     is_unreachable,
+    parse_addresses,
     parse_ending,
     parse_squeue,
     parse_submitted,
-    parse_update,
 )
 from safelaunch.errors import ParseError
 
@@ -152,14 +152,15 @@ def test_no_answer_is_told_from_no(stderr: str, expected: bool) -> None:
     assert is_unreachable(stderr) == expected
 
 
-SHOWN = ("JobId=8517590 JobName=nb.sh UserId=sl-alice(1001) JobState=PENDING Reason=BeginTime Dependency=(null) "
-         "Requeue=0 NodeList= ReqNodeList=(null) ExcNodeList=n[1-2] StdOut=/w/slurm-8517590.out Comment=Requeue=7")
+# scontrol --oneliner show node n[0-1], Slurm 22.05.8, and a node in the cloud that has no address yet.
+NODES = """\
+NodeName=n0 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 Gres=gpu:8 NodeAddr=127.0.0.1 NodeHostName=n0 Port=12006
+NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 Gres=gpu:8 NodeAddr=10.0.0.7 NodeHostName=n1 Port=12007
+NodeName=cloud0 CoresPerSocket=1 CPUAlloc=0 State=IDLE+CLOUD+POWERED_DOWN
+slurm_load_node error: Invalid node name specified
+"""
 
 
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [("JobState", "PENDING"), ("Dependency", ""), ("NodeList", ""), ("ExcNodeList", "n[1-2]"), ("Requeue", "0"),
-     ("Node", None), ("Nothing", None)],
-)
-def test_a_value_of_scontrol_show_job(key: str, expected: str | None) -> None:
-    assert parse_update(SHOWN, key) == expected
+def test_addresses_of_nodes_whose_names_do_not_resolve() -> None:
+    assert parse_addresses(NODES) == {"n0": "127.0.0.1", "n1": "10.0.0.7"}
+    assert parse_addresses("") == {}

@@ -99,7 +99,9 @@ UNABLE = {
 def test_without_a_supervisor_the_training_runs_and_its_exit_code_is_the_jobs(
     by_hand: ByHandSubmit, how: dict[str, Any], why: str
 ) -> None:
-    job = by_hand("echo trained $SLURM_PROCID; exit $((SLURM_PROCID * 7))", "slurm: {nodes: 2}\n", **how)
+    # The bad exit ends the other task: let that one have its say first.
+    command = "echo trained $SLURM_PROCID; sleep $SLURM_PROCID; exit $((SLURM_PROCID * 7))"
+    job = by_hand(command, "slurm: {nodes: 2}\n", **how)
     assert job.wait_code() == 7
     assert "[n0:0]:trained 0\n" in job.said
     assert "[n1:1]:trained 1\n" in job.said

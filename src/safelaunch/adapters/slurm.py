@@ -78,6 +78,11 @@ def show_job(job: str) -> tuple[str, ...]:
     return ("scontrol", "--oneliner", "show", "job", job)
 
 
+def show_nodes(nodelist: str) -> tuple[str, ...]:
+    """Shows nodes, one a line, as KEY=VALUE words."""
+    return ("scontrol", "--oneliner", "show", "node", nodelist)
+
+
 def scancel(job: str) -> tuple[str, ...]:
     """Cancels a job."""
     return ("scancel", job)

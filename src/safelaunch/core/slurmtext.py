@@ -86,9 +86,7 @@ def parse_ending(output: str, job: str) -> str | None:
     return None
 
 
-def parse_update(text: str, key: str) -> str | None:
-    """Value of KEY=… in `scontrol show job`; None when it is not there; "" for (null)."""
-    match = re.search(rf"(?:^|\s){re.escape(key)}=(\S*)", text)
-    if match is None:
-        return None
-    return "" if match.group(1) == "(null)" else match.group(1)
+def parse_addresses(text: str) -> dict[str, str]:
+    """node → NodeAddr of `scontrol --oneliner show node`; nodes without one are left out."""
+    pairs = (re.search(r"(?:^|\s)NodeName=(\S+)\s.*?\sNodeAddr=(\S+)", line) for line in text.splitlines())
+    return {match[1]: match[2] for match in pairs if match}

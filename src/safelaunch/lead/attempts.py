@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import runfolder
+from safelaunch.adapters import runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.job import address_of
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command
-from safelaunch.core import causes, decide, nodeset
+from safelaunch.core import causes, decide, nodeset, slurmtext
 from safelaunch.core.checkpoints.resume import resume_args
 from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
@@ -70,7 +70,7 @@ def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -
     """What this attempt's script is told beside the plan."""
     env = {"SAFELAUNCH_ATTEMPT": str(number), "SAFELAUNCH_NODELIST": nodeset.fold(nodes),
            "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd}
-    address = "127.0.0.1" if lead.job.is_local else address_of(nodes[0])
+    address = "127.0.0.1" if lead.job.is_local else address_of(nodes[0]) or lead.addresses.get(nodes[0])
     if address is not None:
         env["SAFELAUNCH_MASTER_ADDR"] = address
     if lead.resume is not None:
@@ -84,6 +84,16 @@ def _secrets(lead: Leader, number: int) -> dict[str, str]:
     record = lead.run_dir / runfolder.attempt_folder(number) / "record.json"
     return {"SAFELAUNCH_GUARD": GUARD.read_text(), "SAFELAUNCH_TOKEN": lead.token,
             "SAFELAUNCH_CONTROL": f":{lead.server.port}", "SAFELAUNCH_RECORD": str(record)}
+
+
+def ask_addresses(lead: Leader) -> Step:
+    """Ask Slurm for the addresses of nodes whose names do not resolve; else each attempt's script asks, for 25 ms."""
+    unknown = [node for node in lead.job.nodes if address_of(node) is None]
+    if not unknown:
+        return
+    result = yield Command(slurm.show_nodes(nodeset.fold(unknown)), lead.job.env)
+    if result is not None and result.is_ok:
+        lead.addresses = slurmtext.parse_addresses(result.stdout)
 
 
 def kill(lead: Leader, row: str, action: decide.Kill) -> None:

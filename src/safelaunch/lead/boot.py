@@ -15,7 +15,7 @@ from safelaunch.core import decide
 from safelaunch.core import plan as plans
 from safelaunch.core.state import fold
 from safelaunch.lead import endings, watch
-from safelaunch.lead.attempts import GUARD, checkpoint_events
+from safelaunch.lead.attempts import GUARD, ask_addresses, checkpoint_events
 from safelaunch.lead.leader import Leader
 
 
@@ -42,6 +42,8 @@ def boot(lead: Leader) -> None:
                                       batch_host=lead.job.host))
     settle_intents(lead)
     adopt(lead)
+    if not lead.job.is_local:
+        lead.begin("addresses", ask_addresses(lead))
     if not lead.state.attempts:   # what was there before the first attempt is no progress of this run
         lead.record(*checkpoint_events(lead, None))
     if lead.state.ended is None and lead.state.successor is None and not lead.job.is_local:

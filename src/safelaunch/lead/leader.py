@@ -29,7 +29,8 @@ from safelaunch.core.state import State, fold
 
 TICK_S = 0.5
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
-PING_S = 1.0            # a tenth of the lease; 2 s above MANY_GUARDS keeps 64 of them within 0.3 % of a core
+PING_S = 1.0            # a tenth of the lease
+MANY_PING_S = 3.0       # a third of it, which keeps 64 guards within 0.3 % of a core
 MANY_GUARDS = 32
 STALL_S = 3.0           # longer than any tick takes, the waits of two seconds for a folder that freezes included
 RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
@@ -84,6 +85,7 @@ class Leader:
         self.due: dict[str, float] = {}
         self.pulse_count = 0
         self.last_row = ""
+        self.addresses: dict[str, str] = {}   # of nodes whose names this host cannot resolve
         self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
         self._catch_signals()
 
@@ -123,7 +125,12 @@ class Leader:
             self.stalled = self.stalled or self.now_s - before_s > LEASE_S
         for key, _ in ready:
             key.data(self.now_s)
-        self.server.tick(self.now_s, PING_S if len(self.server.guards) <= MANY_GUARDS else 2 * PING_S)
+        self.server.tick(self.now_s, self.ping_every_s)
+
+    @property
+    def ping_every_s(self) -> float:
+        """Seconds between two pings of a guard."""
+        return PING_S if len(self.server.guards) <= MANY_GUARDS else MANY_PING_S
 
     def timeout_s(self) -> float:
         """How long the loop may sleep if nothing happens."""

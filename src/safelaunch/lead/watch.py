@@ -14,10 +14,11 @@ from safelaunch.adapters.slurm import Command
 from safelaunch.core import slurmtext
 from safelaunch.core.model import Exit
 from safelaunch.core.steps import latest_step
-from safelaunch.lead.leader import PING_S, Leader, Step, Superseded
+from safelaunch.lead.leader import Leader, Step, Superseded
 
 REQUESTS_S = 2.0        # how long a touched kill switch may go unseen
-PROGRESS_S = 2.0
+PROGRESS_S = 5.0
+LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
 PULSE_S = 15.0
 SILENT_S = 10.0         # a guard that misses ten pings in a row, while the log stands still, is lost
@@ -25,7 +26,7 @@ SILENT_BUSY_S = 60.0    # ... while the log still grows: ask the node by a helpe
 GUARD_LOST_S = 2.0      # a guard reconnects within 1 s; later than this its task has gone with it
 SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
 EVIDENCE_S = 3.0        # slurmstepd writes its line about the end before it signals; a slow folder may show it late
-LAST_WORDS_S = 0.05     # a rank's last lines reach srun within milliseconds of its end
+LAST_WORDS_S = 0.03     # a rank's last lines reach srun within milliseconds of its end
 
 
 def observe(lead: Leader) -> None:
@@ -73,7 +74,8 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
         lead.size, lead.grew_s = size, lead.now_s
     if lead.is_due("progress", PROGRESS_S):
         read_progress(lead, process)
-    find_lost(lead)
+    if lead.is_due("lost", LOOK_FOR_LOST_S):
+        find_lost(lead)
 
 
 def read_progress(lead: Leader, process: AttemptProcess) -> None:
@@ -107,7 +109,7 @@ def judge_silence(lead: Leader, guard: Guard) -> None:
     silent_s = lead.now_s - guard.heard_s
     if silent_s < SILENT_S:
         return
-    if lead.grew_s < guard.heard_s + PING_S + 1.0 or (lead.live and lead.live.killed_t is not None):
+    if lead.grew_s < guard.heard_s + lead.ping_every_s + 1.0 or (lead.live and lead.live.killed_t is not None):
         lead.lose(guard.node, f"its guard has been silent for {silent_s:.0f} s and the log stands still")
     elif silent_s >= SILENT_BUSY_S and guard.node not in lead.probing:
         lead.probing.add(guard.node)
