@@ -117,7 +117,7 @@ class LocalRun:
 
     def ranks(self, script: str = "steps.py") -> list[int]:
         """The trainer's own processes: its shells and launchers have its command line inside of one word."""
-        return [pid for pid in self.pids(script) if Path(f"/proc/{pid}/exe").resolve().name.startswith("python")
+        return [pid for pid in self.pids(script) if _is_python(pid)
                 and any(word.endswith(script.encode()) for word in _words(pid))]
 
     def story(self) -> str:
@@ -126,6 +126,13 @@ class LocalRun:
             return "there is no run folder"
         outputs = [path.read_text() for path in sorted(self.run_dir.glob("*.out"))]
         return "\n".join([*outputs, self.log(1)[-1000:], self.log(2)[-1000:]])
+
+
+def _is_python(pid: int) -> bool:
+    try:
+        return Path(os.readlink(f"/proc/{pid}/exe")).name.startswith("python")
+    except OSError:   # it has just ended
+        return False
 
 
 def _words(pid: int) -> list[bytes]:

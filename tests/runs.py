@@ -203,13 +203,13 @@ class Drill:
     def leader(self) -> int | None:
         """The leader's pid."""
         found = self.pids("from safelaunch.loop import main", str(self.run_dir))
-        found = [pid for pid in found if Path(f"/proc/{pid}/exe").resolve().name.startswith("python")
+        found = [pid for pid in found if _is_python(pid)
                  and _parent_name(pid) == "slurm_script"]
         return found[0] if found else None
 
     def ranks(self, node: str | None = None) -> list[int]:
         """The trainer's processes, of one node if named."""
-        found = [pid for pid in self.pids("steps.py") if Path(f"/proc/{pid}/exe").resolve().name.startswith("python")
+        found = [pid for pid in self.pids("steps.py") if _is_python(pid)
                  and b"SAFELAUNCH_GUARD" not in _environ(pid) and b"-S" not in _words(pid)]
         if node is None:
             return found
@@ -239,6 +239,13 @@ def _environ(pid: int) -> bytes:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return b""
+
+
+def _is_python(pid: int) -> bool:
+    try:
+        return Path(os.readlink(f"/proc/{pid}/exe")).name.startswith("python")
+    except OSError:   # it has just ended
+        return False
 
 
 def _words(pid: int) -> list[bytes]:

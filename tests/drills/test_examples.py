@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +85,8 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     yield found
     for run_dir in found.folder.glob("examples/*/runs/*"):
         for pid in LocalRun(found.folder, run_dir, found.env).pids():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def commands_of(name: str) -> list[str]:
