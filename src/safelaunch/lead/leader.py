@@ -27,7 +27,7 @@ from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import LEASE_S, Plan
 from safelaunch.core.state import State, fold
 
-TICK_S = 0.5
+TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
 PING_S = 1.0            # a tenth of the lease
 MANY_PING_S = 3.0       # a third of it, which keeps 64 guards within 0.3 % of a core

@@ -16,7 +16,7 @@ from safelaunch.core.model import Exit
 from safelaunch.core.steps import latest_step
 from safelaunch.lead.leader import Leader, Step, Superseded
 
-REQUESTS_S = 2.0        # how long a touched kill switch may go unseen
+REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
 PROGRESS_S = 5.0
 LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
