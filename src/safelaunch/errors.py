@@ -9,7 +9,6 @@ SafelaunchError               exit code 70 unless a branch says otherwise
 │   ├── SlurmRefused          3   Slurm answered, and said no
 │   └── SlurmUnreachable      4   no answer; whether the act happened is unknown
 ├── RunFolderError            2   a run folder that cannot be made, read or written
-├── JournalError              70  a journal that contradicts itself
 ├── SandboxError              2   a sandbox that cannot start; names the packages that are missing
 └── WaitTimedOut              124 `wait` ran out of time
 """
@@ -103,10 +102,6 @@ class RunFolderError(SafelaunchError):
     """A run folder that cannot be made, read or written."""
 
     exit_code = 2
-
-
-class JournalError(SafelaunchError):
-    """A journal that contradicts itself."""
 
 
 class SandboxError(SafelaunchError):

@@ -35,7 +35,7 @@ slurm: {account: abc@h100, partition: gpu, nodes: 16, gpus_per_node: 8, cpus_per
         exclude: "gpu[012,035]"}
 srun: {wait: 60, kill_on_bad_exit: 1, extra: [--hint=nomultithread]}
 launch: {with: torchrun, nproc_per_node: 8, tee: 3}
-resume: {dir: ckpt, format: auto, args: "--load {path}", keep_trying: 2}
+resume: {dir: ckpt, format: auto, args: "--load {path}"}
 progress: {step: auto}
 restart: {max_restarts: 30, max_without_progress: 3, backoff: 60s, via: auto}
 kill_switch: {file: control/kill, grace: 15m, group: bigsci, signal: SIGUSR2}
@@ -74,7 +74,7 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
         "command": "python train.py", "setup": "", "env": {}, "slurm": {"nodes": 1},
         "srun": {"wait": 60, "kill_on_bad_exit": 1, "extra": []},
         "launch": {"with": "none", "nproc_per_node": None, "tee": 3},
-        "resume": {"dir": None, "format": "auto", "pattern": None, "args": "", "keep_trying": 2},
+        "resume": {"dir": None, "format": "auto", "pattern": None, "args": ""},
         "progress": {"step": "auto"},
         "restart": {"max_restarts": 30, "max_without_progress": 3, "backoff": 60.0, "via": "auto"},
         "kill_switch": {"file": "control/kill", "grace": 900.0, "group": None, "signal": "SIGUSR2"},
@@ -387,7 +387,7 @@ SAMPLES = [
     ("srun: {extra: [--x]}", True), ("srun: {extra: --x}", False), ("launch: {with: torchrun}", True),
     ("launch: {with: accelerate}", False), ("launch: {tee: 4}", False), ("launch: {nproc_per_node: 4}", True),
     ("resume: {dir: x, format: dcp}", True), ("resume: {dir: x, format: hf}", False),
-    ("resume: {keep_trying: 0}", True),
+    ("resume: {keep_trying: 0}", False),
     ("progress: {step: auto}", True), ("progress: {loss: auto}", False), ("restart: {backoff: 15m}", True),
     ("restart: {backoff: 15}", True), ("restart: {backoff: 1.5}", True), ("restart: {backoff: '15:00'}", False),
     ("restart: {backoff: -1}", False), ("restart: {backoff: 400d}", True), ("restart: {via: requeue}", False),

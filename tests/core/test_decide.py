@@ -38,7 +38,7 @@ Said = list[tuple[str, dict[str, Any]]]
 PLAN = Plan(
     run_id="r1", name="run", run_dir="/run", cluster="slurm", command="train", setup="", env=(), sbatch=(), nodes=2,
     gpus_per_node=None, cpus_per_task=None, ntasks_per_node=1, launch=LaunchPlan("srun", None, 3), srun=Srun(60, 1, ()),
-    resume=Resume("ckpt", "auto", "--load {path}", 2, None), step_pattern="auto", restart=Restart(30, 3, 60.0),
+    resume=Resume("ckpt", "auto", "--load {path}", None), step_pattern="auto", restart=Restart(30, 3, 60.0),
     kill_switch=KillSwitch("control/kill", 900.0, None, "SIGUSR2"),
     preserve=PreservePlan(0.0, ("unknown", "hang"), "all"),
 )
@@ -290,13 +290,12 @@ def test_what_is_final_comes_before_what_goes_on(state: State, more: dict[str, A
     assert action(state, seen(**more)) == expected
 
 
-@given(st.sampled_from(["failed", "lost", "interrupted", "stopped"]), st.booleans(), st.booleans(), st.booleans(),
+@given(st.sampled_from(["failed", "lost", "interrupted", "stopped"]), st.booleans(), st.booleans(),
        st.sampled_from([None, "cancelled", "time_limit", "unknown"]), st.sampled_from([KILL, KILL_NOW]))
 def test_after_a_persons_kill_nothing_is_ever_launched(
-    how: str, frozen: bool, limit_near: bool, can_hand_over: bool, ending: str | None, request: Request,
+    how: str, frozen: bool, limit_near: bool, ending: str | None, request: Request,
 ) -> None:
-    what = seen(requests=(RELEASE, request), frozen=frozen, limit_near=limit_near, can_hand_over=can_hand_over,
-                ending=ending)
+    what = seen(requests=(RELEASE, request), frozen=frozen, limit_near=limit_near, ending=ending)
     assert action(history(how), what) == Finish("stopped", 12, f"bob touched {request.name}")
 
 
@@ -470,7 +469,7 @@ SEEN = st.builds(
     requests=st.lists(st.sampled_from([KILL, KILL_NOW, RELEASE]), max_size=2).map(tuple),
     ending=st.none() | st.sampled_from(["cancelled", "time_limit", "preempted", "requeued", "node_failure", "unknown"]),
     limit_near=st.booleans(), lost=st.sampled_from([(), LOST]), frozen=st.booleans(), suspended=st.booleans(),
-    can_hand_over=st.booleans(), resume=st.none() | st.just(Checkpoint("/c", 5, "torch")), jitter=st.floats(0, 1),
+    resume=st.none() | st.just(Checkpoint("/c", 5, "torch")), jitter=st.floats(0, 1),
 )
 SAID: Said = [
     ("submitted", {"job": "1"}), ("job_started", {"job": "1", "nodes": NODES}),

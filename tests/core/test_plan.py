@@ -18,7 +18,7 @@ def config(**changes: Any) -> dict[str, Any]:
         "setup": None, "env": {"A": 1}, "slurm": {"nodes": 2, "time": "20:00:00"},
         "launch": {"with": "srun", "nproc_per_node": None, "tee": 3},
         "srun": {"wait": 60, "kill_on_bad_exit": 1, "extra": []},
-        "resume": {"dir": None, "format": "auto", "args": None, "keep_trying": 2, "pattern": None},
+        "resume": {"dir": None, "format": "auto", "args": None, "pattern": None},
         "progress": {"step": "auto"}, "restart": {"max_restarts": 30, "max_without_progress": 3, "backoff": 60},
         "kill_switch": {"file": "control/kill", "grace": 900, "group": None, "signal": "SIGUSR2"},
         "preserve_site": {"for": 0, "when": ["unknown"], "nodes": "suspects"}, **changes,

@@ -7,7 +7,6 @@ import grp
 import json
 import os
 import pwd
-import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -223,8 +222,3 @@ def newest_below(folder: Path) -> Path | None:
     candidates = [path.parent for pattern in ("run.json", "*/run.json", "runs/*/run.json")
                   for path in folder.glob(pattern)]
     return max(candidates, key=lambda path: (path / "run.json").stat().st_mtime, default=None)
-
-
-def safe_name(text: str) -> str:
-    """`text` fit for a file name."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", text)[:64]

@@ -73,11 +73,6 @@ def update_job(job: str, **changes: str) -> tuple[str, ...]:
     return ("scontrol", "update", f"JobId={job}", *(f"{key}={value}" for key, value in changes.items()))
 
 
-def show_job(job: str) -> tuple[str, ...]:
-    """Shows a job as KEY=VALUE words."""
-    return ("scontrol", "--oneliner", "show", "job", job)
-
-
 def show_nodes(nodelist: str) -> tuple[str, ...]:
     """Shows nodes, one a line, as KEY=VALUE words."""
     return ("scontrol", "--oneliner", "show", "node", nodelist)

@@ -110,7 +110,6 @@ KEYS: dict[str, Key] = {
         "",
         "What ${RESUME_ARGS} in command stands for once there is a checkpoint: its {path} and {step}.",
     ),
-    "resume.keep_trying": Key(Integer(0), "2", "How many older checkpoints to fall back to when one does not load."),
     "progress.step": Key(
         StepPattern(), "auto", "auto knows the common trainers' lines; else a regular expression with one group."
     ),
@@ -138,6 +137,7 @@ NOT_BUILT: dict[str, str] = {
     "checks": "checks of the nodes before an attempt",
     "launch.with=accelerate": "starting by accelerate; command: accelerate launch … with launch.with: none works",
     "launch.with=deepspeed": "starting by deepspeed; torchrun starts DeepSpeed trainings too",
+    "resume.keep_trying": "the fall-back to an older checkpoint when one does not load",
     "resume.format=hf": "Hugging Face checkpoints; format: pattern with checkpoint-{step} finds them",
     "resume.format=lightning": "Lightning checkpoints; format: pattern finds them",
     "resume.format=safetensors": "safetensors checkpoints; format: pattern finds them",

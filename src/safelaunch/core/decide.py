@@ -59,7 +59,6 @@ class Seen:
     lost: tuple[tuple[str, str], ...] = ()     # node, why: dead or silent
     frozen: bool = False                       # the run folder does not answer
     suspended: bool = False                    # the whole job was stopped during the attempt (scontrol suspend)
-    can_hand_over: bool = True
     resume: Checkpoint | None = None
     jitter: float = 0.0                        # 0..1, drawn by the loop
 

@@ -47,7 +47,6 @@ class Resume:
     dir: str | None
     format: str
     args: str
-    keep_trying: int
     pattern: str | None
 
 
@@ -145,7 +144,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         ),
         resume=Resume(
             config["resume"]["dir"], config["resume"]["format"], config["resume"]["args"] or "",
-            config["resume"]["keep_trying"], config["resume"].get("pattern"),
+            config["resume"].get("pattern"),
         ),
         step_pattern=config["progress"]["step"],
         restart=Restart(

@@ -101,7 +101,7 @@ class Leader:
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.requests, ending=self.ending,
             limit_near=self.limit_near, lost=tuple(self.lost.items()),
             frozen=self.frozen or self.resume_unknown, suspended=self.stalled,
-            can_hand_over=not self.job.is_local, resume=self.resume, jitter=random.random(),  # noqa: S311 - back-off
+            resume=self.resume, jitter=random.random(),  # noqa: S311 - back-off
         )
 
     def record(self, *events: Event) -> None:

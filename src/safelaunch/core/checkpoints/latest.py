@@ -18,7 +18,7 @@ FORMATS: dict[str, Format] = {
 # `auto` tries them all; `pattern` takes its row from the user.
 NAMES = ("auto", *FORMATS, "pattern")
 # Judging reads, and a folder may hold hundreds of checkpoints. Older ones serve when the newest proves corrupt although
-# it looks whole; resume.keep_trying is 2 by default.
+# it looks whole.
 _MOST_WHOLE = 5
 
 
