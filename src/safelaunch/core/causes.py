@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from safelaunch.core.findings import Cited, Evidence, Log
 from safelaunch.core.model import Exit
 
 _PREFIX = re.compile(rb"^(?:\[[^\]\n]{1,80}\]:)+ ?")
@@ -28,6 +29,28 @@ class Verdict:
     task: int | None = None
     suspects: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    rank: int | None = None
+    host: str | None = None
+    rule: str | None = None
+    cause: Cited | None = None                # the line that states the cause best; None = no line does
+    cited: tuple[Cited, ...] = ()             # what the verdict rests on: the cause, then context, in order of time
+    symptoms: tuple[Cited, ...] = ()          # what followed, folded
+    candidates: tuple[Cited, ...] = ()        # other possible causes, the likeliest first
+    runner_up: Verdict | None = None          # the likeliest other reading
+    fingerprint: str = ""
+    changes: str = ""                         # what would have changed the verdict
+
+
+def judge_log(log: Log, evidence: Evidence | None = None) -> Verdict:
+    """The verdict on the last episode of a set of logs, with what is known from outside."""
+    del evidence
+    causes = [found for found in log.findings]
+    if not causes:
+        return Verdict("unknown", "nothing in the log names a cause", 0.1, "restart")
+    first = causes[0]
+    name = log.files[first.file] if log.files else ""
+    cited = Cited(first.rule, "cause", name, first.line_number, first.text, first.host, first.rank, first.t, first.offset)
+    return Verdict("unknown", first.text, 0.1, "restart", cause=cited, cited=(cited,), host=first.host, rank=first.rank)
 
 
 def judge(exits: tuple[Exit, ...], lost: tuple[tuple[str, str], ...], ending: str | None, tail: bytes,

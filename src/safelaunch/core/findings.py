@@ -1,0 +1,153 @@
+"""What `why` reasons about: rules, what they found in a set of logs, and evidence from outside the logs.
+
+The contract between reading (`loglines`, `scan`, adapters' `logfiles`), rules (`rulebook`, `rules/`) and judgement
+(`causes`). Plain frozen values, so that they can cross a process border and be kept in an index.
+
+A role says what a line means for the run:
+  cause      it can be the reason of the end          symptom   it follows from a reason that stands elsewhere
+  teardown   it reports that the end has come         context   it says more about a cause, and is none alone
+  progress   a sign of life: a step, an evaluation    done      the program says that it has finished well
+  launch     the training starts here (an episode)    noise     it frightens and means nothing: never shown
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+Role = Literal["cause", "symptom", "teardown", "context", "progress", "done", "launch", "noise"]
+Blames = Literal["node", "rank", "job", "nobody"]
+CLOCK_STAMPS, CLOCK_ORDER = "time stamps", "file order"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: what a line of one meaning looks like, and what it means.
+
+    anchor   literals, case-sensitive, ≥ 4 bytes: any line that the pattern matches holds at least one of them.
+    pattern  regex over one line's payload (prefixes of launchers removed), searched, not matched; linear.
+    weight   how sure the line is about its category, 0..1: what the verdict's confidence starts from.
+    order    which rule has a line that several match: the highest; then the highest weight; then the table's order.
+    """
+
+    id: str
+    category: str
+    anchor: tuple[bytes, ...]
+    pattern: bytes
+    role: Role = "cause"
+    blames: Blames = "job"
+    weight: float = 0.5
+    action: str = ""
+    summary: str = ""        # may use the pattern's groups: "{name}"
+    explain: str = ""        # what the line means
+    do: str = ""             # what a person can do
+    source: str = ""         # who prints it
+    host_group: str = ""     # the group that names the culprit host, when the line names one
+    rank_group: str = ""
+    order: int = 0
+
+
+class Finding(NamedTuple):
+    """One line that a rule matched. `offset` is that of the line's start in its file, decompressed."""
+
+    rule: str                        # id of the rule
+    file: int                        # index into Log.files
+    offset: int
+    line_number: int | None          # 1-based; None = not counted (a window far into a big file)
+    text: str                        # the payload: no launcher prefixes, colours, control characters; ≤ 2000 characters
+    host: str | None = None          # who printed it, as far as its prefix or its file says
+    rank: int | None = None
+    t: float | None = None           # epoch seconds on the clock of Log.clock; None = no stamp on it or before it
+    groups: Mapping[str, str] = {}   # the pattern's named groups
+    block: tuple[str, ...] = ()      # the traceback that ends in this line: payloads, first to last; ≤ 60
+    chain: int = 0                   # n-th exception of a chained traceback of one rank, 0 = the first raised
+
+
+class Progress(NamedTuple):
+    """A sign of life."""
+
+    file: int
+    offset: int
+    step: int | None
+    rank: int | None = None
+    host: str | None = None
+    t: float | None = None
+
+
+class Line(NamedTuple):
+    """A line as it stands in the log, for the last words of a file and for context around a finding."""
+
+    file: int
+    offset: int
+    line_number: int | None
+    text: str
+    host: str | None = None
+    rank: int | None = None
+    t: float | None = None
+
+
+@dataclass(frozen=True)
+class Log:
+    """What reading one set of logs gave.
+
+    findings  by (file, offset); of a rule that has more than a few hundred hits the first of each rank (or host) and
+              the last are kept, `counts` has them all.
+    progress  the first and the last sign of each (file, host, rank), and the highest step; in the order of findings.
+    last      the last lines of each file that are not empty (≤ 40 a file).
+    """
+
+    files: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    progress: tuple[Progress, ...] = ()
+    last: tuple[Line, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    size_bytes: int = 0
+    read_bytes: int = 0              # less than the size: a healthy step bounded the search
+    lines: int | None = None
+    truncated: bool = False          # a file ended amid a line, or could not be decompressed to its end
+    clock: str = CLOCK_ORDER
+    offsets_s: Mapping[str, float] = field(default_factory=dict)   # per host, subtracted from its stamps
+
+
+class Cited(NamedTuple):
+    """A line that the verdict shows. `count` lines mean the same, over `hosts` and `ranks`."""
+
+    rule: str
+    role: Role
+    file: str
+    line_number: int | None
+    text: str
+    host: str | None = None
+    rank: int | None = None
+    t: float | None = None
+    offset: int = 0
+    count: int = 1
+    hosts: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TaskExit:
+    """How a task ended, in the order in which the guards or Slurm reported it."""
+
+    host: str
+    task: int
+    code: int
+    signal: int | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known from outside the log; every part is optional, and nothing known is no evidence."""
+
+    exits: tuple[TaskExit, ...] = ()
+    lost: tuple[tuple[str, str], ...] = ()      # (host, why) of nodes that were lost
+    ending: str | None = None                   # time_limit | preempted | cancelled, as the supervisor saw it
+    srun_code: int | None = None
+    states: tuple[str, ...] = ()                # Slurm's words: NODE_FAIL, OUT_OF_MEMORY, TIMEOUT, COMPLETED, …
+    xids: tuple[tuple[str, int], ...] = ()      # (host, number) from the kernel logs of the nodes
+    checks: tuple[tuple[str, str], ...] = ()    # (host, what a node check found)
+    stacks: tuple[tuple[str, str], ...] = ()    # (host, where its odd ranks stand)
+    ledger: Mapping[str, int] = field(default_factory=dict)   # host → earlier failures that blame it
+    running: bool = False                       # the run is alive: there may be no end to explain
