@@ -174,7 +174,7 @@ class Symptom(NamedTuple):
     category: str
     summary: str                     # of the first, by its rule
     count: int                       # lines, Log.counts'
-    ranks: int                       # how many different ranks (or hosts, where ranks are not known) said so; 0 = unknown
+    ranks: int                       # different ranks (or hosts, where no rank is known) that said so; 0 = unknown
     after_s: float | None            # first of them after the cause; None = no clock
     first: Shown
 
