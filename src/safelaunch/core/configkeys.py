@@ -8,10 +8,13 @@ from safelaunch.core.kinds import (
     CheckpointPattern,
     Choice,
     Duration,
+    Flag,
     Integer,
     Kind,
     Path,
+    PolicyTable,
     ResumeArgs,
+    Share,
     Shell,
     SignalName,
     SrunFlags,
@@ -57,6 +60,9 @@ CATEGORIES = (
     "hub_auth",
     "unknown",
 )
+
+# What can follow a failure; core/policy.py says what each does. A number behind one is its budget.
+POLICY_WORDS = ("restart", "exclude", "once", "wait", "fall_back", "continue", "stop")
 
 # Sections whose keys are the user's own: names of variables, options of sbatch.
 OPEN_SECTIONS: dict[str, str] = {
@@ -110,13 +116,39 @@ KEYS: dict[str, Key] = {
         "",
         "What ${RESUME_ARGS} in command stands for once there is a checkpoint: its {path} and {step}.",
     ),
+    "resume.keep_trying": Key(
+        Integer(0), "2", "How many older checkpoints to fall back to when attempts die while they load the newest."
+    ),
     "progress.step": Key(
         StepPattern(), "auto", "auto knows the common trainers' lines; else a regular expression with one group."
     ),
     "restart.max_restarts": Key(Integer(0), "30", "Restarts in all before the run gives up."),
     "restart.max_without_progress": Key(Integer(1), "3", "Failures in a row without progress before the run gives up."),
     "restart.backoff": Key(Duration(), "60s", "Wait before a restart that follows a failure without progress."),
-    "restart.via": Key(Choice(("auto",)), "auto", "How a new job is made: auto queues a successor."),
+    "restart.via": Key(
+        Choice(("auto", "successor", "requeue", "resubmit", "watch")),
+        "auto",
+        "How a new job is made: successor (queued while this one runs), requeue, resubmit (queued when it ends), or "
+        "watch (by `safelaunch watch` on a login node). auto takes the first that the site allows, and says which.",
+    ),
+    "restart.policy": Key(
+        PolicyTable(CATEGORIES, POLICY_WORDS),
+        None,
+        "What to do after a failure of a category, such as {cuda_oom: stop, network: restart 5}; "
+        "`safelaunch policy` prints the table.",
+    ),
+    "spare_nodes": Key(Integer(0), "0", "Nodes asked for on top of slurm.nodes, to take the place of failed ones."),
+    "standby": Key(
+        Flag(), "true", "From 2 nodes on, keep a second supervisor on another node: it goes on if the first one's dies."
+    ),
+    "suspects.exclude": Key(Flag(), "true", "Keep nodes with enough evidence against them out of the next attempts."),
+    "suspects.max_excluded": Key(
+        Share(), "10%", "The most nodes to keep out at once: a share of slurm.nodes (at least one node), or a number."
+    ),
+    "suspects.forget_after": Key(Duration(), "7d", "The time after which evidence against a node counts half."),
+    "suspects.ledger": Key(
+        Path(), None, "A folder with the evidence of several people's runs; by default your own state folder."
+    ),
     "kill_switch.file": Key(Path(), "control/kill", "Touch it to end the run; a relative one is in the run folder."),
     "kill_switch.grace": Key(Duration(), "15m", "How long the training may take to end by itself."),
     "kill_switch.group": Key(
@@ -137,16 +169,9 @@ NOT_BUILT: dict[str, str] = {
     "checks": "checks of the nodes before an attempt",
     "launch.with=accelerate": "starting by accelerate; command: accelerate launch … with launch.with: none works",
     "launch.with=deepspeed": "starting by deepspeed; torchrun starts DeepSpeed trainings too",
-    "resume.keep_trying": "the fall-back to an older checkpoint when one does not load",
     "resume.format=hf": "Hugging Face checkpoints; format: pattern with checkpoint-{step} finds them",
     "resume.format=lightning": "Lightning checkpoints; format: pattern finds them",
     "resume.format=safetensors": "safetensors checkpoints; format: pattern finds them",
-    "restart.via=requeue": "restarts by requeue",
-    "restart.via=resubmit": "restarts by resubmit",
-    "restart.policy": "a policy for each cause",
-    "spare_nodes": "spare nodes",
-    "standby": "a standby supervisor",
-    "suspects": "the exclusion of suspected nodes",
     "hang": "the detection of hangs",
     "slow": "the detection of slow nodes",
     "notify": "notifications",

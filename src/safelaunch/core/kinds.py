@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from safelaunch.core.handed import unfit
 from safelaunch.core.sbatchoptions import owned_srun_flag
 from safelaunch.core.values import parse_duration_s
-from safelaunch.core.yamlnodes import ListNode, Node, Scalar, show
+from safelaunch.core.yamlnodes import ListNode, MappingNode, Node, Scalar, show
 from safelaunch.errors import ParseError
 
 # Line breaks of any kind would end an #SBATCH line; surrogates are bytes of the environment that are not UTF-8.
@@ -173,6 +173,54 @@ class ZeroOrOne:
         if not isinstance(node, Scalar) or node.value not in (0, 1) or isinstance(node.value, float):
             raise expected("0 or 1", node)
         return int(bool(node.value))
+
+
+class Flag:
+    """true or false."""
+
+    def read(self, node: Node) -> bool:
+        """Whether it is true."""
+        if not isinstance(node, Scalar) or not isinstance(node.value, bool):
+            raise expected("true or false", node)
+        return node.value
+
+
+class Share:
+    """A share of a number of nodes, such as 10%, or a number of them."""
+
+    pattern = r"\d{1,2}(\.\d+)?%|100%|\d{1,6}"
+
+    def read(self, node: Node) -> str:
+        """The text as written."""
+        text = node.text if isinstance(node, Scalar) else ""
+        if re.fullmatch(self.pattern, text) is None:
+            raise expected("a share such as 10%, or a number of nodes", node)
+        return text
+
+
+@dataclass(frozen=True)
+class PolicyTable:
+    """Categories of failure, each with what follows: a word, and a budget behind it if need be."""
+
+    categories: tuple[str, ...]
+    words: tuple[str, ...]
+
+    @property
+    def pattern(self) -> str:
+        """What follows, as a regular expression."""
+        return f"({'|'.join(self.words)})( [0-9]{{1,4}})?"
+
+    def read(self, node: Node) -> dict[str, str]:
+        """Category → "word" or "word number"."""
+        if not isinstance(node, MappingNode):
+            raise expected("categories and what follows, such as {cuda_oom: stop}", node)
+        for category, value in node.entries.items():
+            if category not in self.categories:
+                raise WrongValue(f"{category}: no such category; known: {', '.join(self.categories)}")
+            if not isinstance(value, Scalar) or re.fullmatch(self.pattern, value.text) is None:
+                what = f"{_one_of(self.words)}, with a number of restarts behind it if need be"
+                raise WrongValue(f"{category}: {expected(what, value)}")
+        return {category: value.text for category, value in node.entries.items() if isinstance(value, Scalar)}
 
 
 class SignalName:

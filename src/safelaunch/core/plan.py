@@ -48,15 +48,31 @@ class Resume:
     format: str
     args: str
     pattern: str | None
+    keep_trying: int = 2   # older checkpoints to fall back to
 
 
 @dataclass(frozen=True)
 class Restart:
-    """Budgets: restarts of the run in all, failed attempts in a row without progress, and the pause between those."""
+    """Budgets: restarts of the run in all, failed attempts in a row without progress, and the pause between those.
+
+    `via` says how a new job is made, `policy` holds the user's own rows of core.policy: category, "word" or "word N".
+    """
 
     max_restarts: int
     max_without_progress: int
     backoff_s: float
+    via: str = "auto"
+    policy: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """How nodes with evidence against them are kept out; `max_excluded` is a share ("10%") or a number of nodes."""
+
+    exclude: bool = True
+    max_excluded: str = "10%"
+    forget_after_s: float = 7 * 86400.0
+    ledger: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +117,15 @@ class Plan:
     restart: Restart
     kill_switch: KillSwitch
     preserve: Preserve
+    spare_nodes: int = 0
+    standby: bool = True
+    suspects: Suspects = Suspects()
     lease_s: float = LEASE_S
+
+    @property
+    def allocated_nodes(self) -> int:
+        """Nodes of each job: those of an attempt, and the spares."""
+        return self.nodes + self.spare_nodes
 
     @property
     def tasks(self) -> int:
@@ -144,11 +168,12 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         ),
         resume=Resume(
             config["resume"]["dir"], config["resume"]["format"], config["resume"]["args"] or "",
-            config["resume"].get("pattern"),
+            config["resume"].get("pattern"), int(config["resume"].get("keep_trying", 2)),
         ),
         step_pattern=config["progress"]["step"],
         restart=Restart(
             config["restart"]["max_restarts"], config["restart"]["max_without_progress"], config["restart"]["backoff"],
+            config["restart"].get("via", "auto"), tuple((config["restart"].get("policy") or {}).items()),
         ),
         kill_switch=KillSwitch(
             config["kill_switch"]["file"], config["kill_switch"]["grace"], config["kill_switch"]["group"],

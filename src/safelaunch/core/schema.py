@@ -11,7 +11,20 @@ from typing import Annotated, Any, Literal, Optional, Union
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from safelaunch.core.configkeys import KEYS, OPEN_SECTIONS
-from safelaunch.core.kinds import Choice, Duration, Integer, Kind, Shell, SignalName, Text, Words, ZeroOrOne
+from safelaunch.core.kinds import (
+    Choice,
+    Duration,
+    Flag,
+    Integer,
+    Kind,
+    PolicyTable,
+    Share,
+    Shell,
+    SignalName,
+    Text,
+    Words,
+    ZeroOrOne,
+)
 from safelaunch.core.sbatchoptions import OPTIONS, REFUSED
 from safelaunch.core.values import DURATION_MAX_S
 
@@ -58,7 +71,15 @@ def _type_of(kind: Kind) -> Any:
     if isinstance(kind, Words):
         word = Literal[kind.words] if kind.words else str
         return Optional[list[Union[word, _REFERENCE]]]  # type: ignore[valid-type]  # noqa: UP007, UP045
+    if isinstance(kind, PolicyTable):
+        return _policy_type(kind)
     return Union[_scalar_type(kind), _REFERENCE, None]  # noqa: UP007
+
+
+def _policy_type(kind: PolicyTable) -> Any:
+    category: Any = Literal[kind.categories]
+    word: Any = Annotated[str, Field(pattern=f"^({kind.pattern})$|\\$\\{{")]
+    return Optional[dict[category, Optional[word]]]  # noqa: UP045
 
 
 def _scalar_type(kind: Kind) -> Any:
@@ -66,6 +87,10 @@ def _scalar_type(kind: Kind) -> Any:
         return Annotated[int, Field(ge=kind.min, le=kind.max)]
     if isinstance(kind, ZeroOrOne):
         return Union[bool, Literal[0, 1]]  # noqa: UP007
+    if isinstance(kind, Flag):
+        return bool
+    if isinstance(kind, Share):
+        return Union[Annotated[int, Field(ge=0, lt=1_000_000)], Annotated[str, Field(pattern=f"^({kind.pattern})$")]]  # noqa: UP007
     if isinstance(kind, Choice):
         return Literal[kind.words]
     if isinstance(kind, SignalName):

@@ -49,14 +49,23 @@ def directives(plan: Plan) -> list[str]:
         ("no-requeue", None),   # safelaunch restarts; a requeue would forget failed nodes and the queue's age
         ("no-kill", None),      # a dead node must not take the allocation with it
         ("signal", f"B:USR2@{warn_before_s(plan)}"),
-        *(row for row in plan.sbatch if row[0] not in FIRST_JOB_ONLY),
+        *(_with_spares(row, plan) for row in plan.sbatch if row[0] not in FIRST_JOB_ONLY),
     ]
     given = {name for name, _ in plan.sbatch}
     if "nodes" not in given:
-        rows.append(("nodes", str(plan.nodes)))
+        rows.append(("nodes", str(plan.allocated_nodes)))
     if not given & {"ntasks", "ntasks-per-node"}:   # else the job gets one CPU a node, and srun is refused more tasks
         rows.append(("ntasks-per-node", str(plan.ntasks_per_node)))
     return [_directive(name, value) for name, value in rows]
+
+
+def _with_spares(row: tuple[str, str | None], plan: Plan) -> tuple[str, str | None]:
+    """An sbatch option that counts over all nodes, for the spares as well."""
+    name, value = row
+    if name not in ("nodes", "ntasks", "gpus") or not plan.spare_nodes or value is None:
+        return row
+    head, colon, count = value.rpartition(":")   # gpus: a100:16
+    return (name, f"{head}{colon}{int(count) * plan.allocated_nodes // plan.nodes}") if count.isdigit() else row
 
 
 def _output(run_dir: str) -> str:
