@@ -44,12 +44,10 @@ class Verdict:
 def judge_log(log: Log, evidence: Evidence | None = None) -> Verdict:
     """The verdict on the last episode of a set of logs, with what is known from outside."""
     del evidence
-    causes = [found for found in log.findings]
-    if not causes:
+    if not log.findings:
         return Verdict("unknown", "nothing in the log names a cause", 0.1, "restart")
-    first = causes[0]
-    name = log.files[first.file] if log.files else ""
-    cited = Cited(first.rule, "cause", name, first.line_number, first.text, first.host, first.rank, first.t, first.offset)
+    first = log.findings[0]
+    cited = Cited(first.rule, "cause", log.files[first.file], first.line_number, first.text, first.host, first.rank)
     return Verdict("unknown", first.text, 0.1, "restart", cause=cited, cited=(cited,), host=first.host, rank=first.rank)
 
 

@@ -60,7 +60,9 @@ class Finding(NamedTuple):
     rank: int | None = None
     t: float | None = None           # epoch seconds on the clock of Log.clock; None = no stamp on it or before it
     groups: Mapping[str, str] = {}   # the pattern's named groups
-    block: tuple[str, ...] = ()      # the traceback that ends in this line: payloads, first to last; ≤ 60
+    block: tuple[str, ...] = ()      # the traceback that ends in this line: payloads, ≤ 60, all of one rank; it starts
+                                     # with the line before "Traceback (most recent call last)", which tells whether
+                                     # anybody minds ("Exception ignored in", "--- Logging error ---")
     chain: int = 0                   # n-th exception of a chained traceback of one rank, 0 = the first raised
 
 
@@ -93,7 +95,9 @@ class Log:
 
     findings  by (file, offset); of a rule that has more than a few hundred hits the first of each rank (or host) and
               the last are kept, `counts` has them all.
-    progress  the first and the last sign of each (file, host, rank), and the highest step; in the order of findings.
+    progress  the first sign of each (file, host, rank) and the last 64 of each file, in the order of findings: matches
+              of rules whose role is progress; their group `step` is the step.
+    findings of one line: of all rules that match it, the one with the highest order, then weight, then place in RULES.
     last      the last lines of each file that are not empty (≤ 40 a file).
     """
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from safelaunch.core.findings import Rule
 
-# The reader puts a traceback together per rank and tries every rule on its exception's line; this one is for those that no
-# other rule knows. `block` is the traceback; the judge takes the deepest frame of the user's own code from it.
+# The reader puts a traceback together per rank and tries every rule on its exception's line; this one is for those that
+# no other rule knows. `block` is the traceback; the judge takes the deepest frame of the user's own code from it.
 EXCEPTION = "python.exception"
 
 RULES = (
