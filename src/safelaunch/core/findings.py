@@ -129,6 +129,7 @@ class Cited(NamedTuple):
     count: int = 1
     hosts: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
+    block: tuple[str, ...] = ()      # as in Finding
 
 
 @dataclass(frozen=True)
@@ -156,37 +157,6 @@ class Evidence:
     ledger: Mapping[str, int] = field(default_factory=dict)   # host → earlier failures that blame it
     running: bool = False                       # the run is alive: there may be no end to explain
 
-
-class Shown(NamedTuple):
-    """A line as a verdict shows it: the public object's `evidence` has file, line_number, text and role of each."""
-
-    file: str
-    line_number: int | None
-    text: str
-    role: str                        # cause | symptom | context | teardown
-    rule: str
-    host: str | None = None
-    rank: int | None = None
-    t: float | None = None
-    block: tuple[str, ...] = ()      # the traceback that ends in this line
-
-
-class Symptom(NamedTuple):
-    """Lines of one rule that the cause explains, folded: "62 ranks: NCCL watchdog timeout, 10 min later"."""
-
-    rule: str
-    category: str
-    summary: str                     # of the first, by its rule
-    count: int                       # lines, Log.counts'
-    ranks: int                       # different ranks (or hosts, where no rank is known) that said so; 0 = unknown
-    after_s: float | None            # first of them after the cause; None = no clock
-    first: Shown
-
-
-# What `why` (the verb, D) reads of causes.Verdict beside category, summary, confidence, action, suspects, fingerprint:
-# rule: str (id, "" = none), host: str | None, rank: int | None, lines: tuple[Shown, ...] (causes first, then context),
-# symptoms: tuple[Symptom, ...] (largest first), runner_up: Verdict | None (its own lines, no symptoms),
-# candidates: tuple[Verdict, ...] (all that were weighed, best first; for --all), would_change: str ("what would have
-# changed the verdict", one sentence; "" = nothing known), clock: str (Log.clock), episode: str (said when only the last
-# launch of several counted, or an earlier failure was followed by healthy steps; "" otherwise).
-# The verb calls logfiles.read_logs(paths: Sequence[Path | "-"]) -> Log, and causes.explain(log, evidence) -> Verdict.
+# The verb (D) calls logfiles.read_logs(paths: Sequence[str], "-" = stdin) -> Log and causes.judge_log(log, evidence) ->
+# Verdict. Beside what Verdict has, it shows `block` of a Cited (the traceback that ends in it, where there is one) and
+# Verdict.notes: tuple[str, ...], sentences such as "only the last of 3 launches was looked at".
