@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "schema": ("safelaunch.commands.schema", "Print the JSON Schema of train.yaml"),
     "init": ("safelaunch.commands.init", "Write a first train.yaml, also from an sbatch script"),
     "status": ("safelaunch.commands.status", "Show how a run is doing"),
+    "why": ("safelaunch.commands.why", "Find the first cause of a failure, in a run or in any log"),
     "logs": ("safelaunch.commands.logs", "Show the training's log across attempts"),
     "events": ("safelaunch.commands.events", "Show the journal: all that happened, and why"),
     "stop": ("safelaunch.commands.stop", "End a run for good"),

@@ -1,0 +1,139 @@
+"""safelaunch why: the first cause of a failure, with its evidence, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from safelaunch.adapters import logfiles
+from safelaunch.commands import talk
+from safelaunch.commands.whysubject import Subject, find_subject
+from safelaunch.core import rulebook, whyjson, whytext, whyticket
+from safelaunch.core.causes import Verdict, judge_log
+from safelaunch.core.findings import Log
+from safelaunch.core.helppages import PAGES
+from safelaunch.core.nearest import nearest_word
+from safelaunch.core.whytext import Row
+from safelaunch.errors import UsageError
+
+LABEL_WIDTH = 11
+LEAST_WIDTH = 40
+MOST_WIDTH = 160   # lines of a log are longer than prose, and the eye finds them anyhow
+
+
+@click.command()
+@click.argument("words", metavar="[RUN | LOG...]", nargs=-1)
+@click.option("--attempt", type=click.IntRange(1), help="This attempt of the run (default: the newest that failed).")
+@click.option("--all", "show_all", is_flag=True, help="Every candidate, symptom and line of the traceback.")
+@click.option("--ticket", is_flag=True, help="A text for the site's administrators.")
+@click.option("--explain", metavar="RULE", help="What a rule or a category means, and what to check by hand.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/why.md.")
+def command(
+    words: tuple[str, ...], attempt: int | None, show_all: bool, ticket: bool, explain: str | None, as_json: bool,
+) -> int:
+    """Find the first cause of a failure: of a run, of any Slurm job's logs, of any log ("-" is standard input)."""
+    if explain is not None:
+        return _explain(explain)
+    if ticket and as_json:
+        raise UsageError("--ticket does not go with --json")
+    subject = find_subject(words, attempt)
+    log = _read(subject.paths)
+    verdict = judge_log(log, subject.evidence)
+    if as_json:
+        talk.emit_json(whyjson.to_public(verdict))
+    elif ticket:
+        _print_ticket(verdict, subject)
+    else:
+        _print(whytext.tell(verdict, log, subject.did, _next_lines(verdict, words, subject), show_all))
+    return 0
+
+
+def explain_files(paths: Sequence[Path]) -> dict[str, Any]:
+    """The object of `why --json` for some logs."""
+    return whyjson.to_public(judge_log(_read(paths)))
+
+
+def _read(paths: Sequence[Path]) -> Log:
+    try:
+        return logfiles.read_logs(paths, rulebook.RULES)
+    except OSError as error:
+        raise UsageError(f"{error.filename or 'a log'} cannot be read: {error.strerror or error}") from error
+
+
+def _explain(name: str) -> int:
+    rows = whytext.explain_rule(name)
+    if rows is None:
+        guess = nearest_word(name, [*rulebook.BY_ID, *PAGES])
+        raise UsageError(f"no rule or category {name!r}", hint=f"did you mean {guess!r}?" if guess else
+                         f"the categories: {', '.join(PAGES)}")
+    _print(rows)
+    return 0
+
+
+def _print_ticket(verdict: Verdict, subject: Subject) -> None:
+    if not whyticket.is_for_site(verdict):
+        talk.say(f"beware: {verdict.category} is hardly a matter for the site's administrators")
+    name = subject.run.plan.name if subject.run else ""
+    nodes = subject.attempt.nodes if subject.attempt else ()
+    click.echo(talk_clean_lines(whyticket.render_ticket(verdict, subject.job, name, talk.fold(nodes))))
+
+
+def talk_clean_lines(text: str) -> str:
+    """`text` with control characters made visible, line by line."""
+    return "\n".join(talk.clean(line) for line in text.splitlines())
+
+
+def _next_lines(verdict: Verdict, words: Sequence[str], subject: Subject) -> list[str]:
+    """What to type next."""
+    if verdict.category == "none":
+        return []
+    what = " ".join(words) or (str(subject.run.dir) if subject.run else "")
+    lines = [f"safelaunch why --ticket {what}"] if whyticket.is_for_site(verdict) and verdict.suspects else []
+    if verdict.category == "unknown":
+        lines.append(f"safelaunch why --all {what}")
+    return [*lines, f"safelaunch why --explain {verdict.rule or verdict.category}"]
+
+
+# --- the screen -----------------------------------------------------------------------------------------------------
+
+
+def _print(rows: Iterable[Row]) -> None:
+    width = max(LEAST_WIDTH, min(MOST_WIDTH, shutil.get_terminal_size().columns)) if talk.is_for_person() else None
+    click.echo("\n".join(line for row in rows for line in _lines(row, width)))
+
+
+def _lines(row: Row, width: int | None) -> list[str]:
+    """A row as lines, folded behind its label for a terminal; as it is for files and pipes."""
+    if not row.text:
+        return [""]
+    text = talk.clean(row.text.expandtabs(4))
+    indent = " " * (LABEL_WIDTH + 2 * row.depth)
+    folded = [text] if width is None else _fold(text, width - len(indent))
+    label = row.label.ljust(LABEL_WIDTH) if row.label else ""
+    shown = f"{label:<{len(indent)}}" if row.label else indent
+    first = _style(shown, "dim") if row.label else shown
+    return [(first if number == 0 else indent) + _style(line, row.style) for number, line in enumerate(folded)]
+
+
+def _fold(text: str, width: int) -> list[str]:
+    """Lines of at most `width` letters; the indentation of code is kept."""
+    body = text.lstrip(" ")
+    lead = text[:len(text) - len(body)]
+    if len(lead) > width // 2:
+        lead = ""
+    return [lead + line for line in textwrap.wrap(
+        body, width - len(lead), break_long_words=True, break_on_hyphens=False)] or [""]
+
+
+def _style(text: str, style: str) -> str:
+    if not style or "NO_COLOR" in os.environ or not talk.is_for_person():
+        return text
+    words = style.split()
+    colour = next((word for word in words if word not in ("bold", "dim")), None)
+    return click.style(text, fg=colour, bold="bold" in words or None, dim="dim" in words or None)
