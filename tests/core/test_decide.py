@@ -30,7 +30,7 @@ from safelaunch.core.model import Event, Exit, Request
 from safelaunch.core.plan import KillSwitch, Plan, Restart, Resume, Srun
 from safelaunch.core.plan import Launch as LaunchPlan
 from safelaunch.core.plan import Preserve as PreservePlan
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import Exclusion, State, fold
 
 NOW = 10_000.0
 NODES = ("n0", "n1", "n2")
@@ -243,7 +243,7 @@ def test_the_first_reason_to_end_stays_the_reason() -> None:
         (history("interrupted"), seen(ending="node_failure"), "job_ends"),
         (history("interrupted"), seen(ending="unknown"), "job_ends"),
         (history("interrupted"), seen(limit_near=True), "job_ends"),
-        (history("failed", "failed", "failed"), seen(), "spent"),
+        (history("failed", "failed", "failed"), seen(), "give_up"),
         (history("lost"), seen(lost=(("n0", "dead"), ("n1", "dead"))), "too_few_nodes"),
         (FAILED_ONCE, seen(frozen=True), "frozen"),
         (RUNNING, seen(), "unfenced"),
@@ -372,7 +372,7 @@ def test_no_site_is_preserved_when_nobody_wants_to_look(state: State, plan: Plan
 
 
 def suspecting(*nodes: str) -> State:
-    return replace(history("lost"), suspects=tuple((node, "silent") for node in nodes))
+    return replace(history("lost"), exclusions=tuple(Exclusion(node, "silent") for node in nodes))
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,8 @@ def lives(draw: st.DrawFn) -> list[Event]:
             pen.write("verdict", attempt=number, category="unknown", summary="x")
             end_attempt(pen, number, how, draw(st.none() | st.integers(0, 99)))
             if how == "lost":
-                pen.write("node_suspected", node=draw(st.sampled_from(["n0", "n1"])), why="silent")
+                node = draw(st.sampled_from(["n0", "n1"]))
+                pen.write("node_suspected", node=node, why="silent").write("node_excluded", node=node, why="silent")
         if draw(st.booleans()):
             pen.next_gen().write("took_over", job=str(job))
         if draw(st.booleans()):
@@ -226,7 +227,13 @@ def test_a_job_that_nobody_saw_submitted_is_known_once_it_starts() -> None:
 def test_suspects_are_listed_once_with_their_first_reason() -> None:
     pen = started().write("node_suspected", node="n1", why="silent").write("node_suspected", node="n1", why="again")
     assert pen.state.suspects == (("n1", "silent"),)
+    assert pen.state.excluded == ()
+
+
+def test_a_node_is_kept_out_from_its_exclusion_until_somebody_clears_it() -> None:
+    pen = started().write("node_excluded", node="n1", why="silent").write("node_excluded", node="n1", why="again")
     assert pen.state.excluded == ("n1",)
+    assert pen.write("node_cleared", node="n1", owner="bob", why="new cable").state.excluded == ()
 
 
 @pytest.mark.parametrize(

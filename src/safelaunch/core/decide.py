@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from safelaunch.core.budget import reason_to_give_up
 from safelaunch.core.checkpoints.model import Checkpoint
-from safelaunch.core.model import BUDGET_SPENT, DONE, FAILED_FOR_GOOD, STOPPED, Exit, Request
+from safelaunch.core.model import DONE, STOPPED, Exit, Request
 from safelaunch.core.plan import Plan
+from safelaunch.core.policy import response
 from safelaunch.core.state import State
 
 # How long ranks have between TERM and KILL once their attempt has failed: survivors of a dead collective have nothing
@@ -58,6 +60,8 @@ class Seen:
     limit_near: bool = False                   # Slurm's warning signal before the time limit has come
     lost: tuple[tuple[str, str], ...] = ()     # node, why: dead or silent
     frozen: bool = False                       # the run folder does not answer
+    trouble: str | None = None                 # what keeps the run's folders from being written
+    alone: bool = False                        # cut off: neither the other nodes nor Slurm answer
     suspended: bool = False                    # the whole job was stopped during the attempt (scontrol suspend)
     resume: Checkpoint | None = None
     jitter: float = 0.0                        # 0..1, drawn by the loop
@@ -101,10 +105,11 @@ class Fence:
 
 @dataclass(frozen=True)
 class HandOver:
-    """Leave the run to the successor job, which must not use `exclude`."""
+    """Leave the run to the successor job, which must not use `exclude`; `held`: nor start before it is released."""
 
     exclude: tuple[str, ...]
     why: str
+    held: bool = False
 
 
 @dataclass(frozen=True)
@@ -264,18 +269,28 @@ def _cancelled(state: State, seen: Seen, plan: Plan) -> Action | None:
         seen.ending == "cancelled") else None
 
 
-def _spent(state: State, seen: Seen, plan: Plan) -> Action | None:
-    """Chains burn through their budget in minutes: look at it before anything is started."""
-    why = budget_spent(state, plan)
-    if why is None:
+def _give_up(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Chains burn through their budget in minutes: look before anything is started."""
+    reason = reason_to_give_up(state, plan)
+    if reason is None:
         return None
     last, preserve = state.attempt, plan.preserve
     if seen.ending is None and seen.asked("release") is None:
         if state.preserving_until is None and preserve.for_s and last and (last.category or "unknown") in preserve.when:
-            return Preserve(seen.now + preserve.for_s, why[1])
-        if state.preserving_until is not None and seen.now < state.preserving_until:
-            return Wait(state.preserving_until, "preserving the site for people")
-    return Finish("gave_up", why[0], why[1])
+            return Preserve(seen.now + preserve.for_s, reason.why)
+        extended = seen.asked("extend")
+        until = state.preserving_until
+        if until is not None and extended is not None:   # from the touch on, as long again
+            until = max(until, extended.t + preserve.for_s)
+        if until is not None and seen.now < until:
+            return Wait(until, "preserving the site for people")
+    return Finish("gave_up", reason.exit_code, reason.why)
+
+
+def _held(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """A person wants no new attempt for now: the nodes go back, and the next job waits until it is released."""
+    asked = seen.asked("hold")
+    return HandOver(state.excluded, f"{asked.who} put the run on hold", held=True) if asked else None
 
 
 def _job_ends(state: State, seen: Seen, plan: Plan) -> Action | None:
@@ -283,6 +298,11 @@ def _job_ends(state: State, seen: Seen, plan: Plan) -> Action | None:
     if not (seen.ending or seen.limit_near):
         return None
     return HandOver(state.excluded, f"this job ends: {seen.ending or 'its time limit is near'}")
+
+
+def _alone(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Cut off with this node only: whoever is on the other side goes on, and nothing can be asked of Slurm here."""
+    return Wait(seen.now + 2.0, "this node is cut off from the others and from Slurm") if seen.alone else None
 
 
 def _too_few_nodes(state: State, seen: Seen, plan: Plan) -> Action | None:
@@ -295,11 +315,17 @@ def _too_few_nodes(state: State, seen: Seen, plan: Plan) -> Action | None:
 
 
 def _back_off(state: State, seen: Seen, plan: Plan) -> Action | None:
-    """The first restart is at once; from the second failure in a row without progress on, wait."""
+    """The first restart is at once; from the second failure in a row without progress on, wait: slow down, not give up.
+
+    A node that was found dead and is kept out is no reason to wait: its failures are not counted.
+    """
     last, failures = state.attempt, state.failures_without_progress
-    if last is None or last.ended_t is None or failures < 2:
+    if last is None or last.ended_t is None:
         return None
-    pause_s = plan.restart.backoff_s * 2 ** min(failures - 2, 4) * (1 + 0.1 * seen.jitter)
+    wait_at_once = last.has_failed and response(plan, last.category).then == "wait"
+    if failures < 2 and not wait_at_once:
+        return None
+    pause_s = plan.restart.backoff_s * 2 ** min(max(failures - 2, 0), 4) * (1 + 0.1 * seen.jitter)
     until = last.ended_t + pause_s
     return Wait(until, f"{failures} failures in a row without progress") if seen.now < until else None
 
@@ -317,6 +343,11 @@ def _frozen(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Wait(seen.now + 2.0, "the run folder does not answer") if seen.frozen else None
 
 
+def _no_storage(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """A full filesystem fails every attempt: wait until it takes writes again, then restart."""
+    return Wait(seen.now + 2.0, f"the run's folders cannot be written: {seen.trouble}") if seen.trouble else None
+
+
 def _launch(state: State, seen: Seen, plan: Plan) -> Action | None:
     """Go on, on the good nodes in their order."""
     last = state.attempt
@@ -329,25 +360,12 @@ def _launch(state: State, seen: Seen, plan: Plan) -> Action | None:
 
 
 _BETWEEN: tuple[Row, ...] = (
-    _ended, _completed, _killed_by_person, _cancelled, _spent, _job_ends, _too_few_nodes, _unfenced, _frozen, _back_off,
-    _launch,
+    _ended, _completed, _killed_by_person, _cancelled, _give_up, _alone, _held, _job_ends, _too_few_nodes, _unfenced,
+    _frozen, _no_storage, _back_off, _launch,
 )
 
 
 # --- shared judgements --------------------------------------------------------------------------------------------
-
-
-def budget_spent(state: State, plan: Plan) -> tuple[int, str] | None:
-    """Exit code and reason when nothing may be started any more."""
-    last, budget = state.attempt, plan.restart
-    because = f"; last: {last.summary}" if last and last.summary else ""
-    if state.failures_without_progress >= budget.max_without_progress:
-        return FAILED_FOR_GOOD, (
-            f"{state.failures_without_progress} attempts in a row failed without a new checkpoint{because}"
-        )
-    if state.restarts > budget.max_restarts:
-        return BUDGET_SPENT, f"all {budget.max_restarts} restarts are used{because}"
-    return None
 
 
 def good_nodes(state: State, seen: Seen) -> tuple[str, ...]:

@@ -11,6 +11,9 @@ DONE, USAGE, REFUSED, UNREACHABLE = 0, 2, 3, 4
 FAILED_FOR_GOOD, BUDGET_SPENT, STOPPED, CHECKS_FAILED = 10, 11, 12, 13
 BUG, TIMED_OUT, INTERRUPTED = 70, 124, 130
 
+# Failures of a node that is then kept out: another node's turn is no repetition, so they have budgets of their own.
+BAD_NODE = ("node_failure", "gpu_hardware")
+
 
 @dataclass(frozen=True)
 class Event:

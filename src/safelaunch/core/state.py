@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from safelaunch.core.journal import MAX_T_S
-from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
+from safelaunch.core.model import BAD_NODE, DONE, FAILED_FOR_GOOD, STOPPED, Event
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,21 @@ class Attempt:
     checkpoint_step: int | None = None  # the newest complete checkpoint seen at its end
     category: str | None = None
     summary: str | None = None
+    confidence: float = 0.0
     failed_node: str | None = None      # where it failed first
+    blamed: tuple[str, ...] = ()        # nodes that showed the cause
+    fingerprint: str = ""               # the cause without ranks, nodes, times and addresses; "" = none
     fenced: bool = False                # no process of it is left on any node, or its nodes' leases have run out
+
+    @property
+    def made_steps(self) -> bool:
+        """It got further than the checkpoint that it started from, as far as its log tells."""
+        return self.step is not None and (self.resume_step is None or self.step > self.resume_step)
+
+    @property
+    def has_failed(self) -> bool:
+        """It ended in a way that costs budget."""
+        return self.ended in ("failed", "lost")
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,16 @@ class Intent:
 
 
 @dataclass(frozen=True)
+class Exclusion:
+    """A node kept out of the next attempts: why, who wants it, and until when (epoch s; None = until cleared)."""
+
+    node: str
+    why: str
+    owner: str = "safelaunch"
+    until: float | None = None
+
+
+@dataclass(frozen=True)
 class Ended:
     """The named state in which a run ended: completed, gave_up or stopped."""
 
@@ -81,9 +104,16 @@ class State:
     successor: str | None = None            # job id of the queued successor
     successor_excludes: tuple[str, ...] = ()
     best_step: int | None = None            # the newest verified checkpoint of the whole run
-    failures_without_progress: int = 0
+    failures_without_progress: int = 0      # in a row; a dead node's are its own category's matter (core.budget)
+    failed_categories: tuple[str, ...] = ()      # of each failure since the newest verified checkpoint
     restarts: int = 0                       # failures that cost budget
-    suspects: tuple[tuple[str, str], ...] = ()   # node, why
+    suspects: tuple[tuple[str, str], ...] = ()   # node, why; evidence, see core.ledger
+    exclusions: tuple[Exclusion, ...] = ()
+    rejected: tuple[tuple[str, str], ...] = ()   # path of a checkpoint that did not load, why
+    rejected_in_a_row: int = 0              # since a checkpoint has advanced
+    cancelled_jobs: tuple[str, ...] = ()    # by safelaunch itself: no person's word
+    via: str | None = None                  # how the next job is made: successor | requeue | resubmit | watch
+    standby: str | None = None              # host of the standby
     preserving_until: float | None = None
     kill_who: str | None = None
     ended: Ended | None = None
@@ -106,7 +136,7 @@ class State:
     @property
     def excluded(self) -> tuple[str, ...]:
         """Nodes that the next attempt must not use, sorted."""
-        return tuple(sorted({node for node, _ in self.suspects}))
+        return tuple(sorted({known.node for known in self.exclusions}))
 
     @property
     def name(self) -> str:
@@ -191,7 +221,15 @@ def _checkpoint(state: State, event: Event) -> State:
         state = _change_attempt(state, event, checkpoint_step=step)
     if state.best_step is not None and step <= state.best_step:
         return state
-    return replace(state, best_step=step, failures_without_progress=0)
+    return replace(state, best_step=step, failures_without_progress=0, failed_categories=(), rejected_in_a_row=0)
+
+
+def _checkpoint_rejected(state: State, event: Event) -> State:
+    path = str(event.data["path"])
+    if any(known == path for known, _ in state.rejected):
+        return state
+    return replace(state, rejected=(*state.rejected, (path, str(event.data.get("why", "")))),
+                   rejected_in_a_row=state.rejected_in_a_row + 1)
 
 
 def _attempt_ended(state: State, event: Event) -> State:
@@ -201,8 +239,10 @@ def _attempt_ended(state: State, event: Event) -> State:
     how = str(event.data["how"])
     state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"))
     if how in ("failed", "lost"):
+        category = known.category or "unknown"
         state = replace(
-            state, restarts=state.restarts + 1, failures_without_progress=state.failures_without_progress + 1,
+            state, restarts=state.restarts + 1, failed_categories=(*state.failed_categories, category),
+            failures_without_progress=state.failures_without_progress + (category not in BAD_NODE),
         )
     return state
 
@@ -211,7 +251,8 @@ def _verdict(state: State, event: Event) -> State:
     node = event.data.get("node")
     return _change_attempt(
         state, event, category=str(event.data["category"]), summary=str(event.data.get("summary", "")),
-        failed_node=None if node is None else str(node),
+        failed_node=None if node is None else str(node), confidence=float(event.data.get("confidence", 0.0)),
+        blamed=_names(event.data.get("suspects", ())), fingerprint=str(event.data.get("fingerprint", "")),
     )
 
 
@@ -226,11 +267,27 @@ def _node_suspected(state: State, event: Event) -> State:
     return replace(state, suspects=(*state.suspects, (node, why)))
 
 
+def _node_excluded(state: State, event: Event) -> State:
+    node, until = str(event.data["node"]), event.data.get("until")
+    new = Exclusion(node, str(event.data.get("why", "")), str(event.data.get("owner", "safelaunch")),
+                    None if until is None else float(until))
+    return replace(state, exclusions=(*(known for known in state.exclusions if known.node != node), new))
+
+
+def _node_cleared(state: State, event: Event) -> State:
+    node = str(event.data["node"])
+    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
+                   suspects=tuple(known for known in state.suspects if known[0] != node))
+
+
 def _intent(state: State, event: Event) -> State:
     claim = int(event.data["claim"])
     if any(known.claim == claim for known in state.intents):
         return state
     intent = Intent(claim, str(event.data["act"]), event.t, event.gen, event.data)
+    if intent.act == "cancel" and "job" in event.data:   # whatever came of it, it was no person
+        job = str(event.data["job"])
+        state = replace(state, cancelled_jobs=(*(known for known in state.cancelled_jobs if known != job), job))
     return replace(state, intents=(*state.intents, intent))
 
 
@@ -255,7 +312,19 @@ def _kill_switch(state: State, event: Event) -> State:
 
 
 def _took_over(state: State, event: Event) -> State:
-    return replace(state, leader=event.host)
+    return replace(state, leader=event.host, standby=None if state.standby == event.host else state.standby)
+
+
+def _standby_started(state: State, event: Event) -> State:
+    return replace(state, standby=str(event.data["node"]))
+
+
+def _standby_lost(state: State, event: Event) -> State:
+    return replace(state, standby=None)
+
+
+def _via_chosen(state: State, event: Event) -> State:
+    return replace(state, via=str(event.data["via"]))
 
 
 def _resubmitted(state: State, event: Event) -> State:
@@ -289,7 +358,13 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "attempt_ended": _attempt_ended,
     "verdict": _verdict,
     "fenced": _fenced,
+    "checkpoint_rejected": _checkpoint_rejected,
     "node_suspected": _node_suspected,
+    "node_excluded": _node_excluded,
+    "node_cleared": _node_cleared,
+    "standby_started": _standby_started,
+    "standby_lost": _standby_lost,
+    "via_chosen": _via_chosen,
     "intent": _intent,
     "outcome": _outcome,
     "preserved": _preserved,
