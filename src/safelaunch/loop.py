@@ -14,6 +14,7 @@ from pathlib import Path
 
 from safelaunch.adapters.attempt import raise_limit
 from safelaunch.adapters.job import current
+from safelaunch.adapters.world import World
 from safelaunch.core import decide
 from safelaunch.lead import attempts, endings, watch
 from safelaunch.lead.boot import boot
@@ -86,7 +87,7 @@ def main(argv: list[str]) -> None:
     os.chdir("/")
     os.umask(0o027)
     (local / "leader.born").touch()
-    code = run(Leader(run_dir, local, job))
+    code = run(Leader(run_dir, local, job, World()))
     temporary = local / "final.tmp"
     temporary.write_text(f"{code}\n")
     temporary.replace(local / "final")

@@ -72,8 +72,7 @@ class ControlServer:
         self.port: int = self._listener.getsockname()[1]
         selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
-    @staticmethod
-    def _listen(port: int) -> socket.socket:
+    def _listen(self, port: int) -> socket.socket:
         """A listener on all interfaces: the guards come from other nodes. On `port` again when that is free."""
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

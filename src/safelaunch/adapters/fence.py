@@ -13,7 +13,7 @@ from typing import Any
 
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.job import Job
-from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.slurm import Command, Result, Start
 from safelaunch.core.decide import Live
 from safelaunch.core.plan import Plan
 
@@ -34,8 +34,8 @@ class Fencer:
 
     MARGIN_S = 5.0   # a guard's look at the record (1 s), its deadline (2 s), and the kill
 
-    def __init__(self, plan: Plan, job: Job, server: ControlServer, guard_source: str) -> None:
-        self._plan, self._job, self._server, self._source = plan, job, server, guard_source
+    def __init__(self, plan: Plan, job: Job, server: ControlServer, guard_source: str, start: Start) -> None:
+        self._plan, self._job, self._server, self._source, self._start = plan, job, server, guard_source, start
         self._reset(0)
 
     def _reset(self, number: int) -> None:
@@ -112,7 +112,7 @@ class Fencer:
         mark = f"{self._plan.run_id}.{self._job.id}.{self._number}"
         argv = self.helper(node, ["bash", "-c", _SWEEP, "sweep", mark, self._job.env.get("SAFELAUNCH_PYTHON", ""),
                                   str(SWEEP_GRACE_S)])
-        return Command(argv, {**self._job.env, "SAFELAUNCH_GUARD": self._source}, SWEEP_DEADLINE_S)
+        return self._start(argv, {**self._job.env, "SAFELAUNCH_GUARD": self._source}, SWEEP_DEADLINE_S)
 
     def _wait_for_lease(self, node: str, now_s: float) -> None:
         """The lease counts from the last word that the guard may have heard, and from the record's move."""

@@ -91,10 +91,11 @@ def _write_all(descriptor: int, data: bytes) -> None:
 class Writer:
     """One writer's end of the journal. `seq` makes a redelivered line recognisable."""
 
-    def __init__(self, folder: Folder, gen: int, host: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: Folder, gen: int, host: str, clock: Callable[[], float] = time.time,
+                 pid: int | None = None) -> None:
         self._folder, self._clock = folder, clock
         self.gen, self.host, self.seq = gen, host, 0
-        self.name = f"journal/{gen:06d}-{host}-{os.getpid()}.jsonl"
+        self.name = f"journal/{gen:06d}-{host}-{os.getpid() if pid is None else pid}.jsonl"
 
     def event(self, event: str, **data: Any) -> Event:
         """An event of now, numbered; write it with `write`."""
@@ -142,7 +143,7 @@ def read_claim(run_dir: Path, number: int) -> dict[str, Any] | None:
     return None
 
 
-def render_claim(gen: int, host: str, action: str, t: float) -> bytes:
+def render_claim(gen: int, host: str, action: str, t: float, pid: int | None = None) -> bytes:
     """A claim file's content."""
-    return (json.dumps({"v": 1, "t": round(t, 3), "gen": gen, "host": host, "pid": os.getpid(), "action": action})
-            + "\n").encode()
+    owner = {"gen": gen, "host": host, "pid": os.getpid() if pid is None else pid}
+    return (json.dumps({"v": 1, "t": round(t, 3), **owner, "action": action}) + "\n").encode()

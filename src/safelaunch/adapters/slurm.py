@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Protocol
 
 from safelaunch.core import slurmtext
 from safelaunch.errors import SlurmRefused, SlurmUnreachable
@@ -135,6 +135,14 @@ class Command:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(min(0.5, max(0.01, self._end_s - time.monotonic())))
         return result
+
+
+class Start(Protocol):
+    """Starts a command: `Command` itself, or a world's."""
+
+    def __call__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
+                 cwd: str = "/") -> Command:
+        """The command, started."""
 
 
 def run(argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S, cwd: str = "/") -> Result:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.job import Job
-from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.slurm import Command, Result, Start
 from safelaunch.core import nodeset, slurmtext
 from safelaunch.core.plan import Plan
 from safelaunch.errors import ParseError
@@ -21,8 +21,8 @@ from safelaunch.errors import ParseError
 class Successor:
     """The commands around the next job; who runs them waits for them."""
 
-    def __init__(self, plan: Plan, job: Job, run_dir: Path, env: Mapping[str, str]) -> None:
-        self._plan, self._job, self._run_dir = plan, job, run_dir
+    def __init__(self, plan: Plan, job: Job, run_dir: Path, env: Mapping[str, str], start: Start) -> None:
+        self._plan, self._job, self._run_dir, self._start = plan, job, run_dir, start
         self._env = slurm.outside_job(env)
 
     def submit(self, exclude: tuple[str, ...]) -> Command:
@@ -30,11 +30,11 @@ class Successor:
         options = [f"--dependency=afterany:{self._job.id},singleton"]
         if exclude:
             options.append(f"--exclude={self._all_excluded(exclude)}")
-        return Command(slurm.sbatch(str(self._run_dir / "job.sbatch"), options), self._env, cwd=self._job.cwd)
+        return self._start(slurm.sbatch(str(self._run_dir / "job.sbatch"), options), self._env, cwd=self._job.cwd)
 
     def look(self) -> Command:
         """squeue of the run's unfinished jobs."""
-        return Command(slurm.squeue_by_name(self._plan.job_name), self._env)
+        return self._start(slurm.squeue_by_name(self._plan.job_name), self._env)
 
     def job_from(self, result: Result) -> str | None:
         """The successor's id out of sbatch's or squeue's answer; None = there is none, or no clear answer."""
@@ -52,7 +52,7 @@ class Successor:
 
     def look_at(self, job: str) -> Command:
         """squeue of one job, in whatever state Slurm still remembers it (MinJobAge, 300 s)."""
-        return Command(slurm.squeue_job(job), self._env)
+        return self._start(slurm.squeue_job(job), self._env)
 
     def state_of(self, result: Result, job: str) -> str | None:
         """Slurm's word for the state of `job`; "" = Slurm says that it does not know it, None = no clear answer."""
@@ -80,13 +80,13 @@ class Successor:
         if job is None:
             return
         if exclude:
-            yield Command(slurm.update_job(job, ExcNodeList=self._all_excluded(exclude)), self._env)
+            yield self._start(slurm.update_job(job, ExcNodeList=self._all_excluded(exclude)), self._env)
         if drop_afterany:
-            yield Command(slurm.update_job(job, Dependency="singleton"), self._env)
+            yield self._start(slurm.update_job(job, Dependency="singleton"), self._env)
 
     def cancel(self, job: str) -> Command:
         """scancel, once `is_ours` has said so."""
-        return Command(slurm.scancel(job), self._env)
+        return self._start(slurm.scancel(job), self._env)
 
     def _all_excluded(self, exclude: tuple[str, ...]) -> str:
         """The user's own exclusions stay: an update replaces the whole list."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 from safelaunch.adapters import runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.adapters.job import address_of
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command
 from safelaunch.core import causes, decide, nodeset, slurmtext
@@ -34,7 +32,7 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     claim = lead.claim(f"launch {number}")
     if claim == 0:
         return
-    port = 20000 + (int(lead.job.id) * 31 + number * 1000 + random.randrange(1000)) % 10000  # noqa: S311
+    port = 20000 + (int(lead.job.id) * 31 + number * 1000 + int(lead.world.chance() * 1000)) % 10000
     folder = runfolder.attempt_folder(number)
     facts: dict[str, Any] = {
         "attempt": number, "job": lead.job.id, "nodes": list(action.nodes), "port": port,
@@ -47,7 +45,7 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     extra = _attempt_env(lead, number, port, action.nodes)
     lead.live = decide.Live(number, action.nodes, tasks=lead.plan.tasks)
     lead.server.expect(number)
-    lead.process = AttemptProcess.launch(
+    lead.process = lead.world.launch(
         lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
     lead.size, lead.grew_s, lead.stalled = 0, lead.now_s, False
     lead.record(lead.writer.event("attempt_started", **facts, why=action.why),
@@ -70,7 +68,7 @@ def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -
     """What this attempt's script is told beside the plan."""
     env = {"SAFELAUNCH_ATTEMPT": str(number), "SAFELAUNCH_NODELIST": nodeset.fold(nodes),
            "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd}
-    address = "127.0.0.1" if lead.job.is_local else address_of(nodes[0]) or lead.addresses.get(nodes[0])
+    address = "127.0.0.1" if lead.job.is_local else lead.world.address_of(nodes[0]) or lead.addresses.get(nodes[0])
     if address is not None:
         env["SAFELAUNCH_MASTER_ADDR"] = address
     if lead.resume is not None:
@@ -88,10 +86,10 @@ def _secrets(lead: Leader, number: int) -> dict[str, str]:
 
 def ask_addresses(lead: Leader) -> Step:
     """Ask Slurm for the addresses of nodes whose names do not resolve; else each attempt's script asks, for 25 ms."""
-    unknown = [node for node in lead.job.nodes if address_of(node) is None]
+    unknown = [node for node in lead.job.nodes if lead.world.address_of(node) is None]
     if not unknown:
         return
-    result = yield Command(slurm.show_nodes(nodeset.fold(unknown)), lead.job.env)
+    result = yield lead.world.command(slurm.show_nodes(nodeset.fold(unknown)), lead.job.env)
     if result is not None and result.is_ok:
         lead.addresses = slurmtext.parse_addresses(result.stdout)
 
@@ -200,7 +198,7 @@ def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:
     process.kill()   # it waits for a silent node, for ever
     while True:
         process.finish_pump()
-        result = yield Command(process.copy_rest(lead.main_log(process.number)), lead.job.env, DRAIN_S)
+        result = yield lead.world.command(process.copy_rest(lead.main_log(process.number)), lead.job.env, DRAIN_S)
         if result is not None and result.is_ok:
             return
         yield 0.5

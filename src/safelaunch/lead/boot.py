@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import secrets
 
 from safelaunch.adapters import journal, runfolder
-from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.fence import Fencer
-from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.successor import Successor
 from safelaunch.core import decide
 from safelaunch.core import plan as plans
@@ -22,16 +18,16 @@ from safelaunch.lead.leader import Leader
 def boot(lead: Leader) -> None:
     """Open the guards' door first (their lease runs), then learn all from the journal."""
     open_control(lead)
-    lead.shared = SharedFolder(lead.run_dir, lead.local / "spool")
+    lead.shared = lead.world.share(lead.run_dir, lead.local / "spool")
     meta = lead.patiently(lambda: json.loads((lead.run_dir / "run.json").read_text()))
     lead.plan = plans.make(meta["config"], meta["run_id"])
     lead.state = fold(journal.merge_raw(lead.patiently(lambda: journal.read_raw(lead.run_dir))).events)
     lead.claim_number = int(lead.patiently(lambda: journal.last_claim(lead.run_dir)))
     lead.gen = lead.claim("lead", own_gen=True)
-    lead.writer = journal.Writer(lead.shared, lead.gen, lead.job.host)
+    lead.writer = journal.Writer(lead.shared, lead.gen, lead.job.host, lead.world.now, lead.world.pid)
     lead.successor = Successor(lead.plan, lead.job, lead.run_dir,
-                               lead.patiently(lambda: runfolder.read_env(lead.run_dir)))
-    lead.fencer = Fencer(lead.plan, lead.job, lead.server, GUARD.read_text())
+                               lead.patiently(lambda: runfolder.read_env(lead.run_dir)), lead.world.command)
+    lead.fencer = Fencer(lead.plan, lead.job, lead.server, GUARD.read_text(), lead.world.command)
     watch.read_requests(lead)
     reborn = lead.state.job is not None and lead.state.job.id == lead.job.id
     if reborn and lead.state.job and lead.state.job.started_t is not None:
@@ -56,9 +52,9 @@ def open_control(lead: Leader) -> None:
     try:
         old = json.loads(file.read_text())
     except (OSError, ValueError):
-        old = {"token": secrets.token_hex(32), "port": 0}
+        old = {"token": lead.world.secret(), "port": 0}
     lead.token = old["token"]
-    lead.server = ControlServer(lead.selector, lead.token, old["port"])
+    lead.server = lead.world.serve(lead.token, old["port"])
     lead.server.on_report = lambda guard: watch.on_report(lead, guard)
     temporary = file.with_suffix(".tmp")
     temporary.touch(0o600)
@@ -93,7 +89,7 @@ def settle_intents(lead: Leader) -> None:
         happened = None
         if intent.act == "launch":
             number = int(intent.data["attempt"])
-            happened = AttemptProcess.adopt(lead.local, number) is not None
+            happened = lead.world.adopt(lead.local, number) is not None
         lead.record(lead.writer.event("outcome", claim=intent.claim, act=intent.act, ok=happened,
                                       note="settled by the next supervisor"))
 
@@ -102,7 +98,7 @@ def adopt(lead: Leader) -> None:
     """Take over a living attempt of this job, also one that was started and not yet written down."""
     last = lead.state.attempt
     number = last.number if last else 0
-    unwritten = AttemptProcess.adopt(lead.local, number + 1)
+    unwritten = lead.world.adopt(lead.local, number + 1)
     if unwritten is not None:
         facts = unwritten.facts
         lead.record(lead.writer.event("attempt_started", **{**facts, "note": "written down by the next supervisor"}))
@@ -111,7 +107,7 @@ def adopt(lead: Leader) -> None:
         if last is None or last.ended is not None:
             lead.find_resume()
         return
-    process = AttemptProcess.adopt(lead.local, number)
+    process = lead.world.adopt(lead.local, number)
     lead.process = process
     lead.live = decide.Live(number, last.nodes, tasks=lead.plan.tasks,
                             srun_code=None if process is not None else 255)

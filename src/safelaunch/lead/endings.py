@@ -34,7 +34,7 @@ def _give_back(lead: Leader, kept: tuple[str, ...]) -> Step:
     if claim == 0:
         return
     lead.record(lead.writer.event("intent", claim=claim, act="shrink", nodes=list(kept)))
-    result = yield Command(slurm.update_job(lead.job.id, NodeList=nodeset.fold(kept)), lead.job.env)
+    result = yield lead.world.command(slurm.update_job(lead.job.id, NodeList=nodeset.fold(kept)), lead.job.env)
     done = result is not None and result.is_ok
     lead.record(lead.writer.event("outcome", claim=claim, act="shrink", ok=done))
     if not done and result is not None:

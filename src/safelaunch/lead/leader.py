@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import selectors
 import signal
 import time
 from collections.abc import Callable, Generator
@@ -21,6 +19,7 @@ from safelaunch.adapters.outbox import APPEND, PUT
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.successor import Successor
+from safelaunch.adapters.world import World
 from safelaunch.core import decide
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.model import Event, Request
@@ -34,6 +33,7 @@ MANY_PING_S = 3.0       # a third of it, which keeps 64 guards within 0.3 % of a
 MANY_GUARDS = 32
 STALL_S = 3.0           # longer than any tick takes, the waits of two seconds for a folder that freezes included
 RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
+SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
 
 T = TypeVar("T")
@@ -56,12 +56,11 @@ class Leader:
     fencer: Fencer
     token: str
 
-    def __init__(self, run_dir: Path, local: Path, job: Job) -> None:
-        self.run_dir, self.local, self.job = run_dir, local, job
-        self.selector = selectors.DefaultSelector()
+    def __init__(self, run_dir: Path, local: Path, job: Job, world: World) -> None:
+        self.run_dir, self.local, self.job, self.world = run_dir, local, job, world
         self.final: int | None = None
-        self.now = time.time()
-        self.now_s = time.monotonic()
+        self.now = world.now()
+        self.now_s = world.now_s()
         self.signals: set[int] = set()
         self.state = State()
         self.live: decide.Live | None = None
@@ -87,7 +86,7 @@ class Leader:
         self.last_row = ""
         self.addresses: dict[str, str] = {}   # of nodes whose names this host cannot resolve
         self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
-        self._catch_signals()
+        world.on_signals(SIGNALS, self._take_signal)
 
     @property
     def attempt(self) -> decide.Live:
@@ -101,7 +100,7 @@ class Leader:
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.requests, ending=self.ending,
             limit_near=self.limit_near, lost=tuple(self.lost.items()),
             frozen=self.frozen or self.resume_unknown, suspended=self.stalled,
-            resume=self.resume, jitter=random.random(),  # noqa: S311 - back-off
+            resume=self.resume, jitter=self.world.chance(),
         )
 
     def record(self, *events: Event) -> None:
@@ -116,8 +115,8 @@ class Leader:
     def wait(self, timeout_s: float) -> None:
         """Sleep until something happens; serve sockets; read the clocks, once a tick."""
         before_s = self.now_s
-        ready = self.selector.select(timeout_s)
-        self.now, self.now_s = time.time(), time.monotonic()
+        ready = self.world.selector.select(timeout_s)
+        self.now, self.now_s = self.world.now(), self.world.now_s()
         if self.now_s - before_s > timeout_s + STALL_S:
             # This process was stopped or starved: nobody was silent but itself, and only now does it ask again.
             self.server.forgive(self.now_s)
@@ -153,7 +152,8 @@ class Leader:
         while True:
             number = self.claim_number + 1
             gen = number if own_gen else self.gen
-            won = self.shared.publish(f"claims/{number}", journal.render_claim(gen, self.job.host, action, self.now))
+            content = journal.render_claim(gen, self.job.host, action, self.now, self.world.pid)
+            won = self.shared.publish(f"claims/{number}", content)
             if won is None:
                 if not own_gen:
                     self.frozen = True
@@ -164,7 +164,7 @@ class Leader:
             if won:
                 return number
             other = self.read_claim(number)
-            if other.get("pid") == os.getpid() and other.get("host") == self.job.host and other.get("gen") == gen:
+            if other.get("pid") == self.world.pid and other.get("host") == self.job.host and other.get("gen") == gen:
                 return number   # won after all, by a publish that was late
             if not own_gen and int(other.get("gen", 0)) > self.gen:
                 raise Superseded(f"claim {number} belongs to generation {other.get('gen')} on {other.get('host')}")
@@ -222,7 +222,10 @@ class Leader:
         """Count a node as lost."""
         if node not in self.lost:
             self.lost[node] = why
-            self.record(self.writer.event("node_suspected", node=node, why=why, owner="leader"))
+            events = [self.writer.event("node_suspected", node=node, kind="lost", why=why, owner="safelaunch")]
+            if self.plan.suspects.exclude:
+                events.append(self.writer.event("node_excluded", node=node, why=why, owner="safelaunch"))
+            self.record(*events)
 
     def lost_of_live(self) -> list[tuple[str, str]]:
         """Lost nodes of the live attempt, with why."""
@@ -273,20 +276,12 @@ class Leader:
             if self.is_due("unreadable", 60.0):
                 self.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
 
-    def _catch_signals(self) -> None:
-        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-            signal.signal(number, lambda number, frame: None)
-        self.selector.register(reader, selectors.EVENT_READ, lambda now_s: self._take_signals(reader, now_s))
-
-    def _take_signals(self, reader: int, now_s: float) -> None:
-        for number in os.read(reader, 4096):
-            if number == signal.SIGTERM and self.term_s is None:
-                self.term_s = now_s
-                self.signals.add(number)
-            elif number == signal.SIGUSR2:
-                self.limit_near = True
+    def _take_signal(self, number: int, now_s: float) -> None:
+        if number == signal.SIGTERM and self.term_s is None:
+            self.term_s = now_s
+            self.signals.add(number)
+        elif number == signal.SIGUSR2:
+            self.limit_near = True
 
 
 def clock(t: float) -> str:

@@ -10,7 +10,6 @@ from safelaunch.adapters import runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import Guard
 from safelaunch.adapters.outbox import PUT
-from safelaunch.adapters.slurm import Command
 from safelaunch.core import slurmtext
 from safelaunch.core.model import Exit
 from safelaunch.core.steps import latest_step
@@ -118,7 +117,7 @@ def judge_silence(lead: Leader, guard: Guard) -> None:
 
 def probe(lead: Leader, guard: Guard) -> Step:
     """Ask a node whose guard is silent by a helper step."""
-    result = yield Command(lead.fencer.helper(guard.node, ["true"]), lead.job.env, 15.0)
+    result = yield lead.world.command(lead.fencer.helper(guard.node, ["true"]), lead.job.env, 15.0)
     if result is not None and not result.is_ok and lead.now_s - guard.heard_s > SILENT_S:
         lead.lose(guard.node, f"its guard has been silent for {lead.now_s - guard.heard_s:.0f} s and it runs no step")
     lead.probing.discard(guard.node)
@@ -152,7 +151,7 @@ def look_for_ending(lead: Leader) -> None:
 
 def judge_term(lead: Leader) -> Step:
     """No line tells why: a TERM to this process alone is nothing while Slurm still runs the job."""
-    result = yield Command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
+    result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
     if result is not None and result.is_ok and "|RUNNING|" in result.stdout:
         lead.say("a TERM came, but Slurm goes on running this job: so does the supervisor")
         lead.term_s = None

@@ -1,0 +1,94 @@
+"""The world as one supervisor touches it: clocks, chance, signals, sockets, the run folder, Slurm, its attempts.
+
+A supervisor reaches the outside through the World that it was given and through nothing else, so that tests/simulation
+can put another one in its place. The rest of what it touches is this node's own disk, below `local`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.control import ControlServer
+from safelaunch.adapters.job import address_of
+from safelaunch.adapters.shared import SharedFolder
+from safelaunch.adapters.slurm import DEADLINE_S, Command
+
+
+class World:
+    """The real one, of this process. `selector` is where a supervisor sleeps; what is registered is called with now."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.selector: selectors.BaseSelector = selectors.DefaultSelector()
+
+    def now(self) -> float:
+        """Wall clock, epoch seconds: for what people and journals read, never for how long something takes."""
+        return time.time()
+
+    def now_s(self) -> float:
+        """Monotonic seconds."""
+        return time.monotonic()
+
+    def chance(self) -> float:
+        """A random number, 0..1."""
+        return random.random()  # noqa: S311 - back-off and ports
+
+    def secret(self) -> str:
+        """A token that nobody can guess."""
+        return secrets.token_hex(32)
+
+    def on_signals(self, numbers: Iterable[int], take: Callable[[int, float], None]) -> None:
+        """Call `take` with each of these signals that comes, and the time, from the selector; none ends the process."""
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in numbers:
+            signal.signal(number, lambda number, frame: None)
+
+        def hear(now_s: float) -> None:
+            for number in os.read(reader, 4096):
+                take(number, now_s)
+
+        self.selector.register(reader, selectors.EVENT_READ, hear)
+
+    def share(self, run_dir: Path, spool_dir: Path) -> SharedFolder:
+        """The run folder, with an outbox on this node's own disk."""
+        return SharedFolder(run_dir, spool_dir)
+
+    def serve(self, token: str, port: int) -> ControlServer:
+        """The guards' door, on `port` where that is free."""
+        return ControlServer(self.selector, token, port)
+
+    def connect(self, address: tuple[str, int]) -> socket.socket:
+        """A socket on its way to another supervisor's door; never blocks: writable once it is there, or has failed."""
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.connect_ex(address)   # what went wrong stands in SO_ERROR
+        return sock
+
+    def command(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
+                cwd: str = "/") -> Command:
+        """A command, started."""
+        return Command(argv, env, deadline_s, cwd)
+
+    def launch(self, local: Path, number: int, arguments: Sequence[str], env: Mapping[str, str],
+               facts: Mapping[str, Any]) -> AttemptProcess:
+        """An attempt's processes on this host, started."""
+        return AttemptProcess.launch(local, number, arguments, env, facts)
+
+    def adopt(self, local: Path, number: int) -> AttemptProcess | None:
+        """An attempt's processes as an earlier supervisor on this host left them."""
+        return AttemptProcess.adopt(local, number)
+
+    def address_of(self, node: str) -> str | None:
+        """A name or address of a node that other nodes can connect to; None when this host cannot resolve it."""
+        return address_of(node)
