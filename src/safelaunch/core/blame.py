@@ -1,0 +1,90 @@
+"""Which nodes a failed attempt speaks against, and how loud.
+
+Nobody is blamed for what a person, the program or the whole cluster did; nor when most nodes failed alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from safelaunch.core.ledger import Evidence
+
+# What follows from the user's code, files and settings, or from Slurm and people: no node's fault (design §9). A
+# storage that is full or frozen is so everywhere; a host that runs out of memory is given as much by the next node.
+NOBODY = frozenset({
+    "user_code", "config", "environment", "version_mismatch", "cuda_oom", "host_oom", "storage", "checkpoint", "data",
+    "numerical", "hub_auth", "time_limit", "preempted", "cancelled", "none",
+})
+# kind of evidence by category: from a confident verdict, and from a doubtful one. Other categories: first_to_fail.
+_KINDS = {
+    "gpu_hardware": ("gpu", "gpu_maybe"),
+    "node_failure": ("lost", "first_to_fail"),
+    "network": ("network", "first_to_fail"),
+    "hang": ("hang", "first_to_fail"),
+}
+CONFIDENT = 0.6
+# A black hole ends a job at its start: no mount, no driver, no GPU. Imports of 64 nodes from a parallel file system
+# take up to a minute; no step was made by then.
+SHORT_CYCLE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is known of an attempt that did not complete."""
+
+    run: str
+    owner: str                               # the user whose run it is
+    t: float                                 # when it ended, epoch s
+    attempt: int
+    nodes: tuple[str, ...]                   # all of the attempt
+    category: str                            # the verdict's
+    confidence: float = 0.0
+    why: str = ""                            # the verdict's summary
+    culprits: tuple[str, ...] = ()           # where it began: the verdict's suspects, or the node that failed first
+    lost: tuple[tuple[str, str], ...] = ()   # node, why: silent or dead
+    lived_s: float | None = None             # from its launch to its first failure
+    steps: int | None = None                 # made by this attempt; None = unknown
+    fingerprint: str = ""                    # of the cause
+
+
+def blame(failure: Failure) -> tuple[Evidence, ...]:
+    """Evidence against nodes of the attempt; () = it speaks against none."""
+    if failure.category in NOBODY:
+        return ()
+    lost = {node: why for name, why in failure.lost for node in _of_attempt([name], failure)}
+    if lost:
+        return _witnesses(failure, "lost", lost) if _is_minority(lost, failure) else ()
+    culprits = _of_attempt(failure.culprits, failure)
+    if not culprits or not _is_minority(culprits, failure):
+        return ()
+    return _witnesses(failure, _kind(failure, culprits), dict.fromkeys(culprits, failure.why))
+
+
+def _kind(failure: Failure, culprits: tuple[str, ...]) -> str:
+    sure, doubtful = _KINDS.get(failure.category, ("first_to_fail", "first_to_fail"))
+    kind = sure if failure.confidence >= CONFIDENT else doubtful
+    is_early = failure.lived_s is not None and failure.lived_s <= SHORT_CYCLE_S and not failure.steps
+    # On one node alone there is nobody to differ from: a bug of the program looks the same.
+    if kind == "first_to_fail" and is_early and len(culprits) == 1 and len(failure.nodes) > 1:
+        return "short_cycle"
+    return kind
+
+
+def _is_minority(nodes: Iterable[str], failure: Failure) -> bool:
+    """At most half of the attempt's nodes. Who sees most others gone is cut off himself; what fails on most is not
+    theirs.
+    """
+    return len(set(nodes)) <= max(1, len(failure.nodes) // 2)
+
+
+def _of_attempt(names: Iterable[str], failure: Failure) -> tuple[str, ...]:
+    """Those nodes of the attempt that are meant; a log may say "n1.cluster", and names of hosts that are not ours."""
+    short = {node.split(".")[0]: node for node in failure.nodes}
+    meant = (name if name in failure.nodes else short.get(name.split(".")[0]) for name in names)
+    return tuple(dict.fromkeys(node for node in meant if node is not None))
+
+
+def _witnesses(failure: Failure, kind: str, why_of: dict[str, str]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(node, kind, failure.t, why, failure.owner, failure.run, failure.attempt, failure.fingerprint)
+                 for node, why in why_of.items())

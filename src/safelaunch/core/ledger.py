@@ -1,0 +1,232 @@
+"""The ledger of nodes: evidence against them over time, and which of them to keep out because of it.
+
+Laws:
+- Evidence halves with every `forget_after`. All of it at the same pace, so that what is counted today is known to fall
+  below the threshold at a time that can be told: exclusions expire.
+- One failure is one witness, however many lines speak of it, and a node has MOST_FAILURES witnesses at most.
+- One cause on disjoint nodes of a run is no node's: what was inferred from it is void. Facts seen at the node stay.
+- A person's `clear` wipes what came before it, and nothing that comes after.
+- Weights are those of KINDS, whoever wrote the evidence down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from safelaunch.core.plan import Suspects
+
+# A node is kept out from this score on. SURE evidence does that alone, for one half-life. Of MEDIUM two witnesses do it
+# (design §9: "nodes seen twice"), for a quarter of one when both are fresh. Of WEAK it takes four: the node that fails
+# first is suspected "lightly" (design §9), and with four ranks or more chance seldom hits one node four times.
+THRESHOLD = 1.0
+SURE, MEDIUM, WEAK = 2.0, 0.6, 0.3
+MOST_FAILURES = 4         # 8.0 at most: however much has gone wrong, a node is back after three half-lives
+# Clocks of a cluster differ by less (munge refuses credentials beyond 5 minutes: munged(8), --ttl). What claims to come
+# from later is not believed until then: it would never age.
+SKEW_S = 3600.0
+
+CLEARED = "cleared"
+
+
+class Kind(NamedTuple):
+    """A kind of evidence: how much one witness counts, what it is for people, and why it counts so much."""
+
+    weight: float
+    what: str
+    source: str
+
+
+KINDS: dict[str, Kind] = {
+    "person": Kind(SURE, "a person said so", "safelaunch nodes suspect: a person's word is final (design §1)"),
+    "lost": Kind(SURE, "went silent or died", "no answer within the lease, or Slurm says so (design §8, §9)"),
+    "gpu": Kind(SURE, "GPU hardware failed", "design §9: sure evidence, such as Xid 79, uncorrectable ECC"),
+    "checks_failed": Kind(SURE, "failed a node check", "a check measures the node itself, with no training in between"),
+    "gpu_maybe": Kind(MEDIUM, "GPU hardware may have failed", "a verdict of little confidence"),
+    "network": Kind(MEDIUM, "network failed at it", "design §9: excluded at the second witness"),
+    "hang": Kind(MEDIUM, "its ranks stood apart in a hang", "design §9: the odd ranks' nodes"),
+    "short_cycle": Kind(MEDIUM, "killed an attempt at its start", "black holes: who ends jobs in seconds gets all the "
+                        "next ones; max_without_progress (3) leaves time for two witnesses, not for four"),
+    "kill_task_failed": Kind(MEDIUM, "kept processes that nothing could end", "Slurm's \"Kill task failed\": mostly a "
+                             "file system, sometimes the node (design §7)"),
+    "first_to_fail": Kind(WEAK, "failed first", "design §9: the first failing rank's node, lightly"),
+    "slow": Kind(WEAK, "was slower than the others", "BLOOM: the one slow node was found by leaving nodes out in turn"),
+    CLEARED: Kind(0.0, "cleared by a person", "safelaunch nodes clear"),
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One witness against a node, or the word that clears it. `run` "" = no run's: a person's."""
+
+    node: str
+    kind: str                    # of KINDS; another one is kept and counts nothing: a later version's
+    t: float                     # epoch s
+    why: str
+    owner: str                   # the user whose run saw it, or who said it
+    run: str = ""
+    attempt: int | None = None
+    fingerprint: str = ""        # of the cause: equal ones are the same cause
+
+    @property
+    def is_fact(self) -> bool:
+        """Seen at the node itself, not inferred from how a training failed there."""
+        return _weight(self) >= SURE
+
+    @property
+    def failure(self) -> tuple[str, int | None, str]:
+        """What one witness is: everything that is said of one attempt; of people, each speaks once."""
+        return (self.run, self.attempt, "" if self.run else self.owner)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a node stands. `until_t`: when its score falls below THRESHOLD; None = it is below it."""
+
+    node: str
+    score: float
+    until_t: float | None
+    counted: tuple[Evidence, ...] = ()   # one of each failure that counts, the heaviest first
+    known: tuple[Evidence, ...] = ()     # all since it was last cleared, newest first
+    void: bool = False                   # some of it does not count: its cause was seen on other nodes alone, too
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """A node to keep out until `until_t`, why, and on whose word."""
+
+    node: str
+    why: str
+    owner: str
+    until_t: float
+    score: float
+
+
+def weight_left(evidence: Evidence, now: float, half_life_s: float) -> float:
+    """What a witness counts now: its kind's weight, halved with every `half_life_s`; 0 of one from the future."""
+    age_s = now - evidence.t
+    if half_life_s <= 0 or not age_s >= -SKEW_S:
+        return 0.0
+    return float(_weight(evidence) * 2.0 ** -(max(0.0, age_s) / half_life_s))
+
+
+def score(evidences: Iterable[Evidence], node: str, now: float, half_life_s: float) -> float:
+    """The weight of all that speaks against a node now."""
+    return next((one.score for one in standings(evidences, now, half_life_s) if one.node == node), 0.0)
+
+
+def standings(evidences: Iterable[Evidence], now: float, half_life_s: float) -> tuple[Standing, ...]:
+    """All nodes with evidence that was not cleared, the worst first, whatever the order of the evidence."""
+    believed = sorted({one for one in evidences if one.t <= now + SKEW_S}, key=_order)
+    void = _void_causes(believed)
+    cleared = _cleared(believed)
+    of_node: dict[str, list[Evidence]] = defaultdict(list)
+    for one in believed:
+        if one.kind != CLEARED and one.t > cleared.get(one.node, -math.inf):
+            of_node[one.node].append(one)
+    found = [_standing(node, known, void, now, half_life_s) for node, known in of_node.items()]
+    return tuple(sorted(found, key=lambda one: (-one.score, one.node)))
+
+
+def most_excluded(suspects: Suspects, nodes: int, spares: int = 0) -> int:
+    """How many nodes a run of `nodes` may keep out at once.
+
+    A number is the user's word; a share is one node at least, and never less than the spares, which wait for just that.
+    """
+    text = suspects.max_excluded
+    if not text.endswith("%"):
+        return int(text)
+    return max(1, spares, int(nodes * float(text[:-1]) / 100))
+
+
+def exclusions(
+    evidences: Iterable[Evidence], now: float, suspects: Suspects, *, nodes: int, spares: int = 0, run: str = "",
+    among: Collection[str] | None = None, available: Collection[str] | None = None,
+) -> tuple[Exclusion, ...]:
+    """The nodes to keep out now, worst first, but before all others those that this `run` itself has met.
+
+    `nodes` is what an attempt needs. `among`: only these can be kept out (the allocation's; None = all). `available`:
+    all nodes that the run could be given (its partition's; None = unknown): so many are left that it can still start.
+    """
+    if not suspects.exclude:
+        return ()
+    bad = [one for one in standings(evidences, now, suspects.forget_after_s)
+           if one.until_t is not None and (among is None or one.node in among)]
+    bad.sort(key=lambda one: not any(run and witness.run == run for witness in one.counted))   # stable: worst first
+    room = len(set(available)) - nodes if available is not None else len(bad)
+    kept_out: list[Exclusion] = []
+    for one in bad[: most_excluded(suspects, nodes, spares)]:
+        costs = available is None or one.node in available
+        if costs and room <= 0:
+            continue
+        room -= costs
+        kept_out.append(_exclusion(one))
+    return tuple(kept_out)
+
+
+def describe(standing: Standing) -> str:
+    """Why a node is suspected, in one line."""
+    first = standing.counted[0] if standing.counted else standing.known[0]
+    what = KINDS[first.kind].what if first.kind in KINDS else first.kind
+    more = len(standing.counted) - 1
+    return f"{what}: {first.why}" + (f" (and {more} more)" if more > 0 else "")
+
+
+def _standing(
+    node: str, known: list[Evidence], void: set[tuple[str, str]], now: float, half_life_s: float,
+) -> Standing:
+    alive = [one for one in known if one.is_fact or (one.run, one.fingerprint) not in void]
+    witnesses: dict[tuple[str, int | None, str], Evidence] = {}
+    for one in alive:
+        best = witnesses.get(one.failure)
+        if best is None or weight_left(one, now, half_life_s) > weight_left(best, now, half_life_s):
+            witnesses[one.failure] = one
+    heaviest = sorted(witnesses.values(), key=lambda one: (-weight_left(one, now, half_life_s), _order(one)))
+    counted = tuple(one for one in heaviest[:MOST_FAILURES] if weight_left(one, now, half_life_s) > 0)
+    total = math.fsum(weight_left(one, now, half_life_s) for one in counted)
+    until = now + half_life_s * math.log2(total / THRESHOLD) if total >= THRESHOLD else None
+    return Standing(node, total, until, counted, tuple(reversed(known)), len(alive) < len(known))
+
+
+def _void_causes(evidences: Iterable[Evidence]) -> set[tuple[str, str]]:
+    """(run, fingerprint) of causes that two failures of a run saw on nodes that have none in common.
+
+    Within a run only: it is the same code. "exit code 1" of another run says nothing about this one's black hole.
+    """
+    blamed: dict[tuple[str, str], dict[int | None, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for one in evidences:
+        if one.run and one.fingerprint and _weight(one) and not one.is_fact:
+            blamed[(one.run, one.fingerprint)][one.attempt].add(one.node)
+    return {cause for cause, failures in blamed.items() if _has_disjoint(list(failures.values()))}
+
+
+def _has_disjoint(sets: list[set[str]]) -> bool:
+    return any(one.isdisjoint(other) for index, one in enumerate(sets) for other in sets[:index])
+
+
+def _cleared(evidences: Iterable[Evidence]) -> Mapping[str, float]:
+    """When each node was last cleared."""
+    last: dict[str, float] = {}
+    for one in evidences:
+        if one.kind == CLEARED:
+            last[one.node] = max(one.t, last.get(one.node, one.t))
+    return last
+
+
+def _exclusion(standing: Standing) -> Exclusion:
+    assert standing.until_t is not None
+    return Exclusion(standing.node, describe(standing), standing.counted[0].owner, standing.until_t, standing.score)
+
+
+def _weight(evidence: Evidence) -> float:
+    kind = KINDS.get(evidence.kind)
+    return kind.weight if kind else 0.0
+
+
+def _order(evidence: Evidence) -> tuple[float, str, str, str, int, str, str, str]:
+    attempt = -1 if evidence.attempt is None else evidence.attempt
+    return (evidence.t, evidence.node, evidence.kind, evidence.run, attempt, evidence.owner, evidence.why,
+            evidence.fingerprint)
