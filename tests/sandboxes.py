@@ -2,7 +2,8 @@
 
 * `sandbox`: four nodes with 8 fake GPUs each, one sandbox per pytest (xdist) worker, clean at the start of every test:
   no job, no stray process, every node idle. A test may crash its nodes and slurmctld (`sandbox.crash("ctl")`).
-* `own_sandbox`: a factory, `own_sandbox(nodes=2, conf={"KillWait": "5"})`, to get another shape or to wreck it.
+* `own_sandbox`: a factory, `own_sandbox(nodes=2, conf={"KillWait": "5"})`, to get another shape or to wreck it; takes
+  every option of Sandbox.up (accounting, netns, preemption, …).
 * `workdir`: a new folder inside `sandbox` that belongs to sl-alice and can be read, not written, by group sl-team.
   `make_workdir(sandbox, name)` makes one in any sandbox. (pytest's tmp_path is closed to ordinary users.)
 
@@ -20,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,17 +44,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def slurm_here() -> None:
     """Skip, or fail under SAFELAUNCH_REQUIRE_SLURM=1, where no sandbox can be started; end those of dead test runs."""
+    skip_unless_able()
+    for entry in registry.entries():
+        owner = re.match(r"pytest-(\d+)-", entry.name)
+        if owner and not Path(f"/proc/{owner[1]}").exists():
+            Sandbox.find(entry.name).down()
+
+
+def skip_unless_able(*, with_accounting: bool = False, with_netns: bool = False) -> None:
+    """Skip the test, or fail it under SAFELAUNCH_REQUIRE_SLURM=1, where such a sandbox cannot be started."""
     try:
-        daemons.check_able()
+        daemons.check_able(with_accounting=with_accounting, with_netns=with_netns)
     except SandboxError as unable:
         reason = f"{unable.message}. {unable.hint}"
         if os.environ.get("SAFELAUNCH_REQUIRE_SLURM") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
-    for entry in registry.entries():
-        owner = re.match(r"pytest-(\d+)-", entry.name)
-        if owner and not Path(f"/proc/{owner[1]}").exists():
-            Sandbox.find(entry.name).down()
 
 
 class SharedSandbox:
@@ -98,8 +105,8 @@ def sandbox(shared_sandbox: SharedSandbox) -> Iterator[Sandbox]:
 def own_sandbox(slurm_here: None) -> Iterator[Callable[..., Sandbox]]:
     made: list[Sandbox] = []
 
-    def make(nodes: int = 4, *, conf: dict[str, str] | None = None, cpus: int = 8, gpus: int = 8) -> Sandbox:
-        made.append(new_sandbox(nodes, conf=conf, cpus=cpus, gpus=gpus))
+    def make(nodes: int = 4, **options: Any) -> Sandbox:
+        made.append(new_sandbox(nodes, **options))
         return made[-1]
 
     yield make
@@ -121,13 +128,15 @@ def make_workdir(sandbox: Sandbox, name: str | None = None) -> Path:
     return folder
 
 
-def new_sandbox(
-    nodes: int = 4, *, conf: dict[str, str] | None = None, cpus: int = 8, gpus: int = 8
-) -> Sandbox:
-    """A sandbox of this process; its job ids differ from those of every earlier one, which left files named by them."""
+def new_sandbox(nodes: int = 4, *, conf: dict[str, str] | None = None, **options: Any) -> Sandbox:
+    """A sandbox of this process, `options` as in Sandbox.up; skips, or fails, where these need what is missing here.
+
+    Its job ids differ from those of every earlier one, which left files named by them.
+    """
+    skip_unless_able(with_accounting=options.get("accounting", False), with_netns=options.get("netns", False))
     name = f"pytest-{os.getpid()}-{next(_numbers)}"
     first_job = {"FirstJobId": str(int(time.time() * 100) % 60_000_000 + 1)}
-    return Sandbox.up(registry.ROOT / name, nodes, name=name, cpus=cpus, gpus=gpus, conf={**first_job, **(conf or {})})
+    return Sandbox.up(registry.ROOT / name, nodes, name=name, conf={**first_job, **(conf or {})}, **options)
 
 
 def wait_until(is_so: Callable[[], bool], timeout_s: float, complaint: str, every_s: float = 0.02) -> None:

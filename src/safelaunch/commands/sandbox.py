@@ -34,6 +34,9 @@ def command() -> None:
 @click.option("--cpus", type=click.IntRange(1, 1024), default=8, show_default=True, help="CPUs of each node.")
 @click.option("--gpus", type=click.IntRange(0, 64), default=8, show_default=True, help="Fake GPUs of each node.")
 @click.option("--memory-mb", type=click.IntRange(1), default=2000, show_default=True, help="Memory of each node.")
+@click.option("--accounting", is_flag=True, help="Let sacct know the jobs: slurmdbd on a MariaDB of its own.")
+@click.option("--netns", is_flag=True, help="A network of its own, so that nodes can be cut off: crash --cut.")
+@click.option("--preemption", is_flag=True, help="Partition 'high' preempts 'low' (cancel) and 'low-requeue'.")
 @click.option("--name", default="default", show_default=True, help="What the other verbs call it.")
 @click.option(
     "--dir", "folder", type=click.Path(path_type=Path), help=f"Its folder, new or empty; default: {registry.ROOT}/NAME."
@@ -41,18 +44,21 @@ def command() -> None:
 @click.option("--conf", "settings", multiple=True, metavar="KEY=VALUE", help="A line for slurm.conf; may be repeated.")
 @_json
 def up(
-    nodes: int, cpus: int, gpus: int, memory_mb: int, name: str, folder: Path | None, settings: Sequence[str],
-    as_json: bool,
+    nodes: int, cpus: int, gpus: int, memory_mb: int, accounting: bool, netns: bool, preemption: bool, name: str,
+    folder: Path | None, settings: Sequence[str], as_json: bool,
 ) -> None:
     """Start a sandbox and print the line that makes this shell use it."""
     conf = dict(map(_parse_setting, settings))
     began = time.monotonic()
     sandbox = Sandbox.up(
-        folder or registry.ROOT / name, nodes, name=name, cpus=cpus, gpus=gpus, memory_mb=memory_mb, conf=conf
-    )
+        folder or registry.ROOT / name, nodes, name=name, cpus=cpus, gpus=gpus, memory_mb=memory_mb, conf=conf,
+        accounting=accounting, netns=netns, preemption=preemption,
+    )  # fmt: skip
     took_s = time.monotonic() - began
+    first = f"Log in:      sudo {shlex.join(sandbox.machine('login').enter(['bash']))}\n" if netns else ""
     click.echo(
         f"Sandbox '{name}' is up: {nodes} nodes (n0 … n{nodes - 1}) in {sandbox.dir}, started in {took_s:.1f} s.\n"
+        f"{first}"
         f'Use it:      eval "$(safelaunch sandbox env {name})"\n'
         f"Jobs as:     sudo -E -u {USERS[0]} srun -N{nodes} hostname   (or {USERS[1]}, both in group {TEAM})\n"
         f"End it:      safelaunch sandbox down {name}",
@@ -86,12 +92,19 @@ def env(name: str | None, as_json: bool) -> None:
 @command.command()
 @click.argument("node")
 @click.option("--silent", is_flag=True, help="Stop all processes instead of killing them: no FIN, no RST.")
+@click.option("--cut", is_flag=True, help="Pull its network cable: all goes on there, but alone (up --netns).")
 @_which
-def crash(node: str, silent: bool, which: str | None) -> None:
-    """Take the power from a node: everything on it is killed at once. `ctl` is slurmctld's machine."""
+def crash(node: str, silent: bool, cut: bool, which: str | None) -> None:
+    """Take the power from a node: everything on it is killed at once. `ctl` is slurmctld's machine, `db` sacct's."""
+    if silent and cut:
+        raise UsageError("--silent and --cut are two kinds of crash: choose one")
     sandbox = Sandbox.find(which)
-    sandbox.crash(node, silent=silent)
-    did = "is silent: all of its processes are stopped" if silent else "has crashed: all of its processes are gone"
+    sandbox.crash(node, silent=silent, cut=cut)
+    did = "has crashed: all of its processes are gone"
+    if cut:
+        did = "is cut off: all of its processes go on, and no packet goes in or out"
+    elif silent:
+        did = "is silent: all of its processes are stopped"
     click.echo(f"{node} {did}. Bring it back: safelaunch sandbox heal {node}", err=True)
 
 
@@ -99,7 +112,7 @@ def crash(node: str, silent: bool, which: str | None) -> None:
 @click.argument("node")
 @_which
 def heal(node: str, which: str | None) -> None:
-    """Bring a crashed or silent node back; returns when Slurm uses it again."""
+    """Bring a crashed, silent or cut node back; returns when Slurm uses it again."""
     Sandbox.find(which).heal(node)
     click.echo(f"{node} is back.", err=True)
 

@@ -2,8 +2,8 @@
 
 Every daemon has a machine of its own, a UTS namespace, so `hostname -s` on a node prints the node's name and all
 processes of a node can be told from all others. Ports, munge key, logs and state lie in the sandbox's folder. What is
-shared between all machines: the loopback device (node names do not resolve; a node's address is 127.0.0.1), the
-filesystem with /tmp, and the process table.
+shared between all machines: the filesystem with /tmp, the process table, and without `netns` the loopback device (node
+names do not resolve then; a node's address is 127.0.0.1).
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from safelaunch.errors import SandboxError
+from safelaunch.sandbox import accounting as bookkeeping
 from safelaunch.sandbox import conf as slurm_conf
-from safelaunch.sandbox import daemons, login, registry, users
+from safelaunch.sandbox import daemons, login, network, registry, sites, users
 from safelaunch.sandbox.command import run_command
-from safelaunch.sandbox.namespaces import Namespace, command_name
+from safelaunch.sandbox.daemons import wait_for
+from safelaunch.sandbox.namespaces import Namespace, command_name, is_stopped
 
 UP_TIMEOUT_S = 60.0
 HEAL_TIMEOUT_S = 60.0
@@ -40,28 +41,28 @@ class Sandbox:
     @classmethod
     def up(
         cls, dir: Path, nodes: int = 4, *, name: str | None = None, cpus: int = 8, gpus: int = 8,
-        memory_mb: int = 2000, conf: Mapping[str, str] | None = None,
+        memory_mb: int = 2000, conf: Mapping[str, str] | None = None, accounting: bool = False, netns: bool = False,
+        preemption: bool = False,
     ) -> Sandbox:
         """A new sandbox in `dir`, every node idle; its daemons outlive this process. `conf` overrides slurm.conf.
 
-        SandboxError when that cannot be, with the ends of the logs; nothing is left behind then.
+        With `accounting`, sacct knows the jobs (slurmdbd on MariaDB). With `netns`, every machine has an address of its
+        own and a cable that `crash(node, cut=True)` cuts. With `preemption`, jobs in partition `high` take the nodes of
+        those in `low` (cancelled) and `low-requeue`. SandboxError when that cannot be, with the ends of the logs;
+        nothing is left behind then.
         """
         folder = dir.absolute()
         slurm_conf.check_dir(folder)
-        daemons.check_able()
+        daemons.check_able(with_accounting=accounting, with_netns=netns)
         with registry.locked():
             users.ensure_users()
-        entry = registry.claim(name or folder.name, folder, nodes, cpus, gpus, memory_mb)
+        entry = registry.claim(registry.Entry(
+            name or folder.name, str(folder), 0, nodes, cpus, gpus, memory_mb, accounting, netns, preemption
+        ))  # fmt: skip
         sandbox = cls._of(entry)
         try:
             daemons.lay_out(entry, conf or {})
-            daemons.start(folder, (daemons.MUNGE,))
-            daemons.wait_for_file(folder / "munge" / "socket", UP_TIMEOUT_S)
-            daemons.start(folder, (daemons.CONTROLLER,))
-            # A slurmd or sinfo that finds no controller tries again only after a second.
-            _wait_until(lambda: sandbox._has_controller(entry.port), UP_TIMEOUT_S, "slurmctld does not listen")
-            daemons.start(folder, sandbox.nodes)
-            sandbox.wait_idle(UP_TIMEOUT_S)
+            sandbox._start_all(entry)
         except SandboxError as failed:
             words = daemons.last_words(folder)
             sandbox.down()
@@ -70,6 +71,20 @@ class Sandbox:
             sandbox.down()
             raise
         return sandbox
+
+    def _start_all(self, entry: registry.Entry) -> None:
+        daemons.start(self.dir, (daemons.MUNGE,))
+        daemons.wait_for_file(self.dir / "munge" / "socket", UP_TIMEOUT_S)
+        if entry.accounting:
+            # slurmctld ends at once when it has neither a state of its own nor a slurmdbd to ask (22.05: "no TRES").
+            daemons.start_accounting(self.dir, entry)
+            for argv in bookkeeping.enrol_argv(entry.name):
+                self.slurm(argv)
+        daemons.start(self.dir, (daemons.CONTROLLER,))
+        # A slurmd or sinfo that finds no controller tries again only after a second.
+        wait_for(lambda: self._has_controller(entry.port), UP_TIMEOUT_S, "slurmctld does not listen")
+        daemons.start(self.dir, self.nodes)
+        self.wait_idle(UP_TIMEOUT_S)
 
     @classmethod
     def load(cls, dir: Path) -> Sandbox:
@@ -99,16 +114,19 @@ class Sandbox:
             _remove_folder(self.dir)
             registry.forget(entry)
 
-    def crash(self, node: str, *, silent: bool = False) -> None:
-        """A node loses its power; `ctl` is slurmctld.
+    def crash(self, node: str, *, silent: bool = False, cut: bool = False) -> None:
+        """A node loses its power; `ctl` is slurmctld, `db` the accounting.
 
         Loud: all of its processes are killed and their sockets close. Silent: all are stopped, no FIN and no RST (its
-        kernel still accepts connections, as that of a hung machine does), until `heal` or `kill_silent`. A loud crash
-        of slurmctld forgets what it had not saved yet, some seconds at most: jobs may vanish, or end a second time.
+        kernel still accepts connections, as that of a hung machine does), until `heal` or `kill_silent`. Cut: all go
+        on, but no packet reaches the node or leaves it (needs `netns`). A loud crash of slurmctld forgets what it had
+        not saved yet, some seconds at most: jobs may vanish, or end a second time.
         """
         daemons.check_root()
         machine = self.machine(node)
-        if silent:
+        if cut:
+            network.cut(self.dir, node)
+        elif silent:
             machine.stop()
         else:
             machine.kill()
@@ -118,29 +136,87 @@ class Sandbox:
         self.crash(node)
 
     def heal(self, node: str, timeout_s: float = HEAL_TIMEOUT_S) -> None:
-        """Bring a crashed or silent node back, and wait until Slurm would use it again."""
+        """Bring a crashed, silent, frozen or cut node back, and wait until Slurm would use it again."""
         daemons.check_root()
         machine = self.machine(node)
+        if machine.net:
+            network.mend(self.dir, node)
         machine.wake()
+        if node == daemons.DATABASE:
+            self._heal_accounting(machine)
+            return
         if not _daemons_on(machine):
             daemons.start(self.dir, (node,))
         if node == daemons.CONTROLLER:
-            _wait_until(lambda: self._states() is not None, timeout_s, "slurmctld does not answer")
+            wait_for(lambda: self._states() is not None, timeout_s, "slurmctld does not answer")
             return
         if self._state(node).endswith("*"):
             # slurmctld pings a silent node every 100 s only (SlurmdTimeout / 3). A restarted slurmd registers at once,
             # and the steps on the node do not notice.
-            for pid in _daemons_on(machine):
-                os.kill(pid, signal.SIGKILL)
-            daemons.start(self.dir, (node,))
-        _wait_until(lambda: self._is_usable(node), timeout_s, f"{node} did not come back", self._describe_states)
+            self._restart_slurmd(node)
+        wait_for(lambda: self._is_usable(node), timeout_s, f"{node} did not come back", self._describe_states)
+
+    def stop_ctl(self, timeout_s: float = 30.0) -> None:
+        """End slurmctld as an administrator does: it saves its state first, so no job is forgotten."""
+        daemons.check_root()
+        machine = self.machine(daemons.CONTROLLER)
+        for pid in _daemons_on(machine):
+            os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: not machine.pids(), timeout_s, "slurmctld did not end")
+
+    def start_ctl(self) -> None:
+        """Start slurmctld again, after `stop_ctl` or a crash of it, and wait until it answers."""
+        self.heal(daemons.CONTROLLER)
+
+    def freeze_slurmd(self, node: str) -> None:
+        """Stop a node's slurmd alone: steps go on, and nothing can be started, signalled or asked there any more."""
+        daemons.check_root()
+        machine = self.machine(node)
+        for pid in _daemons_on(machine):
+            os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: all(map(is_stopped, _daemons_on(machine))), 10, f"slurmd on {node} does not stop")
+
+    def thaw_slurmd(self, node: str) -> None:
+        """Let a frozen slurmd go on."""
+        daemons.check_root()
+        for pid in _daemons_on(self.machine(node)):
+            os.kill(pid, signal.SIGCONT)
+
+    def forbid(self, word: str) -> None:
+        """Make this a site that forbids something, for jobs that start from now on, until the sandbox is down.
+
+        `dependency`: Slurm refuses jobs with one. `submit`: Slurm refuses jobs from compute nodes. A command such as
+        `sbatch` or `scontrol`: compute nodes do not have it.
+        """
+        daemons.check_root()
+        sites.forbid(self.dir, word, daemons.PATH)
+        if word in sites.REFUSALS:
+            self.slurm(["scontrol", "reconfigure"])
+        else:
+            for node in self.nodes:
+                self._restart_slurmd(node)
+
+    def _restart_slurmd(self, node: str) -> None:
+        machine = self.machine(node)
+        for pid in _daemons_on(machine):
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not _daemons_on(machine), 10, f"slurmd on {node} does not end")
+        daemons.start(self.dir, (node,))
+        port = registry.find(str(self.dir)).port + 1 + self.nodes.index(node)
+        wait_for(lambda: machine.is_listening(port), UP_TIMEOUT_S, f"slurmd on {node} does not listen")
+
+    def _heal_accounting(self, machine: Namespace) -> None:
+        if not {"mariadbd", "slurmdbd"} <= set(map(command_name, machine.pids())):
+            machine.kill()
+            daemons.start_accounting(self.dir, registry.find(str(self.dir)))
 
     def _has_controller(self, port: int) -> bool:
         # It goes into the background before it has read its state, and may die there. A look at all processes can miss
         # one that forks meanwhile, so one look is no proof.
-        if registry.is_listening(port):
+        machine = self.machine(daemons.CONTROLLER)
+        if machine.is_listening(port):
             return True
-        if any(_daemons_on(self.machine(daemons.CONTROLLER)) for _ in range(5)):
+        if any(_daemons_on(machine) for _ in range(5)):
             return False
         raise SandboxError("slurmctld ended right after its start")
 
@@ -154,10 +230,12 @@ class Sandbox:
         return not state.startswith("unk") and not state.endswith("*")
 
     def machine(self, node: str) -> Namespace:
-        """The machine of a node, or of `ctl`; SandboxError for another name."""
-        if node not in (*self.nodes, daemons.CONTROLLER):
-            known = ", ".join((*self.nodes, daemons.CONTROLLER))
-            raise SandboxError(f"no node {node!r} in sandbox '{self.name}': {known}")
+        """The machine of a node, of `ctl`, or of `db` where there is one; SandboxError for another name."""
+        known = (*self.nodes, daemons.CONTROLLER)
+        if (self.dir / "ns" / daemons.DATABASE).exists():
+            known += (daemons.DATABASE,)
+        if node not in known:
+            raise SandboxError(f"no node {node!r} in sandbox '{self.name}': {', '.join(known)}")
         return daemons.machine(self.dir, node)
 
     def env(self) -> dict[str, str]:
@@ -195,7 +273,7 @@ class Sandbox:
             states = self._states() or {}
             return all(states.get(node) == "idle" for node in self.nodes)
 
-        _wait_until(all_idle, timeout_s, "not all nodes became idle", self._describe_states)
+        wait_for(all_idle, timeout_s, "not all nodes became idle", self._describe_states)
 
     def _states(self) -> dict[str, str] | None:
         try:
@@ -214,16 +292,6 @@ class Sandbox:
 
 def _daemons_on(machine: Namespace) -> list[int]:
     return [pid for pid in machine.pids() if command_name(pid) in ("slurmd", "slurmctld")]
-
-
-def _wait_until(
-    is_so: Callable[[], bool], timeout_s: float, complaint: str, describe: Callable[[], str] = lambda: ""
-) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise SandboxError(f"{complaint} within {timeout_s:.0f} s: {describe()}".rstrip(": "))
-        time.sleep(0.03)
 
 
 def _remove_folder(folder: Path) -> None:

@@ -7,10 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from safelaunch.errors import SandboxError
+from safelaunch.sandbox import network
 from safelaunch.sandbox.registry import FIRST_PORT, Entry
 
 # slurmstepd binds <spool>/<node>_<job>.<step>, and a socket's path ends at 108 bytes (unix(7)).
 MAX_DIR_LENGTH = 64
+# A job in `high` takes the nodes of jobs in the other two: `low` is cancelled, `low-requeue` is queued again, both with
+# 5 s from SIGTERM to SIGKILL. `main` neither preempts nor is preempted.
+PREEMPTION = [
+    "PartitionName=low Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=CANCEL GraceTime=5",
+    "PartitionName=low-requeue Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=5",
+    "PartitionName=high Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF",
+]
 
 
 def node_names(count: int) -> tuple[str, ...]:
@@ -41,13 +49,21 @@ def render_slurm_conf(entry: Entry, overrides: Mapping[str, str]) -> str:
             raise SandboxError(f"--conf {key}={value}: expected one KEY=VALUE of slurm.conf(5)")
         settings[spelling.get(key.lower(), key)] = value
     lines = [f"{key}={value}" for key, value in settings.items()]
-    last, port = entry.nodes - 1, entry.port
-    lines += [
-        f"NodeName=n[0-{last}] NodeAddr=127.0.0.1 Port=[{port + 1}-{port + entry.nodes}] CPUs={entry.cpus} "
-        f"RealMemory={entry.memory_mb}" + (f" Gres=gpu:{entry.gpus}" if entry.gpus else ""),
-        "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
-    ]
+    main = " PreemptMode=OFF" if entry.preemption else ""
+    lines += [*_nodes(entry), "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP" + main]
+    lines += PREEMPTION if entry.preemption else []
     return "\n".join(lines) + "\n"
+
+
+def _nodes(entry: Entry) -> list[str]:
+    size = f"CPUs={entry.cpus} RealMemory={entry.memory_mb}" + (f" Gres=gpu:{entry.gpus}" if entry.gpus else "")
+    if not entry.netns:
+        last, port = entry.nodes - 1, entry.port
+        return [f"NodeName=n[0-{last}] NodeAddr=127.0.0.1 Port=[{port + 1}-{port + entry.nodes}] {size}"]
+    return [
+        f"NodeName={name} NodeAddr={network.address_of(name)} Port={entry.port + 1 + i} {size}"
+        for i, name in enumerate(node_names(entry.nodes))
+    ]
 
 
 def render_gres_conf(entry: Entry) -> str:
@@ -61,10 +77,10 @@ def _settings(entry: Entry) -> dict[str, str]:
     folder = entry.dir
     return {
         "ClusterName": entry.name,
-        # Its machine is called localhost: slurmctld starts only on the host that is named here.
-        "SlurmctldHost": "localhost",
+        # slurmctld starts only on the host that is named here.
+        "SlurmctldHost": f"ctl({network.address_of('ctl')})" if entry.netns else "localhost",
         "SlurmctldPort": str(entry.port),
-        "CommunicationParameters": "NoCtldInAddrAny",  # the controller listens on loopback only
+        "CommunicationParameters": "NoCtldInAddrAny",  # the controller listens on its own address only
         "SlurmUser": "root",
         "AuthType": "auth/munge",
         "CredType": "cred/munge",
@@ -94,4 +110,18 @@ def _settings(entry: Entry) -> dict[str, str]:
         "FirstJobId": str((entry.port - FIRST_PORT) * 1000 + 1),
         "JobCompType": "jobcomp/filetxt",
         "JobCompLoc": f"{folder}/log/jobcomp.log",
-    } | ({"GresTypes": "gpu"} if entry.gpus else {})
+    } | ({"GresTypes": "gpu"} if entry.gpus else {}) | _accounting(entry) | _preemption(entry)
+
+
+def _accounting(entry: Entry) -> dict[str, str]:
+    return {
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        "AccountingStorageHost": network.address_of("db") if entry.netns else "localhost",
+        "AccountingStoragePort": str(entry.dbd_port),
+        # No password: where sacct and slurmctld find munge. They do not look at AuthInfo for slurmdbd (22.05).
+        "AccountingStoragePass": f"{entry.dir}/munge/socket",
+    } if entry.accounting else {}  # fmt: skip
+
+
+def _preemption(entry: Entry) -> dict[str, str]:
+    return {"PreemptType": "preempt/partition_prio", "PreemptMode": "REQUEUE"} if entry.preemption else {}

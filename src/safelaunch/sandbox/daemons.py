@@ -1,32 +1,38 @@
-"""The daemons of a sandbox: munged, slurmctld, and one slurmd per node, each on its own machine (UTS namespace)."""
+"""The daemons of a sandbox: munged, slurmctld, and one slurmd per node, each on its own machine (UTS namespace).
+
+With accounting also MariaDB and slurmdbd, both on the machine `db`.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from safelaunch.errors import SandboxError
-from safelaunch.sandbox import conf
+from safelaunch.sandbox import accounting, conf, network, sites
 from safelaunch.sandbox.namespaces import Namespace, run_all
 from safelaunch.sandbox.registry import Entry
 from safelaunch.sandbox.users import make_homes
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-CONTROLLER, MUNGE, LOGIN = "ctl", "munge", "login"
+CONTROLLER, MUNGE, LOGIN, DATABASE = "ctl", "munge", "login", "db"
 PACKAGES = {
     "slurmd": "slurmd", "slurmctld": "slurmctld", "scontrol": "slurm-client", "srun": "slurm-client",
     "munged": "munge", "useradd": "passwd", "umount": "mount",
     "unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux",
 }  # fmt: skip
+ACCOUNTING_PACKAGES = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server-core", "sacctmgr": "slurm-client"}
+NETWORK_PACKAGES = {"ip": "iproute2", "sysctl": "procps"}
 START_TIMEOUT_S = 60.0
 
 
-def check_able(path: str = PATH) -> None:
-    """Raise SandboxError, with what to type, when a sandbox cannot be started here."""
-    missing = {program: package for program, package in PACKAGES.items() if not shutil.which(program, path=path)}
+def check_able(path: str = PATH, *, with_accounting: bool = False, with_netns: bool = False) -> None:
+    """Raise SandboxError, with what to type, when such a sandbox cannot be started here."""
+    needed = PACKAGES | (ACCOUNTING_PACKAGES if with_accounting else {}) | (NETWORK_PACKAGES if with_netns else {})
+    missing = {program: package for program, package in needed.items() if not shutil.which(program, path=path)}
     if missing:
         packages = " ".join(sorted({*missing.values(), "slurmd", "slurmctld", "slurm-client", "munge"}))
         raise SandboxError(
@@ -46,12 +52,15 @@ def check_root() -> None:
 
 
 def machine(folder: Path, name: str) -> Namespace:
-    """The machine of this name: a node, `ctl`, `munge` or `login`."""
-    return Namespace(folder / "ns" / name)
+    """The machine of this name: a node, `ctl`, `munge`, `login` or `db`."""
+    net = network.pin_of(folder, name)
+    hosts = [(folder / "hosts", Path("/etc/hosts"))] if net else []
+    hidden = [] if name in (CONTROLLER, MUNGE, LOGIN, DATABASE) else sites.hidden_commands(folder, PATH)
+    return Namespace(folder / "ns" / name, net, (*hosts, *hidden))
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What daemons and users start with: nothing of the caller's."""
+    """What users start with: nothing of the caller's."""
     return {"PATH": PATH, "LANG": "C.UTF-8", "SLURM_CONF": str(folder / "slurm.conf")}
 
 
@@ -73,14 +82,29 @@ def lay_out(entry: Entry, overrides: Mapping[str, str]) -> None:
     (folder / "slurm.conf").write_text(conf.render_slurm_conf(entry, overrides))
     (folder / "gres.conf").write_text(conf.render_gres_conf(entry))
     make_homes(folder / "home")
-    for name in (CONTROLLER, MUNGE, LOGIN, *nodes):
-        machine(folder, name).create("localhost" if name == CONTROLLER else name)
+    servers = (CONTROLLER, MUNGE, LOGIN, *((DATABASE,) if entry.accounting else ()))
+    if entry.netns:
+        network.create(folder, [name for name in (*servers, *nodes) if name != MUNGE])
+    for name in (*servers, *nodes):
+        # Without a network of its own a server must be found by a name that resolves.
+        machine(folder, name).create("localhost" if name in (CONTROLLER, DATABASE) and not entry.netns else name)
+    if entry.accounting:
+        accounting.lay_out(entry, *((DATABASE, network.address_of(DATABASE)) if entry.netns else ("localhost",) * 2))
 
 
 def start(folder: Path, names: tuple[str, ...]) -> None:
     """Start the daemons of these machines, all at once; SandboxError with what a failed one said."""
     commands = {name: machine(folder, name).enter(_command(folder, name)) for name in names}
     run_all(commands, folder / "log", environment(folder), START_TIMEOUT_S)
+
+
+def start_accounting(folder: Path, entry: Entry) -> None:
+    """Start MariaDB and slurmdbd, and return when slurmdbd listens."""
+    db = machine(folder, DATABASE)
+    accounting.start_database(folder, db.enter([]), environment(folder))
+    wait_for_file(folder / "db" / "socket", START_TIMEOUT_S)
+    start(folder, (DATABASE,))
+    wait_for(lambda: db.is_listening(entry.dbd_port), START_TIMEOUT_S, "slurmdbd does not listen")
 
 
 def last_words(folder: Path, lines: int = 12) -> str:
@@ -96,16 +120,26 @@ def last_words(folder: Path, lines: int = 12) -> str:
 
 def wait_for_file(path: Path, timeout_s: float) -> None:
     """Return when the path exists; SandboxError when it does not in time."""
+    wait_for(path.exists, timeout_s, f"{path} did not appear", every_s=0.005)
+
+
+def wait_for(
+    is_so: Callable[[], bool], timeout_s: float, complaint: str, describe: Callable[[], str] = lambda: "",
+    every_s: float = 0.03,
+) -> None:
+    """Return when `is_so` is true; SandboxError with the complaint, and what `describe` says then, when it is late."""
     deadline = time.monotonic() + timeout_s
-    while not path.exists():
+    while not is_so():
         if time.monotonic() > deadline:
-            raise SandboxError(f"{path} did not appear within {timeout_s:.0f} s")
-        time.sleep(0.005)
+            raise SandboxError(f"{complaint} within {timeout_s:.0f} s: {describe()}".rstrip(": "))
+        time.sleep(every_s)
 
 
 def _command(folder: Path, name: str) -> list[str]:
     if name == CONTROLLER:
         return ["slurmctld"]
+    if name == DATABASE:
+        return ["env", f"MYSQL_UNIX_PORT={folder}/db/socket", "slurmdbd"]  # where libmariadb looks for localhost
     if name != MUNGE:
         return ["slurmd", "-N", name]
     own = folder / "munge"

@@ -1,5 +1,7 @@
 """One UTS namespace per machine of a sandbox: its host name, and the one sure mark of all of its processes.
 
+A machine may have a network namespace of its own as well, and files that lie over others there.
+
 The namespace is pinned by a bind mount on a file. So its inode number cannot be given to another namespace while the
 sandbox lives (the kernel reuses numbers at once), and every process of a machine can be told for sure, job processes
 and orphans included, without any list of pids that could go stale.
@@ -21,13 +23,21 @@ from safelaunch.sandbox.command import run_command
 # Their death or silence must come first: a slurmstepd that outlives its task by a millisecond reports it to srun,
 # which no machine without power does.
 DAEMONS = ("slurmd", "slurmstepd")
+# Each mount namespace ends with the processes in it, so there is nothing to pin, and nothing that could be left behind.
+BIND_PAIRS = 'while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit 71; shift 2; done; shift; exec "$@"'
+COVER = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", BIND_PAIRS, "cover")
 
 
 @dataclass(frozen=True)
 class Namespace:
-    """A machine of the sandbox; `file` is where its UTS namespace is pinned."""
+    """A machine of the sandbox; `file` is where its UTS namespace is pinned, `net` where its network namespace is.
+
+    `covers` are pairs of files: on this machine the first lies over the second.
+    """
 
     file: Path
+    net: Path | None = None
+    covers: tuple[tuple[Path, Path], ...] = ()
 
     def create(self, hostname: str) -> None:
         """Pin a fresh namespace with this host name; a pinned one is left as it is."""
@@ -54,8 +64,21 @@ class Namespace:
             return False
 
     def enter(self, argv: Sequence[str]) -> list[str]:
-        """`argv` so that it runs on this machine; util-linux' nsenter executes it in place, so the pid is its own."""
-        return ["nsenter", f"--uts={self.file}", "--", *argv]
+        """`argv` so that it runs on this machine; all that comes before executes in place, so the pid is its own."""
+        network = [f"--net={self.net}"] if self.net else []
+        covers = [*COVER, *(str(path) for pair in self.covers for path in pair), "--"] if self.covers else []
+        return ["nsenter", f"--uts={self.file}", *network, "--", *covers, *argv]
+
+    def is_listening(self, port: int) -> bool:
+        """Something on this machine's network listens on the TCP port; seen without a connection that it would log."""
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            if not Path(table).exists():
+                continue  # no IPv6
+            text = run_command(["nsenter", f"--net={self.net}", "cat", table]) if self.net else Path(table).read_text()
+            rows = [line.split() for line in text.splitlines()[1:]]
+            if any(int(row[1].rpartition(":")[2], 16) == port and row[3] == "0A" for row in rows):
+                return True
+        return False
 
     def pids(self) -> list[int]:
         """Every live process of this machine, Slurm's daemons first; zombies have no namespace and do not count."""

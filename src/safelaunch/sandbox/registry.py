@@ -13,7 +13,7 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import filelock
@@ -28,7 +28,7 @@ LOCK_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Entry:
-    """One sandbox: slurmctld listens on `port`, node i on `port + 1 + i`."""
+    """One sandbox: slurmctld listens on `port`, node i on `port + 1 + i`, slurmdbd on the port after those."""
 
     name: str
     dir: str
@@ -37,6 +37,14 @@ class Entry:
     cpus: int
     gpus: int
     memory_mb: int
+    accounting: bool = False
+    netns: bool = False
+    preemption: bool = False
+
+    @property
+    def dbd_port(self) -> int:
+        """Where slurmdbd listens, if there is one; reserved in any case."""
+        return self.port + self.nodes + 1
 
 
 @contextmanager
@@ -50,8 +58,9 @@ def locked() -> Iterator[None]:
         yield
 
 
-def claim(name: str, folder: Path, nodes: int, cpus: int, gpus: int, memory_mb: int) -> Entry:
+def claim(wanted: Entry) -> Entry:
     """The entry of a new sandbox, its folder made and its ports reserved; SandboxError if name or folder is taken."""
+    name, folder = wanted.name, Path(wanted.dir)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise SandboxError(f"sandbox name {name!r}: letters, digits, '-', '_' and '.' only")
     with locked():
@@ -63,7 +72,7 @@ def claim(name: str, folder: Path, nodes: int, cpus: int, gpus: int, memory_mb: 
                     f"sandbox '{other.name}' is already up in {other.dir}",
                     hint=f"safelaunch sandbox down {other.name}",
                 )
-        entry = Entry(name, str(folder), _free_ports(others, nodes + 1), nodes, cpus, gpus, memory_mb)
+        entry = replace(wanted, port=_free_ports(others, wanted.nodes + 2))
         _make_folder(folder)
         text = json.dumps(asdict(entry), indent=1) + "\n"
         _publish(folder / MARKER, text)
@@ -135,18 +144,8 @@ def _make_folder(folder: Path) -> None:
         raise SandboxError(f"{folder} is not empty: a sandbox makes its folder, and removes all of it at the end")
 
 
-def is_listening(port: int) -> bool:
-    """Something on this machine listens on the TCP port; seen from outside, without a connection that it would log."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with suppress(FileNotFoundError):  # no IPv6
-            rows = [line.split() for line in Path(table).read_text().splitlines()[1:]]
-            if any(int(row[1].rpartition(":")[2], 16) == port and row[3] == "0A" for row in rows):
-                return True
-    return False
-
-
 def _free_ports(others: list[Entry], count: int) -> int:
-    taken = {port for other in others for port in range(other.port, other.port + other.nodes + 1)}
+    taken = {port for other in others for port in range(other.port, other.dbd_port + 1)}
     first = FIRST_PORT
     while first + count <= LAST_PORT:
         busy = next((p for p in range(first, first + count) if p in taken or not _is_free(p)), None)
