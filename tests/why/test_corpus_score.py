@@ -1,0 +1,110 @@
+"""The scored logs: every incident of the project's seeds, and the failure corpus where there is one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from benchmarks.why import OWN_SAMPLES, Answer, Case, Score, ask_less, ask_safelaunch, load_corpus, score
+
+CONFIDENT_AND_WRONG = 0.05
+INCIDENTS = load_corpus(OWN_SAMPLES)
+
+
+@pytest.fixture(scope="module")
+def corpus() -> list[Score]:
+    """The scores of `why` over the failure corpus, which is no part of the project."""
+    folders = os.environ.get("SAFELAUNCH_FAILURE_CORPUS", "").split(":")
+    cases = [case for folder in folders if (Path(folder) / "labels.jsonl").is_file()
+             for case in load_corpus(Path(folder))]
+    if not cases:
+        pytest.skip("SAFELAUNCH_FAILURE_CORPUS names no folder with labels.jsonl and cases/")
+    return [score(case, answer) for case, answer in zip(cases, ask_safelaunch(cases), strict=True)]
+
+
+def share(values: Sequence[bool | None]) -> float:
+    said = [value for value in values if value is not None]
+    return sum(said) / len(said)
+
+
+def misses(scores: Sequence[Score], what: str) -> str:
+    return ", ".join(f"{one.case.id} ({'|'.join(one.answer.categories)})" for one in scores if not getattr(one, what))
+
+
+@pytest.mark.parametrize("case", INCIDENTS, ids=[case.id for case in INCIDENTS])
+def test_an_incident_of_the_seeds_is_explained(case: Case) -> None:
+    (answer,) = ask_safelaunch([case])
+    scored = score(case, answer)
+    assert scored.category, answer
+    assert scored.line is not False, answer
+    assert scored.host is not False and scored.rank is not False, answer
+    assert scored.action, answer
+    assert not scored.false_alarm and not scored.wrong_and_confident, answer
+
+
+def test_the_category_is_right_for_95_of_100_logs(corpus: list[Score]) -> None:
+    assert share([one.category for one in corpus]) >= 0.95, misses(corpus, "category")
+
+
+def test_the_line_is_right_for_90_of_100_logs(corpus: list[Score]) -> None:
+    assert share([one.line for one in corpus]) >= 0.90, misses(
+        [one for one in corpus if one.line is not None], "line")
+
+
+def test_at_most_5_of_100_logs_get_a_wrong_and_confident_answer(corpus: list[Score]) -> None:
+    wrong = [one for one in corpus if one.wrong_and_confident]
+    assert len(wrong) <= CONFIDENT_AND_WRONG * len(corpus), [one.case.id for one in wrong]
+
+
+def test_no_healthy_log_raises_an_alarm(corpus: list[Score]) -> None:
+    assert [one.case.id for one in corpus if one.false_alarm] == []
+
+
+# --- the scorer itself ----------------------------------------------------------------------------------------------
+
+CASE = Case("1", Path("1.log"), "hang", frozenset({"hang", "network"}), ("Watchdog caught",), ("n7.site",), (3,),
+            frozenset({"restart"}))
+
+
+def say(*categories: str, confidence: float = 0.9, text: str = "", host: str | None = None,
+        suspects: tuple[str, ...] = ()) -> Answer:
+    return Answer(frozenset(categories), confidence, text, host, None, suspects, "restart")
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [(say("network"), False), (say("user_code"), True), (say("user_code", confidence=0.79), False),
+     (say("unknown"), False)],
+    ids=["an acceptable reading", "wrong and sure", "wrong and unsure", "an abstention"])
+def test_wrong_and_confident_needs_both(answer: Answer, wrong: bool) -> None:
+    assert score(CASE, answer).wrong_and_confident is wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [("[n7:3]: Watchdog  caught collective", True), ("Watchdog", True), ("Wat", False), ("", False), ("hound", False)],
+    ids=["contains the label", "is contained in it", "says next to nothing", "says nothing", "says something else"])
+def test_a_line_counts_when_either_contains_the_other(text: str, right: bool) -> None:
+    assert score(CASE, say("hang", text=text)).line is right
+
+
+def test_a_host_counts_by_its_short_name_or_among_the_suspects() -> None:
+    assert score(CASE, say("hang", host="n7")).host
+    assert score(CASE, say("hang", suspects=("n9", "n7.site"))).host
+    assert not score(CASE, say("hang", host="n70")).host
+
+
+def test_what_the_label_does_not_name_is_not_scored() -> None:
+    healthy = Case("2", Path("2.log"), "none", frozenset({"none"}), (), (), (), frozenset({"none"}))
+    scored = score(healthy, say("hang"))
+    assert (scored.line, scored.host, scored.rank) == (None, None, None)
+    assert scored.false_alarm and not score(healthy, say("unknown")).false_alarm
+
+
+def test_less_finds_the_first_error_line(tmp_path: Path) -> None:
+    log = tmp_path / "1.log"
+    log.write_text("step 1\nan error\nValueError: x\nKeyError\n")
+    (answer,) = ask_less([Case("1", log, "user_code", frozenset({"user_code"}), (), (), (), frozenset())])
+    assert answer.text == "ValueError: x"
