@@ -1,0 +1,156 @@
+"""The shared ledger on disk: a folder with one file for each user, host and month, which only that user writes.
+
+O_APPEND is atomic on one host and not between two (open(2), on NFS), hence a file for each. A team's folder is
+setgid, so that files are its group's to read, and sticky, so that nobody removes what others wrote. What stands in
+somebody else's file is material to judge: whose it is says its owner on disk, and core.ledgerlines what it may say.
+
+All functions block where the folder does: call them in a child with a deadline (node.probe, shared.ask).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from safelaunch.adapters.runfolder import name_of
+from safelaunch.core.ledger import Evidence
+from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
+from safelaunch.core.plan import Suspects
+
+# A line has some 250 bytes: 4,000 witnesses of one user, host and month. More is a program gone wild.
+FILE_MAX_BYTES = 1 << 20
+# What a reader takes of each user, newest months first: whoever fills the folder hides his own evidence only.
+USER_MAX_FILES = 250
+USER_MAX_BYTES = 4 << 20
+ALL_MAX_BYTES = 64 << 20
+_NAME = re.compile(r"[0-9]+-[A-Za-z0-9._-]+-([0-9]{4}-[0-9]{2})\.jsonl", re.ASCII)
+
+
+def folder_of(suspects: Suspects, env: Mapping[str, str]) -> Path:
+    """Where the ledger of a run lies: `suspects.ledger`, else in the user's state folder. Raises OSError.
+
+    The place of the state folder: XDG Base Directory Specification, which wants an absolute path.
+    """
+    home = env.get("HOME", "")
+    if suspects.ledger is not None:
+        wanted = suspects.ledger
+        if wanted.startswith("~/") and home.startswith("/"):
+            wanted = f"{home}/{wanted[2:]}"
+        if not wanted.startswith("/"):
+            raise OSError(errno.EINVAL, f"suspects.ledger: {wanted} is no absolute path")
+        return Path(wanted)
+    state = env.get("XDG_STATE_HOME", "")
+    if not state.startswith("/"):
+        if not home.startswith("/"):
+            raise OSError(errno.ENOENT, "no place for the ledger: HOME is not set")
+        state = f"{home}/.local/state"
+    return Path(state) / "safelaunch" / "nodes"
+
+
+def append(folder: Path, evidences: Iterable[Evidence]) -> int:
+    """How many lines are durable now: all of them, in one write. Raises OSError."""
+    found = tuple(evidences)
+    if not found:
+        return 0
+    data = b"".join(map(render_line, found))
+    _make(folder)
+    path = folder / _name(max(one.t for one in found))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    mode = 0o640 if folder.stat().st_mode & (stat.S_ISGID | stat.S_IWGRP) else 0o600
+    descriptor = os.open(path, flags, mode)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
+            raise PermissionError(errno.EPERM, f"{path} is not yours: {name_of(status.st_uid)} has put it there")
+        if status.st_size + len(data) > FILE_MAX_BYTES:
+            raise OSError(errno.EFBIG, f"{path} is full for this month")
+        os.fchmod(descriptor, mode)   # whatever the umask says: a team reads it
+        if os.write(descriptor, data) != len(data):   # the disk is full; a torn line is skipped by readers
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return len(found)
+
+
+def read(folder: Path) -> tuple[Evidence, ...]:
+    """All evidence of a ledger; () where there is none yet. Raises OSError where the folder cannot be listed."""
+    return parse_raw(read_raw(folder))
+
+
+def read_raw(folder: Path) -> list[list[str]]:
+    """[owner, content] of the ledger's files as text that survives JSON (latin-1), for an answer of a child."""
+    used_files: Counter[int] = Counter()
+    used_bytes: Counter[int] = Counter()
+    found: list[list[str]] = []
+    for name in _files(folder):
+        if used_bytes.total() >= ALL_MAX_BYTES:
+            break
+        try:
+            uid, content = _read_file(folder / name, used_files, used_bytes)
+        except OSError:
+            continue   # a file that we may not read, or none at all; the others still count
+        used_files[uid] += 1
+        used_bytes[uid] += len(content)
+        found.append([name_of(uid), content.decode("latin-1")])
+    return found
+
+
+def parse_raw(raw: Iterable[Iterable[str]]) -> tuple[Evidence, ...]:
+    """The evidence out of `read_raw`, each witness once."""
+    found: dict[Evidence, None] = {}
+    for owner, content in raw:
+        for line in content.encode("latin-1").split(b"\n"):
+            evidence = parse_line(line, owner)
+            if evidence is not None:
+                found[evidence] = None
+    return tuple(found)
+
+
+def _make(folder: Path) -> None:
+    """Make the folder: of a team below a folder that hands its group on, else for its owner alone."""
+    try:
+        folder.mkdir(0o700)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(0o700, exist_ok=True)
+    if folder.parent.stat().st_mode & stat.S_ISGID:
+        folder.chmod(0o3770)
+
+
+def _name(t: float) -> str:
+    host = os.uname().nodename.split(".")[0]
+    month = time.strftime("%Y-%m", time.gmtime(t))
+    return f"{os.geteuid()}-{host if is_node_name(host) else 'host'}-{month}.jsonl"
+
+
+def _files(folder: Path) -> list[str]:
+    """Names of the ledger's files, those of the newest month first."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+    matches = [found for found in map(_NAME.fullmatch, names) if found]
+    return [found[0] for found in sorted(matches, key=lambda found: (found[1], found[0]), reverse=True)]
+
+
+def _read_file(path: Path, used_files: Counter[int], used_bytes: Counter[int]) -> tuple[int, bytes]:
+    """(owner's uid, the file's end). Opens nothing that could block or lead elsewhere: a pipe, a link."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        room = min(FILE_MAX_BYTES, USER_MAX_BYTES - used_bytes[status.st_uid])
+        if not stat.S_ISREG(status.st_mode) or used_files[status.st_uid] >= USER_MAX_FILES or room <= 0:
+            raise OSError(errno.EINVAL, "not a file of the ledger, or one too many")
+        os.lseek(descriptor, max(0, status.st_size - room), os.SEEK_SET)
+        return status.st_uid, os.read(descriptor, room)
+    finally:
+        os.close(descriptor)
