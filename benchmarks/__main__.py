@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import leader, restart, startup, submit
+from benchmarks import leader, restart, startup, submit, why
 from benchmarks.figure import render_table
 
 TITLES = {
@@ -23,18 +23,19 @@ TITLES = {
     "leader": "leader: what the supervisor takes on the batch host",
     "startup": "startup",
 }
+OTHERS = ("pump", "why")   # with tables of their own
 PUMP_DEADLINE_S = 600.0
 
 
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join([*TITLES, 'pump'])} (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join([*TITLES, *OTHERS])} (default: all)")
     parser.add_argument("--torchrun", type=Path, help="a torchrun to measure beside (default: the interpreter's)")
     parser.add_argument("--ft-launcher", type=Path, help="NVRx's ft_launcher (default: the interpreter's)")
     options = parser.parse_args()
-    names = options.names or [*TITLES, "pump"]
-    if unknown := set(names) - {*TITLES, "pump"}:
+    names = options.names or [*TITLES, *OTHERS]
+    if unknown := set(names) - {*TITLES, *OTHERS}:
         parser.error(f"no benchmark {', '.join(sorted(unknown))}")
     print(_machine(), flush=True)
     code = 0
@@ -60,6 +61,8 @@ def _machine() -> str:
 def _run(name: str, options: argparse.Namespace) -> int:
     if name == "pump":
         return subprocess.run([sys.executable, "-m", "benchmarks.pump"], timeout=PUMP_DEADLINE_S).returncode
+    if name == "why":
+        return why.main([])   # the corpus and gpualert by the environment: see there
     if name == "restart":
         figures = restart.measure(options.torchrun, options.ft_launcher)
     else:

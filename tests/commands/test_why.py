@@ -1,0 +1,298 @@
+"""safelaunch why: what it is asked about, what it prints, and that nothing in a log or a terminal stops it."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safelaunch.cli import run
+from safelaunch.commands.why import _lines
+from safelaunch.core.helppages import ACTIONS, PAGES
+from safelaunch.core.rulebook import BY_ID
+from safelaunch.core.whytext import Row
+from tests.handmade import Made, fake_command, make_run
+
+OOM = b"""[n1:3]:Traceback (most recent call last):
+[n1:3]:  File "/home/user/train.py", line 7, in <module>
+[n1:3]:    loss.backward()
+[n1:3]:torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a capacity of 79 GiB.
+"""
+Said = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def bloom(here: Path) -> Made:
+    """A run whose first attempt failed; the second one runs."""
+    made = make_run(here / "bloom")
+    made.running()
+    made.log(1, OOM)
+    made.event("verdict", attempt=1, category="cuda_oom", summary="CUDA out of memory", confidence=0.9,
+               action="fix_config", node="n1", task=3, evidence=[])
+    made.failed(1)
+    made.event("decision", row="restart", why="attempt 1 failed, 1 of 3 without progress", attempt=1, action="launch")
+    made.attempt(2)
+    made.log(2, b"step 1 loss 0.5\n")
+    return made
+
+
+@pytest.fixture
+def why(capsys: pytest.CaptureFixture[str]) -> Said:
+    """What `safelaunch why WORDS` writes to stdout and stderr."""
+
+    def said(*words: str, code: int = 0) -> tuple[str, str]:
+        assert run(["why", *words]) == code
+        captured = capsys.readouterr()
+        return captured.out, captured.err
+
+    return said
+
+
+@pytest.fixture
+def log(here: Path) -> Path:
+    path = here / "train.out"
+    path.write_bytes(OOM)
+    return path
+
+
+def verdict_of(out: str) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(out)
+    assert list(said) == ["v", "verdict", "symptoms"] and said["v"] == 1
+    found: dict[str, Any] = said["verdict"]
+    return found
+
+
+# --- what it is asked about -----------------------------------------------------------------------------------------
+
+
+def test_a_log_is_explained_without_any_run(log: Path, why: Said) -> None:
+    out, err = why("train.out")
+    assert "cuda_oom" in out and "train.out:4" in out and "n1" in out and err == ""
+
+
+def test_several_logs_are_one_story(log: Path, here: Path, why: Said) -> None:
+    (here / "other.out").write_bytes(b"[n2:0]:RuntimeError: Connection closed by peer [10.0.0.1]:2000\n")
+    assert verdict_of(why("other.out", "train.out", "--json")[0])["category"] == "cuda_oom"
+
+
+def test_a_folder_of_logs_is_searched(here: Path, why: Said) -> None:
+    place = here / "logs" / "attempt_0" / "1"
+    place.mkdir(parents=True)
+    (place / "stderr.log").write_bytes(OOM)
+    (place / "weights.bin").write_bytes(OOM)
+    found = verdict_of(why("logs", "--json")[0])
+    assert found["evidence"][0]["file"] == "logs/attempt_0/1/stderr.log"
+
+
+def test_a_compressed_log_is_read(here: Path, why: Said) -> None:
+    (here / "train.out.gz").write_bytes(gzip.compress(OOM))
+    assert verdict_of(why("train.out.gz", "--json")[0])["category"] == "cuda_oom"
+
+
+def test_standard_input_is_read(here: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "safelaunch", "why", "-", "--json"], input=OOM, capture_output=True,
+                          timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"]["category"] == "cuda_oom"
+
+
+def test_without_words_the_newest_run_is_explained(bloom: Made, why: Said) -> None:
+    out, _ = why()
+    assert "cuda_oom" in out and "attempts/0001/main.log:4" in out
+
+
+def test_the_newest_attempt_that_failed_is_meant(bloom: Made, why: Said) -> None:
+    assert "attempts/0001/main.log" in verdict_of(why("bloom", "--json")[0])["evidence"][0]["file"]
+
+
+def test_another_attempt_can_be_named(bloom: Made, why: Said) -> None:
+    assert verdict_of(why("bloom", "--attempt", "2", "--json")[0])["category"] in ("none", "unknown")
+
+
+def test_a_run_shows_what_safelaunch_did(bloom: Made, why: Said) -> None:
+    out, _ = why("bloom")
+    told = [line for line in out.splitlines() if re.search(r"\d{4}-\d\d-\d\dT", line)]
+    assert len(told) == 4 and "attempt 1 failed, 1 of 3 without progress" in told[2] and "attempt 2 starts" in told[3]
+
+
+def test_the_exits_of_a_run_are_evidence(bloom: Made, why: Said) -> None:
+    (bloom.dir / "attempts" / "0001" / "exit.json").write_text(json.dumps({
+        "v": 1, "attempt": 1, "how": "failed", "exit_code": 1, "srun_code": 1,
+        "tasks": [{"node": "n1", "task": 3, "code": 1, "signal": None}]}))
+    assert verdict_of(why("bloom", "--json")[0])["category"] == "cuda_oom"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"tasks": [{}], "srun_code": 1}', '{"tasks": 7}'])
+def test_a_torn_exit_json_is_no_obstacle(bloom: Made, why: Said, text: str) -> None:
+    (bloom.dir / "attempts" / "0001" / "exit.json").write_text(text)
+    assert verdict_of(why("bloom", "--json")[0])["category"] == "cuda_oom"
+
+
+def test_an_attempt_without_a_log_is_explained_by_its_ending(bloom: Made, why: Said) -> None:
+    bloom.event("verdict", attempt=2, category="time_limit", summary="", confidence=1.0, action="requeue_only")
+    bloom.failed(2)
+    (bloom.dir / "attempts" / "0002" / "main.log").unlink()
+    assert verdict_of(why("bloom", "--json")[0])["category"] == "time_limit"
+
+
+def test_a_job_that_safelaunch_did_not_start_is_found_by_slurm(
+    log: Path, here: Path, monkeypatch: pytest.MonkeyPatch, why: Said,
+) -> None:
+    fake_command(here / "bin", "scontrol", f"echo 'JobId=4711 JobName=x JobState=FAILED StdErr={log} StdOut={log}'")
+    monkeypatch.setenv("PATH", f"{here / 'bin'}:{os.environ['PATH']}")
+    assert verdict_of(why("4711", "--json")[0])["category"] == "cuda_oom"
+
+
+def test_a_job_that_nobody_knows_is_an_error(here: Path, monkeypatch: pytest.MonkeyPatch, why: Said) -> None:
+    fake_command(here / "bin", "scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{here / 'bin'}:{os.environ['PATH']}")
+    _, err = why("4711", code=2)
+    assert "Invalid job id" in err and "name its log" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["nothing"], "no run is known as 'nothing'"), (["train.out", "nothing"], "nothing: no such file"),
+     (["train.out", "--attempt", "2"], "--attempt goes with a run"), (["empty"], "empty holds no logs"),
+     (["--explain", "cuda_omm"], "did you mean 'cuda_oom'?"), (["train.out", "--json", "--ticket"], "--ticket does"),
+     (["bloom", "--attempt", "9"], "bloom has no attempt 9")],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None)
+def test_what_cannot_be_obeyed_is_said(bloom: Made, log: Path, here: Path, why: Said, words: list[str],
+                                       said: str) -> None:
+    (here / "empty").mkdir()
+    out, err = why(*words, code=2)
+    assert said in err and out == ""
+
+
+# --- what it prints -------------------------------------------------------------------------------------------------
+
+
+def test_the_object_is_the_public_one(log: Path, why: Said) -> None:
+    found = verdict_of(why("train.out", "--json")[0])
+    assert set(found) == {"category", "confidence", "action", "summary", "host", "rank", "suspects", "evidence",
+                          "runner_up"}
+    assert found["category"] in PAGES and found["action"] in ACTIONS and 0 <= found["confidence"] <= 1
+    assert (found["host"], found["rank"]) == ("n1", 3)
+    assert found["evidence"][0] == {
+        "file": "train.out", "line_number": 4, "role": "cause", "text": OOM.decode().splitlines()[3].split(":", 2)[2]}
+
+
+def test_unknown_is_an_answer(here: Path, why: Said) -> None:
+    (here / "short.log").write_text("hello\n")
+    out, _ = why("short.log", "--json")
+    found = verdict_of(out)
+    assert found["category"] in ("unknown", "none") and found["confidence"] < 0.8
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"\x00" * 5000, bytes(range(256)) * 40, b"a\r" * 9000, b"x" * 3_000_000],
+                         ids=["empty", "one end of line", "zeros", "all bytes", "carriage returns", "one long line"])
+def test_no_file_stops_it(here: Path, why: Said, data: bytes) -> None:
+    (here / "odd.log").write_bytes(data)
+    assert verdict_of(why("odd.log", "--json")[0])["category"] in ("unknown", "none")
+    assert "verdict" in why("odd.log")[0]
+
+
+def test_codes_of_a_log_do_not_reach_the_terminal(here: Path, why: Said) -> None:
+    (here / "evil.log").write_bytes(OOM.replace(b"2.00 GiB", b"\x1b]0;owned\x07 2.00 \x1b[2J GiB"))
+    for words in ((), ("--all",), ("--ticket",)):
+        out, err = why("evil.log", *words)
+        assert "\x1b" not in out + err and "\x07" not in out + err
+
+
+def test_all_shows_the_whole_traceback(here: Path, why: Said) -> None:
+    deep = b"".join(b'[n1:3]:  File "/home/user/m.py", line %d, in f\n[n1:3]:    f()\n' % n for n in range(20))
+    (here / "deep.log").write_bytes(OOM.replace(b"[n1:3]:    loss", deep + b"[n1:3]:    loss"))
+    assert "line 13, in f" not in why("deep.log")[0]
+    assert "line 13, in f" in why("deep.log", "--all")[0]
+
+
+def test_a_ticket_names_node_device_time_and_line(here: Path, why: Said) -> None:
+    (here / "kern.log").write_text(
+        "2024-05-01T12:30:00 n7 kernel: NVRM: Xid (PCI:0000:90:00): 79, pid=42, GPU has fallen off the bus.\n")
+    out, err = why("--ticket", "kern.log")
+    assert out.startswith("Subject: node n7: ") and err == ""
+    assert "Device:      PCI:0000:90:00" in out and "2024-05-01 12:30:00" in out and "kern.log:1" in out
+
+
+def test_a_ticket_about_ones_own_program_comes_with_a_warning(log: Path, why: Said) -> None:
+    out, err = why("--ticket", "train.out")
+    assert out.startswith("Subject: ") and "hardly a matter for the site's administrators" in err
+
+
+@pytest.mark.parametrize("category", PAGES)
+def test_every_category_has_a_page(here: Path, why: Said, category: str) -> None:
+    out, _ = why("--explain", category)
+    assert PAGES[category].title in out and all(line in out for line in PAGES[category].check)
+
+
+@pytest.mark.parametrize("rule", sorted(BY_ID))
+def test_every_rule_explains_itself(here: Path, why: Said, rule: str) -> None:
+    out, _ = why("--explain", rule)
+    assert out.startswith("rule ") and BY_ID[rule].explain in out
+
+
+def test_every_category_of_a_rule_has_a_page() -> None:
+    assert {rule.category for rule in BY_ID.values()} <= {*PAGES, ""}
+    assert {rule.action for rule in BY_ID.values()} <= {*ACTIONS, ""}
+
+
+# --- the screen -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("row", [Row("first", "word " * 60), Row("", "x" * 500, "", 1), Row("", " " * 60 + "code()"),
+                                 Row("verdict", "ä" * 300), Row("", "")],
+                         ids=["words", "one long word", "deep code", "no ASCII", "blank"])
+def test_no_line_is_wider_than_the_terminal(row: Row, width: int) -> None:
+    assert max(map(len, _lines(row, width))) <= width
+
+
+def test_a_pipe_gets_whole_lines(log: Path, why: Said) -> None:
+    assert OOM.decode().splitlines()[3].split(":", 2)[2] in why("train.out")[0]
+
+
+@pytest.mark.parametrize("no_color", [False, True], ids=["colours", "NO_COLOR"])
+def test_a_terminal_gets_lines_of_its_width(log: Path, no_color: bool) -> None:
+    env = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+    shown = in_terminal(["why", "train.out"], log.parent, {**env, **({"NO_COLOR": "1"} if no_color else {})}, 60)
+    assert ("\x1b[" in shown) is not no_color
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert max(map(len, plain.splitlines())) <= 60 and "cuda_oom" in plain
+
+
+def in_terminal(words: list[str], folder: Path, env: dict[str, str], columns: int) -> str:
+    """What a command writes to a terminal of that width."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    process = subprocess.Popen([sys.executable, "-m", "safelaunch", *words], cwd=folder, env=env, stdin=slave,
+                               stdout=slave, stderr=slave)
+    os.close(slave)
+    parts = []
+    try:
+        while part := os.read(master, 65536):
+            parts.append(part)
+    except OSError:   # EIO: the other end is closed, which is how a terminal says so
+        pass
+    finally:
+        os.close(master)
+    assert process.wait(60) == 0
+    return b"".join(parts).decode().replace("\r\n", "\n")
