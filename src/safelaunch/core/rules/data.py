@@ -1,0 +1,81 @@
+"""Data sets, samples and their loaders."""
+
+from __future__ import annotations
+
+from safelaunch.core.findings import Rule
+
+_TORCH = "PyTorch, torch/utils/data"
+
+RULES = (
+    Rule(
+        "data.loader_bus", "data", (b"out of shared memory", b"insufficient shared memory", b"unable to write to file </torch_", b"unable to open shared memory object", b"unable to allocate shared memory"),
+        rb"workers are out of shared memory|insufficient shared memory|unable to write to file </torch_|unable to (?:open|allocate) shared memory", "cause", "node", 0.78, action="fix_environment",
+        summary="a data loader worker died: /dev/shm is too small", explain="Workers hand their batches over in shared memory.", do="Larger /dev/shm (docker --shm-size, --ipc=host), or fewer workers.", source=_TORCH, order=4,
+    ),
+    Rule(
+        "data.loader_died", "data", (b"DataLoader worker (pid",), rb"DataLoader worker \(pid\(?s?\)?[^)]*\) (?:exited unexpectedly|is killed by signal: (?P<signal>[\w ]+))", "cause", "rank", 0.6, action="restart",
+        summary="a data loader worker died ({signal})", explain="The worker itself crashed or was killed.", do="Set num_workers=0 to see its error; look for an OOM kill.", source=_TORCH, order=1,
+    ),
+    Rule(
+        "data.collate", "data", (b"stack expects each tensor to be equal size", b"default_collate: batch must contain", b"each element in list of batch should be of equal size", b"Trying to resize storage that is not resizable"),
+        rb"stack expects each tensor to be equal size|default_collate: batch must contain|each element in list of batch should be of equal size|Trying to resize storage", "cause", "job", 0.74, action="fix_user_code",
+        summary="samples of different size in one batch", explain="The default collation cannot stack them.", do="Pad in a collate_fn of your own.", source=_TORCH, order=2,
+    ),
+    Rule(
+        "data.image", "data", (b"cannot identify image file", b"UnidentifiedImageError", b"image file is truncated", b"broken data stream when reading image", b"Corrupt JPEG data", b"DecompressionBombError", b"truncated (", b"imread_('"),
+        rb"(?:UnidentifiedImageError|OSError|SyntaxError|DecompressionBombError)\S*: .*(?:cannot identify image|truncated|broken data stream|broken PNG|[Dd]ecompression bomb)|UnidentifiedImageError", "cause", "job", 0.78,
+        action="fix_storage", summary="an image cannot be read", explain="A damaged or empty sample.", do="Check and remove it; skip bad samples in the loader.", source="Pillow", order=2,
+    ),
+    Rule(
+        "data.archive", "data", (b"BadZipFile", b"zipfile.BadZip", b"tarfile.ReadError", b"ReadError: ", b"BadGzipFile", b"zlib.error", b"zstd", b"LZMAError", b"Compressed file ended before"),
+        rb"BadZipFile|tarfile\.ReadError|BadGzipFile|zlib\.error|ZstdError|LZMAError|Compressed file ended before", "cause", "job", 0.68, action="fix_storage", summary="an archive cannot be read", explain="A damaged or half-downloaded shard.",
+        do="Check its size or hash, and fetch it again.", source="CPython, zipfile, tarfile, gzip, zlib", order=2,
+    ),
+    Rule(
+        "data.json", "data", (b"JSONDecodeError",), rb"JSONDecodeError: (?P<why>.*)", "cause", "job", 0.58, action="fix_storage", summary="a JSON file cannot be read: {why}", explain="A damaged line or an empty answer of a server.", do="Look at the file and line it names.",
+        source="CPython, json", order=1,
+    ),
+    Rule(
+        "data.decode", "data", (b"UnicodeDecodeError",), rb"UnicodeDecodeError: (?P<why>.*)", "cause", "job", 0.6, action="fix_user_code", summary="a file is no valid text: {why}", explain="Wrong encoding, a binary or a damaged file.", do="Name the encoding, or check the file.",
+        source="CPython, codecs", order=1,
+    ),
+    Rule(
+        "data.arrow", "data", (b"pyarrow.lib.Arrow", b"ArrowInvalid", b"Parquet magic bytes not found", b"ArrowIOError"), rb"ArrowInvalid|ArrowIOError|Parquet magic bytes not found|pyarrow\.lib\.Arrow\w+", "cause", "job", 0.7, action="fix_storage",
+        summary="an Arrow or Parquet file cannot be read", explain="Damaged, cut off, or of another schema.", do="Check the file and its schema.", source="Apache Arrow", order=2,
+    ),
+    Rule(
+        "data.hf_dataset", "data", (b"DatasetGenerationError", b"DatasetGenerationCastError", b"DataFilesNotFoundError", b"EmptyDatasetError", b"Couldn't find a dataset script", b"NonMatchingSplitsSizesError", b"ExpectedMoreSplits", b"NonMatchingChecksumError"),
+        rb"DatasetGeneration(?:Cast)?Error|DataFilesNotFoundError|EmptyDatasetError|Couldn't find a dataset script|NonMatching(?:SplitsSizes|Checksum)Error|ExpectedMoreSplits", "cause", "job", 0.72, action="fix_config",
+        summary="the data set could not be prepared", explain="Files are missing, damaged or of another form than declared.", do="Prepare it once on one process before the job.", source="Hugging Face datasets", order=2,
+    ),
+    Rule(
+        "data.dataset_name", "config", (b"DatasetNotFoundError", b"Dataset scripts are no longer supported", b"BuilderConfig '", b"Unknown split"), rb"DatasetNotFoundError: (?P<why>.{0,200})|BuilderConfig '(?P<name>[^']*)' not found|Unknown split \"(?P<split>[^\"]*)\"", "cause", "job", 0.74,
+        summary="there is no such data set: {why}{name}{split}", explain="A wrong name or configuration, or no access.", do="Correct the name; check access with huggingface-cli or tfds.", source="Hugging Face datasets; tensorflow_datasets", order=2,
+    ),
+    Rule(
+        "data.hdf5", "data", (b"truncated file: eof", b"Unable to synchronously open", b"unable to open file (file signature not found", b"Can't read data (", b"nable to open object"),
+        rb"truncated file: eof|Unable to (?:synchronously )?open (?:file|object) \((?P<why>[^)]*)\)|file signature not found|Can't read data \(", "cause", "job", 0.64, action="fix_storage", summary="an HDF5 file cannot be read: {why}",
+        explain="Damaged, cut off, missing, or locked by a writer.", do="h5ls the file.", source="HDF5", order=1,
+    ),
+    Rule(
+        "data.empty", "data", (b"num_samples should be a positive integer", b"number of samples 0", b"Dataset is empty", b"dataset is empty", b"no samples found", b"No samples found", b"Found 0 files", b"Found no valid file"),
+        rb"num_samples should be a positive integer value, but got num_samples=0|(?:Error|Exception).*(?:[Dd]ataset is empty|[Nn]o samples found|Found 0 files|Found no valid file)", "cause", "job", 0.74, action="fix_config", summary="the data set is empty",
+        explain="A wrong path or split, or every sample was filtered out.", do="Check path and split.", source=_TORCH + "; torchvision", order=2,
+    ),
+    Rule(
+        "data.indexed", "data", (b"Index file doesn't match expected format", b"mmap length is greater than file size", b"cannot mmap an empty file", b"is not divisible by the itemsize", b"buffer is smaller than requested size", b"Incorrect file size"),
+        rb"Index file doesn't match expected format|mmap length is greater than file size|cannot mmap an empty file|buffer is smaller than requested size", "cause", "job", 0.74, action="fix_storage", summary="an indexed data file is damaged or cut off",
+        explain="The .bin or .idx file is incomplete or of another form.", do="Compare its size; build it again.", source="Megatron-LM, indexed_dataset; CPython, mmap; numpy", order=2,
+    ),
+    Rule(
+        "data.tfrecord", "data", (b"corrupted record at", b"truncated record at"), rb"(?:corrupted|truncated) record at (?P<offset>\d+)", "cause", "job", 0.78, action="fix_storage", summary="a TFRecord file is damaged", explain="Damaged or cut off while being written.", do="Fetch or write it again.", source="TensorFlow, record_reader.cc", order=2,
+    ),
+    Rule(
+        "data.video", "data", (b"moov atom not found", b"Invalid data found when processing input", b"DECORDError", b"Invalid NAL unit"), rb"moov atom not found|DECORDError|Error.*Invalid data found when processing input", "cause", "job", 0.62, action="fix_storage", summary="a video cannot be decoded",
+        explain="A damaged sample.", do="Skip bad samples in the loader.", source="FFmpeg; decord", order=1,
+    ),
+    Rule(
+        "data.embedding_index", "user_code", (b"index out of range in self",), rb"IndexError: index out of range in self", "cause", "job", 0.66, summary="an index beyond the embedding table", explain="A token id is larger than the vocabulary of the model.", do="Compare the tokenizer's size with the model's.",
+        source="PyTorch, embedding", order=2,
+    ),
+)

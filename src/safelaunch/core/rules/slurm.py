@@ -1,0 +1,156 @@
+"""What Slurm and other batch systems say about a job."""
+
+from __future__ import annotations
+
+from safelaunch.core.findings import Rule
+
+_STEPD = "slurmstepd, src/slurmd/slurmstepd"
+_SRUN = "srun, task exit report (src/srun/libsrun)"
+
+RULES = (
+    Rule(
+        "slurm.time_limit", "time_limit",
+        (b"DUE TO TIME LIMIT", b"job killed: walltime", b"TERM_RUNLIMIT", b"time limit exceeded", b"due to time limit",
+         b"JOB TIMEOUT"),
+        rb"(?i:due to time limit)|job killed: walltime|TERM_RUNLIMIT|CANCELLED .* time limit exceeded", "cause", "nobody", 0.96,
+        summary="the time limit was reached", explain="The batch system ended the job at its limit.",
+        do="Continue from the last checkpoint; ask for more time, or save more often.", source=_STEPD + "; PBS; LSF", order=5,
+    ),
+    Rule(
+        "slurm.preempted", "preempted", (b"DUE TO PREEMPTION", b"due to preemption", b"spot instance", b"TERM_PREEMPT", b"PREEMPTED"),
+        rb"(?i:due to preemption)|TERM_PREEMPT|(?i:spot instance (?:interruption|termination))|job \d+ .*PREEMPTED", "cause", "nobody", 0.96,
+        summary="preempted for a more important job", explain="The batch system took the nodes back.",
+        do="Continue from the last checkpoint.", source=_STEPD, order=5,
+    ),
+    Rule(
+        "slurm.requeued", "preempted", (b"DUE TO JOB REQUEUE",), rb"DUE TO JOB REQUEUE", "cause", "nobody", 0.7,
+        summary="the job was put back into the queue", explain="By scontrol requeue, preemption or a node failure.", source=_STEPD, order=5,
+    ),
+    Rule(
+        "slurm.node_failure", "node_failure", (b"Node failure on ",), rb"Node failure on (?P<host>[\w.\[\],-]+)", "cause", "node", 0.96,
+        summary="Slurm lost node {host}", explain="slurmctld got no answer from that node's slurmd, or found it down.",
+        do="Keep the node out; look at its console and power.", source=_SRUN, host_group="host", order=5,
+    ),
+    Rule(
+        "slurm.cancelled_node_failure", "node_failure", (b"DUE TO NODE FAILURE", b"JobState=NODE_FAIL", b"NODE_FAIL"),
+        rb"DUE TO NODE FAILURE|\bNODE_FAIL\b", "cause", "nobody", 0.93, summary="Slurm ended the step: a node failed",
+        explain="The named node is the first of the step, not the failed one.",
+        do="`sacct -j JOB -o state,nodelist` and `scontrol show node` name the failed one.", source=_STEPD, order=5,
+    ),
+    Rule(
+        "slurm.cancelled_signal", "cancelled", (b"DUE to SIGNAL",), rb"CANCELLED AT .* DUE to SIGNAL (?P<signal>[\w ]+?) \*\*\*", "cause",
+        "nobody", 0.8, summary="ended from outside by signal {signal}", explain="scancel -s, or the batch system at its end.",
+        source=_STEPD, order=5,
+    ),
+    Rule(
+        "slurm.job_cancelled", "cancelled", (b" CANCELLED AT ",), rb"\*\*\* JOB (?P<job>\d+) ON \S+ CANCELLED AT \S+(?: \*\*\*)?$", "cause",
+        "nobody", 0.72, summary="job {job} was cancelled", explain="By scancel: a person, or a script of the site.",
+        source=_STEPD, order=3,
+    ),
+    Rule(
+        "slurm.step_cancelled", "cancelled", (b" CANCELLED AT ",), rb"\*\*\* STEP (?P<step>[\d.]+) ON \S+ CANCELLED AT \S+(?: \*\*\*)?$",
+        "symptom", "nobody", 0.6, summary="step {step} was cancelled",
+        explain="By scancel, by Ctrl-C at srun, or by srun itself after a task failed (-K).", source=_STEPD, order=3,
+    ),
+    Rule(
+        "slurm.interrupt", "cancelled", (b"srun: interrupt", b"forcing job termination", b"sending Ctrl-C to"),
+        rb"srun: interrupt \(one more|srun: (?:error: )?forcing job termination|srun: sending Ctrl-C to", "cause", "nobody", 0.72,
+        summary="interrupted at the terminal of srun", explain="srun got Ctrl-C or SIGTERM.", source="srun(1)", order=3,
+    ),
+    Rule(
+        "slurm.task_exit", "user_code", (b"Exited with exit code",),
+        rb"(?:(?P<host>[\w.-]+): )?tasks? (?P<rank>\d+)[\d,\-]*: Exited with exit code (?P<code>\d+)", "teardown", "rank", 0.25,
+        summary="task {rank} on {host} ended with exit code {code}", explain="Its own lines say why.", source=_SRUN,
+        host_group="host", rank_group="rank",
+    ),
+    Rule(
+        "slurm.task_signal", "native_crash",
+        (b": Segmentation fault", b": Bus error", b": Floating point exception", b": Illegal instruction"),
+        rb"(?:(?P<host>[\w.-]+): )?tasks? (?P<rank>\d+)[\d,\-]*: (?P<what>Segmentation fault|Bus error|Floating point exception"
+        rb"|Illegal instruction)", "cause", "rank", 0.75, summary="task {rank} on {host}: {what}",
+        explain="The process died of a signal of its own making.", do="Enable core dumps or faulthandler (python -X faulthandler).",
+        source=_SRUN, host_group="host", rank_group="rank", order=1,
+    ),
+    Rule(
+        "slurm.task_aborted", "native_crash", (b": Aborted",), rb"(?:(?P<host>[\w.-]+): )?tasks? (?P<rank>\d+)[\d,\-]*: Aborted", "symptom",
+        "rank", 0.35, summary="task {rank} on {host} aborted", explain="An uncaught C++ exception or a failed check; its words stand above.",
+        source=_SRUN, host_group="host", rank_group="rank",
+    ),
+    Rule(
+        "slurm.task_terminated", "cancelled", (b": Terminated",), rb"(?:(?P<host>[\w.-]+): )?tasks? (?P<rank>\d+)[\d,\-]*: Terminated", "teardown",
+        "nobody", 0.2, summary="tasks were ended by SIGTERM", explain="srun ends the step.", source=_SRUN,
+    ),
+    Rule(
+        "slurm.step_teardown", "user_code",
+        (b"First task exited", b"Terminating Step", b"Terminating StepId", b"Terminating JobId", b"Job step aborted", b"Force Terminated",
+         b"step tasks have been terminated"),
+        rb"First task exited|srun: (?:launch/slurm: \S+ )?(?:Job step aborted|Terminating (?:Step|Job))|Job step aborted|Force Terminated"
+        rb"|Terminating (?:Step|Job)", "teardown", "nobody", 0.1, summary="srun ends the step", explain="After a task's end.", source=_SRUN,
+    ),
+    Rule(
+        "slurm.launch_failed", "node_failure",
+        (b"Task launch for", b"launch failed", b"Prolog failed", b"prolog failed", b"Kill task failed", b"prolog_error"),
+        rb"Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<why>.*)|(?i:prolog failed)|launch failed requeued"
+        rb"|[Kk]ill task failed", "cause", "node", 0.85, summary="a task could not be launched on {host}: {why}",
+        explain="The node's slurmd did not answer, refused, or its prolog failed.", do="Keep the node out.", source="srun; slurmctld",
+        host_group="host", order=2,
+    ),
+    Rule(
+        "slurm.comm", "node_failure",
+        (b"Communication connection failure", b"Unable to confirm allocation", b"Zero Bytes were transmitted", b"Invalid authentication credential",
+         b"Munge decode failed", b"Invalid job credential", b"Job credential expired", b"Job credential revoked"),
+        rb"Communication connection failure|Zero Bytes were transmitted|Invalid authentication credential|Munge decode failed"
+        rb"|(?:Invalid job|Job) credential(?: expired| revoked)?", "cause", "node", 0.65, action="restart",
+        summary="Slurm's daemons could not talk to each other", explain="A node's slurmd, its clock or its munge key is off.",
+        do="Tell the admins; another node may do.", source="Slurm, src/common/slurm_protocol_api.c",
+    ),
+    Rule(
+        "slurm.controller", "node_failure",
+        (b"Unable to contact slurm controller", b"Unable to connect to slurm", b"Slurm backup controller"),
+        rb"Unable to contact slurm controller|Unable to connect to slurm", "context", "nobody", 0.4, action="restart",
+        summary="slurmctld does not answer", explain="The controller is restarting or overloaded; running steps go on.",
+        source="Slurm client commands",
+    ),
+    Rule(
+        "slurm.refused", "config",
+        (b"Batch job submission failed", b"Unable to allocate resources", b"Unable to create step", b"More processors requested than permitted",
+         b"Requested node configuration is not available", b"Invalid generic resource"),
+        rb"(?:Batch job submission failed|Unable to allocate resources|Unable to create step for job \d+): (?P<why>.*)"
+        rb"|More processors requested than permitted|Requested node configuration is not available", "cause", "job", 0.8,
+        summary="Slurm refused: {why}", explain="The request does not fit the partition, the account or the allocation.",
+        do="Correct the sbatch or srun options.", source="sbatch, srun", order=1,
+    ),
+    Rule(
+        "slurm.execve", "environment", (b"execve():", b"execve: "), rb"execve\(\): (?P<path>.*): (?P<why>No such file or directory|Permission denied)",
+        "cause", "job", 0.8, summary="{path} cannot be executed: {why}", explain="The command does not exist on the node.",
+        do="Check the path, the module and the virtual environment on the compute node.", source=_STEPD, order=2,
+    ),
+    Rule(
+        "slurm.chdir", "storage", (b"couldn't chdir to",), rb"couldn't chdir to [`'](?P<path>[^']*)'", "context", "node", 0.4,
+        summary="the working folder {path} is not there on a node", explain="The file system is not mounted on that node, or the folder is gone.",
+        source=_STEPD,
+    ),
+    Rule(
+        "slurm.cgroup_noise", "none",
+        (b"Failed to remove cgroup", b"_get_joules_task", b"unable to remove cgroup", b"cpu-bind=MASK", b"error: spank", b"task/cgroup:"),
+        rb"remove cgroup|_get_joules_task|cpu-bind=MASK", "noise", "nobody", 1.0, explain="Slurm's housekeeping; it has no influence on the job.",
+        source="slurmstepd", order=9,
+    ),
+    Rule(
+        "batch.owner", "cancelled", (b"TERM_OWNER", b"job killed by owner", b"job deleted at request", b"exception type=cancel"),
+        rb"TERM_OWNER|job killed by owner|job deleted at request|exception type=cancel", "cause", "nobody", 0.9,
+        summary="cancelled by its owner", explain="By bkill, qdel or flux cancel.", source="LSF; PBS; Flux",
+    ),
+    Rule(
+        "batch.keyboard", "cancelled", (b"KeyboardInterrupt",), rb"^KeyboardInterrupt\b", "cause", "nobody", 0.7,
+        summary="interrupted by Ctrl-C", explain="SIGINT reached Python.", source="CPython", order=3,
+    ),
+    Rule(
+        "batch.terminated", "cancelled", (b"Terminated",), rb"(?:^|line \d+: +\d+ )Terminated(?:$| {2,})", "symptom", "nobody", 0.4, action="requeue_only",
+        summary="ended by SIGTERM", explain="From outside: scancel, kill, a time limit, or the launcher.", source="bash, job control",
+    ),
+    Rule(
+        "batch.hangup", "cancelled", (b"Hangup",), rb"(?:^|line \d+: +\d+ )Hangup(?:$| {2,})", "cause", "nobody", 0.6, action="requeue_only",
+        summary="the terminal went away (SIGHUP)", explain="The session that started it ended.", source="bash, job control",
+    ),
+)
