@@ -17,7 +17,8 @@ from typing import BinaryIO
 
 from safelaunch.core import loglines
 from safelaunch.core.findings import CLOCK_ORDER, CLOCK_STAMPS, Line, Log, Rule
-from safelaunch.core.scan import Compiled, Scanner, compile_rules, merge_progress
+from safelaunch.core.prefilter import Shapes
+from safelaunch.core.scan import Compiled, Scanner, merge_progress
 
 BLOCK = 1 << 20
 LAST_LINES = 40
@@ -25,7 +26,7 @@ LAST_LINES = 40
 
 def read_logs(paths: Sequence[Path], rules: Iterable[Rule]) -> Log:
     """What the rules find in the logs; "-" is standard input. Raises OSError where a file cannot be opened."""
-    compiled = compile_rules(rules)
+    compiled = Compiled(rules)
     parts = [_read(path, index, compiled) for index, path in enumerate(paths)]
     scanners = [scanner for scanner, *_ in parts]
     findings = tuple(sorted((finding for scanner in scanners for finding in scanner.part.findings),
@@ -61,12 +62,16 @@ def _read(path: Path, index: int, compiled: Compiled) -> tuple[Scanner, tuple[Li
             if block is None:
                 break
             if scanner is None:
-                scanner = Scanner(compiled, index, hosts=loglines.learn_hosts(block[:65536]), year=_year(path))
-            scanner.feed(block, size)
+                number = 1
+                shapes = Shapes(compiled.literals)
+                hosts = loglines.learn_hosts(block[:65536])
+                scanner = Scanner(compiled, index, shapes, hosts=hosts, year=_year(path))
+            scanner.feed(block, size, number)
+            number += block.count(b"\n")
             size += len(block)
             tail = (tail + block)[-65536:]
     if scanner is None:
-        scanner = Scanner(compiled, index)
+        scanner = Scanner(compiled, index, Shapes(compiled.literals))
     truncated = truncated or (bool(tail) and not tail.endswith((b"\n", b"\r")))
     return scanner, _last_lines(tail, index, size), size, truncated
 

@@ -20,23 +20,31 @@ _MAX_FORMS = 8
 # (Ray's output, copied from a terminal, begins "[36m(main_task pid=…)").
 _ANSI = re.compile(rb"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]|\x1b\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\x1b[()][0-9A-Z]"
                    rb"|\[(?:0|1|2|22|39|[349][0-7])m")
-_CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\x1b")
 
 _HOST = rb"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}"
-# Who speaks. "rank" is a rank of the training, "local" a number on its node; both may come, then the rank counts.
-_WHO: tuple[re.Pattern[bytes], ...] = tuple(re.compile(form) for form in (
-    rb"\[(?P<host>" + _HOST + rb"):(?P<rank>\d{1,6})\]: ?",                       # safelaunch's own launchers
-    rb"\[[Rr]ank[ =#]?(?P<rank>\d{1,7})(?:/\d+)?\]:? ?",                          # torch ≥ 2.3; [Rank 0] of loggers
-    rb"\[[a-z_]{1,30}(?P<local>\d{1,5})\]: ?",                                    # torchrun --tee: [default3]:
-    rb" {0,6}(?P<task>\d{1,6}): ?",                                               # srun --label
-    rb"\((?P<actor>[A-Za-z_][\w.:<>-]{0,80})(?: rank=(?P<rank>\d+))? pid=\d+(?:, ip=(?P<host>[0-9A-Fa-f.:]+))?\)"
-    rb"(?: \[repeated \d+x[^\]\n]{0,60}\])? ?",                                    # Ray
-    rb"\[\d{1,9},(?P<rank>\d{1,7})\]<std(?:out|err|diag)>: ?",                    # mpirun --tag-output
-    rb"(?P<host>" + _HOST + rb"):\d{1,8}:\d{1,8} \[(?P<local>-?\d{1,3})\] ",       # NCCL
-    rb"\[(?P<host>" + _HOST + rb"):\d{1,8}(?::\d{1,9}){0,2}\] {1,20}",             # Open MPI, PMIx, UCX
-    rb"(?:stdout|stderr) [FP] ",                                                  # containerd, after its stamp
-    rb"(?P<host>" + _HOST + rb") (?:kernel|slurmd|slurmstepd|systemd|nvidia-[a-z-]+)(?:\[\d{1,8}\])?: ",   # syslog
-))
+# Who speaks, by the first byte: "A" for letters and digits. "rank" is a rank of the training, "local" a number on its
+# node, "task" srun's: the rank counts before them.
+_WHO: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
+    b"[": tuple(re.compile(form) for form in (
+        rb"\[[Rr]ank[ =#]?(?P<rank>\d{1,7})(?:/\d+)?\]:? ?",                       # torch ≥ 2.3; "[Rank 0]" of loggers
+        rb"\[[a-z_]{1,30}(?P<local>\d{1,5})\]: ?",                                 # torchrun --tee: "[default3]:"
+        rb"\[(?P<host>" + _HOST + rb"):(?P<rank>\d{1,6})\]: ?",                    # safelaunch's own launchers
+        rb"\[\d{1,9},(?P<rank>\d{1,7})\]<std(?:out|err|diag)>: ?",                 # mpirun --tag-output
+        rb"\[(?P<host>" + _HOST + rb"):\d{1,8}(?::\d{1,9}){0,2}\] {1,20}",          # Open MPI, PMIx, UCX
+    )),
+    b" ": (re.compile(rb" {1,6}(?P<task>\d{1,6}): ?"),),                            # srun --label
+    b"(": (re.compile(                                                             # Ray
+        rb"\((?P<actor>[A-Za-z_][\w.:<>-]{0,80})(?: rank=(?P<rank>\d{1,7}))? pid=\d{1,9}"
+        rb"(?:, ip=(?P<host>[0-9A-Fa-f.:]{1,45}))?\)(?: \[repeated \d{1,9}x[^\]\n]{0,60}\])? ?"),),
+    b"A": tuple(re.compile(form) for form in (
+        rb"(?P<task>\d{1,6}): ?(?!\d\d:)",                                          # srun --label
+        rb"(?P<host>" + _HOST + rb"):\d{1,8}:\d{1,8} \[(?P<local>\d{1,3})\] ",       # NCCL
+        rb"(?P<host>" + _HOST + rb") (?:kernel|slurmd|slurmstepd|systemd|nvidia-[a-z-]{1,30})(?:\[\d{1,8}\])?: ",
+        rb"(?:stdout|stderr) [FP] ",                                               # containerd, after its stamp
+    )),
+}
+_KINDS: Mapping[bytes, bytes] = {byte: byte for byte in (b"[", b" ", b"(", b"-", b"|", b">")}
 _LABEL = re.compile(rb"(?P<host>" + _HOST + rb"): ?")                              # pdsh, clush, mpirun of MPICH
 
 _LEVELS: Mapping[bytes, str] = {
@@ -46,21 +54,30 @@ _LEVELS: Mapping[bytes, str] = {
 }
 _WORD = rb"DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
 # How loud and from where: what loggers write between the stamp and the message.
-_HOW: tuple[re.Pattern[bytes], ...] = tuple(re.compile(form) for form in (
-    rb"\[(?P<level>[IWEF]) [\w./+-]{1,120}\.(?:cpp|cc|cu|h|hpp|cuh):\d{1,6}\] ?",              # c10 without a stamp
-    rb"\[(?P<level>" + _WORD + rb")\|[\w./-]{1,120}:\d{1,6}\] ?",                           # transformers
-    rb"\[(?P<level>" + _WORD + rb"|[DIWEF])\] ?",
-    rb"(?P<level>" + _WORD + rb"):[\w.]{1,120}:",                                           # logging.basicConfig
-    rb"[-|] ?(?P<level>" + _WORD + rb") *[-|] ?",
-    rb"(?P<level>" + _WORD + rb") *[:|]? +(?=[\w./-]{1,120}(?::[\w<>]{1,60})?:\d{1,6}[\] ])",  # vLLM, loguru
-    rb"(?P<level>[IWEF]) (?=[\w./+-]{1,120}\.(?:cc|cpp|h):\d{1,6}\])",                        # TensorFlow
-    rb"\[[\w./-]{1,120}\.(?:py|cpp|cc|c):\d{1,6}(?::[\w<>]{1,60})?\] ?",                      # DeepSpeed
-    rb"[\w./-]{1,120}\.(?:py|cpp|cc|c|h|cu):\d{1,6}\] ?",
-    rb"- (?:[\w.]{1,120} - )?(?P<level>" + _WORD + rb") - ",                                # "- name - INFO - "
-    rb"\[[\w.]{1,80}\]\[(?P<level>" + _WORD + rb")\] ?(?:- )?",                             # Hydra, fairseq
-    rb"\| (?P<level>" + _WORD + rb") +\| [\w.<>]{1,120}(?::[\w<>]{1,60})?(?::\d{1,6})? - ",   # loguru
-    rb">> ",
-))
+_HOW: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
+    b"[": tuple(re.compile(form) for form in (
+        rb"\[(?P<level>" + _WORD + rb"|[DIWEF])\] ?",
+        rb"\[(?P<level>[IWEF]) [\w./+-]{1,120}\.(?:cpp|cc|cu|h|hpp|cuh):\d{1,6}\] ?",       # c10 without a stamp
+        rb"\[(?P<level>" + _WORD + rb")\|[\w./-]{1,120}:\d{1,6}\] ?",                    # transformers
+        rb"\[[\w./-]{1,120}\.(?:py|cpp|cc|c):\d{1,6}(?::[\w<>]{1,60})?\] ?",             # DeepSpeed
+        rb"\[[\w.]{1,80}\]\[(?P<level>" + _WORD + rb")\] ?(?:- )?",                      # Hydra, fairseq
+    )),
+    b"-": tuple(re.compile(form) for form in (
+        rb"- (?:[\w.]{1,120} - )?(?P<level>" + _WORD + rb") - ",                         # "- name - INFO - "
+        rb"- ?(?P<level>" + _WORD + rb") *- ?",
+    )),
+    b"|": tuple(re.compile(form) for form in (
+        rb"\| (?P<level>" + _WORD + rb") {1,8}\| [\w.<>]{1,120}(?::[\w<>]{1,60})?(?::\d{1,6})? - ",   # loguru
+        rb"\| ?(?P<level>" + _WORD + rb") {0,8}\| ?",
+    )),
+    b">": (re.compile(rb">> "),),
+    b"A": tuple(re.compile(form) for form in (
+        rb"(?P<level>" + _WORD + rb"):[\w.]{1,120}:",                                    # logging.basicConfig
+        rb"(?P<level>" + _WORD + rb") {0,8}[:|]? {1,8}(?=[\w./-]{1,120}(?::[\w<>]{1,60})?:\d{1,6}[\] ])",   # vLLM
+        rb"(?P<level>[IWEF]) (?=[\w./+-]{1,120}\.(?:cc|cpp|h):\d{1,6}\])",               # TensorFlow
+        rb"[\w./-]{1,120}\.(?:py|cpp|cc|c|h|cu):\d{1,6}\] ?",
+    )),
+}
 
 
 class Parsed(NamedTuple):
@@ -83,47 +100,57 @@ def parse(line: bytes, hosts: frozenset[bytes] = frozenset(), year: int | None =
     line = plain(line)
     head = line[:MAX_PREFIX]
     at = who_ends = 0
-    host: bytes | None = None
-    rank: int | None = None
-    place: int | None = None
+    found: dict[str, bytes] = {}
     stamp: float | None = None
-    level = ""
-    streams: list[bytes] = []
+    stream = b""
     for _ in range(_MAX_FORMS):
-        found = logstamps.match(head, at, year)
-        if found is not None:
-            stamp = found.t if found.t is not None else stamp
-            level = _LEVELS.get(found.level, level)
-            at = found.end
-            host = found.host or host
+        first = head[at:at + 1]
+        when = logstamps.match(head, at, year) if first in logstamps.FIRST else None
+        if when is not None:
+            stamp, at = when.t if when.t is not None else stamp, when.end
+            if when.level:
+                found["level"] = when.level
             continue
-        who = _match_who(head, at, hosts)
-        if who is not None:
-            streams.append(_speaker(who))
-            groups = who.groupdict()
-            host = groups.get("host") or host
-            if groups.get("rank"):
-                rank = int(groups["rank"])
-            elif groups.get("local") or groups.get("task"):
-                place = int(groups.get("local") or groups["task"])
-            at = who_ends = who.end()
-            continue
-        how = _match_how(head, at)
-        if how is None:
+        match, is_who = _match_form(head, at, first, hosts)
+        if match is None:
             break
-        if "level" in how.re.groupindex:
-            level = _LEVELS.get(how["level"], level)
-        at = how.end()
-    payload = line[at:]
-    return Parsed(b"".join(streams), line[who_ends:] if at else line, payload,
-                  host.decode("ascii", "replace") if host else None, rank if rank is not None else place, stamp, level)
+        groups = {name: value for name, value in match.groupdict().items() if value}
+        found.update(groups)
+        at = match.end()
+        if is_who:
+            stream += b"|".join(groups.values()) + b";"
+            who_ends = at
+    rank = found.get("rank") or found.get("local") or found.get("task")
+    host = found.get("host")
+    return Parsed(stream, line[who_ends:] if who_ends else line, line[at:] if at else line,
+                  host.decode("ascii", "replace") if host else None, int(rank) if rank else None, stamp,
+                  _LEVELS.get(found.get("level", b""), ""))
+
+
+def _match_form(head: bytes, at: int, first: bytes, hosts: frozenset[bytes]) -> tuple[re.Match[bytes] | None, bool]:
+    """The prefix that stands at `at`, and whether it says who prints."""
+    kind = _KINDS.get(first, b"A" if first.isalnum() else b"")
+    for form in _WHO.get(kind, ()):
+        match = form.match(head, at)
+        if match is not None:
+            return match, True
+    if hosts:
+        match = _LABEL.match(head, at)
+        if match is not None and match["host"] in hosts:
+            return match, True
+    for form in _HOW.get(kind, ()):
+        match = form.match(head, at)
+        if match is not None:
+            return match, False
+    return None, False
 
 
 def plain(line: bytes) -> bytes:
     """The line without colours and control characters; tabs stay."""
-    if b"\x1b" in line or b"m" in line[:8] or b"[0m" in line:
+    if b"\x1b" in line or b"[0m" in line or line[:1] == b"[":
         line = _ANSI.sub(b"", line)
-    return _CONTROL.sub(b"", line)
+        line = line.replace(b"\x1b", b"")
+    return line.translate(None, _CONTROL)
 
 
 def text(payload: bytes, limit: int = 2000) -> str:
@@ -148,29 +175,3 @@ def learn_hosts(sample: bytes) -> frozenset[bytes]:
 
 
 _NO_HOSTS = frozenset({b"wandb", b"srun", b"slurmstepd", b"info", b"warning", b"error", b"epoch", b"step"})
-
-
-def _match_who(head: bytes, at: int, hosts: frozenset[bytes]) -> re.Match[bytes] | None:
-    for form in _WHO:
-        match = form.match(head, at)
-        if match is not None:
-            return match
-    if hosts:
-        match = _LABEL.match(head, at)
-        if match is not None and match["host"] in hosts:
-            return match
-    return None
-
-
-def _match_how(head: bytes, at: int) -> re.Match[bytes] | None:
-    for form in _HOW:
-        match = form.match(head, at)
-        if match is not None:
-            return match
-    return None
-
-
-def _speaker(who: re.Match[bytes]) -> bytes:
-    """What names the speaker in a prefix; thread and process numbers change within one traceback."""
-    groups = who.groupdict()
-    return b"|".join(groups[key] for key in ("host", "rank", "local", "task", "actor") if groups.get(key)) + b";"

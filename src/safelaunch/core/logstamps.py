@@ -7,6 +7,7 @@ say so ("+01:00") and most do not. Taking only those with a zone to UTC would pu
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 _MONTHS = {name: number for number, name in enumerate(
@@ -41,28 +42,32 @@ _FORMS: tuple[re.Pattern[bytes], ...] = tuple(re.compile(form) for form in (
 ))
 
 
+_ISO, _GLOG, _ABSL, _UCX, _BOOT, _CTIME, _SYSLOG, _VLLM, _TIME = _FORMS
+_BY_FIRST: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
+    **{b"%d" % digit: (_ISO, _TIME) for digit in range(10)}, b" ": (_ISO,), b"<": (_SYSLOG,),
+    b"[": (_ISO, _GLOG, _UCX, _BOOT, _CTIME, _TIME), b"I": (_GLOG, _ABSL, _VLLM), b"W": (_GLOG, _ABSL, _VLLM),
+    b"E": (_GLOG, _ABSL, _VLLM), b"F": (_GLOG, _ABSL, _SYSLOG), b"D": (_GLOG, _VLLM, _SYSLOG), b"C": (_VLLM,),
+    **dict.fromkeys((b"J", b"M", b"A", b"S", b"O", b"N"), (_SYSLOG,)),
+}
+FIRST = frozenset(_BY_FIRST)
+
+
 class Stamp(NamedTuple):
     """A stamp: `t` in epoch seconds of the log's own clock, None where it cannot be told; `end` is where it ends."""
 
     t: float | None
     level: bytes
     end: int
-    host: bytes | None = None
 
 
 def match(head: bytes, at: int, year: int | None) -> Stamp | None:
     """The stamp that stands at `at`; None = there is none."""
-    if at >= len(head) or head[at] not in _FIRST:
-        return None
-    for form in _FORMS:
+    for form in _BY_FIRST.get(head[at:at + 1], ()):
         found = form.match(head, at)
         if found is not None:
             groups = found.groupdict()
             return Stamp(_seconds(groups, year), groups.get("level") or b"", found.end())
     return None
-
-
-_FIRST = frozenset(b" [<0123456789IWEFDCJMASON")
 
 
 def _seconds(groups: dict[str, bytes | None], year: int | None) -> float | None:

@@ -7,47 +7,66 @@ traceback every line is looked at, because the exception's own line need hold no
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from safelaunch.core import loglines
 from safelaunch.core.findings import Finding, Progress, Rule
 from safelaunch.core.loglines import Parsed
+from safelaunch.core.prefilter import Hit, Shapes
+
+Speaker = tuple[str | None, int | None]   # host and rank, as far as they are known
 
 TRACEBACK = b"Traceback (most recent call last)"
 MAX_LINE = 8192            # bytes of a line shown to the rules, around what the prefilter hit
 MAX_BLOCK_LINES = 60       # of a traceback, kept; the frames in the middle of a deeper one go
 MAX_PATIENCE = 400         # lines of others while a traceback is open; then it is given up as torn
 KEEP_ALL = 300             # findings of one rule; beyond, only the first of each rank or host, and the last
+KEEP_MOST = 2000           # of one rule in any case
 LOOK_BACK = 4096           # bytes before a line in which its stamp is looked for when it has none
+LAST: Speaker = (None, -1)   # nobody: the place of the last finding of a rule that has too many
 _EXCEPTION = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?$", re.DOTALL)
-_SURE = re.compile(rb"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Iteration|Failure)\w*"
+_SURE = re.compile(rb"(?:[A-Za-z_]\w*\.)*"
+                   rb"(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Iteration|Failure)\w*"
                    rb"|[a-z_]\w*\.(?:error|timeout|gaierror|herror|Empty|Full|Aborted))(?:: |:?$)")
 _CHAINED = (b"During handling of the above exception", b"The above exception was the direct cause")
 
 
-@dataclass(frozen=True)
 class Compiled:
-    """Rules made ready to search: `literals[i]` is the anchor of the rules at `users[i]`, indices by precedence."""
+    """Rules made ready to search: `literals[i]` is an anchor of the rules `users[i]`, which are in order of precedence.
 
-    rules: tuple[Rule, ...]
-    patterns: tuple[re.Pattern[bytes], ...]
-    literals: tuple[bytes, ...]
-    users: tuple[tuple[int, ...], ...]
+    Patterns are compiled when first needed: all of them take a third of a second, a log needs few.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(sorted(rules, key=lambda rule: (-rule.order, -rule.weight)))
+        users: dict[bytes, list[int]] = {TRACEBACK: []}
+        for index, rule in enumerate(self.rules):
+            for literal in rule.anchor:
+                users.setdefault(literal, []).append(index)
+        for literal in _CHAINED:
+            users.setdefault(literal, [])
+        self.literals = tuple(users)
+        self.users = tuple(tuple(indices) for indices in users.values())
+        self._patterns: dict[int, re.Pattern[bytes]] = {}
+
+    def pattern(self, index: int) -> re.Pattern[bytes]:
+        """The pattern of the rule at `index`."""
+        found = self._patterns.get(index)
+        if found is None:
+            found = self._patterns[index] = re.compile(self.rules[index].pattern)
+        return found
 
 
-def compile_rules(rules: Iterable[Rule]) -> Compiled:
-    """The rules ready to search, in the order in which they win a line: by order, weight, place in the table."""
-    ranked = tuple(sorted(rules, key=lambda rule: (-rule.order, -rule.weight)))
-    users: dict[bytes, list[int]] = {TRACEBACK: []}
-    for index, rule in enumerate(ranked):
-        for literal in rule.anchor:
-            users.setdefault(literal, []).append(index)
-    for literal in _CHAINED:
-        users.setdefault(literal, [])
-    return Compiled(ranked, tuple(re.compile(rule.pattern) for rule in ranked), tuple(users),
-                    tuple(tuple(indices) for indices in users.values()))
+@dataclass(frozen=True)
+class _Place:
+    """Where a line stands: [start, end) of the block, its offset and number in the file."""
+
+    block: bytes
+    start: int
+    end: int
+    offset: int
+    number: int | None
 
 
 @dataclass
@@ -75,81 +94,88 @@ class Part:
     """What one file, or a piece of it, gave."""
 
     findings: list[Finding] = field(default_factory=list)
-    progress: dict[tuple[str | None, int | None], tuple[Progress, Progress, Progress]] = field(default_factory=dict)
+    progress: dict[Speaker, tuple[Progress, Progress, Progress]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
 
 class Scanner:
     """Reads one file's blocks in order and gathers what the rules find in them."""
 
-    def __init__(self, compiled: Compiled, file: int, *, hosts: frozenset[bytes] = frozenset(), year: int | None = None,
-                 host: str | None = None) -> None:
+    def __init__(self, compiled: Compiled, file: int, shapes: Shapes, *, hosts: frozenset[bytes] = frozenset(),
+                 year: int | None = None, host: str | None = None, rank: int | None = None) -> None:
         self.compiled = compiled
-        self.file = file
         self.part = Part()
+        self._file = file
+        self._shapes = shapes
         self._hosts = hosts
         self._host = host
+        self._rank = rank
         self._year = year
         self._open: dict[bytes, _Open] = {}
         self._streams: dict[bytes, _Stream] = {}
-        self._kept: dict[str, dict[tuple[str | None, int | None], int]] = {}
-        self._line = 1
+        self._kept: dict[str, dict[Speaker, int]] = {}
 
-    def feed(self, block: bytes, offset: int, *, count_lines: bool = True) -> None:
-        """Look at a block that starts at a line's start; `offset` is its place in the file."""
-        hits = find_literals(self.compiled.literals, block)
-        at = 0            # lines before this one are done
-        counted = 0       # newlines before `counted` are in self._line
+    @property
+    def is_amid(self) -> bool:
+        """Whether a traceback is open, so that what follows must be fed to the end of it."""
+        return bool(self._open)
+
+    def feed(self, block: bytes, offset: int, number: int | None = None, begin: int = 0) -> None:
+        """Look at a block of whole lines; `offset` is its place in the file, `number` that of the first line looked at.
+
+        What is before `begin` has been looked at already and serves to find stamps.
+        """
+        hits = self._shapes.select(block, begin)
+        at = counted = begin
         index = 0
-        size = len(block)
-        while at < size:
-            if self._open:
-                start = at
-            else:
-                while index < len(hits) and hits[index][0] < at:
-                    index += 1
-                if index == len(hits):
-                    break
-                start = _start_of(block, hits[index][0], at)
-            end = _end_of(block, start)
-            first = index
-            while first < len(hits) and hits[first][0] < start:
-                first += 1
-            last = first
-            while last < len(hits) and hits[last][0] < end:
-                last += 1
-            if count_lines:
-                self._line += block.count(b"\n", counted, start)
+        while at < len(block) and (self._open or index < len(hits)):
+            start = at if self._open else max(at, hits[index].start)
+            hit = hits[index] if index < len(hits) and hits[index].start == start else None
+            end = hit.end if hit is not None else _end_of(block, start)
+            if number is not None:
+                number += block.count(b"\n", counted, start)
                 counted = start
-            self._look(block, start, end, hits[first:last], offset, self._line if count_lines else None)
-            index = last
+            self._look(_Place(block, start, end, offset + start, number), hit)
             at = end + 1
-        if count_lines:
-            self._line += block.count(b"\n", counted)
+            while index < len(hits) and hits[index].start < at:
+                index += 1
 
-    def _look(self, block: bytes, start: int, end: int, hits: Sequence[tuple[int, int]], offset: int,
-              number: int | None) -> None:
+    def _look(self, place: _Place, hit: Hit | None) -> None:
         """One line: what belongs to an open traceback goes there, else the rules whose literals it holds are tried."""
-        low = start if not hits or end - start <= MAX_LINE else max(start, hits[0][0] - MAX_LINE // 2)
-        line = loglines.parse(block[low:min(end, low + MAX_LINE)], self._hosts, self._year)
-        literals = {hit for _, hit in hits}
-        if 0 in literals:
-            self._begin(line, offset + start)
+        line = self._parse(place, hit)
+        if hit is not None and 0 in hit.literals and TRACEBACK in line.payload:
+            self._begin(line, place)
+            self._shapes.learn(hit.shape, is_progress=False)
             return
         opened = self._open.get(line.stream)
         if opened is not None:
-            if self._continue(opened, line, block, start, offset, number):
+            if self._continue(opened, line, place):
                 return
         elif self._open:
             self._grow_old()
-        if not literals:
+        if hit is None:
             return
         if any(word in line.payload for word in _CHAINED):
             self._streams.setdefault(line.stream, _Stream()).is_chained = True
-        candidates = sorted({user for literal in literals for user in self.compiled.users[literal]})
-        self._try(candidates, line, block, start, offset, number)
+        rule = self._try(hit.literals, line, place)
+        if rule is not None:
+            self._shapes.learn(hit.shape, is_progress=rule.role == "progress")
 
-    def _begin(self, line: Parsed, at: int) -> None:
+    def _parse(self, place: _Place, hit: Hit | None) -> Parsed:
+        """The line taken apart; of a very long one the prefix and what is around the first literal."""
+        block, start, end = place.block, place.start, place.end
+        if end - start <= MAX_LINE:
+            return loglines.parse(block[start:end], self._hosts, self._year)
+        at = start
+        if hit is not None:
+            found = [block.find(self.compiled.literals[index], start, end) for index in hit.literals]
+            at = max(start, min((place for place in found if place >= 0), default=start) - MAX_LINE // 2)
+        line = loglines.parse(block[start:start + MAX_LINE], self._hosts, self._year)
+        if at == start:
+            return line
+        return line._replace(body=b"", payload=loglines.plain(block[at:min(end, at + MAX_LINE)]))
+
+    def _begin(self, line: Parsed, place: _Place) -> None:
         stream = self._streams.setdefault(line.stream, _Stream())
         if b"Original Traceback" in line.payload and stream.last is not None:
             # DataLoader and DataParallel print the outer exception first and the one from the worker below it.
@@ -158,12 +184,20 @@ class Scanner:
         else:
             stream.chain = stream.chain + 1 if stream.is_chained else 0
         stream.is_chained = False
-        self._open[line.stream] = _Open(at, [line.payload], stream.chain)
+        self._open[line.stream] = _Open(place.offset, [*self._line_before(line, place), line.payload], stream.chain)
 
-    def _continue(self, opened: _Open, line: Parsed, block: bytes, start: int, offset: int, number: int | None) -> bool:
+    def _line_before(self, line: Parsed, place: _Place) -> tuple[bytes, ...]:
+        """The same rank's line before a traceback, which tells whether anybody minds ("Exception ignored in")."""
+        for raw in reversed(place.block[max(0, place.start - LOOK_BACK):place.start].splitlines()[-12:]):
+            before = loglines.parse(raw[:loglines.MAX_PREFIX + 400], self._hosts, self._year)
+            if before.stream == line.stream:
+                return (before.payload,)
+        return ()
+
+    def _continue(self, opened: _Open, line: Parsed, place: _Place) -> bool:
         """Whether the line belongs to the traceback; its exception's line ends it."""
         payload = line.payload
-        if payload[:1] in (b" ", b"\t") or payload[:1] in (b"+", b"|"):
+        if payload[:1] in (b" ", b"\t", b"+", b"|"):
             if len(opened.lines) >= MAX_BLOCK_LINES:
                 del opened.lines[MAX_BLOCK_LINES // 2]
             opened.lines.append(payload)
@@ -171,13 +205,12 @@ class Scanner:
             return True
         if not payload.strip():
             return True
-        if _SURE.match(payload) or (opened.is_fresh and len(opened.lines) > 1 and _EXCEPTION.match(payload)):
+        if _SURE.match(payload) or (opened.is_fresh and len(opened.lines) > 2 and _EXCEPTION.match(payload)):
             del self._open[line.stream]
-            rules = range(len(self.compiled.rules))
-            block_lines = tuple(loglines.text(text, 400) for text in [*opened.lines, payload])
+            block = tuple(loglines.text(text, 400) for text in (*opened.lines, payload))
             stream = self._streams[line.stream]
             count = len(self.part.findings)
-            self._try(rules, line, block, start, offset, number, block_lines, opened.chain)
+            self._try({0, *self._shapes.present(payload)}, line, place, block, opened.chain)
             stream.last = count if len(self.part.findings) > count else None
             return True
         opened.is_fresh = False
@@ -190,41 +223,43 @@ class Scanner:
             if opened.age > MAX_PATIENCE:
                 del self._open[stream]
 
-    def _try(self, candidates: Iterable[int], line: Parsed, block: bytes, start: int, offset: int, number: int | None,
-             traceback: tuple[str, ...] = (), chain: int = 0) -> None:
-        for index in candidates:
-            pattern = self.compiled.patterns[index]
+    def _try(self, literals: Iterable[int], line: Parsed, place: _Place, traceback: tuple[str, ...] = (),
+             chain: int = 0) -> Rule | None:
+        """The rule that has the line, of those whose literals it holds; None = none has it."""
+        for index in sorted({user for literal in literals for user in self.compiled.users[literal]}):
+            pattern = self.compiled.pattern(index)
             match = pattern.search(line.payload) or (
-                pattern.search(line.body) if len(line.body) != len(line.payload) else None)
+                pattern.search(line.body) if len(line.body) > len(line.payload) else None)
             if match is not None:
-                self._keep(self.compiled.rules[index], match, line, block, start, offset, number, traceback, chain)
-                return
+                rule = self.compiled.rules[index]
+                self._keep(rule, match, line, place, traceback, chain)
+                return rule
+        return None
 
-    def _keep(self, rule: Rule, match: re.Match[bytes], line: Parsed, block: bytes, start: int, offset: int,
-              number: int | None, traceback: tuple[str, ...], chain: int) -> None:
+    def _keep(self, rule: Rule, match: re.Match[bytes], line: Parsed, place: _Place, traceback: tuple[str, ...],
+              chain: int) -> None:
         part = self.part
         count = part.counts[rule.id] = part.counts.get(rule.id, 0) + 1
         if rule.role == "noise":
             return
-        host, rank = line.host or self._host, line.rank
-        t = line.t if line.t is not None else self._stamp_before(block, start)
+        host, rank = line.host or self._host, line.rank if line.rank is not None else self._rank
         groups = {name: loglines.text(value, 400) for name, value in match.groupdict().items() if value is not None}
         if rule.role == "progress":
-            self._note_progress(Progress(self.file, offset + start, _number(groups.get("step")), rank, host, t))
+            t = line.t if line.t is not None or not part.progress else None
+            self._note_progress(Progress(self._file, place.offset, _number(groups.get("step")), rank, host, t))
             return
         kept = self._kept.setdefault(rule.id, {})
-        finding = Finding(rule.id, self.file, offset + start, number, loglines.text(line.payload), host, rank, t,
+        is_extra = (count > KEEP_ALL and (host, rank) in kept) or len(kept) > KEEP_MOST
+        key = LAST if is_extra else (host, rank)
+        t = line.t if line.t is not None else self._stamp_before(place)
+        finding = Finding(rule.id, self._file, place.offset, place.number, loglines.text(line.payload), host, rank, t,
                           groups, traceback, chain)
-        if count > KEEP_ALL and (host, rank) in kept:
-            last = kept.get((None, -1))
-            if last is None:
-                kept[None, -1] = len(part.findings)
-                part.findings.append(finding)
-            else:
-                part.findings[last] = finding
-            return
-        kept[host, rank] = len(part.findings)
-        part.findings.append(finding)
+        last = kept.get(LAST) if is_extra else None
+        if last is None:
+            kept[key] = len(part.findings)
+            part.findings.append(finding)
+        else:
+            part.findings[last] = finding
 
     def _note_progress(self, sign: Progress) -> None:
         key = (sign.host, sign.rank)
@@ -235,43 +270,19 @@ class Scanner:
         first, _, highest = known
         self.part.progress[key] = (first, sign, sign if (sign.step or -1) >= (highest.step or -1) else highest)
 
-    def _stamp_before(self, block: bytes, start: int) -> float | None:
+    def _stamp_before(self, place: _Place) -> float | None:
         """The stamp of the nearest line before that has one; None = there is none near."""
-        for raw in reversed(block[max(0, start - LOOK_BACK):start].splitlines()[-12:]):
+        for raw in reversed(place.block[max(0, place.start - LOOK_BACK):place.start].splitlines()[-12:]):
             t = loglines.parse(raw[:loglines.MAX_PREFIX], self._hosts, self._year).t
             if t is not None:
                 return t
         return None
 
 
-def find_literals(literals: Sequence[bytes], block: bytes) -> list[tuple[int, int]]:
-    """Where the literals stand in the block, as (offset, index of the literal), by offset."""
-    hits: list[tuple[int, int]] = []
-    find = block.find
-    for index, literal in enumerate(literals):
-        at = find(literal)
-        while at >= 0:
-            hits.append((at, index))
-            at = find(literal, at + 1)
-    hits.sort()
-    return hits
-
-
-def merge_progress(parts: Iterable[Mapping[tuple[str | None, int | None], tuple[Progress, Progress, Progress]]],
-                   ) -> tuple[Progress, ...]:
+def merge_progress(parts: Iterable[Mapping[Speaker, tuple[Progress, Progress, Progress]]]) -> tuple[Progress, ...]:
     """The first, the last and the highest sign of each file, host and rank, in the order of the files."""
     signs = {sign for part in parts for triple in part.values() for sign in triple}
     return tuple(sorted(signs, key=lambda sign: (sign.file, sign.offset)))
-
-
-def line_of(starts: Sequence[int], offset: int) -> int:
-    """The number of the line that holds the offset, of lines that start at `starts`; 1-based."""
-    return bisect_right(starts, offset)
-
-
-def _start_of(block: bytes, at: int, low: int) -> int:
-    """Where the line, or the piece of it between carriage returns, begins that holds `at`."""
-    return max(block.rfind(b"\n", low, at), block.rfind(b"\r", low, at), low - 1) + 1
 
 
 def _end_of(block: bytes, start: int) -> int:
