@@ -14,7 +14,8 @@ SHOWN_LINES = 8
 # A GPU's PCI address as the driver writes it ("NVRM: Xid (PCI:0000:90:1c)"), adapters of InfiniBand, Omni-Path, EFA.
 _DEVICE = re.compile(
     r"PCI:[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}|\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d\b"
-    r"|\b(?:mlx[45]_(?:bond_)?\d+|hfi1_\d+|rdmap\w+|efa_\d+|GPU[ -]?\d{1,2}(?![0-9a-f:])|GPU-[0-9a-f]{8}[-0-9a-f]+)(?::\d+)?")
+    r"|\b(?:mlx[45]_(?:bond_)?\d+|hfi1_\d+|rdmap\w+|efa_\d+|GPU[ -]?\d{1,2}(?![0-9a-f:])"
+    r"|GPU-[0-9a-f]{8}[-0-9a-f]+)(?::\d+)?")
 _ASKED = {
     "gpu_hardware": "Please drain the node, check the GPU (dmesg for Xid, nvidia-smi -q, dcgmi diag -r 3) and reset or "
                     "replace it.",
