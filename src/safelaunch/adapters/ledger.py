@@ -27,8 +27,8 @@ from safelaunch.core.plan import Suspects
 FILE_MAX_BYTES = 1 << 20
 # What a reader takes of each user, newest months first: whoever fills the folder hides his own evidence only.
 USER_MAX_FILES = 250
-USER_MAX_BYTES = 4 << 20
-ALL_MAX_BYTES = 64 << 20
+USER_MAX_BYTES = 2 << 20
+ALL_MAX_BYTES = 16 << 20   # half a second of reading
 _NAME = re.compile(r"[0-9]+-[A-Za-z0-9._-]+-([0-9]{4}-[0-9]{2})\.jsonl", re.ASCII)
 
 

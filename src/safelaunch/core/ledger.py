@@ -24,6 +24,7 @@ from safelaunch.core.plan import Suspects
 # first is suspected "lightly" (design §9), and with four ranks or more chance seldom hits one node four times.
 THRESHOLD = 1.0
 SURE, MEDIUM, WEAK = 2.0, 0.6, 0.3
+MOST_COMPARED = 200       # different sets of blamed nodes; a run has some dozens of failures
 MOST_FAILURES = 4         # 8.0 at most: however much has gone wrong, a node is back after three half-lives
 # Clocks of a cluster differ by less (munge refuses credentials beyond 5 minutes: munged(8), --ttl). What claims to come
 # from later is not believed until then: it would never age.
@@ -200,11 +201,13 @@ def _void_causes(evidences: Iterable[Evidence]) -> set[tuple[str, str]]:
     for one in evidences:
         if one.run and one.fingerprint and _weight(one) and not one.is_fact:
             blamed[(one.run, one.fingerprint)][one.attempt].add(one.node)
-    return {cause for cause, failures in blamed.items() if _has_disjoint(list(failures.values()))}
+    return {cause for cause, failures in blamed.items() if _has_disjoint(failures.values())}
 
 
-def _has_disjoint(sets: list[set[str]]) -> bool:
-    return any(one.isdisjoint(other) for index, one in enumerate(sets) for other in sets[:index])
+def _has_disjoint(blamed: Iterable[set[str]]) -> bool:
+    """Whether two of the sets have nothing in common. Of forged failures without end only so many are compared."""
+    sets = sorted({tuple(sorted(nodes)) for nodes in blamed}, key=lambda nodes: (len(nodes), nodes))[:MOST_COMPARED]
+    return any(set(one).isdisjoint(other) for index, one in enumerate(sets) for other in sets[:index])
 
 
 def _cleared(evidences: Iterable[Evidence]) -> Mapping[str, float]:
