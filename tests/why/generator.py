@@ -38,13 +38,13 @@ class Shape:
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Files, and the truth about them. `host` and `rank` are as printed; None = the log does not say."""
+    """Files, and the truth about them; None and () = the log does not say."""
 
     files: dict[str, bytes]
     plant: Plant | None
     line: str = ""
     host: str | None = None
-    rank: int | None = None
+    ranks: tuple[int, ...] = ()   # the local and the global one: launchers print either
 
 
 @dataclass(frozen=True, order=True)
@@ -88,7 +88,7 @@ def make_log(plant: Plant | None, shape: Shape, seed: int) -> Synthetic:
     _say_start(story)
     end_s = 60.0 if plant is not None and plant.at_start else _say_steps(story)
     names = {"host": story.host(host), "first": story.host(0), "rank": str(rank), "n": str(int(end_s) + 51234),
-             "task": str(host * shape.ranks_per_host + rank)}
+             "when": f"{story.clock(end_s, host):%b %d %H:%M:%S}", "task": str(host * shape.ranks_per_host + rank)}
     if plant is None:
         _say_good_end(story, end_s)
         return Synthetic(_render(story), None)
@@ -101,9 +101,8 @@ def make_log(plant: Plant | None, shape: Shape, seed: int) -> Synthetic:
     prefixed = shape.prefix in ("host:rank",) or shape.layout == "a file per node"
     said_host = plant.names_host and (prefixed or plant.speaker == "slurm" or "{host}" in "".join(plant.lines))
     said_rank = plant.names_rank and shape.prefix != "none"
-    number = host * shape.ranks_per_host + rank if shape.prefix == "srun -l" else rank
     return Synthetic(_render(story), plant, _fill(plant.line, names), names["host"] if said_host else None,
-                     number if said_rank else None)
+                     (rank, host * shape.ranks_per_host + rank) if said_rank else ())
 
 
 def _fill(text: str, names: dict[str, str]) -> str:
@@ -289,7 +288,7 @@ def _lines(story: _Story, said: list[Said]) -> Iterator[str]:
         elif story.shape.prefix == "srun -l":
             yield f"{one.host * per_host + (one.rank or 0)}: {one.text}\n"
         elif one.rank is None:
-            yield f"{one.text}\n" if story.shape.prefix == "default" else f"{story.host(one.host)}: {one.text}\n"
+            yield f"{one.text}\n"   # torchrun's own words, and the kernel's
         elif story.shape.prefix == "default":
             yield f"[default{one.rank}]:{one.text}\n"
         else:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Speaker = Literal["rank", "host", "slurm"]   # behind the rank's prefix, the node's, or none
+Speaker = Literal["rank", "host", "slurm"]   # behind the rank's prefix; as the node's own log; srun and slurmstepd
 
 
 @dataclass(frozen=True)
 class Plant:
-    """One cause. `line` is part of the line that states it; `{host}`, `{rank}`, `{n}` are filled in."""
+    """One cause. `line` is part of the line that states it; `{host}`, `{rank}` and the like are filled in."""
 
     name: str
     category: str
@@ -39,8 +39,9 @@ def _raise(*last: str, head: tuple[str, ...] = _HEAD) -> tuple[str, ...]:
 
 PLANTS: tuple[Plant, ...] = (
     Plant("fallen off the bus", "gpu_hardware", (), "host",
-          ("[ {n}.551204] NVRM: GPU at PCI:0000:90:00: GPU-4f1d3c55-93a1-8e0b-52d5-0b1f6d7a9a11",
-           "[ {n}.551209] NVRM: Xid (PCI:0000:90:00): 79, pid=4242, name=python, GPU has fallen off the bus."),
+          ("{when} {host} kernel: [ {n}.551204] NVRM: GPU at PCI:0000:90:00: GPU-4f1d3c55-93a1-8e0b-52d5-0b1f6d7a9a11",
+           "{when} {host} kernel: [ {n}.551209] NVRM: Xid (PCI:0000:90:00): 79, pid=4242, name=python, GPU has fallen "
+           "off the bus."),
           "79, pid=4242, name=python, GPU has fallen off the bus", names_rank=False),
     Plant("uncorrectable ECC", "gpu_hardware", (), "rank",
           _raise("RuntimeError: CUDA error: uncorrectable ECC error encountered",
@@ -64,7 +65,7 @@ PLANTS: tuple[Plant, ...] = (
           _raise('  File "/home/user/gpt/megatron/curriculum.py", line 33, in difficulty',
                  "    return table[step]", "KeyError: 31337"), "KeyError: 31337"),
     Plant("IB completion error", "network", (), "rank",
-          ("{host}:4242:4977 [3] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer "
+          ("{host}:4242:4977 [{rank}] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer "
            "10.1.7.9<41823> with status=12 opcode=0 len=0 vendor err 129 (Send) localGid fe80::1 remoteGid fe80::2",),
           "NET/IB : Got completion from peer"),
     Plant("lost node", "node_failure", (), "slurm",
@@ -112,7 +113,7 @@ PLANTS: tuple[Plant, ...] = (
           ("slurmstepd: error: *** JOB 77 ON {first} CANCELLED AT 2024-05-01T12:30:00 ***",),
           "CANCELLED AT", False, False, False),
     Plant("a NaN", "numerical", (), "rank",
-          _raise("AssertionError: Rank {rank}: found NaN in local grad norm in backward pass before data-parallel "
+          _raise("AssertionError: Rank {task}: found NaN in local grad norm in backward pass before data-parallel "
                  "communication collective. Device: 3, node: {host}"), "found NaN in local grad norm"),
     Plant("a gated model", "hub_auth", (), "rank",
           _raise("OSError: You are trying to access a gated repo.",
