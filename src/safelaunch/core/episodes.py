@@ -1,0 +1,96 @@
+"""The order of what a set of logs says, which launch of the training it is about, and what the steps after it excuse."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from safelaunch.core.findings import CLOCK_STAMPS, Finding, Log, Progress
+from safelaunch.core.rulebook import BY_ID
+
+Moment = tuple[float, int, int]   # sort key: time or 0, file, offset
+
+MIN_STEPS_AFTER = 2       # other ranks finish the step that they are in: one more step excuses nothing
+SURE_AFTER_S = 120.0      # … unless it comes so much later that no rank can have been in it
+
+
+@dataclass(frozen=True)
+class Episode:
+    """The last launch: its findings and signs of life, both in order, and how many launches came before."""
+
+    findings: tuple[Finding, ...]
+    progress: tuple[Progress, ...]
+    number: int
+    is_timed: bool
+
+
+def order_of(item: Finding | Progress, is_timed: bool) -> Moment:
+    """Where an item stands among all: by time when the files have to be merged, by place within one file."""
+    return (item.t or 0.0 if is_timed else 0.0, item.file, item.offset)
+
+
+def last_episode(log: Log) -> Episode:
+    """What belongs to the last launch of the training in the logs."""
+    is_timed = log.clock == CLOCK_STAMPS and len(log.files) > 1
+    findings = _in_order(log.findings, is_timed)
+    progress = tuple(sorted(log.progress, key=lambda item: order_of(item, is_timed)))
+    starts = _starts(findings, progress, is_timed)
+    if len(starts) < 2:
+        return Episode(findings, progress, 1, is_timed)
+    start = starts[-1]
+    kept = tuple(one for one in findings if order_of(one, is_timed) >= start)
+    after = tuple(one for one in progress if order_of(one, is_timed) >= start)
+    if not after and not any(BY_ID[one.rule].role in ("cause", "symptom", "done", "teardown") for one in kept):
+        return Episode(findings, progress, 1, is_timed)   # only the words of a start: nothing to judge
+    return Episode(kept, after, len(starts), is_timed)
+
+
+def _in_order(findings: Sequence[Finding], is_timed: bool) -> tuple[Finding, ...]:
+    """By time, where lines without a stamp keep to the one before them in their file."""
+    if not is_timed:
+        return tuple(sorted(findings, key=lambda one: (one.file, one.offset)))
+    known: dict[int, float] = {}
+    stamped = []
+    for one in sorted(findings, key=lambda one: (one.file, one.offset)):
+        t = one.t if one.t is not None else known.get(one.file)
+        if t is not None:
+            known[one.file] = t
+        stamped.append(one if t == one.t else one._replace(t=t))
+    return tuple(sorted(stamped, key=lambda one: order_of(one, True)))
+
+
+def _starts(findings: Sequence[Finding], progress: Sequence[Progress], is_timed: bool) -> list[Moment]:
+    """Where launches begin: the first launch line after steps, an end or a failure; many ranks print one each."""
+    steps = [order_of(one, is_timed) for one in progress]
+    starts: list[Moment] = []
+    has_ended = True
+    for one in findings:
+        role = BY_ID[one.rule].role
+        at = order_of(one, is_timed)
+        if role == "launch":
+            stepped = bool(starts) and bisect_right(steps, at) > bisect_right(steps, starts[-1])
+            if has_ended or stepped:
+                starts.append(at)
+                has_ended = False
+        elif role in ("teardown", "done"):
+            has_ended = True
+    return starts
+
+
+def is_excused(last: Finding, episode: Episode) -> bool:
+    """Whether steps went on after the last occurrence of an error."""
+    at = order_of(last, episode.is_timed)
+    after = [one for one in episode.progress if order_of(one, episode.is_timed) > at]
+    if not after:
+        return False
+    steps = {one.step for one in after if one.step is not None}
+    if len(steps) > MIN_STEPS_AFTER or (not steps and len(after) > MIN_STEPS_AFTER):
+        return True
+    end = after[-1]
+    return end.t is not None and last.t is not None and end.t - last.t > SURE_AFTER_S
+
+
+def count_after(items: Iterable[Finding], moment: Moment, is_timed: bool) -> int:
+    """How many of the items come after a moment."""
+    return sum(order_of(item, is_timed) > moment for item in items)

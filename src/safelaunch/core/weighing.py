@@ -1,0 +1,153 @@
+"""Findings folded into groups of one meaning, and how much each group weighs as the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from safelaunch.core.episodes import Episode, Moment, is_excused, order_of
+from safelaunch.core.findings import Cited, Finding, Log, Role, Rule
+from safelaunch.core.fingerprint import generalize
+from safelaunch.core.rulebook import ACTIONS, BY_ID
+from safelaunch.core.rules.generic import EXCEPTION, LINE
+from safelaunch.core.tracebacks import find_user_frame, is_ignored, is_of_thread, read_exception
+
+SYMPTOM_SHARE = 0.85        # what a symptom is worth as a cause when nothing deeper is there
+CAUGHT_COST = 0.22          # nothing says that the error ended anything
+THREAD_COST = 0.15
+NEAR_END_LINES = 25         # an error so near the last line may well be what ended the log
+
+
+@dataclass(frozen=True)
+class Group:
+    """Findings of one meaning. `first` states it; `weight` is what it is worth as the cause."""
+
+    rule: Rule
+    category: str
+    role: Role
+    weight: float
+    action: str
+    first: Finding
+    last: Finding
+    count: int
+    hosts: tuple[str, ...]
+    ranks: tuple[int, ...]
+    is_fatal: bool = False
+    is_excused: bool = False
+
+    @property
+    def summary(self) -> str:
+        """The rule's summary with what the line says filled in."""
+        return fill(self.rule, self.first)
+
+
+def fill(rule: Rule, found: Finding) -> str:
+    """The rule's summary; a group that took no part in the match is left out."""
+    words = {name: "" for name in _names(rule.summary)} | dict(found.groups) | {"line": found.text}
+    text = rule.summary.format_map({name: value for name, value in words.items() if value is not None})
+    return " ".join(text.split()).rstrip(" :") if text.strip() else found.text.strip()
+
+
+def _names(template: str) -> list[str]:
+    return [part.split("}")[0] for part in template.split("{")[1:]]
+
+
+def gather(episode: Episode, log: Log) -> tuple[Group, ...]:
+    """The groups of an episode, in the order of their first lines."""
+    ends = _last_lines(log)
+    folded: dict[tuple[str, str, str], list[Finding]] = {}
+    for found in _unchained(episode.findings):
+        rule = BY_ID[found.rule]
+        if rule.role in ("progress", "launch", "done", "noise") or is_ignored(found.block):
+            continue
+        said = generalize(found.text) if rule.role == "cause" else ""
+        folded.setdefault((rule.id, said, ""), []).append(found)
+    groups = [_weigh(BY_ID[key[0]], items, episode, log, ends) for key, items in folded.items()]
+    return tuple(sorted(groups, key=lambda group: order_of(group.first, episode.is_timed)))
+
+
+def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, ends: dict[int, int]) -> Group:
+    first = items[0]
+    category, weight, action = rule.category, rule.weight, rule.action
+    if rule.id in (EXCEPTION, LINE):
+        reading = read_exception(first.groups.get("type", ""), first.groups.get("message", ""), first.block)
+        category, weight, action = reading.category, min(reading.weight, 1.0), reading.action
+        if rule.id == LINE:
+            weight = min(weight, rule.weight)
+    if any(is_of_thread(found.block) for found in items):
+        weight -= THREAD_COST
+    hosts = tuple(dict.fromkeys(host for found in items if (host := culprit_host(rule, found)) is not None))
+    ranks = tuple(dict.fromkeys(rank for found in items if (rank := culprit_rank(rule, found)) is not None))
+    group = Group(rule, category, rule.role, weight, action or ACTIONS.get(category, "restart"), first, items[-1],
+                  max(len(items), log.counts.get(rule.id, 0) if rule.role != "cause" else 0), hosts, ranks)
+    excused = is_excused(items[-1], episode)
+    fatal = not excused and _is_near_end(items[-1], ends)
+    return replace(group, is_excused=excused, is_fatal=fatal)
+
+
+def _unchained(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings with each chain of exceptions reduced to the one that says most, the first raised among equals."""
+    kept: list[Finding] = []
+    heads: dict[tuple[int, str | None, int | None], int] = {}
+    for found in findings:
+        key = (found.file, found.host, found.rank)
+        if not found.block:
+            kept.append(found)
+        elif found.chain == 0 or key not in heads:
+            heads[key] = len(kept)
+            kept.append(found)
+        elif _worth(found) > _worth(kept[heads[key]]) + 0.05:
+            kept[heads[key]] = found
+    return kept
+
+
+def _worth(found: Finding) -> float:
+    rule = BY_ID[found.rule]
+    if rule.id == EXCEPTION:
+        return read_exception(found.groups.get("type", ""), found.groups.get("message", ""), found.block).weight
+    return rule.weight if rule.role == "cause" else rule.weight * 0.4
+
+
+def culprit_host(rule: Rule, found: Finding) -> str | None:
+    """The host that a line blames: the one it names, else the one that printed it."""
+    return (found.groups.get(rule.host_group) if rule.host_group else None) or found.host
+
+
+def culprit_rank(rule: Rule, found: Finding) -> int | None:
+    """The rank that a line blames."""
+    named = found.groups.get(rule.rank_group) if rule.rank_group else None
+    return int(named) if named and named.isdigit() else found.rank
+
+
+def _last_lines(log: Log) -> dict[int, int]:
+    """file → offset from which on a line is near the end."""
+    ends: dict[int, int] = {}
+    for index in range(len(log.files)):
+        offsets = [line.offset for line in log.last if line.file == index]
+        if offsets:
+            ends[index] = offsets[max(0, len(offsets) - NEAR_END_LINES)]
+    return ends
+
+
+def _is_near_end(found: Finding, ends: dict[int, int]) -> bool:
+    return found.offset >= ends.get(found.file, 0)
+
+
+def cite(group: Group, log: Log, role: Role | None = None) -> Cited:
+    """The group as a line that the verdict shows."""
+    found = group.first
+    return Cited(
+        group.rule.id, role or group.role, log.files[found.file], found.line_number, found.text, found.host, found.rank, found.t,
+        found.offset, group.count, group.hosts, group.ranks, found.block,
+    )
+
+
+def moment(group: Group, episode: Episode) -> Moment:
+    """When the group's first line was printed."""
+    return order_of(group.first, episode.is_timed)
+
+
+def place_of(group: Group) -> str:
+    """The user's frame behind the group's exception, as "file.py:12 in function"; empty when there is none."""
+    frame = find_user_frame(group.first.block)
+    return f"{frame.path}:{frame.line} in {frame.function}" if frame else ""
