@@ -1,4 +1,4 @@
-"""The scored logs: every incident of the project's seeds, and the failure corpus where there is one."""
+"""The scored logs: every incident of the seeds and the project's healthy logs, and the failure corpus where there is one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def misses(scores: Sequence[Score], what: str) -> str:
 
 
 @pytest.mark.parametrize("case", INCIDENTS, ids=[case.id for case in INCIDENTS])
-def test_an_incident_of_the_seeds_is_explained(case: Case) -> None:
+def test_a_sample_is_explained(case: Case) -> None:
     (answer,) = ask_safelaunch([case])
     scored = score(case, answer)
     assert scored.category, answer
