@@ -1,4 +1,4 @@
-"""The scored logs: every incident of the seeds and the project's healthy logs, and the failure corpus where there is one."""
+"""The scored logs: the incidents of the seeds, healthy logs that frighten, and the failure corpus where there is one."""
 
 from __future__ import annotations
 
