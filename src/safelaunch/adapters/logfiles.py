@@ -7,114 +7,301 @@ a file that ends amid a line or amid a gzip member.
 from __future__ import annotations
 
 import gzip
+import multiprocessing
 import os
+import re
 import sys
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from safelaunch.adapters import logbounds, logchunks
+from safelaunch.adapters.logchunks import Source
 from safelaunch.core import loglines
 from safelaunch.core.findings import CLOCK_ORDER, CLOCK_STAMPS, Line, Log, Rule
 from safelaunch.core.prefilter import Shapes
-from safelaunch.core.scan import Compiled, Scanner, merge_progress
+from safelaunch.core.scan import Compiled, Part, merge_parts
 
-BLOCK = 1 << 20
+PIECE = 32 << 20            # one task of a worker
+PARALLEL_FROM = 48 << 20    # less is read faster than workers are started
 LAST_LINES = 40
+TAIL = 64 << 10
 
 
-def read_logs(paths: Sequence[Path], rules: Iterable[Rule]) -> Log:
-    """What the rules find in the logs; "-" is standard input. Raises OSError where a file cannot be opened."""
+@dataclass
+class _Reading:
+    """What reading one file gave."""
+
+    part: Part
+    last: tuple[Line, ...] = ()
+    size: int = 0
+    read: int = 0
+    lines: int | None = None
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A piece of a plain file, as a worker gets it."""
+
+    source: Source
+    start: int
+    end: int
+    numbered: bool = field(default=False)
+
+
+def read_logs(
+    paths: Sequence[Path], rules: Iterable[Rule], *, thorough: bool = False, workers: int | None = None,
+) -> Log:
+    """What the rules find in the logs; "-" is standard input. Raises OSError where a file cannot be opened.
+
+    Of a big log only what can matter is read (see logbounds), unless `thorough`; `workers` processes at most share the
+    work, by default one for each core.
+    """
     compiled = Compiled(rules)
-    parts = [_read(path, index, compiled) for index, path in enumerate(paths)]
-    scanners = [scanner for scanner, *_ in parts]
-    findings = tuple(sorted((finding for scanner in scanners for finding in scanner.part.findings),
-                            key=lambda finding: (finding.file, finding.offset)))
-    counts: dict[str, int] = {}
-    for scanner in scanners:
-        for rule, count in scanner.part.counts.items():
-            counts[rule] = counts.get(rule, 0) + count
-    stamped = sum(finding.t is not None for finding in findings)
-    return Log(
-        files=tuple(str(path) for path in paths), findings=findings,
-        progress=merge_progress(scanner.part.progress for scanner in scanners),
-        last=tuple(line for _, last, _, _ in parts for line in last), counts=counts,
-        size_bytes=sum(size for *_, size, _ in parts), read_bytes=sum(size for *_, size, _ in parts),
-        truncated=any(truncated for *_, truncated in parts),
-        clock=CLOCK_STAMPS if findings and stamped * 2 >= len(findings) else CLOCK_ORDER,
-    )
+    readings: dict[int, _Reading] = {}
+    plain: list[Source] = []
+    for index, path in enumerate(paths):
+        if _is_plain(path):
+            plain.append(_source(path, index, len(paths)))
+        else:
+            readings[index] = _read_stream(path, index, compiled)
+    readings.update(_read_plain(plain, compiled, thorough, workers or len(os.sched_getaffinity(0))))
+    return _join([str(path) for path in paths], [readings[index] for index in range(len(paths))])
 
 
-def _read(path: Path, index: int, compiled: Compiled) -> tuple[Scanner, tuple[Line, ...], int, bool]:
-    scanner: Scanner | None = None
-    tail = b""
-    size = 0
-    truncated = False
-    with open_log(path) as stream:
-        blocks = _blocks(stream)
-        while True:
-            try:
-                block = next(blocks, None)
-            except (EOFError, zlib.error, gzip.BadGzipFile):
-                truncated = True
+def line_numbers(path: Path, offsets: Iterable[int]) -> dict[int, int]:
+    """The numbers (from 1) of the lines that hold the offsets of a plain file: for lines that were found without."""
+    numbers: dict[int, int] = {}
+    wanted = sorted(set(offsets))
+    at, number = 0, 1
+    with path.open("rb", buffering=0) as stream:
+        for offset in wanted:
+            while at < offset:
+                block = stream.read(min(logchunks.BLOCK, offset - at))
+                if not block:
+                    return numbers
+                number += block.count(b"\n")
+                at += len(block)
+            numbers[offset] = number
+    return numbers
+
+
+# --- plain files ----------------------------------------------------------------------------------------------------
+
+
+def _read_plain(sources: Sequence[Source], compiled: Compiled, thorough: bool, workers: int) -> dict[int, _Reading]:
+    tasks: list[_Task] = []
+    for source in sources:
+        pieces = logbounds.choose_pieces(source, compiled, thorough=thorough)
+        numbered = pieces == [(0, source.size)] and source.size <= PIECE
+        tasks.extend(_Task(source, start, end, numbered) for start, end in _cut(source, pieces))
+    parts: dict[int, list[Part]] = {source.index: [] for source in sources}
+    for task, part in zip(tasks, _run(tasks, compiled, workers), strict=True):
+        parts[task.source.index].append(part)
+    readings = {}
+    for source in sources:
+        read = sum(task.end - task.start for task in tasks if task.source is source)
+        tail = _tail_of(source)
+        whole = merge_parts(parts[source.index])
+        lines = whole.newlines if read >= source.size else None
+        readings[source.index] = _Reading(
+            whole, _last_lines(tail, source.index, source.size, lines), source.size, read, lines, _is_torn(tail))
+    return readings
+
+
+def _cut(source: Source, pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The pieces cut into tasks, at starts of lines."""
+    if source.size <= PIECE:
+        return [piece for piece in pieces if piece[1] > piece[0]]
+    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        cuts: list[tuple[int, int]] = []
+        for start, end in pieces:
+            bounds = [logchunks.align(fd, at) for at in range(start, end, PIECE)]
+            last = source.size if end >= source.size else logchunks.align(fd, end)
+            cuts.extend((low, high) for low, high in zip(bounds, [*bounds[1:], last], strict=True) if high > low)
+        return cuts
+    finally:
+        os.close(fd)
+
+
+_worker: tuple[Compiled, Shapes] | None = None   # a forked worker's own; shapes are remembered over its tasks
+
+
+def _run(tasks: Sequence[_Task], compiled: Compiled, workers: int) -> Iterable[Part]:
+    """The part that each task gives, in order. Forked workers share the rules and what was compiled of them."""
+    workers = min(workers, len(tasks))
+    if workers < 2 or sum(task.end - task.start for task in tasks) < PARALLEL_FROM:
+        shapes = Shapes(compiled.literals, words=compiled.words)
+        return [_scan(task, compiled, shapes) for task in tasks]
+    with multiprocessing.get_context("fork").Pool(workers, _start_worker, (compiled,)) as pool:
+        return list(pool.imap(_work, tasks))
+
+
+def _start_worker(compiled: Compiled) -> None:
+    global _worker
+    _worker = (compiled, Shapes(compiled.literals, words=compiled.words))
+
+
+def _work(task: _Task) -> Part:
+    assert _worker is not None
+    return _scan(task, *_worker)
+
+
+def _scan(task: _Task, compiled: Compiled, shapes: Shapes) -> Part:
+    return logchunks.scan_piece(task.source, task.start, task.end, compiled, shapes, numbered=task.numbered)
+
+
+# --- streams --------------------------------------------------------------------------------------------------------
+
+
+def _read_stream(path: Path, index: int, compiled: Compiled) -> _Reading:
+    """What a gzipped file or a pipe holds, read from its start to its end."""
+    with _open_stream(path) as stream:
+        feed = _Feed(stream.read1 if hasattr(stream, "read1") else stream.read)
+        head = feed(0, 1 << 16)
+        source = Source(str(path), index, 0, loglines.learn_hosts(head), _year(path), *_names_of(path))
+        scanner = source.scanner(compiled, Shapes(compiled.literals, words=compiled.words))
+        logchunks.scan_blocks(feed, 0, sys.maxsize, scanner, numbered=True)
+    part = scanner.finish()
+    tail = feed.tail
+    return _Reading(part, _last_lines(tail, index, feed.end, part.newlines), feed.end, feed.end, part.newlines,
+                    feed.is_broken or _is_torn(tail))
+
+
+class _Feed:
+    """A stream read as if it had offsets: what was taken last may be asked for again, nothing before that."""
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self._held = b""
+        self._start = 0
+        self.tail = b""
+        self.is_broken = False
+
+    @property
+    def end(self) -> int:
+        """How much was read."""
+        return self._start + len(self._held)
+
+    def __call__(self, offset: int, size: int) -> bytes:
+        """`size` bytes from `offset` on, fewer at the end."""
+        self._held = self._held[offset - self._start:]
+        self._start = offset
+        while len(self._held) < size:
+            more = self._more(size - len(self._held))
+            if not more:
                 break
-            if block is None:
-                break
-            if scanner is None:
-                number = 1
-                shapes = Shapes(compiled.literals)
-                hosts = loglines.learn_hosts(block[:65536])
-                scanner = Scanner(compiled, index, shapes, hosts=hosts, year=_year(path))
-            scanner.feed(block, size, number)
-            number += block.count(b"\n")
-            size += len(block)
-            tail = (tail + block)[-65536:]
-    if scanner is None:
-        scanner = Scanner(compiled, index, Shapes(compiled.literals))
-    truncated = truncated or (bool(tail) and not tail.endswith((b"\n", b"\r")))
-    return scanner, _last_lines(tail, index, size), size, truncated
+            self._held += more
+            self.tail = (self.tail + more)[-TAIL:]
+        return self._held[:size]
+
+    def _more(self, size: int) -> bytes:
+        """The next bytes; b"" at the end, which may be that of a torn gzip member."""
+        try:
+            return b"" if self.is_broken else self._read(max(size, 1 << 16))
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            self.is_broken = True
+            return b""
 
 
-def open_log(path: Path) -> BinaryIO:
-    """The log's bytes, decompressed when it begins as gzip does."""
+def _open_stream(path: Path) -> BinaryIO:
     if str(path) == "-":
-        return sys.stdin.buffer
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     stream = path.open("rb")
-    magic = os.pread(stream.fileno(), 2, 0) if path.is_file() else b""
-    return gzip.GzipFile(fileobj=stream) if magic == b"\x1f\x8b" else stream  # type: ignore[return-value]
+    return gzip.GzipFile(fileobj=stream) if _is_gzip(path) else stream  # type: ignore[return-value]
 
 
-def _blocks(stream: BinaryIO) -> Iterator[bytes]:
-    """Blocks of whole lines; a line longer than a block comes in pieces."""
-    rest = b""
-    while True:
-        block = stream.read(BLOCK)
-        if not block:
-            break
-        cut = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
-        if cut == 0 and len(rest) < 4 * BLOCK:
-            rest += block
-            continue
-        yield rest + block[:cut] if cut else rest + block
-        rest = block[cut:] if cut else b""
-    if rest:
-        yield rest
+def _is_plain(path: Path) -> bool:
+    return str(path) != "-" and path.is_file() and not _is_gzip(path)
 
 
-def _last_lines(tail: bytes, index: int, size: int) -> tuple[Line, ...]:
-    lines: list[Line] = []
-    at = size - len(tail)
-    for raw in tail.splitlines(keepends=True):
-        parsed = loglines.parse(raw[:8192].strip(b"\r\n"))
-        if parsed.payload.strip():
-            lines.append(Line(index, at, None, loglines.text(parsed.payload), parsed.host, parsed.rank, parsed.t))
-        at += len(raw)
-    return tuple(lines[-LAST_LINES:])
+def _is_gzip(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(2) == b"\x1f\x8b"
+
+
+# --- what a file's name and end say ---------------------------------------------------------------------------------
+
+_RANK_NAME = re.compile(r"(?:^|[^a-z])(?:rank|task)[-_.]?(\d{1,6})(?:[^\d]|$)", re.IGNORECASE)
+_NODE_NAME = re.compile(r"(?:^|[-_.])((?!(?:slurm|job|rank|task|attempt|log|out|err|step|train|run|part|epoch|version|v)"
+                        r"[-_]?\d)[a-z][a-z]*[a-z0-9]*-?\d+(?:[a-z]\d+)?)$")
+
+
+def _names_of(path: Path) -> tuple[str | None, int | None]:
+    """The host and the rank that the file is of, as its name says: nodes/<host>.log, …/<local rank>/stderr.log."""
+    stem = path.name.removesuffix(".gz").removesuffix(".txt").rsplit(".", 1)[0]
+    if path.parent.name == "nodes":
+        return path.name.removesuffix(".gz").removesuffix(".log"), None
+    if stem in ("stdout", "stderr", "error") and path.parent.name.isdigit():   # torchrun --log-dir
+        return None, int(path.parent.name)
+    rank = _RANK_NAME.search(stem)
+    if rank is not None:
+        return None, int(rank[1])
+    host = _NODE_NAME.search(stem)
+    return (host[1] if host else None), None
+
+
+def _source(path: Path, index: int, count: int) -> Source:
+    host, rank = _names_of(path) if count > 1 or path.parent.name == "nodes" else (None, None)
+    return logchunks.learn_source(str(path), index, host=host, rank=rank, year=_year(path))
 
 
 def _year(path: Path) -> int | None:
+    """The year of the last line, for stamps that have none."""
     try:
         return time.gmtime(path.stat().st_mtime).tm_year
     except OSError:
         return None
+
+
+def _tail_of(source: Source) -> bytes:
+    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(fd, TAIL, max(0, source.size - TAIL))
+    finally:
+        os.close(fd)
+
+
+def _is_torn(tail: bytes) -> bool:
+    return bool(tail) and not tail.endswith((b"\n", b"\r"))
+
+
+def _last_lines(tail: bytes, index: int, size: int, newlines: int | None) -> tuple[Line, ...]:
+    lines: list[Line] = []
+    at = size
+    for raw in reversed(tail.splitlines(keepends=True)):
+        at -= len(raw)
+        parsed = loglines.parse(raw[:8192].strip(b"\r\n"))
+        if parsed.payload.strip():
+            number = newlines + 1 - tail.count(b"\n", at - size + len(tail)) if newlines is not None else None
+            lines.append(Line(index, at, number, loglines.text(parsed.payload), parsed.host, parsed.rank, parsed.t))
+            if len(lines) == LAST_LINES:
+                break
+    return tuple(reversed(lines))
+
+
+def _join(files: Sequence[str], readings: Sequence[_Reading]) -> Log:
+    findings = tuple(finding for reading in readings for finding in reading.part.findings)
+    counts: dict[str, int] = {}
+    for reading in readings:
+        for rule, count in reading.part.counts.items():
+            counts[rule] = counts.get(rule, 0) + count
+    progress = sorted({sign for reading in readings for signs in reading.part.progress.values() for sign in signs},
+                      key=lambda sign: (sign.file, sign.offset))
+    stamped = sum(finding.t is not None for finding in findings)
+    lines = [reading.lines for reading in readings]
+    return Log(
+        files=tuple(files), findings=findings, progress=tuple(progress),
+        last=tuple(line for reading in readings for line in reading.last), counts=counts,
+        size_bytes=sum(reading.size for reading in readings), read_bytes=sum(reading.read for reading in readings),
+        lines=None if None in lines else sum(count or 0 for count in lines),
+        truncated=any(reading.truncated for reading in readings),
+        clock=CLOCK_STAMPS if findings and stamped * 2 >= len(findings) else CLOCK_ORDER,
+    )

@@ -7,21 +7,25 @@ traceback every line is looked at, because the exception's own line need hold no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from safelaunch.core import loglines
 from safelaunch.core.findings import Finding, Progress, Rule
 from safelaunch.core.loglines import Parsed
-from safelaunch.core.prefilter import Hit, Shapes
+from safelaunch.core.prefilter import Hit, Shapes, fold_words
 
 Speaker = tuple[str | None, int | None]   # host and rank, as far as they are known
+
+Signs = tuple[Progress, Progress, Progress]   # first, last, highest
 
 TRACEBACK = b"Traceback (most recent call last)"
 MAX_LINE = 8192            # bytes of a line shown to the rules, around what the prefilter hit
 MAX_BLOCK_LINES = 60       # of a traceback, kept; the frames in the middle of a deeper one go
 MAX_PATIENCE = 400         # lines of others while a traceback is open; then it is given up as torn
 KEEP_ALL = 300             # findings of one rule; beyond, only the first of each rank or host, and the last
+LATE_BLOCKS = 2            # with lines of progress that were passed over
 KEEP_MOST = 2000           # of one rule in any case
 LOOK_BACK = 4096           # bytes before a line in which its stamp is looked for when it has none
 LAST: Speaker = (None, -1)   # nobody: the place of the last finding of a rule that has too many
@@ -48,6 +52,7 @@ class Compiled:
             users.setdefault(literal, [])
         self.literals = tuple(users)
         self.users = tuple(tuple(indices) for indices in users.values())
+        self.words = fold_words(self.literals)
         self._patterns: dict[int, re.Pattern[bytes]] = {}
 
     def pattern(self, index: int) -> re.Pattern[bytes]:
@@ -94,8 +99,9 @@ class Part:
     """What one file, or a piece of it, gave."""
 
     findings: list[Finding] = field(default_factory=list)
-    progress: dict[Speaker, tuple[Progress, Progress, Progress]] = field(default_factory=dict)
+    progress: dict[Speaker, Signs] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    newlines: int = 0
 
 
 class Scanner:
@@ -114,19 +120,38 @@ class Scanner:
         self._open: dict[bytes, _Open] = {}
         self._streams: dict[bytes, _Stream] = {}
         self._kept: dict[str, dict[Speaker, int]] = {}
+        self._late: deque[tuple[bytes, int, tuple[int, ...]]] = deque(maxlen=LATE_BLOCKS)
 
-    @property
-    def is_amid(self) -> bool:
-        """Whether a traceback is open, so that what follows must be fed to the end of it."""
-        return bool(self._open)
+    def forget(self) -> None:
+        """Drop what was found so far; tracebacks that are open stay open."""
+        self.part = Part()
+        self._kept.clear()
+        self._late.clear()
+        for stream in self._streams.values():
+            stream.last = None
 
-    def feed(self, block: bytes, offset: int, number: int | None = None, begin: int = 0) -> None:
-        """Look at a block of whole lines; `offset` is its place in the file, `number` that of the first line looked at.
+    def finish(self) -> Part:
+        """All that was found: the last signs of life of ranks whose lines were passed over are looked at now."""
+        for block, offset, lines in self._late:
+            at = 0
+            wanted = set(lines)
+            for index in range(max(lines) + 1):
+                end = _end_of(block, at)
+                if index in wanted:
+                    place = _Place(block, at, end, offset + at, None)
+                    line = self._parse(place, None)
+                    self._try(self._shapes.present(line.body), line, place)
+                at = end + 1
+        self._late.clear()
+        return self.part
 
-        What is before `begin` has been looked at already and serves to find stamps.
-        """
-        hits = self._shapes.select(block, begin)
-        at = counted = begin
+    def feed(self, block: bytes, offset: int, number: int | None = None) -> int:
+        """Look at a block of whole lines and count its newlines; `number` is that of its first line, None = unknown."""
+        hits = self._shapes.select(block)
+        newlines = self._shapes.newlines
+        if self._shapes.left_out:
+            self._late.append((block, offset, self._shapes.left_out))
+        at = counted = 0
         index = 0
         while at < len(block) and (self._open or index < len(hits)):
             start = at if self._open else max(at, hits[index].start)
@@ -139,6 +164,8 @@ class Scanner:
             at = end + 1
             while index < len(hits) and hits[index].start < at:
                 index += 1
+        self.part.newlines += newlines
+        return newlines
 
     def _look(self, place: _Place, hit: Hit | None) -> None:
         """One line: what belongs to an open traceback goes there, else the rules whose literals it holds are tried."""
@@ -264,11 +291,7 @@ class Scanner:
     def _note_progress(self, sign: Progress) -> None:
         key = (sign.host, sign.rank)
         known = self.part.progress.get(key)
-        if known is None:
-            self.part.progress[key] = (sign, sign, sign)
-            return
-        first, _, highest = known
-        self.part.progress[key] = (first, sign, sign if (sign.step or -1) >= (highest.step or -1) else highest)
+        self.part.progress[key] = (sign, sign, sign) if known is None else join_signs(known, (sign, sign, sign))
 
     def _stamp_before(self, place: _Place) -> float | None:
         """The stamp of the nearest line before that has one; None = there is none near."""
@@ -279,10 +302,40 @@ class Scanner:
         return None
 
 
-def merge_progress(parts: Iterable[Mapping[Speaker, tuple[Progress, Progress, Progress]]]) -> tuple[Progress, ...]:
-    """The first, the last and the highest sign of each file, host and rank, in the order of the files."""
-    signs = {sign for part in parts for triple in part.values() for sign in triple}
-    return tuple(sorted(signs, key=lambda sign: (sign.file, sign.offset)))
+def join_signs(known: Signs, more: Signs) -> Signs:
+    """The first, the last and the highest of both; one whose step is not known is not the highest while others are."""
+    return (min(known[0], more[0], key=_offset), max(known[1], more[1], key=_offset),
+            max(known[2], more[2], key=lambda sign: (-1 if sign.step is None else sign.step, sign.offset)))
+
+
+def merge_parts(parts: Iterable[Part]) -> Part:
+    """The parts of one file, in the order of the file, as one."""
+    whole = Part()
+    kept: dict[str, set[Speaker]] = {}
+    last: dict[str, Finding] = {}
+    totals: dict[str, int] = {}
+    for part in parts:
+        whole.newlines += part.newlines
+        for rule, count in part.counts.items():
+            whole.counts[rule] = whole.counts.get(rule, 0) + count
+        for speaker, signs in part.progress.items():
+            known = whole.progress.get(speaker)
+            whole.progress[speaker] = signs if known is None else join_signs(known, signs)
+        for finding in sorted(part.findings, key=_offset):
+            speakers = kept.setdefault(finding.rule, set())
+            totals[finding.rule] = totals.get(finding.rule, 0) + 1
+            is_new = (finding.host, finding.rank) not in speakers
+            if totals[finding.rule] <= KEEP_ALL or (is_new and len(speakers) < KEEP_MOST):
+                speakers.add((finding.host, finding.rank))
+                whole.findings.append(finding)
+            else:
+                last[finding.rule] = finding
+    whole.findings = sorted((*whole.findings, *last.values()), key=_offset)
+    return whole
+
+
+def _offset(found: Finding | Progress) -> int:
+    return found.offset
 
 
 def _end_of(block: bytes, start: int) -> int:

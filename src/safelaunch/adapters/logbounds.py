@@ -1,0 +1,111 @@
+"""Which parts of a big log must be read: the last healthy progress bounds the search.
+
+An error after which the training went on is no cause of its end. So the reader goes back from the end in growing
+strides until it sees steps being made, halves the last stride a few times, and reads from a margin before that to the
+end. Wrong guesses cost time only: whatever is after the place found is read, but for the middle of a long silence.
+
+Read are: the head (launch, versions), the margin before the last progress, all of the next DEAD_HEAD bytes, the last
+DEAD_TAIL bytes, and in between, where an hour of echoes can fill gigabytes, a megabyte of every sixteen. A log in which
+no steps are found is read whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from safelaunch.adapters import logchunks
+from safelaunch.adapters.logchunks import Source
+from safelaunch.core.prefilter import Shapes, overlaps
+from safelaunch.core.scan import Compiled, Speaker
+
+SMALL = 96 << 20         # a log up to this size is read whole
+HEAD = 1 << 20
+MARGIN = 64 << 20        # before the last progress: warnings, and what the ranks said that stopped before the others
+PROBE = 256 << 10
+STRIDE = 16 << 20        # the place of the last progress is found this well
+MOST_BACK = 1 << 30      # further back nobody looks for a rank that stopped long before the others
+DEAD_HEAD = 512 << 20
+DEAD_TAIL = 256 << 20
+SAMPLE, SAMPLE_EVERY = 1 << 20, 16 << 20
+
+Pieces = list[tuple[int, int]]
+Probe = Callable[[int], set[Speaker]]
+
+
+def choose_pieces(source: Source, compiled: Compiled, *, thorough: bool = False) -> Pieces:
+    """The pieces [start, end) of the file that are to be read, in order."""
+    size = source.size
+    if thorough or size <= SMALL:
+        return [(0, size)]
+    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        probe = _prober(fd, source, compiled)
+        alive_at = find_last_alive(probe, size)
+        if alive_at is None:
+            return [(0, size)]
+        back_at = find_all_alive(probe, alive_at)
+    finally:
+        os.close(fd)
+    return overlaps([(0, HEAD), (max(0, back_at - MARGIN), alive_at), *_of_dead(alive_at, size)])
+
+
+def find_last_alive(probe: Probe, size: int) -> int | None:
+    """An offset at which steps were still being made, at most a stride before the last such; None = none was found."""
+    dead_at = size
+    distance = PROBE
+    while True:
+        at = max(0, size - distance)
+        if probe(at):
+            break
+        if at == 0:
+            return None
+        dead_at = at
+        distance *= 2
+    alive_at = at
+    while dead_at - alive_at > STRIDE:
+        middle = (alive_at + dead_at) // 2
+        if probe(middle):
+            alive_at = middle
+        else:
+            dead_at = middle
+    return alive_at
+
+
+def find_all_alive(probe: Probe, alive_at: int) -> int:
+    """An offset from which to `alive_at` every rank made steps that had made some before."""
+    seen: set[Speaker] = set()
+    for distance in (0, PROBE, 2 * PROBE, 3 * PROBE):
+        seen |= probe(max(0, alive_at - distance))
+    missing = probe(max(0, alive_at - 8 * STRIDE)) | probe(max(0, alive_at - MOST_BACK))
+    missing -= seen
+    distance = MARGIN
+    while missing and distance < MOST_BACK and distance < alive_at:
+        missing -= probe(alive_at - distance)
+        distance *= 2
+    return max(0, alive_at - min(distance, MOST_BACK)) if distance > MARGIN else alive_at
+
+
+def _of_dead(start: int, size: int) -> Pieces:
+    """The pieces to read of a part in which no steps are made."""
+    if size - start <= DEAD_HEAD + DEAD_TAIL:
+        return [(start, size)]
+    middle = range(start + DEAD_HEAD, size - DEAD_TAIL, SAMPLE_EVERY)
+    return [(start, start + DEAD_HEAD), *((at, at + SAMPLE) for at in middle), (size - DEAD_TAIL, size)]
+
+
+def _prober(fd: int, source: Source, compiled: Compiled) -> Probe:
+    """Who makes steps in the window that begins at an offset. A bar without a step is no proof: downloads have bars."""
+    shapes = Shapes(compiled.literals, words=compiled.words, is_thorough=True)
+    known: dict[int, set[Speaker]] = {}
+
+    def probe(at: int) -> set[Speaker]:
+        if at not in known:
+            start = logchunks.align(fd, at)
+            end = logchunks.align(fd, min(start + PROBE, source.size))
+            scanner = source.scanner(compiled, shapes)
+            logchunks.scan_blocks(lambda at, size: os.pread(fd, size, at), start, end, scanner, numbered=False)
+            known[at] = {who for who, (*_, highest) in scanner.part.progress.items() if highest.step is not None}
+        return known[at]
+
+    return probe
