@@ -1,0 +1,200 @@
+"""safelaunch nodes: which nodes are under suspicion, and why; suspect and clear them by hand."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from safelaunch.adapters import configfiles, ledger, runfolder, slurm
+from safelaunch.commands import nodetable, runs, talk
+from safelaunch.core import config, nodeset
+from safelaunch.core.ledger import CLEARED, Evidence, Standing, standings
+from safelaunch.core.ledgerlines import is_node_name
+from safelaunch.core.plan import Suspects
+from safelaunch.errors import ParseError, RunFolderError, UsageError
+from safelaunch.node.probe import run_in_child
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+ASK_SLURM_S = 4.0   # a person waits; without an answer his word stands
+MOST_NODES = 10_000   # "n[0-99999999]" would fill the memory before it can be refused
+WHY_MAX_CHARS = 500
+HOW_TO_NAME = "write nodes as Slurm does: n7 or n[1-3,7]"
+HOW_TO_SHARE = "mkdir DIR && chgrp TEAM DIR && chmod 3770 DIR"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The ledger that is meant, and how it is weighed."""
+
+    folder: Path
+    half_life_s: float
+
+    def standings(self, now: float) -> tuple[Standing, ...]:
+        """All nodes with evidence, the worst first; raises RunFolderError when the folder does not answer."""
+        raw = runs.ask(lambda: ledger.read_raw(self.folder), f"the ledger of nodes in {self.folder}")
+        return standings(ledger.parse_raw(raw), now, self.half_life_s)
+
+    def append(self, evidences: list[Evidence]) -> None:
+        """Write it down; raises RunFolderError when that is not done."""
+        answer = run_in_child(lambda: ledger.append(self.folder, evidences), runs.FOLDER_DEADLINE_S)
+        if answer.late:
+            raise RunFolderError(f"{self.folder} does not answer for {runs.FOLDER_DEADLINE_S:.0f} s: nothing was "
+                                 "written down", hint="its filesystem is frozen or slow; try again")
+        if not answer.is_ok:
+            raise RunFolderError(f"the ledger of nodes cannot be written: {answer.error}",
+                                 hint="--ledger DIR names another one; see `id` for the groups that you are in")
+
+
+def _ledger_option(function: _Command) -> _Command:
+    return click.option("--ledger", "folder", metavar="DIR", help="Another ledger, such as your team's; by default "
+                        "suspects.ledger of the site's or your own config, else your own.")(function)
+
+
+def _why_option(function: _Command) -> _Command:
+    return click.option("--why", required=True, metavar="TEXT", help="The reason, for whoever looks later.")(function)
+
+
+@click.group(invoke_without_command=True)
+@click.option("--all", "show_all", is_flag=True, help="Also nodes with too little evidence to be kept out.")
+@_ledger_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md; it has all nodes.")
+@click.pass_context
+def command(context: click.Context, show_all: bool, folder: str | None, as_json: bool) -> int:
+    """Show the nodes that are kept out of new attempts: why, since whose run, until when."""
+    if context.invoked_subcommand is not None:
+        context.obj = folder
+        return 0
+    here, now = _ledger(folder), time.time()
+    found = here.standings(now)
+    if as_json:
+        talk.emit_json({"v": 1, "ledger": str(here.folder), "now_t": now, "forget_after_s": here.half_life_s,
+                        "nodes": [nodetable.as_json(one, now, here.half_life_s) for one in found]})
+        return 0
+    shown = [one for one in found if show_all or one.until_t is not None]
+    nodetable.show(shown, now)
+    _talk_of_the_rest(here.folder, len(shown), len(found) - len(shown))
+    return 0
+
+
+@command.command()
+@click.argument("nodes")
+@_why_option
+@_ledger_option
+@click.pass_obj
+def suspect(outer: str | None, nodes: str, why: str, folder: str | None) -> int:
+    """Keep NODES (such as n7 or n[1-3,7]) out of the attempts that start from now on."""
+    names, reason, here, now = _nodes(nodes), _reason(why), _ledger(folder or outer), time.time()
+    _check_known(names)
+    before = {one.node: one for one in here.standings(now)}
+    me = runfolder.name_of(os.getuid())
+    here.append([Evidence(name, "person", now, reason, me) for name in names])
+    after = {one.node: one for one in here.standings(now)}
+    for name in names:
+        talk.say(_changed(name, before.get(name), after.get(name), now))
+    return 0
+
+
+@command.command()
+@click.argument("nodes")
+@_why_option
+@_ledger_option
+@click.pass_obj
+def clear(outer: str | None, nodes: str, why: str, folder: str | None) -> int:
+    """Take back what is known against NODES so far; what comes later counts."""
+    names, reason, here, now = _nodes(nodes), _reason(why), _ledger(folder or outer), time.time()
+    known = {one.node: one for one in here.standings(now)}
+    me = runfolder.name_of(os.getuid())
+    # Not before the newest evidence: the node that wrote it may have a clock that is ahead of this one.
+    here.append([Evidence(name, CLEARED, max(now, known[name].known[0].t), reason, me)
+                 for name in names if name in known])
+    for name in names:
+        was = known.get(name)
+        talk.say(f"{name}: nothing is known against it" if was is None else
+                 f"{name} is cleared: {_pieces(len(was.known))} taken back (its score was {was.score:.1f})")
+    return 0
+
+
+def _ledger(folder: str | None) -> Ledger:
+    """The ledger of --ledger, else of the site's and the user's config; raises UsageError, ConfigError."""
+    suspects = _configured()
+    if folder is not None:
+        if not runs.ask(lambda: Path(folder).is_dir(), folder):
+            raise UsageError(f"--ledger: {folder} is no folder", hint=f"to make a team's: {HOW_TO_SHARE}")
+        return Ledger(Path(folder).absolute(), suspects.forget_after_s)
+    try:
+        return Ledger(ledger.folder_of(suspects, os.environ), suspects.forget_after_s)
+    except OSError as error:
+        raise UsageError(str(error.strerror), hint="name one: --ledger DIR") from error
+
+
+def _configured() -> Suspects:
+    """`suspects` of the site's and the user's config, without any train.yaml."""
+    names = (configfiles.user_file(os.environ), os.environ.get("SAFELAUNCH_SITE_CONFIG") or configfiles.SITE_FILE)
+    file = next((name for name in names if Path(name).is_file()), None)
+    if file is None:
+        return Suspects()
+    # One of the two in the place of train.yaml as well: the same words once more change nothing.
+    sources = configfiles.read_sources(file, os.environ)
+    found: dict[str, Any] = config.resolve(sources, ["name=nodes", "command=true"], os.environ).config["suspects"]
+    return Suspects(found["exclude"], found["max_excluded"], found["forget_after"], found["ledger"])
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    """The names that NODES stands for; raises UsageError."""
+    size = sum(max(0, int(last) - int(first)) for first, last in re.findall(r"([0-9]{1,18})-([0-9]{1,18})", text))
+    if size > MOST_NODES or len(text) > MOST_NODES:
+        raise UsageError(f"{text[:60]}: more than {MOST_NODES} nodes")
+    try:
+        names = tuple(dict.fromkeys(nodeset.expand(text)))
+    except ParseError as error:
+        raise UsageError(error.message, hint=HOW_TO_NAME) from error
+    wrong = [name for name in names if not is_node_name(name)]
+    if wrong or not names:
+        raise UsageError(f"{(wrong or [text])[0]!r} is no node's name", hint=HOW_TO_NAME)
+    return names
+
+
+def _reason(why: str) -> str:
+    reason = " ".join(talk.clean(why).split())
+    if not reason:
+        raise UsageError("--why: say why; others will read it when they look at the node",
+                         hint='for instance --why "Xid 79 twice, ticket 4711"')
+    return reason[:WHY_MAX_CHARS]
+
+
+def _check_known(names: tuple[str, ...]) -> None:
+    """Refuse a name that Slurm does not know: it would be written down and do nothing. Slurm's silence refuses none."""
+    result = slurm.run(slurm.show_nodes(nodeset.fold(names)), slurm.outside_job(os.environ), ASK_SLURM_S)
+    unknown = re.findall(r"Node ([A-Za-z0-9._-]+) not found", result.stdout + result.stderr)
+    if unknown:
+        raise UsageError(f"Slurm knows no node {', '.join(unknown)}; nothing was written down", hint="see: sinfo -N")
+
+
+def _changed(name: str, before: Standing | None, after: Standing | None, now: float) -> str:
+    if after is None or after.until_t is None:   # the clock went back beyond what is believed
+        return f"{name} is suspected, and not kept out"
+    left = f"until {talk.clock(after.until_t)} ({talk.span(after.until_t - now)})"
+    if before is not None and before.until_t is not None:
+        longer = after.until_t > before.until_t + 1
+        return f"{name} stays kept out, {'now ' if longer else ''}{left}"
+    return f"{name} is kept out of new attempts {left}"
+
+
+def _talk_of_the_rest(folder: Path, shown: int, hidden: int) -> None:
+    more = f"{hidden} more with too little evidence: --all" if hidden else ""
+    if shown:
+        talk.say(more) if more else None
+    else:
+        talk.say(f"no node is kept out (ledger: {folder}){'; ' + more if more else ''}")
+
+
+def _pieces(count: int) -> str:
+    return "one piece of evidence is" if count == 1 else f"{count} pieces of evidence are"
