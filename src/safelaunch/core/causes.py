@@ -16,11 +16,13 @@ from safelaunch.core.model import Exit
 from safelaunch.core.rulebook import BY_ID
 from safelaunch.core.weighing import CAUGHT_COST, SYMPTOM_SHARE, Group, cite, gather, moment, place_of
 
+ENDINGS = ("time_limit", "preempted", "cancelled")   # said by who ends a job: nothing catches that
 WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
 MIN_WEIGHT = 0.3
 MAX_CONFIDENCE = 0.97
 RIVAL_COST = 0.12       # another category weighs about as much
 MAX_CANDIDATES = 8
+LAUNCHERS_WORDS = ("native.elastic_signal", "native.elastic_code", "native.abort_code", "memory.sigkill_elastic")
 MAX_SUSPECTS = 2        # the same cause on more nodes than this blames no node
 SUMMARY_BYTES = 600     # torchrun's summary of one failed rank is shorter
 
@@ -85,7 +87,7 @@ def _candidates(groups: Sequence[Group], episode: Episode, log: Log) -> list[Gro
 
 def _discounted(group: Group, has_fallen: bool) -> Group:
     """An error that nothing followed may have been caught: it weighs less."""
-    if group.is_fatal or has_fallen:
+    if group.is_fatal or has_fallen or group.rule.blames == "node" or group.rule.category in ENDINGS:
         return group
     return replace(group, weight=group.weight - CAUGHT_COST)
 
@@ -156,8 +158,10 @@ def _culprit(chosen: Group, groups: Sequence[Group], episode: Episode) -> tuple[
     """Host and rank of the cause: its own, else those that the launcher's summary names."""
     host = chosen.hosts[0] if chosen.hosts else None
     rank = chosen.ranks[0] if chosen.ranks else None
-    if host is None or rank is None:
+    if host is None or rank is None or chosen.rule.id in LAUNCHERS_WORDS:
         named = _first_failure(episode)
+        if chosen.rule.id in LAUNCHERS_WORDS:   # printed by a launcher under its own prefix
+            return named[0] or host, named[1] if named[1] is not None else rank
         host, rank = host or named[0], rank if rank is not None else named[1]
     return host, rank
 

@@ -119,6 +119,8 @@ _MESSAGES = (
     (r"(?i)please (?:pip )?install|is not installed|not installed|try installing|pip install", Reading("environment", 0.74)),
 )
 _COMPILED = tuple((re.compile(pattern), reading) for pattern, reading in _MESSAGES)
+# The types that programs raise on purpose, about settings and data as well as about themselves.
+_ABOUT_SETTINGS = frozenset({"AssertionError", "ValueError", "RuntimeError", "KeyError", "Exception", "NotImplementedError"})
 _ARGUMENT_PLACE = re.compile(r"(?:^|/)(?:arguments?|args|config\w*|configuration\w*|options|cli|settings)\.py$")
 _ARGUMENT_FUNCTION = re.compile(r"validate_?args|parse_?args|check_?(?:args|config)|__post_init__|validate|load_config|from_args")
 _DATA_PLACE = re.compile(r"(?:^|/)\w*(?:data|dataset|loader|collat|sampler)\w*\.py$")
@@ -130,12 +132,14 @@ def read_exception(kind: str, message: str, block: Sequence[str]) -> Reading:
     known = _TYPES.get(name)
     if known is not None and known.category not in ("user_code", "config", "data"):
         return known
+    if known is not None and name not in _ABOUT_SETTINGS:
+        return known
     for pattern, reading in _COMPILED:
         if pattern.search(message):
             return reading
     frames = parse_frames(block)
     deepest = frames[-1] if frames else None
-    if deepest is not None and name in ("AssertionError", "ValueError", "RuntimeError", "KeyError", "Exception"):
+    if deepest is not None and name in _ABOUT_SETTINGS:
         if _ARGUMENT_PLACE.search(deepest.path) or _ARGUMENT_FUNCTION.search(deepest.function):
             return Reading("config", 0.66)
         if _DATA_PLACE.search(deepest.path) and deepest.is_user and name in ("AssertionError", "ValueError", "KeyError"):

@@ -55,14 +55,21 @@ def _names(template: str) -> list[str]:
 def gather(episode: Episode, log: Log) -> tuple[Group, ...]:
     """The groups of an episode, in the order of their first lines."""
     ends = _last_lines(log)
-    folded: dict[tuple[str, str, str], list[Finding]] = {}
+    folded: dict[tuple[str, str], list[Finding]] = {}
+    ignored: set[tuple[str, str]] = set()
     for found in _unchained(episode.findings):
         rule = BY_ID[found.rule]
-        if rule.role in ("progress", "launch", "done", "noise") or is_ignored(found.block):
+        if rule.role in ("progress", "launch", "done", "noise"):
             continue
-        said = generalize(found.text) if rule.role == "cause" else ""
-        folded.setdefault((rule.id, said, ""), []).append(found)
-    groups = [_weigh(BY_ID[key[0]], items, episode, log, ends) for key, items in folded.items()]
+        key = (rule.id, generalize(found.text) if rule.role == "cause" else "")
+        if is_ignored(found.block):
+            ignored.add(key)
+        else:
+            folded.setdefault(key, []).append(found)
+    for key in ignored & folded.keys():
+        # Ignored tracebacks of several processes mixed under one prefix: a line torn from its traceback is ignored, too.
+        folded[key] = [found for found in folded[key] if found.block]
+    groups = [_weigh(BY_ID[key[0]], items, episode, log, ends) for key, items in folded.items() if items]
     return tuple(sorted(groups, key=lambda group: order_of(group.first, episode.is_timed)))
 
 

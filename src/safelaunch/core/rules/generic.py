@@ -15,7 +15,7 @@ RULES = (
         summary="{type}: {message}", explain="An exception that nothing caught.", do="Read the deepest frame of your own code.", source="CPython, traceback.c", order=-10,
     ),
     Rule(
-        LINE, "user_code", (b"Error: ", b"Exception: ", b"Error\n"), rb"^(?:\([\w.]+ pid=\d+[^)]*\) |\w+: )?(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (?P<message>.+)", "cause", "rank", 0.42,
+        LINE, "user_code", (b"Error: ", b"Exception: ", b"Error\n"), rb"(?:^|[\])|:>] ?)(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (?P<message>.+)", "cause", "rank", 0.42,
         summary="{type}: {message}", explain="The line of an exception without its traceback.", do="Look for the lines above it.", source="CPython", order=-11,
     ),
     Rule(

@@ -17,7 +17,7 @@ RULES = (
         summary="the rendezvous port is taken", explain="Another process listens on that port of this node: a second launcher, "
         "another job, or what a former attempt left.",
         do="Use a port of its own for each launch (--rdzv-endpoint host:0, or one derived from the job id).",
-        source=_C10D + ", socket.cpp", order=1,
+        source=_C10D + ", socket.cpp", order=3,
     ),
     Rule(
         "rendezvous.client_timeout", "rendezvous",
@@ -27,7 +27,7 @@ RULES = (
         rb"|Timed out after \d+ seconds waiting for clients\. (?P<joined>\S+) clients joined|RendezvousTimeoutError", "cause", "job",
         0.72, summary="not every process came to the rendezvous",
         explain="The store did not answer, or a node never started its launcher.",
-        do="Look which node's launcher is silent; check MASTER_ADDR and that the port can be reached.", source=_C10D,
+        do="Look which node's launcher is silent; check MASTER_ADDR and that the port can be reached.", source=_C10D, order=3,
     ),
     Rule(
         "rendezvous.client_failed", "rendezvous", (b"client socket has failed to connect",),
@@ -51,7 +51,7 @@ RULES = (
         rb"RendezvousConnectionError|connection to the C10d store has failed|failed to recv, got 0 bytes"
         rb"|(?:sendBytes|recvVector|recvValue) failed on SocketImpl|RendezvousClosedError|DistNetworkError"
         rb"|TCPStore server has shut down|Socket Timeout|\"should dump\" flag|RendezvousGracefulExitError", "symptom", "nobody", 0.3,
-        summary="the store was lost", explain=_PEER_GONE, source=_C10D + ", TCPStore", order=2,
+        summary="the store was lost", explain=_PEER_GONE, source=_C10D + ", TCPStore", order=1,
     ),
     Rule(
         "store.key_wait", "rendezvous", (b"wait timeout after", b"store->get("),

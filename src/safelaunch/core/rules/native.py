@@ -51,7 +51,7 @@ RULES = (
     ),
     Rule(
         "native.kernel_segfault", "native_crash", (b": segfault at ", b"traps: ", b"general protection fault"),
-        rb"(?P<process>[\w./-]+)\[\d+\]: segfault at|traps: .*(?:trap invalid opcode|general protection)|general protection fault ip:", "cause", "node",
+        rb"(?P<process>(?:python|pt_|torch|ray|java|julia|node|train|megatron|nccl|hydra|mpi)[\w./:-]*)\[\d+\](?:: segfault at| (?:trap invalid opcode|general protection))", "cause", "node",
         0.75, summary="the kernel saw {process} crash", explain="A fault in native code; the line names the library.", do=_DUMP,
         source="Linux, arch/x86/mm/fault.c",
     ),
