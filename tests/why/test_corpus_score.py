@@ -1,4 +1,4 @@
-"""The scored logs: the incidents of the seeds, healthy logs that frighten, and the failure corpus where there is one."""
+"""The scored logs: incidents of the seeds, healthy logs that frighten, and the failure corpus where there is one."""
 
 from __future__ import annotations
 

@@ -37,6 +37,10 @@ def explain(log: Synthetic) -> Verdict:
         return judge_log(read_logs(paths, RULES))
 
 
+def text_of(log: Synthetic) -> str:
+    return b"".join(log.files.values()).decode(errors="replace")
+
+
 def is_right(log: Synthetic, verdict: Verdict) -> bool:
     assert log.plant is not None
     return verdict.category in (log.plant.category, *log.plant.also)
@@ -52,6 +56,9 @@ def describe(verdict: Verdict) -> str:
 def test_the_planted_cause_is_found_with_its_line_host_and_rank(plant: Plant, shape: Shape) -> None:
     log = make_log(plant, shape, seed=hash_of(plant))
     verdict = explain(log)
+    if log.line not in text_of(log):   # cut off with the end
+        assert verdict.category in ("none", "unknown"), describe(verdict)
+        return
     assert is_right(log, verdict), describe(verdict)
     assert verdict.cause is not None and log.line in verdict.cause.text, describe(verdict)
     if log.host is not None:
@@ -89,7 +96,7 @@ def test_a_hundred_thousand_echoes_of_384_ranks_do_not_hide_it(plant: Plant) -> 
 def test_it_is_never_wrong_with_confidence(plant: Plant, seed: int, **shape: object) -> None:
     log = make_log(plant, Shape(**shape), seed)  # type: ignore[arg-type]
     verdict = explain(log)
-    whole = b"".join(log.files.values()).decode(errors="replace")
+    whole = text_of(log)
     if log.line in whole:   # the cut may have taken the cause away
         assert is_right(log, verdict) or verdict.confidence < CONFIDENT, describe(verdict)
     assert verdict.category != "none" or log.line not in whole, describe(verdict)

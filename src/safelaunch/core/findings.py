@@ -157,6 +157,14 @@ class Evidence:
     ledger: Mapping[str, int] = field(default_factory=dict)   # host → earlier failures that blame it
     running: bool = False                       # the run is alive: there may be no end to explain
 
-# The verb (D) calls logfiles.read_logs(paths: Sequence[str], "-" = stdin) -> Log and causes.judge_log(log, evidence) ->
-# Verdict. Beside what Verdict has, it shows `block` of a Cited (the traceback that ends in it, where there is one) and
-# Verdict.notes: tuple[str, ...], sentences such as "only the last of 3 launches was looked at".
+# The verb (D) calls logfiles.read_logs(paths, rules) -> Log and causes.judge_log(log, evidence) -> Verdict.
+# Open, seen by D (tests/why, tests/commands/test_why.py; to be deleted when done):
+# B: launches must be told per file: with a file per node each file has its own launch line, and the cause in node000.log
+#    is taken for an earlier episode (test_synthetic "no space / a file per node").
+# B: an empty Log with Evidence.ending, lost or exits must give that verdict, not "none" (an attempt whose log is lost).
+# B: "none" only where there is a sign of health (steps, done, a log that says something); 0 bytes or "hello" is unknown.
+# B: Cited.block is empty so far: the traceback is what people want to see; notes reach the text already.
+# B: torchrun "Worker group FAILED. 2/3 attempts left; will restart worker group", then steps: exonerates (incident
+#    healthy-restarted-by-torchrun).
+# C: "gpu-08: [rank17]:" and "[host1:0]  File" (no colon behind the bracket): see incidents watchdog-timeout,
+#    asserts-prefixed; the outer host label is lost where few lines have one (port-behind-nccl).
