@@ -12,7 +12,7 @@ RULES = (
         (b"GatedRepoError", b"Cannot access gated repo", b"gated repo", b"RepositoryNotFoundError",
          b"Repository Not Found", b"Invalid user token", b"Invalid credentials in Authorization",
          b"is restricted and you are not"),
-        b"GatedRepoError|[Cc]annot access gated repo|RepositoryNotFoundError|Repository Not Found|Invalid (?:user "
+        b"GatedRepoError|access (?:a )?gated repo|RepositoryNotFoundError|Repository Not Found|Invalid (?:user "
         b"token|credentials in Authorization)|is restricted and you are not", "cause", "job", 0.88, action="fix_config",
         summary="the hub refuses access",
         explain="The repository is gated, private or does not exist, or the token is missing.",
