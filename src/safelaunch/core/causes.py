@@ -16,12 +16,14 @@ from safelaunch.core.model import Exit
 from safelaunch.core.rulebook import BY_ID
 from safelaunch.core.weighing import CAUGHT_COST, SYMPTOM_SHARE, Group, cite, gather, moment, place_of
 
+SPEAKING = ("cause", "symptom", "teardown")
 ENDINGS = ("time_limit", "preempted", "cancelled")   # said by who ends a job: nothing catches that
 WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
 MIN_WEIGHT = 0.3
 MAX_CONFIDENCE = 0.97
 RIVAL_COST = 0.12       # another category weighs about as much
 MAX_CANDIDATES = 8
+# What a launcher prints under its own prefix about one of its ranks.
 LAUNCHERS_WORDS = ("native.elastic_signal", "native.elastic_code", "native.abort_code", "memory.sigkill_elastic")
 MAX_SUSPECTS = 2        # the same cause on more nodes than this blames no node
 SUMMARY_BYTES = 600     # torchrun's summary of one failed rank is shorter
@@ -74,14 +76,15 @@ def judge_log(log: Log, evidence: Evidence | None = None) -> Verdict:
 
 def _candidates(groups: Sequence[Group], episode: Episode, log: Log) -> list[Group]:
     """What can be the cause, each with its weight: causes first, and symptoms only when there is no cause."""
-    end = _good_end(episode, log)
+    end = _good_end(episode)
     has_fallen = any(group.role == "teardown" and not group.is_excused for group in groups)
     living = [group for group in groups if not group.is_excused and (end is None or moment(group, episode) > end)]
     causes = [_discounted(group, has_fallen) for group in living if group.role == "cause"]
     causes = [group for group in causes if group.weight >= MIN_WEIGHT]
     if causes:
         return causes
-    symptoms = [replace(_discounted(group, has_fallen), weight=group.weight * SYMPTOM_SHARE) for group in living if group.role == "symptom"]
+    symptoms = [replace(_discounted(group, has_fallen), weight=group.weight * SYMPTOM_SHARE)
+                for group in living if group.role == "symptom"]
     return [group for group in symptoms if group.weight >= MIN_WEIGHT]
 
 
@@ -92,7 +95,7 @@ def _discounted(group: Group, has_fallen: bool) -> Group:
     return replace(group, weight=group.weight - CAUGHT_COST)
 
 
-def _good_end(episode: Episode, log: Log) -> Moment | None:
+def _good_end(episode: Episode) -> Moment | None:
     """When the program said that it had finished, if it did and nothing fell afterwards."""
     ends = [order_of(found, episode.is_timed) for found in episode.findings if BY_ID[found.rule].role == "done"]
     return ends[-1] if ends else None
@@ -108,11 +111,11 @@ def _choose(causes: Sequence[Group], episode: Episode) -> Group:
 def _without_cause(groups: Sequence[Group], episode: Episode, log: Log, known: Evidence) -> Verdict:
     """Healthy when there are signs of life and nothing fell; else unknown, with what could be meant."""
     fallen = [group for group in groups if group.role == "teardown" and not group.is_excused]
-    end = _good_end(episode, log)
+    end = _good_end(episode)
     if end is not None:
         fallen = [group for group in fallen if moment(group, episode) > end]
     alive = bool(episode.progress) or end is not None
-    candidates = tuple(cite(group, log) for group in groups if group.role in ("cause", "symptom", "teardown"))[:MAX_CANDIDATES]
+    candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
     if not fallen and alive:
         done = "the program says that it has finished" if end is not None else "steps were made up to the end"
         return Verdict("none", f"no failure: {done}", 0.85 if end is not None else 0.7, "none", candidates=candidates)
@@ -121,12 +124,14 @@ def _without_cause(groups: Sequence[Group], episode: Episode, log: Log, known: E
     if not fallen:
         return Verdict("unknown", "nothing in the log names a cause", 0.1, "restart", candidates=candidates)
     first = fallen[0]
-    return Verdict("unknown", f"the log tells the end, not its cause: {first.summary}", 0.2, "restart", candidates=candidates,
-                   cited=(cite(first, log),), host=first.hosts[0] if first.hosts else None,
+    return Verdict("unknown", f"the log tells the end, not its cause: {first.summary}", 0.2, "restart",
+                   candidates=candidates, cited=(cite(first, log),), host=first.hosts[0] if first.hosts else None,
                    rank=first.ranks[0] if first.ranks else None)
 
 
-def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group], episode: Episode, log: Log) -> Verdict:
+def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group], episode: Episode,
+                log: Log) -> Verdict:
+    """The verdict with its cause, what followed from it, and what else it may be."""
     others = sorted((group for group in causes if group is not chosen and group.category != chosen.category),
                     key=lambda group: -group.weight)
     rivals = [group for group in others if group.weight >= chosen.weight - WINDOW / 2]
@@ -134,8 +139,10 @@ def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group],
     host, rank = _culprit(chosen, groups, episode)
     where = place_of(chosen)
     summary = chosen.summary + (f" ({where})" if where else "")
-    context = tuple(cite(group, log, "context") for group in groups if group.role == "context" and group.category == chosen.category)
-    symptoms = tuple(cite(group, log) for group in groups if group.role in ("symptom", "teardown") and group.rule.id != chosen.rule.id)
+    context = tuple(cite(group, log, "context") for group in groups
+                    if group.role == "context" and group.category == chosen.category)
+    symptoms = tuple(cite(group, log) for group in groups
+                     if group.role in ("symptom", "teardown") and group.rule.id != chosen.rule.id)
     cause = cite(chosen, log, "cause")
     runner = others[0] if others else None
     return Verdict(
@@ -150,8 +157,9 @@ def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group],
 
 def _as_runner_up(group: Group, log: Log) -> Verdict:
     cause = cite(group, log, "cause")
-    return Verdict(group.category, group.summary, round(max(0.05, group.weight / 2), 2), group.action, rule=group.rule.id, cause=cause,
-                   cited=(cause,), host=group.hosts[0] if group.hosts else None, rank=group.ranks[0] if group.ranks else None)
+    return Verdict(group.category, group.summary, round(max(0.05, group.weight / 2), 2), group.action,
+                   rule=group.rule.id, cause=cause, cited=(cause,), host=group.hosts[0] if group.hosts else None,
+                   rank=group.ranks[0] if group.ranks else None)
 
 
 def _culprit(chosen: Group, groups: Sequence[Group], episode: Episode) -> tuple[str | None, int | None]:

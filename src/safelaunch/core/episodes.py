@@ -1,4 +1,4 @@
-"""The order of what a set of logs says, which launch of the training it is about, and what the steps after it excuse."""
+"""The order of what a set of logs says, which launch of the training it is about, and what later steps excuse."""
 
 from __future__ import annotations
 

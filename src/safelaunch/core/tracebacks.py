@@ -10,9 +10,10 @@ _FRAME = re.compile(r'^\s*[|+ ]*File "(?P<path>[^"]*)", line (?P<line>\d+)(?:, i
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python\d|<frozen |lib/python3")
 # Who prints a traceback and goes on: the interpreter at exit and in __del__, logging, warnings that show their place.
 _IGNORED = re.compile(
-    r"Exception ignored in|--- Logging error ---|Error in atexit|Exception in atexit|Error in sys\.excepthook|--- Call stack|"
-    r"(?i:ignoring|ignored|non-fatal|will retry|retrying|falling back|skipping|warning\b)")
-_THREAD = re.compile(r"Exception in thread |Exception in callback|Task exception was never retrieved|Exception in \w+ ?Thread")
+    r"Exception ignored in|--- Logging error ---|Error in atexit|Exception in atexit|Error in sys\.excepthook"
+    r"|--- Call stack|(?i:ignoring|ignored|non-fatal|will retry|retrying|falling back|skipping|warning\b)")
+_THREAD = re.compile(
+    r"Exception in thread |Exception in callback|Task exception was never retrieved|Exception in \w+ ?Thread")
 
 
 class Frame(NamedTuple):
@@ -43,7 +44,8 @@ def parse_frames(block: Sequence[str]) -> tuple[Frame, ...]:
     for number, line in enumerate(block):
         match = _FRAME.match(line)
         if match is not None:
-            code = block[number + 1].strip() if number + 1 < len(block) - 1 and not _FRAME.match(block[number + 1]) else ""
+            after = block[number + 1] if number + 1 < len(block) - 1 else ""
+            code = "" if _FRAME.match(after) else after.strip()
             frames.append(Frame(match["path"], int(match["line"]), match["function"] or "", code))
     return tuple(frames)
 
@@ -63,7 +65,7 @@ def is_of_thread(block: Sequence[str]) -> bool:
     return bool(block) and _THREAD.search(block[0]) is not None
 
 
-# The exception's last name → what it means when no rule knows its text. The weights are how often it holds on real logs.
+# The exception's last name → what it means when no rule knows its text; the weights are how often that holds.
 _TYPES = {
     "AssertionError": Reading("user_code", 0.62),
     "AttributeError": Reading("user_code", 0.74),
@@ -111,18 +113,25 @@ _OTHER = Reading("user_code", 0.5)
 
 # What the message or the place of an exception adds. The first that fits wins.
 _MESSAGES = (
-    (r"(?i)can(?:'|no)t find (?:a )?(?:dataset|data file)|(?:data|dataset|split)\b.{0,40}(?:not found|does not exist|is empty)", Reading("data", 0.58, "fix_config")),
-    (r"(?i)checkpoint.{0,60}(?:not found|does not exist|missing|corrupt|invalid)|(?:no|missing) checkpoint", Reading("checkpoint", 0.66)),
-    (r"(?i)(?:config|argument|option|flag|hyper-?param|setting)\w*\b.{0,60}(?:invalid|missing|must|required|unknown|unsupported|not supported|expected|should)", Reading("config", 0.6)),
+    (r"(?i)can(?:'|no)t find (?:a )?(?:dataset|data file)|(?:data|dataset|split)\b.{0,40}(?:not found|does not exist"
+     r"|is empty)", Reading("data", 0.58, "fix_config")),
+    (r"(?i)checkpoint.{0,60}(?:not found|does not exist|missing|corrupt|invalid)|(?:no|missing) checkpoint",
+     Reading("checkpoint", 0.66)),
+    (r"(?i)(?:config|argument|option|flag|hyper-?param|setting)\w*\b.{0,60}(?:invalid|missing|must|required|unknown"
+     r"|unsupported|not supported|expected|should)", Reading("config", 0.6)),
     (r"(?i)(?:out of memory|failed to allocate)", Reading("cuda_oom", 0.6)),
-    (r"(?i)version\b.{0,60}(?:required|mismatch|incompatible|not supported|too old|expected)|requires \S+ ?[><=]=", Reading("version_mismatch", 0.64)),
-    (r"(?i)please (?:pip )?install|is not installed|not installed|try installing|pip install", Reading("environment", 0.74)),
+    (r"(?i)version\b.{0,60}(?:required|mismatch|incompatible|not supported|too old|expected)|requires \S+ ?[><=]=",
+     Reading("version_mismatch", 0.64)),
+    (r"(?i)please (?:pip )?install|is not installed|not installed|try installing|pip install",
+     Reading("environment", 0.74)),
 )
 _COMPILED = tuple((re.compile(pattern), reading) for pattern, reading in _MESSAGES)
 # The types that programs raise on purpose, about settings and data as well as about themselves.
-_ABOUT_SETTINGS = frozenset({"AssertionError", "ValueError", "RuntimeError", "KeyError", "Exception", "NotImplementedError"})
+_ABOUT_SETTINGS = frozenset(
+    {"AssertionError", "ValueError", "RuntimeError", "KeyError", "Exception", "NotImplementedError"})
 _ARGUMENT_PLACE = re.compile(r"(?:^|/)(?:arguments?|args|config\w*|configuration\w*|options|cli|settings)\.py$")
-_ARGUMENT_FUNCTION = re.compile(r"validate_?args|parse_?args|check_?(?:args|config)|__post_init__|validate|load_config|from_args")
+_ARGUMENT_FUNCTION = re.compile(
+    r"validate_?args|parse_?args|check_?(?:args|config)|__post_init__|validate|load_config|from_args")
 _DATA_PLACE = re.compile(r"(?:^|/)\w*(?:data|dataset|loader|collat|sampler)\w*\.py$")
 
 
@@ -142,6 +151,6 @@ def read_exception(kind: str, message: str, block: Sequence[str]) -> Reading:
     if deepest is not None and name in _ABOUT_SETTINGS:
         if _ARGUMENT_PLACE.search(deepest.path) or _ARGUMENT_FUNCTION.search(deepest.function):
             return Reading("config", 0.66)
-        if _DATA_PLACE.search(deepest.path) and deepest.is_user and name in ("AssertionError", "ValueError", "KeyError"):
+        if _DATA_PLACE.search(deepest.path) and deepest.is_user and name in _ABOUT_SETTINGS:
             return Reading("data", 0.52, "fix_user_code")
     return known or _OTHER

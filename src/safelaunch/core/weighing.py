@@ -43,8 +43,8 @@ class Group:
 
 def fill(rule: Rule, found: Finding) -> str:
     """The rule's summary; a group that took no part in the match is left out."""
-    words = {name: "" for name in _names(rule.summary)} | dict(found.groups) | {"line": found.text}
-    text = rule.summary.format_map({name: value for name, value in words.items() if value is not None})
+    words = dict.fromkeys(_names(rule.summary), "") | dict(found.groups) | {"line": found.text}
+    text = rule.summary.format_map(words)
     return " ".join(text.split()).rstrip(" :") if text.strip() else found.text.strip()
 
 
@@ -67,7 +67,7 @@ def gather(episode: Episode, log: Log) -> tuple[Group, ...]:
         else:
             folded.setdefault(key, []).append(found)
     for key in ignored & folded.keys():
-        # Ignored tracebacks of several processes mixed under one prefix: a line torn from its traceback is ignored, too.
+        # Ignored tracebacks of several processes mixed under one prefix: a line torn from its own is ignored, too.
         folded[key] = [found for found in folded[key] if found.block]
     groups = [_weigh(BY_ID[key[0]], items, episode, log, ends) for key, items in folded.items() if items]
     return tuple(sorted(groups, key=lambda group: order_of(group.first, episode.is_timed)))
@@ -144,8 +144,8 @@ def cite(group: Group, log: Log, role: Role | None = None) -> Cited:
     """The group as a line that the verdict shows."""
     found = group.first
     return Cited(
-        group.rule.id, role or group.role, log.files[found.file], found.line_number, found.text, found.host, found.rank, found.t,
-        found.offset, group.count, group.hosts, group.ranks, found.block,
+        group.rule.id, role or group.role, log.files[found.file], found.line_number, found.text, found.host, found.rank,
+        found.t, found.offset, group.count, group.hosts, group.ranks, found.block,
     )
 
 

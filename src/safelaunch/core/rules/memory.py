@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from safelaunch.core.findings import Rule
 
-_LESS = "Ask for more memory (--mem), or use less: fewer loader workers, smaller shards, no whole-model copies per rank."
+_LESS = "Ask for more memory (--mem), or use less: fewer loader workers, no whole copy of the model per rank."
 
 RULES = (
     Rule(
         "memory.kernel_oom", "host_oom",
-        (b"Out of memory: Kill", b"cgroup out of memory", b"oom-kill:constraint", b"invoked oom-killer", b"Out of memory (oom_kill"),
-        rb"[Oo]ut of memory: Kill(?:ed)? process \d+ \((?P<process>[^)]*)\)|oom-kill:constraint|invoked oom-killer", "cause",
-        "node", 0.93, summary="the kernel ended a process: host memory was exhausted",
+        (b"Out of memory: Kill", b"cgroup out of memory", b"oom-kill:constraint", b"invoked oom-killer",
+         b"Out of memory (oom_kill"),
+        rb"[Oo]ut of memory: Kill(?:ed)? process \d+ \((?P<process>[^)]*)\)|oom-kill:constraint|invoked oom-killer",
+        "cause", "node", 0.93, summary="the kernel ended a process: host memory was exhausted",
         explain="The node or the job's cgroup had no memory left.", do=_LESS, source="Linux, mm/oom_kill.c", order=2,
     ),
     Rule(
         "memory.slurm_oom", "host_oom", (b"oom_kill event", b"oom-kill event"),
         rb"[Dd]etected (?P<count>\d+) oom[_-]kill event", "cause", "node", 0.95,
         summary="Slurm's cgroup ended a process: host memory was exhausted",
-        explain="The step went over the job's memory on that node.", do=_LESS, source="slurmstepd, cgroup plugin", order=2,
+        explain="The step went over the job's memory on that node.", do=_LESS, source="slurmstepd, cgroup plugin",
+        order=2,
     ),
     Rule(
         "memory.slurm_task_oom", "host_oom", (b"Out Of Memory", b"OUT_OF_ME"),
@@ -30,28 +32,30 @@ RULES = (
     Rule(
         "memory.slurm_limit", "host_oom",
         (b"exceeded memory limit", b"Exceeded job memory limit", b"Exceeded step memory limit", b"TERM_MEMLIMIT",
-         b"exceeded virtual memory limit"),
-        rb"[Ee]xceeded (?:\w+ )?(?:virtual )?memory limit|TERM_MEMLIMIT", "cause", "job", 0.9,
-        summary="the job went over its memory limit", explain="The batch system ended it for that.", do=_LESS,
-        source="slurmstepd, jobacct_gather; LSF",
+         b"exceeded virtual memory limit"), rb"[Ee]xceeded (?:\w+ )?(?:virtual )?memory limit|TERM_MEMLIMIT", "cause",
+        "job", 0.9, summary="the job went over its memory limit", explain="The batch system ended it for that.",
+        do=_LESS, source="slurmstepd, jobacct_gather; LSF",
     ),
     Rule(
-        "memory.container_oom", "host_oom", (b"OOMKilled", b"low on resource: memory", b"killed due to the node running low on memory",
-                                            b"exit code 137 (OOM"),
-        rb"OOMKilled|low on resource: memory|node running low on memory", "cause", "node", 0.9,
-        summary="the container's or Ray's memory monitor ended a process", explain="The node or the pod ran out of memory.",
-        do=_LESS, source="Kubernetes kubelet; Ray memory monitor", order=2,
+        "memory.container_oom", "host_oom",
+        (b"OOMKilled", b"low on resource: memory", b"killed due to the node running low on memory",
+         b"exit code 137 (OOM"), b"OOMKilled|low on resource: memory|node running low on memory", "cause", "node", 0.9,
+        summary="the container's or Ray's memory monitor ended a process",
+        explain="The node or the pod ran out of memory.", do=_LESS, source="Kubernetes kubelet; Ray memory monitor",
+        order=2,
     ),
     Rule(
         "memory.ray_oom", "host_oom", (b"ray.exceptions.OutOfMemoryError", b"OutOfMemoryError: Task was killed"),
         rb"ray\.exceptions\.OutOfMemoryError|OutOfMemoryError: Task was killed", "cause", "node", 0.9,
-        summary="Ray ended a task: the node ran low on memory", explain="Ray's memory monitor chose this worker.", do=_LESS,
-        source="Ray, memory monitor", order=4,
+        summary="Ray ended a task: the node ran low on memory", explain="Ray's memory monitor chose this worker.",
+        do=_LESS, source="Ray, memory monitor", order=4,
     ),
     Rule(
-        "memory.cpu_allocator", "host_oom", (b"DefaultCPUAllocator",), rb"DefaultCPUAllocator: (?:can't allocate|not enough) memory",
-        "cause", "rank", 0.9, summary="the host refused an allocation of PyTorch's CPU allocator",
-        explain="A tensor on the host did not fit into memory.", do=_LESS, source="PyTorch, c10/core/impl/alloc_cpu.cpp", order=2,
+        "memory.cpu_allocator", "host_oom", (b"DefaultCPUAllocator",),
+        b"DefaultCPUAllocator: (?:can't allocate|not enough) memory", "cause", "rank", 0.9,
+        summary="the host refused an allocation of PyTorch's CPU allocator",
+        explain="A tensor on the host did not fit into memory.", do=_LESS,
+        source="PyTorch, c10/core/impl/alloc_cpu.cpp", order=2,
     ),
     Rule(
         "memory.numpy", "host_oom", (b"_ArrayMemoryError", b"MemoryError: Unable to allocate"),
@@ -67,8 +71,8 @@ RULES = (
         "memory.enomem", "host_oom", (b"Cannot allocate memory", b"std::bad_alloc", b"failed to allocate memory"),
         rb"\[Errno 12\] Cannot allocate memory|std::bad_alloc|fork: (?:retry: )?Cannot allocate memory"
         rb"|unable to mmap \d+ bytes.*Cannot allocate memory", "cause", "rank", 0.75,
-        summary="the host refused an allocation", explain="ENOMEM: memory, or the limit of mappings, is exhausted.", do=_LESS,
-        source="errno(3); libstdc++", order=1,
+        summary="the host refused an allocation", explain="ENOMEM: memory, or the limit of mappings, is exhausted.",
+        do=_LESS, source="errno(3); libstdc++", order=1,
     ),
     Rule(
         "memory.sigkill_elastic", "host_oom", (b"(SIGKILL) received by PID", b"exitcode: -9", b"return code = -9"),
@@ -79,31 +83,36 @@ RULES = (
         source="torchelastic and DeepSpeed launchers",
     ),
     Rule(
-        "memory.bare_killed", "host_oom", (b"Killed",), rb"(?:^|line \d+: +\d+ |[\]!.)])Killed(?:$| {2,})", "cause", "rank", 0.5,
-        summary="the shell says Killed, and nobody says why",
+        "memory.bare_killed", "host_oom", (b"Killed",), rb"(?:^|line \d+: +\d+ |[\]!.)])Killed(?:$| {2,})", "cause",
+        "rank", 0.5, summary="the shell says Killed, and nobody says why",
         explain="SIGKILL out of nowhere is most often the OOM killer.",
         do="Look at the node's kernel log, or sacct's MaxRSS and state.", source="bash, job control",
     ),
     Rule(
-        "memory.srun_killed", "host_oom", (b": Killed",), rb"(?:(?P<host>[\w.-]+): )?tasks? (?P<rank>\d+)[\d,\-]*: Killed", "symptom",
-        "rank", 0.35, summary="task {rank} on {host} was killed",
+        "memory.srun_killed", "host_oom", (b": Killed",),
+        rb"(?:(?P<host>[\w.-]+): )?tasks? (?P<rank>\d+)[\d,\-]*: Killed", "symptom", "rank", 0.35,
+        summary="task {rank} on {host} was killed",
         explain="srun saw SIGKILL: the OOM killer, or srun's own end of the step.", source="srun, task exit report",
         host_group="host", rank_group="rank",
     ),
     Rule(
-        "memory.loader_killed", "host_oom", (b"is killed by signal: Killed",), rb"DataLoader worker .*is killed by signal: Killed",
-        "cause", "rank", 0.75, summary="a data loader worker was killed",
-        explain="SIGKILL of a worker is most often the OOM killer: each worker keeps a copy of what the data set holds.",
-        do="Fewer workers, or less memory in the data set object.", source="PyTorch, torch/utils/data", order=2,
+        "memory.loader_killed", "host_oom", (b"is killed by signal: Killed",),
+        b"DataLoader worker .*is killed by signal: Killed", "cause", "rank", 0.75,
+        summary="a data loader worker was killed",
+        explain="SIGKILL of a worker is most often the OOM killer: each worker keeps a copy of what the data set "
+                "holds.", do="Fewer workers, or less memory in the data set object.",
+        source="PyTorch, torch/utils/data", order=2,
     ),
     Rule(
-        "memory.oom_reaper", "host_oom", (b"oom_reaper",), rb"oom_reaper: reaped process", "context", "node", 0.6,
-        summary="the kernel reclaimed a killed process's memory", explain="Follows an OOM kill.", source="Linux, mm/oom_kill.c",
+        "memory.oom_reaper", "host_oom", (b"oom_reaper",), b"oom_reaper: reaped process", "context", "node", 0.6,
+        summary="the kernel reclaimed a killed process's memory", explain="Follows an OOM kill.",
+        source="Linux, mm/oom_kill.c",
     ),
     Rule(
         "memory.pinned", "host_oom", (b"cudaHostAlloc", b"pinned memory", b"cudaHostRegister"),
-        rb"(?:cudaHostAlloc|cudaHostRegister|pinned memory).*(?:failed|out of memory|cannot|unable)", "cause", "rank", 0.5,
-        summary="pinned host memory could not be had", explain="Page-locked memory is limited (ulimit -l) or used up.",
-        do="Raise memlock, or pin less.", source="CUDA runtime",
+        b"(?:cudaHostAlloc|cudaHostRegister|pinned memory).*(?:failed|out of memory|cannot|unable)", "cause", "rank",
+        0.5, summary="pinned host memory could not be had",
+        explain="Page-locked memory is limited (ulimit -l) or used up.", do="Raise memlock, or pin less.",
+        source="CUDA runtime",
     ),
 )

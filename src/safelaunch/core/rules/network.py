@@ -9,187 +9,202 @@ _LINK = "Look at the port's counters (ibqueryerrors, ethtool -S) on both ends; a
 
 RULES = (
     Rule(
-        "network.ib_completion", "network",
-        (b"Got completion with error", b"Got completion from peer", b"IBV_WC_"),
-        rb"NET/IB ?: .*[Gg]ot completion (?:from peer (?P<peer>[\w.:-]+?)(?:<\d+>)? )?with (?:error|status)[ =]"
-        rb"(?P<status>\d+)|IBV_WC_(?:RETRY_EXC_ERR|RNR_RETRY|REM_\w*ERR|LOC_\w*ERR|RESP_TIMEOUT)", "cause", "node", 0.85,
-        action="exclude_and_restart", summary="an InfiniBand transfer failed (completion error {status})",
-        explain="Status 12 means that the other end did not acknowledge: link, cable, switch, or the peer's node died; "
-                "4, 9 and 10 are protection errors.", do=_LINK, source="NCCL, net_ib.cc; libibverbs", order=1,
+        "network.ib_completion", "network", (b"Got completion with error", b"Got completion from peer", b"IBV_WC_"),
+        rb"NET/IB ?: .*[Gg]ot completion (?:from peer (?P<peer>[\w.:-]+?)(?:<\d+>)? )?with (?:error"
+        rb"|status)[ =](?P<status>\d+)|IBV_WC_(?:RETRY_EXC_ERR|RNR_RETRY|REM_\w*ERR|LOC_\w*ERR|RESP_TIMEOUT)", "cause",
+        "node", 0.85, action="exclude_and_restart", summary="an InfiniBand transfer failed (completion error {status})",
+        explain="Status 12 means that the other end did not acknowledge: link, cable, switch, or the peer's node "
+                "died; 4, 9 and 10 are protection errors.", do=_LINK, source="NCCL, net_ib.cc; libibverbs", order=1,
     ),
     Rule(
         "network.ib_async", "network", (b"NET/IB",),
-        rb"NET/IB ?: .*(?:[Gg]ot async (?:fatal )?event|port error|QP fatal|device fatal)", "cause", "node", 0.75,
+        b"NET/IB ?: .*(?:[Gg]ot async (?:fatal )?event|port error|QP fatal|device fatal)", "cause", "node", 0.75,
         action="exclude_and_restart", summary="the InfiniBand card reports an event",
         explain="The port or the card went down under NCCL.", do=_LINK, source="NCCL, net_ib.cc",
     ),
     Rule(
         "network.ib_call", "network", (b"ibv_",),
-        rb"(?:Call to (?P<call>ibv_\w+) failed|(?P<call2>ibv_\w+) failed|(?P<call3>ibv_\w+).*(?:failed with|returned) error)"
-        rb"(?: with error (?P<error>[^,]+))?", "cause", "rank", 0.82, action="fix_environment",
+        rb"(?:Call to (?P<call>ibv_\w+) failed|(?P<call2>ibv_\w+) failed|(?P<call3>ibv_\w+).*(?:failed with"
+        rb"|returned) error)(?: with error (?P<error>[^,]+))?", "cause", "rank", 0.82, action="fix_environment",
         summary="a verbs call failed: {call}{call2}{call3} {error}",
-        explain="ibv_reg_mr: memory registration (memlock limit, peer memory module, fork); ibv_modify_qp: wrong GID or "
-                "interface; ibv_create_*: resources of the card.",
+        explain="ibv_reg_mr: memory registration (memlock limit, peer memory module, fork); ibv_modify_qp: wrong "
+                "GID or interface; ibv_create_*: resources of the card.",
         do="Check `ulimit -l` inside the job, NCCL_IB_HCA / NCCL_IB_GID_INDEX, and that nvidia_peermem is loaded.",
         source="NCCL, ibvwrap.cc; NVSHMEM, ibrc", order=1,
     ),
     Rule(
         "network.nccl_connect", "network", (b"Connect to ", b"connect to "),
-        rb"(?:NCCL WARN|socket\w*:).*[Cc]onnect to (?:address )?(?P<peer>[\w.:%-]+?)<\d+>.*(?:failed|timed out|refused)"
-        rb"(?: : (?P<why>.*))?", "cause", "node", 0.82, action="exclude_and_restart",
+        rb"(?:NCCL WARN|socket\w*:).*[Cc]onnect to (?:address )?(?P<peer>[\w.:%-]+?)<\d+>.*(?:failed|timed out"
+        rb"|refused)(?: : (?P<why>.*))?", "cause", "node", 0.82, action="exclude_and_restart",
         summary="no connection to {peer}: {why}",
-        explain="The peer that refuses is the suspect: its process died, or a firewall or a wrong interface is in the way.",
-        do="Look at what happened on the peer; check NCCL_SOCKET_IFNAME.", source="NCCL, socket.cc", host_group="peer", order=1,
+        explain="The peer that refuses is the suspect: its process died, or a firewall or a wrong interface is in "
+                "the way.", do="Look at what happened on the peer; check NCCL_SOCKET_IFNAME.", source="NCCL, socket.cc",
+        host_group="peer", order=1,
     ),
     Rule(
         "network.nccl_peer_gone", "network",
         (b"Connection reset by peer", b"Connection closed by remote peer", b"unexpectedly closed", b"Broken pipe"),
-        rb"NCCL WARN.*(?:[Cc]all to \w+ from (?P<peer>[\w.:%-]+?)<\d+>.*failed|[Cc]onnection (?:reset|closed) by (?:remote )?peer"
-        rb"|unexpectedly closed|Broken pipe)", "symptom", "nobody", 0.4, summary="NCCL lost a peer",
-        explain="The peer's process is gone; why is said elsewhere.", source="NCCL, socket.cc", order=1,
+        rb"NCCL WARN.*(?:[Cc]all to \w+ from (?P<peer>[\w.:%-]+?)<\d+>.*failed|[Cc]onnection (?:reset"
+        rb"|closed) by (?:remote )?peer|unexpectedly closed|Broken pipe)", "symptom", "nobody", 0.4,
+        summary="NCCL lost a peer", explain="The peer's process is gone; why is said elsewhere.",
+        source="NCCL, socket.cc", order=1,
     ),
     Rule(
         "network.nccl_remote", "network", (b"ncclRemoteError", b"remote process exited or there was a network error"),
-        rb"ncclRemoteError|remote process exited or there was a network error", "symptom", "nobody", 0.5,
+        b"ncclRemoteError|remote process exited or there was a network error", "symptom", "nobody", 0.5,
         summary="NCCL lost a remote process", explain="A remote process ended, or the network between failed.",
         source="NCCL, nccl.h",
     ),
     Rule(
-        "network.nccl_system", "network", (b"ncclSystemError", b"unhandled system error"), rb"ncclSystemError|unhandled system error",
-        "symptom", "rank", 0.5, summary="a system call failed inside NCCL",
+        "network.nccl_system", "network", (b"ncclSystemError", b"unhandled system error"),
+        b"ncclSystemError|unhandled system error", "symptom", "rank", 0.5, summary="a system call failed inside NCCL",
         explain="NCCL's own WARN lines above say which (run with NCCL_DEBUG=WARN to get them).",
         do="Set NCCL_DEBUG=WARN.", source="NCCL, nccl.h",
     ),
     Rule(
         "network.nccl_cuda", "gpu_hardware", (b"ncclUnhandledCudaError", b"unhandled cuda error"),
-        rb"ncclUnhandledCudaError|unhandled cuda error", "symptom", "rank", 0.35, summary="a CUDA call failed inside NCCL",
+        b"ncclUnhandledCudaError|unhandled cuda error", "symptom", "rank", 0.35,
+        summary="a CUDA call failed inside NCCL",
         explain="NCCL's own WARN lines above say which (run with NCCL_DEBUG=WARN to get them).", source="NCCL, nccl.h",
     ),
     Rule(
         "network.nccl_internal", "network", (b"ncclInternalError", b"ncclInvalidUsage", b"ncclInvalidArgument"),
-        rb"ncclInternalError|ncclInvalidUsage|ncclInvalidArgument", "symptom", "rank", 0.35,
-        summary="NCCL failed inside", explain="InvalidUsage: two ranks on one GPU, or ranks that disagree; InternalError: "
-        "often topology or a version mix.", source="NCCL, nccl.h",
+        b"ncclInternalError|ncclInvalidUsage|ncclInvalidArgument", "symptom", "rank", 0.35,
+        summary="NCCL failed inside",
+        explain="InvalidUsage: two ranks on one GPU, or ranks that disagree; InternalError: often topology or a "
+                "version mix.", source="NCCL, nccl.h",
     ),
     Rule(
         "network.nccl_duplicate_gpu", "config", (b"Duplicate GPU detected",),
         rb"Duplicate GPU detected : rank (?P<rank>\d+) and rank (?P<other>\d+)", "cause", "job", 0.85,
         summary="ranks {rank} and {other} use the same GPU", explain="Two processes were given one card.",
-        do="Set the device from LOCAL_RANK; check CUDA_VISIBLE_DEVICES and --ntasks-per-node.", source="NCCL, init.cc", order=2,
+        do="Set the device from LOCAL_RANK; check CUDA_VISIBLE_DEVICES and --ntasks-per-node.", source="NCCL, init.cc",
+        order=2,
     ),
     Rule(
         "network.nccl_interface", "network",
         (b"no socket interface found", b"No socket interface found", b"No NIC found", b"Bootstrap : no "),
-        rb"[Nn]o socket interface found|No NIC found", "cause", "job", 0.75, action="fix_config",
+        b"[Nn]o socket interface found|No NIC found", "cause", "job", 0.75, action="fix_config",
         summary="NCCL found no network interface", explain="NCCL_SOCKET_IFNAME names none that exists on this node.",
         do="Correct or unset NCCL_SOCKET_IFNAME.", source="NCCL, bootstrap.cc", order=1,
     ),
     Rule(
-        "network.nccl_shm", "data", (b"Error while creating shared memory segment", b"Error: failed to extend /dev/shm"),
-        rb"Error while creating shared memory segment|failed to extend /dev/shm", "cause", "node", 0.7, action="fix_environment",
-        summary="/dev/shm is too small for NCCL", explain="The container's or the node's shared memory is full.",
+        "network.nccl_shm", "data",
+        (b"Error while creating shared memory segment", b"Error: failed to extend /dev/shm"),
+        b"Error while creating shared memory segment|failed to extend /dev/shm", "cause", "node", 0.7,
+        action="fix_environment", summary="shared memory is too small for NCCL",
+        explain="The container's or the node's shared memory is full.",
         do="Larger /dev/shm (docker --shm-size), clear left-over nccl-* files.", source="NCCL, shmutils.cc", order=1,
     ),
     Rule(
         "network.nccl_version", "version_mismatch", (b"Mismatched NCCL version", b"NCCL version mismatch"),
-        rb"Mismatched NCCL version|NCCL version mismatch", "cause", "job", 0.8,
+        b"Mismatched NCCL version|NCCL version mismatch", "cause", "job", 0.8,
         summary="the ranks run different NCCL versions", explain="The environment differs between nodes.",
         do="Use one environment on all nodes.", source="NCCL, bootstrap.cc", order=1,
     ),
     Rule(
         "network.efa", "network", (b"NET/OFI", b"efa_", b"FI_E"),
-        rb"NET/OFI.*(?:completed with error|[Uu]nreachable remote|RDMA .* failed|[Cc]ould not connect|[Cc]ouldn't (?:open|post))"
-        rb"|FI_E(?:AGAIN|IO|TIMEDOUT|HOSTUNREACH) .*(?:fail|error)", "cause", "node", 0.8, action="exclude_and_restart",
-        summary="an EFA transfer failed", explain="The libfabric provider reports a failed request: link, peer or security group.",
-        do=_LINK, source="aws-ofi-nccl", order=1,
+        b"NET/OFI.*(?:completed with error|[Uu]nreachable remote|RDMA .* failed|[Cc]ould not connect|[Cc]ouldn't "
+        b"(?:open|post))|FI_E(?:AGAIN|IO|TIMEDOUT|HOSTUNREACH) .*(?:fail|error)", "cause", "node", 0.8,
+        action="exclude_and_restart", summary="an EFA transfer failed",
+        explain="The libfabric provider reports a failed request: link, peer or security group.", do=_LINK,
+        source="aws-ofi-nccl", order=1,
     ),
     Rule(
         "network.link_down", "network", (b"ink is Down", b"ink is down", b"Link DOWN", b"ink DOWN", b"link down"),
-        rb"(?:mlx\d\w*|ib\d+|eth\d+|en[ops]\w+|bond\d+|hsn\d+|opa\w*|hfi1\w*)\S* .*[Ll]ink (?:is )?(?:down|Down|DOWN)\b"
-        rb"|Port: \d+ Link DOWN", "cause", "node", 0.7, action="exclude_and_restart",
+        rb"(?:mlx\d\w*|ib\d+|eth\d+|en[ops]\w+|bond\d+|hsn\d+|opa\w*|hfi1\w*)\S* .*[Ll]ink (?:is )?(?:down|Down"
+        rb"|DOWN)\b|Port: \d+ Link DOWN", "cause", "node", 0.7, action="exclude_and_restart",
         summary="a network link went down", explain="The kernel saw the link of this node go down.", do=_LINK,
         source="Linux, net drivers; mlx5_ib",
     ),
     Rule(
         "network.mlx5_health", "network", (b"mlx5_core",),
-        rb"mlx5_core .*(?:health compromised|poll_health|cmd.*timeout|[Ff]atal|device is unhealthy|PCI slot power)", "cause",
-        "node", 0.75, action="exclude_and_restart", summary="the network card's firmware reports a fault",
+        b"mlx5_core .*(?:health compromised|poll_health|cmd.*timeout|[Ff]atal|device is unhealthy|PCI slot power)",
+        "cause", "node", 0.75, action="exclude_and_restart", summary="the network card's firmware reports a fault",
         explain="The ConnectX card or its PCIe link is sick.", do=_LINK, source="Linux, mlx5_core",
     ),
     Rule(
         "network.ucx", "network", (b"UCX  ERROR", b"UCX ERROR", b"Endpoint timeout", b"transport retry count"),
-        rb"UCX +ERROR .*(?:retry count(?:er)? exceeded|[Rr]emote operation error|Endpoint timeout|[Cc]onnection reset"
-        rb"|Local QP operation|transport error|Destination is unreachable|[Nn]o route to host)|(?:transport )?retry count(?:er)? exceeded",
-        "cause", "node", 0.8, action="exclude_and_restart", summary="UCX lost a peer",
-        explain="The other end did not acknowledge: link, switch or the peer's node.", do=_LINK, source="UCX, uct/ib", order=1,
+        b"UCX +ERROR .*(?:retry count(?:er)? exceeded|[Rr]emote operation error|Endpoint timeout|[Cc]onnection "
+        b"reset|Local QP operation|transport error|Destination is unreachable|[Nn]o route to host)|(?:transport "
+        b")?retry count(?:er)? exceeded", "cause", "node", 0.8, action="exclude_and_restart", summary="UCX lost a peer",
+        explain="The other end did not acknowledge: link, switch or the peer's node.", do=_LINK, source="UCX, uct/ib",
+        order=1,
     ),
     Rule(
         "network.ucx_cuda_context", "environment", (b"cuCtxGetDevice(",),
-        rb"UCX +ERROR .*cuCtxGetDevice\(.*(?:failed|invalid device context)|cuCtxGetDevice\(.*is failed", "cause", "rank", 0.62,
-        summary="UCX finds no CUDA context on the calling thread",
-        explain="The MPI or UCX in use and the framework do not fit: transfers of GPU memory start before CUDA is initialised "
-                "on that thread.",
-        do="Initialise the device before the first transfer, or use an MPI built for this CUDA.", source="UCX, uct/cuda", order=2,
+        rb"UCX +ERROR .*cuCtxGetDevice\(.*(?:failed|invalid device context)|cuCtxGetDevice\(.*is failed", "cause",
+        "rank", 0.62, summary="UCX finds no CUDA context on the calling thread",
+        explain="The MPI or UCX in use and the framework do not fit: transfers of GPU memory start before CUDA is "
+                "initialised on that thread.",
+        do="Initialise the device before the first transfer, or use an MPI built for this CUDA.",
+        source="UCX, uct/cuda", order=2,
     ),
     Rule(
         "network.gloo_closed", "network", (b"Connection closed by peer", b"Connection reset by peer"),
-        rb"gloo.*Connection (?:closed|reset) by peer|Connection (?:closed|reset) by peer \[(?P<peer>[^\]]*)\]", "symptom", "nobody",
-        0.45, summary="gloo lost its peer {peer}", explain="The peer's process is gone; why is said elsewhere.",
-        source="gloo, transport/tcp/pair.cc", host_group="peer",
+        rb"gloo.*Connection (?:closed|reset) by peer|Connection (?:closed|reset) by peer \[(?P<peer>[^\]]*)\]",
+        "symptom", "nobody", 0.45, summary="gloo lost its peer {peer}",
+        explain="The peer's process is gone; why is said elsewhere.", source="gloo, transport/tcp/pair.cc",
+        host_group="peer",
     ),
     Rule(
         "network.gloo_mesh", "network", (b"Gloo connectFullMesh failed", b"gloo/transport/tcp"),
-        rb"Gloo connectFullMesh failed with (?P<why>.*)|gloo/transport/tcp.*(?:SO_ERROR|connect.*(?:refused|timed out))"
-        rb"|gloo/transport/tcp.*ifa != nullptr", "cause", "rank", 0.6, action="fix_config", summary="gloo could not connect: {why}",
-        explain="The ranks cannot reach each other's addresses.", do="Set GLOO_SOCKET_IFNAME to the interface of the cluster.",
-        source="gloo, transport/tcp",
+        b"Gloo connectFullMesh failed with (?P<why>.*)|gloo/transport/tcp.*(?:SO_ERROR|connect.*(?:refused|timed "
+        b"out))|gloo/transport/tcp.*ifa != nullptr", "cause", "rank", 0.6, action="fix_config",
+        summary="gloo could not connect: {why}", explain="The ranks cannot reach each other's addresses.",
+        do="Set GLOO_SOCKET_IFNAME to the interface of the cluster.", source="gloo, transport/tcp",
     ),
     Rule(
         "network.unreachable", "network",
         (b"No route to host", b"Network is unreachable", b"Network unreachable", b"Host is down"),
-        rb"(?i:no route to host|network is unreachable|host is down)", "cause", "node", 0.6,
+        b"(?i:no route to host|network is unreachable|host is down)", "cause", "node", 0.6,
         action="exclude_and_restart", summary="the network says: no way to that host",
         explain="The other node or its interface is down, or the wrong interface is used.", do=_LINK, source="errno(3)",
     ),
     Rule(
         "network.refused", "network", (b"Connection refused", b"Connection timed out"),
-        rb"Connection (?:refused|timed out)", "symptom", "nobody", 0.4, summary="a connection was refused or timed out",
+        b"Connection (?:refused|timed out)", "symptom", "nobody", 0.4, summary="a connection was refused or timed out",
         explain="Nobody listens at the other end (any more).", source="errno(3)", order=-2,
     ),
     Rule(
         "network.ssh", "node_failure", (b"ssh: connect to host", b"pdsh@", b"Connection closed by remote host"),
-        rb"ssh: connect to host (?P<peer>[\w.-]+) port \d+: (?P<why>Connection (?:refused|timed out)|No route to host)", "cause",
-        "node", 0.8, summary="{peer} cannot be reached by ssh: {why}", explain="The node is down or does not take connections.",
-        do="Keep the node out.", source="OpenSSH", host_group="peer", order=1,
+        rb"ssh: connect to host (?P<peer>[\w.-]+) port \d+: (?P<why>Connection (?:refused|timed out)|No route to host)",
+        "cause", "node", 0.8, summary="{peer} cannot be reached by ssh: {why}",
+        explain="The node is down or does not take connections.", do="Keep the node out.", source="OpenSSH",
+        host_group="peer", order=1,
     ),
     Rule(
-        "network.mpi_lost", "node_failure", (b"lost communication with a remote daemon", b"lost connection to a remote daemon"),
-        rb"lost (?:communication|connection) (?:with|to) a remote daemon", "cause", "node", 0.7,
+        "network.mpi_lost", "node_failure",
+        (b"lost communication with a remote daemon", b"lost connection to a remote daemon"),
+        b"lost (?:communication|connection) (?:with|to) a remote daemon", "cause", "node", 0.7,
         summary="mpirun lost a node", explain="The remote daemon's node died or its network failed.", do=_LINK,
         source="Open MPI, ORTE/PRRTE",
     ),
     Rule(
         "network.mpi_btl", "network", (b"btl_tcp", b"MPIDI_", b"MPIDU_", b"psm2", b"PSM2", b"psm3"),
-        rb"btl_tcp\S*.*(?:failed|error)|OFI .*(?:poll|transport) failed|psm[23].*(?:timeout|failed|error)", "symptom", "rank", 0.5,
-        summary="MPI's transport failed", explain="A peer is gone, or its interface cannot be reached.", source="Open MPI; MPICH",
+        rb"btl_tcp\S*.*(?:failed|error)|OFI .*(?:poll|transport) failed|psm[23].*(?:timeout|failed|error)", "symptom",
+        "rank", 0.5, summary="MPI's transport failed", explain="A peer is gone, or its interface cannot be reached.",
+        source="Open MPI; MPICH",
     ),
     Rule(
-        "network.nvshmem", "network", (b"nvshmem",), rb"nvshmem.*(?:setup connections failed|connect EPS failed|init failed)",
-        "symptom", "rank", 0.5, action="fix_config", summary="NVSHMEM could not connect its peers",
+        "network.nvshmem", "network", (b"nvshmem",),
+        b"nvshmem.*(?:setup connections failed|connect EPS failed|init failed)", "symptom", "rank", 0.5,
+        action="fix_config", summary="NVSHMEM could not connect its peers",
         explain="A line above says which call failed.", source="NVSHMEM, transport",
     ),
     Rule(
         "network.dns", "network",
         (b"Name or service not known", b"Temporary failure in name resolution", b"nodename nor servname provided",
          b"could not resolve host"),
-        rb"(?i:name or service not known|temporary failure in name resolution|nodename nor servname|could not resolve host)",
-        "cause", "rank", 0.5, action="fix_config", summary="a host name cannot be resolved",
-        explain="DNS is down on this node, the name is wrong, or the node has no way out.", do="Try `getent hosts NAME` there.",
-        source="glibc, getaddrinfo(3)", order=-1,
+        b"(?i:name or service not known|temporary failure in name resolution|nodename nor servname|could not "
+        b"resolve host)", "cause", "rank", 0.5, action="fix_config", summary="a host name cannot be resolved",
+        explain="DNS is down on this node, the name is wrong, or the node has no way out.",
+        do="Try `getent hosts NAME` there.", source="glibc, getaddrinfo(3)", order=-1,
     ),
     Rule(
         "network.store_refused", "network", (b"mpi/pmix", b"pmix_", b"PMIX"),
         rb"(?:mpi/pmix\S*|PMIX ERROR).*(?:[Ee]rror|timeout|UNREACHABLE|_errhandler)", "symptom", "nobody", 0.3,
-        summary="PMIx lost a peer", explain="A task is gone; PMIx tells the others.", source="Slurm, mpi/pmix; OpenPMIx",
+        summary="PMIx lost a peer", explain="A task is gone; PMIx tells the others.",
+        source="Slurm, mpi/pmix; OpenPMIx",
     ),
 )
