@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safelaunch.core.blame import NOBODY
 from safelaunch.core.ledger import (
     CLEARED,
     KINDS,
@@ -335,3 +338,12 @@ def test_the_order_of_evidence_does_not_matter(found: list[Evidence], random: Ra
 def test_every_kind_says_what_it_is_and_where_its_weight_comes_from(kind: str) -> None:
     row = KINDS[kind]
     assert row.what and row.source and 0 <= row.weight <= SURE
+
+
+def test_the_table_of_kinds_is_documented_as_it_is() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "nodes.md").read_text()
+    rows = text.partition("| evidence | counts |")[2].partition("\n\n")[0].splitlines()[2:]
+    documented = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows]
+    assert documented == [(f"`{kind}`", str(row.weight), row.what, row.source) for kind, row in KINDS.items()
+                          if kind != CLEARED]
+    assert NOBODY - {"none"} <= set(re.findall("[a-z_]+", text.partition("**Users' errors")[2].partition(". A ")[0]))

@@ -143,7 +143,7 @@ def _configured() -> Suspects:
         return Suspects()
     # One of the two in the place of train.yaml as well: the same words once more change nothing.
     sources = configfiles.read_sources(file, os.environ)
-    found: dict[str, Any] = config.resolve(sources, ["name=nodes", "command=true"], os.environ).config["suspects"]
+    found: dict[str, Any] = config.resolve(sources, ["name=nodes", "command=train"], os.environ).config["suspects"]
     return Suspects(found["exclude"], found["max_excluded"], found["forget_after"], found["ledger"])
 
 
@@ -163,7 +163,7 @@ def _nodes(text: str) -> tuple[str, ...]:
 
 
 def _reason(why: str) -> str:
-    reason = " ".join(talk.clean(why).split())
+    reason = talk.clean(" ".join(why.split()))
     if not reason:
         raise UsageError("--why: say why; others will read it when they look at the node",
                          hint='for instance --why "Xid 79 twice, ticket 4711"')
