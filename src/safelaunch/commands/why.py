@@ -122,13 +122,13 @@ def _lines(row: Row, width: int | None) -> list[str]:
 
 
 def _fold(text: str, width: int) -> list[str]:
-    """Lines of at most `width` letters; the indentation of code is kept."""
+    """Lines of at most `width` letters; the indentation of code is kept, and that of a list's point."""
     body = text.lstrip(" ")
     lead = text[:len(text) - len(body)]
     if len(lead) > width // 2:
         lead = ""
-    return [lead + line for line in textwrap.wrap(
-        body, width - len(lead), break_long_words=True, break_on_hyphens=False)] or [""]
+    more = lead + "  " if body.startswith("- ") else lead
+    return textwrap.wrap(body, width, initial_indent=lead, subsequent_indent=more, break_on_hyphens=False) or [""]
 
 
 def _style(text: str, style: str) -> str:

@@ -168,3 +168,7 @@ class Evidence:
 #    healthy-restarted-by-torchrun).
 # C: "gpu-08: [rank17]:" and "[host1:0]  File" (no colon behind the bracket): see incidents watchdog-timeout,
 #    asserts-prefixed; the outer host label is lost where few lines have one (port-behind-nccl).
+# C: a stamp without a year ("[rank3]:[E0501 12:13:58.1 …") takes the file's year although lines beside it say 2024: an
+#    echo is then "730 d later". The year of the nearest full stamp of the log should win, the file's be the last resort.
+# C: "[node044:4]:  File" loses a blank of its indentation (": ?"): torchrun and safelaunch write none behind the colon.
+# C: a log of 12 MB that is nearly all echoes (tests/why/generator.py, echoes=100_000) takes 1.8 s of CPU.

@@ -105,7 +105,7 @@ PAGES: dict[str, Page] = {
     "user_code": Page(
         "the program raised an error",
         "An exception of the training's own code. The deepest frame that is not in a library is where to look.",
-        ("the traceback: safelaunch why prints it whole; the first rank that raised is the one to read",
+        ("the traceback, whole by --all; the first rank that raised is the one to read",
          "does it come at the same step again? Then data or code; at another one: a race, or a machine",
          "without GPUs: CUDA_VISIBLE_DEVICES= python …; with asynchronous errors: CUDA_LAUNCH_BLOCKING=1"),
         "Fix it. A restart alone repeats it."),

@@ -16,6 +16,7 @@ SHOWN_SYMPTOMS = 5
 SHOWN_CANDIDATES = 3
 SHOWN_BLOCK = 12      # lines of a traceback: its head, and what is next to the exception
 SHOWN_NAMES = 4
+SHOWN_CHECKS = 2      # the whole page: --explain
 _UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
@@ -102,7 +103,7 @@ def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
         yield Row("candidate", f"{rule.category + ' · ' if rule else ''}{describe(cited, clocked)}")
         yield from quote(cited)
     if verdict.changes:
-        yield Row("unless", verdict.changes, "dim")
+        yield Row("doubt", verdict.changes, "dim")
     for note in getattr(verdict, "notes", ()):
         yield Row("note", note, "dim")
     if log.truncated:
@@ -113,8 +114,7 @@ def advice(verdict: Verdict, next_lines: Sequence[str] = ()) -> Iterator[Row]:
     """What the reader can do: the rule's own advice first, then the category's page."""
     page = PAGES.get(verdict.category, PAGES["unknown"])
     rule = BY_ID.get(verdict.rule or "")
-    steps = [rule.do] if rule is not None and rule.do else []
-    yield from _listed("you", [*steps, *([] if steps and page.then == "Nothing." else [page.then]), *page.check[:2]])
+    yield from _listed("you", [rule.do if rule is not None and rule.do else page.then, *page.check[:SHOWN_CHECKS]])
     for line in next_lines:
         yield Row("next", line, "bold")
 
@@ -134,6 +134,8 @@ def describe(cited: Cited, clocked: bool, start: float | None = None) -> str:
 def quote(cited: Cited, whole: bool = False) -> Iterator[Row]:
     """The line itself, or the traceback that ends in it."""
     block = cited.block
+    if len(block) > 1 and block[1].lstrip().startswith("Traceback "):
+        block = block[1:]   # what stood before it: for the judge only
     if len(block) > SHOWN_BLOCK and not whole:
         block = (*block[:2], f"    … {len(block) - SHOWN_BLOCK} lines …", *block[2 - SHOWN_BLOCK:])
     for line in block if len(block) > 1 else (cited.text.strip(),):
@@ -149,7 +151,8 @@ def who(cited: Cited) -> str:
     """Whose line it is: one rank and host, or how many."""
     ranks, hosts = len(cited.ranks), len(cited.hosts)
     if ranks > 1 or hosts > 1:
-        words = [_few(tuple(map(str, cited.ranks)), "rank") if ranks else "",
+        # Fewer ranks than hosts: they are local ones, the same on each.
+        words = [_few(tuple(map(str, cited.ranks)), "rank") if ranks >= hosts else "",
                  _few(cited.hosts, "host") if hosts else ""]
         return " on ".join(filter(None, words))
     rank = f"rank {cited.rank}" if cited.rank is not None else ""
@@ -195,7 +198,7 @@ def _rule_rows(name: str) -> Iterator[Row]:
 
 def _listed(label: str, lines: Sequence[str]) -> Iterator[Row]:
     for number, line in enumerate(lines):
-        yield Row(label if number == 0 else "", line)
+        yield Row(label if number == 0 else "", f"- {line}" if len(lines) > 1 else line)
 
 
 def _few(names: Sequence[str], noun: str) -> str:
