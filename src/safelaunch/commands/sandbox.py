@@ -6,6 +6,7 @@ import json
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -55,7 +56,8 @@ def up(
         accounting=accounting, netns=netns, preemption=preemption,
     )  # fmt: skip
     took_s = time.monotonic() - began
-    first = f"Log in:      sudo {shlex.join(sandbox.machine('login').enter(['bash']))}\n" if netns else ""
+    login = replace(daemons.machine(sandbox.dir, daemons.LOGIN), covers=())
+    first = f"Log in:      sudo {shlex.join(login.enter(['bash']))}\n" if netns else ""
     click.echo(
         f"Sandbox '{name}' is up: {nodes} nodes (n0 … n{nodes - 1}) in {sandbox.dir}, started in {took_s:.1f} s.\n"
         f"{first}"

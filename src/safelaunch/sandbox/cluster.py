@@ -23,7 +23,7 @@ from safelaunch.sandbox import conf as slurm_conf
 from safelaunch.sandbox import daemons, login, network, registry, sites, users
 from safelaunch.sandbox.command import run_command
 from safelaunch.sandbox.daemons import wait_for
-from safelaunch.sandbox.namespaces import Namespace, command_name, is_stopped
+from safelaunch.sandbox.namespaces import Namespace, command_name, is_stopped, share_mounts
 
 UP_TIMEOUT_S = 60.0
 HEAL_TIMEOUT_S = 60.0
@@ -185,16 +185,18 @@ class Sandbox:
     def forbid(self, word: str) -> None:
         """Make this a site that forbids something, for jobs that start from now on, until the sandbox is down.
 
-        `dependency`: Slurm refuses jobs with one. `submit`: Slurm refuses jobs from compute nodes. A command such as
-        `sbatch` or `scontrol`: compute nodes do not have it.
+        `dependency`: Slurm refuses jobs with one. A command such as `sbatch` or `scontrol`: compute nodes do not have
+        it, other machines do.
         """
         daemons.check_root()
-        sites.forbid(self.dir, word, daemons.PATH)
-        if word in sites.REFUSALS:
+        if word == sites.DEPENDENCY:
+            sites.forbid_dependencies(self.dir)
             self.slurm(["scontrol", "reconfigure"])
-        else:
-            for node in self.nodes:
-                self._restart_slurmd(node)
+            return
+        sites.hide_command(self.dir, word, daemons.PATH)
+        share_mounts(self.dir / "work")
+        for node in self.nodes:
+            self._restart_slurmd(node)
 
     def _restart_slurmd(self, node: str) -> None:
         machine = self.machine(node)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import accounting, conf, network, sites
-from safelaunch.sandbox.namespaces import Namespace, run_all
+from safelaunch.sandbox.namespaces import Namespace, run_all, share_mounts
 from safelaunch.sandbox.registry import Entry
 from safelaunch.sandbox.users import make_homes
 
@@ -55,7 +55,7 @@ def machine(folder: Path, name: str) -> Namespace:
     """The machine of this name: a node, `ctl`, `munge`, `login` or `db`."""
     net = network.pin_of(folder, name)
     hosts = [(folder / "hosts", Path("/etc/hosts"))] if net else []
-    hidden = [] if name in (CONTROLLER, MUNGE, LOGIN, DATABASE) else sites.hidden_commands(folder, PATH)
+    hidden = [] if name in (CONTROLLER, MUNGE, LOGIN, DATABASE) else sites.hidden(folder)
     return Namespace(folder / "ns" / name, net, (*hosts, *hidden))
 
 
@@ -84,6 +84,7 @@ def lay_out(entry: Entry, overrides: Mapping[str, str]) -> None:
     make_homes(folder / "home")
     servers = (CONTROLLER, MUNGE, LOGIN, *((DATABASE,) if entry.accounting else ()))
     if entry.netns:
+        share_mounts(folder / "work")
         network.create(folder, [name for name in (*servers, *nodes) if name != MUNGE])
     for name in (*servers, *nodes):
         # Without a network of its own a server must be found by a name that resolves.

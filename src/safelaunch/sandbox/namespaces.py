@@ -24,15 +24,23 @@ from safelaunch.sandbox.command import run_command
 # which no machine without power does.
 DAEMONS = ("slurmd", "slurmstepd")
 # Each mount namespace ends with the processes in it, so there is nothing to pin, and nothing that could be left behind.
-BIND_PAIRS = 'while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit 71; shift 2; done; shift; exec "$@"'
-COVER = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", BIND_PAIRS, "cover")
+COVER_PAIRS = """
+while [ "$1" != -- ]; do
+  if [ -d "$1" ]; then mount -t overlay -o "lowerdir=$1:$2" overlay "$2"; else mount --bind "$1" "$2"; fi || exit 71
+  shift 2
+done
+shift
+exec "$@"
+"""
+COVER = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", COVER_PAIRS, "cover")
 
 
 @dataclass(frozen=True)
 class Namespace:
     """A machine of the sandbox; `file` is where its UTS namespace is pinned, `net` where its network namespace is.
 
-    `covers` are pairs of files: on this machine the first lies over the second.
+    `covers` are pairs of files or of folders: on this machine the first lies over the second. What is in a folder below
+    shows through, except for what a whiteout above hides.
     """
 
     file: Path
@@ -115,6 +123,14 @@ class Namespace:
                 return left
             _signal_all(left, number)
             time.sleep(0.002)
+
+
+def share_mounts(folder: Path) -> None:
+    """Let what is mounted below the folder later on reach machines with covers too; said twice it does nothing."""
+    mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    if str(folder) not in mounts:
+        run_command(["mount", "--rbind", str(folder), str(folder)])
+        run_command(["mount", "--make-shared", str(folder)])
 
 
 def run_all(commands: Mapping[str, Sequence[str]], log_dir: Path, env: Mapping[str, str], timeout_s: float) -> None:

@@ -1,0 +1,99 @@
+"""Sites that forbid things, and daemons that are stopped apart from the jobs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from safelaunch.errors import SandboxError
+from safelaunch.sandbox.cluster import Sandbox
+from safelaunch.sandbox.namespaces import command_name, is_stopped
+from tests.sandboxes import make_workdir, wait_until
+
+
+@pytest.fixture
+def strict(own_sandbox: Callable[..., Sandbox]) -> Iterator[Sandbox]:
+    yield own_sandbox(2)
+
+
+def sbatch(sandbox: Sandbox, *options: str) -> tuple[int, str]:
+    done = sandbox.run(["sbatch", "--parsable", *options, "--wrap", "sleep 1000"])
+    return done.returncode, (done.stderr or done.stdout).strip()
+
+
+def test_a_site_without_dependencies_refuses_them_at_submission_and_later(strict: Sandbox) -> None:
+    _, job = sbatch(strict)
+    strict.forbid("dependency")
+    code, said = sbatch(strict, f"--dependency=afterany:{job}")
+    assert (code, "dependencies are not allowed" in said) == (1, True)
+    code, later = sbatch(strict, "--begin=now+1hour")
+    assert code == 0
+    changed = strict.run(["scontrol", "update", f"JobId={later}", f"Dependency=afterany:{job}"])
+    assert changed.returncode == 1
+    assert strict.run(["scontrol", "update", f"JobId={later}", "StartTime=now"]).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["sbatch", "scontrol"])
+def test_a_forbidden_command_is_missing_on_nodes_and_there_elsewhere(strict: Sandbox, command: str) -> None:
+    strict.forbid(command)
+    find = f"command -v {command} || echo missing; command -v squeue; {command} --version"
+    inside = strict.run(["srun", "-N1", "bash", "-c", find])
+    assert (inside.returncode, inside.stdout.split()) == (127, ["missing", "/usr/bin/squeue"]), inside.stderr
+    assert strict.run([command, "--version"]).returncode == 0
+
+
+def test_commands_can_be_forbidden_together(strict: Sandbox) -> None:
+    strict.forbid("sbatch")
+    strict.forbid("scontrol")
+    found = strict.run(["srun", "-N1", "bash", "-c", "command -v sbatch scontrol squeue"])
+    assert found.stdout.split() == ["/usr/bin/squeue"]
+
+
+def test_what_is_forbidden_stays_so_when_a_node_or_slurmctld_comes_back(strict: Sandbox) -> None:
+    strict.forbid("sbatch")
+    strict.forbid("dependency")
+    strict.crash("n1")
+    strict.heal("n1")
+    strict.stop_ctl()
+    strict.start_ctl()
+    assert strict.run(["srun", "-w", "n1", "bash", "-c", "command -v sbatch"]).returncode == 1
+    assert sbatch(strict, "--dependency=singleton")[0] == 1
+
+
+def test_what_is_mounted_later_reaches_the_nodes_of_a_strict_site(strict: Sandbox) -> None:
+    strict.forbid("sbatch")
+    place = make_workdir(strict)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True, timeout=10)
+    (place / "mark").touch()
+    assert strict.run(["srun", "-N2", "ls", str(place)]).stdout == "mark\nmark\n"
+
+
+def test_an_unknown_word_is_refused_with_the_known_ones(sandbox: Sandbox) -> None:
+    with pytest.raises(SandboxError, match=r"dependency, sbatch, scontrol"):
+        sandbox.forbid("coffee")
+
+
+def test_a_frozen_slurmd_starts_nothing_while_its_job_goes_on(sandbox: Sandbox) -> None:
+    file = make_workdir(sandbox) / "count"
+    count = f"i=0; while :; do echo $((i += 1)) >> {file}; sleep 0.05; done"
+    sandbox.run(["sbatch", "-N1", "-w", "n1", "--wrap", count])
+    wait_until(lambda: file.exists() and file.stat().st_size > 0, 20, "the job did not start")
+    sandbox.freeze_slurmd("n1")
+    so_far = file.stat().st_size
+    later = sandbox.start(["srun", "-N1", "-w", "n1", "hostname", "-s"])
+    wait_until(lambda: file.stat().st_size > so_far, 5, "the job stands still")
+    stopped = {command_name(pid) for pid in sandbox.machine("n1").pids() if is_stopped(pid)}
+    assert stopped == {"slurmd"}
+    assert later.poll() is None
+    sandbox.thaw_slurmd("n1")
+    assert later.communicate(timeout=30)[0] == "n1\n"
+
+
+def test_a_slurmctld_that_was_ended_properly_comes_back_with_every_job(sandbox: Sandbox) -> None:
+    jobs = [sbatch(sandbox)[1] for _ in range(3)]
+    sandbox.stop_ctl()
+    assert sandbox.machine("ctl").pids() == []
+    sandbox.start_ctl()
+    assert set(jobs) <= set(sandbox.slurm(["squeue", "-h", "-o", "%A"]).split())
