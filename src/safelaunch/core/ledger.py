@@ -42,18 +42,18 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "person": Kind(SURE, "a person said so", "safelaunch nodes suspect: a person's word is final (design §1)"),
-    "lost": Kind(SURE, "went silent or died", "no answer within the lease, or Slurm says so (design §8, §9)"),
-    "gpu": Kind(SURE, "GPU hardware failed", "design §9: sure evidence, such as Xid 79, uncorrectable ECC"),
+    "person": Kind(SURE, "a person said so", "safelaunch nodes suspect: a person's word is final"),
+    "lost": Kind(SURE, "went silent or died", "no answer within the lease, or Slurm says so: a fact"),
+    "gpu": Kind(SURE, "GPU hardware failed", "the node's own report: Xid 79, uncorrectable ECC, a GPU that is gone"),
     "checks_failed": Kind(SURE, "failed a node check", "a check measures the node itself, with no training in between"),
     "gpu_maybe": Kind(MEDIUM, "GPU hardware may have failed", "a verdict of little confidence"),
-    "network": Kind(MEDIUM, "network failed at it", "design §9: excluded at the second witness"),
-    "hang": Kind(MEDIUM, "its ranks stood apart in a hang", "design §9: the odd ranks' nodes"),
+    "network": Kind(MEDIUM, "network failed at it", "links flap and come back: from the second time on it is the node"),
+    "hang": Kind(MEDIUM, "its ranks stood apart in a hang", "the odd one of many often waits for somebody else"),
     "short_cycle": Kind(MEDIUM, "killed an attempt at its start", "black holes: who ends jobs in seconds gets all the "
                         "next ones; max_without_progress (3) leaves time for two witnesses, not for four"),
     "kill_task_failed": Kind(MEDIUM, "kept processes that nothing could end", "Slurm's \"Kill task failed\": mostly a "
-                             "file system, sometimes the node (design §7)"),
-    "first_to_fail": Kind(WEAK, "failed first", "design §9: the first failing rank's node, lightly"),
+                             "file system, sometimes the node"),
+    "first_to_fail": Kind(WEAK, "failed first", "who fails first is often only the first to notice"),
     "slow": Kind(WEAK, "was slower than the others", "BLOOM: the one slow node was found by leaving nodes out in turn"),
     CLEARED: Kind(0.0, "cleared by a person", "safelaunch nodes clear"),
 }
