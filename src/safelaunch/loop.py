@@ -8,17 +8,20 @@ what it needs to go on stands in the journal and on this node's own disk.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sys
 from pathlib import Path
 
 from safelaunch.adapters.attempt import raise_limit
-from safelaunch.adapters.job import current
+from safelaunch.adapters.job import Job, Start, current, standby
 from safelaunch.adapters.world import World
 from safelaunch.core import decide
 from safelaunch.lead import attempts, endings, watch
-from safelaunch.lead.boot import boot
-from safelaunch.lead.leader import HANDED_OVER, Leader, Superseded, clock
+from safelaunch.lead.boot import boot, hold_token
+from safelaunch.lead.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, clock
+from safelaunch.lead.standby import Standby
 
 
 def run(lead: Leader) -> int:
@@ -32,7 +35,11 @@ def run(lead: Leader) -> int:
                 pass   # end of an attempt, decision and next launch follow each other at once
         except Superseded as other:
             lead.say(f"steps down: {other}")
-            lead.final = HANDED_OVER
+            lead.final = DEMOTED if lead.wants_standby else HANDED_OVER
+            if lead.process is not None:
+                lead.process.finish_pump()
+    if lead.final != DEMOTED:
+        watch.publish_pulse(lead)
     lead.shared.close()
     lead.server.close()
     return lead.final
@@ -80,15 +87,55 @@ def act(lead: Leader, decision: decide.Decision) -> bool:
 
 
 def main(argv: list[str]) -> None:
-    """Lead the run in `argv` (run folder, node-local folder) until the job's end; its exit code goes to `final`."""
+    """Lead the run in `argv` (run folder, node-local folder, role) until the job's end; its exit code goes to `final`.
+
+    The role is "leader", or "standby": then it leads only once its leader is dead. A file `role` overrules it: which of
+    the two this process's forerunner had become.
+    """
     run_dir, local = Path(argv[0]), Path(argv[1])
-    job = current(os.environ)
+    role = _read(local / "role") or argv[2]
+    start = standby(os.environ) if "SAFELAUNCH_STANDBY" in os.environ else None
+    job = start.job if start else current(os.environ)
     raise_limit()
     os.chdir("/")
     os.umask(0o027)
     (local / "leader.born").touch()
-    code = run(Leader(run_dir, local, job, World()))
-    temporary = local / "final.tmp"
-    temporary.write_text(f"{code}\n")
-    temporary.replace(local / "final")
+    world, took_over = World(), None
+    if role == "standby":
+        took_over = stand_by(run_dir, local, job, world, start)
+        if took_over is None:
+            _write(local / "final", "0")
+            sys.exit(0)
+        _write(local / "role", "leader")
+    elif start is not None:   # it had taken over, and was born again
+        took_over = TookOver(job.host, world.now_s())
+    lead = Leader(run_dir, local, job, world, took_over)
+    lead.addresses = dict(start.addresses) if start else {}
+    code = run(lead)
+    if code == DEMOTED:
+        _write(local / "role", "standby")
+    else:
+        _write(local / "final", str(code))
     sys.exit(code)
+
+
+def stand_by(run_dir: Path, local: Path, job: Job, world: World, start: Start | None) -> TookOver | None:
+    """Watch the leader; from whom to take over, or None when there is nothing to take over any more."""
+    token = start.token if start else str(json.loads((local / "control.json").read_text())["token"])
+    watcher = Standby(run_dir, local, job, world, token, start.endpoint if start else None)
+    if not watcher.watch():
+        return None
+    hold_token(local, token)
+    return watcher.took_over
+
+
+def _read(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text().strip()
+    return ""
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(f"{text}\n")
+    temporary.replace(path)

@@ -24,6 +24,8 @@ GREETING_S = 5.0            # a connection that has not proved itself by then is
 MAX_STRANGERS = 1024        # unproved connections at once: another user's port scan must not eat our descriptors
 STRANGERS_SHARE = 4         # ... nor more than this part of them, which are 1024 by default
 _PING = b'{"do":"ping"}\n'
+_ROLES = ("guard", "standby")
+STANDBY_TASK = -1           # of a standby, which is no task of an attempt
 
 
 @dataclass(eq=False)
@@ -65,6 +67,9 @@ class ControlServer:
         self._shunned: set[str] = set()     # nodes that are left to their leases
         self._max_strangers = min(MAX_STRANGERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // STRANGERS_SHARE)
         self.guards: dict[tuple[str, int], Guard] = {}
+        self.standbys: dict[str, Guard] = {}   # by node; each ping tells them how far the pulse is
+        self.pulse_count = 0
+        self.order: dict[str, Any] | None = None   # what a guard is told that comes, or comes back, too late to hear it
         self.signalled: list[str] = []      # processes that took a signal, as the guards name them
         self.signal_answers = 0             # guards that have said which of theirs did
         self.on_report: Callable[[Guard], None] = lambda guard: None
@@ -89,7 +94,7 @@ class ControlServer:
 
         A node that was stopped and wakes up would else be heard and answered, so that its guard never feels alone.
         """
-        self._attempt = attempt
+        self._attempt, self.order = attempt, None
         for guard in self.guards.values():
             if guard.connection and guard.attempt != attempt:
                 self._close(guard.connection, guard.heard_s)
@@ -104,11 +109,16 @@ class ControlServer:
                     self._close(connection, now_s)
             elif now_s - guard.pinged_s >= ping_every_s:
                 guard.pinged_s = now_s
-                self._send(connection, _PING, now_s)
+                self._send(connection, self._ping_of(guard), now_s)
+
+    def _ping_of(self, guard: Guard) -> bytes:
+        if guard.task != STANDBY_TASK:
+            return _PING
+        return json.dumps({"do": "ping", "count": self.pulse_count}).encode() + b"\n"
 
     def forgive(self, now_s: float) -> None:
         """Start everybody's silence anew."""
-        for guard in self.guards.values():
+        for guard in (*self.guards.values(), *self.standbys.values()):
             if guard.connection:
                 guard.heard_s = now_s
             elif guard.closed_s is not None:
@@ -197,28 +207,39 @@ class ControlServer:
 
     def _greet(self, connection: Connection, message: dict[str, Any], now_s: float) -> None:
         node, task, attempt = message.get("node"), message.get("task"), message.get("attempt")
+        role = message.get("role", "guard")
         nonce = str(message.get("nonce", ""))
         who = f"{node}|{task}|{attempt}"
         proved = nonce.endswith(connection.nonce) and len(nonce) > len(connection.nonce) and hmac.compare_digest(
-            str(message.get("mac", "")).encode(errors="replace"), _mac(self._token, "guard", nonce + who).encode())
-        if not proved or not isinstance(node, str) or not isinstance(task, int) or not isinstance(attempt, int):
+            str(message.get("mac", "")).encode(errors="replace"), _mac(self._token, str(role), nonce + who).encode())
+        if not proved or role not in _ROLES or not isinstance(node, str) or not isinstance(task, int) or not isinstance(attempt, int):
             self._close(connection, now_s)
             return
-        if attempt < self._attempt or node in self._shunned:
+        if node in self._shunned or (role == "guard" and attempt < self._attempt):
             self._close(connection, now_s)   # of an attempt that is over: it will find its record moved on
             return
-        guard = self.guards.setdefault((node, task), Guard(node, task, attempt))
-        if guard.attempt > attempt:
+        guard = self._standby(node) if role == "standby" else self._guard(node, task, attempt)
+        if guard is None:
             self._close(connection, now_s)
             return
-        if guard.attempt < attempt:
-            guard = self.guards[(node, task)] = Guard(node, task, attempt)
         if guard.connection:
             self._close(guard.connection, now_s)
         connection.guard = guard
         guard.connection, guard.closed_s, guard.heard_s, guard.pinged_s = connection, None, now_s, now_s
         self._send(connection, json.dumps({"mac": _mac(self._token, "leader", nonce)}).encode() + b"\n", now_s)
+        if role == "guard" and self.order is not None:
+            self._send(connection, json.dumps(self.order).encode() + b"\n", now_s)
         self.on_report(guard)
+
+    def _standby(self, node: str) -> Guard:
+        return self.standbys.setdefault(node, Guard(node, STANDBY_TASK, 0))
+
+    def _guard(self, node: str, task: int, attempt: int) -> Guard | None:
+        """The guard's entry; None where a later attempt's has it."""
+        guard = self.guards.setdefault((node, task), Guard(node, task, attempt))
+        if guard.attempt < attempt:
+            guard = self.guards[(node, task)] = Guard(node, task, attempt)
+        return guard if guard.attempt == attempt else None
 
     def _report(self, guard: Guard, message: dict[str, Any], now_s: float) -> None:
         guard.heard_s = now_s

@@ -46,6 +46,7 @@ class Fencer:
         self._failed: dict[str, int] = {}
         self._since_s: dict[str, float] = {}
         self._record_s: float | None = None
+        self.alone_since_s: float | None = None   # since when a node without a guard here can have heard nobody
         self._lost: list[tuple[str, str]] = []
 
     def helper(self, node: str, argv: Iterable[str]) -> list[str]:
@@ -75,10 +76,16 @@ class Fencer:
             elif any(guard.connection and not guard.gone for guard in guards):
                 if now_s - self._since_s.setdefault(node, now_s) > STUCK_S:
                     self._give_up(node, f"ranks have not ended {STUCK_S:.0f} s after they were killed")
-            elif live.srun_code is not None or now_s - self._since_s.setdefault(node, now_s) > CLOSED_S:
+            elif (live.srun_code is not None and self.alone_since_s is None) or (
+                    now_s - self._since_s.setdefault(node, now_s) > CLOSED_S):   # guards are on their way to a new door
                 self._sweeping.add(node)
                 sweeps.append((self._sweep(node), node))
         return sweeps
+
+    def take_over(self, live: Live, alone_since_s: float) -> None:
+        """Fence an attempt of another supervisor, whose last word its guards may have heard at `alone_since_s`."""
+        self._reset(live.number)
+        self.alone_since_s = alone_since_s
 
     def swept(self, node: str, result: Result) -> None:
         """Take a sweep's result in: clean, to be repeated, or the node is lost."""
@@ -115,12 +122,15 @@ class Fencer:
         return self._start(argv, {**self._job.env, "SAFELAUNCH_GUARD": self._source}, SWEEP_DEADLINE_S)
 
     def _wait_for_lease(self, node: str, now_s: float) -> None:
-        """The lease counts from the last word that the guard may have heard, and from the record's move."""
+        """The lease counts from the last word that the guard may have heard; from its end on, and from the record's
+        move on, it looks each second.
+        """
         self._server.hang_up(node, now_s)
         if self._record_s is None:
             return
-        heard_s = max((guard.pinged_s for guard in self._server.of(node)), default=self._record_s)
-        if now_s > max(heard_s, self._record_s) + self._plan.lease_s + self.MARGIN_S:
+        default_s = self._record_s if self.alone_since_s is None else self.alone_since_s
+        heard_s = max((guard.pinged_s for guard in self._server.of(node)), default=default_s)
+        if now_s > max(heard_s + self._plan.lease_s, self._record_s) + self.MARGIN_S:
             self._clean.add(node)
 
 

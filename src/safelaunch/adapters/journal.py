@@ -135,6 +135,12 @@ def last_claim(run_dir: Path) -> int:
     return 0
 
 
+def claims_after(run_dir: Path, number: int) -> list[dict[str, Any]]:
+    """The claims behind a number, in order; torn ones are left out."""
+    found = (read_claim(run_dir, later) for later in range(number + 1, last_claim(run_dir) + 1))
+    return [claim for claim in found if claim is not None]
+
+
 def read_claim(run_dir: Path, number: int) -> dict[str, Any] | None:
     """A claim's content; None when it is missing or torn."""
     with contextlib.suppress(OSError, ValueError):

@@ -11,17 +11,17 @@ import random
 import secrets
 import selectors
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.adapters.control import ControlServer
+from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.job import address_of
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command
+from safelaunch.node.guard import Link
 
 
 class World:
@@ -68,12 +68,17 @@ class World:
         """The guards' door, on `port` where that is free."""
         return ControlServer(self.selector, token, port)
 
-    def connect(self, address: tuple[str, int]) -> socket.socket:
-        """A socket on its way to another supervisor's door; never blocks: writable once it is there, or has failed."""
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.connect_ex(address)   # what went wrong stands in SO_ERROR
-        return sock
+    def call(self, address: tuple[str, int], token: str, node: str) -> Link:
+        """The line of a standby on `node` to its leader's door: non-blocking, calling again for ever.
+
+        Its `messages(now_s)` are the leader's pings ({"do": "ping", "count": …}), which `say` answers.
+        """
+        return Link(f"{address[0]}:{address[1]}", None, token,
+                    {"node": node, "task": STANDBY_TASK, "attempt": 0, "role": "standby"})
+
+    def hang_up(self, line: Link) -> None:
+        """Close a line."""
+        line.close()
 
     def command(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
                 cwd: str = "/") -> Command:

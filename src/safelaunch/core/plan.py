@@ -182,7 +182,16 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         preserve=Preserve(
             config["preserve_site"]["for"], tuple(config["preserve_site"]["when"]), config["preserve_site"]["nodes"],
         ),
+        spare_nodes=int(config.get("spare_nodes", 0)),
+        standby=bool(config.get("standby", False)),   # a run of a version that had none goes on without
+        suspects=_suspects(config.get("suspects")),
     )
+
+
+def _suspects(section: Mapping[str, Any] | None) -> Suspects:
+    if section is None:
+        return Suspects(exclude=False)
+    return Suspects(section["exclude"], section["max_excluded"], section["forget_after"], section["ledger"])
 
 
 def array_form(command: str) -> str:

@@ -40,7 +40,8 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
         "resume_path": lead.resume.path if lead.resume else None,
     }
     lead.record(lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number),
-                lead.writer.event("intent", claim=claim, act="launch", attempt=number))
+                lead.writer.event("intent", claim=claim, act="launch", attempt=number, job=lead.job.id,
+                                  nodes=list(action.nodes)))
     words = keep_resume_args(lead)
     extra = _attempt_env(lead, number, port, action.nodes)
     lead.live = decide.Live(number, action.nodes, tasks=lead.plan.tasks)
@@ -100,7 +101,8 @@ def kill(lead: Leader, row: str, action: decide.Kill) -> None:
     lead.move_record(lead.attempt.number)
     for node, _ in lead.lost_of_live():
         lead.server.hang_up(node, lead.now_s)
-    lead.server.tell({"do": "end", "grace_s": action.grace_s}, lead.now_s)
+    lead.server.order = {"do": "end", "grace_s": action.grace_s}   # also for those who call later
+    lead.server.tell(lead.server.order, lead.now_s)
     lead.tell(row, f"ending the attempt: {action.why}")
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
-from safelaunch.adapters import journal, runfolder
+from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
+from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.successor import Successor
-from safelaunch.core import decide
+from safelaunch.core import decide, slurmtext
 from safelaunch.core import plan as plans
 from safelaunch.core.state import fold
-from safelaunch.lead import endings, watch
+from safelaunch.errors import ParseError
+from safelaunch.lead import attempts, endings, watch
 from safelaunch.lead.attempts import GUARD, ask_addresses, checkpoint_events
-from safelaunch.lead.leader import Leader
+from safelaunch.lead.leader import Leader, Step, TookOver
+
+ASK_S = 15.0    # for Slurm's word on a job that is over; an answer that does not come is no word
+CALL_S = 1.8    # below adapters.fence.CLOSED_S, after which a node without a guard is swept: a dead one takes 11 s
 
 
 def boot(lead: Leader) -> None:
@@ -21,25 +27,33 @@ def boot(lead: Leader) -> None:
     lead.shared = lead.world.share(lead.run_dir, lead.local / "spool")
     meta = lead.patiently(lambda: json.loads((lead.run_dir / "run.json").read_text()))
     lead.plan = plans.make(meta["config"], meta["run_id"])
-    lead.state = fold(journal.merge_raw(lead.patiently(lambda: journal.read_raw(lead.run_dir))).events)
     lead.claim_number = int(lead.patiently(lambda: journal.last_claim(lead.run_dir)))
     lead.gen = lead.claim("lead", own_gen=True)
+    # Only now: what another supervisor did before this claim must be known, and after it nobody else acts.
+    lead.state = fold(journal.merge_raw(lead.patiently(lambda: journal.read_raw(lead.run_dir))).events)
     lead.writer = journal.Writer(lead.shared, lead.gen, lead.job.host, lead.world.now, lead.world.pid)
     lead.successor = Successor(lead.plan, lead.job, lead.run_dir,
                                lead.patiently(lambda: runfolder.read_env(lead.run_dir)), lead.world.command)
     lead.fencer = Fencer(lead.plan, lead.job, lead.server, GUARD.read_text(), lead.world.command)
     watch.read_requests(lead)
-    reborn = lead.state.job is not None and lead.state.job.id == lead.job.id
-    if reborn and lead.state.job and lead.state.job.started_t is not None:
-        lead.record(lead.writer.event("took_over", job=lead.job.id))
+    known = lead.state.job
+    if known is not None and known.id == lead.job.id and known.started_t is not None:
+        before = lead.took_over.host if lead.took_over else lead.job.host
+        lead.record(lead.writer.event("took_over", job=lead.job.id, before=before))
+        presume_launched(lead)
     else:
+        presume_launched(lead)
         meet_the_job_before(lead)
         lead.record(lead.writer.event("job_started", job=lead.job.id, nodes=list(lead.job.nodes),
                                       batch_host=lead.job.host))
     settle_intents(lead)
     adopt(lead)
-    if not lead.job.is_local:
+    if not lead.job.is_local and not lead.addresses:
         lead.begin("addresses", ask_addresses(lead))
+    if lead.took_over is not None and lead.took_over.host != lead.job.host:
+        lead.say(f"this node's standby has taken over: the supervisor on {lead.took_over.host} is dead or cut off")
+    if lead.took_over is not None:
+        lead.begin("limit", watch.watch_limit(lead))
     if not lead.state.attempts:   # what was there before the first attempt is no progress of this run
         lead.record(*checkpoint_events(lead, None))
     if lead.state.ended is None and lead.state.successor is None and not lead.job.is_local:
@@ -56,10 +70,29 @@ def open_control(lead: Leader) -> None:
     lead.token = old["token"]
     lead.server = lead.world.serve(lead.token, old["port"])
     lead.server.on_report = lambda guard: watch.on_report(lead, guard)
-    temporary = file.with_suffix(".tmp")
+    hold_token(lead.local, lead.token, lead.server.port)
+
+
+def hold_token(local: Path, token: str, port: int = 0) -> None:
+    """Keep the run's token, and this host's port, on its own disk for whoever is born here next."""
+    temporary = local / "control.tmp"
     temporary.touch(0o600)
-    temporary.write_text(json.dumps({"token": lead.token, "port": lead.server.port}))
-    temporary.replace(file)
+    temporary.write_text(json.dumps({"token": token, "port": port}))
+    temporary.replace(local / "control.json")
+
+
+def presume_launched(lead: Leader) -> None:
+    """An attempt that another host's supervisor announced may live, although nobody wrote down that it started."""
+    for intent in lead.state.intents:
+        if intent.act != "launch" or "nodes" not in intent.data:
+            continue
+        number = int(intent.data["attempt"])
+        known = lead.state.attempt
+        is_ours = lead.took_over is None and str(intent.data.get("job")) == lead.job.id
+        if is_ours or (known is not None and known.number >= number):
+            continue
+        lead.record(lead.writer.event("attempt_started", attempt=number, job=str(intent.data.get("job")),
+                                      nodes=list(intent.data["nodes"]), note="announced by a supervisor that died"))
 
 
 def meet_the_job_before(lead: Leader) -> None:
@@ -67,7 +100,7 @@ def meet_the_job_before(lead: Leader) -> None:
     before = lead.state.job
     if before is None or before.id == lead.job.id or before.started_t is None:
         return
-    if watch.ending_of(lead, before.id) == "cancelled":
+    if is_cancelled(lead, before.id):
         lead.ending = "cancelled"
     attempt = lead.state.attempt
     if attempt is not None and attempt.ended is None:
@@ -81,6 +114,31 @@ def meet_the_job_before(lead: Leader) -> None:
                     lead.writer.event("fenced", attempt=attempt.number))
     lead.find_resume()
     lead.record(*checkpoint_events(lead, None))
+
+
+def is_cancelled(lead: Leader, job: str) -> bool:
+    """Whether a person cancelled a job of this run that is over. Evidence in this order: our own word in the journal;
+    slurmstepd's line in the job's output; squeue, and where it has forgotten the job, sacct. No trace = no.
+    """
+    if job in lead.state.cancelled_jobs:
+        return False
+    ending = watch.ending_of(lead, job)
+    if ending is not None or lead.job.is_local:
+        return ending == "cancelled"
+    asked = lead.ask_slurm(slurm.squeue_job(job), ASK_S)
+    state = None if asked is None else lead.successor.state_of(asked, job)
+    if not state:   # forgotten (MinJobAge), or no answer
+        accounts = lead.ask_slurm(slurm.sacct([job]), ASK_S)
+        state = None if accounts is None else _account_state(accounts, job)
+    return state == "CANCELLED"
+
+
+def _account_state(result: Result, job: str) -> str | None:
+    try:
+        account = slurmtext.parse_sacct(result.stdout).get(job) if result.is_ok else None
+    except ParseError:
+        return None
+    return account.state if account else None
 
 
 def settle_intents(lead: Leader) -> None:
@@ -112,3 +170,19 @@ def adopt(lead: Leader) -> None:
     lead.live = decide.Live(number, last.nodes, tasks=lead.plan.tasks,
                             srun_code=None if process is not None else 255)
     lead.server.expect(number)
+    if lead.took_over is not None and process is None:
+        fence_of_another(lead, lead.took_over)
+
+
+def fence_of_another(lead: Leader, before: TookOver) -> None:
+    """End the attempt of a supervisor that is gone: its nodes' guards find this door by the record."""
+    lead.fencer.take_over(lead.attempt, before.heard_s)
+    attempts.kill(lead, "took_over", decide.Kill(decide.FAILED_GRACE_S, f"its supervisor on {before.host} is silent"))
+    lead.begin("old host", _judge_old_host(lead, before.host))
+
+
+def _judge_old_host(lead: Leader, host: str) -> Step:
+    """Guards on the dead supervisor's node that live call at the new door within a second or two of the record."""
+    yield CALL_S
+    if lead.live is not None and host in lead.live.nodes and not lead.server.of(host):
+        lead.lose(host, "its supervisor is silent, and no node guard of it calls")

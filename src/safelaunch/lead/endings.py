@@ -8,6 +8,7 @@ from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import decide, nodeset
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
+from safelaunch.lead import watch
 from safelaunch.lead.attempts import DRAIN_S
 from safelaunch.lead.leader import HANDED_OVER, Leader, Step, clock
 
@@ -96,6 +97,7 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
     lead.record(lead.writer.event("resubmitted", job=lead.state.successor, exclude=list(action.exclude),
                                   why=action.why))
     yield from drain(lead)
+    yield from _end_job(lead)
     lead.final = HANDED_OVER
 
 
@@ -129,7 +131,28 @@ def finish(lead: Leader, row: str, action: decide.Finish) -> Step:
             break
         yield 3.0
     yield from drain(lead)
+    yield from _end_job(lead)
     lead.final = action.exit_code
+
+
+def _end_job(lead: Leader) -> Step:
+    """After a takeover no script is left whose end would end the job: it would run until its time limit (measured)."""
+    if lead.took_over is None or lead.job.is_local:
+        return
+    watch.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
+    while lead.ending is None and lead.term_s is None:
+        claim = lead.claim("end the job")
+        if claim == 0:
+            yield 2.0
+            continue
+        lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=lead.job.id))
+        lead.say("this job has lost its batch host and does not end by itself: cancelling it")
+        result = yield lead.successor.cancel(lead.job.id)
+        done = result is not None and result.is_ok
+        lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
+        if done:
+            return
+        yield 5.0
 
 
 def _cancel_successor(lead: Leader) -> Generator[Command, Result | None, bool]:

@@ -6,7 +6,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +35,8 @@ MANY_GUARDS = 32
 STALL_S = 3.0           # longer than any tick takes, the waits of two seconds for a folder that freezes included
 RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+STANDBY_AFTER_S = 5.0     # the attempt's own start comes first; a standby of the leader before has called by then
+DEMOTED = 76              # another supervisor leads this job: this one becomes its standby
 HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
 
 T = TypeVar("T")
@@ -43,6 +46,14 @@ Step = Generator[Command | float, Result | None, None]
 
 class Superseded(Exception):
     """Another supervisor acts for this run, or the run folder is another run's now."""
+
+
+@dataclass(frozen=True)
+class TookOver:
+    """Who led this job before, by host, and when it was heard last (monotonic seconds of this node)."""
+
+    host: str
+    heard_s: float
 
 
 class Leader:
@@ -56,7 +67,7 @@ class Leader:
     fencer: Fencer
     token: str
 
-    def __init__(self, run_dir: Path, local: Path, job: Job, world: World) -> None:
+    def __init__(self, run_dir: Path, local: Path, job: Job, world: World, took_over: TookOver | None = None) -> None:
         self.run_dir, self.local, self.job, self.world = run_dir, local, job, world
         self.final: int | None = None
         self.now = world.now()
@@ -86,7 +97,27 @@ class Leader:
         self.last_row = ""
         self.addresses: dict[str, str] = {}   # of nodes whose names this host cannot resolve
         self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
+        self.took_over = took_over      # from whom, where this process was its standby: nothing else ends the job then
+        self.alone = self.resigned = False   # cut off; and nothing of the attempt is left here
+        self.slurm_heard_s = self.now_s
+        self.contested = False          # the standby does not hear this leader, or this one not it
+        self.standby_process: Command | None = None
+        self.standby_node: str | None = None
+        self.standby_asked = ""
+        self.standby_until_s = self.now_s
+        self.standby_next_s = self.now_s + STANDBY_AFTER_S
+        self.standby_tried: set[str] = set()
+        self.said_no_standby = False
         world.on_signals(SIGNALS, self._take_signal)
+
+    @property
+    def wants_standby(self) -> bool:
+        """Whether this job is to have a second supervisor."""
+        return self.plan.standby and not self.job.is_local and len(self.job.nodes) > 1
+
+    def own_address(self) -> str:
+        """Where other nodes reach this one; "" where a guard knows it anyhow, from srun."""
+        return self.world.address_of(self.job.host) or self.addresses.get(self.job.host) or ""
 
     @property
     def attempt(self) -> decide.Live:
@@ -100,7 +131,7 @@ class Leader:
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.requests, ending=self.ending,
             limit_near=self.limit_near, lost=tuple(self.lost.items()),
             frozen=self.frozen or self.resume_unknown, suspended=self.stalled,
-            resume=self.resume, jitter=self.world.chance(),
+            resume=self.resume, alone=self.alone, jitter=self.world.chance(),
         )
 
     def record(self, *events: Event) -> None:
@@ -122,6 +153,8 @@ class Leader:
             self.server.forgive(self.now_s)
             self.grew_s = self.now_s
             self.stalled = self.stalled or self.now_s - before_s > LEASE_S
+            self.contested = self.contested or self.standby_node is not None
+            self.due.pop("superseded", None)
         for key, _ in ready:
             key.data(self.now_s)
         self.server.tick(self.now_s, self.ping_every_s)
@@ -172,6 +205,21 @@ class Leader:
     def read_claim(self, number: int) -> dict[str, Any]:
         """A claim that somebody published; {} when it is torn."""
         return self.patiently(lambda: journal.read_claim(self.run_dir, number)) or {}
+
+    def ask_slurm(self, argv: Sequence[str], deadline_s: float) -> Result | None:
+        """Slurm's answer, waited for while the guards are heard; None where this process is told to end meanwhile."""
+        command = self.world.command(argv, self.job.env, deadline_s)
+        while (result := command.poll()) is None and not self.signals:
+            self.wait(0.05)
+        return result
+
+    def superseded(self) -> str | None:
+        """Who leads this run by now, if it is another supervisor; None also where the folder does not answer."""
+        answer = self.shared.ask(lambda: journal.claims_after(self.run_dir, self.claim_number), 1.0)
+        if not answer.is_ok or answer.value is None:
+            return None
+        other = next((claim for claim in answer.value if int(claim.get("gen", 0)) > self.gen), None)
+        return None if other is None else f"generation {other.get('gen')} on {other.get('host')} leads this run"
 
     def begin(self, name: str, step: Step) -> None:
         """Start an act that waits between its parts, unless it is under way."""
@@ -233,8 +281,12 @@ class Leader:
 
     def record_of(self, number: int, state: str) -> tuple[str, bytes]:
         """Name and content of the attempt's record, which a guard reads when it hears nobody."""
-        data = json.dumps({"v": 1, "attempt": number, "state": state, "endpoint": ["", self.server.port]})
+        data = json.dumps({"v": 1, "attempt": number, "state": state, "endpoint": self.endpoint()})
         return f"{runfolder.attempt_folder(number)}/record.json", data.encode() + b"\n"
+
+    def endpoint(self) -> tuple[str, int]:
+        """Address and port of the door. The batch host's guards know its address from srun."""
+        return ("" if self.took_over is None else self.own_address(), self.server.port)
 
     def move_record(self, number: int) -> None:
         """Say in the attempt's record that it has ended, without waiting: a silent node's lease counts from there."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 from safelaunch.adapters import runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.adapters.control import Guard
+from safelaunch.adapters.control import STANDBY_TASK, Guard
 from safelaunch.adapters.outbox import PUT
 from safelaunch.core import slurmtext
 from safelaunch.core.model import Exit
+from safelaunch.core.script import warn_before_s
 from safelaunch.core.steps import latest_step
+from safelaunch.lead.keep_standby import keep_standby
 from safelaunch.lead.leader import Leader, Step, Superseded
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
@@ -20,6 +23,10 @@ PROGRESS_S = 5.0
 LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
 PULSE_S = 15.0
+CONTESTED_S = 1.0       # while standby and leader do not hear each other
+ALONE_S = 5.0
+THIRD_WITNESS_S = 5.0   # slurmctld answers within milliseconds; a cut network lets squeue wait for a minute
+LIMIT_S = 1800.0        # between two looks at the time limit, which people may extend
 SILENT_S = 10.0         # a guard that misses ten pings in a row, while the log stands still, is lost
 SILENT_BUSY_S = 60.0    # ... while the log still grows: ask the node by a helper step first
 GUARD_LOST_S = 2.0      # a guard reconnects within 1 s; later than this its task has gone with it
@@ -35,12 +42,55 @@ def observe(lead: Leader) -> None:
     lead.advance_tasks()
     if lead.is_due("requests", REQUESTS_S):
         read_requests(lead)
+    keep_standby(lead)
+    if lead.contested and lead.is_due("superseded", CONTESTED_S):
+        see_who_leads(lead)
     if lead.process is not None:
         observe_attempt(lead, lead.process)
     if lead.term_s is not None and lead.ending is None:
         look_for_ending(lead)
-    if lead.is_due("pulse", PULSE_S):
+    find_out_whether_alone(lead)
+    if lead.is_due("pulse", CONTESTED_S if lead.contested else PULSE_S):
         publish_pulse(lead)
+
+
+def see_who_leads(lead: Leader) -> None:
+    """The standby and this leader do not hear each other: before anything else, see whether it has taken over."""
+    other = lead.superseded()
+    if other is not None:
+        raise Superseded(other)
+    lead.due["pulse"] = min(lead.due.get("pulse", 0.0), lead.now_s)   # its second witness that this leader lives
+
+
+def find_out_whether_alone(lead: Leader) -> None:
+    """All other nodes lost: is it they, or is it this one? Slurm's controller is the third witness."""
+    others = [node for node in lead.job.nodes if node != lead.job.host]
+    if lead.job.is_local or not others or not all(node in lead.lost for node in others):
+        lead.alone = lead.resigned = False
+        return
+    if lead.is_due("third witness", ALONE_S):
+        lead.begin("third witness", ask_the_third(lead))
+    gone = lead.live is None or not any(guard.connection and not guard.gone for guard in lead.server.of(lead.job.host))
+    lead.resigned = lead.alone and gone
+
+
+def ask_the_third(lead: Leader) -> Step:
+    """Ask Slurm anything; no answer = this node is the one that is cut off."""
+    result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
+    lead.alone = result is None or result.is_unknown
+    lead.contested = lead.contested or lead.alone
+
+
+def watch_limit(lead: Leader) -> Step:
+    """Slurm warns the batch script of the time limit; this supervisor is in none, and asks for the time left."""
+    warn_s = warn_before_s(lead.plan)
+    while lead.final is None:
+        result = yield lead.world.command(slurm.squeue_time_left(lead.job.id), lead.job.env)
+        left_s = slurmtext.parse_time_left_s(result.stdout) if result is not None and result.is_ok else None
+        if left_s is not None and left_s <= warn_s:
+            lead.limit_near = True
+            return
+        yield LIMIT_S if left_s is None else max(1.0, min(LIMIT_S, left_s - warn_s))
 
 
 def read_requests(lead: Leader) -> None:
@@ -125,7 +175,7 @@ def probe(lead: Leader, guard: Guard) -> Step:
 
 def on_report(lead: Leader, guard: Guard) -> None:
     """Take in what a guard has said of its task."""
-    if lead.live is None or guard.attempt != lead.live.number:
+    if lead.live is None or guard.attempt != lead.live.number or guard.task == STANDBY_TASK:
         return
     if guard.code is not None:
         add_exit(lead, Exit(guard.node, guard.task, guard.code, guard.signal))
@@ -162,16 +212,23 @@ def judge_term(lead: Leader) -> Step:
 
 def ending_of(lead: Leader, job: str) -> str | None:
     """Why Slurm ended a job of this run, as slurmstepd wrote into its output; None = it does not say."""
-    path = lead.run_dir / f"slurm-{job}.out"
+    def tails() -> str:
+        return "\n".join(map(_tail, [lead.run_dir / f"slurm-{job}.out",
+                                     *sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))]))
 
-    def tail() -> str:
+    answer = lead.shared.ask(tails, 1.0)
+    return slurmtext.parse_ending(answer.value, job) if answer.is_ok and answer.value else None
+
+
+def _tail(path: Path) -> str:
+    """The last words of a job's output file; "" where it was never written."""
+    try:
         with path.open("rb") as output:
             size = output.seek(0, os.SEEK_END)
             output.seek(max(0, size - (256 << 10)))
             return output.read().decode("latin-1")
-
-    answer = lead.shared.ask(tail, 1.0)
-    return slurmtext.parse_ending(answer.value, job) if answer.is_ok and answer.value else None
+    except FileNotFoundError:
+        return ""
 
 
 def has_last_words(lead: Leader) -> bool:
@@ -180,13 +237,16 @@ def has_last_words(lead: Leader) -> bool:
     return lead.live.srun_code is not None or lead.now_s - max(lead.grew_s, lead.exit_s) > LAST_WORDS_S
 
 
-def publish_pulse(lead: Leader) -> None:
+def publish_pulse(lead: Leader, is_over: bool = False) -> None:
     """Put a copy of the heartbeat into the run folder, for those outside."""
     lead.pulse_count += 1
+    lead.server.pulse_count = lead.pulse_count
     attempt = lead.state.attempt
     lead.shared.enqueue(PUT, "pulse.json", json.dumps({
         "v": 1, "count": lead.pulse_count, "t": round(lead.now, 3), "gen": lead.gen, "host": lead.job.host,
         "job": lead.job.id, "state": lead.state.name, "attempt": attempt.number if attempt else None,
         "step": attempt.step if attempt else None, "successor": lead.state.successor,
+        "endpoint": [lead.own_address(), lead.server.port], "alone": lead.resigned,
+        "standby": lead.standby_node, "over": is_over or lead.final is not None,
         "guards": sum(guard.connection is not None for guard in lead.server.guards.values()),
     }).encode() + b"\n")

@@ -39,7 +39,8 @@ SWITCH_MARGIN_S = 2.0  # above the lease, and below the leader's own wait for it
 F_SETSIG = 10          # linux/fcntl.h
 LAST_WORDS_S = 1.0     # for a leader that is being born again, too
 KNOWN_S = 1.0          # how old the list of ranks to stop at once may be
-RECORD_CHECK_S = 1.0   # between two looks at the attempt's record while nobody is heard
+LOOK_S = 3.0           # of silence before the record is looked at: a standby may have taken over, and has another door
+RECORD_CHECK_S = 1.0   # between two such looks
 PROBE_DEADLINE_S = 2.0
 LEFTOVER_GRACE_S = 2.0  # for what the launcher left behind, between TERM and KILL
 MAX_LINE = 1 << 16
@@ -77,6 +78,7 @@ class Guard:
         self.task = int(env.get("SLURM_PROCID", "0"))
         self.attempt = int(env["SAFELAUNCH_ATTEMPT"])
         self.lease_s = float(env.get("SAFELAUNCH_LEASE_S", "10"))
+        self.look_s = min(LOOK_S, self.lease_s / 2)
         self.record = env["SAFELAUNCH_RECORD"]
         self.link = Link(env["SAFELAUNCH_CONTROL"], env.get("SLURM_LAUNCH_NODE_IPADDR"), env["SAFELAUNCH_TOKEN"],
                          {"node": self.node, "task": self.task, "attempt": self.attempt})
@@ -88,6 +90,7 @@ class Guard:
         self.heard = time.monotonic()
         self.ticked = self.heard
         self.record_looked = 0.0
+        self.looks_alone = False    # whether the look under way was begun after the lease had run out
         self.probe: RecordProbe | None = None   # the disposable child that reads the record
         self.hung: set[int] = set()             # such children that a KILL did not end: they sleep in D state
         self.stopped: tuple[int, ...] = ()      # ranks that this guard has stopped while it looks
@@ -219,19 +222,21 @@ class Guard:
         self.stopped = ()
 
     def _fence_if_alone(self, now: float) -> None:
-        alone = now - self.heard > self.lease_s
-        if not alone and self.probe is None:
+        if self.probe is None:
+            self.looks_alone = now - self.heard > self.lease_s   # what comes in meanwhile may be old: it slept
+        if now - self.heard <= self.look_s and self.probe is None:
             self._let_go()
             return
         verdict = self._look(now)
         if verdict is None:
             return
         state, endpoint = verdict
-        if endpoint:
+        if endpoint and now - self.heard > self.look_s:
             self.link.move(endpoint)
-        unknown = state == "unreadable" and (not alone or not self.link.greeted_ever)
-        if state in ("live", "missing") or unknown:
-            self._let_go()
+        unknown = state == "unreadable" and not self.link.greeted_ever
+        if not self.looks_alone or state in ("live", "missing") or unknown:
+            if state != "ended":
+                self._let_go()
             return
         sys.stderr.write("safelaunch: guard of %s: heard nobody for %.1f s and the attempt's record is %s: "
                          "ending its ranks\n" % (self.node, now - self.heard, state))
@@ -277,7 +282,8 @@ class Link:
 
     def __init__(self, control: str, launch_address: str | None, token: str, who: dict[str, Any]) -> None:
         host, _, port = control.rpartition(":")
-        self.address = (host or launch_address or "127.0.0.1", int(port))
+        self.first_host = host or launch_address or "127.0.0.1"
+        self.address = (self.first_host, int(port))
         self.token = token.encode()
         self.who = who
         self.sock: socket.socket | None = None
@@ -288,9 +294,9 @@ class Link:
         self.try_at = 0.0
 
     def move(self, endpoint: tuple[str, int]) -> None:
-        """Use another address from the next try on (a supervisor was born again elsewhere)."""
-        address = (endpoint[0] or self.address[0], endpoint[1])
-        if address != self.address and not self.greeted:
+        """Use another address from now on: a supervisor was born again elsewhere, and this one has been silent."""
+        address = (endpoint[0] or self.first_host, endpoint[1])
+        if address != self.address:
             self.address = address
             self._drop()
 
@@ -405,7 +411,8 @@ class Link:
     def _introduce(self, theirs: str) -> None:
         self.nonce = os.urandom(16).hex() + theirs
         who = "%s|%s|%s" % (self.who["node"], self.who["task"], self.who["attempt"])
-        hello = dict(self.who, role="guard", nonce=self.nonce, mac=mac(self.token, "guard", self.nonce + who))
+        role = self.who.get("role", "guard")
+        hello = dict(self.who, role=role, nonce=self.nonce, mac=mac(self.token, role, self.nonce + who))
         self.outbox += json.dumps(hello).encode() + b"\n"
         self._flush()
 
@@ -418,6 +425,10 @@ class Link:
             return
         except OSError:
             self._drop()
+
+    def close(self) -> None:
+        """Hang up, and do not call again unless asked for messages."""
+        self._drop()
 
     def _drop(self) -> None:
         if self.sock is not None:

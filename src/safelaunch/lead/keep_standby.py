@@ -1,0 +1,83 @@
+"""The leader's side of its standby: where it runs, that there is one, and what is lost where there cannot be one."""
+
+from __future__ import annotations
+
+from safelaunch.adapters.job import hand_to_standby
+from safelaunch.core.takeover import SUSPICION_S
+from safelaunch.lead.leader import Leader
+
+FIRST_S = 5.0        # a leader that was born again hears from the standby of the one before within two seconds
+START_S = 90.0       # a library copied from a slow folder, an interpreter from a slower one
+LOST_S = 30.0        # a standby that is silent for so long gets a replacement
+RETRY_S = 60.0
+FOREVER_S = 1e9
+
+
+def keep_standby(lead: Leader) -> None:
+    """See that there is a standby on another node, once an attempt runs; look once a second."""
+    if not lead.wants_standby or lead.live is None or lead.final is not None:
+        return
+    heard = [guard for guard in lead.server.standbys.values()
+             if guard.connection is not None and guard.node != lead.job.host and guard.node not in lead.lost]
+    silent_s = min((lead.now_s - guard.heard_s for guard in heard), default=None)
+    lead.contested = lead.standby_node is not None and (silent_s is None or silent_s > SUSPICION_S)
+    if heard and silent_s is not None and silent_s < LOST_S:
+        _is_kept(lead, heard[0].node)
+        return
+    if lead.standby_process is not None:
+        result = lead.standby_process.poll()
+        if result is None and lead.now_s < lead.standby_until_s:
+            return
+        why = f"it ended: {(result.stderr or result.stdout).strip()[-200:]}" if result else "it did not come up"
+        _is_lost(lead, why)
+    elif lead.standby_node is not None and lead.now_s > lead.standby_until_s:
+        _is_lost(lead, "it has been silent")
+    if lead.standby_process is None and lead.now_s >= lead.standby_next_s:
+        _start(lead)
+
+
+def _is_kept(lead: Leader, node: str) -> None:
+    lead.standby_until_s = lead.now_s + LOST_S
+    if lead.standby_node != node or lead.state.standby != node:
+        lead.standby_node = node
+        lead.record(lead.writer.event("standby_started", node=node))
+
+
+def _is_lost(lead: Leader, why: str) -> None:
+    node = lead.standby_node or lead.standby_asked
+    lead.standby_process = lead.standby_node = None
+    lead.standby_next_s = lead.now_s + (0.0 if lead.state.standby else RETRY_S)
+    if lead.state.standby is not None:
+        lead.record(lead.writer.event("standby_lost", node=node, why=why))
+    lead.say(f"the standby on {node} is lost: {why}")
+    lead.standby_tried.add(str(node))
+
+
+def _start(lead: Leader) -> None:
+    node = _choose(lead)
+    if node is None:
+        if not lead.said_no_standby:
+            lead.said_no_standby = True
+            lead.say(f"no other node is left for a standby: should {lead.job.host} die, this job is lost, and the run "
+                     f"goes on in its next one")
+        lead.standby_next_s = lead.now_s + RETRY_S
+        return
+    env = hand_to_standby(lead.job, (lead.own_address(), lead.server.port), lead.token, lead.addresses)
+    script = str(lead.run_dir / "job.sbatch")
+    # %N makes slurmstepd itself write the file, on the standby's node: its word on a cancel outlives this host.
+    output = f"--output={str(lead.run_dir).replace('%', '%%')}/slurm-%j.standby-%N.out"
+    argv = lead.fencer.helper(node, ["bash", script, "standby"])
+    lead.standby_process = lead.world.command([argv[0], output, *argv[1:]], env, FOREVER_S)
+    lead.standby_asked, lead.standby_until_s = node, lead.now_s + START_S
+
+
+def _choose(lead: Leader) -> str | None:
+    """A node of the allocation that is not this one: a spare first, else the last; another one after a failure."""
+    used = set(lead.live.nodes) if lead.live else set()
+    good = [node for node in lead.job.nodes
+            if node != lead.job.host and node not in lead.lost and node not in lead.state.excluded]
+    fresh = [node for node in good if node not in lead.standby_tried]
+    if good and not fresh:
+        lead.standby_tried.clear()
+        fresh = good
+    return next((node for node in fresh if node not in used), fresh[-1] if fresh else None)

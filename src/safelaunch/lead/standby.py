@@ -1,0 +1,114 @@
+"""The standby: a second supervisor on another node, which takes over when the leader's node dies.
+
+A dead batch host under --no-kill leaves the job RUNNING without a script until its time limit (measured), and Slurm
+itself notices after 440 s. The standby holds a line to the leader's door and answers its pings; once the line is silent
+it reads the pulse from the shared folder. core.takeover judges, a claim makes sure that only one acts.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters.job import Job
+from safelaunch.adapters.world import World
+from safelaunch.core import takeover
+from safelaunch.lead.leader import SIGNALS, STALL_S, TookOver
+
+TICK_S = 0.5          # a ping is answered within it; a leader that leaves is noticed
+READ_DEADLINE_S = 1.0
+CALM_READ_S = 30.0    # while the leader speaks: where it can be found, should it be born again elsewhere
+
+
+class Standby:
+    """Watches the leader of its job; `watch` returns when there is something to do, or nothing any more."""
+
+    def __init__(self, run_dir: Path, local: Path, job: Job, world: World, token: str,
+                 endpoint: tuple[str, int] | None) -> None:
+        self.run_dir, self.job, self.world, self.token = run_dir, job, world, token
+        self.shared = world.share(run_dir, local / "standby")
+        self.endpoint = endpoint
+        self.leader = ""              # its host, as the pulse says
+        self.now_s = world.now_s()
+        self.signs = takeover.begin(self.now_s)
+        self.line = world.call(endpoint, token, job.host) if endpoint else None   # else the pulse tells
+        self.read_next_s = 0.0
+        self.is_over = False          # the run has ended, or has been handed over to another job
+        world.on_signals(SIGNALS, self._take_signal)
+
+    def watch(self) -> bool:
+        """True when the leader is dead and this one is to lead; False when the job ends, or the run has ended."""
+        while not self.is_over:
+            before_s = self.now_s
+            for key, _ in self.world.selector.select(TICK_S):
+                key.data(self.world.now_s())
+            self.now_s = self.world.now_s()
+            if self.now_s - before_s > TICK_S + STALL_S:
+                self.signs = takeover.begin(self.now_s)   # it was this process that stood still
+            self._listen()
+            if self._should_read():
+                self._read_pulse()
+            if takeover.is_dead(self.signs, self.now_s):
+                break
+        self.shared.close()
+        if self.line is not None:
+            self.world.hang_up(self.line)
+        return not self.is_over
+
+    @property
+    def took_over(self) -> TookOver:
+        """From whom, once `watch` has said so."""
+        return TookOver(self.leader or "its host", self.signs.heard_s)
+
+    def _listen(self) -> None:
+        for message in self.line.messages(self.now_s) if self.line is not None else ():
+            count = message.get("count")
+            self.signs = takeover.hear(self.signs, self.now_s, count if isinstance(count, int) else None)
+            if message.get("do") == "ping" and self.line is not None:
+                self.line.say({"ev": "pong"})
+
+    def _should_read(self) -> bool:
+        if self.now_s < self.read_next_s:
+            return False
+        suspicious = takeover.is_suspicious(self.signs, self.now_s)
+        self.read_next_s = self.now_s + (takeover.READ_EVERY_S if suspicious else TICK_S)
+        if suspicious or not self.leader:
+            return True
+        self.read_next_s = self.now_s + takeover.SUSPICION_S   # so that a silent line is noticed in time
+        return False
+
+    def _read_pulse(self) -> None:
+        """Look at the pulse, in a child: the folder may be frozen, and then it tells nothing."""
+        path = self.run_dir / "pulse.json"
+        answer = self.shared.ask(lambda: json.loads(path.read_bytes()[:1 << 16]), READ_DEADLINE_S)
+        self.now_s = self.world.now_s()
+        pulse: Any = answer.value
+        if not answer.is_ok or not isinstance(pulse, dict):
+            return
+        try:
+            count, job, host = int(pulse["count"]), str(pulse["job"]), str(pulse["host"])
+            address, port = str(pulse["endpoint"][0]), int(pulse["endpoint"][1])
+        except (KeyError, TypeError, ValueError, IndexError):
+            return   # of another version
+        if job != self.job.id or pulse.get("over"):
+            self.is_over = True
+            return
+        if (address, port) != self.endpoint or (host != self.leader and self.leader):
+            self._follow(host, (address, port), count)
+            return
+        self.leader = host
+        self.signs = takeover.read(self.signs, self.now_s, count, bool(pulse.get("alone")))
+
+    def _follow(self, host: str, endpoint: tuple[str, int], count: int) -> None:
+        """Another supervisor leads: it took over, or was born again elsewhere."""
+        if self.line is not None:
+            self.world.hang_up(self.line)
+        self.leader, self.endpoint = host, endpoint
+        self.line = self.world.call(endpoint, self.token, self.job.host)
+        self.signs = takeover.Signs(heard_s=self.now_s, count=count, moved_s=self.now_s)
+
+    def _take_signal(self, number: int, now_s: float) -> None:
+        if number == signal.SIGTERM:
+            self.is_over = True   # the job ends: that is the leader's matter
