@@ -68,6 +68,28 @@ def squeue_job(job: str) -> tuple[str, ...]:
     return ("squeue", "--noheader", f"--jobs={job}", "--states=all", f"--format={slurmtext.SQUEUE_FORMAT}")
 
 
+def squeue_watch(names: Sequence[str]) -> tuple[str, ...]:
+    """Lists all of one's own jobs of these names, the ended ones that Slurm remembers (MinJobAge) included."""
+    return ("squeue", "--noheader", "--me", "--states=all", f"--name={','.join(names)}",
+            f"--format={slurmtext.WATCH_FORMAT}")
+
+
+def sacct(jobs: Sequence[str]) -> tuple[str, ...]:
+    """Shows how jobs ended, where the site keeps accounts; without steps, and also of jobs from long ago."""
+    return ("sacct", "--noheader", "--parsable2", "--allocations",
+            f"--jobs={','.join(jobs)}", f"--format={slurmtext.SACCT_FORMAT}")
+
+
+def sinfo(partition: str) -> tuple[str, ...]:
+    """Lists the nodes of partitions ("a,b") by their state."""
+    return ("sinfo", "--noheader", f"--partition={partition}", f"--format={slurmtext.SINFO_FORMAT}")
+
+
+def squeue_time_left(job: str) -> tuple[str, ...]:
+    """Prints the time that a running job has left, such as 1-02:03:04."""
+    return ("squeue", "--noheader", f"--jobs={job}", "--format=%L")
+
+
 def update_job(job: str, **changes: str) -> tuple[str, ...]:
     """Changes a job of one's own, for instance ExcNodeList or Dependency while it is pending."""
     return ("scontrol", "update", f"JobId={job}", *(f"{key}={value}" for key, value in changes.items()))

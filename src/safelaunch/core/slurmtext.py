@@ -13,6 +13,12 @@ from safelaunch.errors import ParseError
 # squeue --noheader --format: id, state, name, user, reason, nodelist. "|" cannot stand in ids, states or user names;
 # the name is ours, and the reason comes last but one, the nodelist last.
 SQUEUE_FORMAT = "%i|%T|%u|%j|%r|%N"
+# What `safelaunch watch` asks: id, state, user, reason, nodelist, batch host, excluded nodes, dependency, partition,
+# start, elapsed time, and the name last. %N of a COMPLETING job lists the nodes that are not done yet; %B still names a
+# batch host that has left %N (both measured, 22.05).
+WATCH_FORMAT = "%i|%T|%u|%r|%N|%B|%x|%E|%P|%S|%M|%j"
+SACCT_FORMAT = "JobID,State,ExitCode"    # with --parsable2: "12|CANCELLED by 1001|0:15"
+SINFO_FORMAT = "%T|%N"
 
 # slurm_errno.c and the clients' own words for "no answer": whether the act happened is unknown.
 _UNREACHABLE = re.compile(
@@ -53,6 +59,104 @@ def parse_squeue(text: str) -> tuple[QueuedJob, ...]:
             raise ParseError(f"squeue printed {line!r}, not {SQUEUE_FORMAT!r}")
         jobs.append(QueuedJob(parts[0], parts[1], parts[2], "|".join(parts[3:-2]), parts[-2], parts[-1]))
     return tuple(jobs)
+
+
+@dataclass(frozen=True)
+class KnownJob:
+    """One line of the watch's squeue, in Slurm's own words; lists of nodes as Slurm folds them, "" = none."""
+
+    id: str
+    state: str
+    user: str = ""
+    reason: str = ""
+    nodelist: str = ""
+    batch_host: str = ""
+    excluded: str = ""
+    dependency: str = ""
+    partition: str = ""
+    start: str = ""           # 2026-11-21T20:51:56 in the cluster's zone; "" = not known
+    elapsed_s: float = 0.0
+    name: str = ""
+
+    @property
+    def number(self) -> str:
+        """The id without its array task or component: 12 of "12_[1-3%1]", "12_4" and "12+1"."""
+        return re.split(r"\D", self.id, maxsplit=1)[0]
+
+
+def parse_watch(text: str) -> tuple[KnownJob, ...]:
+    """Jobs of `squeue --noheader --format=WATCH_FORMAT`; raises ParseError on a line of another form."""
+    jobs = []
+    for line in filter(None, text.splitlines()):
+        parts = [_none(part) for part in line.split("|", 11)]
+        if len(parts) < 12 or not re.match(r"\d", parts[0]):
+            raise ParseError(f"squeue printed {line!r}, not {WATCH_FORMAT!r}")
+        id, state, user, reason, nodelist, host, excluded, dependency, partition, start, elapsed, name = parts
+        jobs.append(KnownJob(id, state, user, reason, nodelist, host, excluded, dependency, partition, start,
+                             parse_elapsed_s(elapsed), name.rstrip()))
+    return tuple(jobs)
+
+
+def parse_elapsed_s(text: str) -> float:
+    """Seconds of squeue's elapsed time, "1-07:27:33", "7:27" or "INVALID" (0); raises ParseError on any other form."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
+    if match is None:
+        if text.strip() in ("", "INVALID"):   # of a job that has not started; a clock that went back
+            return 0.0
+        raise ParseError(f"not an elapsed time: {text!r}")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(days * 86400 + hours * 3600 + minutes * 60 + seconds)
+
+
+def render_elapsed(seconds: float) -> str:
+    """Slurm's form of an elapsed time: 1-07:27:33, 07:27:33."""
+    days, left = divmod(int(max(0.0, seconds)), 86400)
+    clock = f"{left // 3600:02d}:{left % 3600 // 60:02d}:{left % 60:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
+@dataclass(frozen=True)
+class Account:
+    """How a job ended, as sacct tells: state, who cancelled it (a uid), exit code."""
+
+    state: str
+    cancelled_by: str | None = None
+    exit_code: int | None = None
+
+
+def parse_sacct(text: str) -> dict[str, Account]:
+    """job id → Account of `sacct --parsable2 --noheader --allocations --format=SACCT_FORMAT`; raises ParseError."""
+    found = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        match = re.fullmatch(r"(\d[^|]*)\|([A-Z_]+)(?: by (\S+))?[^|]*\|(\d+):\d+", line)
+        if match is None:
+            raise ParseError(f"sacct printed {line!r}, not {SACCT_FORMAT!r}")
+        found[match[1]] = Account(match[2], match[3], int(match[4]))
+    return found
+
+
+def parse_sinfo(text: str) -> tuple[tuple[str, str], ...]:
+    """(state, nodelist) of `sinfo --noheader --format=SINFO_FORMAT`; raises ParseError on a line of another form."""
+    rows = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        state, bar, nodes = line.partition("|")
+        if not bar or not re.fullmatch(r"[a-z_+]+[*~#!%$@^-]*", state):
+            raise ParseError(f"sinfo printed {line!r}, not {SINFO_FORMAT!r}")
+        rows.append((state, nodes))
+    return tuple(rows)
+
+
+def _none(text: str) -> str:
+    """Slurm's several words for nothing, as ""."""
+    return "" if text in ("(null)", "n/a", "N/A", "None") else text
+
+
+def parse_time_left_s(text: str) -> float | None:
+    """Seconds of squeue's %L; None for UNLIMITED, INVALID and what nobody knows."""
+    try:
+        return parse_elapsed_s(text) if re.match(r"\d", text.strip()) else None
+    except ParseError:
+        return None
 
 
 def parse_submitted(text: str) -> str:
