@@ -32,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "extend": ("safelaunch.commands.extend", "Keep nodes for inspection for longer"),
     "release": ("safelaunch.commands.release", "Give back nodes that are held for inspection"),
     "wait": ("safelaunch.commands.wait", "Wait until a run has ended, and end with its exit code"),
+    "watch": ("safelaunch.commands.watch", "Look after all runs from outside their jobs; --once for cron"),
     "shell": ("safelaunch.commands.shell", "Open a shell on a node of a run"),
     "nodes": ("safelaunch.commands.nodes", "Show suspected nodes and why; suspect or clear one"),
     "sandbox": ("safelaunch.commands.sandbox", "A real Slurm of N nodes on this machine"),

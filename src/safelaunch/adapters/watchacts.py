@@ -1,0 +1,243 @@
+"""The watch's acts on one run. Each is claimed first, journalled as intent, done, and journalled as outcome.
+
+A claim is the next number after the last one that the judgement knew of: whoever has acted on the run meanwhile, be it
+a watcher or a supervisor, holds that number, and then nothing is done. Where the supervisor is dead the claim begins a
+new generation, by which a leader that was only cut off finds itself superseded; beside a living one it is of generation
+0, as that of a person's `submit` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import journal, runfolder, slurm
+from safelaunch.adapters.journal import Direct, Writer
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.watchreading import Ask
+from safelaunch.adapters.world import World
+from safelaunch.core import nodeset, slurmtext
+from safelaunch.core import plan as plans
+from safelaunch.core.model import Event
+from safelaunch.core.watch import FINISHED
+from safelaunch.core.watched import BY_WATCH, Act, Cancel, End, Free, Note, Queue, Relax, act_of
+from safelaunch.errors import ParseError
+
+FOLDER_S = 5.0
+_TOO_MANY_EXCLUDED = "Requested node configuration is not available"   # sbatch's word for too few nodes (22.05)
+
+# An act: it yields commands, is sent their results, and returns the sentence that people are told; None = nothing done.
+Doing = Generator[Command, Result, str | None]
+
+
+class Superseded(Exception):
+    """Somebody else has acted on the run, or its folder no longer answers: nothing more is done in this round."""
+
+
+class Careful:
+    """The run folder as a writer needs it, each touch in a disposable child."""
+
+    def __init__(self, root: Path, ask: Ask) -> None:
+        self._folder, self._ask = Direct(root), ask
+
+    def append(self, name: str, data: bytes, deadline_s: float = FOLDER_S) -> bool:
+        """True once `data` is durable at the end of the file; False = nobody knows."""
+        return self._ask(lambda: self._folder.append(name, data), FOLDER_S).value is True
+
+    def publish(self, name: str, data: bytes, deadline_s: float = FOLDER_S) -> bool | None:
+        """Publish exclusively: won, lost, or unknown."""
+        answer = self._ask(lambda: self._folder.publish(name, data), FOLDER_S)
+        return answer.value if answer.is_ok else None
+
+
+@dataclass
+class Deed:
+    """One act on one run; `facts` are those of watchreading.examine."""
+
+    run_dir: Path
+    facts: Mapping[str, Any]
+    world: World
+    ask: Ask
+    host: str
+
+    def do(self) -> Doing:
+        """Carry the act out."""
+        name, fields = self.facts["act"]
+        act = act_of(name, fields)
+        self.plan = plans.make(self.facts["meta"]["config"], self.facts["meta"]["run_id"])
+        self.folder = Careful(self.run_dir, self.ask)
+        env = self.ask(lambda: (Path(self.facts["meta"]["cwd"]).is_dir(), runfolder.read_env(self.run_dir)), FOLDER_S)
+        if not env.is_ok or env.value is None:
+            return None
+        self.env = slurm.outside_job(env.value[1])
+        beside = isinstance(act, Note) or (isinstance(act, Queue) and act.beside)
+        self.claim = int(self.facts["claim"]) + 1
+        gen = 0 if beside else self.claim
+        action = f"watch: {name.lower()}"
+        content = journal.render_claim(gen, self.host, action, self.world.now(), self.world.pid)
+        if self.folder.publish(f"claims/{self.claim}", content) is not True:
+            return None
+        self.writer = Writer(self.folder, gen, self.host, self.world.now, self.world.pid)
+        self.writer.seq = 0 if gen else int(self.facts["seq"])
+        self._write(self.writer.event("decision", row=self.facts["row"], action=name.lower(), why=act.why,
+                                      **({"job": act.job} if isinstance(act, Note) else {})))
+        try:
+            return (yield from self._carry_out(act))
+        except Superseded:
+            return None
+
+    def _carry_out(self, act: Act) -> Doing:
+        match act:
+            case End():
+                self._write(self.writer.event(act.how, exit_code=act.exit_code, why=act.why))
+                return f"wrote down its end: {act.how}: {act.why}"
+            case Note():
+                return f"noted: {act.why}"
+            case Queue():
+                return (yield from self._queue(act))
+            case Relax():
+                return (yield from self._relax(act))
+            case Free():
+                return (yield from self._free(act))
+            case Cancel():
+                return (yield from self._cancel(act))
+
+    # --- the next job ---------------------------------------------------------------------------------------------
+
+    def _queue(self, act: Queue) -> Doing:
+        self._suspect(act.suspects, act.why)
+        self._announce("queue_successor")
+        looked = yield self._run(slurm.squeue_by_name(self.plan.job_name))
+        found = _other_job(looked, self.plan.job_name, act.after)
+        if found is None:
+            self._settle("queue_successor", False, f"squeue gave no clear answer: {_said(looked)}")
+            return f"did not queue its next job: squeue gave no clear answer ({_said(looked)})"
+        if found:   # an earlier sbatch got in, and nobody wrote it down
+            return self._queued(act, found, "was found in the queue")
+        exclude, result = act.exclude, (yield self._sbatch(act, act.exclude))
+        if not result.is_ok and _TOO_MANY_EXCLUDED in result.stderr and exclude:
+            exclude, result = (), (yield self._sbatch(act, ()))
+        if not result.is_ok:
+            self._settle("queue_successor", None if result.is_unknown else False, _said(result))
+            return f"could not queue its next job: {_said(result)}"
+        try:
+            job = slurmtext.parse_submitted(result.stdout)
+        except ParseError as error:
+            self._settle("queue_successor", None, error.message)
+            return f"queued its next job, whose id nobody knows: {error.message}"
+        return self._queued(act, job, "was queued", exclude)
+
+    def _sbatch(self, act: Queue, exclude: tuple[str, ...]) -> Command:
+        """afterany only of a job that runs: Slurm forgets the others, and one that hangs at its end would hold it."""
+        options = [f"--dependency=afterany:{act.after},singleton" if act.after else "--dependency=singleton"]
+        if exclude:
+            options.append(f"--exclude={self._all_excluded(exclude)}")
+        return self._run(slurm.sbatch(str(self.run_dir / "job.sbatch"), options), self.facts["meta"]["cwd"])
+
+    def _queued(self, act: Queue, job: str, how: str, exclude: tuple[str, ...] = ()) -> str:
+        before = act.after or self.facts["last_job"]
+        events = [self.writer.event("submitted", job=job, name=self.plan.job_name, successor_of=before,
+                                    exclude=list(exclude), by=BY_WATCH)]
+        if not act.beside:   # the job before it is over, or as good as that
+            events.append(self.writer.event("resubmitted", job=job, exclude=list(exclude), why=act.why))
+        self._settle("queue_successor", True, None, *events)
+        return f"job {job} {how} to go on: {act.why}"
+
+    # --- a job that waits -----------------------------------------------------------------------------------------
+
+    def _relax(self, act: Relax) -> Doing:
+        self._announce("relax", job=act.job, exclude=list(act.keep))
+        result = yield self._run(slurm.update_job(act.job, ExcNodeList=nodeset.fold(act.keep)))
+        if not result.is_ok:
+            self._settle("relax", None if result.is_unknown else False, _said(result))
+            return f"could not change job {act.job}: {_said(result)}"
+        own = dict(self.plan.sbatch).get("exclude")
+        kept = [node for node in act.keep if node not in (nodeset.expand(own) if own else ())]
+        self._settle("relax", True, None, *(
+            self.writer.event("node_cleared", node=node, why=act.why, owner=BY_WATCH) for node in act.drop),
+            self.writer.event("resubmitted", job=act.job, exclude=kept, why=act.why))
+        return f"job {act.job} may use {nodeset.fold(act.drop)} again: {act.why}"
+
+    def _free(self, act: Free) -> Doing:
+        """The exclusions first: without them the next attempt could meet the last one's ranks on a silent node."""
+        self._suspect(act.suspects, act.why)
+        self._announce("free_successor", job=act.job, exclude=list(act.exclude))
+        changes = [{"ExcNodeList": self._all_excluded(act.exclude)}] if act.exclude else []
+        for change in [*changes, {"Dependency": "singleton"}]:
+            result = yield self._run(slurm.update_job(act.job, **change))
+            if not result.is_ok:
+                self._settle("free_successor", None if result.is_unknown else False, _said(result))
+                return f"could not change job {act.job}: {_said(result)}"
+        self._settle("free_successor", True, None,
+                     self.writer.event("resubmitted", job=act.job, exclude=list(act.exclude), why=act.why))
+        return f"job {act.job} may start now, without {nodeset.fold(act.exclude) or 'exclusions'}: {act.why}"
+
+    # --- a job that nobody supervises -----------------------------------------------------------------------------
+
+    def _cancel(self, act: Cancel) -> Doing:
+        self._suspect(act.suspects, act.why)
+        self._announce("cancel", job=act.job)   # in the journal before the end: it is no person's word (core.state)
+        if act.successor is not None and act.exclude:
+            result = yield self._run(slurm.update_job(act.successor, ExcNodeList=self._all_excluded(act.exclude)))
+            if not result.is_ok and result.is_unknown:
+                self._settle("cancel", False, _said(result))
+                return f"did not end job {act.job}: {_said(result)}"
+        latest = self.ask(lambda: journal.last_claim(self.run_dir), FOLDER_S)
+        if latest.value != self.claim:   # its supervisor is back
+            self._settle("cancel", False, "somebody else acts on the run")
+            return None
+        result = yield self._run(slurm.scancel(act.job))
+        self._settle("cancel", True if result.is_ok else None if result.is_unknown else False,
+                     None if result.is_ok else _said(result))
+        return f"{'ended' if result.is_ok else 'tried to end'} job {act.job}: {act.why}"
+
+    # --- services -------------------------------------------------------------------------------------------------
+
+    def _announce(self, act: str, **data: Any) -> None:
+        self._write(self.writer.event("intent", claim=self.claim, act=act, by=BY_WATCH, **data))
+
+    def _settle(self, act: str, ok: bool | None, why: str | None, *events: Event) -> None:
+        """The outcome, and what follows from it; should it be lost, the next look finds out by the job's name."""
+        data = {"why": why} if why is not None else {}
+        outcome = self.writer.event("outcome", claim=self.claim, act=act, ok=ok, by=BY_WATCH, **data)
+        self.writer.write(outcome, *events)
+
+    def _suspect(self, nodes: tuple[str, ...], why: str) -> None:
+        events = [self.writer.event("node_suspected", node=node, kind="lost", why=why, owner=BY_WATCH)
+                  for node in nodes]
+        if self.plan.suspects.exclude:
+            events += [self.writer.event("node_excluded", node=node, why=why, owner=BY_WATCH) for node in nodes]
+        if events:
+            self._write(*events)
+
+    def _write(self, *events: Event) -> None:
+        """Nothing is done that could not be written down first."""
+        if not self.writer.write(*events):
+            raise Superseded
+
+    def _run(self, argv: tuple[str, ...], cwd: str = "/") -> Command:
+        return self.world.command(argv, self.env, slurm.DEADLINE_S, cwd)
+
+    def _all_excluded(self, exclude: tuple[str, ...]) -> str:
+        """The user's own exclusions stay: an update replaces the whole list."""
+        own = dict(self.plan.sbatch).get("exclude")
+        return nodeset.fold([*exclude, *(nodeset.expand(own) if own else ())])
+
+
+def _other_job(result: Result, name: str, but: str | None) -> str | None:
+    """Id of a job of that name that waits or runs, except `but`; "" = there is none, None = no clear answer."""
+    if not result.is_ok:
+        return None
+    try:
+        jobs = slurmtext.parse_squeue(result.stdout)
+    except ParseError:
+        return None
+    over = FINISHED | {"COMPLETING"}
+    return next((job.id for job in jobs if job.name == name and job.id != but and job.state not in over), "")
+
+
+def _said(result: Result) -> str:
+    """A command's own words, shortened."""
+    return (result.stderr.strip() or result.stdout.strip() or "no answer")[:300]

@@ -1,0 +1,303 @@
+"""The watch of all runs of a user: looks at their pulses, asks Slurm when there is a reason to, and acts.
+
+`tick` is a generator that yields Slurm's commands and is sent their results, so that whoever drives it owns the clock
+and the waiting. However many runs there are, Slurm is asked once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import slurm
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.watchacts import Deed
+from safelaunch.adapters.watchmemory import Known, Memory
+from safelaunch.adapters.watchreading import Look, Reader
+from safelaunch.adapters.world import World
+from safelaunch.core import slurmtext, watch
+from safelaunch.core.slurmtext import Account, KnownJob
+from safelaunch.core.watched import Pulse, Word
+from safelaunch.errors import ParseError, SlurmError
+
+# Slurm is asked a minute after something has changed, then after two, four … minutes, and at last every half an hour;
+# with the jitter that is 46 times a day, where nothing happens.
+FIRST_S, LAST_S, JITTER = 60.0, 1800.0, 0.1
+SOON_S = 55.0               # never sooner than this after the last time
+NO_SACCT_S = 1800.0         # a site without accounts is not asked again at once
+TELL_EVERY_S = 3600.0       # the seeds' PULSE came once an hour
+MAX_NAMES_BYTES = 100_000   # of one command line argument; the kernel's limit is 131,072 (execve(2))
+MAX_ANSWER_BYTES = 1 << 20  # adapters.slurm reads no more: a longer answer was cut off
+
+Asking = Generator[Command, Result, None]
+Tell = Callable[[str, str, str], None]   # kind (pulse, act, blind), the run's folder ("" = none), a sentence
+
+
+@dataclass
+class Watcher:
+    """Watches `named` runs, or all registered ones where there are none; `tell` takes what people are to read."""
+
+    world: World
+    env: Mapping[str, str]
+    host: str
+    tell: Tell
+    memory: Memory = field(default_factory=Memory)
+    named: tuple[tuple[str, str], ...] = ()      # folder, job name
+    reader: Reader = field(default_factory=Reader)
+    only_watch: bool = False                     # look and tell, and do nothing
+    is_blind: bool = False                       # Slurm gave no clear answer when it was last asked
+    _blind_to: tuple[str, ...] = ()
+    _trouble: str = ""
+
+    def tick(self) -> Asking:
+        """One look at everything that is due."""
+        now_s = self.world.now_s()
+        runs = self._runs(now_s)
+        answering = self._glance(runs, now_s)
+        if runs and self._is_due(runs, now_s):
+            yield from self._ask_and_judge(answering, now_s)
+        for dir, known in runs.items():
+            self._tell_again(dir, known, now_s)
+
+    @property
+    def runs(self) -> dict[str, Known]:
+        """The runs that have not ended, as far as this watcher knows."""
+        return {dir: known for dir, known in self.memory.runs.items() if not known.ended}
+
+    # --- the folders ----------------------------------------------------------------------------------------------
+
+    def _runs(self, now_s: float) -> dict[str, Known]:
+        """The runs to watch; the list of runs is read anew each time, for one may just have been submitted."""
+        listed: Sequence[tuple[str, str]] | None = self.named or self.reader.registered()
+        if listed is None:
+            self._tell_blind("the list of your runs, in your home, does not answer")
+            return self.runs
+        for dir, job_name in listed:
+            known = self.memory.runs.get(dir)
+            if known is None or known.job_name != job_name:   # another run may have taken the folder
+                self.memory.runs[dir] = Known(job_name=job_name)
+        wanted = {dir for dir, _ in listed}
+        if not self.named:
+            self.memory.runs = {dir: known for dir, known in self.memory.runs.items() if dir in wanted}
+        return {dir: known for dir, known in self.runs.items() if dir in wanted}
+
+    def _glance(self, runs: Mapping[str, Known], now_s: float) -> dict[str, Known]:
+        """Note the pulses that have moved; the runs whose folders answer."""
+        changed, blind = self.reader.glance(runs)
+        for dir, row in changed.items():
+            known = runs[dir]
+            if "error" in row:
+                continue   # told when the run is examined
+            known.sign, known.real = row["sign"], row.get("real", known.real)
+            pulse = None if row["pulse"] is None else Pulse(**row["pulse"])
+            if known.pulse is None or pulse is None or pulse.beat != known.pulse.beat:
+                known.moved_s = now_s
+            known.pulse = pulse
+        for dir, known in runs.items():
+            if known.moved_s is None or dir in blind:
+                known.moved_s = now_s   # while nothing is seen, nothing is known to stand still
+        if tuple(blind) != self._blind_to:
+            self._blind_to = tuple(blind)
+            for dir in blind:
+                self.tell("blind", dir, "its folder does not answer: nothing is known of it, nothing is done")
+        return {dir: known for dir, known in runs.items() if dir not in blind}
+
+    # --- Slurm ----------------------------------------------------------------------------------------------------
+
+    def _is_due(self, runs: Mapping[str, Known], now_s: float) -> bool:
+        """Whether Slurm is to be asked now: the time has come, or something has just become doubtful."""
+        memory = self.memory
+        if memory.asked_s is None or now_s - memory.asked_s >= memory.every_s:
+            return True
+        if now_s - memory.asked_s < SOON_S:
+            return False
+        return any(not known.row or (known.row == "running" and known.silent_s(now_s) >= watch.STALE_S)
+                   for known in runs.values())
+
+    def _ask_and_judge(self, runs: Mapping[str, Known], now_s: float) -> Asking:
+        before = {dir: known.row for dir, known in runs.items()}
+        words = yield from self._ask_queue(runs)
+        self.memory.asked_s = self.world.now_s()
+        if words is None:
+            self._space(is_calm=False)
+            return
+        now_s = self.world.now_s()
+        for dir, known in runs.items():
+            words[dir] = self._remember(known, words[dir], now_s)
+        doubtful = {dir: known for dir, known in runs.items() if not self._is_well(dir, known, words[dir], now_s)}
+        found = self._examine(doubtful, words, now_s)
+        found |= yield from self._ask_more(found, doubtful, words, now_s)
+        acted = False
+        for dir, row in found.items():
+            acted |= yield from self._act(dir, runs[dir], row)
+        self._space(is_calm=not acted and all(before[dir] == known.row for dir, known in runs.items()))
+
+    def _ask_queue(self, runs: Mapping[str, Known]) -> Generator[Command, Result, dict[str, Word] | None]:
+        """Slurm's word on each run; None = no clear answer, and people are told."""
+        jobs: list[KnownJob] = []
+        for names in _chunks(sorted({known.job_name for known in runs.values()})):
+            result = yield self._run(slurm.squeue_watch(names))
+            try:
+                if not result.is_ok or len(result.stdout.encode()) >= MAX_ANSWER_BYTES:
+                    raise ParseError((result.stderr.strip() or "no answer") if not result.is_ok else
+                                     "squeue's answer is too long")
+                jobs += slurmtext.parse_watch(result.stdout)
+            except ParseError as error:
+                self.is_blind = True
+                self._tell_blind(f"Slurm gives no clear answer ({error.message[:200]})")
+                return None
+        self.is_blind = False
+        self._trouble = ""
+        by_name: dict[str, list[KnownJob]] = {}
+        for job in jobs:
+            by_name.setdefault(job.name, []).append(job)
+        return {dir: Word(tuple(by_name.get(known.job_name, ()))) for dir, known in runs.items()}
+
+    def _remember(self, known: Known, word: Word, now_s: float) -> Word:
+        """The word with what earlier ones add to it."""
+        jobs = word.jobs or ()
+        known.seen = known.seen or bool(jobs)
+        known.absences = 0 if any(watch.is_alive(job.state) for job in jobs) else known.absences + 1
+        running = next((job for job in jobs if job.state == "RUNNING"), None)
+        known.running = None if running is None else [running.elapsed_s, running.start, running.nodelist]
+        outline = watch.outline(jobs)
+        if outline != known.outline:
+            known.outline, known.outline_s = outline, now_s
+        return replace(word, absences=known.absences, same_s=now_s - known.outline_s)
+
+    def _is_well(self, dir: str, known: Known, word: Word, now_s: float) -> bool:
+        """Whether pulse and Slurm agree that all is well; then the journal is not even read."""
+        pulse = known.pulse
+        alive = [job for job in word.jobs or () if watch.is_alive(job.state)]
+        running = next((job for job in alive if pulse is not None and job.number == pulse.job), None)
+        if running is None or pulse is None or not watch.is_plainly_well(running, known.silent_s(now_s)):
+            return False
+        if pulse.successor is None or not any(job.number == pulse.successor for job in alive):
+            return False   # it may be this watch that has to queue the next job
+        self._note(dir, known, "running", "", now_s)
+        return True
+
+    def _examine(self, runs: Mapping[str, Known], words: Mapping[str, Word], now_s: float) -> dict[str, Any]:
+        """What the children make of these runs; noted, and returned where there is more to ask or to do."""
+        looks = [Look(dir, words[dir], known, self.world.now(), now_s, bool(self.named), self.host,
+                      self.env.get("SLURM_CONF", "")) for dir, known in runs.items()]
+        found, blind = self.reader.examine(looks)
+        for dir in blind:
+            self.tell("blind", dir, "its folder does not answer: nothing is known of it, nothing is done")
+        more = {}
+        for dir, row in found.items():
+            known = runs[dir]
+            if "error" in row:
+                self._note(dir, known, "unreadable", f"cannot be read, so it is not watched: {row['error']}", now_s)
+                continue
+            if row["claim"] != known.claim or known.claim_s is None:
+                known.claim, known.claim_s = row["claim"], now_s
+            known.ended = row["ended"]
+            if row["job_name"] != known.job_name:
+                self._note(dir, known, "unreadable", "is another run than the one that was submitted here", now_s)
+                continue
+            self._note(dir, known, row["row"], row["text"], now_s)
+            if row["act"] or row["asks"]:
+                more[dir] = row
+        return more
+
+    def _ask_more(self, found: Mapping[str, Any], runs: Mapping[str, Known], words: dict[str, Word],
+                  now_s: float) -> Generator[Command, Result, dict[str, Any]]:
+        """What the children make of the runs that asked for sacct or for the states of nodes, told that."""
+        asking = [dir for dir, row in found.items() if row["asks"]]
+        jobs = [job for dir in asking if "sacct" in found[dir]["asks"] for job in found[dir]["jobs"]]
+        if jobs:
+            accounts = yield from self._ask_accounts(jobs)
+            words.update({dir: replace(words[dir], accounts=accounts) for dir in asking})
+        nodes: dict[str, tuple[tuple[str, str], ...]] = {}
+        for dir in asking:
+            partition = next((job.partition for job in words[dir].jobs or () if watch.is_alive(job.state)), "")
+            if "nodes" in found[dir]["asks"] and partition not in nodes:
+                result = yield self._run(slurm.sinfo(partition))
+                nodes[partition] = _parsed_nodes(result) or ()
+            if "nodes" in found[dir]["asks"] and nodes[partition]:
+                words[dir] = replace(words[dir], nodes=nodes[partition])
+        return self._examine({dir: runs[dir] for dir in asking}, words, now_s) if asking else {}
+
+    def _ask_accounts(self, jobs: Sequence[str]) -> Generator[Command, Result, dict[str, Account]]:
+        """sacct's word on jobs; {} where there is none, which is no word."""
+        if self.world.now_s() < self.memory.no_sacct_until_s:
+            return {}
+        result = yield self._run(slurm.sacct(sorted(set(jobs))))
+        try:
+            return slurmtext.parse_sacct(result.check().stdout)
+        except (ParseError, SlurmError):
+            self.memory.no_sacct_until_s = self.world.now_s() + NO_SACCT_S
+            return {}
+
+    def _space(self, *, is_calm: bool) -> None:
+        """When to ask next."""
+        base_s = min(LAST_S, self.memory.every_s * 2) if is_calm else FIRST_S
+        self.memory.every_s = base_s * (1 + JITTER * self.world.chance())
+
+    # --- acts and words -------------------------------------------------------------------------------------------
+
+    def _act(self, dir: str, known: Known, row: Mapping[str, Any]) -> Generator[Command, Result, bool]:
+        """Carry out what was judged; True when something was done."""
+        if row["act"] is None or self.only_watch:
+            return False
+        said = yield from Deed(Path(dir), row, self.world, self.reader.ask, self.host).do()
+        if said is None:
+            return False
+        known.absences = 0   # two new answers before the next conclusion
+        known.ended = row["act"][0] == "End"
+        self.tell("act", dir, said)
+        return True
+
+    def _note(self, dir: str, known: Known, row: str, text: str, now_s: float) -> None:
+        """Take a judgement in; people are told where it is another one than before."""
+        is_news = row != known.row
+        known.row, known.text = row, text
+        if is_news and not (known.ended and known.told_s is None):   # a run that had ended before is no news
+            self.tell("pulse", dir, self.sentence(known, now_s))
+            known.told_s = now_s
+
+    def _tell_again(self, dir: str, known: Known, now_s: float) -> None:
+        if known.told_s is not None and not known.ended and now_s - known.told_s >= TELL_EVERY_S:
+            self.tell("pulse", dir, self.sentence(known, now_s))
+            known.told_s = now_s
+
+    def sentence(self, known: Known, now_s: float) -> str:
+        """What is known of a run, for people; of a running one up to this moment, since its pulse is."""
+        if known.row != "running" or known.running is None:
+            return known.text
+        elapsed_s, start, nodelist = known.running
+        job = KnownJob("", "RUNNING", elapsed_s=float(elapsed_s), start=str(start), nodelist=str(nodelist))
+        since_s = now_s - (self.memory.asked_s if self.memory.asked_s is not None else now_s)
+        return watch.describe(job, max(0.0, since_s), known.pulse.step if known.pulse is not None else None)
+
+    def _tell_blind(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self.tell("blind", "", f"{trouble}: nothing is known, nothing is done")
+        self._trouble = trouble
+
+    def _run(self, argv: tuple[str, ...]) -> Command:
+        return self.world.command(argv, slurm.outside_job(self.env))
+
+
+def _chunks(names: Sequence[str]) -> Generator[list[str], None, None]:
+    """Names for one command line each."""
+    chunk: list[str] = []
+    size = 0
+    for name in names:
+        if chunk and size + len(name) + 1 > MAX_NAMES_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(name)
+        size += len(name) + 1
+    if chunk:
+        yield chunk
+
+
+def _parsed_nodes(result: Result) -> tuple[tuple[str, str], ...] | None:
+    try:
+        return slurmtext.parse_sinfo(result.stdout) if result.is_ok else None
+    except ParseError:
+        return None

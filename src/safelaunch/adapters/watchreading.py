@@ -1,0 +1,224 @@
+"""Reading the folders of watched runs, in disposable children: one frozen filesystem must not blind the watch.
+
+Runs are read together with those below the same mount point. A group whose child hangs is left alone until that child
+has gone, so that a frozen filesystem costs one hanging process. A run that hangs its group (a link to elsewhere) gets a
+group of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import journal, registry, runfolder
+from safelaunch.adapters.watchmemory import Known
+from safelaunch.core import plan as plans
+from safelaunch.core import slurmtext, watch
+from safelaunch.core.state import fold
+from safelaunch.core.watched import Watched, Word, parse_pulse, read_notes
+from safelaunch.node.probe import Answer, run_in_child, stuck_children
+
+DEADLINE_S = 10.0        # a sick parallel filesystem answers in seconds; for a group at once
+CHUNK = 64               # runs whose journals are read by one child
+MAX_STUCK = 4            # hanging children in all; more would count against the user's processes
+MOUNTS = Path("/proc/self/mountinfo")
+_OUTPUT_TAIL = 256 << 10
+_FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError)
+
+Ask = Callable[[Callable[[], Any], float], Answer[Any]]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a child is to examine: a run, Slurm's word on it, and what this watcher remembers of it."""
+
+    dir: str
+    word: Word
+    known: Known
+    now: float
+    now_s: float
+    named: bool              # on the command line, by a person who knows its cluster
+    host: str
+    slurm_conf: str
+
+
+@dataclass
+class _Group:
+    late: bool = False
+    stuck: bool = False
+
+
+@dataclass
+class Reader:
+    """Asks groups of runs what has changed; `ask` runs a function in a child with a deadline."""
+
+    ask: Ask = run_in_child
+    _groups: dict[str, _Group] = field(default_factory=dict)
+    _alone: set[str] = field(default_factory=set)
+    _mounts: tuple[str, ...] = ()
+
+    def registered(self) -> list[tuple[str, str]] | None:
+        """(folder, job name) of the user's runs, newest first; None where the home does not answer."""
+        answer = self._ask("registry", _registered)
+        return [(str(dir), str(name)) for dir, name in answer.value] if answer.is_ok and answer.value else (
+            [] if answer.is_ok else None)
+
+    def glance(self, runs: Mapping[str, Known]) -> tuple[dict[str, Any], list[str]]:
+        """(folder → its pulse if that has changed, folders that did not answer)."""
+        self._mounts = _mount_points()
+        changed: dict[str, Any] = {}
+        blind: list[str] = []
+        for group, dirs in self._grouped(runs).items():
+            rows = self._walk(group, dirs, lambda dir: _glance(dir, runs[dir].sign))
+            if rows is None:
+                blind += dirs
+            else:
+                changed.update(rows)
+        return changed, blind
+
+    def examine(self, looks: Sequence[Look]) -> tuple[dict[str, Any], list[str]]:
+        """(folder → what a child makes of it, folders that did not answer)."""
+        found: dict[str, Any] = {}
+        blind: list[str] = []
+        by_dir = {look.dir: look for look in looks}
+        for group, dirs in self._grouped({dir: look.known for dir, look in by_dir.items()}).items():
+            for start in range(0, len(dirs), CHUNK):
+                chunk = dirs[start:start + CHUNK]
+                rows = self._walk(group, chunk, lambda dir: _examine(by_dir[dir]))
+                if rows is None:
+                    blind += dirs[start:]
+                    break
+                found.update(rows)
+        return found, blind
+
+    def _grouped(self, runs: Mapping[str, Known]) -> dict[str, list[str]]:
+        groups: dict[str, list[str]] = {}
+        for dir, known in runs.items():
+            path = known.real or dir
+            group = dir if dir in self._alone else next(
+                (mount for mount in self._mounts if path.startswith(mount)), "/")
+            groups.setdefault(group, []).append(dir)
+        return groups
+
+    def _walk(self, group: str, dirs: Sequence[str], visit: Callable[[str], Any]) -> dict[str, Any] | None:
+        """folder → `visit` of it, all in one child, those without news left out; None = it does not answer."""
+        place = mmap.mmap(-1, 8)   # shared with the child: where it is when it hangs
+
+        def walk() -> list[tuple[int, Any]]:
+            rows = []
+            for number, dir in enumerate(dirs):
+                place[:8] = struct.pack("q", number)
+                row = _safely(visit, dir)
+                if row is not None:
+                    rows.append((number, row))
+            return rows
+
+        answer = self._ask(group, walk)
+        if answer.is_ok and answer.value is not None:
+            return {dirs[number]: row for number, row in answer.value}
+        if answer.took_s > 0.0 and answer.late and len(dirs) > 1:
+            self._alone.add(dirs[struct.unpack("q", place[:8])[0]])
+        return None
+
+    def _ask(self, group: str, look: Callable[[], Any]) -> Answer[Any]:
+        """The answer of a child; late at once while the last one of this group still hangs."""
+        known = self._groups.setdefault(group, _Group())
+        stuck, holding = stuck_children(), sum(one.stuck for one in self._groups.values())
+        if (known.stuck and stuck >= holding) or (known.late and stuck >= MAX_STUCK):
+            return Answer(late=True)
+        answer = self.ask(look, DEADLINE_S)
+        known.late = answer.late
+        known.stuck = answer.late and stuck_children() > stuck - known.stuck
+        return answer
+
+
+def _safely(visit: Callable[[str], Any], dir: str) -> Any:
+    """A bad, old or hostile folder is reported and skipped; it must not hide the others."""
+    try:
+        return visit(dir)
+    except _FAULTS as error:
+        return {"error": f"{type(error).__name__}: {error}"[:300]}
+
+
+# --- what the children do -----------------------------------------------------------------------------------------
+
+
+def _registered() -> list[tuple[str, str]]:
+    """Without looking at the folders, each of which may hang: registry.entries does look."""
+    return [(str(entry.dir), f"{entry.name}.{entry.run_id}") for entry in registry._read()]
+
+
+def _glance(dir: str, sign: Sequence[int] | None) -> dict[str, Any] | None:
+    """The pulse, if its file is another one than at the last glance; {"pulse": None} where there is none."""
+    path = os.path.join(dir, "pulse.json")   # noqa: PTH118 - a thousand runs in some milliseconds
+    try:
+        status = os.stat(path)               # noqa: PTH116
+    except FileNotFoundError:
+        return None if sign == [] else {"sign": [], "pulse": None, "real": os.path.realpath(dir)}
+    now = [status.st_ino, status.st_mtime_ns, status.st_size]
+    if now == sign:
+        return None
+    with open(path, "rb") as file:           # noqa: PTH123
+        pulse = parse_pulse(json.loads(file.read(1 << 16)))
+    row: dict[str, Any] = {"sign": now, "pulse": None if pulse is None else asdict(pulse)}
+    if not sign:
+        row["real"] = os.path.realpath(dir)
+    return row
+
+
+def _examine(look: Look) -> dict[str, Any]:
+    """The judgement on a run, and what is needed to act on it."""
+    dir, known = Path(look.dir), look.known
+    claim = journal.last_claim(dir)          # before the journal: whoever acts in between takes the next number
+    meta = json.loads((dir / "run.json").read_bytes())
+    plan = plans.make(meta["config"], meta["run_id"])
+    events = journal.read(dir).events
+    state, notes = fold(events), read_notes(events)
+    last = state.job
+    watched = Watched(
+        plan, state, claim, known.pulse, known.silent_s(look.now_s),
+        look.now_s - known.claim_s if claim == known.claim and known.claim_s is not None else 0.0,
+        runfolder.requests_of(runfolder.read_requests(dir, plan.kill_file)),
+        None if last is None else _ending(dir, last.id), notes, dir.stat().st_uid == os.getuid(),
+        look.named or known.seen or _is_home(look, dir, [event.host for event in events if event.gen == 0]))
+    judged = watch.judge(watched, look.word, look.now)
+    ids = {job.id for job in (last, *state.jobs[-1:]) if job is not None} | {state.successor or ""}
+    row: dict[str, Any] = {
+        "row": judged.row, "text": judged.text, "asks": sorted(judged.asks), "act": None, "claim": claim,
+        "ended": state.ended is not None, "name": plan.name, "job_name": plan.job_name, "jobs": sorted(ids - {""})}
+    if judged.act is not None:
+        row |= {"act": [type(judged.act).__name__, asdict(judged.act)], "seq": notes.last_seq, "meta": {
+            "config": meta["config"], "run_id": meta["run_id"], "cwd": str(meta.get("cwd", "/"))},
+            "last_job": state.jobs[-1].id if last is None and state.jobs else last.id if last is not None else None}
+    return row
+
+
+def _is_home(look: Look, dir: Path, hosts: Sequence[str]) -> bool:
+    """Whether the run was submitted on this host, to the cluster that squeue asks here."""
+    with contextlib.suppress(OSError):
+        return look.host in hosts[:1] and runfolder.read_env(dir).get("SLURM_CONF", "") == look.slurm_conf
+    return False
+
+
+def _ending(dir: Path, job: str) -> str | None:
+    """Why Slurm ended a job, as slurmstepd wrote into its output; None = it does not say."""
+    try:
+        with (dir / f"slurm-{job}.out").open("rb") as output:
+            output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT_TAIL))
+            return slurmtext.parse_ending(output.read().decode("latin-1"), job)
+    except FileNotFoundError:
+        return None
+
+
+def _mount_points() -> tuple[str, ...]:
+    """Where filesystems are mounted, the deepest first; the kernel's list, which touches none of them (proc(5))."""
+    lines = MOUNTS.read_text(errors="replace").splitlines()
+    points = {line.split()[4].encode().decode("unicode_escape") for line in lines}
+    return tuple(sorted((f"{point.rstrip('/')}/" for point in points), key=len, reverse=True))

@@ -1,0 +1,118 @@
+"""safelaunch watch: looks after all runs from outside the job, for what no supervisor can see to."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from safelaunch.adapters import watchmemory
+from safelaunch.adapters.slurm import Result
+from safelaunch.adapters.watcher import Asking, Watcher
+from safelaunch.adapters.world import World
+from safelaunch.commands import runs, talk
+from safelaunch.core.model import DONE, UNREACHABLE
+
+TICK_S = 60.0      # four pulses
+GAP_S = 0.6        # between two calls of Slurm: never more than two a second
+SAVE_EVERY_S = 600.0
+
+
+@click.command()
+@click.argument("which", nargs=-1, metavar="[RUN]...")
+@click.option("--once", is_flag=True, help="One look, for cron or scrontab; exit code 4 when Slurm gives no answer.")
+@click.option("--dry-run", is_flag=True, help="Look and tell, and do nothing.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object instead of each line.")
+def command(which: tuple[str, ...], once: bool, dry_run: bool, as_json: bool) -> int:
+    """Look after runs from outside their jobs: all of yours, or those that are named.
+
+    Finds jobs without a script, jobs that vanished, jobs that can never start, and goes on with the run.
+    """
+    teller = _Teller(as_json)
+    named = tuple((str(run.dir), run.plan.job_name) for run in map(runs.load, which))
+    file = watchmemory.file()
+    watcher = Watcher(World(), dict(os.environ), socket.gethostname().split(".")[0], teller, watchmemory.load(file),
+                      named, only_watch=dry_run)
+    if once:
+        drive(watcher.tick())
+        teller.tell_rest(watcher)
+        _save(watcher, file)
+        return UNREACHABLE if watcher.is_blind else DONE
+    if not watcher.named:
+        talk.say("watching all runs of yours; Ctrl-C ends the watch, and no run")
+    _watch(watcher, file)
+    return DONE
+
+
+def drive(asking: Asking) -> None:
+    """Run a tick: its commands one after the other, with a pause that Slurm's controller is owed."""
+    result: Result | None = None
+    while True:
+        try:
+            command = next(asking) if result is None else asking.send(result)
+        except StopIteration:
+            return
+        result = command.wait()
+        time.sleep(GAP_S)
+
+
+def _watch(watcher: Watcher, file: Path) -> None:
+    """Tick for ever."""
+    saved_s = time.monotonic()
+    try:
+        while True:
+            started_s = time.monotonic()
+            drive(watcher.tick())
+            if started_s - saved_s >= SAVE_EVERY_S:
+                _save(watcher, file)
+                saved_s = started_s
+            time.sleep(max(0.0, TICK_S - (time.monotonic() - started_s)))
+    finally:
+        _save(watcher, file)
+
+
+def _save(watcher: Watcher, file: Path) -> None:
+    """A home that is full or read-only costs the next look some minutes, and nobody a run."""
+    try:
+        watcher.memory.save(file)
+    except OSError as error:
+        talk.say(f"what the watch knows could not be kept in {file}: {error.strerror}")
+
+
+class _Teller:
+    """Prints what the watch tells, a line each: the seeds' PULSE, and what was done."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._told: set[str] = set()
+
+    def __call__(self, kind: str, dir: str, text: str) -> None:
+        """Print one line."""
+        name = Path(dir).name if dir else ""
+        if kind == "pulse":
+            self._told.add(dir)
+        if self._as_json:
+            talk.emit_json({"v": 1, "t": round(time.time(), 3), "kind": kind, "run": name, "run_dir": dir,
+                            "text": text})
+        else:
+            word = {"pulse": "PULSE", "act": "ACT", "blind": "BLIND"}[kind]
+            subject = f"{name} " if kind == "pulse" and name else f"{name}: " if name else ""
+            click.echo(talk.clean(f"[{talk.clock(time.time())}] {word}: {subject}{text}"))
+        sys.stdout.flush()
+
+    def tell_rest(self, watcher: Watcher) -> None:
+        """A PULSE of every run that has not ended, and that was not told of yet."""
+        now_s = watcher.world.now_s()
+        for dir, known in _wanted(watcher):
+            if known.row and dir not in self._told:
+                self("pulse", dir, watcher.sentence(known, now_s))
+
+
+def _wanted(watcher: Watcher) -> Sequence[tuple[str, watchmemory.Known]]:
+    dirs = {dir for dir, _ in watcher.named}
+    return [(dir, known) for dir, known in watcher.runs.items() if not dirs or dir in dirs]

@@ -1,0 +1,363 @@
+"""The judgement of `safelaunch watch` on one run: rung 3 of the recovery ladder, for what no supervisor can see to.
+
+`judge` walks a short ordered table of named rows, as core.decide does, and uses that table for whatever ends a run. It
+acts on two witnesses at least: a pulse that stands still is never enough, nor is one answer of Slurm. What the folder
+and Slurm contradict each other about is reported and left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from safelaunch.core import decide, nodeset
+from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED
+from safelaunch.core.slurmtext import KnownJob, render_elapsed
+from safelaunch.core.watched import CANCELLED_NEXT, Cancel, End, Free, Judgement, Note, Queue, Relax, Watched, Word
+from safelaunch.errors import ParseError
+
+STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
+STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder
+ABSENT = 2                # clear answers without a job before a run is gone: one empty answer is unknown (law 4)
+LIVES_S = 50.0            # a leader gives a pulse every 15 s; the two answers are 60 s apart
+# KillWait (30 s) and UnkillableStepTimeout (60 s) are Slurm's own patience with a node that answers; a site of the
+# seeds has 60 s and 180 s. slurmctld gives a silent node up after SlurmdTimeout + its ping, 440 s measured.
+HUNG_S = 240.0
+STUCK_S = 50.0            # an impossible reason that two answers, a minute apart, give
+QUIET_S = 180.0           # an announced act whose outcome is missing: its commands have deadlines of 60 s
+
+FINISHED = frozenset({
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
+    "TIMEOUT"})
+WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
+# squeue(1), "JOB REASON CODES", and what 22.05 printed for exclusions that leave too few nodes: BadConstraints for
+# healthy nodes, "ReqNodeNotAvail, UnavailableNodes:n0" when others are down or drained.
+_IMPOSSIBLE = re.compile(
+    r"BadConstraints|ReqNodeNotAvail|Nodes?[_ ]required|NodeDown|PartitionNodeLimit|PartitionConfig")
+_HELD = re.compile(r"JobHeld|launch_?\s?failed|Hold", re.IGNORECASE)
+_UNUSABLE = re.compile(r"down|drain|fail|error|unk|maint|inval|no_respond|perfctrs|.*\*")
+HISTORY = frozenset({"sacct"})
+NODES = frozenset({"nodes"})
+
+Row = Callable[[Watched, Word, float], Judgement | None]
+
+
+def judge(run: Watched, word: Word, now: float) -> Judgement:
+    """What the first row that has an opinion says. `now` (epoch s) is only passed on to `decide`."""
+    for row in _ROWS:
+        found = row(run, word, now)
+        if found is not None:
+            return found
+    return Judgement("unknown", "nothing is known of it")
+
+
+def is_alive(state: str) -> bool:
+    """Whether a job of that state is not over; a word that this version does not know means yes."""
+    return state not in FINISHED
+
+
+def outline(jobs: Iterable[KnownJob]) -> str:
+    """What must not change for jobs to count as hanging or stuck."""
+    return ";".join(f"{job.id} {job.state} {job.nodelist} {bool(_IMPOSSIBLE.search(job.reason))}"
+                    for job in sorted(jobs, key=lambda job: job.id) if is_alive(job.state))
+
+
+def is_plainly_well(job: KnownJob, silent_s: float) -> bool:
+    """Whether a pulse and Slurm agree that the job runs, so that its journal need not be read."""
+    return job.state == "RUNNING" and silent_s < STALE_S
+
+
+def describe(job: KnownJob, since_s: float, step: int | None) -> str:
+    """The PULSE of a running job; `since_s`: how long ago Slurm was asked."""
+    at = f" (step {step})" if step is not None else ""
+    return (f"is running for {render_elapsed(job.elapsed_s + since_s)} since {job.start or 'a moment ago'} on "
+            f"{job.nodelist or '?'}{at}")
+
+
+# --- what is never touched ----------------------------------------------------------------------------------------
+
+
+def _ended(run: Watched, word: Word, now: float) -> Judgement | None:
+    """An end is final."""
+    ended = run.state.ended
+    return Judgement("ended", f"has ended: {ended.how}: {ended.why}") if ended else None
+
+
+def _local(run: Watched, word: Word, now: float) -> Judgement | None:
+    """Processes of one machine, which has no queue that could lose them."""
+    if run.plan.cluster != "local":
+        return None
+    return Judgement("local", f"is a local run ({run.state.name}): not watched")
+
+
+def _foreign(run: Watched, word: Word, now: float) -> Judgement | None:
+    """squeue --me shows nothing of other people's jobs, and nobody may act on them."""
+    return None if run.mine else Judgement("foreign", "belongs to somebody else, who alone can watch it")
+
+
+def _unanswered(run: Watched, word: Word, now: float) -> Judgement | None:
+    """Unknown is an answer (law 4)."""
+    if word.jobs is not None:
+        return None
+    return Judgement("unanswered", f"is {run.state.name} for its journal; Slurm gives no clear answer"
+                                   f"{f' ({word.trouble})' if word.trouble else ''}")
+
+
+# --- a job runs ---------------------------------------------------------------------------------------------------
+
+
+def _next_cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
+    """A person who cancels only the next job wants the run to end with this one; Slurm forgets it after MinJobAge."""
+    job = _by_id(word, run.state.successor)
+    if job is None or job.state != "CANCELLED" or job.id in _known_cancels(run) or not _alive(word):
+        return None
+    why = f"job {job.id}, queued to go on from the one that runs, was cancelled by a person: the run ends with this job"
+    return Judgement(CANCELLED_NEXT, why, Note(job.id, why))
+
+
+def _queue_next(run: Watched, word: Word, now: float) -> Judgement | None:
+    """Where compute nodes may not call sbatch, the next job is queued from here (restart.via: watch)."""
+    job = _running(word)
+    if job is None or job.state != "RUNNING" or run.silent_s >= STALE_S or _waiting(word) is not None:
+        return None
+    if not (run.notes.refused or (run.state.via or run.plan.restart.via) == "watch") or run.asked(*_NO_NEXT):
+        return None
+    next_id = run.state.successor
+    if run.state.job is None or run.state.job.id != job.number or next_id in run.notes.cancelled_next:
+        return None
+    if next_id is not None and word.accounts is None:   # it was there, and it has gone: by whom?
+        return Judgement("queue_next", f"job {next_id}, queued to go on from {job.id}, is gone", asks=HISTORY)
+    if (cancelled := _cancelled_by_person(run, word, (next_id,))) is not None:
+        return Judgement(CANCELLED_NEXT, cancelled, Note(str(next_id), cancelled))
+    why = f"job {job.id} runs with no job behind it, and its nodes may not queue one"
+    return _unless_announced(run, "queue_next", Queue(job.id, run.state.excluded, why, beside=True))
+
+
+def _limbo(run: Watched, word: Word, now: float) -> Judgement | None:
+    """A job whose batch host has died under --no-kill runs without a script until its time limit (design §7, the trap).
+
+    Witnesses: its pulse stands still, and Slurm has taken the batch host out of its nodes.
+    """
+    job = _running(word)
+    if job is None or job.state != "RUNNING" or run.silent_s < STALE_S or not job.batch_host:
+        return None
+    nodes = _expand(job.nodelist)
+    if nodes is None or job.batch_host in nodes:
+        return None
+    lost = f"its batch host {job.batch_host} is no longer among its nodes ({job.nodelist}), no pulse for "
+    lost += f"{render_elapsed(run.silent_s)}"
+    standby = run.pulse.host if run.pulse is not None and run.pulse.job == job.id else run.state.standby
+    if standby in nodes and run.silent_s < STALE_STANDBY_S:
+        return Judgement("limbo", f"is in limbo: {lost}; its standby on {standby} is given some time more")
+    waiting, suspects, next_id = _waiting(word), (job.batch_host,), run.state.successor
+    exclude = _with(run, suspects)
+    if waiting is None and next_id is not None and word.accounts is None:
+        return Judgement("limbo", f"is in limbo: {lost}; job {next_id}, queued behind it, is gone", asks=HISTORY)
+    if waiting is None and not run.asked(*_NO_NEXT) and _cancelled_by_person(run, word, (next_id,)) is None:
+        return _unless_announced(run, "limbo", Queue(job.id, exclude, f"is in limbo: {lost}", suspects=suspects))
+    return _unless_announced(run, "limbo", Cancel(
+        job.id, None if waiting is None else waiting.id, exclude, f"is in limbo: {lost}", suspects))
+
+
+def _running_row(run: Watched, word: Word, now: float) -> Judgement | None:
+    """A job runs, well or in silence: Slurm's word alone ends nothing."""
+    job = _running(word)
+    if job is None:
+        return None
+    if job.state != "RUNNING":
+        return Judgement("running", f"is {job.state} on {job.nodelist or '?'}")
+    text = describe(job, 0.0, run.pulse.step if run.pulse is not None and run.pulse.job == job.id else None)
+    if run.silent_s < STALE_S:
+        return Judgement("running", text)
+    where = f" on {run.pulse.host}" if run.pulse is not None else ""
+    return Judgement("silent", f"{text}; its supervisor{where} has given no pulse for {render_elapsed(run.silent_s)}")
+
+
+# --- a job hangs at its end, or waits -----------------------------------------------------------------------------
+
+
+def _hung(run: Watched, word: Word, now: float) -> Judgement | None:
+    """afterany waits for a job that hangs in COMPLETING on a silent node; singleton does not (both measured)."""
+    job = next((job for job in _alive(word) if job.state == "COMPLETING"), None)
+    if job is None or _running(word) is not None:
+        return None
+    waiting, left = _waiting(word), _expand(job.nodelist)
+    text = f"job {job.id} is completing on {job.nodelist or '?'}"
+    if word.same_s < HUNG_S or not left or not run.state.jobs:
+        return Judgement("completing", text)
+    why = f"{text} for {render_elapsed(word.same_s)}, longer than a node that answers takes"
+    if waiting is not None:
+        if f"afterany:{job.number}" not in waiting.dependency:
+            return Judgement("completing", f"{text}; job {waiting.id} goes on ({waiting.reason})")
+        return _unless_announced(run, "hung", Free(waiting.id, _with(run, left), why, left))
+    return _over(run, word, now, why, left)
+
+
+def _waiting_row(run: Watched, word: Word, now: float) -> Judgement | None:
+    """A job waits: for its turn, for a person, or for nodes that it can never get."""
+    job = _waiting(word)
+    if job is None:
+        return None
+    text = f"is waiting to be scheduled ({job.reason or job.state})"
+    if run.asked("kill", "kill-now"):
+        return Judgement("waiting", f"{text}; its kill switch is touched: it ends as soon as it starts")
+    if _HELD.search(job.reason):
+        return Judgement("held", f"{text}; to let it go: scontrol release {job.id}")
+    if job.reason == "DependencyNeverSatisfied":
+        return _unless_announced(run, "never", Free(job.id, _expand(job.excluded) or (), f"{text}: it never would"))
+    if not _IMPOSSIBLE.search(job.reason):
+        return Judgement("waiting", text)
+    return _impossible(run, word, job, text)
+
+
+def _impossible(run: Watched, word: Word, job: KnownJob, text: str) -> Judgement:
+    """Exclusions are dropped when the run could no longer start (design §9); the user's own are not ours to drop."""
+    excluded = _expand(job.excluded)
+    own = set(_expand(dict(run.plan.sbatch).get("exclude") or "") or ())
+    ours = [node for node in excluded or () if node not in own]
+    if not ours or word.same_s < STUCK_S:
+        return Judgement("impossible", f"{text}: too few nodes that it may use are up")
+    if word.nodes is None:
+        return Judgement("impossible", text, asks=NODES)
+    usable = {node for state, nodes in word.nodes if not _UNUSABLE.match(state) for node in _expand(nodes) or ()} - own
+    needed = run.plan.allocated_nodes
+    if len(usable - set(ours)) >= needed:
+        return Judgement("impossible", f"{text}, though {len(usable - set(ours))} nodes that it may use are up")
+    spare = max(0, len(usable) - needed)
+    newest_last = {exclusion.node: number for number, exclusion in enumerate(run.state.exclusions)}
+    by_age = sorted((node for node in ours if node in usable), key=lambda node: newest_last.get(node, -1))
+    drop = tuple(by_age[:len(by_age) - spare])   # the oldest evidence goes first
+    keep = tuple(node for node in excluded or () if node not in drop)
+    return _unless_announced(run, "impossible", Relax(
+        job.id, keep, drop, f"{text}: without {nodeset.fold(drop)}, which safelaunch keeps out, it could never start"))
+
+
+# --- no job is left -----------------------------------------------------------------------------------------------
+
+
+def _submitting(run: Watched, word: Word, now: float) -> Judgement | None:
+    """A submission that was cut off is its person's to repeat: `submit` goes on from there."""
+    return None if run.state.jobs else Judgement("submitting", "its submission has no outcome: submit it again")
+
+
+def _gone(run: Watched, word: Word, now: float) -> Judgement | None:
+    """No job is left, and the journal holds no end."""
+    newest = run.state.jobs[-1]
+    if word.absences < ABSENT:
+        return Judgement("doubt", "Slurm shows no job of it: asking once more")
+    if run.silent_s < LIVES_S and run.pulse is not None and run.pulse.job == newest.id:
+        return Judgement("doubt", "Slurm shows no job of it, and its supervisor lives: is this the right cluster?")
+    if not run.at_home:
+        return Judgement("gone", "Slurm shows no job of it; it may belong to another cluster, so nothing is done: name "
+                                 "it on the command line if it is this one's")
+    return _over(run, word, now, "its job has vanished: Slurm knows none, and the journal holds no end", ())
+
+
+def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, ...]) -> Judgement:
+    """The run's last job is over: a person's word first, then what `decide` makes of it, else the next job."""
+    killed = run.asked("kill-now", "kill")
+    if killed is not None:
+        return _end(run, "stopped", STOPPED, f"{killed.who} touched {killed.name}")
+    last = run.state.job or run.state.jobs[-1]
+    if run.ending == "cancelled" and last.id not in run.state.cancelled_jobs:
+        return _end(run, "stopped", STOPPED, f"job {last.id} was cancelled by a person (its output says so)")
+    known = (last.id, run.state.jobs[-1].id, run.state.successor)
+    if word.accounts is None and _cancelled_by_person(run, word, known) is None and _done(word, last.id) is None:
+        return Judgement("gone", why, asks=HISTORY)
+    cancelled = _cancelled_by_person(run, word, known)
+    if cancelled:
+        return _end(run, "stopped", STOPPED, cancelled)
+    if (done := _done(word, last.id)) is not None:
+        return _end(run, "completed", DONE, done)
+    if run.asked("hold") is not None and run.asked("release") is None:
+        return Judgement("held", f"{why}; the run is on hold, so no job is queued")
+    seen = decide.Seen(now=now, nodes=(), requests=run.requests, ending="unknown")   # a job at its end, why ever
+    action = decide.decide(run.state, seen, run.plan).action
+    if isinstance(action, decide.Finish):
+        return _end(run, action.how, action.exit_code, action.why)
+    most = run.plan.restart.max_without_progress
+    if run.notes.requeued >= most:
+        return _end(run, "gave_up", FAILED_FOR_GOOD, f"{most} jobs in a row, queued by watch, ended without progress")
+    return _unless_announced(run, "gone", Queue(None, _with(run, suspects), why, suspects=suspects))
+
+
+_ROWS: tuple[Row, ...] = (
+    _ended, _local, _foreign, _unanswered, _next_cancelled, _queue_next, _limbo, _running_row, _hung, _waiting_row,
+    _submitting, _gone,
+)
+_NO_NEXT = ("kill", "kill-now", "hold")   # people who want no next job
+
+
+# --- shared judgements --------------------------------------------------------------------------------------------
+
+
+def _alive(word: Word) -> tuple[KnownJob, ...]:
+    return tuple(job for job in word.jobs or () if is_alive(job.state))
+
+
+def _running(word: Word) -> KnownJob | None:
+    return next((job for job in _alive(word) if job.state not in WAITING and job.state != "COMPLETING"), None)
+
+
+def _waiting(word: Word) -> KnownJob | None:
+    return next((job for job in _alive(word) if job.state in WAITING), None)
+
+
+def _by_id(word: Word, id: str | None) -> KnownJob | None:
+    return next((job for job in word.jobs or () if job.number == id), None)
+
+
+def _known_cancels(run: Watched) -> tuple[str, ...]:
+    """Cancels that are our own, or noted already."""
+    return (*run.state.cancelled_jobs, *run.notes.cancelled_next)
+
+
+def _cancelled_by_person(run: Watched, word: Word, jobs: Iterable[str | None]) -> str | None:
+    """The sentence on the first of `jobs` that a person cancelled; our own journalled cancels are no person's word."""
+    for id in jobs:
+        if id is None or id in run.state.cancelled_jobs:
+            continue
+        if id in run.notes.cancelled_next:
+            return f"job {id} was cancelled by a person before it started"
+        known, account = _by_id(word, id), (word.accounts or {}).get(id)
+        if known is not None and known.state == "CANCELLED":
+            return f"job {id} was cancelled by a person (squeue)"
+        if account is not None and account.state == "CANCELLED":
+            by = f" by user {account.cancelled_by}" if account.cancelled_by else " by a person"
+            return f"job {id} was cancelled{by} (sacct)"
+    return None
+
+
+def _done(word: Word, id: str) -> str | None:
+    """A job that trained without a supervisor and ended well: only Slurm has noted it."""
+    known, account = _by_id(word, id), (word.accounts or {}).get(id)
+    if "COMPLETED" not in (known.state if known else "", account.state if account else ""):
+        return None
+    return f"job {id} ended with exit code 0, as Slurm says"
+
+
+def _unless_announced(run: Watched, row: str, act: Queue | Relax | Free | Cancel) -> Judgement:
+    """The act; but not while somebody else's, announced and without an outcome, may still be under way."""
+    if run.state.intents and run.quiet_s < QUIET_S and not (isinstance(act, Queue) and act.beside):
+        intent = run.state.intents[-1]
+        return Judgement(row, f"{act.why}; somebody has announced to {intent.act.replace('_', ' ')} (claim "
+                              f"{intent.claim}): waiting for the outcome")
+    return Judgement(row, act.why, act)
+
+
+def _end(run: Watched, how: str, code: int, why: str) -> Judgement:
+    return Judgement("over", f"has ended: {how}: {why}", End(how, code, why))
+
+
+def _with(run: Watched, suspects: Iterable[str]) -> tuple[str, ...]:
+    """The run's exclusions and these nodes."""
+    more = suspects if run.plan.suspects.exclude else ()
+    return tuple(dict.fromkeys((*run.state.excluded, *more)))
+
+
+def _expand(text: str) -> tuple[str, ...] | None:
+    """Node names of Slurm's list; None where it cannot be read."""
+    try:
+        return nodeset.expand(text)
+    except ParseError:
+        return None

@@ -1,0 +1,196 @@
+"""The watch's nouns: what a run's folder says, what Slurm says of it, and what may be done about it.
+
+Nothing here compares the clocks of two hosts: how long something has been so is measured by the watcher's own monotonic
+clock, from the moment at which it saw it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from safelaunch.core.model import Event, Request
+from safelaunch.core.plan import Plan
+from safelaunch.core.slurmtext import Account, KnownJob
+from safelaunch.core.state import State
+
+BY_WATCH = "watch"
+CANCELLED_NEXT = "next_job_cancelled"   # the decision row by which a watcher notes a person's scancel of a waiting job
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """The leader's heartbeat as pulse.json holds it."""
+
+    count: int
+    gen: int
+    host: str
+    job: str
+    state: str = ""
+    attempt: int | None = None
+    step: int | None = None
+    successor: str | None = None
+
+    @property
+    def beat(self) -> tuple[int, int]:
+        """What moves as long as a leader lives; one that is born again counts anew under a new generation."""
+        return (self.gen, self.count)
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What the watch reads in the journal beside the state."""
+
+    refused: bool = False                  # compute nodes may not call sbatch: the next job is the watch's to queue
+    cancelled_next: tuple[str, ...] = ()   # waiting jobs that a person cancelled, as some watcher saw
+    requeued: int = 0                      # jobs queued by watchers since the training last moved
+    last_seq: int = 0                      # the highest number of generation 0
+
+
+@dataclass(frozen=True)
+class Watched:
+    """One run. `silent_s`, `quiet_s`: for how long its pulse, its claims have not moved while this watcher looked."""
+
+    plan: Plan
+    state: State
+    last_claim: int = 0
+    pulse: Pulse | None = None
+    silent_s: float = 0.0
+    quiet_s: float = 0.0
+    requests: tuple[Request, ...] = ()
+    ending: str | None = None              # slurmstepd's word in the output of the newest job that started
+    notes: Notes = Notes()
+    mine: bool = True                      # its folder belongs to this user
+    at_home: bool = True                   # this Slurm is the one that the run was submitted to
+
+    def asked(self, *names: str) -> Request | None:
+        """The first of the named requests that has been made."""
+        return next((request for request in self.requests if request.name in names), None)
+
+
+@dataclass(frozen=True)
+class Word:
+    """Slurm's word on one run. `jobs` None = no clear answer; `absences`: clear answers in a row without a live job."""
+
+    jobs: tuple[KnownJob, ...] | None = None
+    absences: int = 0
+    same_s: float = 0.0                    # for how long its unfinished jobs have looked exactly like this
+    accounts: Mapping[str, Account] | None = None      # sacct's word; None = not asked yet
+    nodes: tuple[tuple[str, str], ...] | None = None   # state, nodelist of the partition; None = not asked yet
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Queue the run's next job. `after`: the job that still runs; None = there is none, or it hangs at its end.
+
+    `beside`: its leader lives and must not be superseded.
+    """
+
+    after: str | None
+    exclude: tuple[str, ...]
+    why: str
+    beside: bool = False
+    suspects: tuple[str, ...] = ()         # nodes found dead or silent: noted, and kept out
+
+
+@dataclass(frozen=True)
+class Relax:
+    """Let a waiting job use nodes again that safelaunch keeps out; `keep` is its whole new list."""
+
+    job: str
+    keep: tuple[str, ...]
+    drop: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Free:
+    """Let a waiting job start although the one before it hangs at its end, without the nodes on which that hangs."""
+
+    job: str
+    exclude: tuple[str, ...]
+    why: str
+    suspects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """End a job that nobody supervises any more; `successor` goes on, without `suspects`."""
+
+    job: str
+    successor: str | None
+    exclude: tuple[str, ...]
+    why: str
+    suspects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class End:
+    """Write the run's end down."""
+
+    how: str
+    exit_code: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """Write down that a person cancelled a waiting job: Slurm forgets that within minutes."""
+
+    job: str
+    why: str
+
+
+Act = Queue | Relax | Free | Cancel | End | Note
+ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (Queue, Relax, Free, Cancel, End, Note)}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The row that spoke, a sentence for people, what to do, and what must be asked first (sacct, nodes)."""
+
+    row: str
+    text: str
+    act: Act | None = None
+    asks: frozenset[str] = frozenset()
+
+
+def read_notes(events: Iterable[Event]) -> Notes:
+    """The notes of a merged journal."""
+    refused, cancelled, requeued, last_seq = False, [], 0, 0
+    for event in events:
+        if event.gen == 0:
+            last_seq = max(last_seq, event.seq)
+        if event.event in ("progress", "checkpoint"):
+            requeued = 0
+        elif event.event == "successor_refused":
+            refused = True
+        elif event.event == "submitted" and event.data.get("by") == BY_WATCH and event.gen:
+            requeued += 1
+        elif event.event == "decision" and event.data.get("row") == CANCELLED_NEXT:
+            cancelled.append(str(event.data.get("job")))
+    return Notes(refused, tuple(cancelled), requeued, last_seq)
+
+
+def parse_pulse(raw: Any) -> Pulse | None:
+    """The pulse of pulse.json's object; None where it is of another form."""
+    try:
+        if raw["v"] != 1:
+            return None
+        step, attempt, successor = raw.get("step"), raw.get("attempt"), raw.get("successor")
+        return Pulse(
+            int(raw["count"]), int(raw["gen"]), str(raw["host"]), str(raw["job"]), str(raw.get("state", "")),
+            attempt if isinstance(attempt, int) else None, step if isinstance(step, int) else None,
+            None if successor is None else str(successor))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def act_of(name: str, fields: Mapping[str, Any]) -> Act:
+    """An act that has gone through JSON, which knows no tuples."""
+    plain = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
+    kind: Any = ACTS[name]
+    act: Act = kind(**plain)
+    return act
