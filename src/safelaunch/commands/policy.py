@@ -1,0 +1,176 @@
+"""safelaunch policy: what follows which failure, and how a policy would have done in runs that have been."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from safelaunch.adapters import configfiles, registry
+from safelaunch.adapters.runfolder import Run
+from safelaunch.commands import runs, talk
+from safelaunch.core import plan as plans
+from safelaunch.core import policytext, replaytext
+from safelaunch.core.config import Origin, Source, resolve
+from safelaunch.core.replay import overridden, replay
+from safelaunch.core.yamltext import TEXT_MAX_BYTES
+from safelaunch.errors import ConfigError, Problem, RunFolderError, UsageError
+
+_OVERRIDE = re.compile(r"[a-z_]+(\.[^\s=/]+)*=")
+# What of a train.yaml takes the place of a run's own values in a replay.
+_TAKEN = ("restart", "suspects", "preserve_site")
+
+
+@dataclass(frozen=True)
+class Words:
+    """The command line sorted: at most one train.yaml, runs by whatever names them, key=value."""
+
+    file: str | None
+    runs: tuple[str, ...]
+    overrides: tuple[str, ...]
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[FILE|RUN]... [KEY=VALUE]...")
+@click.option("--replay", "is_replay", is_flag=True, help="Try the policy on what happened in RUN… (default: newest).")
+@click.option("--all", "is_all", is_flag=True, help="With --replay: all runs that you have submitted.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
+def command(words: tuple[str, ...], is_replay: bool, is_all: bool, as_json: bool) -> int:
+    """Print what follows which failure: the defaults, those of a train.yaml, or a run's own.
+
+    --replay tells of each ended attempt of a run what was decided and what this policy would have decided.
+    """
+    given = _sort(words)
+    if is_all and (not is_replay or given.runs):
+        raise UsageError("--all goes with --replay, and without RUN", hint="safelaunch policy --replay --all")
+    if is_replay:
+        return _replay(given, is_all, as_json)
+    if len(given.runs) + (given.file is not None) > 1:
+        raise UsageError("one FILE or RUN at a time", hint="to try a train.yaml on a run: safelaunch policy --replay "
+                         "FILE RUN")
+    config, places, of = _run_policy(given) if given.runs else _file_policy(given)
+    shown = policytext.show(config, places)
+    if as_json:
+        talk.emit_json(policytext.to_json(shown, of))
+    else:
+        _print([f"policy of {of}", "", *policytext.render(shown, _width())])
+    return 0
+
+
+def _sort(words: Sequence[str]) -> Words:
+    """A word that exists is what it is: a file is a train.yaml, a folder a run."""
+    kinds: list[str] = runs.ask(lambda: [_kind(word) for word in words], " ".join(words)) if words else []
+    by_kind = {kind: tuple(word for word, one in zip(words, kinds, strict=True) if one == kind)
+               for kind in ("file", "run", "override")}
+    if len(by_kind["file"]) > 1:
+        raise UsageError(f"two train.yaml at once: {' and '.join(by_kind['file'][:2])}")
+    missing = next((word for word in by_kind["run"] if word.endswith((".yaml", ".yml"))), None)
+    if missing is not None:
+        raise UsageError(f"{missing}: no such file", hint="a first one: safelaunch init")
+    return Words(next(iter(by_kind["file"]), None), by_kind["run"], by_kind["override"])
+
+
+def _kind(word: str) -> str:
+    path = Path(word)
+    if path.is_file():
+        return "file"
+    return "override" if _OVERRIDE.match(word) and not path.exists() else "run"
+
+
+# --- one policy -----------------------------------------------------------------------------------------------------
+
+
+def _file_policy(given: Words) -> tuple[Mapping[str, Any], Mapping[str, str], str]:
+    """Config, where its keys were written, whose it is: of a train.yaml, or of all that has none."""
+    if given.file is not None:
+        sources, base = configfiles.read_sources(given.file, os.environ), str(Path(given.file).absolute().parent)
+        of = given.file
+    else:
+        # `command` is required, and the last word is the train.yaml's that is not there.
+        sources, base, of = [*_layers_below(), Source("file", "defaults", "command: 'true'\n")], "", "the defaults"
+    config = resolve(sources, given.overrides, os.environ, base_dir=base).config
+    return config, policytext.places_of(sources, given.overrides), of
+
+
+def _layers_below() -> Iterator[Source]:
+    """The site's and the user's file, where they are."""
+    site = os.environ.get("SAFELAUNCH_SITE_CONFIG")
+    for layer, name in (("site", site or configfiles.SITE_FILE), ("user", configfiles.user_file(os.environ))):
+        path = Path(name)
+        if path.is_file():
+            try:
+                with path.open(encoding="utf-8") as file:
+                    yield Source(layer, name, file.read(TEXT_MAX_BYTES))
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError([Problem(name, 0, 0, "", f"cannot be read: {error}")]) from error
+
+
+def _run_policy(given: Words) -> tuple[Mapping[str, Any], Mapping[str, str], str]:
+    run = runs.load(given.runs[0])
+    config = overridden(run.meta["config"], given.overrides)
+    places = {key: policytext.place_of(origin) for key, origin in _origins(run)}
+    places |= policytext.places_of([], given.overrides)
+    return config, places, f"{run.plan.name} in {run.dir}"
+
+
+def _origins(run: Run) -> Iterator[tuple[str, Origin]]:
+    """Of run.json; those that another version has written in another form are left out."""
+    origins = run.meta.get("origins")
+    for key, raw in origins.items() if isinstance(origins, dict) else ():
+        try:
+            yield key, Origin(str(raw["layer"]), str(raw["file"]), int(raw["line"]), int(raw["column"]))
+        except (KeyError, TypeError, ValueError):
+            continue
+
+
+# --- against history ------------------------------------------------------------------------------------------------
+
+
+def _replay(given: Words, is_all: bool, as_json: bool) -> int:
+    wanted = _registered() if is_all else [runs.load(which) for which in given.runs or (None,)]
+    taken = resolve(configfiles.read_sources(given.file, os.environ), (), os.environ).config if given.file else None
+    named = [(run.plan.name, str(run.dir), replay(run.journal().events, _plan(run, taken, given.overrides)))
+             for run in wanted]
+    if as_json:
+        talk.emit_json(replaytext.to_json(named))
+    else:
+        _print(replaytext.render(named, _width()))
+    return 0
+
+
+def _plan(run: Run, taken: Mapping[str, Any] | None, overrides: Sequence[str]) -> plans.Plan:
+    """The run's plan under the policy that is tried."""
+    config = dict(run.meta["config"])
+    if taken is not None:
+        config |= {section: taken[section] for section in _TAKEN}
+        config["resume"] = {**config["resume"], "keep_trying": taken["resume"]["keep_trying"]}
+    return plans.make(overridden(config, overrides), run.plan.run_id)
+
+
+def _registered() -> list[Run]:
+    """All runs on the user's list that can be read; what cannot be is said."""
+    found = []
+    folders = runs.ask(lambda: [str(entry.dir) for entry in registry.entries()], "your list of runs")
+    for folder in folders:
+        try:
+            found.append(runs.load(folder))
+        except (RunFolderError, UsageError) as error:
+            talk.say(talk.clean(f"left out: {error.message}"))
+    if not found:
+        raise UsageError("no run is registered", hint="to make one: safelaunch submit train.yaml")
+    return found
+
+
+def _width() -> int | None:
+    """Columns of the terminal; None = it is none, and lines stay whole."""
+    return shutil.get_terminal_size().columns if talk.is_for_person() else None
+
+
+def _print(lines: Iterable[str]) -> None:
+    click.echo("\n".join(talk.clean(line) for line in lines))
