@@ -8,15 +8,18 @@ from safelaunch.core.rules import (
     config,
     data,
     environment,
+    frameworks,
     generic,
     gpu,
     healthy,
     hub,
+    kernel,
     launcher,
     memory,
     native,
     network,
     numerical,
+    serving,
     slurm,
     storage,
 )
@@ -24,7 +27,7 @@ from safelaunch.core.rules import (
 RULES: tuple[Rule, ...] = (
     *slurm.RULES, *gpu.RULES, *memory.RULES, *network.RULES, *launcher.RULES, *native.RULES, *environment.RULES,
     *storage.RULES, *checkpoint.RULES, *data.RULES, *numerical.RULES, *hub.RULES, *config.RULES, *healthy.RULES,
-    *generic.RULES,
+    *kernel.RULES, *serving.RULES, *frameworks.RULES, *generic.RULES,
 )
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
 

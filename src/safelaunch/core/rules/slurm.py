@@ -11,8 +11,9 @@ RULES = (
     Rule(
         "slurm.time_limit", "time_limit",
         (b"DUE TO TIME LIMIT", b"job killed: walltime", b"TERM_RUNLIMIT", b"time limit exceeded", b"due to time limit",
-         b"JOB TIMEOUT"), b"(?i:due to time limit)|job killed: walltime|TERM_RUNLIMIT|CANCELLED .* time limit exceeded",
-        "cause", "nobody", 0.96, summary="the time limit was reached",
+         b"JOB TIMEOUT", b"exceeded its time"),
+        b"(?i:due to time limit)|job killed: walltime|TERM_RUNLIMIT|CANCELLED .* time limit exceeded|has exceeded "
+        b"its time", "cause", "nobody", 0.96, summary="the time limit was reached",
         explain="The batch system ended the job at its limit.",
         do="Continue from the last checkpoint; ask for more time, or save more often.", source=_STEPD + "; PBS; LSF",
         order=5,
@@ -50,13 +51,13 @@ RULES = (
     ),
     Rule(
         "slurm.job_cancelled", "cancelled", (b" CANCELLED AT ",),
-        rb"\*\*\* JOB (?P<job>\d+) ON \S+ CANCELLED AT \S+(?: \*\*\*)?$", "cause", "nobody", 0.72,
+        rb"\*\*\* JOB (?P<job>\d+)(?: ON \S+)? CANCELLED AT \S+(?: \*\*\*)?\s*$", "cause", "nobody", 0.72,
         summary="job {job} was cancelled", explain="By scancel: a person, or a script of the site.", source=_STEPD,
         order=3,
     ),
     Rule(
         "slurm.step_cancelled", "cancelled", (b" CANCELLED AT ",),
-        rb"\*\*\* STEP (?P<step>[\d.]+) ON \S+ CANCELLED AT \S+(?: \*\*\*)?$", "symptom", "nobody", 0.6,
+        rb"\*\*\* STEP (?P<step>\S+)(?: ON \S+)? CANCELLED AT \S+(?: \*\*\*)?\s*$", "symptom", "nobody", 0.6,
         summary="step {step} was cancelled",
         explain="By scancel, by Ctrl-C at srun, or by srun itself after a task failed (-K).", source=_STEPD, order=3,
     ),
@@ -96,17 +97,18 @@ RULES = (
     Rule(
         "slurm.step_teardown", "user_code",
         (b"First task exited", b"Terminating Step", b"Terminating StepId", b"Terminating JobId", b"Job step aborted",
-         b"Force Terminated", b"step tasks have been terminated"),
+         b"Force Terminated", b"step tasks have been terminated", b"DUE TO TASK FAILURE"),
         rb"First task exited|srun: (?:launch/slurm: \S+ )?(?:Job step aborted|Terminating (?:Step|Job))"
-        rb"|Job step aborted|Force Terminated|Terminating (?:Step|Job)", "teardown", "nobody", 0.1,
+        rb"|Job step aborted|Force Terminated|Terminating (?:Step|Job)|DUE TO TASK FAILURE", "teardown", "nobody", 0.1,
         summary="srun ends the step", explain="After a task's end.", source=_SRUN,
     ),
     Rule(
         "slurm.launch_failed", "node_failure",
-        (b"Task launch for", b"launch failed", b"Prolog failed", b"prolog failed", b"Kill task failed",
-         b"prolog_error"),
+        (b"Task launch for", b"launch failed", b"Prolog failed", b"prolog failed", b"Kill task failed", b"prolog_error",
+         b"are still not ready", b"wrong with the boot of the nodes"),
         rb"Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<why>.*)|(?i:prolog failed)"
-        rb"|launch failed requeued|[Kk]ill task failed", "cause", "node", 0.85,
+        rb"|launch failed requeued|[Kk]ill task failed|Nodes? \S+ (?:is|are) still not ready"
+        rb"|wrong with the boot of the nodes", "cause", "node", 0.85,
         summary="a task could not be launched on {host}: {why}",
         explain="The node's slurmd did not answer, refused, or its prolog failed.", do="Keep the node out.",
         source="srun; slurmctld", host_group="host", order=2,

@@ -1,0 +1,82 @@
+"""The node itself: the kernel's words about processor, memory, bus, lock-ups and panics."""
+
+from __future__ import annotations
+
+from safelaunch.core.findings import Rule
+
+_OUT = "Keep the node out and tell the admins."
+
+RULES = (
+    Rule(
+        "kernel.panic", "node_failure", (b"Kernel panic", b"kernel BUG at", b"Oops: ", b"BUG: unable to handle"),
+        rb"Kernel panic|kernel BUG at|Oops: \d+|BUG: unable to handle", "cause", "node", 0.92,
+        summary="the node's kernel crashed", explain="A fault in the kernel or below it.", do=_OUT, source="Linux",
+    ),
+    Rule(
+        "kernel.mce", "node_failure", (b"Hardware Error]", b"Machine check", b"mce: [", b"Uncorrected error"),
+        rb"\[Hardware Error\].*(?:[Uu]ncorrect|[Ff]atal|Machine [Cc]heck)|Machine [Cc]heck (?:Exception|events)"
+        rb"|mce: .*(?:fatal|Fatal|[Uu]ncorrected)", "cause", "node", 0.9,
+        summary="the processor or its memory reports a hardware error",
+        explain="A machine check that could not be corrected.", do=_OUT, source="Linux, arch/x86/kernel/cpu/mce",
+    ),
+    Rule(
+        "kernel.edac_ue", "node_failure", (b"EDAC ",), rb"EDAC \S+: \d+ UE ", "cause", "node", 0.9,
+        summary="uncorrectable error of the host memory", explain="A memory module is bad.", do=_OUT,
+        source="Linux, EDAC",
+    ),
+    Rule(
+        "kernel.edac_ce", "node_failure", (b"EDAC ",), rb"EDAC \S+: \d+ CE ", "context", "node", 0.3,
+        summary="corrected errors of the host memory", explain="A memory module may become bad.", source="Linux, EDAC",
+    ),
+    Rule(
+        "kernel.aer_fatal", "node_failure", (b"AER: ", b"PCIe Bus Error"),
+        rb"(?:AER: .*(?:Uncorrect\w+ \((?:Fatal|Non-Fatal)\)|fatal error)|PCIe Bus Error: severity=Uncorrect\w+)",
+        "cause", "node", 0.8, summary="a PCIe device reports an uncorrectable error",
+        explain="A card, riser or slot is bad.", do=_OUT, source="Linux, PCIe AER",
+    ),
+    Rule(
+        "kernel.lockup", "node_failure", (b"soft lockup", b"hard LOCKUP", b"rcu_sched", b"rcu: INFO"),
+        rb"soft lockup - CPU#\d+ stuck|hard LOCKUP|rcu\S*: .*(?:self-detected stall|detected stalls)", "cause", "node",
+        0.75, summary="a processor of the node is stuck", explain="The kernel got no time on it for long.", do=_OUT,
+        source="Linux, watchdog and RCU",
+    ),
+    Rule(
+        "kernel.thermal", "node_failure", (b"temperature above threshold", b"hermal shutdown", b"critical temperature"),
+        b"(?:critical temperature|[Tt]hermal shutdown)", "cause", "node", 0.8, summary="the node became too hot",
+        explain="It shuts down to save itself.", do=_OUT, source="Linux, thermal",
+    ),
+    Rule(
+        "kernel.reboot", "node_failure",
+        (b"System is going down", b"Power key pressed", b"reboot: Restarting system", b"systemd-shutdown",
+         b"Unexpected system shutdown"),
+        b"System is going down|Power key pressed|reboot: (?:Restarting|Power down)|Unexpected system "
+        b"shutdown|power supply failure", "cause", "node", 0.75, action="exclude_and_restart",
+        summary="the node was shut down", explain="Somebody or something switched it off.", source="systemd; Linux",
+    ),
+    Rule(
+        "kernel.gpu_probe", "gpu_hardware", (b"NVRM: ", b"nvidia-persistenced"),
+        rb"NVRM: (?:RmInitAdapter failed|GPU \S+: RmInitAdapter failed|.*(?:rm_init_adapter failed|GPU Board is not"
+        rb"|GSP RPC timeout|_kgspLogXid119|nvAssertFailed\w*.*GPU|failed to (?:allocate|initialize)"
+        rb"|The NVIDIA GPU .* has fallen|GPU lost|is no longer on the bus))", "cause", "node", 0.85,
+        summary="the NVIDIA driver cannot start or reach a GPU", explain="The card or its firmware does not answer.",
+        do=_OUT, source="NVIDIA driver, NVRM",
+    ),
+    Rule(
+        "kernel.nvidia_modeset", "gpu_hardware", (b"nvidia-fabricmanager", b"nv-fabricmanager", b"fabricmanager"),
+        b"fabric ?manager.*(?:fatal|failed|error detected)", "cause", "node", 0.7,
+        summary="NVIDIA's fabric manager reports a fault", explain="An NVSwitch or link is bad, or it could not start.",
+        do=_OUT, source="NVIDIA Fabric Manager",
+    ),
+    Rule(
+        "kernel.nvidia_smi_errors", "gpu_hardware",
+        (b"Unknown Error", b"[GPU requires reset]", b"ERR!", b"GPU access blocked"),
+        rb"Unable to determine|Failed to initialize NVML: Unknown Error|GPU requires reset|\| ERR! |GPU access blocked",
+        "cause", "node", 0.7, summary="NVML cannot talk to a GPU",
+        explain="The driver lost the card, or the container lost its devices.", do=_OUT, source="nvidia-smi", order=1,
+    ),
+    Rule(
+        "kernel.dcgm", "gpu_hardware", (b"DCGM", b"dcgmi"),
+        rb"(?:DCGM|dcgmi).*(?:Fail\b|FAIL\b|violation|Error detected)", "cause", "node", 0.75,
+        summary="a GPU check failed", explain="NVIDIA's data centre tool found a fault.", do=_OUT, source="DCGM",
+    ),
+)
