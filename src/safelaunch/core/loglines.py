@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from safelaunch.core import logstamps
@@ -80,6 +81,12 @@ _HOW: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
 }
 
 
+# Launchers' labels, which come again and again: "137: [default1]:[rank137]:".
+_LABELS = re.compile(rb"(?: {0,6}\d{1,6}: ?(?!\d\d:))?(?:\[[A-Za-z][\w.-]{0,60}(?::\d{1,6})?\]: ?){1,3}"
+                     rb"| {0,6}\d{1,6}: ?(?!\d\d:)")
+_PLAIN = frozenset(bytes([byte]) for byte in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ\"'*#")
+
+
 class Parsed(NamedTuple):
     """One line taken apart. `stream` tells apart who prints: lines of one traceback share it."""
 
@@ -99,12 +106,19 @@ def parse(line: bytes, hosts: frozenset[bytes] = frozenset(), year: int | None =
     """
     line = plain(line)
     head = line[:MAX_PREFIX]
-    at = who_ends = 0
+    labels = _LABELS.match(head)
     found: dict[str, bytes] = {}
     stamp: float | None = None
     stream = b""
+    at = who_ends = 0
+    if labels is not None:
+        stream, named, at = _parse_labels(labels[0])
+        found.update(named)
+        who_ends = at
     for _ in range(_MAX_FORMS):
         first = head[at:at + 1]
+        if first in _PLAIN and stamp is None and _is_plain_word(head, at) and not hosts:
+            break
         when = logstamps.match(head, at, year) if first in logstamps.FIRST else None
         if when is not None:
             stamp, at = when.t if when.t is not None else stamp, when.end
@@ -125,6 +139,30 @@ def parse(line: bytes, hosts: frozenset[bytes] = frozenset(), year: int | None =
     return Parsed(stream, line[who_ends:] if who_ends else line, line[at:] if at else line,
                   host.decode("ascii", "replace") if host else None, int(rank) if rank else None, stamp,
                   _LEVELS.get(found.get("level", b""), ""))
+
+
+@lru_cache(maxsize=4096)
+def _parse_labels(labels: bytes) -> tuple[bytes, tuple[tuple[str, bytes], ...], int]:
+    """Stream, who prints, and the length of the launchers' labels at a line's start, as far as they are such."""
+    found: dict[str, bytes] = {}
+    stream = b""
+    at = 0
+    while at < len(labels):
+        match, is_who = _match_form(labels, at, labels[at:at + 1], frozenset())
+        if match is None or not is_who:
+            break
+        groups = {name: value for name, value in match.groupdict().items() if value}
+        found.update(groups)
+        stream += b"|".join(groups.values()) + b";"
+        at = match.end()
+    return stream, tuple(found.items()), at
+
+
+def _is_plain_word(head: bytes, at: int) -> bool:
+    """Whether the word at `at` begins no prefix: no level, nothing with a colon or a bracket."""
+    end = head.find(b" ", at)
+    word = head[at:end if end >= 0 else len(head)]
+    return b":" not in word and b"]" not in word and word not in _LEVELS and word not in (b"stdout", b"stderr")
 
 
 def _match_form(head: bytes, at: int, first: bytes, hosts: frozenset[bytes]) -> tuple[re.Match[bytes] | None, bool]:

@@ -13,17 +13,22 @@ Measured on a Megatron log with 150 literals (one core, GB/s): shapes 0.8-1.0; `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 FOLD = bytes(10 if byte == 13 else byte for byte in range(256))      # a carriage return ends a line as well
 DELETE = b"0123456789 \t.,:-+|/()[]=_{}'\""
 WORD = 4
 SURE_LENGTH = 2 * WORD - 1     # a shorter literal need hold no whole aligned word
-QUOTA = 2000                   # lines of one shape that are looked at; later ones are counted, some looked at
-QUOTA_DULL = 300               # the same, while no rule has matched one of them
+QUOTA = 600                    # lines of one shape that are looked at, each of another rank as far as their starts say
+QUOTA_DULL = 40                # the same, while no rule has matched one of them
+QUOTA_SEEN = 6000              # lines of one shape among which such are looked for
+QUOTA_ALIKE = 2000             # lines with the same literals, in whatever shape; then QUOTA_DEAR of each new shape
+QUOTA_DEAR = 2                 # (addresses make a shape of each rank's stack frame)
 QUOTA_PROGRESS = 100           # then the last one of each block
+HEAD_LENGTH = 16               # of a line, which tells ranks apart: "137: [default1]:"
+SAMPLED_BLOCK = 64
 MAX_SHAPES = 60_000            # known shapes; then all are forgotten (a log of unique lines)
 MAX_SHAPE_LENGTH = 1000        # a longer shape is not remembered
 
@@ -75,11 +80,13 @@ def rare_words(literal: bytes, common: Counter[int]) -> list[int]:
 
 @dataclass
 class _Shape:
-    """A shape that holds literals, and how many of its lines were seen."""
+    """A shape that holds literals: how many of its lines were seen and looked at, and which rule had the last."""
 
     literals: tuple[int, ...]
     seen: int = 0
-    quota: int = QUOTA_DULL
+    looked: int = 0
+    heads: set[bytes] = field(default_factory=set)
+    rule: str = ""
     is_progress: bool = False
 
 
@@ -93,28 +100,71 @@ class Hit:
     shape: bytes
 
 
+@dataclass(frozen=True)
+class Unseen:
+    """Lines of a block that were not selected: the rules they would have gone to, and where those of progress are."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    shapes: tuple[bytes, ...] = ()
+    progress: frozenset[bytes] = frozenset()
+
+
 class Shapes:
-    """The prefilter with its memory of shapes; one for each log (or worker), fed block after block."""
+    """The prefilter with its memory of shapes; one for each log (or worker), fed block after block.
+
+    Lines of one shape are looked at up to a quota. Then the shape is spent: one of its lines is looked at, and all are
+    counted, in every SAMPLED_BLOCK-th block only; of progress the last line of each block is.
+    """
 
     def __init__(self, literals: Sequence[bytes], *, words: Words | None = None, is_thorough: bool = False) -> None:
         self._words = words or fold_words(literals)
         self._literals = self._words.literals
         self._is_thorough = is_thorough
-        self.left_out: tuple[int, ...] = ()   # numbers, from 0, of the lines of progress not selected of the last block
-        self.newlines = 0                     # of the last block, from `begin` on
+        self.newlines = 0          # of the last block
+        self.unseen = Unseen()     # of the last block
         self._dull: set[bytes] = set()
+        self._spent: set[bytes] = set()
+        self._progress: set[bytes] = set()   # those of the spent shapes that are signs of life
         self._known: dict[bytes, _Shape] = {}
+        self._alike: dict[tuple[int, ...], int] = {}
+        self._blocks = 0
 
-    def select(self, block: bytes, begin: int = 0) -> list[Hit]:
-        """The lines from `begin` on that are to be looked at, in order."""
-        raw = block[begin:] if begin else block
-        shapes = raw.translate(FOLD, DELETE).split(b"\n")
-        self.newlines = raw.count(b"\n") if b"\r" in raw else len(shapes) - 1
-        self.left_out = ()
+    def select(self, block: bytes) -> list[Hit]:
+        """The lines of the block that are to be looked at, in order."""
+        shapes = block.translate(FOLD, DELETE).split(b"\n")
+        self.newlines = block.count(b"\n") if b"\r" in block else len(shapes) - 1
+        self.unseen = Unseen()
+        self._blocks += 1
         found = set(shapes)
         found -= self._dull
+        is_sampled = self._blocks % SAMPLED_BLOCK == 0
+        if not is_sampled:
+            found -= self._spent
         if not found:
             return []
+        hot = self._judge(found)
+        if not hot:
+            return []
+        lines = _split(block)
+        wanted = self._wanted(shapes, lines, hot)
+        if not wanted:
+            return []
+        starts = list(accumulate(map(len, lines), lambda start, length: start + length + 1, initial=0))
+        return [Hit(starts[index], starts[index + 1] - 1, hot[shapes[index]].literals, shapes[index])
+                for index in wanted]
+
+    def learn(self, shape: bytes, rule: str, *, is_progress: bool = False) -> None:
+        """A rule has matched a line of this shape."""
+        known = self._known.get(shape)
+        if known is not None:
+            known.rule, known.is_progress = rule, is_progress
+
+    def present(self, line: bytes) -> list[int]:
+        """Indices of the literals that the line holds."""
+        return self._words.present(fold(line))
+
+    def _judge(self, found: set[bytes]) -> dict[bytes, _Shape]:
+        """Those of the shapes that hold a literal; all but very long ones are remembered either way."""
         hot: dict[bytes, _Shape] = {}
         new: list[bytes] = []
         for shape in found:
@@ -123,63 +173,67 @@ class Shapes:
                 new.append(shape)
             else:
                 hot[shape] = known
-        hot.update(self._judge(new))
-        wanted = self._wanted(shapes, hot) if hot else []
-        if not wanted:
-            return []
-        ends = list(accumulate(map(len, _split(raw)), lambda end, length: end + length + 1))
-        return [Hit(begin + (ends[index - 1] + 1 if index else 0), begin + ends[index], hot[shapes[index]].literals,
-                    shapes[index]) for index in wanted]
-
-    def present(self, line: bytes) -> list[int]:
-        """Indices of the literals that the line holds."""
-        return self._words.present(fold(line))
-
-    def learn(self, shape: bytes, *, is_progress: bool) -> None:
-        """A rule has matched a line of this shape."""
-        known = self._known.get(shape)
-        if known is not None:
-            known.is_progress = is_progress
-            known.quota = QUOTA_PROGRESS if is_progress else QUOTA
-
-    def _judge(self, new: list[bytes]) -> dict[bytes, _Shape]:
-        """Those of the new shapes that hold a literal; all but very long ones are remembered either way."""
         if not new:
-            return {}
+            return hot
         if len(self._dull) + len(self._known) + len(new) > MAX_SHAPES:
             self._dull.clear()
+            self._spent.clear()
+            self._progress.clear()
             self._known.clear()
-        hot: dict[bytes, _Shape] = {}
         present = self._words.present(b"\n".join(new))
         for shape in new:
             literals = tuple(index for index in present if self._literals[index] in shape)
             if literals:
                 hot[shape] = _Shape(literals)
+                if len(shape) <= MAX_SHAPE_LENGTH:
+                    self._known[shape] = hot[shape]
             elif len(shape) <= MAX_SHAPE_LENGTH:
                 self._dull.add(shape)
-        self._known.update((shape, known) for shape, known in hot.items() if len(shape) <= MAX_SHAPE_LENGTH)
         return hot
 
-    def _wanted(self, shapes: list[bytes], hot: dict[bytes, _Shape]) -> list[int]:
-        """Which lines to look at: all of a shape up to its quota, then fewer and fewer; of progress always the last."""
-        within = [index for index, shape in enumerate(shapes) if shape in hot]
+    def _wanted(self, shapes: list[bytes], lines: list[bytes], hot: dict[bytes, _Shape]) -> list[int]:
+        """Numbers, from 0, of the lines to look at."""
         if self._is_thorough:
-            return within
+            return [index for index, shape in enumerate(shapes) if shape in hot]
+        passed = (self._spent | self._progress).intersection(hot)
+        fresh = {shape: known for shape, known in hot.items() if shape not in passed} if passed else hot
         wanted = []
-        last: dict[bytes, int] = {}
-        left_out = []
-        for index in within:
-            known = hot[shapes[index]]
-            known.seen += 1
-            if known.seen <= known.quota or not known.seen & (known.seen - 1):
-                wanted.append(index)
-            elif known.is_progress:
-                last[shapes[index]] = index
-                left_out.append(index)
-        if not last:
-            return wanted
-        self.left_out = tuple(left_out)
-        return sorted({*wanted, *last.values()})
+        if fresh:
+            for index in [index for index, shape in enumerate(shapes) if shape in fresh]:
+                if self._is_wanted(shapes[index], fresh[shapes[index]], lines[index][:HEAD_LENGTH]):
+                    wanted.append(index)
+        if passed:
+            backwards = shapes[::-1]
+            last = {len(shapes) - 1 - backwards.index(shape) for shape in passed}
+            self._pass_over(shapes, hot, passed)
+            wanted = sorted(last.union(wanted))
+        return wanted
+
+    def _is_wanted(self, shape: bytes, known: _Shape, head: bytes) -> bool:
+        """Whether one more line of the shape is looked at; it is spent when the quota is."""
+        known.seen += 1
+        if known.looked > QUOTA_DEAR and head in known.heads and known.seen < QUOTA_SEEN and not known.is_progress:
+            return False
+        alike = self._alike.get(known.literals, 0)
+        quota = QUOTA_PROGRESS if known.is_progress else QUOTA if known.rule else QUOTA_DULL
+        if known.looked < (quota if alike < QUOTA_ALIKE else QUOTA_DEAR) and known.seen < QUOTA_SEEN:
+            known.looked += 1
+            known.heads.add(head)
+            self._alike[known.literals] = alike + 1
+            return True
+        if len(shape) <= MAX_SHAPE_LENGTH:
+            (self._progress if known.is_progress else self._spent).add(shape)
+            known.heads.clear()
+        return False
+
+    def _pass_over(self, shapes: list[bytes], hot: dict[bytes, _Shape], passed: set[bytes]) -> None:
+        """Note what is not looked at: all lines of these shapes but the last."""
+        counts: Counter[str] = Counter()
+        for shape, count in Counter(filter(passed.__contains__, shapes)).items():
+            if hot[shape].rule:
+                counts[hot[shape].rule] += count * (1 if shape in self._progress else SAMPLED_BLOCK) - 1
+        progress = self._progress & passed
+        self.unseen = Unseen(counts, tuple(shapes) if progress else (), frozenset(progress))
 
 
 def fold(text: bytes) -> bytes:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from safelaunch.core import loglines
 from safelaunch.core.findings import Finding, Progress, Rule
 from safelaunch.core.loglines import Parsed
-from safelaunch.core.prefilter import Hit, Shapes, fold_words
+from safelaunch.core.prefilter import Hit, Shapes, Unseen, fold_words
 
 Speaker = tuple[str | None, int | None]   # host and rank, as far as they are known
 
@@ -120,7 +120,7 @@ class Scanner:
         self._open: dict[bytes, _Open] = {}
         self._streams: dict[bytes, _Stream] = {}
         self._kept: dict[str, dict[Speaker, int]] = {}
-        self._late: deque[tuple[bytes, int, tuple[int, ...]]] = deque(maxlen=LATE_BLOCKS)
+        self._late: deque[tuple[bytes, int, Unseen]] = deque(maxlen=LATE_BLOCKS)
 
     def forget(self) -> None:
         """Drop what was found so far; tracebacks that are open stay open."""
@@ -132,12 +132,11 @@ class Scanner:
 
     def finish(self) -> Part:
         """All that was found: the last signs of life of ranks whose lines were passed over are looked at now."""
-        for block, offset, lines in self._late:
+        for block, offset, unseen in self._late:
             at = 0
-            wanted = set(lines)
-            for index in range(max(lines) + 1):
+            for shape in unseen.shapes:
                 end = _end_of(block, at)
-                if index in wanted:
+                if shape in unseen.progress:
                     place = _Place(block, at, end, offset + at, None)
                     line = self._parse(place, None)
                     self._try(self._shapes.present(line.body), line, place)
@@ -149,8 +148,11 @@ class Scanner:
         """Look at a block of whole lines and count its newlines; `number` is that of its first line, None = unknown."""
         hits = self._shapes.select(block)
         newlines = self._shapes.newlines
-        if self._shapes.left_out:
-            self._late.append((block, offset, self._shapes.left_out))
+        unseen = self._shapes.unseen
+        for rule, count in unseen.counts.items():
+            self.part.counts[rule] = self.part.counts.get(rule, 0) + count
+        if unseen.progress:
+            self._late.append((block, offset, unseen))
         at = counted = 0
         index = 0
         while at < len(block) and (self._open or index < len(hits)):
@@ -172,7 +174,7 @@ class Scanner:
         line = self._parse(place, hit)
         if hit is not None and 0 in hit.literals and TRACEBACK in line.payload:
             self._begin(line, place)
-            self._shapes.learn(hit.shape, is_progress=False)
+            self._shapes.learn(hit.shape, "")
             return
         opened = self._open.get(line.stream)
         if opened is not None:
@@ -186,7 +188,7 @@ class Scanner:
             self._streams.setdefault(line.stream, _Stream()).is_chained = True
         rule = self._try(hit.literals, line, place)
         if rule is not None:
-            self._shapes.learn(hit.shape, is_progress=rule.role == "progress")
+            self._shapes.learn(hit.shape, rule.id, is_progress=rule.role == "progress")
 
     def _parse(self, place: _Place, hit: Hit | None) -> Parsed:
         """The line taken apart; of a very long one the prefix and what is around the first literal."""
