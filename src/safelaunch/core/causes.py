@@ -9,15 +9,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from safelaunch.core.doubts import doubt, trace_course
 from safelaunch.core.episodes import Episode, Moment, last_episode, order_of
 from safelaunch.core.findings import Cited, Evidence, Finding, Log
 from safelaunch.core.fingerprint import make_fingerprint
 from safelaunch.core.model import Exit
 from safelaunch.core.rulebook import BY_ID
-from safelaunch.core.weighing import CAUGHT_COST, SYMPTOM_SHARE, Group, cite, gather, moment, place_of
+from safelaunch.core.weighing import SYMPTOM_SHARE, Group, cite, gather, moment, place_of
 
 SPEAKING = ("cause", "symptom", "teardown")
-ENDINGS = ("time_limit", "preempted", "cancelled")   # said by who ends a job: nothing catches that
 WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
 MIN_WEIGHT = 0.3
 MAX_CONFIDENCE = 0.97
@@ -77,22 +77,14 @@ def judge_log(log: Log, evidence: Evidence | None = None) -> Verdict:
 def _candidates(groups: Sequence[Group], episode: Episode, log: Log) -> list[Group]:
     """What can be the cause, each with its weight: causes first, and symptoms only when there is no cause."""
     end = _good_end(episode)
-    has_fallen = any(group.role == "teardown" and not group.is_excused for group in groups)
+    course = trace_course(groups, episode, log)
     living = [group for group in groups if not group.is_excused and (end is None or moment(group, episode) > end)]
-    causes = [_discounted(group, has_fallen) for group in living if group.role == "cause"]
+    causes = [doubt(group, course) for group in living if group.role == "cause"]
     causes = [group for group in causes if group.weight >= MIN_WEIGHT]
     if causes:
         return causes
-    symptoms = [replace(_discounted(group, has_fallen), weight=group.weight * SYMPTOM_SHARE)
-                for group in living if group.role == "symptom"]
+    symptoms = [replace(group, weight=group.weight * SYMPTOM_SHARE) for group in living if group.role == "symptom"]
     return [group for group in symptoms if group.weight >= MIN_WEIGHT]
-
-
-def _discounted(group: Group, has_fallen: bool) -> Group:
-    """An error that nothing followed may have been caught: it weighs less."""
-    if group.is_fatal or has_fallen or group.rule.blames == "node" or group.rule.category in ENDINGS:
-        return group
-    return replace(group, weight=group.weight - CAUGHT_COST)
 
 
 def _good_end(episode: Episode) -> Moment | None:
@@ -147,7 +139,8 @@ def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group],
     runner = others[0] if others else None
     return Verdict(
         chosen.category, summary, round(confidence, 2), chosen.action, host, rank, suspects=_suspects(chosen, host),
-        evidence=(cause.text,), rank=rank, host=host, rule=chosen.rule.id, cause=cause, cited=(cause, *context), symptoms=symptoms,
+        evidence=(cause.text,), rank=rank, host=host, rule=chosen.rule.id, cause=cause, cited=(cause, *context),
+        symptoms=symptoms,
         candidates=tuple(cite(group, log) for group in others[:MAX_CANDIDATES]),
         runner_up=_as_runner_up(runner, log) if runner else None,
         fingerprint=make_fingerprint(chosen.category, chosen.rule.id, cause.text),

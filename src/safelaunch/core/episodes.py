@@ -11,6 +11,8 @@ from safelaunch.core.rulebook import BY_ID
 
 Moment = tuple[float, int, int]   # sort key: time or 0, file, offset
 
+BEGINNING: Moment = (float("-inf"), -1, -1)
+RESTARTED = "launch.elastic_restart"
 MIN_STEPS_AFTER = 2       # other ranks finish the step that they are in: one more step excuses nothing
 SURE_AFTER_S = 120.0      # … unless it comes so much later that no rank can have been in it
 
@@ -61,18 +63,26 @@ def _in_order(findings: Sequence[Finding], is_timed: bool) -> tuple[Finding, ...
 
 
 def _starts(findings: Sequence[Finding], progress: Sequence[Progress], is_timed: bool) -> list[Moment]:
-    """Where launches begin: the first launch line after steps, an end or a failure; many ranks print one each."""
+    """Where launches begin, the log's own beginning first.
+
+    A launch line begins a launch when its speaker has launched before and there were steps or an end since: the
+    launchers of many nodes print one each, and a late node's must not hide why another one failed.
+    """
     steps = [order_of(one, is_timed) for one in progress]
-    starts: list[Moment] = []
-    has_ended = True
+    starts: list[Moment] = [BEGINNING]
+    speakers: set[tuple[str | None, int | None]] = set()
+    has_ended = False
     for one in findings:
         role = BY_ID[one.rule].role
         at = order_of(one, is_timed)
         if role == "launch":
-            stepped = bool(starts) and bisect_right(steps, at) > bisect_right(steps, starts[-1])
-            if has_ended or stepped:
+            speaker = (one.host, one.rank)
+            stepped = bisect_right(steps, at) > bisect_right(steps, starts[-1])
+            if (has_ended or stepped) and (speaker in speakers or one.rule == RESTARTED or speaker == (None, None)):
                 starts.append(at)
+                speakers.clear()
                 has_ended = False
+            speakers.add(speaker)
         elif role in ("teardown", "done"):
             has_ended = True
     return starts

@@ -13,7 +13,6 @@ from safelaunch.core.rules.generic import EXCEPTION, LINE
 from safelaunch.core.tracebacks import find_user_frame, is_ignored, is_of_thread, read_exception
 
 SYMPTOM_SHARE = 0.85        # what a symptom is worth as a cause when nothing deeper is there
-CAUGHT_COST = 0.22          # nothing says that the error ended anything
 THREAD_COST = 0.15
 NEAR_END_LINES = 25         # an error so near the last line may well be what ended the log
 

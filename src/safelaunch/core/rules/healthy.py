@@ -113,6 +113,11 @@ LAUNCH = (
         b"entrypoint", "launch", "nobody", 0.5, explain="A launcher starts.", source="torchrun",
     ),
     Rule(
+        "launch.elastic_restart", "none", (b"will restart worker group", b"restarting worker group"),
+        rb"will restart worker group", "launch", "nobody", 0.5, explain="torchrun starts its ranks again.",
+        source="PyTorch, torch/distributed/elastic", order=9,
+    ),
+    Rule(
         "launch.megatron", "none",
         (b"using world size:", b"initializing torch distributed ...", b"[before the start of training step]"),
         rb"using world size: \d+|initializing torch distributed", "launch", "nobody", 0.4, explain="A training starts.",

@@ -1,0 +1,84 @@
+"""What speaks against an error being the cause: somebody caught it, the run went on, it was only mentioned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from safelaunch.core.episodes import Episode, Moment, order_of
+from safelaunch.core.findings import Log
+from safelaunch.core.rulebook import BY_ID
+from safelaunch.core.weighing import Group
+
+CAUGHT_COST = 0.22        # nothing fell afterwards, and it is not near the end
+SURVIVED_COST = 0.3       # the run went on until Slurm ended it …
+RAISED_COST = 0.12        # … although a rank that has died may leave the others hanging until then
+MENTIONED_COST = 0.25     # a line about an error, beside an exception that nothing caught
+QUIET_BYTES = 32 << 10    # that much ordinary text after an error: somebody was still working
+WENT_ON_COST = 0.2
+
+ENDINGS = ("time_limit", "preempted", "cancelled")   # said by who ends a job: nothing catches that
+_MENTION = re.compile(r"(?i)\bwarn|fall(?:ing)? ?back|optional|skipp|disabl|could not import|failed to import"
+                      r"|unavailable|not available|deprecat|ignor|will not be|cannot be used|consider installing")
+_ENDED = ("slurm.time_limit", "slurm.preempted", "slurm.job_cancelled", "slurm.cancelled_signal", "slurm.requeued",
+          "slurm.node_failure", "slurm.cancelled_node_failure")
+
+
+@dataclass(frozen=True)
+class Course:
+    """How an episode went on: moments of falls and of all events, the moment Slurm ended it, where files end."""
+
+    falls: tuple[Moment, ...]
+    events: tuple[Moment, ...]
+    ended: Moment | None
+    ends: tuple[int, ...]
+    has_raised: bool
+    is_timed: bool
+
+
+def trace_course(groups: Sequence[Group], episode: Episode, log: Log) -> Course:
+    """The course of an episode."""
+    timed = episode.is_timed
+    falls = tuple(order_of(one, timed) for one in episode.findings if BY_ID[one.rule].role == "teardown")
+    events = tuple(order_of(one, timed) for one in episode.findings
+                   if BY_ID[one.rule].role in ("cause", "symptom", "teardown", "done"))
+    ended = [order_of(one, timed) for one in episode.findings if one.rule in _ENDED]
+    ends = tuple(max((line.offset for line in log.last if line.file == file), default=0)
+                 for file in range(len(log.files)))
+    raised = any(group.role == "cause" and group.first.block and not group.is_excused and group.weight >= 0.5
+                 for group in groups)
+    return Course(falls, events, ended[0] if ended else None, ends, raised, timed)
+
+
+def doubt(group: Group, course: Course) -> Group:
+    """The group with what speaks against it taken off its weight."""
+    return replace(group, weight=group.weight - max(0.0, cost_of(group, course)))
+
+
+def cost_of(group: Group, course: Course) -> float:
+    """What speaks against the group as the cause."""
+    rule = group.rule
+    if rule.blames == "node" or rule.category in ENDINGS or group.role == "symptom":
+        return 0.0
+    at = order_of(group.last, course.is_timed)
+    fell = any(at < fall and (course.ended is None or fall < course.ended) for fall in course.falls)
+    cost = 0.0
+    if course.ended is not None and at < course.ended:
+        if not fell:
+            cost = RAISED_COST if group.first.block else SURVIVED_COST
+    elif not fell and not group.is_fatal:
+        cost = CAUGHT_COST
+    if not group.first.block and course.has_raised and _MENTION.search(group.first.text):
+        cost += MENTIONED_COST
+    if _quiet_after(group, course) > QUIET_BYTES:
+        cost += WENT_ON_COST
+    return cost
+
+
+def _quiet_after(group: Group, course: Course) -> int:
+    """Bytes of ordinary text between the group's last line and the next event of its file, or the file's end."""
+    last = group.last
+    after = [offset for _, file, offset in course.events if file == last.file and offset > last.offset]
+    end = course.ends[last.file] if last.file < len(course.ends) else last.offset
+    return (min(after) if after else max(end, last.offset)) - last.offset
