@@ -31,6 +31,7 @@ _WHO: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
         rb"\[[Rr]ank[ =#]?(?P<rank>\d{1,7})(?:/\d+)?\]:? ?",                       # torch ≥ 2.3; "[Rank 0]" of loggers
         rb"\[[a-z_]{1,30}(?P<local>\d{1,5})\]: ?",                                 # torchrun --tee: "[default3]:"
         rb"\[(?P<host>" + _HOST + rb"):(?P<rank>\d{1,6})\]: ?",                    # safelaunch's own launchers
+        rb"\[(?P<host>[A-Za-z][A-Za-z0-9-]{0,252}):(?P<rank>\d{1,6})\](?=[^\s:])",   # older ones, without a colon
         rb"\[\d{1,9},(?P<rank>\d{1,7})\]<std(?:out|err|diag)>: ?",                 # mpirun --tag-output
         rb"\[(?P<host>" + _HOST + rb"):\d{1,8}(?::\d{1,9}){0,2}\] {1,20}",          # Open MPI, PMIx, UCX
     )),
@@ -129,6 +130,8 @@ def parse(line: bytes, hosts: frozenset[bytes] = frozenset(), year: int | None =
         if match is None:
             break
         groups = {name: value for name, value in match.groupdict().items() if value}
+        if "rank" in groups and "rank" in found and head.startswith(b"[Rank ", at):
+            break   # "[rank17]:[Rank 1] Watchdog caught": the second is the rank within a process group (PyTorch)
         found.update(groups)
         at = match.end()
         if is_who:

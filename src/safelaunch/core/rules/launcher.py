@@ -105,6 +105,12 @@ RULES = (
         source="various",
     ),
     Rule(
+        "hang.pyspy_refused", "hang", (b"Failed to suspend process",), rb"Failed to suspend process", "symptom", "node",
+        0.55, summary="a process cannot be suspended: it is stuck in the kernel",
+        explain="py-spy stops a process to read its stack; one in D state (a frozen file system, a dead card) refuses.",
+        do="Read /proc/PID/stack and wchan of that process as root.", source="py-spy",
+    ),
+    Rule(
         "hang.xla_barrier", "hang", (b"DEADLINE_EXCEEDED", b"Barrier timed out"),
         b"DEADLINE_EXCEEDED.*(?:[Bb]arrier|[Cc]oordination|GetKeyValue)|Barrier timed out", "symptom", "rank", 0.65,
         summary="a process did not come to the barrier of the coordination service",
