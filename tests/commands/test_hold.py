@@ -185,7 +185,7 @@ def test_a_run_without_a_job_is_told_when_it_is_to_go_on(
     Queue(tmp_path)
     assert run(["hold"]) == 0
     assert run(["resume"]) == 0
-    assert "Slurm knows no job of it: safelaunch status" in capsys.readouterr().err
+    assert "Slurm knows no job of it; to queue one: safelaunch watch --once" in capsys.readouterr().err
 
 
 def test_an_ended_run_is_not_held_and_cannot_go_on(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,6 +275,20 @@ def test_a_local_run_on_hold_starts_nothing_new(submit_local: SubmitLocal) -> No
     assert done.returncode == 0 and "the run ends should the attempt fail" in done.stderr
     assert local.wait_end().how == "gave_up"
     assert len(local.state().attempts) == 1
+
+
+def test_an_extended_site_is_kept_beyond_its_time(submit_local: SubmitLocal) -> None:
+    local = submit_local("--steps 400 --step-time 0.01 --die-at 10", "restart.max_restarts=0", "preserve_site.for=3s",
+                         "preserve_site.when=[unknown, user_code, native_crash]")
+    local.wait_for(lambda: local.state().preserving_until, 30, "nothing is kept")
+    done = local.type("extend", str(local.run_dir), "--for", "1h")
+    assert done.returncode == 0, done.stderr
+    kept_t = local.state().preserving_until
+    assert kept_t is not None
+    local.wait_for(lambda: time.time() > kept_t + 2, 20, "time does not pass")
+    assert local.state().ended is None
+    local.type("release", str(local.run_dir))
+    assert local.wait_end().how == "gave_up"
 
 
 def reasons(drill: Drill) -> dict[str, str]:

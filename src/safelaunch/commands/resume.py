@@ -54,5 +54,5 @@ def _announce(run: Run, state: State, removed: Touched | None, turned: Turned) -
     if turned.refused:
         parts.append(f"the held job could not be released: {turned.refused}")
     if turned.knows_none:
-        parts.append(f"but Slurm knows no job of it: safelaunch status {run.dir}")
+        parts.append("but Slurm knows no job of it; to queue one: safelaunch watch --once")
     return "; ".join(parts)

@@ -121,7 +121,7 @@ def replay(events: Sequence[Event], plan: Plan) -> Replay:
         found.append(Replayed(attempt, then, now, word, is_moot=stopped_at is not None))
         if stopped_at is None and found[-1].differs and not now.goes_on:
             stopped_at = state
-    return Replay(tuple(found), plan.gpus_per_node, _harm(stopped_at, fold(events)))
+    return Replay(tuple(found), plan.gpus_per_node, _harm(stopped_at, fold(events[at:], state)))
 
 
 def _ends(events: Sequence[Event]) -> Iterator[tuple[int, int]]:
