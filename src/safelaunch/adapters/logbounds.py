@@ -40,11 +40,10 @@ def choose_pieces(source: Source, compiled: Compiled, *, thorough: bool = False)
         return [(0, size)]
     fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        probe = _prober(fd, source, compiled)
-        alive_at = find_last_alive(probe, size)
+        alive_at = find_last_alive(_prober(fd, source, compiled), size)
         if alive_at is None:
             return [(0, size)]
-        back_at = find_all_alive(probe, alive_at)
+        back_at = find_all_alive(_prober(fd, source, compiled, all_progress=True), alive_at)
     finally:
         os.close(fd)
     return overlaps([(0, HEAD), (max(0, back_at - MARGIN), alive_at), *_of_dead(alive_at, size)])
@@ -94,9 +93,12 @@ def _of_dead(start: int, size: int) -> Pieces:
     return [(start, start + DEAD_HEAD), *((at, at + SAMPLE) for at in middle), (size - DEAD_TAIL, size)]
 
 
-def _prober(fd: int, source: Source, compiled: Compiled) -> Probe:
-    """Who makes steps in the window that begins at an offset. A bar without a step is no proof: downloads have bars."""
-    shapes = Shapes(compiled.literals, words=compiled.words, is_thorough=True)
+def _prober(fd: int, source: Source, compiled: Compiled, *, all_progress: bool = False) -> Probe:
+    """Who makes steps in the window at an offset; some of them, or (`all_progress`) all.
+
+    A bar without a step is no proof: downloads have bars.
+    """
+    shapes = Shapes(compiled.literals, words=compiled.words, all_progress=all_progress)
     known: dict[int, set[Speaker]] = {}
 
     def probe(at: int) -> set[Speaker]:

@@ -113,13 +113,14 @@ class Shapes:
     """The prefilter with its memory of shapes; one for each log (or worker), fed block after block.
 
     Lines of one shape are looked at up to a quota. Then the shape is spent: one of its lines is looked at, and all are
-    counted, in every SAMPLED_BLOCK-th block only; of progress the last line of each block is.
+    counted, in every SAMPLED_BLOCK-th block only; of progress the last line of each block is looked at, or
+    (`all_progress`) every one.
     """
 
-    def __init__(self, literals: Sequence[bytes], *, words: Words | None = None, is_thorough: bool = False) -> None:
+    def __init__(self, literals: Sequence[bytes], *, words: Words | None = None, all_progress: bool = False) -> None:
         self._words = words or fold_words(literals)
         self._literals = self._words.literals
-        self._is_thorough = is_thorough
+        self._quota_progress = QUOTA_SEEN if all_progress else QUOTA_PROGRESS
         self.newlines = 0          # of the last block
         self.unseen = Unseen()     # of the last block
         self._dull: set[bytes] = set()
@@ -193,8 +194,6 @@ class Shapes:
 
     def _wanted(self, shapes: list[bytes], lines: list[bytes], hot: dict[bytes, _Shape]) -> list[int]:
         """Numbers, from 0, of the lines to look at."""
-        if self._is_thorough:
-            return [index for index, shape in enumerate(shapes) if shape in hot]
         passed = (self._spent | self._progress).intersection(hot)
         fresh = {shape: known for shape, known in hot.items() if shape not in passed} if passed else hot
         wanted = []
@@ -203,11 +202,17 @@ class Shapes:
                 if self._is_wanted(shapes[index], fresh[shapes[index]], lines[index][:HEAD_LENGTH]):
                     wanted.append(index)
         if passed:
-            backwards = shapes[::-1]
-            last = {len(shapes) - 1 - backwards.index(shape) for shape in passed}
             self._pass_over(shapes, hot, passed)
-            wanted = sorted(last.union(wanted))
+            wanted = sorted({*wanted, *self._last_of(shapes, hot, passed)})
         return wanted
+
+    def _last_of(self, shapes: list[bytes], hot: dict[bytes, _Shape], passed: set[bytes]) -> Iterable[int]:
+        """Numbers of the last lines: one for each set of literals, and one for each shape of progress."""
+        last: dict[bytes | tuple[int, ...], int] = {}
+        for index in [index for index, shape in enumerate(shapes) if shape in passed]:
+            shape = shapes[index]
+            last[shape if shape in self._progress else hot[shape].literals] = index
+        return last.values()
 
     def _is_wanted(self, shape: bytes, known: _Shape, head: bytes) -> bool:
         """Whether one more line of the shape is looked at; it is spent when the quota is."""
@@ -215,8 +220,12 @@ class Shapes:
         if known.looked > QUOTA_DEAR and head in known.heads and known.seen < QUOTA_SEEN and not known.is_progress:
             return False
         alike = self._alike.get(known.literals, 0)
-        quota = QUOTA_PROGRESS if known.is_progress else QUOTA if known.rule else QUOTA_DULL
-        if known.looked < (quota if alike < QUOTA_ALIKE else QUOTA_DEAR) and known.seen < QUOTA_SEEN:
+        quota = QUOTA if known.rule else QUOTA_DULL
+        if alike >= QUOTA_ALIKE:
+            quota = QUOTA_DEAR
+        if known.is_progress:
+            quota = self._quota_progress
+        if known.looked < quota and known.seen < QUOTA_SEEN:
             known.looked += 1
             known.heads.add(head)
             self._alike[known.literals] = alike + 1
