@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.slurmtext import (
+    Account,
+    KnownJob,
     QueuedJob,
     is_unreachable,
     parse_addresses,
+    parse_elapsed_s,
     parse_ending,
+    parse_sacct,
+    parse_sinfo,
     parse_squeue,
     parse_submitted,
+    parse_watch,
+    render_elapsed,
 )
 from safelaunch.errors import ParseError
 
@@ -164,3 +173,58 @@ slurm_load_node error: Invalid node name specified
 def test_addresses_of_nodes_whose_names_do_not_resolve() -> None:
     assert parse_addresses(NODES) == {"n0": "127.0.0.1", "n1": "10.0.0.7"}
     assert parse_addresses("") == {}
+
+
+# --- what the watch asks ----------------------------------------------------------------------------------------------
+
+LIMBO = "900001|RUNNING|sl-alice|None|n[1-2]|n0||(null)|main|2026-11-21T20:51:56|0:36|run.one"
+ARRAY = ("900002_[1-3%1]|PENDING|sl-alice|ReqNodeNotAvail, UnavailableNodes:n0||n/a|n3|afterany:900001(unfulfilled)|"
+         "main|N/A|0:00|a|name\twith all sorts")
+
+
+def test_the_watch_reads_limbo_and_arrays_in_squeue() -> None:
+    limbo, array = parse_watch(f"{LIMBO}\n\n{ARRAY}\n")
+    assert limbo == KnownJob("900001", "RUNNING", "sl-alice", "", "n[1-2]", "n0", "", "", "main", "2026-11-21T20:51:56",
+                             36.0, "run.one")
+    assert (array.number, array.nodelist, array.batch_host, array.start) == ("900002", "", "", "")
+    assert (array.excluded, array.dependency) == ("n3", "afterany:900001(unfulfilled)")
+    assert (array.reason, array.name) == ("ReqNodeNotAvail, UnavailableNodes:n0", "a|name\twith all sorts")
+
+
+@pytest.mark.parametrize("line", [
+    "slurm_load_jobs error: Unable to contact slurm controller", LIMBO[:40], LIMBO.replace("0:36", "soon"), "x" + LIMBO,
+], ids=["an error", "cut off", "no time", "no id"])
+def test_the_watch_takes_no_line_of_another_form(line: str) -> None:
+    with pytest.raises(ParseError):
+        parse_watch(f"{LIMBO}\n{line}\n")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [
+    ("0:36", 36), ("7:27", 447), ("1:07:27", 4047), ("1-07:27:33", 113_253), ("INVALID", 0), ("", 0),
+])
+def test_elapsed_times_are_read(text: str, seconds: float) -> None:
+    assert parse_elapsed_s(text) == seconds
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(36, "00:00:36"), (113_253, "1-07:27:33"), (-5, "00:00:00")])
+def test_elapsed_times_are_written_as_slurm_does(seconds: float, text: str) -> None:
+    assert render_elapsed(seconds) == text
+
+
+def test_sacct_tells_who_cancelled_a_job() -> None:   # form: sacct(1), STATE; not measured, no accounts here
+    text = "12|CANCELLED by 1001|0:15\n13_1|FAILED|75:0\n14|COMPLETED|0:0\n15|OUT_OF_MEMORY|0:125\n"
+    assert parse_sacct(text) == {
+        "12": Account("CANCELLED", "1001", 0), "13_1": Account("FAILED", None, 75), "14": Account("COMPLETED", None, 0),
+        "15": Account("OUT_OF_MEMORY", None, 0)}
+
+
+def test_sinfo_gives_nodes_by_state() -> None:
+    assert parse_sinfo("down*|n0\nidle|n3\nmixed|n[1-2]\ndrained$|m[1,4-5]\n") == (
+        ("down*", "n0"), ("idle", "n3"), ("mixed", "n[1-2]"), ("drained$", "m[1,4-5]"))
+
+
+@pytest.mark.parametrize("parse", [parse_sacct, parse_sinfo], ids=["sacct", "sinfo"])
+@pytest.mark.parametrize("text", ["Slurm accounting storage is disabled\n", "12|\n", "|n0\n"])
+def test_other_words_are_no_answer(parse: Callable[[str], object], text: str) -> None:
+    with pytest.raises(ParseError):
+        parse(text)

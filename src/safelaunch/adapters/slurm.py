@@ -100,6 +100,11 @@ def show_nodes(nodelist: str) -> tuple[str, ...]:
     return ("scontrol", "--oneliner", "show", "node", nodelist)
 
 
+def release(job: str) -> tuple[str, ...]:
+    """Lets a job of one's own go that a user holds."""
+    return ("scontrol", "release", job)
+
+
 def scancel(job: str) -> tuple[str, ...]:
     """Cancels a job."""
     return ("scancel", job)

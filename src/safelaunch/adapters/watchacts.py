@@ -22,7 +22,7 @@ from safelaunch.core import nodeset, slurmtext
 from safelaunch.core import plan as plans
 from safelaunch.core.model import Event
 from safelaunch.core.watch import FINISHED
-from safelaunch.core.watched import BY_WATCH, Act, Cancel, End, Free, Note, Queue, Relax, act_of
+from safelaunch.core.watched import BY_WATCH, Act, Cancel, End, Free, Note, Queue, Relax, Release, act_of
 from safelaunch.errors import ParseError
 
 FOLDER_S = 5.0
@@ -101,6 +101,8 @@ class Deed:
                 return (yield from self._relax(act))
             case Free():
                 return (yield from self._free(act))
+            case Release():
+                return (yield from self._release(act))
             case Cancel():
                 return (yield from self._cancel(act))
 
@@ -173,6 +175,13 @@ class Deed:
         self._settle("free_successor", True, None,
                      self.writer.event("resubmitted", job=act.job, exclude=list(act.exclude), why=act.why))
         return f"job {act.job} may start now, without {nodeset.fold(act.exclude) or 'exclusions'}: {act.why}"
+
+    def _release(self, act: Release) -> Doing:
+        self._announce("release", job=act.job)
+        result = yield self._run(slurm.release(act.job))
+        self._settle("release", True if result.is_ok else None if result.is_unknown else False,
+                     None if result.is_ok else _said(result))
+        return f"{'released' if result.is_ok else 'tried to release'} job {act.job}: {act.why}"
 
     # --- a job that nobody supervises -----------------------------------------------------------------------------
 

@@ -13,7 +13,19 @@ from collections.abc import Callable, Iterable
 from safelaunch.core import decide, nodeset
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED
 from safelaunch.core.slurmtext import KnownJob, render_elapsed
-from safelaunch.core.watched import CANCELLED_NEXT, Cancel, End, Free, Judgement, Note, Queue, Relax, Watched, Word
+from safelaunch.core.watched import (
+    CANCELLED_NEXT,
+    Cancel,
+    End,
+    Free,
+    Judgement,
+    Note,
+    Queue,
+    Relax,
+    Release,
+    Watched,
+    Word,
+)
 from safelaunch.errors import ParseError
 
 STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
@@ -142,7 +154,7 @@ def _limbo(run: Watched, word: Word, now: float) -> Judgement | None:
     if job is None or job.state != "RUNNING" or run.silent_s < STALE_S or not job.batch_host:
         return None
     nodes = _expand(job.nodelist)
-    if nodes is None or job.batch_host in nodes:
+    if not nodes or job.batch_host in nodes:
         return None
     lost = f"its batch host {job.batch_host} is no longer among its nodes ({job.nodelist}), no pulse for "
     lost += f"{render_elapsed(run.silent_s)}"
@@ -151,9 +163,10 @@ def _limbo(run: Watched, word: Word, now: float) -> Judgement | None:
         return Judgement("limbo", f"is in limbo: {lost}; its standby on {standby} is given some time more")
     waiting, suspects, next_id = _waiting(word), (job.batch_host,), run.state.successor
     exclude = _with(run, suspects)
-    if waiting is None and next_id is not None and word.accounts is None:
+    is_wanted = not run.asked(*_NO_NEXT) and next_id not in run.notes.cancelled_next
+    if waiting is None and is_wanted and next_id is not None and word.accounts is None:
         return Judgement("limbo", f"is in limbo: {lost}; job {next_id}, queued behind it, is gone", asks=HISTORY)
-    if waiting is None and not run.asked(*_NO_NEXT) and _cancelled_by_person(run, word, (next_id,)) is None:
+    if waiting is None and is_wanted and _cancelled_by_person(run, word, (next_id,)) is None:
         return _unless_announced(run, "limbo", Queue(job.id, exclude, f"is in limbo: {lost}", suspects=suspects))
     return _unless_announced(run, "limbo", Cancel(
         job.id, None if waiting is None else waiting.id, exclude, f"is in limbo: {lost}", suspects))
@@ -202,12 +215,23 @@ def _waiting_row(run: Watched, word: Word, now: float) -> Judgement | None:
     if run.asked("kill", "kill-now"):
         return Judgement("waiting", f"{text}; its kill switch is touched: it ends as soon as it starts")
     if _HELD.search(job.reason):
-        return Judgement("held", f"{text}; to let it go: scontrol release {job.id}")
+        return _held(run, job, text)
     if job.reason == "DependencyNeverSatisfied":
         return _unless_announced(run, "never", Free(job.id, _expand(job.excluded) or (), f"{text}: it never would"))
     if not _IMPOSSIBLE.search(job.reason):
         return Judgement("waiting", text)
     return _impossible(run, word, job, text)
+
+
+def _held(run: Watched, job: KnownJob, text: str) -> Judgement:
+    """A person's hold, or the middle of a requeue (requeuehold, change, release) whose supervisor has died in it."""
+    if run.asked("hold") is not None:
+        return Judgement("held", f"{text}; to let it go on: safelaunch resume")
+    requeue = next((intent for intent in run.state.intents if "requeue" in intent.act), None)
+    if requeue is not None and job.reason == "JobHeldUser":
+        return _unless_announced(run, "held", Release(
+            job.id, f"{text}; whoever requeued it (claim {requeue.claim}) has not released it"))
+    return Judgement("held", f"{text}; to let it go: scontrol release {job.id}")
 
 
 def _impossible(run: Watched, word: Word, job: KnownJob, text: str) -> Judgement:
@@ -269,8 +293,8 @@ def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, .
         return _end(run, "stopped", STOPPED, cancelled)
     if (done := _done(word, last.id)) is not None:
         return _end(run, "completed", DONE, done)
-    if run.asked("hold") is not None and run.asked("release") is None:
-        return Judgement("held", f"{why}; the run is on hold, so no job is queued")
+    if (hold := run.asked("hold")) is not None:
+        return Judgement("held", f"{why}; {hold.who} put the run on hold: nothing is queued until `safelaunch resume`")
     seen = decide.Seen(now=now, nodes=(), requests=run.requests, ending="unknown")   # a job at its end, why ever
     action = decide.decide(run.state, seen, run.plan).action
     if isinstance(action, decide.Finish):
@@ -336,7 +360,7 @@ def _done(word: Word, id: str) -> str | None:
     return f"job {id} ended with exit code 0, as Slurm says"
 
 
-def _unless_announced(run: Watched, row: str, act: Queue | Relax | Free | Cancel) -> Judgement:
+def _unless_announced(run: Watched, row: str, act: Queue | Relax | Free | Cancel | Release) -> Judgement:
     """The act; but not while somebody else's, announced and without an outcome, may still be under way."""
     if run.state.intents and run.quiet_s < QUIET_S and not (isinstance(act, Queue) and act.beside):
         intent = run.state.intents[-1]

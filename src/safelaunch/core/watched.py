@@ -116,6 +116,14 @@ class Free:
 
 
 @dataclass(frozen=True)
+class Release:
+    """Let a held job go."""
+
+    job: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Cancel:
     """End a job that nobody supervises any more; `successor` goes on, without `suspects`."""
 
@@ -143,8 +151,8 @@ class Note:
     why: str
 
 
-Act = Queue | Relax | Free | Cancel | End | Note
-ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (Queue, Relax, Free, Cancel, End, Note)}
+Act = Queue | Relax | Free | Release | Cancel | End | Note
+ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (Queue, Relax, Free, Release, Cancel, End, Note)}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,326 @@
+"""What the watch makes of a run, from its folder and Slurm's word: every row, and what must never be acted on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.core import watch
+from safelaunch.core.model import Event, Request
+from safelaunch.core.slurmtext import Account, KnownJob
+from safelaunch.core.state import Exclusion, Intent, State, fold
+from safelaunch.core.watch import judge
+from safelaunch.core.watched import (
+    BY_WATCH,
+    CANCELLED_NEXT,
+    Act,
+    Cancel,
+    End,
+    Free,
+    Judgement,
+    Note,
+    Notes,
+    Pulse,
+    Queue,
+    Relax,
+    Release,
+    Watched,
+    Word,
+    act_of,
+    parse_pulse,
+    read_notes,
+)
+from tests.core.test_decide import PLAN
+
+NOW = 10_000.0
+LONG_S = 10_000.0
+KILL, HOLD = Request("kill", "bob", 5.0), Request("hold", "bob", 5.0)
+PULSE = Pulse(7, 3, "n0", "12", "running", 1, 40, "13")
+UP = (("idle", "n[0-3]"),)
+
+
+def events(*said: tuple[str, dict[str, Any]], gen: int = 1) -> list[Event]:
+    return [Event(float(number), gen, number, "n0", kind, data) for number, (kind, data) in enumerate(said, 1)]
+
+
+def state(*said: tuple[str, dict[str, Any]]) -> State:
+    return fold(events(*said))
+
+
+SUBMITTED = ("submitted", {"job": "12"})
+STARTED = ("job_started", {"job": "12", "nodes": ["n0", "n1"], "batch_host": "n0"})
+ATTEMPT = ("attempt_started", {"attempt": 1, "job": "12", "nodes": ["n0", "n1"]})
+NEXT = ("submitted", {"job": "13", "successor_of": "12"})
+RAN = state(SUBMITTED, STARTED, ATTEMPT, NEXT)
+ALONE = state(SUBMITTED, STARTED, ATTEMPT)
+
+
+def run(known: State = RAN, **changes: Any) -> Watched:
+    return replace(Watched(PLAN, known, 3, PULSE, 0.0, LONG_S), **changes)
+
+
+def running(**changes: Any) -> KnownJob:
+    known = KnownJob("12", "RUNNING", "alice", nodelist="n[0-1]", batch_host="n0", partition="main",
+                     start="2026-11-21T20:51:56", elapsed_s=27.0, name="run.r1")
+    return replace(known, **changes)
+
+
+def waiting(reason: str = "Priority", **changes: Any) -> KnownJob:
+    return replace(KnownJob("13", "PENDING", "alice", reason, partition="main", name="run.r1"), **changes)
+
+
+def word(*jobs: KnownJob, absences: int = 0, same_s: float = LONG_S, **more: Any) -> Word:
+    return Word(jobs, absences, same_s, **more)
+
+
+def gone(*ended: KnownJob, **more: Any) -> Word:
+    return word(*ended, absences=2, **{"accounts": {}, **more})
+
+
+BEHIND = waiting("Dependency", dependency="afterany:12(unfulfilled),singleton(unfulfilled)")
+LIMBO = running(nodelist="n1")
+HANGS = running(state="COMPLETING", nodelist="n1")
+
+
+@pytest.mark.parametrize(("watched", "slurm", "row"), [
+    (run(state(SUBMITTED, STARTED, ("completed", {"why": "done"})), silent_s=LONG_S), gone(), "ended"),
+    (run(plan=replace(PLAN, cluster="local"), silent_s=LONG_S), gone(), "local"),
+    (run(mine=False, silent_s=LONG_S), gone(), "foreign"),
+    (run(silent_s=LONG_S), Word(None), "unanswered"),
+    (run(), word(running(), BEHIND), "running"),
+    (run(silent_s=LONG_S), word(running(), BEHIND), "silent"),
+    (run(silent_s=LONG_S), word(running(state="SUSPENDED"), BEHIND), "running"),
+    (run(silent_s=LONG_S), word(running(state="NEWWORD"), BEHIND), "running"),
+    (run(silent_s=LONG_S), word(running(state="SUSPENDED", nodelist="n1"), BEHIND), "running"),
+    (run(silent_s=LONG_S), word(running(nodelist=""), BEHIND), "silent"),
+    (run(silent_s=LONG_S), word(running(nodelist="n["), BEHIND), "silent"),
+    (run(silent_s=LONG_S), word(running(batch_host="", nodelist="n1"), BEHIND), "silent"),
+    (run(), word(LIMBO, BEHIND), "running"),
+    (run(), word(HANGS, BEHIND, same_s=60.0), "completing"),
+    (run(), word(HANGS, waiting("Resources")), "completing"),
+    (run(State()), word(HANGS), "completing"),
+    (run(), word(waiting()), "waiting"),
+    (run(), word(waiting("JobHeldUser")), "held"),
+    (run(), word(waiting("launch failed requeued held")), "held"),
+    (run(requests=(KILL,)), word(waiting("BadConstraints", excluded="n0")), "waiting"),
+    (run(), word(waiting("BadConstraints")), "impossible"),
+    (run(State()), gone(), "submitting"),
+    (run(silent_s=LONG_S), word(absences=1), "doubt"),
+    (run(silent_s=10.0, state=state(SUBMITTED, STARTED)), gone(), "doubt"),
+    (run(silent_s=LONG_S, at_home=False), gone(), "gone"),
+    (run(silent_s=LONG_S, requests=(HOLD,)), gone(), "held"),
+], ids=["ended", "local", "of somebody else", "no answer", "well", "silent", "suspended", "a word of a later Slurm",
+        "suspended without its host", "no nodelist", "torn nodelist", "no batch host", "pulse moves without its host",
+        "just completing", "completing, the next one is free", "completing, unknown to the journal", "in the queue",
+        "held by a person", "launch failed", "killed while it waits", "too few nodes, and not for our sake",
+        "submission cut off", "one answer", "its supervisor lives", "perhaps of another cluster", "on hold"])
+def test_nothing_is_done(watched: Watched, slurm: Word, row: str) -> None:
+    judged = judge(watched, slurm, NOW)
+    assert (judged.row, judged.act, judged.asks) == (row, None, frozenset())
+
+
+@pytest.mark.parametrize(("watched", "slurm", "act"), [
+    (run(silent_s=400.0), word(LIMBO, BEHIND), Cancel("12", "13", ("n0",), "", ("n0",))),
+    (run(ALONE, silent_s=400.0), word(LIMBO), Queue("12", ("n0",), "", suspects=("n0",))),
+    (run(silent_s=400.0, requests=(KILL,)), word(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
+    (run(silent_s=400.0, notes=Notes(cancelled_next=("13",))), word(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
+    (run(pulse=replace(PULSE, host="n1"), silent_s=901.0), word(LIMBO, BEHIND),
+     Cancel("12", "13", ("n0",), "", ("n0",))),
+    (run(pulse=None, silent_s=400.0), word(LIMBO, BEHIND), Cancel("12", "13", ("n0",), "", ("n0",))),
+    (run(silent_s=400.0), word(HANGS, BEHIND), Free("13", ("n1",), "", ("n1",))),
+    (run(ALONE, silent_s=400.0), word(HANGS, accounts={}), Queue(None, ("n1",), "", suspects=("n1",))),
+    (run(), word(waiting("DependencyNeverSatisfied")), Free("13", (), "")),
+    (run(silent_s=400.0), gone(), Queue(None, (), "")),
+    (run(silent_s=400.0, notes=Notes(refused=True)), gone(), Queue(None, (), "")),
+    (run(ALONE, notes=Notes(refused=True)), word(running()), Queue("12", (), "", beside=True)),
+    (run(replace(ALONE, via="watch")), word(running()), Queue("12", (), "", beside=True)),
+    (run(), word(running(), waiting(state="CANCELLED")), Note("13", "")),
+    (run(silent_s=400.0), gone(running(state="COMPLETED")), End("completed", 0, "")),
+    (run(silent_s=400.0), gone(accounts={"12": Account("COMPLETED")}), End("completed", 0, "")),
+    (run(silent_s=400.0, notes=Notes(requeued=3)), gone(), End("gave_up", 10, "")),
+    (run(state(SUBMITTED, STARTED, ATTEMPT, ("attempt_ended", {"attempt": 1, "how": "completed"})), silent_s=400.0),
+     gone(), End("completed", 0, "")),
+    (run(replace(RAN, intents=(Intent(3, "requeue", 5.0, 3),))), word(waiting("JobHeldUser")), Release("13", "")),
+], ids=["limbo", "limbo, no job behind it", "limbo, killed", "limbo, its next job cancelled by a person",
+        "limbo, its standby silent too", "limbo, no pulse ever", "hangs at its end", "hangs, no job behind it",
+        "a dependency that never comes", "vanished", "vanished from a site without sbatch on nodes",
+        "nodes may not call sbatch", "restart.via: watch", "the next job cancelled by a person", "ended well, squeue",
+        "ended well, sacct", "jobs without progress", "completed before its leader wrote it down",
+        "a requeue cut off in its middle"])
+def test_the_run_goes_on_or_ends(watched: Watched, slurm: Word, act: Act) -> None:
+    judged = judge(watched, slurm, NOW)
+    assert judged.act is not None, judged
+    assert replace(judged.act, why="") == act, judged
+
+
+PERSON = "was cancelled by a person"
+
+
+@pytest.mark.parametrize(("watched", "slurm", "why"), [
+    (run(silent_s=400.0, requests=(KILL,)), gone(), "bob touched kill"),
+    (run(silent_s=400.0, ending="cancelled"), gone(), f"job 12 {PERSON} (its output says so)"),
+    (run(silent_s=400.0), gone(running(state="CANCELLED")), f"job 12 {PERSON} (squeue)"),
+    (run(silent_s=400.0), gone(waiting(state="CANCELLED")), f"job 13 {PERSON} (squeue)"),
+    (run(silent_s=400.0), gone(accounts={"12": Account("CANCELLED", "1001")}),
+     "job 12 was cancelled by user 1001 (sacct)"),
+    (run(silent_s=400.0, notes=Notes(cancelled_next=("13",))), gone(), f"job 13 {PERSON} before it started"),
+    (run(ALONE, silent_s=400.0, ending="cancelled"), word(HANGS), f"job 12 {PERSON} (its output says so)"),
+    (run(state(SUBMITTED), silent_s=400.0), gone(running(state="CANCELLED")), f"job 12 {PERSON} (squeue)"),
+], ids=["kill switch", "slurmstepd's line", "squeue", "squeue, the next job", "sacct", "noted earlier",
+        "while it hangs", "before it ever started"])
+def test_a_persons_word_ends_the_run(watched: Watched, slurm: Word, why: str) -> None:
+    judged = judge(watched, slurm, NOW)
+    assert judged.act == End("stopped", 12, why)
+
+
+@pytest.mark.parametrize("evidence", ["output", "squeue", "sacct"])
+def test_our_own_cancel_is_no_persons_word(evidence: str) -> None:
+    known = fold(events(("intent", {"claim": 4, "act": "cancel", "job": "12"}),
+                        ("outcome", {"claim": 4, "act": "cancel", "ok": True}), gen=4), RAN)
+    watched = run(known, silent_s=400.0, ending="cancelled" if evidence == "output" else None)
+    slurm = gone(*[running(state="CANCELLED")] * (evidence == "squeue"),
+                 accounts={"12": Account("CANCELLED", "1001")} if evidence == "sacct" else {})
+    assert isinstance(judge(watched, slurm, NOW).act, Queue)
+
+
+def test_history_is_asked_before_a_vanished_run_goes_on() -> None:
+    judged = judge(run(silent_s=400.0), word(absences=2), NOW)
+    assert (judged.act, judged.asks) == (None, frozenset({"sacct"}))
+
+
+def test_a_standby_on_a_living_node_gets_time_to_act() -> None:
+    judged = judge(run(pulse=replace(PULSE, host="n1"), silent_s=400.0), word(LIMBO, BEHIND), NOW)
+    assert (judged.row, judged.act) == ("limbo", None)
+
+
+@pytest.mark.parametrize("slurm", [word(LIMBO, BEHIND), word(HANGS, BEHIND), gone()], ids=["limbo", "hung", "gone"])
+def test_an_announced_act_is_given_time_for_its_outcome(slurm: Word) -> None:
+    announced = replace(RAN, intents=(Intent(3, "queue_successor", 5.0, 3),))
+    assert judge(run(announced, silent_s=400.0, quiet_s=60.0), slurm, NOW).act is None
+    assert judge(run(announced, silent_s=400.0, quiet_s=200.0), slurm, NOW).act is not None
+
+
+# --- exclusions that keep a run from starting -----------------------------------------------------------------------
+
+
+def excluding(*nodes: str) -> State:
+    return replace(RAN, exclusions=tuple(Exclusion(node, "lost") for node in nodes))
+
+
+@pytest.mark.parametrize(("own", "listed", "nodes", "keep", "drop"), [
+    ("", "n[0-2]", UP, ("n1", "n2"), ("n0",)),
+    ("", "n[0-3]", UP, ("n2", "n3"), ("n0", "n1")),
+    ("n3", "n[0-3]", UP, ("n2", "n3"), ("n0", "n1")),
+    ("", "n[0-2]", (("idle", "n[0-1]"), ("down*", "n[2-3]")), ("n2",), ("n0", "n1")),
+    ("", "n[0-2]", (("mixed", "n0"), ("allocated", "n1"), ("idle*", "n2"), ("idle~", "n3")), ("n1", "n2"), ("n0",)),
+], ids=["the oldest goes", "two go", "not the user's own", "a dead node stays out", "busy and sleeping nodes count"])
+def test_exclusions_give_way_by_as_many_nodes_as_the_run_needs(
+    own: str, listed: str, nodes: tuple[tuple[str, str], ...], keep: tuple[str, ...], drop: tuple[str, ...]
+) -> None:
+    watched = run(excluding("n0", "n1", "n2", "n3"), plan=replace(PLAN, sbatch=(("exclude", own),) if own else ()))
+    judged = judge(watched, word(waiting("BadConstraints", excluded=listed), nodes=nodes), NOW)
+    assert isinstance(judged.act, Relax), judged
+    assert (judged.act.job, judged.act.keep, judged.act.drop) == ("13", keep, drop)
+
+
+@pytest.mark.parametrize("reason", [
+    "BadConstraints", "ReqNodeNotAvail, UnavailableNodes:n0", "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved",
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "NodeDown",
+])
+def test_states_of_nodes_are_asked_for_before_exclusions_give_way(reason: str) -> None:
+    judged = judge(run(excluding("n0")), word(waiting(reason, excluded="n0")), NOW)
+    assert (judged.act, judged.asks) == (None, frozenset({"nodes"}))
+
+
+@pytest.mark.parametrize(("own", "nodes", "same_s"), [
+    ("", UP, 0.0), ("n0", UP, LONG_S), ("", UP, LONG_S),
+], ids=["seen once", "the user's own", "enough nodes are up without it"])
+def test_exclusions_stay(own: str, nodes: tuple[tuple[str, str], ...], same_s: float) -> None:
+    watched = run(excluding("n0"), plan=replace(PLAN, sbatch=(("exclude", own),) if own else ()))
+    judged = judge(watched, word(waiting("ReqNodeNotAvail", excluded="n0"), nodes=nodes, same_s=same_s), NOW)
+    assert judged.act is None
+
+
+# --- laws -------------------------------------------------------------------------------------------------------
+
+
+JOBS = st.lists(st.builds(
+    KnownJob, id=st.sampled_from(["12", "13", "14_[1-3%1]"]), state=st.sampled_from(
+        [*sorted(watch.FINISHED), *sorted(watch.WAITING), "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "NEW"]),
+    user=st.just("alice"), reason=st.sampled_from(["", "Priority", "Dependency", "BadConstraints", "JobHeldUser"]),
+    nodelist=st.sampled_from(["", "n0", "n[0-1]", "n1", "n["]), batch_host=st.sampled_from(["", "n0"]),
+    excluded=st.sampled_from(["", "n0", "n[0-3]"]), dependency=st.sampled_from(["", "afterany:12(unfulfilled)"]),
+    name=st.just("run.r1")), max_size=3).map(tuple)
+WORDS = st.builds(Word, JOBS, st.integers(0, 3), st.sampled_from([0.0, 60.0, LONG_S]),
+                  st.sampled_from([None, {}, {"12": Account("CANCELLED", "0")}]), st.sampled_from([None, UP]))
+STATES = st.sampled_from([RAN, ALONE, State(), state(SUBMITTED), excluding("n0"), replace(RAN, via="watch")])
+RUNS = st.builds(lambda known, silent_s, quiet_s, requests, ending: run(
+    known, silent_s=silent_s, quiet_s=quiet_s, requests=requests, ending=ending),
+    STATES, st.sampled_from([0.0, 100.0, 400.0, LONG_S]), st.sampled_from([0.0, LONG_S]),
+    st.sampled_from([(), (KILL,), (HOLD,)]), st.sampled_from([None, "cancelled", "time_limit"]))
+
+
+@given(RUNS, WORDS)
+def test_a_moving_pulse_is_never_acted_against(watched: Watched, slurm: Word) -> None:
+    judged = judge(replace(watched, silent_s=10.0), slurm, NOW)
+    assert not isinstance(judged.act, Cancel)
+    if any(job.state == "RUNNING" for job in slurm.jobs or ()):
+        assert not isinstance(judged.act, Queue) or judged.act.beside
+
+
+@given(RUNS, WORDS)
+def test_nothing_is_queued_after_a_persons_word(watched: Watched, slurm: Word) -> None:
+    killed = replace(watched, requests=(KILL,))
+    assert not isinstance(judge(killed, slurm, NOW).act, Queue)
+
+
+@given(RUNS)
+def test_a_blind_watch_does_nothing(watched: Watched) -> None:
+    assert judge(watched, Word(None), NOW).act is None
+
+
+@given(RUNS, WORDS)
+def test_an_ended_run_is_left_alone(watched: Watched, slurm: Word) -> None:
+    ended = fold(events(("stopped", {"why": "bob"})), watched.state)
+    assert judge(replace(watched, state=ended), slurm, NOW).act is None
+
+
+@given(RUNS, WORDS)
+def test_an_act_survives_json(watched: Watched, slurm: Word) -> None:
+    act = judge(watched, slurm, NOW).act
+    if act is not None:
+        fields = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(act).items()}
+        assert act_of(type(act).__name__, fields) == act
+
+
+# --- what is read ---------------------------------------------------------------------------------------------------
+
+
+def test_notes_count_rescues_since_the_training_last_moved() -> None:
+    rescue = ("submitted", {"job": "20", "by": BY_WATCH})
+    notes = read_notes(events(rescue, ("progress", {"attempt": 1, "step": 5}), rescue, rescue,
+                              ("successor_refused", {}), ("decision", {"row": CANCELLED_NEXT, "job": "13"})))
+    assert notes == Notes(refused=True, cancelled_next=("13",), requeued=2, last_seq=0)
+
+
+def test_a_job_queued_beside_a_leader_is_no_rescue() -> None:
+    assert read_notes(events(("submitted", {"job": "20", "by": BY_WATCH}), gen=0)) == Notes(last_seq=1)
+
+
+@pytest.mark.parametrize("raw", [
+    None, [], {}, {"v": 2, "count": 1, "gen": 1, "host": "n0", "job": "12"}, {"v": 1, "count": "x"},
+    {"v": 1, "count": float("inf"), "gen": 1, "host": "n0", "job": "12"},
+], ids=["null", "list", "empty", "a later version", "no number", "infinite"])
+def test_a_pulse_of_another_form_is_none(raw: object) -> None:
+    assert parse_pulse(raw) is None
+
+
+def test_the_pulse_says_since_when_where_and_which_step() -> None:
+    job = running(elapsed_s=113_253.0, nodelist="n[01-34]")
+    text = "is running for 1-07:27:33 since 2026-11-21T20:51:56 on n[01-34] (step 1234)"
+    assert judge(run(pulse=replace(PULSE, step=1234)), word(job, BEHIND), NOW) == Judgement("running", text)
+    assert judge(run(), word(waiting("Resources")), NOW).text == "is waiting to be scheduled (Resources)"
