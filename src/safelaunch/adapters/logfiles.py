@@ -293,8 +293,9 @@ def _join(files: Sequence[str], readings: Sequence[_Reading]) -> Log:
     for reading in readings:
         for rule, count in reading.part.counts.items():
             counts[rule] = counts.get(rule, 0) + count
-    progress = sorted({sign for reading in readings for signs in reading.part.progress.values() for sign in signs},
-                      key=lambda sign: (sign.file, sign.offset))
+    signs = {sign for reading in readings for signs in (*reading.part.progress.values(), reading.part.recent)
+             for sign in signs}
+    progress = sorted(signs, key=lambda sign: (sign.file, sign.offset))
     stamped = sum(finding.t is not None for finding in findings)
     lines = [reading.lines for reading in readings]
     return Log(

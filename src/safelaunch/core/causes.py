@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from safelaunch.core.doubts import doubt, trace_course
+from safelaunch.core.doubts import doubt, is_past, trace_course
 from safelaunch.core.episodes import Episode, Moment, last_episode, order_of
 from safelaunch.core.findings import Cited, Evidence, Finding, Log
 from safelaunch.core.fingerprint import make_fingerprint
@@ -76,14 +76,14 @@ def judge_log(log: Log, evidence: Evidence | None = None) -> Verdict:
 
 def _candidates(groups: Sequence[Group], episode: Episode, log: Log) -> list[Group]:
     """What can be the cause, each with its weight: causes first, and symptoms only when there is no cause."""
-    end = _good_end(episode)
     course = trace_course(groups, episode, log)
-    living = [group for group in groups if not group.is_excused and (end is None or moment(group, episode) > end)]
+    living = [group for group in groups if not group.is_excused and not is_past(group, episode)]
     causes = [doubt(group, course) for group in living if group.role == "cause"]
     causes = [group for group in causes if group.weight >= MIN_WEIGHT]
     if causes:
         return causes
-    symptoms = [replace(group, weight=group.weight * SYMPTOM_SHARE) for group in living if group.role == "symptom"]
+    symptoms = [doubt(replace(group, weight=group.weight * SYMPTOM_SHARE), course)
+                for group in living if group.role == "symptom"]
     return [group for group in symptoms if group.weight >= MIN_WEIGHT]
 
 
@@ -102,10 +102,9 @@ def _choose(causes: Sequence[Group], episode: Episode) -> Group:
 
 def _without_cause(groups: Sequence[Group], episode: Episode, log: Log, known: Evidence) -> Verdict:
     """Healthy when there are signs of life and nothing fell; else unknown, with what could be meant."""
-    fallen = [group for group in groups if group.role == "teardown" and not group.is_excused]
+    fallen = [group for group in groups
+              if group.role == "teardown" and not group.is_excused and not is_past(group, episode)]
     end = _good_end(episode)
-    if end is not None:
-        fallen = [group for group in fallen if moment(group, episode) > end]
     alive = bool(episode.progress) or end is not None
     candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
     if not fallen and alive:

@@ -17,6 +17,8 @@ RAISED_COST = 0.12        # … although a rank that has died may leave the othe
 MENTIONED_COST = 0.25     # a line about an error, beside an exception that nothing caught
 QUIET_BYTES = 32 << 10    # that much ordinary text after an error: somebody was still working
 WENT_ON_COST = 0.2
+SURE_END = 0.7            # weight of a good end that only a program that has finished says
+ECHO_BYTES = 2000         # a script that says "done" right behind a traceback says it in any case
 
 ENDINGS = ("time_limit", "preempted", "cancelled")   # said by who ends a job: nothing catches that
 _MENTION = re.compile(r"(?i)\bwarn|fall(?:ing)? ?back|optional|skipp|disabl|could not import|failed to import"
@@ -59,7 +61,7 @@ def doubt(group: Group, course: Course) -> Group:
 def cost_of(group: Group, course: Course) -> float:
     """What speaks against the group as the cause."""
     rule = group.rule
-    if rule.blames == "node" or rule.category in ENDINGS or group.role == "symptom":
+    if rule.blames == "node" or rule.category in ENDINGS:
         return 0.0
     at = order_of(group.last, course.is_timed)
     fell = any(at < fall and (course.ended is None or fall < course.ended) for fall in course.falls)
@@ -74,6 +76,21 @@ def cost_of(group: Group, course: Course) -> float:
     if _quiet_after(group, course) > QUIET_BYTES:
         cost += WENT_ON_COST
     return cost
+
+
+def is_past(group: Group, episode: Episode) -> bool:
+    """Whether the program said afterwards that it had finished."""
+    last = order_of(group.last, episode.is_timed)
+    for found in episode.findings:
+        rule = BY_ID[found.rule]
+        if rule.role != "done" or order_of(found, episode.is_timed) < last:
+            continue
+        end = order_of(found, episode.is_timed)
+        near = found.file == group.last.file and found.offset - group.last.offset < ECHO_BYTES
+        stepped = any(last < order_of(sign, episode.is_timed) < end for sign in episode.progress)
+        if rule.weight >= SURE_END or stepped or not near:
+            return True
+    return False
 
 
 def _quiet_after(group: Group, course: Course) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -95,7 +96,8 @@ def is_excused(last: Finding, episode: Episode) -> bool:
     if not after:
         return False
     steps = {one.step for one in after if one.step is not None}
-    if len(steps) > MIN_STEPS_AFTER or (not steps and len(after) > MIN_STEPS_AFTER):
+    speakers = Counter((one.host, one.rank) for one in after)
+    if len(steps) > MIN_STEPS_AFTER or (not steps and max(speakers.values()) > MIN_STEPS_AFTER):
         return True
     end = after[-1]
     return end.t is not None and last.t is not None and end.t - last.t > SURE_AFTER_S

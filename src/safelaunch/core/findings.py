@@ -95,8 +95,8 @@ class Log:
 
     findings  by (file, offset); of a rule that has more than a few hundred hits the first of each rank (or host) and
               the last are kept, `counts` has them all.
-    progress  the first sign of each (file, host, rank) and the last 64 of each file, in the order of findings: matches
-              of rules whose role is progress; their group `step` is the step.
+    progress  the first, last and highest sign of each (file, host, rank) and the last 64 of each file, in the order of
+              findings: matches of rules whose role is progress; their group `step` is the step.
     findings of one line: of all rules that match it, the one with the highest order, then weight, then place in RULES.
     last      the last lines of each file that are not empty (≤ 40 a file).
     """

@@ -27,6 +27,7 @@ MAX_PATIENCE = 400         # lines of others while a traceback is open; then it 
 KEEP_ALL = 300             # findings of one rule; beyond, only the first of each rank or host, and the last
 LATE_BLOCKS = 2            # with lines of progress that were passed over
 KEEP_MOST = 2000           # of one rule in any case
+RECENT_SIGNS = 64          # the judge excuses an error by the steps after it: a few must be known, not one
 LOOK_BACK = 4096           # bytes before a line in which its stamp is looked for when it has none
 LAST: Speaker = (None, -1)   # nobody: the place of the last finding of a rule that has too many
 _EXCEPTION = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?$", re.DOTALL)
@@ -100,6 +101,7 @@ class Part:
 
     findings: list[Finding] = field(default_factory=list)
     progress: dict[Speaker, Signs] = field(default_factory=dict)
+    recent: list[Progress] = field(default_factory=list)   # the last signs of anybody: what steps came after an error
     counts: dict[str, int] = field(default_factory=dict)
     newlines: int = 0
 
@@ -294,6 +296,9 @@ class Scanner:
         key = (sign.host, sign.rank)
         known = self.part.progress.get(key)
         self.part.progress[key] = (sign, sign, sign) if known is None else join_signs(known, (sign, sign, sign))
+        self.part.recent.append(sign)
+        if len(self.part.recent) > 4 * RECENT_SIGNS:
+            self.part.recent = _latest(self.part.recent)
 
     def _stamp_before(self, place: _Place) -> float | None:
         """The stamp of the nearest line before that has one; None = there is none near."""
@@ -302,6 +307,10 @@ class Scanner:
             if t is not None:
                 return t
         return None
+
+
+def _latest(signs: list[Progress]) -> list[Progress]:
+    return sorted(signs, key=_offset)[-RECENT_SIGNS:]
 
 
 def join_signs(known: Signs, more: Signs) -> Signs:
@@ -320,6 +329,7 @@ def merge_parts(parts: Iterable[Part]) -> Part:
         whole.newlines += part.newlines
         for rule, count in part.counts.items():
             whole.counts[rule] = whole.counts.get(rule, 0) + count
+        whole.recent = _latest([*whole.recent, *part.recent])
         for speaker, signs in part.progress.items():
             known = whole.progress.get(speaker)
             whole.progress[speaker] = signs if known is None else join_signs(known, signs)

@@ -16,9 +16,9 @@ def _noise(id: str, anchor: tuple[bytes, ...], pattern: bytes, explain: str, sou
     return Rule(id, "none", anchor, pattern, "noise", "nobody", 1.0, explain=explain, source=source, order=8)
 
 
-def _done(id: str, anchor: tuple[bytes, ...], pattern: bytes, source: str) -> Rule:
-    """A rule for a good end."""
-    return Rule(id, "none", anchor, pattern, "done", "nobody", 0.7, explain="The program says that it has finished.",
+def _done(id: str, anchor: tuple[bytes, ...], pattern: bytes, source: str, weight: float = 0.8) -> Rule:
+    """A rule for a good end. No word of wandb's is one: it prints its summary after a crash, too."""
+    return Rule(id, "none", anchor, pattern, "done", "nobody", weight, explain="The program says that it has finished.",
                 source=source)
 
 
@@ -48,6 +48,10 @@ PROGRESS = (
         "progress.epoch", (b"poch",),
         rb"\b[Ee]poch:? *\[?(?P<step>\d+)(?:\]?\[|/| of |,|:| -|\]).{0,200}?(?i:loss|acc|lr|time|val|error"
         rb"|train)\w*[\s:=/]+-?[\d(]", "trainers' own lines",
+    ),
+    _sign(
+        "progress.epoch_alone", (b"poch",), rb"^\W{0,8}[Ee]poch:? *\[?#?(?P<step>\d+)(?: *(?:/|of) *\d+)?\W{0,8}$",
+        "trainers' own lines",
     ),
     _sign(
         "progress.mlperf", (b":::MLL",),
@@ -85,7 +89,7 @@ DONE = (
          b"one with training", b"raining ended", b"TRAINING COMPLETE", b"ll done", b"successfully completed",
          b"Successfully completed"),
         b"(?i:training (?:is |has )?(?:complete|finish|done)|finished training|(?:completed|finished) "
-        b"successfully|successfully completed|done (?:with )?training|^all done)", "trainers' own lines",
+        b"successfully|successfully completed|done (?:with )?training|^all done)", "trainers' own lines", 0.5,
     ),
     _done(
         "done.megatron", (b"[after training is done]", b"exiting program at iteration", b"[exiting program"),
@@ -93,10 +97,6 @@ DONE = (
     ),
     _done(
         "done.mlperf", (b"run_stop", b"RESULT,"), rb"\"run_stop\".*\"status\": \"success\"|^RESULT,", "MLPerf logging",
-    ),
-    _done(
-        "done.wandb", (b"wandb: Run summary", b"wandb: Run history", b"wandb: Synced "),
-        rb"wandb: (?:Run summary|Synced \d)", "wandb",
     ),
     _done(
         "done.slurm", (b"COMPLETED", b"exit code 0"),
@@ -114,7 +114,7 @@ LAUNCH = (
     ),
     Rule(
         "launch.elastic_restart", "none", (b"will restart worker group", b"restarting worker group"),
-        rb"will restart worker group", "launch", "nobody", 0.5, explain="torchrun starts its ranks again.",
+        b"will restart worker group", "launch", "nobody", 0.5, explain="torchrun starts its ranks again.",
         source="PyTorch, torch/distributed/elastic", order=9,
     ),
     Rule(

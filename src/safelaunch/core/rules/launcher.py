@@ -100,12 +100,12 @@ RULES = (
     Rule(
         "hang.rccl_abort", "hang",
         (b"collective timeout", b"Collective timeout", b"DistBackendError: NCCL timeout", b"allreduce timeout",
-         b"NCCL timeout"), b"(?i:nccl timeout|collective timeout|allreduce timeout)", "symptom", "rank", 0.6,
-        summary="a collective did not finish in time", explain="At least one rank did not come.", do=_HANG,
-        source="various",
+         b"NCCL timeout"), b"(?i:(?:nccl|collective|allreduce) timeout (?:in|error|exceeded|detected|after|on rank))",
+        "symptom", "rank", 0.6, summary="a collective did not finish in time",
+        explain="At least one rank did not come.", do=_HANG, source="various",
     ),
     Rule(
-        "hang.pyspy_refused", "hang", (b"Failed to suspend process",), rb"Failed to suspend process", "symptom", "node",
+        "hang.pyspy_refused", "hang", (b"Failed to suspend process",), b"Failed to suspend process", "symptom", "node",
         0.55, summary="a process cannot be suspended: it is stuck in the kernel",
         explain="py-spy stops a process to read its stack; one in D state (a frozen file system, a dead card) refuses.",
         do="Read /proc/PID/stack and wchan of that process as root.", source="py-spy",
