@@ -150,7 +150,7 @@ def wait_until(is_so: Callable[[], bool], timeout_s: float, complaint: str, ever
 def reset(sandbox: Sandbox) -> None:
     """Cancel all jobs, end all strays, heal all nodes, wait until all is idle; SandboxError if it will not be."""
     daemons.machine(sandbox.dir, daemons.LOGIN).kill()
-    for name in (daemons.CONTROLLER, *sandbox.nodes):
+    for name in reversed(sandbox.machines):  # servers first: a node comes back when slurmctld says so
         sandbox.heal(name)
     deadline = time.monotonic() + RESET_TIMEOUT_S
     while jobs := sandbox.slurm(["squeue", "-h", "-o", "%A"]).split():

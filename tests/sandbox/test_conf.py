@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,25 @@ def test_a_sandbox_without_gpus_has_no_gres() -> None:
     bare = Entry(**{**ENTRY.__dict__, "gpus": 0})
     assert "gres" not in conf.render_slurm_conf(bare, {}).lower()
     assert conf.render_gres_conf(bare) == ""
+
+
+def test_the_default_partition_stays_as_it_was_beside_those_that_preempt() -> None:
+    def partitions(entry: Entry) -> list[str]:
+        rows = conf.render_slurm_conf(entry, {}).splitlines()
+        return [row.split()[0].partition("=")[2] for row in rows if row.startswith("PartitionName")]
+
+    assert partitions(ENTRY) == ["main"]
+    preempting = replace(ENTRY, preemption=True)
+    assert partitions(preempting) == ["main", "low", "low-requeue", "high"]
+    assert conf.render_slurm_conf(preempting, {}).count("Default=YES") == 1
+
+
+def test_with_cables_every_node_has_its_address_and_slurmctld_its_own() -> None:
+    text = conf.render_slurm_conf(replace(ENTRY, netns=True, accounting=True), {})
+    assert "127.0.0.1" not in text and "localhost" not in text
+    assert [line.split()[1] for line in text.splitlines() if line.startswith("NodeName")] == [
+        f"NodeAddr=10.77.1.{i}" for i in (1, 2, 3, 4)
+    ]
 
 
 @pytest.mark.parametrize(

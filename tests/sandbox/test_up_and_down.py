@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import registry
 from safelaunch.sandbox.cluster import Sandbox
-from tests.sandboxes import reset, wait_until
+from tests.sandboxes import reset, skip_unless_able, wait_until
 
 SAFELAUNCH = [sys.executable, "-m", "safelaunch"]
 
@@ -105,10 +106,12 @@ def test_slurms_defaults_are_kept(sandbox: Sandbox) -> None:
     assert values["KillWait"] == "30 sec"
 
 
-def test_a_conf_that_slurm_refuses_is_shown_and_leaves_nothing(fresh: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("more", [False, True], ids=["plain", "with-accounting-and-cables"])
+def test_a_conf_that_slurm_refuses_is_shown_and_leaves_nothing(fresh: Callable[[str], Path], more: bool) -> None:
+    skip_unless_able(with_accounting=more, with_netns=more)
     folder = fresh("bad")
     with pytest.raises(SandboxError, match="select/nonsense"):
-        Sandbox.up(folder, 1, conf={"SelectType": "select/nonsense"})
+        Sandbox.up(folder, 1, conf={"SelectType": "select/nonsense"}, accounting=more, netns=more)
     assert_gone(folder)
 
 
@@ -131,11 +134,21 @@ def test_a_name_that_is_up_is_refused(own_sandbox: Callable[..., Sandbox], fresh
         Sandbox.up(fresh("other"), 1, name=sandbox.name)
 
 
-@pytest.mark.parametrize("moment", ["ns/ctl", "ns/n0", "munge/socket", "run/slurmctld.pid", "run/slurmd-n0.pid"])
-def test_an_up_that_was_killed_can_be_downed(fresh: Callable[[str], Path], moment: str) -> None:
+@pytest.mark.parametrize(
+    ("moment", "options"),
+    [
+        ("ns/ctl", []), ("ns/n0", []), ("munge/socket", []), ("run/slurmctld.pid", []), ("run/slurmd-n0.pid", []),
+        ("net/n1", ["--netns"]), ("db/data/mysql", ["--accounting"]), ("db/socket", ["--accounting"]),
+    ],
+    ids=["server", "node", "munge", "slurmctld", "slurmd", "network", "bootstrap", "database"],
+)  # fmt: skip
+def test_an_up_that_was_killed_can_be_downed(
+    fresh: Callable[[str], Path], moment: str, options: list[str]
+) -> None:
+    skip_unless_able(with_accounting="--accounting" in options, with_netns="--netns" in options)
     folder = fresh("killed")
     process = subprocess.Popen(
-        [*SAFELAUNCH, "sandbox", "up", "--nodes", "2", "--name", folder.name], stdout=-3, stderr=-3
+        [*SAFELAUNCH, "sandbox", "up", "--nodes", "2", "--name", folder.name, *options], stdout=-3, stderr=-3
     )
     wait_until(lambda: (folder / moment).exists() or process.poll() is not None, 20, f"{moment} did not appear", 0.001)
     process.send_signal(signal.SIGKILL)
@@ -168,6 +181,34 @@ def test_the_verb_starts_shows_crashes_heals_and_ends_a_sandbox(fresh: Callable[
     say("down", name)
     assert_gone(registry.ROOT / name)
     say("down", name)
+
+
+def test_the_verb_starts_a_sandbox_with_everything_and_cuts_a_node(fresh: Callable[[str], Path]) -> None:
+    skip_unless_able(with_accounting=True, with_netns=True)
+    name = fresh("all").name
+
+    def say(*argv: str) -> str:
+        done = subprocess.run([*SAFELAUNCH, "sandbox", *argv], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    told = say("up", "--nodes", "2", "--accounting", "--netns", "--preemption", "--name", name)
+    enter = shlex.split(next(line for line in told.splitlines() if "sudo" in line).partition("sudo")[2])
+    shown = subprocess.run(
+        [*enter, "-c", "srun -phigh -N2 hostname -s"], capture_output=True, text=True, timeout=30,
+        env={**os.environ, "SLURM_CONF": str(registry.ROOT / name / "slurm.conf")}, cwd="/",
+    )  # fmt: skip
+    assert sorted(shown.stdout.split()) == ["n0", "n1"], shown.stderr
+    assert "cut off" in say("crash", "--cut", "n1", "--name", name)
+    say("heal", "n1", "--name", name)
+    say("down", name)
+    assert_gone(registry.ROOT / name)
+
+
+def test_two_kinds_of_crash_at_once_are_refused(sandbox: Sandbox) -> None:
+    argv = [*SAFELAUNCH, "sandbox", "crash", "--silent", "--cut", "n1", "--name", sandbox.name]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "choose one" in done.stderr) == (2, True)
 
 
 def test_without_root_the_verb_says_so_and_names_sudo(slurm_here: None) -> None:

@@ -46,8 +46,9 @@ def render_slurmdbd_conf(entry: Entry, host: str, address: str) -> str:
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
-def lay_out(entry: Entry, host: str, address: str) -> None:
-    """Make slurmdbd.conf and an empty database; SandboxError with what MariaDB said."""
+def lay_out(entry: Entry, enter: list[str], host: str, address: str) -> None:
+    """Make slurmdbd.conf and an empty database, with `enter` before MariaDB's command; SandboxError with what it said.
+    """
     folder = Path(entry.dir)
     conf = folder / "slurmdbd.conf"
     conf.touch(mode=0o600)  # slurmdbd refuses one that others can read
@@ -56,7 +57,8 @@ def lay_out(entry: Entry, host: str, address: str) -> None:
     (folder / "db").chmod(0o700)
     # root enters through the socket and without a password (the plugin unix_socket); nobody else is known.
     head = "create database mysql;\nuse mysql;\nset @auth_root_socket='root';\nset @skip_auth_anonymous=1;\n"
-    run_command([*_server(folder), "--bootstrap"], stdin=head + "".join((SQL / name).read_text() for name in TABLES))
+    text = head + "".join((SQL / name).read_text() for name in TABLES)
+    run_command([*enter, *_server(folder), "--bootstrap"], stdin=text)
 
 
 def start_database(folder: Path, enter: list[str], env: dict[str, str]) -> None:

@@ -233,12 +233,15 @@ class Sandbox:
 
     def machine(self, node: str) -> Namespace:
         """The machine of a node, of `ctl`, or of `db` where there is one; SandboxError for another name."""
-        known = (*self.nodes, daemons.CONTROLLER)
-        if (self.dir / "ns" / daemons.DATABASE).exists():
-            known += (daemons.DATABASE,)
-        if node not in known:
-            raise SandboxError(f"no node {node!r} in sandbox '{self.name}': {', '.join(known)}")
+        if node not in self.machines:
+            raise SandboxError(f"no node {node!r} in sandbox '{self.name}': {', '.join(self.machines)}")
         return daemons.machine(self.dir, node)
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """What can be crashed and healed: the nodes, `ctl`, and with accounting `db`."""
+        has_db = (self.dir / "ns" / daemons.DATABASE).exists()
+        return (*self.nodes, daemons.CONTROLLER, *((daemons.DATABASE,) if has_db else ()))
 
     def env(self) -> dict[str, str]:
         """What a shell needs to talk to this Slurm."""

@@ -90,7 +90,8 @@ def lay_out(entry: Entry, overrides: Mapping[str, str]) -> None:
         # Without a network of its own a server must be found by a name that resolves.
         machine(folder, name).create("localhost" if name in (CONTROLLER, DATABASE) and not entry.netns else name)
     if entry.accounting:
-        accounting.lay_out(entry, *((DATABASE, network.address_of(DATABASE)) if entry.netns else ("localhost",) * 2))
+        known_as = (DATABASE, network.address_of(DATABASE)) if entry.netns else ("localhost", "localhost")
+        accounting.lay_out(entry, machine(folder, DATABASE).enter([]), *known_as)
 
 
 def start(folder: Path, names: tuple[str, ...]) -> None:
