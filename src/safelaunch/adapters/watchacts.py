@@ -30,6 +30,7 @@ _TOO_MANY_EXCLUDED = "Requested node configuration is not available"   # sbatch'
 
 # An act: it yields commands, is sent their results, and returns the sentence that people are told; None = nothing done.
 Doing = Generator[Command, Result, str | None]
+Told = tuple[str, dict[str, Any]]   # an event and its fields
 
 
 class Superseded(Exception):
@@ -140,11 +141,11 @@ class Deed:
 
     def _queued(self, act: Queue, job: str, how: str, exclude: tuple[str, ...] = ()) -> str:
         before = act.after or self.facts["last_job"]
-        events = [self.writer.event("submitted", job=job, name=self.plan.job_name, successor_of=before,
-                                    exclude=list(exclude), by=BY_WATCH)]
+        told: list[Told] = [("submitted", {"job": job, "name": self.plan.job_name, "successor_of": before,
+                                           "exclude": list(exclude), "by": BY_WATCH})]
         if not act.beside:   # the job before it is over, or as good as that
-            events.append(self.writer.event("resubmitted", job=job, exclude=list(exclude), why=act.why))
-        self._settle("queue_successor", True, None, *events)
+            told.append(("resubmitted", {"job": job, "exclude": list(exclude), "why": act.why}))
+        self._settle("queue_successor", True, None, *told)
         return f"job {job} {how} to go on: {act.why}"
 
     # --- a job that waits -----------------------------------------------------------------------------------------
@@ -157,9 +158,9 @@ class Deed:
             return f"could not change job {act.job}: {_said(result)}"
         own = dict(self.plan.sbatch).get("exclude")
         kept = [node for node in act.keep if node not in (nodeset.expand(own) if own else ())]
-        self._settle("relax", True, None, *(
-            self.writer.event("node_cleared", node=node, why=act.why, owner=BY_WATCH) for node in act.drop),
-            self.writer.event("resubmitted", job=act.job, exclude=kept, why=act.why))
+        cleared: list[Told] = [("node_cleared", {"node": node, "why": act.why, "owner": BY_WATCH}) for node in act.drop]
+        self._settle("relax", True, None, *cleared,
+                     ("resubmitted", {"job": act.job, "exclude": kept, "why": act.why}))
         return f"job {act.job} may use {nodeset.fold(act.drop)} again: {act.why}"
 
     def _free(self, act: Free) -> Doing:
@@ -173,7 +174,7 @@ class Deed:
                 self._settle("free_successor", None if result.is_unknown else False, _said(result))
                 return f"could not change job {act.job}: {_said(result)}"
         self._settle("free_successor", True, None,
-                     self.writer.event("resubmitted", job=act.job, exclude=list(act.exclude), why=act.why))
+                     ("resubmitted", {"job": act.job, "exclude": list(act.exclude), "why": act.why}))
         return f"job {act.job} may start now, without {nodeset.fold(act.exclude) or 'exclusions'}: {act.why}"
 
     def _release(self, act: Release) -> Doing:
@@ -207,11 +208,11 @@ class Deed:
     def _announce(self, act: str, **data: Any) -> None:
         self._write(self.writer.event("intent", claim=self.claim, act=act, by=BY_WATCH, **data))
 
-    def _settle(self, act: str, ok: bool | None, why: str | None, *events: Event) -> None:
+    def _settle(self, act: str, ok: bool | None, why: str | None, *told: Told) -> None:
         """The outcome, and what follows from it; should it be lost, the next look finds out by the job's name."""
         data = {"why": why} if why is not None else {}
         outcome = self.writer.event("outcome", claim=self.claim, act=act, ok=ok, by=BY_WATCH, **data)
-        self.writer.write(outcome, *events)
+        self.writer.write(outcome, *(self.writer.event(event, **more) for event, more in told))
 
     def _suspect(self, nodes: tuple[str, ...], why: str) -> None:
         events = [self.writer.event("node_suspected", node=node, kind="lost", why=why, owner=BY_WATCH)

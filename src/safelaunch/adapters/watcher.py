@@ -118,6 +118,7 @@ class Watcher:
 
     def _ask_and_judge(self, runs: Mapping[str, Known], now_s: float) -> Asking:
         before = {dir: known.row for dir, known in runs.items()}
+        claims = {dir: known.claim if known.claim_s is not None else None for dir, known in runs.items()}
         words = yield from self._ask_queue(runs)
         self.memory.asked_s = self.world.now_s()
         if words is None:
@@ -131,7 +132,8 @@ class Watcher:
         found |= yield from self._ask_more(found, doubtful, words, now_s)
         acted = False
         for dir, row in found.items():
-            acted |= yield from self._act(dir, runs[dir], row)
+            if row["claim"] == claims[dir]:   # else somebody has acted since, perhaps after Slurm was asked
+                acted |= yield from self._act(dir, runs[dir], row)
         self._space(is_calm=not acted and all(before[dir] == known.row for dir, known in runs.items()))
 
     def _ask_queue(self, runs: Mapping[str, Known]) -> Generator[Command, Result, dict[str, Word] | None]:
@@ -247,6 +249,7 @@ class Watcher:
         if said is None:
             return False
         known.absences = 0   # two new answers before the next conclusion
+        known.claim, known.claim_s = row["claim"] + 1, self.world.now_s()
         known.ended = row["act"][0] == "End"
         self.tell("act", dir, said)
         return True

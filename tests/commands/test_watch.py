@@ -1,0 +1,509 @@
+"""safelaunch watch: what it asks, how often, what it does, and what keeps it from doing anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safelaunch.adapters import registry, watcher, watchmemory
+from safelaunch.adapters.watcher import Watcher
+from safelaunch.adapters.watchmemory import Memory
+from safelaunch.adapters.watchreading import Reader
+from safelaunch.adapters.world import World
+from safelaunch.cli import run
+from safelaunch.commands import watch
+from safelaunch.core.state import State
+from safelaunch.node.probe import Answer, stuck_children
+from tests.frozen import FuseMount
+from tests.handmade import Made, fake_command, make_run
+
+MINUTE_S = 60.0
+RUNNING = "{job}|RUNNING|me|None|{nodes}|n0|{excluded}|(null)|main|2026-11-21T20:51:56|7:27|{name}"
+PENDING = "{job}|PENDING|me|{reason}||n/a|{excluded}|{dependency}|main|N/A|0:00|{name}"
+NAME = "bloom.1a2b3c4d"
+
+
+class Clock(World):
+    """A world whose monotonic clock stands still until it is moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_s = 1000.0
+
+    def now_s(self) -> float:
+        return self.at_s
+
+
+def at_once(look: Callable[[], Any], deadline_s: float) -> Answer[Any]:
+    """What a child would answer, without one."""
+    return Answer(value=json.loads(json.dumps(look())))
+
+
+@dataclass
+class Cluster:
+    """A Slurm of fake commands: what squeue shows stands in a file, every call is written down."""
+
+    folder: Path
+    clock: Clock = field(default_factory=Clock)
+    said: list[str] = field(default_factory=list)
+
+    def shows(self, *lines: str) -> None:
+        (self.folder / "jobs").write_text("".join(f"{line}\n" for line in lines))
+
+    def answers(self, name: str, script: str) -> None:
+        fake_command(self.folder / "bin", name, f'echo "{name} $*" >>{self.folder}/calls\n{script}')
+
+    def calls(self, start: str = "") -> list[str]:
+        file = self.folder / "calls"
+        return [line for line in file.read_text().splitlines() if line.startswith(start)] if file.exists() else []
+
+    def watcher(self, *named: tuple[str, str], memory: Memory | None = None, **more: Any) -> Watcher:
+        def tell(kind: str, dir: str, text: str) -> None:
+            self.said.append(f"{kind} {text}")
+
+        return Watcher(self.clock, dict(os.environ), "login", tell, memory or Memory(), named,
+                       more.pop("reader", Reader(at_once)), **more)
+
+    def tick(self, watching: Watcher, after_s: float = 66.0, times: int = 1) -> None:
+        for _ in range(times):
+            self.clock.at_s += after_s
+            asking, result = watching.tick(), None
+            while True:
+                try:
+                    command = asking.send(result)   # type: ignore[arg-type]
+                except StopIteration:
+                    break
+                result = command.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """Where squeue knows no job, sbatch makes job 99, and there are no accounts."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    monkeypatch.setattr(watch, "GAP_S", 0.0)
+    made = Cluster(tmp_path)
+    # The form of the watch's own question has a dozen fields, that of the look before sbatch six.
+    made.answers("squeue", f'case "$*" in *%E*) cat {tmp_path}/jobs;; esac')
+    for name, script in (("sbatch", "echo 99"), ("scontrol", ":"), ("scancel", ":"), ("sacct", "exit 1"),
+                         ("sinfo", "echo 'idle|n[0-5]'")):
+        made.answers(name, script)
+    made.shows()
+    return made
+
+
+@pytest.fixture
+def bloom(cluster: Cluster, tmp_path: Path) -> Made:
+    """A registered run whose job 12 runs."""
+    made = make_run(tmp_path / "runs" / "bloom")
+    made.running()
+    (made.dir / "claims" / "1").write_text('{"gen": 1}')
+    registry.register(made.dir, "bloom", "1a2b3c4d", "12")
+    cluster.shows(line(RUNNING))
+    pulse(made, 1)
+    return made
+
+
+def line(form: str, job: str = "12", nodes: str = "n[0-3]", **fields: str) -> str:
+    return form.format(job=job, nodes=nodes, **{"name": NAME, "reason": "Priority", "excluded": "", "dependency": "",
+                                                **fields})
+
+
+def pulse(made: Made, count: int, job: str = "12", **more: Any) -> None:
+    draft = made.dir / ".pulse"
+    draft.write_text(json.dumps({"v": 1, "count": count, "t": 1.0, "gen": 1, "host": "n0", "job": job, "step": 40,
+                                 "state": "running", "attempt": 1, "successor": None, **more}))
+    draft.rename(made.dir / "pulse.json")
+
+
+def state(made: Made) -> State:
+    return made.run.state()
+
+
+# --- what it says ---------------------------------------------------------------------------------------------------
+
+
+def test_once_says_how_the_run_is_doing_and_the_next_minute_asks_slurm_nothing(
+    cluster: Cluster, bloom: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["watch", "--once"]) == 0
+    first = capsys.readouterr().out
+    assert run(["watch", "--once"]) == 0
+
+    assert "PULSE: bloom is running for 00:07:27 since 2026-11-21T20:51:56 on n[0-3] (step 40)" in first
+    assert "PULSE: bloom is running for 00:07:2" in capsys.readouterr().out
+    assert len(cluster.calls()) == 1, "the state file keeps when Slurm was asked"
+
+
+def test_json_is_one_object_a_line(cluster: Cluster, bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["watch", "--once", "--json", str(bloom.dir)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["v"], told["kind"], told["run"], told["run_dir"]) == (1, "pulse", "bloom", str(bloom.dir))
+    assert told["text"].startswith("is running for")
+
+
+def test_a_waiting_run_says_why(cluster: Cluster, bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.shows(line(PENDING, reason="Resources"))
+    assert run(["watch", "--once"]) == 0
+    assert "PULSE: bloom is waiting to be scheduled (Resources)" in capsys.readouterr().out
+
+
+def test_a_watch_that_slurm_does_not_answer_says_that_it_is_blind(
+    cluster: Cluster, bloom: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.answers("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
+    assert run(["watch", "--once"]) == 4
+    told = capsys.readouterr().out
+    assert "BLIND: Slurm gives no clear answer" in told and "nothing is done" in told
+
+
+@pytest.mark.parametrize("script", ["exit 1", "echo '12|RUN'", f"yes '{RUNNING}' | head -c 1100000"],
+                         ids=["fails", "torn", "far too long"])
+def test_no_clear_answer_is_never_taken_for_none(cluster: Cluster, bloom: Made, script: str) -> None:
+    watching = cluster.watcher()
+    cluster.answers("squeue", script)
+    cluster.tick(watching, times=6)
+    assert watching.is_blind and not cluster.calls("sbatch") and state(bloom).ended is None
+
+
+def test_it_tells_news_at_once_and_the_rest_once_an_hour(cluster: Cluster, bloom: Made) -> None:
+    watching = cluster.watcher()
+    for minute in range(2, 130):
+        pulse(bloom, minute)
+        cluster.tick(watching, MINUTE_S)
+    assert len(cluster.said) == 3, cluster.said
+    assert all(said.endswith("on n[0-3] (step 40)") for said in cluster.said)
+
+
+# --- how often it asks ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jobs", ["running", "waiting"])
+def test_a_quiet_day_costs_the_controller_48_calls(cluster: Cluster, bloom: Made, jobs: str) -> None:
+    cluster.shows(line(RUNNING, nodes="n[0-3]"), line(PENDING, job="13", dependency="afterany:12")) if (
+        jobs == "running") else cluster.shows(line(PENDING))
+    watching = cluster.watcher()
+    cluster.tick(watching, MINUTE_S, times=60)
+    before = len(cluster.calls())
+    for minute in range(24 * 60):
+        pulse(bloom, minute + 2, successor="13")
+        cluster.tick(watching, MINUTE_S)
+    assert before <= 8
+    assert len(cluster.calls()) - before <= 48
+
+
+def test_a_pulse_that_stands_still_is_a_reason_to_ask(cluster: Cluster, bloom: Made) -> None:
+    watching = cluster.watcher()
+    for minute in range(60):
+        pulse(bloom, minute + 2)
+        cluster.tick(watching, MINUTE_S)
+    before = len(cluster.calls())
+    watching.memory.every_s = 1e9
+    cluster.tick(watching, MINUTE_S, times=6)
+    assert len(cluster.calls()) > before
+    assert "has given no pulse for 00:05:00" in cluster.said[-1]
+
+
+def test_runs_share_one_question(cluster: Cluster, tmp_path: Path) -> None:
+    for number in range(5):
+        made = make_run(tmp_path / "many" / str(number), run_id=f"0000000{number}")
+        made.running()
+        registry.register(made.dir, "bloom", f"0000000{number}", str(20 + number))
+    cluster.shows(*(line(RUNNING, job=str(20 + number), name=f"bloom.0000000{number}") for number in range(5)))
+    cluster.tick(cluster.watcher())
+    assert len(cluster.calls()) == 1 and len(cluster.said) == 5
+
+
+# --- rescues ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_vanished_job_is_followed_by_another_after_two_answers(cluster: Cluster, bloom: Made) -> None:
+    watching = cluster.watcher()
+    cluster.tick(watching)
+    cluster.shows()
+    watching.memory.every_s = 60.0
+    cluster.tick(watching)
+    assert not cluster.calls("sbatch"), "one empty answer is unknown"
+    cluster.tick(watching)
+
+    assert cluster.calls("sbatch") == [
+        f"sbatch --parsable --dependency=singleton {bloom.dir}/job.sbatch"]
+    journal = bloom.run.journal()
+    assert not journal.problems
+    assert [event.event for event in journal.events if event.gen == 2] == [
+        "decision", "intent", "outcome", "submitted", "resubmitted"]
+    after = state(bloom)
+    assert (after.successor, after.intents, after.gen) == ("99", (), 2)
+    assert "act job 99 was queued to go on" in cluster.said[-1]
+    assert len(cluster.calls()) <= 10
+
+
+def test_a_limbo_job_is_ended_once_a_next_one_waits_behind_it(cluster: Cluster, bloom: Made) -> None:
+    watching = cluster.watcher()
+    cluster.tick(watching)
+    cluster.shows(line(RUNNING, nodes="n[1-3]"))
+    before = len(cluster.calls())
+    while not cluster.calls("sbatch"):
+        cluster.tick(watching)
+    assert cluster.calls("sbatch")[0].split()[2:4] == ["--dependency=afterany:12,singleton", "--exclude=n0"]
+    assert not cluster.calls("scancel")
+    cluster.shows(line(RUNNING, nodes="n[1-3]"), line(PENDING, job="99", dependency="afterany:12"))
+    cluster.tick(watching)
+
+    assert cluster.calls("scancel") == ["scancel 12"]
+    assert "ExcNodeList=n0" in cluster.calls("scontrol")[0]
+    after = state(bloom)
+    assert after.cancelled_jobs == ("12",), "no person's word"
+    assert after.excluded == ("n0",) and after.successor == "99" and not after.intents
+    assert len(cluster.calls()) - before <= 10
+
+
+def test_exclusions_that_keep_a_run_from_starting_give_way(cluster: Cluster, bloom: Made) -> None:
+    for node in ("n3", "n4", "n5"):
+        bloom.event("node_excluded", node=node, why="lost")
+    cluster.shows(line(PENDING, job="13", reason="BadConstraints", excluded="n[3-5]"))
+    watching = cluster.watcher()
+    cluster.tick(watching, times=2)
+
+    assert cluster.calls("scontrol") == ["scontrol update JobId=13 ExcNodeList=n[4-5]"]
+    assert state(bloom).excluded == ("n4", "n5")
+    assert "act job 13 may use n3 again" in cluster.said[-1]
+
+
+def test_a_job_that_hangs_at_its_end_no_longer_holds_the_next_one(cluster: Cluster, bloom: Made) -> None:
+    bloom.submitted("13", successor_of="12")
+    hangs = line(RUNNING, nodes="n1").replace("RUNNING", "COMPLETING")
+    cluster.shows(hangs, line(PENDING, job="13", reason="Dependency", dependency="afterany:12(unfulfilled)"))
+    watching = cluster.watcher()
+    cluster.tick(watching, 130.0, times=4)
+    assert cluster.calls("scontrol") == ["scontrol update JobId=13 ExcNodeList=n1",
+                                         "scontrol update JobId=13 Dependency=singleton"]
+    assert state(bloom).excluded == ("n1",)
+
+
+def test_the_next_job_is_queued_from_here_where_nodes_may_not(cluster: Cluster, tmp_path: Path) -> None:
+    made = make_run(tmp_path / "runs" / "bloom", "name: bloom\ncommand: x\nslurm: {nodes: 4}\nrestart: {via: watch}\n")
+    made.running()
+    (made.dir / "claims" / "1").write_text('{"gen": 1}')
+    registry.register(made.dir, "bloom", "1a2b3c4d", "12")
+    cluster.shows(line(RUNNING))
+    pulse(made, 1)
+    watching = cluster.watcher()
+    cluster.tick(watching, times=2)
+
+    assert cluster.calls("sbatch") == [
+        f"sbatch --parsable --dependency=afterany:12,singleton {made.dir}/job.sbatch"]
+    after = state(made)
+    assert (after.successor, after.gen) == ("99", 1), "its leader is not superseded"
+    claim = json.loads((made.dir / "claims" / "2").read_text())
+    assert claim["gen"] == 0
+
+
+@pytest.mark.parametrize("how", ["kill switch", "scancel seen by squeue", "slurmstepd's line", "sacct"])
+def test_a_persons_word_is_written_down_and_final(cluster: Cluster, bloom: Made, how: str) -> None:
+    watching = cluster.watcher()
+    cluster.tick(watching)
+    cluster.shows()
+    if how == "kill switch":
+        (bloom.dir / "control" / "kill").touch()
+    elif how == "sacct":
+        cluster.answers("sacct", "echo '12|CANCELLED by 1001|0:15'")
+    elif how == "slurmstepd's line":
+        words = "slurmstepd-n0: error: *** JOB 12 ON n0 CANCELLED AT 2026-11-21T20:51:56 ***\n"
+        (bloom.dir / "slurm-12.out").write_text(words)
+    else:
+        cluster.shows(line(RUNNING).replace("RUNNING", "CANCELLED"))
+    cluster.tick(watching, 130.0, times=4)
+
+    ended = state(bloom).ended
+    assert ended is not None and (ended.how, ended.exit_code) == ("stopped", 12), cluster.said
+    assert not cluster.calls("sbatch") and not watching.runs
+    asked = len(cluster.calls())
+    cluster.tick(watching, 4000.0, times=3)
+    assert len(cluster.calls()) == asked, "nothing is left to ask about"
+
+
+def test_an_sbatch_whose_answer_is_lost_is_not_repeated_while_the_job_may_be_in(cluster: Cluster, bloom: Made) -> None:
+    watching = cluster.watcher()
+    cluster.shows()
+    cluster.answers("sbatch", "echo 'sbatch: error: Batch job submission failed: Socket timed out' >&2; exit 1")
+    cluster.tick(watching, times=2)
+    assert len(cluster.calls("sbatch")) == 1 and not state(bloom).intents
+    cluster.shows(line(PENDING, job="77"))
+    cluster.tick(watching, 4000.0, times=3)
+    assert len(cluster.calls("sbatch")) == 1
+    assert "is waiting to be scheduled" in cluster.said[-1]
+
+
+def test_exclusions_that_sbatch_refuses_are_left_out(cluster: Cluster, bloom: Made) -> None:
+    bloom.event("node_excluded", node="n3", why="lost")
+    cluster.shows()
+    cluster.answers("sbatch", 'case "$*" in *exclude*) echo "Requested node configuration is not available" >&2; exit 1'
+                              ';; esac; echo 99')
+    cluster.tick(cluster.watcher(), times=2)
+    assert [("exclude" in call) for call in cluster.calls("sbatch")] == [True, False]
+    assert state(bloom).successor == "99"
+
+
+def test_a_job_found_by_its_name_is_not_doubled(cluster: Cluster, bloom: Made) -> None:
+    cluster.answers("squeue", f'case "$*" in *%E*) ;; *) echo "98|PENDING|me|{NAME}|Priority|";; esac')
+    cluster.tick(cluster.watcher(), times=2)
+    assert not cluster.calls("sbatch") and state(bloom).successor == "98"
+
+
+def test_whoever_comes_second_does_nothing(cluster: Cluster, bloom: Made) -> None:
+    first, second = cluster.watcher(), cluster.watcher()
+    cluster.shows()
+    for watching in (first, second):
+        cluster.tick(watching)
+    one, two = first.tick(), second.tick()
+    cluster.clock.at_s += 70.0
+    ready = []
+    for asking in (one, two):   # both have judged, and are about to act on the same last claim
+        command = next(asking)
+        while command.argv[0] != "sacct":
+            command = asking.send(command.wait())
+        ready.append((asking, command))
+    for asking, command in ready:
+        with pytest.raises(StopIteration):
+            while True:
+                command = asking.send(command.wait())
+
+    assert len(cluster.calls("sbatch")) == 1
+    assert [event.event for event in bloom.run.journal().events].count("intent") == 1
+
+
+def test_only_looking_does_nothing(cluster: Cluster, bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.shows()
+    watching = cluster.watcher(only_watch=True)
+    before = sorted(path.name for path in bloom.dir.rglob("*"))
+    cluster.tick(watching, 130.0, times=4)
+    assert not cluster.calls("sbatch") and sorted(path.name for path in bloom.dir.rglob("*")) == before
+
+
+# --- whom it does not trust -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"config": {}, "run_id": 5}', '{"config": ' + "[" * 100_000],
+                         ids=["empty", "torn", "a list", "another version", "deep"])
+def test_a_bad_folder_is_told_of_and_hides_no_other(
+    cluster: Cluster, bloom: Made, tmp_path: Path, content: str
+) -> None:
+    bad = make_run(tmp_path / "runs" / "bad", run_id="00000bad")
+    (bad.dir / "run.json").write_text(content)
+    registry.register(bad.dir, "bloom", "00000bad", "5")
+    cluster.tick(cluster.watcher())
+    assert any("cannot be read, so it is not watched" in said for said in cluster.said)
+    assert any("is running for" in said for said in cluster.said)
+
+
+def test_a_folder_that_holds_another_run_now_is_left_alone(cluster: Cluster, bloom: Made) -> None:
+    registry.register(bloom.dir, "bloom", "ffffffff", "12")
+    cluster.shows()
+    cluster.tick(cluster.watcher(), 130.0, times=4)
+    assert not cluster.calls("sbatch") and "another run" in cluster.said[-1]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to give a folder away")
+def test_a_run_of_somebody_else_is_left_alone(cluster: Cluster, bloom: Made) -> None:
+    shutil.chown(bloom.dir, 12345)
+    cluster.shows()
+    cluster.tick(cluster.watcher(), 130.0, times=4)
+    assert not cluster.calls("sbatch") and "belongs to somebody else" in cluster.said[-1]
+
+
+def test_a_run_of_perhaps_another_cluster_is_left_alone_unless_it_is_named(cluster: Cluster, bloom: Made) -> None:
+    cluster.shows()
+    cluster.clock.at_s += 1000.0
+    stranger = cluster.watcher()
+    stranger.host = "other"
+    cluster.tick(stranger, 130.0, times=4)
+    assert not cluster.calls("sbatch") and "another cluster" in cluster.said[-1]
+
+    named = cluster.watcher((str(bloom.dir), NAME))
+    named.host = "other"
+    cluster.tick(named, 130.0, times=3)
+    assert len(cluster.calls("sbatch")) == 1
+
+
+@pytest.mark.root
+def test_a_frozen_filesystem_hides_no_run_elsewhere(
+    cluster: Cluster, bloom: Made, fuse_mount: FuseMount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("safelaunch.adapters.watchreading.DEADLINE_S", 1.0)
+    far = make_run(fuse_mount.path / "runs" / "far", run_id="0000fa00")
+    far.running()
+    registry.register(far.dir, "bloom", "0000fa00", "5")
+    watching = cluster.watcher(reader=Reader())
+    cluster.shows(line(RUNNING), line(RUNNING, job="5", name="bloom.0000fa00"))
+    cluster.tick(watching)
+    fuse_mount.stop()
+    cluster.shows()
+    cluster.tick(watching, 130.0, times=2)
+    cluster.shows(line(PENDING, job="99"))
+    cluster.tick(watching, 130.0, times=2)
+
+    assert state(bloom).successor == "99"
+    assert len(cluster.calls("sbatch")) == 1, "nothing is done about the run that cannot be seen"
+    assert any(said.startswith("blind its folder does not answer") for said in cluster.said)
+    assert stuck_children() <= 2
+    fuse_mount.cont()
+    cluster.tick(watching, 130.0, times=8)
+    assert state(far).successor == "99", cluster.said
+
+
+# --- what it remembers ------------------------------------------------------------------------------------------------
+
+
+def test_once_twice_finds_a_vanished_job(cluster: Cluster, bloom: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("safelaunch.core.watch.LIVES_S", 0.0)
+    monkeypatch.setattr(watcher, "SOON_S", 0.0)
+    monkeypatch.setattr(watcher, "FIRST_S", 0.0)
+    cluster.shows()
+    monkeypatch.setattr("socket.gethostname", lambda: "login.site.org")
+    assert run(["watch", "--once"]) == 0 and not cluster.calls("sbatch")
+    assert run(["watch", "--once"]) == 0 and len(cluster.calls("sbatch")) == 1
+
+
+def test_what_it_remembers_survives_but_not_a_reboot(cluster: Cluster, bloom: Made, tmp_path: Path) -> None:
+    watching = cluster.watcher()
+    cluster.tick(watching)
+    file = tmp_path / "memory.json"
+    watching.memory.save(file)
+    assert watchmemory.load(file) == watching.memory
+    assert file.stat().st_mode & 0o777 == 0o600
+
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "boot": "another"}))
+    known = watchmemory.load(file).runs[str(bloom.dir)]
+    assert known.moved_s is None and known.seen and known.absences == 0
+
+
+@pytest.mark.parametrize("content", [
+    "", "[]", "{}", '{"v":1,"runs":{"x":5}}', '{"v":1,"runs":{"x":{"new":1}}}', "[" * 99_999])
+def test_a_torn_memory_costs_nothing(tmp_path: Path, content: str) -> None:
+    (tmp_path / "watch.json").write_text(content)
+    assert watchmemory.load(tmp_path / "watch.json") == Memory()
+
+
+def test_a_signal_ends_the_watch_and_keeps_what_it_knows(cluster: Cluster, bloom: Made) -> None:
+    process = subprocess.Popen([sys.executable, "-m", "safelaunch", "watch"], stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, "PYTHONPATH": str(Path(watch.__file__).parents[2])})
+    try:
+        assert process.stdout is not None and "is running for" in process.stdout.readline()
+        process.send_signal(2)
+        assert process.wait(20) == 130
+    finally:
+        process.kill()
+        process.wait()
+    assert str(bloom.dir) in watchmemory.load(watchmemory.file()).runs
