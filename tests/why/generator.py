@@ -213,7 +213,7 @@ def _say_echoes(story: _Story, t: float, culprit: int, culprit_rank: int, plant:
     if plant.category == "hang" or not plant.lines:
         forms = (_watchdog,)
     left, round_s = shape.echoes, 0.0
-    while left > 0:
+    while left > 0 and others:
         for host, rank in others:
             form = story.random.choice(forms)
             after_s = (TIMEOUT_S if form is _watchdog else 1.0) + story.random.random() * 5 + round_s
