@@ -126,22 +126,32 @@ class Command:
     """A command that runs while the loop goes on; `poll` gives its result once."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
-                 cwd: str = "/") -> None:
+                 cwd: str = "/", wait_s: float = 0.0) -> None:
         self.argv = tuple(argv)
         self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the command lives
         self._err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        self._end_s = time.monotonic() + deadline_s
+        self._env, self._cwd = scrubbed(env), cwd
+        self._start_s = time.monotonic() + wait_s
+        self._end_s = self._start_s + deadline_s
         self._process: subprocess.Popen[bytes] | None = None
         self._why = ""
+        if not wait_s:
+            self._start()
+
+    def _start(self) -> None:
         try:
             self._process = subprocess.Popen(
-                self.argv, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, env=scrubbed(env), cwd=cwd,
+                self.argv, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, env=self._env, cwd=self._cwd,
                 start_new_session=True)
         except OSError as error:
             self._why = f"{self.argv[0]}: {error.strerror}"
 
     def poll(self) -> Result | None:
-        """The result; None while it runs."""
+        """The result; None while it runs, or waits for its turn."""
+        if self._process is None and not self._why:
+            if time.monotonic() < self._start_s:
+                return None
+            self._start()
         if self._process is None:
             return Result(self.argv, 127, "", self._why)
         code = self._process.poll()
@@ -158,7 +168,9 @@ class Command:
     def wait(self) -> Result:
         """The result, waited for."""
         while (result := self.poll()) is None:
-            assert self._process is not None
+            if self._process is None:
+                time.sleep(max(0.0, self._start_s - time.monotonic()))
+                continue
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(min(0.5, max(0.01, self._end_s - time.monotonic())))
         return result

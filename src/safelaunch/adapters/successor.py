@@ -73,16 +73,15 @@ class Successor:
         return any(known.id == job and known.name == self._plan.job_name for known in jobs)
 
     def prepare(self, job: str | None, exclude: tuple[str, ...], drop_afterany: bool) -> Iterator[Command]:
-        """The changes to the pending successor before this job ends, one after the other.
+        """The changes to the pending successor before this job ends, in one call.
 
         `drop_afterany`: this job will hang in COMPLETING on a silent node; singleton counts that as ended.
         """
-        if job is None:
-            return
-        if exclude:
-            yield self._start(slurm.update_job(job, ExcNodeList=self._all_excluded(exclude)), self._env)
+        changes = {"ExcNodeList": self._all_excluded(exclude)} if exclude else {}
         if drop_afterany:
-            yield self._start(slurm.update_job(job, Dependency="singleton"), self._env)
+            changes["Dependency"] = "singleton"
+        if job is not None and changes:
+            yield self._start(slurm.update_job(job, **changes), self._env)
 
     def cancel(self, job: str) -> Command:
         """scancel, once `is_ours` has said so."""

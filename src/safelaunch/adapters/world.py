@@ -23,6 +23,9 @@ from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command
 from safelaunch.node.guard import Link
 
+# Commands that ask slurmctld; it is everybody's, so that a supervisor never sends it more than two a second.
+ASKING = frozenset(("sbatch", "squeue", "scontrol", "scancel", "sacct", "sinfo"))
+
 
 class World:
     """The real one, of this process. `selector` is where a supervisor sleeps; what is registered is called with now."""
@@ -30,6 +33,7 @@ class World:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self._asked_s = (-1e9, -1e9)   # when the last two commands asked slurmctld
 
     def now(self) -> float:
         """Wall clock, epoch seconds: for what people and journals read, never for how long something takes."""
@@ -82,8 +86,16 @@ class World:
 
     def command(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
                 cwd: str = "/") -> Command:
-        """A command, started."""
-        return Command(argv, env, deadline_s, cwd)
+        """A command, started; the third one within a second waits for its turn."""
+        return Command(argv, env, deadline_s, cwd, self._wait_s(argv))
+
+    def _wait_s(self, argv: Sequence[str]) -> float:
+        if argv[0] not in ASKING:
+            return 0.0
+        now_s = self.now_s()
+        start_s = max(now_s, self._asked_s[1], self._asked_s[0] + 1.0)
+        self._asked_s = (self._asked_s[1], start_s)
+        return start_s - now_s
 
     def launch(self, local: Path, number: int, arguments: Sequence[str], env: Mapping[str, str],
                facts: Mapping[str, Any]) -> AttemptProcess:

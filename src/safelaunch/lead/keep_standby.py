@@ -20,7 +20,9 @@ def keep_standby(lead: Leader) -> None:
     heard = [guard for guard in lead.server.standbys.values()
              if guard.connection is not None and guard.node != lead.job.host and guard.node not in lead.lost]
     silent_s = min((lead.now_s - guard.heard_s for guard in heard), default=None)
-    lead.contested = lead.standby_node is not None and (silent_s is None or silent_s > SUSPICION_S)
+    # One that was only started, or that an earlier leader had, may watch already, and judges by the pulse.
+    is_watched = (lead.standby_node or lead.standby_process or lead.state.standby) is not None
+    lead.contested = is_watched and (silent_s is None or silent_s > SUSPICION_S)
     if heard and silent_s is not None and silent_s < LOST_S:
         _is_kept(lead, heard[0].node)
         return
