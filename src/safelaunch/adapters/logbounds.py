@@ -4,9 +4,9 @@ An error after which the training went on is no cause of its end. So the reader 
 strides until it sees steps being made, halves the last stride a few times, and reads from a margin before that to the
 end. Wrong guesses cost time only: whatever is after the place found is read, but for the middle of a long silence.
 
-Read are: the head (launch, versions), the margin before the last progress, all of the next DEAD_HEAD bytes, the last
-DEAD_TAIL bytes, and in between, where an hour of echoes can fill gigabytes, a megabyte of every sixteen. A log in which
-no steps are found is read whole.
+Read are: the head (launch, versions), MARGIN before the last progress, the next DEAD_HEAD, the last DEAD_TAIL, and in
+between, where an hour of echoes can fill gigabytes, SAMPLE of every SAMPLE_EVERY or more. A log in which no steps are
+found is read whole.
 """
 
 from __future__ import annotations
@@ -19,45 +19,46 @@ from safelaunch.adapters.logchunks import Source
 from safelaunch.core.prefilter import Shapes, overlaps
 from safelaunch.core.scan import Compiled, Speaker
 
-SMALL = 96 << 20         # a log up to this size is read whole
+SMALL = 64 << 20         # a log up to this size is read whole
 HEAD = 1 << 20
-MARGIN = 64 << 20        # before the last progress: warnings, and what the ranks said that stopped before the others
+MARGIN = 32 << 20        # before the last progress: warnings, and what the ranks said that stopped before the others
 PROBE = 256 << 10
-STRIDE = 16 << 20        # the place of the last progress is found this well
+STRIDE = 8 << 20         # the place of the last progress is found this well
 MOST_BACK = 1 << 30      # further back nobody looks for a rank that stopped long before the others
-DEAD_HEAD = 512 << 20
-DEAD_TAIL = 256 << 20
-SAMPLE, SAMPLE_EVERY = 1 << 20, 16 << 20
+DEAD_HEAD = 128 << 20    # a failure of 384 ranks with all their tracebacks fills a few
+DEAD_TAIL = 64 << 20
+SAMPLE, SAMPLE_EVERY, MOST_SAMPLES = 1 << 20, 16 << 20, 256
 
 Pieces = list[tuple[int, int]]
 Probe = Callable[[int], set[Speaker]]
 
 
-def choose_pieces(source: Source, compiled: Compiled, *, thorough: bool = False) -> Pieces:
-    """The pieces [start, end) of the file that are to be read, in order."""
+def choose_pieces(source: Source, compiled: Compiled, *, start: int = 0, thorough: bool = False) -> Pieces:
+    """The pieces [start, end) of the file that are to be read, in order; before `start` all is known."""
     size = source.size
-    if thorough or size <= SMALL:
-        return [(0, size)]
+    if thorough or size - start <= SMALL:
+        return [(start, size)]
     fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        alive_at = find_last_alive(_prober(fd, source, compiled), size)
+        alive_at = find_last_alive(_prober(fd, source, compiled), size, start)
         if alive_at is None:
-            return [(0, size)]
+            return [(0, size)] if start == 0 else _of_dead(start, size)
         back_at = find_all_alive(_prober(fd, source, compiled, all_progress=True), alive_at)
     finally:
         os.close(fd)
-    return overlaps([(0, HEAD), (max(0, back_at - MARGIN), alive_at), *_of_dead(alive_at, size)])
+    low = max(start, back_at - MARGIN)
+    return overlaps([*([(0, HEAD)] if start == 0 else []), (low, alive_at), *_of_dead(alive_at, size)])
 
 
-def find_last_alive(probe: Probe, size: int) -> int | None:
-    """An offset at which steps were still being made, at most a stride before the last such; None = none was found."""
+def find_last_alive(probe: Probe, size: int, start: int = 0) -> int | None:
+    """An offset ≥ start at which steps were still made, at most a stride before the last such; None = there is none."""
     dead_at = size
     distance = PROBE
     while True:
-        at = max(0, size - distance)
+        at = max(start, size - distance)
         if probe(at):
             break
-        if at == 0:
+        if at == start:
             return None
         dead_at = at
         distance *= 2
@@ -89,7 +90,8 @@ def _of_dead(start: int, size: int) -> Pieces:
     """The pieces to read of a part in which no steps are made."""
     if size - start <= DEAD_HEAD + DEAD_TAIL:
         return [(start, size)]
-    middle = range(start + DEAD_HEAD, size - DEAD_TAIL, SAMPLE_EVERY)
+    every = max(SAMPLE_EVERY, (size - start) // MOST_SAMPLES)
+    middle = range(start + DEAD_HEAD, size - DEAD_TAIL, every)
     return [(start, start + DEAD_HEAD), *((at, at + SAMPLE) for at in middle), (size - DEAD_TAIL, size)]
 
 

@@ -13,13 +13,14 @@ import re
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from safelaunch.adapters import logbounds, logchunks
+from safelaunch.adapters import logbounds, logchunks, logindex
 from safelaunch.adapters.logchunks import Source
+from safelaunch.adapters.logindex import LogIndex
 from safelaunch.core import loglines
 from safelaunch.core.findings import CLOCK_ORDER, CLOCK_STAMPS, Line, Log, Rule
 from safelaunch.core.prefilter import Shapes
@@ -50,18 +51,21 @@ class _Task:
     source: Source
     start: int
     end: int
-    numbered: bool = field(default=False)
 
 
 def read_logs(
-    paths: Sequence[Path], rules: Iterable[Rule], *, thorough: bool = False, workers: int | None = None,
+    paths: Sequence[Path], rules: Iterable[Rule], *, indexes: Mapping[Path, LogIndex] | None = None,
+    thorough: bool = False, workers: int | None = None,
 ) -> Log:
     """What the rules find in the logs; "-" is standard input. Raises OSError where a file cannot be opened.
 
     Of a big log only what can matter is read (see logbounds), unless `thorough`; `workers` processes at most share the
-    work, by default one for each core.
+    work, by default one for each core. What an index knows of its log is not read again.
     """
+    rules = tuple(rules)
     compiled = Compiled(rules)
+    known = {index: indexes[path] for index, path in enumerate(paths)
+             if indexes and path in indexes and logindex.is_of(indexes[path], path, rules)}
     readings: dict[int, _Reading] = {}
     plain: list[Source] = []
     for index, path in enumerate(paths):
@@ -69,7 +73,7 @@ def read_logs(
             plain.append(_source(path, index, len(paths)))
         else:
             readings[index] = _read_stream(path, index, compiled)
-    readings.update(_read_plain(plain, compiled, thorough, workers or len(os.sched_getaffinity(0))))
+    readings.update(_read_plain(plain, compiled, known, thorough, workers or len(os.sched_getaffinity(0))))
     return _join([str(path) for path in paths], [readings[index] for index in range(len(paths))])
 
 
@@ -93,24 +97,52 @@ def line_numbers(path: Path, offsets: Iterable[int]) -> dict[int, int]:
 # --- plain files ----------------------------------------------------------------------------------------------------
 
 
-def _read_plain(sources: Sequence[Source], compiled: Compiled, thorough: bool, workers: int) -> dict[int, _Reading]:
+def _read_plain(
+    sources: Sequence[Source], compiled: Compiled, indexes: Mapping[int, LogIndex], thorough: bool, workers: int,
+) -> dict[int, _Reading]:
     tasks: list[_Task] = []
     for source in sources:
-        pieces = logbounds.choose_pieces(source, compiled, thorough=thorough)
-        numbered = pieces == [(0, source.size)] and source.size <= PIECE
-        tasks.extend(_Task(source, start, end, numbered) for start, end in _cut(source, pieces))
-    parts: dict[int, list[Part]] = {source.index: [] for source in sources}
+        start = indexes[source.index].position if source.index in indexes else 0
+        pieces = logbounds.choose_pieces(source, compiled, start=start, thorough=thorough)
+        tasks.extend(_Task(source, start, end) for start, end in _cut(source, pieces))
+    parts: dict[int, list[tuple[_Task, Part]]] = {source.index: [] for source in sources}
     for task, part in zip(tasks, _run(tasks, compiled, workers), strict=True):
-        parts[task.source.index].append(part)
-    readings = {}
-    for source in sources:
-        read = sum(task.end - task.start for task in tasks if task.source is source)
-        tail = _tail_of(source)
-        whole = merge_parts(parts[source.index])
-        lines = whole.newlines if read >= source.size else None
-        readings[source.index] = _Reading(
-            whole, _last_lines(tail, source.index, source.size, lines), source.size, read, lines, _is_torn(tail))
-    return readings
+        parts[task.source.index].append((task, part))
+    return {source.index: _join_parts(source, parts[source.index], indexes.get(source.index)) for source in sources}
+
+
+def _join_parts(source: Source, parts: Sequence[tuple[_Task, Part]], index: LogIndex | None) -> _Reading:
+    """The parts of one file as one; lines are numbered as far as nothing before them was left out."""
+    at = lines = 0
+    numbered: list[Part] = [_of_file(index.part, source.index)] if index is not None else []
+    for task, part in parts:
+        is_numbered = task.start == at
+        numbered.append(_numbered(part, lines if is_numbered else None))
+        at, lines = (task.end, lines + part.newlines) if is_numbered else (-1, 0)
+    whole = merge_parts(numbered)
+    read = sum(task.end - task.start for task, _ in parts) + (index.read if index is not None else 0)
+    known = whole.newlines if at == source.size else None
+    tail = _tail_of(source)
+    last = _last_lines(tail, source.index, source.size, known)
+    return _Reading(whole, last, source.size, read, known, _is_torn(tail))
+
+
+def _numbered(part: Part, before: int | None) -> Part:
+    """The part with lines numbered from the file's start; `before` None = nobody counted the lines before it."""
+    if before == 0:
+        return part
+    findings = [found._replace(line_number=None if before is None else (found.line_number or 0) + before)
+                for found in part.findings]
+    return replace(part, findings=findings)
+
+
+def _of_file(part: Part, index: int) -> Part:
+    """An index's part with the file's place among those that are read."""
+    return replace(
+        part, findings=[found._replace(file=index) for found in part.findings],
+        recent=[sign._replace(file=index) for sign in part.recent],
+        progress={who: (first._replace(file=index), last._replace(file=index), highest._replace(file=index))
+                  for who, (first, last, highest) in part.progress.items()})
 
 
 def _cut(source: Source, pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -153,7 +185,7 @@ def _work(task: _Task) -> Part:
 
 
 def _scan(task: _Task, compiled: Compiled, shapes: Shapes) -> Part:
-    return logchunks.scan_piece(task.source, task.start, task.end, compiled, shapes, numbered=task.numbered)
+    return logchunks.scan_piece(task.source, task.start, task.end, compiled, shapes, numbered=True)
 
 
 # --- streams --------------------------------------------------------------------------------------------------------
@@ -230,8 +262,9 @@ def _is_gzip(path: Path) -> bool:
 # --- what a file's name and end say ---------------------------------------------------------------------------------
 
 _RANK_NAME = re.compile(r"(?:^|[^a-z])(?:rank|task)[-_.]?(\d{1,6})(?:[^\d]|$)", re.IGNORECASE)
-_NODE_NAME = re.compile(r"(?:^|[-_.])((?!(?:slurm|job|rank|task|attempt|log|out|err|step|train|run|part|epoch|version|v)"
-                        r"[-_]?\d)[a-z][a-z]*[a-z0-9]*-?\d+(?:[a-z]\d+)?)$")
+_NODE_NAME = re.compile(
+    r"(?:^|[-_.])((?!(?:slurm|job|rank|task|attempt|log|out|err|step|train|run|part|epoch|version|v)[-_]?\d)"
+    r"[a-z][a-z0-9]*-?\d+(?:[a-z]\d+)?)$")
 
 
 def _names_of(path: Path) -> tuple[str | None, int | None]:

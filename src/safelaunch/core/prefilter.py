@@ -26,6 +26,7 @@ QUOTA_DULL = 40                # the same, while no rule has matched one of them
 QUOTA_SEEN = 6000              # lines of one shape among which such are looked for
 QUOTA_ALIKE = 2000             # lines with the same literals, in whatever shape; then QUOTA_DEAR of each new shape
 QUOTA_DEAR = 2                 # (addresses make a shape of each rank's stack frame)
+QUOTA_ALIKE_MOST = 10_000      # the same; then no new shape is looked at but in sampled blocks
 QUOTA_PROGRESS = 100           # then the last one of each block
 HEAD_LENGTH = 16               # of a line, which tells ranks apart: "137: [default1]:"
 SAMPLED_BLOCK = 64
@@ -225,15 +226,23 @@ class Shapes:
             quota = QUOTA_DEAR
         if known.is_progress:
             quota = self._quota_progress
+        if alike >= QUOTA_ALIKE_MOST:
+            quota = 0
         if known.looked < quota and known.seen < QUOTA_SEEN:
             known.looked += 1
             known.heads.add(head)
             self._alike[known.literals] = alike + 1
+            if known.looked < quota or known.is_progress:
+                return True
+            self._spend(shape, known)
             return True
+        self._spend(shape, known)
+        return False
+
+    def _spend(self, shape: bytes, known: _Shape) -> None:
         if len(shape) <= MAX_SHAPE_LENGTH:
             (self._progress if known.is_progress else self._spent).add(shape)
             known.heads.clear()
-        return False
 
     def _pass_over(self, shapes: list[bytes], hot: dict[bytes, _Shape], passed: set[bytes]) -> None:
         """Note what is not looked at: all lines of these shapes but the last."""
