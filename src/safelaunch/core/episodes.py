@@ -50,17 +50,28 @@ def last_episode(log: Log) -> Episode:
 
 
 def _in_order(findings: Sequence[Finding], is_timed: bool) -> tuple[Finding, ...]:
-    """By time, where lines without a stamp keep to the one before them in their file."""
+    """By time, where a line without a stamp keeps to the one before it in its file, else to the one behind it; a launch
+    does not, since what comes behind it may be hours later.
+    """
+    placed = sorted(findings, key=lambda one: (one.file, one.offset))
     if not is_timed:
-        return tuple(sorted(findings, key=lambda one: (one.file, one.offset)))
+        return tuple(placed)
+    stamped = _fill(placed)
+    launches = [one for one in stamped if BY_ID[one.rule].role == "launch"]
+    others = _fill([one for one in stamped if BY_ID[one.rule].role != "launch"][::-1])
+    return tuple(sorted([*launches, *others], key=lambda one: order_of(one, True)))
+
+
+def _fill(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, those without a stamp with that of the one before them in their file."""
     known: dict[int, float] = {}
-    stamped = []
-    for one in sorted(findings, key=lambda one: (one.file, one.offset)):
+    filled = []
+    for one in findings:
         t = one.t if one.t is not None else known.get(one.file)
         if t is not None:
             known[one.file] = t
-        stamped.append(one if t == one.t else one._replace(t=t))
-    return tuple(sorted(stamped, key=lambda one: order_of(one, True)))
+        filled.append(one if t == one.t else one._replace(t=t))
+    return filled
 
 
 def _starts(findings: Sequence[Finding], progress: Sequence[Progress], is_timed: bool) -> list[Moment]:
@@ -93,6 +104,8 @@ def is_excused(last: Finding, episode: Episode) -> bool:
     """Whether steps went on after the last occurrence of an error."""
     at = order_of(last, episode.is_timed)
     after = [one for one in episode.progress if order_of(one, episode.is_timed) > at]
+    if episode.is_timed and last.t is None:   # a file without stamps: nobody knows what of another one came later
+        after = [one for one in after if one.file == last.file]
     if not after:
         return False
     steps = {one.step for one in after if one.step is not None}
