@@ -290,14 +290,14 @@ def _give_up(state: State, seen: Seen, plan: Plan) -> Action | None:
 def _held(state: State, seen: Seen, plan: Plan) -> Action | None:
     """A person wants no new attempt for now: the nodes go back, and the next job waits until it is released."""
     asked = seen.asked("hold")
-    return HandOver(state.excluded, f"{asked.who} put the run on hold", held=True) if asked else None
+    return HandOver(_bad(state, seen), f"{asked.who} put the run on hold", held=True) if asked else None
 
 
 def _job_ends(state: State, seen: Seen, plan: Plan) -> Action | None:
     """Time limit, preemption, requeue or an unknown end of the job: the run goes on in the next one."""
     if not (seen.ending or seen.limit_near):
         return None
-    return HandOver(state.excluded, f"this job ends: {seen.ending or 'its time limit is near'}")
+    return HandOver(_bad(state, seen), f"this job ends: {seen.ending or 'its time limit is near'}")
 
 
 def _alone(state: State, seen: Seen, plan: Plan) -> Action | None:
@@ -310,8 +310,8 @@ def _too_few_nodes(state: State, seen: Seen, plan: Plan) -> Action | None:
     good = good_nodes(state, seen)
     if len(good) >= plan.nodes:
         return None
-    bad = ", ".join(sorted({node for node, _ in seen.lost} | set(state.excluded) & set(seen.nodes)))
-    return HandOver(state.excluded, f"{len(good)} good nodes are left of the {plan.nodes} needed (without {bad})")
+    bad = ", ".join(node for node in _bad(state, seen) if node in seen.nodes)
+    return HandOver(_bad(state, seen), f"{len(good)} good nodes are left of the {plan.nodes} needed (without {bad})")
 
 
 def _back_off(state: State, seen: Seen, plan: Plan) -> Action | None:
@@ -368,9 +368,14 @@ _BETWEEN: tuple[Row, ...] = (
 # --- shared judgements --------------------------------------------------------------------------------------------
 
 
+def _bad(state: State, seen: Seen) -> tuple[str, ...]:
+    """Nodes that the next job must not use: those kept out, and whatever is lost now, evidence or not."""
+    return tuple(sorted({*state.excluded, *(node for node, _ in seen.lost)}))
+
+
 def good_nodes(state: State, seen: Seen) -> tuple[str, ...]:
     """The allocation's nodes that are neither lost nor excluded, in Slurm's order."""
-    bad = {node for node, _ in seen.lost} | set(state.excluded)
+    bad = set(_bad(state, seen))
     return tuple(node for node in seen.nodes if node not in bad)
 
 

@@ -365,6 +365,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "standby_started": _standby_started,
     "standby_lost": _standby_lost,
     "via_chosen": _via_chosen,
+    "node_lost": _node_suspected,
     "intent": _intent,
     "outcome": _outcome,
     "preserved": _preserved,

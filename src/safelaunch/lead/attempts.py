@@ -13,12 +13,15 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command
 from safelaunch.core import causes, decide, nodeset, slurmtext
+from safelaunch.core.budget import rejects_checkpoint
 from safelaunch.core.checkpoints.resume import resume_args
+from safelaunch.core.fingerprint import make_fingerprint
 from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
 from safelaunch.core.steps import latest_step
 from safelaunch.lead import watch
 from safelaunch.lead.leader import Leader, Step
+from safelaunch.lead.suspicion import blamed_nodes, suspect
 
 GUARD = Path(__file__).parent.parent / "node" / "guard.py"
 DRAIN_S = 900.0         # how long an ended attempt waits for a frozen folder to take its last log lines
@@ -97,7 +100,7 @@ def ask_addresses(lead: Leader) -> Step:
 
 def kill(lead: Leader, row: str, action: decide.Kill) -> None:
     """End every process of the attempt; its record moves on, so that silent nodes' leases run from now."""
-    lead.live = decide.mark_killed(lead.attempt, row, lead.now)
+    lead.live, lead.killed_s = decide.mark_killed(lead.attempt, row, lead.now), lead.now_s
     lead.move_record(lead.attempt.number)
     for node, _ in lead.lost_of_live():
         lead.server.hang_up(node, lead.now_s)
@@ -148,7 +151,8 @@ def close_attempt(lead: Leader) -> None:
     how = decide.how_it_ended(live, lead.seen())
     tail = lead.process.tail() if lead.process else b""
     code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
-    events = _last_progress(lead, live, tail)
+    lead.record(*_last_progress(lead, live, tail))
+    events: list[Event] = []
     if how != "completed":
         events += _judgement(lead, live, how, code, tail)
     events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row))
@@ -158,15 +162,33 @@ def close_attempt(lead: Leader) -> None:
         lead.begin(f"rest {live.number}", copy_rest(lead, lead.process, patience_s))
         lead.process.forget()
     lead.live = lead.process = None
+    lead.record(*events)
     lead.find_resume()
+    fall_back(lead)
     keep_resume_args(lead)
-    lead.record(*events, *checkpoint_events(lead, live.number))
+    lead.record(*checkpoint_events(lead, live.number))
     lead.shared.enqueue(PUT, f"{runfolder.attempt_folder(live.number)}/exit.json", json.dumps({
         "v": 1, "attempt": live.number, "how": how, "exit_code": code, "srun_code": live.srun_code,
         "tasks": [{"node": e.node, "task": e.task, "code": e.code, "signal": e.signal} for e in live.exits],
     }).encode() + b"\n")
     summary = lead.state.attempt.summary if lead.state.attempt else None
     lead.say(f"attempt {live.number} {how}{f': {summary}' if summary else ''}")
+
+
+def fall_back(lead: Leader) -> None:
+    """Leave out a checkpoint that the last attempt could not load, and take the one before it."""
+    attempt, path = lead.state.attempt, lead.resume.path if lead.resume else None
+    why = rejects_checkpoint(lead.state, lead.plan)
+    if attempt is None or why is None or path is None or attempt.resume_path != path:
+        return
+    if lead.state.rejected_in_a_row >= lead.plan.resume.keep_trying:
+        lead.say(f"checkpoint {path} does not load either; {lead.plan.resume.keep_trying} have been left out already")
+        return
+    lead.record(lead.writer.event("checkpoint_rejected", path=path, attempt=attempt.number, why=why,
+                                  step=lead.resume.step if lead.resume else None))
+    lead.find_resume()
+    instead = f"the one before it, {lead.resume.path}" if lead.resume else "none: there is no older one"
+    lead.say(f"checkpoint {path} is left out ({why}); going on from {instead}")
 
 
 def checkpoint_events(lead: Leader, number: int | None) -> list[Event]:
@@ -184,12 +206,19 @@ def _last_progress(lead: Leader, live: decide.Live, tail: bytes) -> list[Event]:
 
 def _judgement(lead: Leader, live: decide.Live, how: str, code: int, tail: bytes) -> list[Event]:
     verdict = causes.judge(live.exits, tuple(lead.lost_of_live()), lead.ending, tail, live.srun_code)
+    if not verdict.fingerprint:
+        first = next((exit for exit in live.exits if exit.code), None)
+        what = f"exit code {first.code} signal {first.signal}" if first else verdict.summary
+        verdict = replace(verdict, fingerprint=make_fingerprint(verdict.category, "", what if (
+            verdict.category == "unknown") else verdict.summary))
+    culprits = verdict.suspects or blamed_nodes(live)
     events = [] if how not in ("failed", "lost") else [lead.writer.event(
         "failure", attempt=live.number, exit_code=code, exits=[exit.text for exit in live.exits][:64])]
     return [*events, lead.writer.event(
         "verdict", attempt=live.number, category=verdict.category, summary=verdict.summary,
         confidence=verdict.confidence, action=verdict.action, node=verdict.node, task=verdict.task,
-        evidence=list(verdict.evidence))]
+        fingerprint=verdict.fingerprint, suspects=list(culprits), evidence=list(verdict.evidence)),
+        *(suspect(lead, live, verdict, culprits) if how in ("failed", "lost") else ())]
 
 
 def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:

@@ -16,6 +16,7 @@ from safelaunch.errors import ParseError
 from safelaunch.lead import attempts, endings, watch
 from safelaunch.lead.attempts import GUARD, ask_addresses, checkpoint_events
 from safelaunch.lead.leader import Leader, Step, TookOver
+from safelaunch.lead.suspicion import ask_available, recall
 
 ASK_S = 15.0    # for Slurm's word on a job that is over; an answer that does not come is no word
 CALL_S = 1.8    # below adapters.fence.CLOSED_S, after which a node without a guard is swept: a dead one takes 11 s
@@ -30,7 +31,8 @@ def boot(lead: Leader) -> None:
     lead.claim_number = int(lead.patiently(lambda: journal.last_claim(lead.run_dir)))
     lead.gen = lead.claim("lead", own_gen=True)
     # Only now: what another supervisor did before this claim must be known, and after it nobody else acts.
-    lead.state = fold(journal.merge_raw(lead.patiently(lambda: journal.read_raw(lead.run_dir))).events)
+    lead.history = journal.merge_raw(lead.patiently(lambda: journal.read_raw(lead.run_dir))).events
+    lead.state = fold(lead.history)
     lead.writer = journal.Writer(lead.shared, lead.gen, lead.job.host, lead.world.now, lead.world.pid)
     lead.successor = Successor(lead.plan, lead.job, lead.run_dir,
                                lead.patiently(lambda: runfolder.read_env(lead.run_dir)), lead.world.command)
@@ -47,9 +49,12 @@ def boot(lead: Leader) -> None:
         lead.record(lead.writer.event("job_started", job=lead.job.id, nodes=list(lead.job.nodes),
                                       batch_host=lead.job.host))
     settle_intents(lead)
+    recall(lead)
     adopt(lead)
     if not lead.job.is_local and not lead.addresses:
         lead.begin("addresses", ask_addresses(lead))
+    if not lead.job.is_local:
+        lead.begin("available", ask_available(lead))
     if lead.took_over is not None and lead.took_over.host != lead.job.host:
         lead.say(f"this node's standby has taken over: the supervisor on {lead.took_over.host} is dead or cut off")
     if lead.took_over is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -23,12 +24,16 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
 from safelaunch.core import decide
 from safelaunch.core.checkpoints.model import Checkpoint
+from safelaunch.core.ledger import Evidence
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import LEASE_S, Plan
 from safelaunch.core.state import State, fold
 
 TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
+COMMAND_TICK_S = 0.1    # a command's end is announced by SIGCHLD; its deadline is not
+BUSY_FOR_S = 2.0        # what is not over by then is no matter of milliseconds: a lease, a rank that ignores TERM
+PATIENCE_S = 60.0       # with a folder that answers by an error: a server that restarts says ESTALE, EIO, ENOTCONN
 PING_S = 1.0            # a tenth of the lease
 MANY_PING_S = 3.0       # a third of it, which keeps 64 guards within 0.3 % of a core
 MANY_GUARDS = 32
@@ -37,6 +42,7 @@ RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doub
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 STANDBY_AFTER_S = 5.0     # the attempt's own start comes first; a standby of the leader before has called by then
 DEMOTED = 76              # another supervisor leads this job: this one becomes its standby
+MAX_OLDER = 50            # checkpoints to fall back to
 HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
 
 T = TypeVar("T")
@@ -90,12 +96,17 @@ class Leader:
         self.claim_number = self.gen = 0
         self.folder_id: list[int] | None = None
         self.tasks: dict[str, tuple[Step, Command | float]] = {}
-        self.grew_s = self.exit_s = self.now_s
+        self.grew_s = self.exit_s = self.killed_s = self.now_s
         self.size = 0
         self.due: dict[str, float] = {}
         self.pulse_count = 0
         self.last_row = ""
         self.addresses: dict[str, str] = {}   # of nodes whose names this host cannot resolve
+        self.user = runfolder.name_of(os.geteuid())
+        self.history: tuple[Event, ...] = ()          # the journal as it was at this leader's birth
+        self.evidence: tuple[Evidence, ...] = ()      # against nodes, of this run and of others
+        self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
+        self.trouble: str | None = None               # what keeps the run's folders from being written
         self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
         self.took_over = took_over      # from whom, where this process was its standby: nothing else ends the job then
         self.alone = self.resigned = False   # cut off; and nothing of the attempt is left here
@@ -130,7 +141,7 @@ class Leader:
         return decide.Seen(
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.requests, ending=self.ending,
             limit_near=self.limit_near, lost=tuple(self.lost.items()),
-            frozen=self.frozen or self.resume_unknown, suspended=self.stalled,
+            frozen=self.frozen or self.resume_unknown, trouble=self.trouble, suspended=self.stalled,
             resume=self.resume, alone=self.alone, jitter=self.world.chance(),
         )
 
@@ -166,18 +177,23 @@ class Leader:
 
     def timeout_s(self) -> float:
         """How long the loop may sleep if nothing happens."""
-        if self.tasks or (self.live is not None and (self.live.exits or self.live.killed_t is not None)):
-            return BUSY_TICK_S
-        return TICK_S
+        waits_s = [COMMAND_TICK_S if isinstance(wanted, Command) else wanted - self.now_s
+                   for _, wanted in self.tasks.values()]
+        live = self.live
+        if live is not None and (live.exits or live.killed_t is not None):
+            since_s = self.now_s - max(self.exit_s, self.grew_s, self.killed_s)
+            waits_s.append(BUSY_TICK_S if since_s < BUSY_FOR_S else COMMAND_TICK_S)
+        return max(BUSY_TICK_S, min([TICK_S, *waits_s]))
 
     def patiently(self, ask: Callable[[], T]) -> Any:
         """The answer of the run folder, however long it is frozen; the guards are heard meanwhile."""
+        until_s = self.now_s + PATIENCE_S
         while True:
             answer = self.shared.ask(ask, 2.0)
             if answer.is_ok:
                 return answer.value
             self.wait(1.0)
-            if answer.error and not answer.late:
+            if answer.error and not answer.late and (answer.errno == errno.ENOENT or self.now_s >= until_s):
                 raise OSError(f"the run folder: {answer.error}")
 
     def claim(self, action: str, own_gen: bool = False) -> int:
@@ -270,10 +286,8 @@ class Leader:
         """Count a node as lost."""
         if node not in self.lost:
             self.lost[node] = why
-            events = [self.writer.event("node_suspected", node=node, kind="lost", why=why, owner="safelaunch")]
-            if self.plan.suspects.exclude:
-                events.append(self.writer.event("node_excluded", node=node, why=why, owner="safelaunch"))
-            self.record(*events)
+            self.say(f"{node} is lost: {why}")
+            self.record(self.writer.event("node_lost", node=node, why=why))
 
     def lost_of_live(self) -> list[tuple[str, str]]:
         """Lost nodes of the live attempt, with why."""
@@ -320,8 +334,9 @@ class Leader:
         self.resume_deadline_s = RESUME_DEADLINE_S
         self.resume_unknown = not answer.is_ok
         if answer.is_ok and answer.value is not None:
-            best = answer.value["best"]
-            self.resume = Checkpoint(**best) if best else None
+            bad = {path for path, _ in self.state.rejected}
+            loadable = (one for one in answer.value["found"] if one["path"] not in bad)
+            self.resume = next((Checkpoint(**one) for one in loadable), None)
             for skipped in answer.value["skipped"][:5]:
                 self.say(f"checkpoint {skipped['path']} is skipped: {skipped['reason']}")
         else:
@@ -343,6 +358,6 @@ def clock(t: float) -> str:
 
 def _plain(found: Any) -> dict[str, Any]:
     """A search's result as JSON can carry it."""
-    best = found.best
-    return {"best": {"path": best.path, "step": best.step, "format": best.format} if best else None,
+    whole = [found.best, *found.older[:MAX_OLDER]] if found.best else []
+    return {"found": [{"path": one.path, "step": one.step, "format": one.format} for one in whole],
             "skipped": [{"path": item.path, "reason": item.reason} for item in found.skipped]}

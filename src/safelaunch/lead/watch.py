@@ -11,8 +11,10 @@ from safelaunch.adapters import runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import STANDBY_TASK, Guard
 from safelaunch.adapters.outbox import PUT
+from safelaunch.adapters.storage import find_trouble
 from safelaunch.core import slurmtext
 from safelaunch.core.model import Exit
+from safelaunch.core.policy import response
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.steps import latest_step
 from safelaunch.lead.keep_standby import keep_standby
@@ -25,6 +27,7 @@ JOURNAL_PROGRESS_S = 60.0
 PULSE_S = 15.0
 CONTESTED_S = 1.0       # while standby and leader do not hear each other
 ALONE_S = 5.0
+TROUBLE_S = 2.0
 THIRD_WITNESS_S = 5.0   # slurmctld answers within milliseconds; a cut network lets squeue wait for a minute
 LIMIT_S = 1800.0        # between two looks at the time limit, which people may extend
 SILENT_S = 10.0         # a guard that misses ten pings in a row, while the log stands still, is lost
@@ -50,6 +53,8 @@ def observe(lead: Leader) -> None:
     if lead.term_s is not None and lead.ending is None:
         look_for_ending(lead)
     find_out_whether_alone(lead)
+    if lead.live is None and lead.is_due("trouble", TROUBLE_S):
+        look_for_trouble(lead)
     if lead.is_due("pulse", CONTESTED_S if lead.contested else PULSE_S):
         publish_pulse(lead)
 
@@ -62,10 +67,30 @@ def see_who_leads(lead: Leader) -> None:
     lead.due["pulse"] = min(lead.due.get("pulse", 0.0), lead.now_s)   # its second witness that this leader lives
 
 
+def look_for_trouble(lead: Leader) -> None:
+    """After a failure of the storage: whether the run's folders take writes again."""
+    last = lead.state.attempt
+    if last is None or response(lead.plan, last.category).then != "wait":
+        lead.trouble = None
+        return
+    folders = [str(lead.run_dir)]
+    if lead.plan.resume.dir is not None:
+        folders.append(os.path.join(lead.job.cwd, lead.plan.resume.dir))   # noqa: PTH118 - text only
+    answer = lead.shared.ask(lambda: find_trouble(folders), 1.0)
+    if answer.is_ok:
+        lead.trouble = answer.value or lead.shared.trouble or None
+
+
 def find_out_whether_alone(lead: Leader) -> None:
-    """All other nodes lost: is it they, or is it this one? Slurm's controller is the third witness."""
-    others = [node for node in lead.job.nodes if node != lead.job.host]
-    if lead.job.is_local or not others or not all(node in lead.lost for node in others):
+    """All other nodes of the attempt lost, and the standby silent: is it they, or is it this one?
+
+    Slurm's controller is the third witness. Spares run nothing that could be heard.
+    """
+    last = lead.live.nodes if lead.live is not None else lead.state.attempt.nodes if lead.state.attempt else ()
+    others = [node for node in last if node != lead.job.host]
+    heard_s = max((guard.heard_s for guard in lead.server.standbys.values()), default=lead.now_s - SILENT_S)
+    if (lead.job.is_local or not others or not all(node in lead.lost for node in others)
+            or lead.now_s - heard_s < SILENT_S):
         lead.alone = lead.resigned = False
         return
     if lead.is_due("third witness", ALONE_S):

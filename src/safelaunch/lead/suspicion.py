@@ -1,0 +1,105 @@
+"""What a failed attempt says about nodes: evidence into journal and ledger, and who is kept out because of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safelaunch.adapters import ledger as folder_of_ledger
+from safelaunch.adapters import slurm
+from safelaunch.core import decide, nodeset, slurmtext
+from safelaunch.core.blame import Failure, blame
+from safelaunch.core.causes import Verdict
+from safelaunch.core.ledger import Evidence, exclusions
+from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
+from safelaunch.core.model import Event
+from safelaunch.errors import ParseError
+from safelaunch.lead.leader import Leader, Step
+
+DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
+UNUSABLE = ("down", "drain", "fail", "maint", "unk", "inval", "power", "future", "reserved")
+
+
+def blamed_nodes(live: decide.Live) -> tuple[str, ...]:
+    """Nodes whose tasks ended by themselves as the first one did, in order: those ended afterwards say nothing."""
+    bad = [exit for exit in live.exits if exit.code]
+    if not bad:
+        return ()
+    own = [exit for exit in bad if (exit.code, exit.signal) == (bad[0].code, bad[0].signal)]
+    if live.killed_t is not None and bad[0].signal in (9, 15):
+        own = own[:1]   # so the supervisor ends the others as well
+    return tuple(dict.fromkeys(exit.node for exit in own))
+
+
+def suspect(lead: Leader, live: decide.Live, verdict: Verdict, culprits: tuple[str, ...]) -> list[Event]:
+    """The events that follow for nodes: evidence, and exclusions that begin or end. Tells the shared ledger, too."""
+    attempt = lead.state.attempt
+    started_t = attempt.started_t if attempt is not None else lead.now
+    ended_t = lead.now - max(0.0, lead.now_s - lead.exit_s)
+    steps = None if attempt is None or attempt.step is None else attempt.step - (attempt.resume_step or 0)
+    found = blame(Failure(
+        run=lead.plan.run_id, owner=lead.user, t=lead.now, attempt=live.number, nodes=live.nodes,
+        category=verdict.category, confidence=verdict.confidence, why=verdict.summary, culprits=culprits,
+        lost=tuple(lead.lost_of_live()), lived_s=max(0.0, ended_t - started_t), steps=steps,
+        fingerprint=verdict.fingerprint))
+    events = [lead.writer.event("node_suspected", **node_suspected(one)) for one in found]
+    lead.evidence = (*lead.evidence, *found)
+    if found:
+        share(lead, found)
+    return events + change_exclusions(lead)
+
+
+def change_exclusions(lead: Leader) -> list[Event]:
+    """Who is kept out from now on, and who no longer, as far as that differs from the journal's state."""
+    now_out = {one.node: one for one in exclusions(
+        lead.evidence, lead.now, lead.plan.suspects, nodes=lead.plan.nodes, spares=lead.plan.spare_nodes,
+        run=lead.plan.run_id, available=lead.available)}
+    before = set(lead.state.excluded)
+    gone = [lead.writer.event("node_cleared", node=node, owner="safelaunch", why="the evidence against it has faded")
+            for node in sorted(before - now_out.keys())]
+    return gone + [lead.writer.event("node_excluded", **node_excluded(one))
+                   for node, one in now_out.items() if node not in before]
+
+
+def recall(lead: Leader) -> None:
+    """All that is known against nodes: this run's own journal, and the ledger that runs and people share."""
+    own = evidence_of(lead.history, lead.plan.run_id)
+    others: tuple[Evidence, ...] = ()
+    folder = _folder(lead)
+    if folder is not None and not lead.job.is_local:
+        answer = lead.shared.ask(lambda: folder_of_ledger.read_raw(folder), DEADLINE_S)
+        if answer.is_ok and answer.value is not None:
+            others = folder_of_ledger.parse_raw(answer.value)
+    lead.evidence = tuple(dict.fromkeys((*own, *others)))
+    events = change_exclusions(lead)
+    if events:
+        lead.record(*events)
+
+
+def share(lead: Leader, found: tuple[Evidence, ...]) -> None:
+    """Tell the shared ledger, without waiting long: this run knows already."""
+    folder = _folder(lead)
+    if folder is not None and not lead.job.is_local:
+        lead.shared.ask(lambda: folder_of_ledger.append(folder, found), DEADLINE_S)
+
+
+def ask_available(lead: Leader) -> Step:
+    """The nodes that a job of this partition can get: exclusions must leave enough of them."""
+    partition = lead.job.env.get("SLURM_JOB_PARTITION")
+    if not partition:
+        return
+    result = yield lead.world.command(slurm.sinfo(partition), lead.job.env)
+    if result is None or not result.is_ok:
+        return
+    try:
+        rows = slurmtext.parse_sinfo(result.stdout)
+        usable = [nodes for state, nodes in rows if not state.startswith(UNUSABLE)]
+        lead.available = tuple(node for nodes in usable for node in nodeset.expand(nodes))
+    except (ParseError, ValueError):
+        lead.available = None
+
+
+def _folder(lead: Leader) -> Path | None:
+    try:
+        return folder_of_ledger.folder_of(lead.plan.suspects, lead.job.env)
+    except OSError:
+        return None   # no home on this node
