@@ -1,0 +1,44 @@
+"""A command under virtual time: what the project starts goes to the fake Slurm, or to the log pump's stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from safelaunch.adapters.slurm import Command, Result
+
+if TYPE_CHECKING:
+    from tests.simulation.clock import Clock
+    from tests.simulation.process import Supervisor
+
+
+class SimCommand(Command):
+    """adapters.slurm.Command: ends when the world says so, or at its deadline."""
+
+    def __init__(self, clock: Clock, owner: Supervisor, argv: Sequence[str], env: Mapping[str, str],
+                 deadline_s: float) -> None:
+        self.argv, self.env = tuple(argv), env
+        self.owner = owner
+        self._result: Result | None = None
+        self._clock = clock
+        self._late = clock.after(deadline_s, lambda: self._set(Result(self.argv, None, "", "")))
+
+    def end(self, code: int, out: str, err: str) -> None:
+        """It has ended; the owner gets SIGCHLD."""
+        self._set(Result(self.argv, code, out, err))
+
+    def _set(self, result: Result) -> None:
+        if self._result is None:
+            self._late.cancel()
+            self._result = result
+            self.owner.child_ended()
+
+    def poll(self) -> Result | None:
+        """The result; None while it runs."""
+        return self._result
+
+    def wait(self) -> Result:
+        """The result, waited for."""
+        while self._result is None:
+            self.owner.process.sleep(1.0)
+        return self._result

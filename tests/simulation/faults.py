@@ -1,0 +1,231 @@
+"""Faults done to a simulation: one function a kind, in a literal table."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.simulation.hosts import Host
+from tests.simulation.scenario import Fault
+
+if TYPE_CHECKING:
+    from tests.simulation.sim import Sim
+
+
+def inject(sim: Sim, fault: Fault) -> None:
+    """Do it now, and undo it when its time is over."""
+    sim.trace("fault", str(fault))
+    _TABLE[fault.kind](sim, fault)
+
+
+def _batch(sim: Sim) -> Host | None:
+    job = sim.live_job()
+    return sim.hosts[job.batch_host] if job is not None else None
+
+
+def _worker(sim: Sim, x: int) -> Host | None:
+    job = sim.live_job()
+    nodes = [node for node in job.nodes if node != job.batch_host] if job is not None else []
+    return sim.hosts[nodes[x % len(nodes)]] if nodes else None
+
+
+def _rank_dies(sim: Sim, fault: Fault) -> None:
+    attempt = sim.live_attempt()
+    if attempt is None:
+        return
+    task = attempt.tasks[fault.x % len(attempt.tasks)]
+    if task.host.is_running:
+        code, signal = ((1, None), (137, 9), (139, 11))[fault.x % 3]
+        attempt.lines += [f"[{task.host.name}:{task.index}]: Traceback (most recent call last):",
+                          f"[{task.host.name}:{task.index}]: RuntimeError: injected"] if signal is None else []
+        task.rank_ends(code, signal)
+
+
+def _all_ranks_fail(sim: Sim, fault: Fault) -> None:
+    """A user's bug: every attempt from now on dies at the same step, on any node."""
+    attempt = sim.live_attempt()
+    if fault.x % 4 == 0:
+        sim.bug_step = (attempt.step if attempt is not None else 0) + 1
+    elif attempt is not None:
+        for task in attempt.tasks:
+            if task.host.is_running:
+                task.rank_ends(1, None)
+
+
+def _truncate(sim: Sim, fault: Fault) -> None:
+    sim.truncate_next()
+
+
+def _leader_dies(sim: Sim, fault: Fault) -> None:
+    leader = sim.live_leader()
+    if leader is not None:
+        sim.kill_leader(leader)
+
+
+def _leader_dies_at_call(sim: Sim, fault: Fault) -> None:
+    sim.kill_at_call = len(sim.slurm.calls) + 1 + fault.x % 3
+
+
+def _leader_pauses(sim: Sim, fault: Fault) -> None:
+    leader = sim.live_leader()
+    if leader is not None and leader.host.is_running:
+        leader.process.hold()
+        sim.clock.after(fault.length_s, lambda: leader.process.let_go() if leader.host.is_running else None)
+
+
+def _crash(sim: Sim, host: Host | None, fault: Fault) -> None:
+    if host is None or host.dead:
+        return
+    host.die()
+    sim.net.change()
+    sim.slurm.notice()
+
+    def boot() -> None:
+        host.boot()
+        sim.net.change()
+        sim.slurm.notice()
+    sim.clock.after(fault.length_s, boot)
+
+
+def _silence(sim: Sim, host: Host | None, fault: Fault) -> None:
+    if host is None or not host.is_running:
+        return
+    host.stop()
+    sim.slurm.notice()
+
+    def resume() -> None:
+        host.resume()
+        sim.slurm.notice()
+    sim.clock.after(fault.length_s, resume)
+
+
+def _cut(sim: Sim, host: Host | None, fault: Fault, directions: tuple[bool, bool] = (True, True)) -> None:
+    if host is None:
+        return
+    others = [other.name for other in sim.hosts.values() if other is not host]
+    pairs = ({(host.name, other) for other in others if directions[0]}
+             | {(other, host.name) for other in others if directions[1]}) - sim.net.cut
+    sim.net.cut |= pairs
+    sim.net.change()
+    sim.ranks_changed()
+
+    def mend() -> None:
+        sim.net.cut -= pairs
+        sim.net.change()
+        sim.ranks_changed()
+    sim.clock.after(fault.length_s, mend)
+
+
+def _one_way_cut(sim: Sim, fault: Fault) -> None:
+    host = _worker(sim, fault.x) if fault.x % 2 else _batch(sim)
+    _cut(sim, host, fault, (True, False) if fault.x % 4 < 2 else (False, True))
+
+
+def _freeze(sim: Sim, fault: Fault) -> None:
+    for host in sim.hosts.values():
+        host.mount.freeze(fault.end_t)
+
+
+def _freeze_one(sim: Sim, fault: Fault) -> None:
+    host = _worker(sim, fault.x) if fault.x % 2 else _batch(sim)
+    if host is not None:
+        host.mount.freeze(fault.end_t)
+
+
+def _refuses(sim: Sim, fault: Fault) -> None:
+    number = errno.ENOSPC if fault.x % 2 else errno.EROFS
+    for host in sim.hosts.values():
+        host.mount.refuses = number
+
+    def mend() -> None:
+        for host in sim.hosts.values():
+            host.mount.refuses = 0
+    sim.clock.after(fault.length_s, mend)
+
+
+def _unreadable(sim: Sim, fault: Fault) -> None:
+    host = _batch(sim)
+    if host is not None:
+        host.mount.unreadable = errno.ESTALE
+        sim.clock.after(fault.length_s, lambda: setattr(host.mount, "unreadable", 0))
+
+
+def _loses_links(sim: Sim, fault: Fault) -> None:
+    for host in sim.hosts.values():
+        host.mount.loses_links = 1 + fault.x % 2
+
+
+def _wall_jump(sim: Sim, fault: Fault) -> None:
+    host = _batch(sim)
+    if host is not None:
+        host.wall_offset_s += (-7200.0, -60.0, -2.0, 30.0, 3600.0)[fault.x % 5]
+
+
+def _slurm_hung(sim: Sim, fault: Fault) -> None:
+    sim.slurm.is_hung = True
+
+    def go_on() -> None:
+        sim.slurm.is_hung = False
+        sim.slurm.work_off()
+    sim.clock.after(fault.length_s, go_on)
+
+
+def _slurm_gone(sim: Sim, fault: Fault) -> None:
+    sim.slurm.is_gone = True
+
+    def back() -> None:
+        sim.slurm.is_gone = False
+        sim.slurm.notice()
+    sim.clock.after(fault.length_s, back)
+
+
+def _manners(sim: Sim, fault: Fault) -> None:
+    sim.slurm.manners += fault.words
+
+
+def _preempt(sim: Sim, fault: Fault) -> None:
+    job = sim.live_job()
+    if job is not None:
+        sim.slurm.preempt(job)
+
+
+def _touch(name: str) -> Callable[[Sim, Fault], None]:
+    def touch(sim: Sim, fault: Fault) -> None:
+        path = sim.run_dir / "control" / name
+        path.touch()
+        os.utime(path, (sim.wall_t(), sim.wall_t()))
+        sim.a_person_says(name)
+    return touch
+
+
+def _scancel(sim: Sim, fault: Fault) -> None:
+    job = sim.live_job()
+    if job is not None and sim.slurm.answers:
+        sim.a_person_says("scancel")
+        sim.slurm.cancel(job, "person")
+
+
+def _scancel_successor(sim: Sim, fault: Fault) -> None:
+    pending = [job for job in sim.slurm.jobs.values() if job.state == "PENDING"]
+    if sim.live_job() is not None and pending and sim.slurm.answers:
+        sim.a_person_says("scancel_successor")
+        sim.slurm.cancel(pending[0], "person")
+
+
+_TABLE: dict[str, Callable[[Sim, Fault], None]] = {
+    "rank_dies": _rank_dies, "all_ranks_fail": _all_ranks_fail, "truncate": _truncate,
+    "leader_dies": _leader_dies, "leader_pauses": _leader_pauses, "leader_dies_at_call": _leader_dies_at_call,
+    "worker_crashes": lambda sim, fault: _crash(sim, _worker(sim, fault.x), fault),
+    "worker_silent": lambda sim, fault: _silence(sim, _worker(sim, fault.x), fault),
+    "batch_crashes": lambda sim, fault: _crash(sim, _batch(sim), fault),
+    "batch_silent": lambda sim, fault: _silence(sim, _batch(sim), fault),
+    "worker_cut": lambda sim, fault: _cut(sim, _worker(sim, fault.x), fault),
+    "batch_cut": lambda sim, fault: _cut(sim, _batch(sim), fault),
+    "one_way_cut": _one_way_cut, "freeze": _freeze, "freeze_one": _freeze_one, "refuses": _refuses,
+    "unreadable": _unreadable, "loses_links": _loses_links, "wall_jump": _wall_jump,
+    "slurm_hung": _slurm_hung, "slurm_gone": _slurm_gone, "manners": _manners, "preempt": _preempt,
+    "kill": _touch("kill"), "kill-now": _touch("kill-now"), "release": _touch("release"),
+    "scancel": _scancel, "scancel_successor": _scancel_successor,
+}

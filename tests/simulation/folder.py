@@ -1,0 +1,244 @@
+"""The shared run folder: one real folder on tmpfs, which each host sees through a mount that freezes and refuses.
+
+What is read and written there is read and written by the project's own code; only when, and whether, is made up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from safelaunch.adapters import shared
+from safelaunch.adapters.outbox import APPEND, MKDIR, PUT
+from safelaunch.adapters.shared import FROZEN_AFTER_S, MAX_STUCK, SharedFolder
+from safelaunch.node.probe import Answer
+from tests.simulation.clock import Clock, Process
+
+T = TypeVar("T")
+RETRY_S = 1.0   # the courier's, on a folder that refuses
+
+
+class Mount:
+    """One host's way to the folder. `refuses`: errno of every write, 0 = none; `unreadable`: of every read."""
+
+    def __init__(self, clock: Clock, rng: random.Random, latency_s: float) -> None:
+        self.clock, self.rng, self.latency_s = clock, rng, latency_s
+        self.frozen_until = 0.0
+        self.refuses = self.unreadable = 0
+        self.loses_links = 0          # answers to link() that will be lost
+        self.is_running: Callable[[], bool] = lambda: True
+        self.couriers: list[SimFolder] = []
+        self._waiting: list[Callable[[], object]] = []
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whoever touches it now sleeps."""
+        return self.clock.t < self.frozen_until
+
+    def freeze(self, until_t: float) -> None:
+        """Stop answering."""
+        self.frozen_until = max(self.frozen_until, until_t)
+        self.clock.at(until_t, self.thaw)
+
+    def thaw(self) -> None:
+        """Answer again, and serve those who slept."""
+        if self.is_frozen:
+            return
+        waiting, self._waiting = self._waiting, []
+        for act in waiting:
+            act()
+
+    def when_thawed(self, act: Callable[[], object]) -> None:
+        """`act` once the folder answers: now, where it does."""
+        if self.is_frozen:
+            self._waiting.append(act)
+        else:
+            act()
+
+    def delay_s(self) -> float:
+        """One access; now and then a slow one."""
+        if not self.latency_s:
+            return 0.0
+        return self.latency_s * (0.5 + self.rng.random()) * (50.0 if self.rng.random() < 0.01 else 1.0)
+
+    def died(self) -> None:
+        """The host is gone: nobody delivers any more."""
+        self._waiting = []
+        for courier in self.couriers:
+            courier.kill_courier()
+        self.couriers = []
+
+
+class SimFolder(SharedFolder):
+    """adapters.shared.SharedFolder under virtual time: the same promises, a courier that outlives its leader."""
+
+    def __init__(self, process: Process, mount: Mount, root: Path) -> None:   # no super(): it would fork
+        self.root = root
+        self.trouble = ""
+        self.courier_pid = 1
+        self._process, self._mount, self._clock = process, mount, mount.clock
+        self._last = self._done = 0
+        self._stalled_since_s = 0.0
+        self._frames: deque[tuple[int, bytes, str, bytes]] = deque()
+        self._stuck = 0
+        self._is_delivering = False
+        self._courier_dead = False
+        self.on_append: Callable[[bytes], None] | None = None   # for the timeline
+        mount.couriers.append(self)
+
+    def _write(self, kind: bytes, name: str, data: bytes, deadline_s: float) -> bool:
+        was_frozen = self.is_frozen
+        ticket = self.enqueue(kind, name, data)
+        until_t = self._clock.t + (0.0 if was_frozen else deadline_s)
+        while not self.is_durable(ticket) and self._clock.t < until_t:
+            self._process.sleep(until_t - self._clock.t)
+        return self.is_durable(ticket)
+
+    def enqueue(self, kind: bytes, name: str, data: bytes) -> int:
+        """As the real one; the local disk takes no time."""
+        self._last += 1
+        self._frames.append((self._last, kind, name, data))
+        if self.on_append is not None and kind == APPEND:
+            self.on_append(data)
+        if self._last == self._done + 1:
+            self._stalled_since_s = self._clock.t
+        if not self._is_delivering:
+            self._is_delivering = True
+            self._clock.after(self._mount.delay_s(), self._deliver)
+        return self._last
+
+    def _deliver(self) -> None:
+        if self._courier_dead:
+            return
+        if self._mount.is_frozen or not self._mount.is_running():
+            self._mount.when_thawed(lambda: self._clock.after(0.2, self._deliver))
+            return
+        while self._frames:
+            ticket, kind, name, data = self._frames[0]
+            if kind == PUT and any(other[1:3] == (PUT, name) for other in list(self._frames)[1:]):
+                pass   # an hour of frozen pulses is one pulse
+            elif self._mount.refuses:
+                self.trouble = os.strerror(self._mount.refuses)
+                self._clock.after(RETRY_S, self._deliver)
+                return
+            else:
+                apply(self.root, kind, name, data)
+            self._frames.popleft()
+            self._done, self.trouble, self._stalled_since_s = ticket, "", self._clock.t
+            delay_s = self._mount.delay_s()
+            if delay_s and self._frames:
+                self._clock.after(delay_s, self._deliver)
+                self._process.wake()
+                return
+        self._is_delivering = False
+        self._process.wake()
+
+    def kill_courier(self) -> None:
+        """Slurm ends everything of the job, or the host dies: a line may be torn."""
+        if not self._courier_dead and self._frames and self._mount.rng.random() < 0.3:
+            _, kind, name, data = self._frames[0]
+            if kind == APPEND and self._is_delivering and not self._mount.is_frozen and not self._mount.refuses:
+                apply(self.root, kind, name, data[:len(data) // 2])
+        self._courier_dead = True
+
+    def publish(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool | None:
+        """As the real one, by its own code; frozen, or with an answer that is lost, None."""
+        mount, path = self._mount, self.root / name
+        if mount.is_frozen:
+            if mount.rng.random() < 0.3:   # a child in D state ends its link() after the thaw, killed or not
+                mount.when_thawed(lambda: _publish_late(self.root, path, data))
+            self._process.sleep(deadline_s)
+            return None
+        self._nap(mount.delay_s())
+        if mount.refuses:
+            self.trouble = os.strerror(mount.refuses)
+            return None
+        won = shared._publish(self.root, path, data)
+        if mount.loses_links:
+            mount.loses_links -= 1
+            self._process.sleep(deadline_s)
+            return None
+        return won
+
+    def ask(self, fn: Callable[[], T], deadline_s: float = 2.0) -> Answer[T]:
+        """As the real one: the answer goes through JSON."""
+        mount = self._mount
+        if self._stuck >= MAX_STUCK:
+            return Answer(late=True)
+        delay_s = mount.delay_s()
+        if mount.is_frozen or delay_s > deadline_s:
+            self._stuck += 1
+            mount.when_thawed(self._unstick)
+            self._process.sleep(deadline_s)
+            return Answer(late=True, took_s=deadline_s)
+        self._nap(delay_s)
+        if mount.unreadable:
+            error = OSError(mount.unreadable, os.strerror(mount.unreadable))
+            return Answer(error=f"OSError: {error}", errno=mount.unreadable)
+        try:
+            return Answer(value=json.loads(json.dumps(fn())), took_s=delay_s)
+        except Exception as error:  # noqa: BLE001 - as node.probe: whatever it is, it is the answer
+            return Answer(error=f"{type(error).__name__}: {error}", errno=getattr(error, "errno", None) or 0)
+
+    def _unstick(self) -> None:
+        self._stuck -= 1
+
+    def _nap(self, delay_s: float) -> None:
+        if delay_s:
+            until_t = self._clock.t + delay_s
+            while self._clock.t < until_t:
+                self._process.sleep(until_t - self._clock.t)
+
+    def fileno(self) -> int:
+        """Nothing to select."""
+        return -1
+
+    def poll(self, now_s: float) -> None:
+        """The courier speaks by itself."""
+
+    def stalled_for_s(self, now_s: float) -> float:
+        """By the clock of this simulation."""
+        return 0.0 if self._done == self._last else max(0.0, self._clock.t - self._stalled_since_s)
+
+    @property
+    def is_frozen(self) -> bool:
+        """As the real one."""
+        return self.stalled_for_s(0.0) >= FROZEN_AFTER_S
+
+    def close(self, deadline_s: float = 2.0) -> bool:
+        """As the real one; the courier stays where something is left."""
+        until_t = self._clock.t + deadline_s
+        while self._done < self._last and self._clock.t < until_t:
+            self._process.sleep(until_t - self._clock.t)
+        return self._done == self._last
+
+
+def apply(root: Path, kind: bytes, name: str, data: bytes) -> None:
+    """One write, as the courier does it, without the disk's waits."""
+    path = f"{root}/{name}"
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        os.makedirs(folder, 0o750)
+    if kind == APPEND:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o640)
+        try:
+            size = os.fstat(descriptor).st_size
+            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            os.write(descriptor, b"\n" + data if torn else data)
+        finally:
+            os.close(descriptor)
+    elif kind == PUT:
+        with open(f"{path}.draft", "wb") as draft:
+            draft.write(data)
+        os.replace(f"{path}.draft", path)
+    elif kind == MKDIR:
+        os.makedirs(path, exist_ok=True)
+
+
+def _publish_late(root: Path, path: Path, data: bytes) -> Any:
+    return shared._publish(root, path, data)

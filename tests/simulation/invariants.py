@@ -1,0 +1,93 @@
+"""What must hold of every simulated run, whatever went wrong in it. Some are watched while it runs (sim.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from safelaunch.core.state import State
+
+if TYPE_CHECKING:
+    from tests.simulation.sim import Sim
+
+SEEN_S = 40.0          # a person's word may go unseen for so long: a look every 3 s, a folder that is slow or frozen
+CALLS_AN_INCIDENT = 10
+CALLS_A_SECOND = 2
+
+
+def check(sim: Sim, state: State) -> None:
+    """Note every invariant that the run has broken."""
+    _ends_in_a_named_state(sim, state)
+    _obeys_people(sim, state)
+    _completes(sim, state)
+    _asks_slurm_little(sim)
+    _excludes_few(sim, state)
+
+
+def _ends_in_a_named_state(sim: Sim, state: State) -> None:
+    live = [f"{job.id} {job.state}" for job in sim.all_jobs if job.is_live]
+    if state.ended is None:
+        jobs = [(job.id, job.state, job.end) for job in sim.all_jobs]
+        sim.violate(f"the run is lost: it is {state.name!r}, its jobs: {jobs}")
+    elif live:
+        sim.violate(f"the run has ended, its jobs have not: {live}")
+
+
+def _obeys_people(sim: Sim, state: State) -> None:
+    """Kill switch and cancel are never missed, and never undone."""
+    for said_t, word in sim.said:
+        frozen_s = sum(fault.length_s for fault in sim.scenario.faults if fault.kind in (
+            "freeze", "freeze_one", "unreadable", "refuses", "slurm_hung", "slurm_gone"))
+        seen_t = said_t + (0.0 if word == "scancel" else SEEN_S) + frozen_s
+        if word == "scancel_successor":   # the run ends with this job; no other job may be queued after it
+            later = [job.id for job in sim.all_jobs if job.batch is not None and job.started_t > said_t]
+            if later and any(t > said_t and attempt.job in later for t, attempt, _ in sim.launches):
+                sim.violate(f"a person cancelled the next job at {said_t:.1f} s, and the run went on in {later}")
+            continue
+        late = [attempt.number for t, attempt, _ in sim.launches if t > seen_t]
+        if late:
+            sim.violate(f"a person said {word} at {said_t:.1f} s, and attempts {late} were launched later")
+        if state.ended is not None and state.ended.how not in ("stopped", "completed", "gave_up"):
+            sim.violate(f"a person said {word}, and the run ended as {state.ended.how}")
+        is_complete = state.ended is not None and state.ended.how == "completed"
+        if is_complete and not _was_complete(sim, said_t + 120.0 + frozen_s):
+            sim.violate(f"a person said {word} at {said_t:.1f} s, and the run completed long after that")
+
+
+def _was_complete(sim: Sim, t: float) -> bool:
+    return any(saved_t <= t and step >= sim.scenario.steps for saved_t, step in sim.saves)
+
+
+def _completes(sim: Sim, state: State) -> None:
+    """Training completes where nobody says stop, the code has no bug, and enough nodes stay good."""
+    if state.ended is None or sim.said or sim.bug_step is not None:
+        return
+    kinds = [fault.kind for fault in sim.scenario.faults]
+    user_failures = sum(kind in ("rank_dies", "all_ranks_fail") for kind in kinds)
+    storage = any(kind in ("refuses",) for kind in kinds)   # trainings die of a full disk, and that costs budget
+    if state.ended.how != "completed" and user_failures < 2 and not storage:
+        sim.violate(f"the run ended as {state.ended.how} ({state.ended.why}), though nothing stood in its way")
+    if state.ended.how == "completed" and not _was_complete(sim, sim.clock.t):
+        sim.violate("the run is called complete, and is not")
+
+
+def _asks_slurm_little(sim: Sim) -> None:
+    times = [t for t, _ in sim.slurm.calls]
+    incidents = 1 + len(sim.attempts) + len(sim.all_jobs) + len(sim.said)
+    outage_s = sum(fault.length_s for fault in sim.scenario.faults if fault.kind.startswith("slurm_"))
+    allowed = CALLS_AN_INCIDENT * incidents + outage_s / 5.0
+    if len(times) > allowed:
+        sim.violate(f"{len(times)} calls to Slurm in {incidents} incidents")
+    for caller in dict.fromkeys(sim.slurm.callers):
+        mine = [t for t, who in zip(times, sim.slurm.callers, strict=True) if who is caller]
+        for first, third in zip(mine, mine[CALLS_A_SECOND:], strict=False):
+            if third - first < 0.999:
+                sim.violate(f"more than {CALLS_A_SECOND} calls to Slurm within a second, at {first:.1f} s")
+                return
+
+
+def _excludes_few(sim: Sim, state: State) -> None:
+    """Never so many nodes that the run could not start, once the faults are over."""
+    for t, exclude in sim.excludes:
+        if len(sim.nodes) - len(exclude) < sim.scenario.nodes:
+            sim.violate(f"{sorted(exclude)} are excluded at {t:.1f} s: the run cannot start any more")
+            return

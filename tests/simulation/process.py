@@ -1,0 +1,260 @@
+"""A supervisor's process, and the World that the project's code in it is given."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safelaunch import loop
+from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.control import STANDBY_TASK, ControlServer
+from safelaunch.adapters.job import Job as JobFacts
+from safelaunch.adapters.job import Start, standby
+from safelaunch.adapters.shared import SharedFolder
+from safelaunch.adapters.slurm import DEADLINE_S, Command
+from safelaunch.adapters.world import World
+from safelaunch.core import nodeset
+from safelaunch.lead.leader import DEMOTED, Leader, TookOver
+from safelaunch.node.guard import RETRY_S, Link
+from tests.simulation.clock import Process
+from tests.simulation.command import SimCommand
+from tests.simulation.folder import SimFolder
+from tests.simulation.net import Listener, Selector, Signals, Socket, as_socket
+from tests.simulation.training import Attempt, SimProcess
+
+if TYPE_CHECKING:
+    from tests.simulation.batch import Shell
+    from tests.simulation.sim import Sim
+
+EPOCH_T = 1_700_000_000.0
+
+
+class Supervisor:
+    """A process that runs the project's own loop, as loop.main does."""
+
+    def __init__(self, sim: Sim, shell: Shell) -> None:
+        self.sim, self.shell, self.host = sim, shell, shell.host
+        self.pid = shell.host.next_pid()
+        self.signals = Signals()
+        self.folders: list[SimFolder] = []
+        self.sockets: list[Socket | Listener] = []
+        self.lead_object: Leader | None = None
+        self.process = Process(sim.clock, f"{shell.role} {shell.job.id}", self._main, self._ended)
+        self.process.is_held = not self.host.is_running
+
+    def start(self) -> None:
+        """Be there for whatever happens to the host."""
+        self.host.processes.append(self.process)
+        self.sim.supervisors.append(self)
+
+    @property
+    def is_leading(self) -> bool:
+        """It leads, or believes so."""
+        return self.lead_object is not None
+
+    def _main(self) -> int:
+        """loop.main, with this world; its files tell the shell, and the next supervisor here, how it ended."""
+        local, world = self.shell.local, SimWorld(self)
+        role = loop._read(local / "role") or self.shell.role
+        start = self._start_facts()
+        job = start.job if start else self._job()
+        took_over = None
+        if role == "standby":
+            took_over = loop.stand_by(self.sim.run_dir, local, job, world, start)
+            if took_over is None:
+                loop._write(local / "final", "0")
+                return 0
+            self.sim.trace(self.host.name, f"the standby takes over from {took_over.host}")
+            self.sim.took_over(self)
+            loop._write(local / "role", "leader")
+        elif start is not None:
+            took_over = TookOver(job.host, world.now_s())
+        lead = self.lead_object = Leader(self.sim.run_dir, local, job, world, took_over)
+        lead.addresses = dict(start.addresses) if start else {}
+        code = loop.run(lead)
+        self.sim.trace(self.host.name, f"the leader ends with {code}")
+        if code == DEMOTED:
+            loop._write(local / "role", "standby")
+        else:
+            loop._write(local / "final", str(code))
+        return code
+
+    def _job(self) -> JobFacts:
+        job = self.shell.job
+        env = {"SLURM_JOB_ID": job.id, "SLURM_JOB_NODELIST": nodeset.fold(job.first_nodes),
+               "SLURMD_NODENAME": self.host.name}
+        return JobFacts(job.id, tuple(job.first_nodes), self.host.name, str(self.sim.work_dir), False, env)
+
+    def _start_facts(self) -> Start | None:
+        command = getattr(self.shell, "command", None)
+        return None if command is None else standby({**command.env, "SLURMD_NODENAME": self.host.name})
+
+    def _ended(self, code: int | None, error: str) -> None:
+        self._close()
+        self.shell.supervisor_ended(error)
+
+    def signal(self, number: int) -> None:
+        """A signal that it handles."""
+        if not self.process.dead:
+            self.signals.numbers.append(number)
+            if self.signals.selector is not None:
+                self.signals.selector.mark(self.signals)
+
+    def child_ended(self) -> None:
+        """SIGCHLD."""
+        self.signal(signal.SIGCHLD)
+
+    def kill(self) -> None:
+        """SIGKILL: its connections end, its courier goes on."""
+        if not self.process.dead:
+            self.process.kill()
+            self._close()
+
+    def kill_courier(self) -> None:
+        """End what it left behind."""
+        for folder in self.folders:
+            folder.kill_courier()
+
+    def _close(self) -> None:
+        for sock in self.sockets:
+            sock.close()
+
+
+class SimLink(Link):
+    """node.guard.Link on the simulated network: only where its bytes come from is made up."""
+
+    def __init__(self, world: SimWorld, address: tuple[str, int], token: str, who: dict[str, Any]) -> None:
+        super().__init__(f"{address[0]}:{address[1]}", None, token, who)
+        self._world = world
+
+    def _connect(self, now: float) -> None:
+        self.try_at = now + RETRY_S
+        sock = self._world.knock(self.address)
+        self.sock = as_socket(sock)
+
+    def _finish_connect(self, sock: Any) -> bool:
+        if sock.getsockopt(0, 0):
+            self._drop()
+            return False
+        self.connected = sock.is_connected
+        return self.connected
+
+
+class SimServer(ControlServer):
+    """adapters.control.ControlServer on the simulated network."""
+
+    def __init__(self, supervisor: Supervisor, selector: Selector, token: str, port: int) -> None:
+        self._supervisor = supervisor
+        super().__init__(selector, token, port)
+
+    def _listen(self, port: int) -> Any:
+        net, host = self._supervisor.sim.net, self._supervisor.host
+        free = port if port and (host.name, port) not in net.listeners else host.next_port()
+        listener = Listener(net, host, free)
+        self._supervisor.sockets.append(listener)
+        return listener
+
+    def _accept(self, now_s: float) -> None:
+        """As the real one; noting the sockets, which the kernel closes when the process dies."""
+        known = set(self._connections)
+        super()._accept(now_s)
+        fresh: list[Any] = [connection.sock for connection in self._connections - known]
+        self._supervisor.sockets += fresh
+
+
+class SimWorld(World):
+    """adapters.world.World of one process of the simulation."""
+
+    def __init__(self, supervisor: Supervisor) -> None:   # no super(): it would open a real selector
+        self._me, self._sim, self._host = supervisor, supervisor.sim, supervisor.host
+        self.pid = supervisor.pid
+        self.selector = Selector(lambda: supervisor.process)
+        self._asked_s = (-1e9, -1e9)
+
+    def now(self) -> float:
+        """This host's idea of the time of day."""
+        return EPOCH_T + self._sim.clock.t + self._host.wall_offset_s
+
+    def now_s(self) -> float:
+        """This host's monotonic clock."""
+        return self._sim.clock.t + self._host.mono_offset_s
+
+    def chance(self) -> float:
+        """From the scenario's seed."""
+        return self._sim.rng.random()
+
+    def secret(self) -> str:
+        """Nobody guesses here."""
+        return f"{self._sim.rng.getrandbits(128):032x}"
+
+    def on_signals(self, numbers: Iterable[int], take: Callable[[int, float], None]) -> None:
+        """Signals are queued."""
+        signals = self._me.signals
+
+        def hear(now_s: float) -> None:
+            waiting, signals.numbers = signals.numbers, []
+            for number in waiting:
+                take(number, now_s)
+        self._selector.register(signals, 1, hear)
+
+    def share(self, run_dir: Path, spool_dir: Path) -> SharedFolder:
+        """This host's view of the run folder."""
+        folder = SimFolder(self._me.process, self._host.mount, run_dir)
+        self._me.folders.append(folder)
+        if self._sim.is_verbose:
+            folder.on_append = lambda data: self._sim.trace(self._host.name, f"  {data.decode().strip()[:400]}")
+        return folder
+
+    def serve(self, token: str, port: int) -> ControlServer:
+        """A door on the simulated network."""
+        return SimServer(self._me, self._selector, token, port)
+
+    @property
+    def _selector(self) -> Selector:
+        assert isinstance(self.selector, Selector)
+        return self.selector
+
+    def call(self, address: tuple[str, int], token: str, node: str) -> Link:
+        """A standby's line to its leader's door."""
+        return SimLink(self, address, token, {"node": node, "task": STANDBY_TASK, "attempt": 0, "role": "standby"})
+
+    def hang_up(self, line: Link) -> None:
+        """Close a line."""
+        line.close()
+
+    def knock(self, address: tuple[str, int]) -> Socket:
+        """A knock at a door."""
+        sock = Socket(self._sim.net, self._host)
+        self._me.sockets.append(sock)
+        sock.connect(lambda: (self._sim.host_at(address[0]), address[1]))
+        return sock
+
+    def command(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
+                cwd: str = "/") -> Command:
+        """To the fake Slurm, or the pump."""
+        command = SimCommand(self._sim.clock, self._me, argv, env, deadline_s)
+        if "--once" in argv:   # the log's rest: there as soon as the folder is
+            self._host.mount.when_thawed(lambda: self._sim.clock.after(0.05, lambda: command.end(0, "", "")))
+        else:
+            self._sim.clock.after(self._wait_s(argv), lambda: self._sim.slurm.start(command, self._host))
+        return command
+
+    def launch(self, local: Path, number: int, arguments: Sequence[str], env: Mapping[str, str],
+               facts: Mapping[str, Any]) -> AttemptProcess:
+        """An attempt of the simulated training."""
+        attempt = Attempt(self._sim, self._host, str(facts["job"]), number, env, facts)
+        self._sim.launched(attempt, self._me)
+        return SimProcess(attempt, local, is_child=True)
+
+    def adopt(self, local: Path, number: int) -> AttemptProcess | None:
+        """What this job's supervisors have launched on this host."""
+        job = local.name.partition("-")[0]
+        found = next((attempt for attempt in self._sim.attempts if attempt.host is self._host
+                      and attempt.number == number and attempt.job == job), None)
+        return None if found is None else SimProcess(found, local, is_child=False)
+
+    def address_of(self, node: str) -> str | None:
+        """Names resolve."""
+        return node

@@ -1,0 +1,39 @@
+"""Running scenarios: one by one, each in a folder of its own on tmpfs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import traceback
+from pathlib import Path
+
+from tests.simulation.scenario import Scenario, make
+from tests.simulation.sim import Outcome, Sim
+
+TMPFS = "/dev/shm"
+
+
+def run(scenario: Scenario, is_verbose: bool = False) -> Outcome:
+    """How the scenario went; an exception of the simulation itself is a violation, too."""
+    place = TMPFS if os.access(TMPFS, os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="safelaunch-sim-", dir=place))
+    sim = Sim(scenario, folder, is_verbose)
+    try:
+        return sim.run()
+    except Exception:  # noqa: BLE001 - reported with the seed, as any other finding
+        return Outcome(scenario, "(broken)", [*sim.violations, f"the simulation broke: {traceback.format_exc()}"],
+                       timeline=sim.timeline)
+    finally:
+        sim.remove()
+        del sim
+
+
+def run_seed(seed: int, is_verbose: bool = False) -> Outcome:
+    """How the scenario of a seed went."""
+    return run(make(seed), is_verbose)
+
+
+def collect() -> None:
+    """Greenlets that ended by an exception hold frames: let go of them now and then."""
+    gc.collect()

@@ -1,0 +1,117 @@
+"""A scenario: all of one simulated run that is not the project's own code. A seed makes one; JSON carries it."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+# What can go wrong, and for how long (seconds; None: it is over at once).
+KINDS: dict[str, tuple[float, float] | None] = {
+    "rank_dies": None, "all_ranks_fail": None, "truncate": None,
+    "leader_dies": None, "leader_pauses": (1.0, 8.0), "leader_dies_at_call": None,
+    "worker_crashes": (60.0, 900.0), "worker_silent": (3.0, 900.0), "batch_crashes": (60.0, 900.0),
+    "batch_silent": (3.0, 900.0), "worker_cut": (2.0, 300.0), "batch_cut": (2.0, 300.0), "one_way_cut": (2.0, 120.0),
+    "freeze": (1.0, 45.0), "freeze_one": (1.0, 90.0), "refuses": (2.0, 60.0), "unreadable": (2.0, 30.0),
+    "loses_links": None, "wall_jump": None,
+    "slurm_hung": (5.0, 300.0), "slurm_gone": (5.0, 300.0), "manners": None, "preempt": None,
+}
+PEOPLE = ("kill", "kill-now", "scancel", "scancel_successor")
+MANNERS = ("times_out_done", "times_out_undone", "late", "garbled", "empty", "lies", "refused")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that goes wrong at `t`, for `length_s`; what `x` means depends on the kind."""
+
+    kind: str
+    t: float
+    length_s: float = 0.0
+    x: int = 0
+    words: tuple[str, ...] = ()
+
+    @property
+    def end_t(self) -> float:
+        """When it is over."""
+        return self.t + self.length_s
+
+    def __str__(self) -> str:
+        length = f" for {self.length_s:.0f} s" if self.length_s else ""
+        return f"{self.t:7.1f} s  {self.kind}{length} ({self.x}) {','.join(self.words)}".rstrip()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Topology, training, latencies and faults."""
+
+    seed: int = 0
+    nodes: int = 2
+    spare_nodes: int = 0
+    pool: int = 4                    # nodes of the cluster
+    steps: int = 100
+    step_s: float = 1.0
+    save_every: int = 20
+    save_s: float = 1.0
+    load_s: float = 2.0
+    limit_min: int = 30
+    slurmd_timeout_s: float = 300.0
+    fs_latency_s: float = 0.0
+    net_latency_s: float = 0.0005
+    handles_signal: bool = True
+    ignores_term: bool = False
+    standby: bool = True
+    faults: tuple[Fault, ...] = ()
+    call_manners: tuple[tuple[int, str], ...] = field(default=())   # (number of the outside call, how it is answered)
+
+    def manner_of(self, number: int) -> str:
+        """How Slurm answers its n-th call."""
+        return next((manner for call, manner in self.call_manners if call == number), "")
+
+    @property
+    def faults_end_t(self) -> float:
+        """When the last fault is over."""
+        return max((fault.end_t for fault in self.faults), default=0.0)
+
+    def to_json(self) -> str:
+        """One line that `from_json` reads back."""
+        return json.dumps(asdict(self))
+
+
+def from_json(text: str) -> Scenario:
+    """The scenario of a line by `to_json`."""
+    raw: dict[str, Any] = json.loads(text)
+    faults = tuple(Fault(**{**fault, "words": tuple(fault["words"])}) for fault in raw.pop("faults"))
+    manners = tuple((int(number), str(manner)) for number, manner in raw.pop("call_manners"))
+    return Scenario(**raw, faults=faults, call_manners=manners)
+
+
+def make(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    rng = random.Random(f"scenario {seed}")
+    nodes = rng.choice((1, 2, 2, 3, 4))
+    spare = rng.choice((0, 0, 0, 1)) if nodes > 1 else 0
+    steps = rng.randrange(40, 160)
+    scenario = Scenario(
+        seed=seed, nodes=nodes, spare_nodes=spare, pool=nodes + spare + rng.choice((1, 2, 3)), steps=steps,
+        step_s=rng.choice((0.5, 1.0, 2.0)), save_every=rng.choice((5, 10, 20, 50)), save_s=rng.choice((0.1, 1.0, 5.0)),
+        load_s=rng.choice((0.5, 2.0, 10.0)), limit_min=rng.choice((4, 8, 20, 20)),
+        slurmd_timeout_s=rng.choice((30.0, 60.0, 300.0)), fs_latency_s=rng.choice((0.0, 0.0, 0.003, 0.02)),
+        net_latency_s=rng.choice((0.0002, 0.001, 0.01)), handles_signal=rng.random() < 0.6,
+        ignores_term=rng.random() < 0.1, standby=rng.random() < 0.8)
+    span_s = min(steps * scenario.step_s + 20.0, 300.0)
+    faults = [_fault(rng, rng.choice(list(KINDS)), span_s) for _ in range(rng.choice((1, 1, 2, 2, 3, 4)))]
+    if rng.random() < 0.25:
+        faults.append(_fault(rng, rng.choice(PEOPLE), span_s))
+    return replace(scenario, faults=tuple(sorted(faults, key=lambda fault: fault.t)))
+
+
+def _fault(rng: random.Random, kind: str, span_s: float) -> Fault:
+    between = KINDS.get(kind)
+    length_s = 0.0 if between is None else round(between[0] * (between[1] / between[0]) ** rng.random(), 1)
+    words: tuple[str, ...] = ()
+    if kind == "manners":
+        words = tuple(rng.choice(MANNERS) for _ in range(rng.randrange(1, 4)))
+    # The first seconds are where most things happen.
+    t = rng.uniform(0.0, 15.0) if rng.random() < 0.25 else rng.uniform(0.0, span_s)
+    return Fault(kind, round(t, 2), length_s, rng.randrange(100), words)

@@ -1,0 +1,65 @@
+"""The run folder as submit makes it, cheaply: config, plan and script are made once for each shape of run."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import TYPE_CHECKING, Any
+
+from safelaunch.adapters import journal, sitefiles
+from safelaunch.core import plan as plans
+from safelaunch.core import script
+from safelaunch.core.config import Source, resolve
+from safelaunch.core.plan import Plan
+
+if TYPE_CHECKING:
+    from tests.simulation.sim import Sim
+
+RUN_ID = "0000cafe"
+PLACE = "/simulated/run"
+YAML = """\
+name: sim
+command: python train.py
+run_dir: {place}
+cluster: slurm
+slurm: {{nodes: {nodes}, time: {limit}, ntasks_per_node: 1}}
+launch: {{with: srun}}
+resume: {{dir: ckpt, format: pattern, pattern: "step_{{step}}.json", args: "--load {{path}}"}}
+kill_switch: {{grace: 30s}}
+{more}
+"""
+
+
+@functools.lru_cache(maxsize=256)
+def _texts(nodes: int, spare: int, limit_min: int, standby: bool) -> tuple[str, str]:
+    """run.json and job.sbatch, with PLACE for the run folder."""
+    more = (f"spare_nodes: {spare}\n" if spare else "") + f"standby: {'true' if standby and nodes > 1 else 'false'}\n"
+    text = YAML.format(place=PLACE, nodes=nodes, limit=limit_min, more=more)
+    config: dict[str, Any] = dict(resolve([Source("file", "train.yaml", text)], [], {}, base_dir="/").config)
+    meta = {"v": 1, "run_id": RUN_ID, "name": "sim", "cwd": "/", "config": config}
+    plan = plans.make(config, RUN_ID)
+    job = script.render(sitefiles.read_template(None), plan, python="/usr/bin/python3", library=())
+    return json.dumps(meta), job[:job.index("# >>> values")]   # the fake sbatch reads its #SBATCH lines only
+
+
+def make_run(sim: Sim) -> Plan:
+    """The folder, as adapters.runfolder.create leaves it."""
+    scenario = sim.scenario
+    meta, job = _texts(scenario.nodes, scenario.spare_nodes, scenario.limit_min, scenario.standby)
+    for name in ("journal", "attempts", "claims", "control"):
+        (sim.run_dir / name).mkdir(parents=True)
+    sim.checkpoints.mkdir(parents=True)
+    meta = meta.replace(PLACE, str(sim.run_dir))
+    (sim.run_dir / "run.json").write_text(meta)
+    (sim.run_dir / "job.sbatch").write_text(job.replace(PLACE, str(sim.run_dir)))
+    (sim.run_dir / "submit.env").write_bytes(b"PATH=/usr/bin")
+    raw = json.loads(meta)
+    return plans.make(raw["config"], raw["run_id"])
+
+
+def write_submitted(sim: Sim, job: str) -> None:
+    """The submitter's lines in the journal, and its claim."""
+    writer = journal.Writer(journal.Direct(sim.run_dir), 0, "login", sim.wall_t, 1)
+    journal.Direct(sim.run_dir).publish("claims/1", journal.render_claim(0, "login", "submit", sim.wall_t(), 1))
+    writer.write(writer.event("intent", claim=1, act="submit"), writer.event("outcome", claim=1, act="submit", ok=True),
+                 writer.event("submitted", job=job, name=sim.plan.job_name))

@@ -1,0 +1,290 @@
+"""One simulated run: hosts, network, folder and Slurm put together; what happens is noted for the invariants."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safelaunch.adapters import journal
+from safelaunch.core.state import State, fold
+from tests.simulation import faults, setting
+from tests.simulation.clock import Clock, Spinning
+from tests.simulation.folder import Mount
+from tests.simulation.guards import Task
+from tests.simulation.hosts import Host
+from tests.simulation.invariants import check
+from tests.simulation.net import Net
+from tests.simulation.process import EPOCH_T, Supervisor
+from tests.simulation.scenario import Scenario
+from tests.simulation.slurm import Job
+from tests.simulation.slurmcommands import Slurm
+from tests.simulation.training import Attempt
+
+if TYPE_CHECKING:
+    from tests.simulation.batch import Batch
+
+LOOK_EVERY_S = 5.0
+QUIET_S = 20.0        # after the run's end: does anything still start?
+
+
+@dataclass
+class Outcome:
+    """How a simulated run went."""
+
+    scenario: Scenario
+    how: str = ""
+    violations: list[str] = field(default_factory=list)
+    virtual_s: float = 0.0
+    events: int = 0
+    calls: int = 0
+    attempts: int = 0
+    jobs: int = 0
+    timeline: list[str] = field(default_factory=list)
+
+
+class Sim:
+    """The whole world of one run."""
+
+    def __init__(self, scenario: Scenario, folder: Path, is_verbose: bool = False) -> None:
+        self.scenario, self.folder = scenario, folder
+        self.rng = random.Random(f"run {scenario.seed}")
+        self.clock = Clock()
+        self.net = Net(self.clock, random.Random(f"net {scenario.seed}"), scenario.net_latency_s)
+        self.work_dir = folder / "work"
+        self.checkpoints = self.work_dir / "ckpt"
+        self.run_dir = folder / "run"
+        names = ["ctl", "login", *(f"n{index}" for index in range(scenario.pool))]
+        self.hosts = {name: self._host(name) for name in names}
+        self.nodes = [self.hosts[name] for name in names[2:]]
+        self.controller = self.hosts["ctl"]
+        self.attempts: list[Attempt] = []
+        self.supervisors: list[Supervisor] = []
+        self.violations: list[str] = []
+        self.timeline: list[str] = []
+        self.is_verbose = is_verbose
+        self.writing: dict[int, set[Task]] = {}
+        self.said: list[tuple[float, str]] = []          # what people asked for
+        self.all_jobs: list[Job] = []
+        self.job_spans: dict[str, list[tuple[float, float]]] = {}
+        self.launches: list[tuple[float, Attempt, Supervisor]] = []
+        self.takeovers: list[tuple[float, Supervisor]] = []
+        self.saves: list[tuple[float, int]] = []
+        self.truncated: set[int] = set()
+        self.truncate_step: int | None = None
+        self.bug_step: int | None = None
+        self.kill_at_call = 0
+        self.excludes: list[tuple[float, frozenset[str]]] = []
+        self.slurm = Slurm(self)
+        self._ended_t: float | None = None
+
+    def _host(self, name: str) -> Host:
+        host = Host(self.clock, name, self.folder / "disks" / name, self.rng.uniform(0.0, 1e6))
+        host.wall_offset_s = self.rng.uniform(-0.5, 0.5)
+        host.mount = Mount(self.clock, self.rng, self.scenario.fs_latency_s)
+        host.mount.is_running = lambda: host.is_running
+        return host
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Let it all happen."""
+        self.plan = setting.make_run(self)
+        first = self.slurm.submit(self.run_dir / "job.sbatch", {"--dependency": "singleton"})
+        setting.write_submitted(self, first.id)
+        for fault in self.scenario.faults:
+            self.clock.at(fault.t, partial(faults.inject, self, fault))
+        self.clock.after(LOOK_EVERY_S, self._look)
+        try:
+            self.clock.run(self.bound_t)
+        except Spinning as error:
+            self.violations.append(f"time stands still: {error}")
+        state = self.state()
+        check(self, state)
+        outcome = Outcome(self.scenario, state.ended.how if state.ended else f"({state.name})", self.violations,
+                          self.clock.t, self.clock.events, len(self.slurm.calls), len(self.attempts),
+                          len(self.all_jobs), self.timeline)
+        for supervisor in self.supervisors:
+            supervisor.process.kill()
+        return outcome
+
+    @property
+    def bound_t(self) -> float:
+        """When a run must have ended: after the faults, what is left takes a few jobs' time at most."""
+        scenario = self.scenario
+        training_s = scenario.steps * (scenario.step_s + scenario.save_s / scenario.save_every)
+        jobs_s = 4 * scenario.limit_min * 60.0
+        return scenario.faults_end_t + jobs_s + 4 * training_s + 2 * scenario.slurmd_timeout_s + 1800.0
+
+    def _look(self) -> None:
+        """Over once the run has ended, no job is left, and nothing starts any more."""
+        quiet = not any(job.is_live for job in self.all_jobs) and self.clock.t >= min(self.scenario.faults_end_t, 400.0)
+        if not quiet:
+            self._ended_t = None
+        elif self._ended_t is None:
+            self._ended_t = self.clock.t
+        elif self.clock.t - self._ended_t > QUIET_S:
+            self.clock.is_over = True
+        self.clock.after(LOOK_EVERY_S, self._look)
+
+    def state(self) -> State:
+        """The fold of the journal as it lies in the run folder."""
+        return fold(journal.read(self.run_dir).events)
+
+    def wall_t(self) -> float:
+        """The time of day of the file server."""
+        return EPOCH_T + self.clock.t
+
+    def trace(self, where: str, text: str) -> None:
+        """A line of the timeline, for people."""
+        if self.is_verbose:
+            self.timeline.append(f"{self.clock.t:9.3f} {where:10s} {text}")
+
+    def violate(self, text: str) -> None:
+        """Note a broken invariant."""
+        line = f"{self.clock.t:.1f} s: {text}"
+        if len(self.violations) < 20:
+            self.violations.append(line)
+        self.trace("VIOLATION", text)
+
+    # --- who is who -------------------------------------------------------------------------------------------------
+
+    def host_at(self, name: str) -> Host:
+        """The host of a name or address."""
+        return self.hosts[name]
+
+    def live_job(self) -> Job | None:
+        """The running job."""
+        return next((job for job in self.slurm.jobs.values() if job.state == "RUNNING"), None)
+
+    def live_attempt(self) -> Attempt | None:
+        """The newest attempt, while a rank of it lives."""
+        last = self.attempts[-1] if self.attempts else None
+        return last if last is not None and any(task.rank in ("loading", "training") for task in last.tasks) else None
+
+    def live_leader(self) -> Supervisor | None:
+        """Who leads now."""
+        return next((one for one in reversed(self.supervisors) if one.is_leading and not one.process.dead), None)
+
+    # --- what happens -----------------------------------------------------------------------------------------------
+
+    def job_submitted(self, job: Job) -> None:
+        """A job is in."""
+        self.all_jobs.append(job)
+        self.trace("slurmctld", f"job {job.id} is in: after {job.after} singleton {job.singleton} "
+                                f"exclude {sorted(job.exclude)}")
+        self._count_pending()
+
+    def excluded(self, job: Job) -> None:
+        """A pending job's exclusions have changed."""
+        self.excludes.append((self.clock.t, job.exclude))
+
+    def _count_pending(self) -> None:
+        if sum(job.state == "PENDING" for job in self.all_jobs) > 2:
+            self.violate("more than two jobs of this run are pending")
+
+    def job_started(self, job: Job) -> None:
+        """A job runs: no other may."""
+        others = [other.id for other in self.all_jobs if other is not job and other.state == "RUNNING"]
+        if others:
+            self.violate(f"job {job.id} starts while {others} run")
+        self.excludes.append((self.clock.t, job.exclude))
+
+    def job_ended(self, job: Job) -> None:
+        """A job ends."""
+        self.trace("slurmctld", f"job {job.id} ends: {job.end or 'requeued'}")
+
+    def launched(self, attempt: Attempt, by: Supervisor) -> None:
+        """An attempt is launched."""
+        self.launches.append((self.clock.t, attempt, by))
+        self.trace(by.host.name, f"attempt {attempt.number} on {[node.name for node in attempt.nodes]} from step "
+                                 f"{attempt.first_step}")
+        same = [other for other in self.attempts if other is not attempt and other.number == attempt.number]
+        if same:
+            self.violate(f"attempt {attempt.number} is launched twice")
+        whole = [step for _, step in self.saves]
+        if whole and attempt.first_step < max(whole):
+            self.violate(f"attempt {attempt.number} starts at step {attempt.first_step}, but the checkpoint of step "
+                         f"{max(whole)} is whole")
+        if attempt.first_step in self.truncated:
+            self.violate(f"attempt {attempt.number} starts from a truncated checkpoint ({attempt.first_step})")
+
+    def load(self, task: Task) -> None:
+        """A rank has loaded; where the user's code has a bug it dies a step later."""
+        if self.bug_step is not None and task.index == 0:
+            attempt = task.attempt
+            wait_s = max(0.0, self.bug_step - attempt.first_step) * self.scenario.step_s + 0.1
+
+            def fail() -> None:
+                if task.is_training:
+                    attempt.lines += ["[rank0]: Traceback (most recent call last):", "[rank0]: ValueError: a bug"]
+                    task.rank_ends(1, None)
+            self.clock.after(wait_s, fail)
+
+    def writes(self, task: Task) -> None:
+        """A rank began or ceased to be able to write: never two attempts at once."""
+        number = task.attempt.number
+        mine = self.writing.setdefault(number, set())
+        if not task.is_writing:
+            mine.discard(task)
+            return
+        mine.add(task)
+        for other, tasks in self.writing.items():
+            if other != number and tasks:
+                names = sorted({one.host.name for one in tasks})
+                self.violate(f"attempts {other} and {number} write at once, on {names} and {task.host.name}")
+
+    def saved(self, attempt: Attempt, step: int) -> None:
+        """A checkpoint is whole."""
+        self.saves.append((self.clock.t, step))
+        self.trace("training", f"attempt {attempt.number} has saved step {step}")
+
+    def truncate_next(self) -> None:
+        """The next checkpoint will look written, and be empty."""
+        attempt = self.live_attempt()
+        if attempt is not None:
+            goal = attempt._saved + self.scenario.save_every
+            if goal < self.scenario.steps:
+                self.truncate_step = goal
+
+    def ranks_changed(self) -> None:
+        """The network has changed under the ranks."""
+        for attempt in self.attempts:
+            if any(task.rank == "training" for task in attempt.tasks):
+                attempt.update()
+
+    def child_ended(self, host: Host) -> None:
+        """srun has ended: SIGCHLD for its leader."""
+        for supervisor in self.supervisors:
+            if supervisor.host is host:
+                supervisor.child_ended()
+
+    def kill_leader(self, leader: Supervisor) -> None:
+        """kill -9 of the leader; the batch shell starts another."""
+        self.trace(leader.host.name, "the leader is killed")
+        leader.kill()
+        leader.shell.died_alone()
+
+    def took_over(self, standby: Supervisor) -> None:
+        """A standby takes over."""
+        self.takeovers.append((self.clock.t, standby))
+
+    def a_person_says(self, word: str) -> None:
+        """Somebody touches a control file, or cancels."""
+        self.said.append((self.clock.t, word))
+        self.trace("person", word)
+
+    def crashed(self, leader: Supervisor | None, error: str) -> None:
+        """A supervisor died of an exception."""
+        self.violate(f"a supervisor died of an exception: {error.strip().splitlines()[-1]}\n{error}")
+
+    def unsupervised(self, batch: Batch, why: str) -> None:
+        """Law 1: the training goes on without us."""
+        self.violate(f"job {batch.job.id} trains unsupervised: {why}")
+
+    def remove(self) -> None:
+        """Leave nothing behind."""
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,246 @@
+"""The fake Slurm's commands: the argument lists that the project builds, read and answered in text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from safelaunch.core import nodeset
+from tests.simulation.batch import Step
+from tests.simulation.command import SimCommand
+from tests.simulation.hosts import Host
+from tests.simulation.slurm import ENDED, MESSAGE_TIMEOUT_S, Controller, Job
+
+BUSY = "srun: error: Unable to create step for job {}: Requested nodes are busy"
+TIMED_OUT = "{}: error: Socket timed out on send/recv operation"
+NO_CONTACT = "{}: error: Unable to contact slurm controller (connect failure)"
+
+
+class Slurm(Controller):
+    """slurmctld with its clients."""
+
+    def start(self, command: SimCommand, host: Host) -> None:
+        """Take a command from a process on `host`."""
+        verb = command.argv[0]
+        if verb == "srun":
+            self._helper(command, host)
+            return
+        self.calls.append((self.sim.clock.t, command.argv))
+        self.callers.append(command.owner)
+        number = len(self.calls)
+        manner = self.manners.pop(0) if self.manners else self.sim.scenario.manner_of(number)
+        self.sim.trace(host.name, f"call {number}: {' '.join(command.argv)}{f' [{manner}]' if manner else ''}")
+        answers = self.sim.net.is_up(host, self.sim.controller) and self.sim.net.is_up(self.sim.controller, host)
+        rng, clock = self.sim.rng, self.sim.clock
+        if not answers or self.is_gone:
+            clock.after(MESSAGE_TIMEOUT_S, lambda: command.end(1, "", NO_CONTACT.format(verb)))
+        elif self.is_hung or manner == "times_out_done":
+            if self.is_hung:
+                self._waiting.append(command)   # it waits in the socket, and is worked off
+            else:
+                clock.after(rng.uniform(0.0, 15.0), partial(self._execute, command))
+            clock.after(MESSAGE_TIMEOUT_S, lambda: command.end(1, "", TIMED_OUT.format(verb)))
+        elif manner == "times_out_undone":
+            clock.after(MESSAGE_TIMEOUT_S, lambda: command.end(1, "", TIMED_OUT.format(verb)))
+        else:
+            clock.after(rng.uniform(0.01, 0.3), lambda: self._answer(command, manner))
+
+    def _answer(self, command: SimCommand, manner: str) -> None:
+        if not self.answers:
+            self.sim.clock.after(MESSAGE_TIMEOUT_S, lambda: command.end(1, "", TIMED_OUT.format(command.argv[0])))
+            return
+        if manner == "refused":
+            command.end(1, "", f"{command.argv[0]}: error: Access/permission denied")
+            return
+        code, out, err = self._execute(command)
+        delay_s = 0.005
+        if manner == "late":
+            delay_s = self.sim.rng.uniform(20.0, 70.0)
+        elif manner == "garbled":
+            out = f"*** site banner: maintenance on Monday ***\n{out[:max(0, len(out) - 3)]}"
+        elif manner == "empty":
+            out = ""
+        elif manner == "lies":   # success reported as failure
+            code, out, err = 1, "", f"{command.argv[0]}: error: Zero Bytes were transmitted or received"
+        self.sim.clock.after(delay_s, lambda: command.end(code, out, err))
+
+    def work_off(self) -> None:
+        """A hung slurmctld goes on with what waited in its socket."""
+        waiting, self._waiting = self._waiting, []
+        for command in waiting:
+            if self.sim.rng.random() < 0.7:
+                self._execute(command)
+        self._watch_nodes()
+        self.kick()
+
+    def _execute(self, command: SimCommand) -> tuple[int, str, str]:
+        argv = command.argv
+        words = {key: value for key, _, value in (word.partition("=") for word in argv[1:])}
+        match argv[0]:
+            case "sbatch":
+                return self._sbatch(argv, words)
+            case "squeue":
+                return self._squeue(words)
+            case "scontrol":
+                return self._scontrol(argv, words)
+            case "scancel":
+                return self._scancel(argv[1])
+            case "sacct":
+                return 1, "", "Slurm accounting storage is disabled"
+        raise AssertionError(f"the simulation knows no {argv}")
+
+    def _sbatch(self, argv: Sequence[str], words: Mapping[str, str]) -> tuple[int, str, str]:
+        return 0, f"{self.submit(Path(argv[-1]), words).id}\n", ""
+
+    def submit(self, script: Path, words: Mapping[str, str]) -> Job:
+        """A job of this script; `words`: sbatch's options on its command line."""
+        given = {**read_directives(script), **words}
+        warn_s = float(given.get("--signal", "B:USR2@60").rpartition("@")[2])
+        job = Job(str(next(self._numbers)), given["--job-name"], script, int(given["--nodes"]),
+                  float(given["--time"]) * 60.0, warn_s, "--no-kill" in given)
+        self._depend(job, given.get("--dependency", ""))
+        job.exclude = frozenset(nodeset.expand(given["--exclude"])) if given.get("--exclude") else frozenset()
+        job.held = "--hold" in given
+        self.jobs[job.id] = job
+        self.sim.job_submitted(job)
+        self.kick()
+        return job
+
+    @staticmethod
+    def _depend(job: Job, text: str) -> None:
+        job.singleton = "singleton" in text
+        job.after = next((word.partition(":")[2] for word in text.split(",") if word.startswith("afterany:")), None)
+
+    def _squeue(self, words: Mapping[str, str]) -> tuple[int, str, str]:
+        if words.get("--format") == "%L":
+            return self._time_left(words["--jobs"])
+        if "--jobs" in words:
+            wanted = words["--jobs"].split(",")
+            jobs = [self.jobs[number] for number in wanted if number in self.jobs]
+            if not jobs and len(wanted) == 1:
+                return 1, "", "slurm_load_jobs error: Invalid job id specified"
+        else:
+            jobs = [job for job in self.jobs.values() if job.name == words.get("--name", job.name)]
+        if words.get("--states") != "all":
+            jobs = [job for job in jobs if job.is_live]
+        return 0, "".join(f"{job.id}|{job.state}|u|{job.name}|None|{nodeset.fold(job.nodes)}\n" for job in jobs), ""
+
+    def _time_left(self, number: str) -> tuple[int, str, str]:
+        job = self.jobs.get(number)
+        if job is None:
+            return 1, "", "slurm_load_jobs error: Invalid job id specified"
+        left_s = int(max(0.0, job.started_t + job.limit_s - self.sim.clock.t)) if job.state == "RUNNING" else 0
+        return 0, f"{left_s // 3600}:{left_s // 60 % 60:02d}:{left_s % 60:02d}\n", ""
+
+    def _scontrol(self, argv: Sequence[str], words: Mapping[str, str]) -> tuple[int, str, str]:
+        if "show" in argv:
+            return 0, "".join(f"NodeName={host.name} NodeAddr={host.name}\n" for host in self.sim.nodes), ""
+        verb = argv[1]
+        number = words.get("JobId") or words.get("jobid") or argv[-1]
+        job = self.jobs.get(number)
+        if job is None or job.state in ENDED:
+            return 1, "", "slurm_update error: Invalid job id specified"
+        if verb == "release":
+            job.held = False
+        elif verb in ("hold", "uhold"):
+            job.held = True
+        elif verb == "update":
+            return self._update(job, words)
+        else:
+            raise AssertionError(f"the simulation knows no {argv}")
+        self.kick()
+        return 0, "", ""
+
+    def _update(self, job: Job, words: Mapping[str, str]) -> tuple[int, str, str]:
+        for key in ("ExcNodeList", "Dependency", "StartTime"):
+            if key in words and job.state != "PENDING":
+                return 1, "", "slurm_update error: Job is no longer pending execution"
+        if "ExcNodeList" in words:   # it replaces the whole list
+            job.exclude = frozenset(nodeset.expand(words["ExcNodeList"])) if words["ExcNodeList"] else frozenset()
+            self.sim.excluded(job)
+        if "Dependency" in words:
+            self._depend(job, words["Dependency"])
+        if "StartTime" in words:
+            job.begin_t = self.sim.clock.t
+        if "Requeue" in words:
+            job.requeue = words["Requeue"] == "1"
+        if "NodeList" in words and job.state == "RUNNING":
+            kept = nodeset.expand(words["NodeList"])
+            if job.batch_host not in kept:
+                return 1, "", "slurm_update error: Batch host cannot be given back"
+            job.nodes = [node for node in job.nodes if node in kept]
+        if "TimeLimit" in words:
+            return 1, "", "slurm_update error: Access/permission denied"
+        self.kick()
+        return 0, "", ""
+
+    def _scancel(self, number: str) -> tuple[int, str, str]:
+        job = self.jobs.get(number)
+        if job is None or not job.is_live:
+            return (1, "", "scancel: error: Kill job error on job id: Invalid job id specified") if job is None else (
+                0, "", "")
+        self.cancel(job, "safelaunch")
+        return 0, "", ""
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    def _helper(self, command: SimCommand, host: Host) -> None:
+        """A helper step: `srun --jobid=J --overlap … --nodelist=NODE CMD…`."""
+        clock, rng = self.sim.clock, self.sim.rng
+        options = (word.partition("=") for word in command.argv if word.startswith("--"))
+        words = {key: value for key, _, value in options}
+        job, node = words["--jobid"], self.sim.hosts[words["--nodelist"]]
+        if "--overlap" not in words:
+            clock.after(1.0, lambda: command.end(1, "", BUSY.format(job)))
+            return
+        why = self.refuses_step(host, job, [node.name])
+        if why is not None:
+            wait_s = 0.1 if self.answers and self.sim.net.is_up(host, self.sim.controller) else MESSAGE_TIMEOUT_S
+            clock.after(wait_s, lambda: command.end(1, "", f"srun: error: {why}"))
+        elif node.dead:
+            clock.after(11.0, lambda: command.end(1, "", "srun: Job step aborted: Waiting up to 32 seconds"))
+        elif node.is_running and self.sim.net.is_up(host, node) and self.sim.net.is_up(node, host):
+            clock.after(rng.uniform(0.05, 0.3), lambda: self._run_helper(command, node))
+        # else it hangs: a stopped node keeps its connections, and says nothing
+
+    def _run_helper(self, command: SimCommand, node: Host) -> None:
+        argv = list(command.argv)
+        if not node.is_running:
+            return
+        if argv[-1] == "true":
+            command.end(0, "", "")
+        elif "sweep" in argv:
+            mark = argv[argv.index("sweep") + 1]
+            self._sweep(command, node, mark)
+        elif argv[-1] == "standby":
+            job = self.jobs[next(word for word in argv if word.startswith("--jobid=")).partition("=")[2]]
+            self.steps.append(Step(self.sim, node, job, command))
+        else:
+            raise AssertionError(f"the simulation knows no helper {argv}")
+
+    def _sweep(self, command: SimCommand, node: Host, mark: str) -> None:
+        tasks = [task for attempt in self.sim.attempts for task in attempt.tasks if task.host is node
+                 and mark.endswith(f".{attempt.job}.{attempt.number}") and task.rank in ("new", "loading", "training")]
+        for task in tasks:
+            task._deaf = True
+            if task.guard_alive:
+                task.guard_dies()
+            task.rank_ends(137, 9)
+
+        def report() -> None:
+            left = [1000 + task.index for task in tasks if task.rank in ("loading", "training")]
+            said = {"node": node.name, "found": len(tasks), "left": left}
+            command.end(0, json.dumps(said) + "\n", "")
+        self.sim.clock.after(6.0 if any(task.is_blocked for task in tasks) else 0.1, report)
+
+
+def read_directives(script: Path) -> dict[str, str]:
+    """sbatch's options of a script's #SBATCH lines."""
+    found = {}
+    for line in script.read_text().splitlines():
+        if line.startswith("#SBATCH "):
+            key, _, value = line[8:].partition("=")
+            found[key.strip()] = value.strip().strip('"')
+    return found

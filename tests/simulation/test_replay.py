@@ -1,0 +1,48 @@
+"""A seed is a run: it goes the same way every time, and a failing one gets smaller without another failure in its place."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
+
+from tests.simulation.run import run_seed
+from tests.simulation.scenario import Fault, Scenario, from_json, make
+from tests.simulation.shrink import shrink
+
+PRINT = ("import sys; from tests.simulation.run import run_seed\n"
+         "print('\\n'.join(run_seed(int(sys.argv[1]), True).timeline))")
+
+
+def _timeline(seed: int) -> str:
+    return re.sub(r"safelaunch-sim-\w+", "X", "\n".join(run_seed(seed, is_verbose=True).timeline))
+
+
+@pytest.mark.parametrize("seed", [3, 8, 54, 293])
+def test_seed_goes_the_same_way_in_another_process_with_other_hashes(seed: int) -> None:
+    for hashes in ("1", "2"):
+        done = subprocess.run([sys.executable, "-c", PRINT, str(seed)], capture_output=True, text=True, timeout=120,
+                              env={"PYTHONHASHSEED": hashes, "PYTHONPATH": ":".join(filter(None, sys.path))})
+        assert re.sub(r"safelaunch-sim-\w+", "X", done.stdout.rstrip("\n")) == _timeline(seed), done.stderr
+
+
+def test_scenario_survives_json() -> None:
+    assert from_json(make(17).to_json()) == make(17)
+
+
+def test_shrinking_drops_what_does_not_matter_and_keeps_what_does() -> None:
+    faults = tuple(Fault(kind, 10.0 * index, 40.0) for index, kind in enumerate(("freeze", "wall_jump", "preempt")))
+    scenario = replace(Scenario(seed=5), faults=faults, step_s=2.0)
+
+    def fails(one: Scenario) -> str:
+        return "lost" if any(fault.kind == "wall_jump" and fault.length_s > 10.0 for fault in one.faults) else ""
+
+    small = shrink(scenario, fails)
+    assert [fault.kind for fault in small.faults] == ["wall_jump"]
+    assert 10.0 < small.faults[0].length_s < 40.0
+    assert small.step_s == Scenario().step_s
