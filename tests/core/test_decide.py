@@ -500,6 +500,6 @@ def test_any_prefix_of_a_journal_and_anything_seen_give_a_decision(length: int, 
 
 
 def test_every_row_of_both_tables_tells_where_it_comes_from() -> None:
-    for entry in (*decide._ALIVE, *decide._BETWEEN):
+    for entry in (*decide.ALIVE, *decide.BETWEEN):
         assert entry.__doc__
         assert len(entry.__doc__) > 10

@@ -153,7 +153,7 @@ Row = Callable[[State, Seen, Plan], Action | None]
 
 def decide(state: State, seen: Seen, plan: Plan) -> Decision:
     """The first opinion of the table that fits: attempt alive, or none."""
-    rows = _ALIVE if seen.live is not None else _BETWEEN
+    rows = ALIVE if seen.live is not None else BETWEEN
     for row in rows:
         action = row(state, seen, plan)
         if action is not None:
@@ -236,7 +236,7 @@ def _task_failed(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Kill(FAILED_GRACE_S, first.text if first else f"srun ended with exit code {live.srun_code}")
 
 
-_ALIVE: tuple[Row, ...] = (
+ALIVE: tuple[Row, ...] = (
     _over, _kill_now, _srun_gone, _grace_over, _node_lost, _task_failed, _kill, _ending, _limit_near,
 )
 
@@ -359,7 +359,7 @@ def _launch(state: State, seen: Seen, plan: Plan) -> Action | None:
                          f"{f' ({last.summary})' if last.summary else ''}; going on from {at}")
 
 
-_BETWEEN: tuple[Row, ...] = (
+BETWEEN: tuple[Row, ...] = (
     _ended, _completed, _killed_by_person, _cancelled, _give_up, _alone, _held, _job_ends, _too_few_nodes, _unfenced,
     _frozen, _no_storage, _back_off, _launch,
 )

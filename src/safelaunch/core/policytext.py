@@ -58,7 +58,7 @@ def show(config: Mapping[str, Any], places: Mapping[str, str]) -> Shown:
     rows = tuple(Row(row, _place(row, places)) for row in policy.table(own).values())
     budgets = tuple(_budget(key, config, places) for key in BUDGET_KEYS)
     return Shown(rows, budgets, tuple((row.__name__.strip("_"), (row.__doc__ or "").strip().splitlines()[0])
-                                      for row in decide._BETWEEN))
+                                      for row in decide.BETWEEN))
 
 
 def places_of(sources: Sequence[Source], overrides: Sequence[str]) -> dict[str, str]:

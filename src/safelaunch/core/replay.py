@@ -150,7 +150,7 @@ def _is_decision(event: Event) -> bool:
 
 
 def _between() -> tuple[str, ...]:
-    return tuple(row.__name__.strip("_") for row in decide._BETWEEN)
+    return tuple(row.__name__.strip("_") for row in decide.BETWEEN)
 
 
 def _then(events: Sequence[Event], index: int) -> Choice:
