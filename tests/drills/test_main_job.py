@@ -41,14 +41,16 @@ def test_run_without_a_fault_ends_with_one_attempt_and_no_job_left(sandbox: Sand
     assert drill.losses() == losses_until(10)
 
 
-def test_trainer_that_always_fails_stops_after_its_budget_with_the_reason(sandbox: Sandbox, submit: Submitter) -> None:
+def test_trainer_that_fails_alike_on_every_node_is_stopped_with_the_proof_and_no_node_is_blamed(
+    sandbox: Sandbox, submit: Submitter
+) -> None:
     drill = submit(sandbox)("--fail-always", overrides=("restart.backoff=1s",))
 
     state = drill.wait_end()
 
     assert state.ended and (state.ended.how, state.ended.exit_code) == ("gave_up", 10), drill.story()
-    assert "3 attempts in a row failed without a new checkpoint" in state.ended.why
-    assert len(state.attempts) == 3
+    assert "attempts 1 and 2 failed alike before the first step" in state.ended.why
+    assert len(state.attempts) == 2 and not state.suspects and not state.exclusions, drill.story()
     assert "Error" in (state.attempts[-1].summary or "")
 
 

@@ -18,9 +18,11 @@ from typing import Any
 
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
+from safelaunch.adapters.diagnosis import diagnose
 from safelaunch.adapters.job import address_of
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command
+from safelaunch.core.findings import Evidence
 from safelaunch.node.guard import Link
 
 # Commands that ask slurmctld; it is everybody's, so that a supervisor never sends it more than two a second.
@@ -105,6 +107,10 @@ class World:
     def adopt(self, local: Path, number: int) -> AttemptProcess | None:
         """An attempt's processes as an earlier supervisor on this host left them."""
         return AttemptProcess.adopt(local, number)
+
+    def diagnose(self, process: AttemptProcess, evidence: Evidence) -> dict[str, Any] | None:
+        """What an ended attempt's log says of its cause (adapters.diagnosis); None = nobody could tell in time."""
+        return diagnose(process.spool, evidence)
 
     def address_of(self, node: str) -> str | None:
         """A name or address of a node that other nodes can connect to; None when this host cannot resolve it."""
