@@ -40,8 +40,8 @@ RULES = (
     ),
     Rule(
         "checkpoint.write_failed", "storage", (b"PytorchStreamWriter", b"unexpected pos "),
-        rb"PytorchStreamWriter failed|inline_container\S*: .*unexpected pos|unexpected pos \d+ vs \d+", "cause", "node",
-        0.75, summary="a checkpoint could not be written", explain="Most often the disk or the quota is full.",
+        rb"PytorchStreamWriter failed|inline_container\S*: .{0,300}?unexpected pos|unexpected pos \d+ vs \d+", "cause",
+        "node", 0.75, summary="a checkpoint could not be written", explain="Most often the disk or the quota is full.",
         do="Check space and quota of the checkpoint folder.", source="PyTorch, caffe2/serialize", order=3,
     ),
     Rule(
@@ -70,9 +70,9 @@ RULES = (
          b"is not a checkpoint or a directory", b"Cannot find any model weights", b"could not find a checkpoint"),
         rb"Error no file named (?P<name>\S+?),? |does not appear to have (?:a file|files) named (?P<name2>[\w./-]+)"
         rb"|Unable to load weights from pytorch checkpoint|Can't find a valid checkpoint"
-        rb"|is not a checkpoint or a directory|Cannot find any model weights|(?:Error|Exception): .*(?:no"
-        rb"|No) (?:valid )?checkpoint found|(?:Error|Exception): .*Checkpoint (?:file )?not found", "cause", "job", 0.8,
-        action="fix_config", summary="the weights are not there: {name}{name2}",
+        rb"|is not a checkpoint or a directory|Cannot find any model weights|(?:Error|Exception): .{0,300}?(?:no"
+        rb"|No) (?:valid )?checkpoint found|(?:Error|Exception): .{0,300}?Checkpoint (?:file )?not found", "cause",
+        "job", 0.8, action="fix_config", summary="the weights are not there: {name}{name2}",
         explain="The model folder has no such file: an incomplete download or a wrong path.",
         do="Look into the folder; download again.", source="transformers; vLLM", order=2,
     ),
@@ -83,15 +83,15 @@ RULES = (
          b"zero_pp_rank", b"Unable to find latest file", b"shape mismatch for", b"Shape mismatch"),
         rb"checkpoint being loaded used a DP world size|loaded state dict (?:contains a parameter group"
         rb"|has a different number of)|Unable to find latest file at|(?:Error"
-        rb"|Exception): .*zero_pp_rank\S* .*(?:not exist|missing)", "cause", "job", 0.72, action="fix_config",
-        summary="the checkpoint's parallel layout does not fit the job",
+        rb"|Exception): .{0,300}?zero_pp_rank\S* .{0,300}?(?:not exist|missing)", "cause", "job", 0.72,
+        action="fix_config", summary="the checkpoint's parallel layout does not fit the job",
         explain="Saved on another number of ranks, or optimizer groups differ.", do=_FIT,
         source="DeepSpeed; torch.optim", order=2,
     ),
     Rule(
         "checkpoint.megatron_args", "config", (b"value from checkpoint", b"checkpointvalue", b"checkpoint value"),
-        rb"(?:value from checkpoint|checkpoint ?value) ?\(?(?P<saved>[^)\s]+)\)? .*(?:is not equal to|do not match"
-        rb"|for )", "cause", "job", 0.8, summary="an argument differs from the one in the checkpoint",
+        rb"(?:value from checkpoint|checkpoint ?value) ?\(?(?P<saved>[^)\s]+)\)? .{0,300}?(?:is not equal to"
+        rb"|do not match|for )", "cause", "job", 0.8, summary="an argument differs from the one in the checkpoint",
         explain="Megatron compares the arguments with those that were saved.",
         do="Use the saved value, or override (--override-opt_param-scheduler, --use-checkpoint-args).",
         source="Megatron-LM, check_checkpoint_args and OptimizerParamScheduler", order=2,
@@ -105,7 +105,7 @@ RULES = (
     ),
     Rule(
         "checkpoint.orbax", "checkpoint", (b"orbax", b"tensorstore", b"OCDBT"),
-        rb"(?:ValueError|FileNotFoundError|KeyError|XlaRuntimeError).*(?:orbax|tensorstore|OCDBT"
+        rb"(?:ValueError|FileNotFoundError|KeyError|XlaRuntimeError).{0,300}?(?:orbax|tensorstore|OCDBT"
         rb"|checkpoint structure)|Error opening \"zarr\" driver", "cause", "job", 0.68,
         summary="the checkpoint cannot be restored", explain="It is incomplete or has another tree than the model.",
         do=_BACK, source="Orbax; TensorStore", order=1,
@@ -113,8 +113,8 @@ RULES = (
     Rule(
         "checkpoint.tensorflow", "checkpoint",
         (b"not found in checkpoint", b"Unable to open table file", b"DATA_LOSS", b"Data loss: "),
-        b"not found in checkpoint|Unable to open table file|DATA_LOSS|(?:Error|W).*Data loss: ", "cause", "job", 0.65,
-        summary="a TensorFlow checkpoint or record cannot be read", explain="Damaged, cut off, or of another graph.",
-        do=_BACK, source="TensorFlow", order=1,
+        b"not found in checkpoint|Unable to open table file|DATA_LOSS|(?:Error|W).{0,300}?Data loss: ", "cause", "job",
+        0.65, summary="a TensorFlow checkpoint or record cannot be read",
+        explain="Damaged, cut off, or of another graph.", do=_BACK, source="TensorFlow", order=1,
     ),
 )

@@ -51,13 +51,13 @@ RULES = (
     ),
     Rule(
         "config.pydantic", "config", (b"validation error for ", b"validation errors for "),
-        rb"(?:ValidationError: )?\d+ validation errors? for (?P<name>\w+)", "cause", "job", 0.72,
+        rb"\b\d{1,6} validation errors? for (?P<name>\w+)", "cause", "job", 0.72,
         summary="the settings of {name} are not valid", explain="pydantic names the fields below.",
         do="Correct the fields.", source="pydantic", order=2,
     ),
     Rule(
         "config.divisible", "config", (b"divisible by",),
-        rb"(?:Error|Exception|assert)\b.*(?:not |must be |should be |needs to be |to be "
+        rb"(?:Error|Exception|assert)\b.{0,300}?(?:not |must be |should be |needs to be |to be "
         rb"|is not )(?:evenly )?divisible by", "cause", "job", 0.82, summary="sizes do not divide: {line}",
         explain="World size, heads, layers or batch do not fit the parallel layout.", do="Choose sizes that divide.",
         source="Megatron-LM, DeepSpeed, vLLM, transformers", order=2,
@@ -65,8 +65,8 @@ RULES = (
     Rule(
         "config.parallel_size", "config",
         (b"world_size", b"world size", b"World size", b"arallel_size", b"arallel size", b"ngpus"),
-        rb"(?:Error|Exception)\b.*(?:[Ww]orld[ _]size|parallel[ _]size)\b.*(?:less than|smaller than|larger than"
-        rb"|greater than|exceeds?|not equal|must|does not match|mismatch|not enough)", "cause", "job", 0.8,
+        rb"(?:Error|Exception)\b.{0,300}?(?:[Ww]orld[ _]size|parallel[ _]size)\b.{0,300}?(?:less than|smaller than"
+        rb"|larger than|greater than|exceeds?|not equal|must|does not match|mismatch|not enough)", "cause", "job", 0.8,
         summary="the parallel layout does not fit the number of processes",
         explain="More parallelism is asked for than there are ranks, or it does not multiply up.",
         do="Make the product of the parallel sizes equal to the world size.",
@@ -114,8 +114,8 @@ RULES = (
         "config.megatron", "config",
         (b"AnnealingLR: ", b"OptimizerParamScheduler: ", b"--use-checkpoint-args", b"micro batch size",
          b"number of microbatches"),
-        b"(?:AnnealingLR|OptimizerParamScheduler): class input value|AssertionError.*(?:micro[ -]?batch|microbatches)",
-        "cause", "job", 0.82, summary="Megatron refuses its arguments",
+        b"(?:AnnealingLR|OptimizerParamScheduler): class input value|AssertionError.{0,300}?(?:micro[ "
+        b"-]?batch|microbatches)", "cause", "job", 0.82, summary="Megatron refuses its arguments",
         explain="Sizes or schedules do not fit each other or the checkpoint.", do="Correct them.", source="Megatron-LM",
         order=2,
     ),
@@ -158,9 +158,9 @@ RULES = (
     ),
     Rule(
         "config.torchrun_nproc", "config", (b"nproc_per_node", b"nproc-per-node", b"WORLD_SIZE"),
-        rb"(?:Error|Exception)\b.*(?:nproc[_-]per[_-]node|WORLD_SIZE).*", "cause", "job", 0.6,
+        rb"(?:Error|Exception)\b.{0,300}?(?:nproc[_-]per[_-]node|WORLD_SIZE).*", "cause", "job", 0.6,
         summary="the number of processes does not fit", explain="torchrun or the program refuses it.",
-        do="Make it fit the GPUs of the node.", source="torchrun", order=0,
+        do="Make it fit the GPUs of the node.", source="torchrun", order=1,
     ),
     Rule(
         "config.kubernetes", "config", (b"ImagePullBackOff", b"ErrImagePull", b"CreateContainerConfigError"),

@@ -38,9 +38,10 @@ RULES = (
         (b"cannot identify image file", b"UnidentifiedImageError", b"image file is truncated",
          b"broken data stream when reading image", b"Corrupt JPEG data", b"DecompressionBombError", b"truncated (",
          b"imread_('"),
-        rb"(?:UnidentifiedImageError|OSError|SyntaxError|DecompressionBombError)\S*: .*(?:cannot identify image"
-        rb"|truncated|broken data stream|broken PNG|[Dd]ecompression bomb)|UnidentifiedImageError", "cause", "job",
-        0.78, action="fix_storage", summary="an image cannot be read", explain="A damaged or empty sample.",
+        rb"(?:UnidentifiedImageError|OSError|SyntaxError"
+        rb"|DecompressionBombError)\S*: .{0,300}?(?:cannot identify image|truncated|broken data stream|broken PNG"
+        rb"|[Dd]ecompression bomb)|UnidentifiedImageError", "cause", "job", 0.78, action="fix_storage",
+        summary="an image cannot be read", explain="A damaged or empty sample.",
         do="Check and remove it; skip bad samples in the loader.", source="Pillow", order=2,
     ),
     Rule(
@@ -99,16 +100,17 @@ RULES = (
         rb"truncated file: eof|Unable to (?:synchronously )?open (?:file|object) \((?P<why>[^)]*)\)"
         rb"|file signature not found|Can't read data \(", "cause", "job", 0.64, action="fix_storage",
         summary="an HDF5 file cannot be read: {why}", explain="Damaged, cut off, missing, or locked by a writer.",
-        do="h5ls the file.", source="HDF5", order=1,
+        do="h5ls the file.", source="HDF5", order=3,
     ),
     Rule(
         "data.empty", "data",
         (b"num_samples should be a positive integer", b"number of samples 0", b"Dataset is empty", b"dataset is empty",
          b"no samples found", b"No samples found", b"Found 0 files", b"Found no valid file"),
-        b"num_samples should be a positive integer value, but got num_samples=0|(?:Error|Exception).*(?:[Dd]ataset "
-        b"is empty|[Nn]o samples found|Found 0 files|Found no valid file)", "cause", "job", 0.74, action="fix_config",
-        summary="the data set is empty", explain="A wrong path or split, or every sample was filtered out.",
-        do="Check path and split.", source=_TORCH + "; torchvision", order=2,
+        b"num_samples should be a positive integer value, but got "
+        b"num_samples=0|(?:Error|Exception).{0,300}?(?:[Dd]ataset is empty|[Nn]o samples found|Found 0 "
+        b"files|Found no valid file)", "cause", "job", 0.74, action="fix_config", summary="the data set is empty",
+        explain="A wrong path or split, or every sample was filtered out.", do="Check path and split.",
+        source=_TORCH + "; torchvision", order=2,
     ),
     Rule(
         "data.indexed", "data",
@@ -130,7 +132,7 @@ RULES = (
     Rule(
         "data.video", "data",
         (b"moov atom not found", b"Invalid data found when processing input", b"DECORDError", b"Invalid NAL unit"),
-        b"moov atom not found|DECORDError|Error.*Invalid data found when processing input", "cause", "job", 0.62,
+        b"moov atom not found|DECORDError|Error.{0,300}?Invalid data found when processing input", "cause", "job", 0.62,
         action="fix_storage", summary="a video cannot be decoded", explain="A damaged sample.",
         do="Skip bad samples in the loader.", source="FFmpeg; decord", order=1,
     ),

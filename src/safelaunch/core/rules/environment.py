@@ -38,8 +38,8 @@ RULES = (
     ),
     Rule(
         "env.undefined_symbol", "environment", (b"undefined symbol: ", b"symbol lookup error"),
-        rb"(?P<library>[^\s:(\"']+\.so[\w.]*): undefined symbol: (?P<symbol>\S+)|symbol lookup error", "cause", "job",
-        0.88, summary="{library} does not fit: undefined symbol",
+        rb"(?:^|[\s:(\"'])(?P<library>[^\s:(\"']{1,300}\.so[\w.]{0,40}): undefined symbol: (?P<symbol>\S+)"
+        rb"|symbol lookup error", "cause", "job", 0.88, summary="{library} does not fit: undefined symbol",
         explain="The extension was built against another PyTorch or CUDA, or with another C++ ABI.", do=_ABI,
         source="ld.so", order=4,
     ),
@@ -53,7 +53,7 @@ RULES = (
     ),
     Rule(
         "env.no_library", "environment", (b"cannot open shared object file",),
-        rb"(?P<library>[^\s:\"'(]+): cannot open shared object file", "cause", "job", 0.85,
+        rb"(?:^|[\s:\"'(])(?P<library>[^\s:\"'(]{1,300}): cannot open shared object file", "cause", "job", 0.85,
         summary="the library {library} is missing", explain="Not installed on the node, or not in LD_LIBRARY_PATH.",
         do="Load the module that brings it; compare nodes: a single node without it is a node fault.", source="ld.so",
         order=2,
@@ -162,8 +162,8 @@ RULES = (
     ),
     Rule(
         "env.command_not_found", "environment", (b"command not found",),
-        rb"(?:line \d+: )?(?P<name>[\w./+-]+): command not found|(?P<name2>[\w./+-]+): not found$", "cause", "job", 0.6,
-        summary="{name}{name2}: command not found",
+        rb"(?:^|[\s:])(?P<name>[\w./+-]{1,200}): command not found|(?:^|\s)(?P<name2>[\w./+-]{1,200}): not found$",
+        "cause", "job", 0.6, summary="{name}{name2}: command not found",
         explain="The command is not on the node's PATH: a module is not loaded or an environment not active.",
         do="Load it in `setup`; compare with the login node.", source="bash",
     ),
@@ -224,20 +224,21 @@ RULES = (
     Rule(
         "env.container", "environment",
         (b"unable to open image", b"could not open image", b"nvidia-container-cli", b"pyxis:", b"[FATAL]   "),
-        rb"(?:FATAL: +|\[FATAL\] +)(?P<what>.*)|could not open image|nvidia-container-cli: (?P<what2>.*error.*)"
-        rb"|pyxis: .*(?:failed|error)", "cause", "node", 0.6, summary="the container could not start: {what}{what2}",
+        rb"(?:FATAL: +|\[FATAL\] +)(?P<what>.*)|could not open image"
+        rb"|nvidia-container-cli: (?P<what2>.{0,300}?error.*)|pyxis: .{0,300}?(?:failed|error)", "cause", "node", 0.6,
+        summary="the container could not start: {what}{what2}",
         explain="The image, its runtime or the GPU hook of this node.", do="Start it by hand on that node.",
         source="Apptainer; enroot, pyxis; nvidia-container-toolkit",
     ),
     Rule(
         "env.license", "hub_auth", (b"FlexNet", b"icense checkout failed", b"o licenses available", b"icense server"),
-        b"[Ll]icense (?:checkout failed|server .*(?:down|not respond|error))|[Nn]o licenses available|FlexNet.*error",
-        "cause", "job", 0.7, summary="no licence could be had",
+        b"[Ll]icense (?:checkout failed|server .{0,300}?(?:down|not respond|error))|[Nn]o licenses "
+        b"available|FlexNet.{0,300}?error", "cause", "job", 0.7, summary="no licence could be had",
         explain="The licence server does not answer or all are in use.", source="FlexNet",
     ),
     Rule(
-        "env.illegal_isa", "environment", (b"Illegal instruction", b"SIGILL"),
-        rb"Illegal instruction \(core dumped\)|\(SIGILL\) received", "cause", "node", 0.7,
+        "env.illegal_isa", "environment", (b"Illegal instruction", b"(SIGILL) received"),
+        rb"Illegal instruction +\(core dumped\)|\(SIGILL\) received", "cause", "node", 0.7,
         summary="the processor does not know an instruction of this build",
         explain="The program was compiled for another CPU generation.", do="Build for this node's CPU.",
         source="signal(7)", order=3,

@@ -91,7 +91,7 @@ RULES = (
     ),
     Rule(
         "fsdp.flatten", "user_code", (b"Must flatten tensors with uniform", b"FlatParameter", b"fully_shard"),
-        rb"Must flatten tensors with uniform|FlatParameter\S* .*(?:expects|requires|must)", "cause", "job", 0.72,
+        rb"Must flatten tensors with uniform|FlatParameter\S* .{0,300}?(?:expects|requires|must)", "cause", "job", 0.72,
         summary="FSDP cannot wrap this model as it is", explain="Mixed types or frozen parameters in one unit.",
         do="use_orig_params=True, one dtype for each unit.", source="PyTorch, FSDP", order=2,
     ),
@@ -105,14 +105,14 @@ RULES = (
         do="ds_report; DS_SKIP_CUDA_CHECK=1 for a minor difference.", source="DeepSpeed, op_builder", order=3,
     ),
     Rule(
-        "deepspeed.zero3", "user_code", (b"ds_id", b"ds_tensor", b"ds_status", b"still have inflight params"),
+        "deepspeed.zero3", "user_code", (b"no attribute 'ds_", b"still have inflight params"),
         rb"has no attribute 'ds_\w+'|still have inflight params", "cause", "job", 0.72,
         summary="the model is used outside of DeepSpeed's ZeRO-3 hooks",
         explain="A parameter is touched where it is not gathered.", source="DeepSpeed, ZeRO-3", order=3,
     ),
     Rule(
         "megatron.index", "config", (b"reached the end of the dataset", b"number of samples is", b"global batch size"),
-        b"AssertionError: .*(?:global batch size|samples)", "cause", "job", 0.6,
+        b"AssertionError: .{0,300}?(?:global batch size|samples)", "cause", "job", 0.6,
         summary="sizes of batch and data do not fit", explain="Megatron checks them at start.", source="Megatron-LM",
         order=1,
     ),
@@ -133,8 +133,8 @@ RULES = (
     ),
     Rule(
         "hf.remote_code", "config", (b"trust_remote_code",),
-        b"(?:Error|Exception).*(?:trust_remote_code|execute the configuration file in that repo)", "cause", "job", 0.78,
-        summary="the model brings code of its own, which was not allowed",
+        b"(?:Error|Exception).{0,300}?(?:trust_remote_code|execute the configuration file in that repo)", "cause",
+        "job", 0.78, summary="the model brings code of its own, which was not allowed",
         explain="Loading it needs a word of the user.", do="trust_remote_code=True for code that you have read.",
         source="transformers", order=2,
     ),
@@ -148,7 +148,7 @@ RULES = (
     ),
     Rule(
         "hf.accelerate_env", "config", (b"accelerate config", b"num_processes"),
-        b"(?:Error|Exception).*(?:accelerate config|`?--?num_processes)", "cause", "job", 0.62,
+        b"(?:Error|Exception).{0,300}?(?:accelerate config|`?--?num_processes)", "cause", "job", 0.62,
         summary="accelerate's settings do not fit", explain="Processes, machines or mixed precision in its config.",
         source="accelerate", order=1,
     ),
@@ -164,8 +164,8 @@ RULES = (
     Rule(
         "jax.distributed", "rendezvous",
         (b"jax.distributed", b"coordinator_address", b"PJRT_Client_Create", b"Unable to initialize backend"),
-        rb"Unable to initialize backend '(?P<name>\w+)'.*(?:INTERNAL|UNKNOWN|FAILED|NOT_FOUND|ABORTED"
-        rb"|no supported devices)|(?:Error|Exception).*coordinator_address", "cause", "rank", 0.6,
+        rb"Unable to initialize backend '(?P<name>\w+)'.{0,300}?(?:INTERNAL|UNKNOWN|FAILED|NOT_FOUND|ABORTED"
+        rb"|no supported devices)|(?:Error|Exception).{0,300}?coordinator_address", "cause", "rank", 0.6,
         action="fix_environment", summary="JAX could not start its backend {name}",
         explain="The plugin, the driver or the card does not answer.", source="JAX", order=1,
     ),

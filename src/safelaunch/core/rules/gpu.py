@@ -137,8 +137,8 @@ RULES = (
     ),
     Rule(
         "gpu.device_assert_line", "user_code", (b"Assertion `",),
-        rb"\.cuh?:\d+: .*block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `(?P<what>.*?)` failed", "cause",
-        "rank", 0.75, summary="an assertion failed inside a GPU kernel: {what}",
+        rb"\.cuh?:\d+: .{0,300}?block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `(?P<what>.*?)` failed",
+        "cause", "rank", 0.75, summary="an assertion failed inside a GPU kernel: {what}",
         explain="A GPU kernel was handed an index or a value that it refuses.",
         do="Check the labels, token ids and masks that go into this kernel.", source="PyTorch, CUDA_KERNEL_ASSERT",
     ),
@@ -172,8 +172,8 @@ RULES = (
     ),
     Rule(
         "gpu.xla_oom", "cuda_oom", (b"RESOURCE_EXHAUSTED", b"OOM when allocating tensor"),
-        b"RESOURCE_EXHAUSTED: .*(?:[Oo]ut of memory|OOM|while trying to allocate|memory space hbm|[Ff]ailed to "
-        b"allocate)|OOM when allocating tensor", "cause", "rank", 0.85, summary="device memory is exhausted (XLA)",
+        b"RESOURCE_EXHAUSTED: .{0,300}?(?:[Oo]ut of memory|OOM|while trying to allocate|memory space hbm|[Ff]ailed "
+        b"to allocate)|OOM when allocating tensor", "cause", "rank", 0.85, summary="device memory is exhausted (XLA)",
         explain="XLA or TensorFlow cannot place a tensor on the device.",
         do="Smaller batch, more sharding, rematerialisation; XLA_PYTHON_CLIENT_PREALLOCATE=false shows true use.",
         source="XLA BFC allocator; TensorFlow", order=2,
@@ -216,8 +216,8 @@ RULES = (
     ),
     Rule(
         "gpu.rocm", "gpu_hardware", (b"amdgpu",),
-        rb"amdgpu.*(?:GPU reset begin|ring \S+ timeout|uncorrectable hardware errors|\bfatal error\b|RAS.*poison)",
-        "cause", "node", 0.8, summary="the AMD GPU driver reports a fault",
+        rb"amdgpu.{0,300}?(?:GPU reset begin|ring \S+ timeout|uncorrectable hardware errors|\bfatal error\b"
+        rb"|RAS.{0,300}?poison)", "cause", "node", 0.8, summary="the AMD GPU driver reports a fault",
         explain="The kernel driver resets or gives up a card.", do=_RETIRE, source="Linux, drivers/gpu/drm/amd",
     ),
     Rule(
@@ -227,7 +227,7 @@ RULES = (
     ),
     Rule(
         "gpu.thermal", "gpu_hardware", (b"hermal", b"HW Slowdown"),
-        b"GPU.*(?:[Tt]hermal (?:violation|slowdown|shutdown)|HW Slowdown)", "context", "node", 0.4,
+        b"GPU.{0,300}?(?:[Tt]hermal (?:violation|slowdown|shutdown)|HW Slowdown)", "context", "node", 0.4,
         summary="a GPU is throttled", explain="Heat or power limits slow a card.", source="NVML; DCGM",
     ),
 )

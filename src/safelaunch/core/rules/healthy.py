@@ -34,10 +34,11 @@ PROGRESS = (
     ),
     _sign(
         "progress.loss_dict", (b"'loss': ", b'"loss": ', b"'train_loss': ", b"'eval_loss': ", b'"train_loss": '),
-        rb"\{.*['\"](?:train_|eval_|val_)?loss['\"]: ['\"]?-?\d", "transformers, Trainer.log",
+        rb"\{.{0,300}?['\"](?:train_|eval_|val_)?loss['\"]: ['\"]?-?\d", "transformers, Trainer.log",
     ),
     _sign(
-        "progress.keras", (b"/step", b"s - loss: ", b"ms - loss: "), rb"\d+/\d+ .*(?:/step|- loss: -?\d)", "Keras",
+        "progress.keras", (b"/step", b"s - loss: ", b"ms - loss: "),
+        rb"\b\d{1,12}/\d{1,12} .{0,300}?(?:/step|- loss: -?\d)", "Keras",
     ),
     _sign(
         "progress.bar", (b"it/s", b"s/it"),
@@ -55,11 +56,11 @@ PROGRESS = (
     ),
     _sign(
         "progress.mlperf", (b":::MLL",),
-        rb":::MLL(?:OG)?\b.*(?:POINT_IN_TIME|INTERVAL_END|epoch_stop|block_stop|eval_accuracy|eval_error"
+        rb":::MLL(?:OG)?\b.{0,300}?(?:POINT_IN_TIME|INTERVAL_END|epoch_stop|block_stop|eval_accuracy|eval_error"
         rb"|tracked_stats)", "MLPerf logging",
     ),
     _sign(
-        "progress.deepspeed", (b"] step=",), rb"\] step=(?P<step>\d+), skipped=", "DeepSpeed, engine",
+        "progress.deepspeed", (b"step=",), rb"\bstep=(?P<step>\d+), skipped=", "DeepSpeed, engine",
     ),
     _sign(
         "progress.saved",
@@ -96,7 +97,8 @@ DONE = (
         rb"\[?after training is done\]?|exiting program (?:at iteration|after)", "Megatron-LM",
     ),
     _done(
-        "done.mlperf", (b"run_stop", b"RESULT,"), rb"\"run_stop\".*\"status\": \"success\"|^RESULT,", "MLPerf logging",
+        "done.mlperf", (b"run_stop", b"RESULT,"), rb"\"run_stop\".{0,300}?\"status\": \"success\"|^RESULT,",
+        "MLPerf logging",
     ),
     _done(
         "done.slurm", (b"COMPLETED", b"exit code 0"),
@@ -175,8 +177,8 @@ NOISE = (
         "noise.error_metric",
         (b"eval_error", b"absolute_error", b"squared_error", b"error_rate", b"mean_error", b"rror: 0.", b"errors=0",
          b"0 errors"),
-        rb"(?:eval|absolute|squared|mean|train|test|val|relative|percentage)_(?:\w+_)?error\b|error_rate|\b0 errors"
-        rb"|errors?[=:] ?0\b", "A figure named error.", "trainers' own lines",
+        rb"(?:eval|absolute|squared|mean|train|test|val|relative|percentage)_(?:\w{1,30}_)?error\b|error_rate"
+        rb"|\b0 errors|errors?[=:] ?0\b", "A figure named error.", "trainers' own lines",
     ),
 )
 RULES = (*PROGRESS, *DONE, *LAUNCH, *NOISE)

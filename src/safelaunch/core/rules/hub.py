@@ -42,7 +42,7 @@ RULES = (
     ),
     Rule(
         "hub.cache_race", "hub_auth", (b".incomplete'", b"Could not set the permissions on the file"),
-        rb"(?:FileNotFoundError|OSError|PermissionError).*\.incomplete'"
+        rb"(?:FileNotFoundError|OSError|PermissionError).{0,300}?\.incomplete'"
         rb"|Could not set the permissions on the file '(?P<path>[^']*)'", "cause", "rank", 0.72, action="restart",
         summary="several ranks downloaded into one cache at once",
         explain="One moved the file that another was still writing.", do=_OFFLINE,
@@ -53,8 +53,8 @@ RULES = (
         (b"HTTP Error 4", b"HTTP Error 5", b"Client Error: ", b"Server Error: ", b"HTTPStatusError", b"HfHubHTTPError",
          b"status code 403", b"status code 401", b"status code 429"),
         rb"HTTP Error (?P<code>[45]\d\d)|(?P<code2>[45]\d\d) (?:Client|Server) Error: |HTTPStatusError"
-        rb"|HfHubHTTPError|[Ee]rror.*status code (?P<code3>40[13]|429|50\d)", "cause", "job", 0.72, action="fix_config",
-        summary="a server refused a download (HTTP {code}{code2}{code3})",
+        rb"|HfHubHTTPError|[Ee]rror.{0,300}?status code (?P<code3>40[13]|429|50\d)", "cause", "job", 0.72,
+        action="fix_config", summary="a server refused a download (HTTP {code}{code2}{code3})",
         explain="401/403 access, 404 no such file, 429 too many requests, 5xx the server's fault.", do=_OFFLINE,
         source="urllib; requests; huggingface_hub", order=2,
     ),
@@ -79,8 +79,8 @@ RULES = (
     ),
     Rule(
         "hub.tracker", "hub_auth", (b"mlflow.exceptions", b"neptune.", b"comet_ml", b"COMET ERROR", b"clearml"),
-        rb"mlflow\.exceptions\.\w+: .*(?:API request|refused|credentials|RESOURCE)|neptune\.\S*(?:Exception|Error)"
-        rb"|COMET ERROR: (?P<why>.*)", "cause", "job", 0.6, action="fix_config",
+        rb"mlflow\.exceptions\.\w+: .{0,300}?(?:API request|refused|credentials|RESOURCE)|neptune\.\S*(?:Exception"
+        rb"|Error)|COMET ERROR: (?P<why>.*)", "cause", "job", 0.6, action="fix_config",
         summary="the experiment tracker refuses or cannot be reached",
         explain="No login in the job, no way out, or the service is down.", source="MLflow; Neptune; Comet", order=1,
     ),

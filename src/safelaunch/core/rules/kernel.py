@@ -14,8 +14,8 @@ RULES = (
     ),
     Rule(
         "kernel.mce", "node_failure", (b"Hardware Error]", b"Machine check", b"mce: [", b"Uncorrected error"),
-        rb"\[Hardware Error\].*(?:[Uu]ncorrect|[Ff]atal|Machine [Cc]heck)|Machine [Cc]heck (?:Exception|events)"
-        rb"|mce: .*(?:fatal|Fatal|[Uu]ncorrected)", "cause", "node", 0.9,
+        rb"\[Hardware Error\].{0,300}?(?:[Uu]ncorrect|[Ff]atal|Machine [Cc]heck)|Machine [Cc]heck (?:Exception"
+        rb"|events)|mce: .{0,300}?(?:fatal|Fatal|[Uu]ncorrected)", "cause", "node", 0.9,
         summary="the processor or its memory reports a hardware error",
         explain="A machine check that could not be corrected.", do=_OUT, source="Linux, arch/x86/kernel/cpu/mce",
     ),
@@ -30,15 +30,16 @@ RULES = (
     ),
     Rule(
         "kernel.aer_fatal", "node_failure", (b"AER: ", b"PCIe Bus Error"),
-        rb"(?:AER: .*(?:Uncorrect\w+ \((?:Fatal|Non-Fatal)\)|fatal error)|PCIe Bus Error: severity=Uncorrect\w+)",
-        "cause", "node", 0.8, summary="a PCIe device reports an uncorrectable error",
-        explain="A card, riser or slot is bad.", do=_OUT, source="Linux, PCIe AER",
+        rb"(?:AER: .{0,300}?(?:Uncorrect\w+ \((?:Fatal|Non-Fatal)\)|fatal error)"
+        rb"|PCIe Bus Error: severity=Uncorrect\w+)", "cause", "node", 0.8,
+        summary="a PCIe device reports an uncorrectable error", explain="A card, riser or slot is bad.", do=_OUT,
+        source="Linux, PCIe AER",
     ),
     Rule(
         "kernel.lockup", "node_failure", (b"soft lockup", b"hard LOCKUP", b"rcu_sched", b"rcu: INFO"),
-        rb"soft lockup - CPU#\d+ stuck|hard LOCKUP|rcu\S*: .*(?:self-detected stall|detected stalls)", "cause", "node",
-        0.75, summary="a processor of the node is stuck", explain="The kernel got no time on it for long.", do=_OUT,
-        source="Linux, watchdog and RCU",
+        rb"soft lockup - CPU#\d+ stuck|hard LOCKUP|rcu\S*: .{0,300}?(?:self-detected stall|detected stalls)", "cause",
+        "node", 0.75, summary="a processor of the node is stuck", explain="The kernel got no time on it for long.",
+        do=_OUT, source="Linux, watchdog and RCU",
     ),
     Rule(
         "kernel.thermal", "node_failure", (b"temperature above threshold", b"hermal shutdown", b"critical temperature"),
@@ -55,15 +56,15 @@ RULES = (
     ),
     Rule(
         "kernel.gpu_probe", "gpu_hardware", (b"NVRM: ", b"nvidia-persistenced"),
-        rb"NVRM: (?:RmInitAdapter failed|GPU \S+: RmInitAdapter failed|.*(?:rm_init_adapter failed|GPU Board is not"
-        rb"|GSP RPC timeout|_kgspLogXid119|nvAssertFailed\w*.*GPU|failed to (?:allocate|initialize)"
-        rb"|The NVIDIA GPU .* has fallen|GPU lost|is no longer on the bus))", "cause", "node", 0.85,
+        rb"NVRM: (?:RmInitAdapter failed|GPU \S+: RmInitAdapter failed|.{0,300}?(?:rm_init_adapter failed"
+        rb"|GPU Board is not|GSP RPC timeout|_kgspLogXid119|nvAssertFailed\w*.{0,300}?GPU|failed to (?:allocate"
+        rb"|initialize)|The NVIDIA GPU .{0,300}? has fallen|GPU lost|is no longer on the bus))", "cause", "node", 0.85,
         summary="the NVIDIA driver cannot start or reach a GPU", explain="The card or its firmware does not answer.",
         do=_OUT, source="NVIDIA driver, NVRM",
     ),
     Rule(
         "kernel.nvidia_modeset", "gpu_hardware", (b"nvidia-fabricmanager", b"nv-fabricmanager", b"fabricmanager"),
-        b"fabric ?manager.*(?:fatal|failed|error detected)", "cause", "node", 0.7,
+        b"fabric ?manager.{0,300}?(?:fatal|failed|error detected)", "cause", "node", 0.7,
         summary="NVIDIA's fabric manager reports a fault", explain="An NVSwitch or link is bad, or it could not start.",
         do=_OUT, source="NVIDIA Fabric Manager",
     ),
@@ -76,7 +77,7 @@ RULES = (
     ),
     Rule(
         "kernel.dcgm", "gpu_hardware", (b"DCGM", b"dcgmi"),
-        rb"(?:DCGM|dcgmi).*(?:Fail\b|FAIL\b|violation|Error detected)", "cause", "node", 0.75,
+        rb"(?:DCGM|dcgmi).{0,300}?(?:Fail\b|FAIL\b|violation|Error detected)", "cause", "node", 0.75,
         summary="a GPU check failed", explain="NVIDIA's data centre tool found a fault.", do=_OUT, source="DCGM",
     ),
 )

@@ -82,7 +82,7 @@ RULES = (
     Rule(
         "hang.barrier", "hang", (b"monitoredBarrier", b"monitored_barrier"),
         rb"(?:[Rr]anks? (?P<rank>\d+)[\d, ]* failed to pass monitored_?[Bb]arrier"
-        rb"|monitored_?[Bb]arrier.*(?:timed out|timeout|failed))", "symptom", "rank", 0.8,
+        rb"|monitored_?[Bb]arrier.{0,300}?(?:timed out|timeout|failed))", "symptom", "rank", 0.8,
         summary="rank {rank} did not come to the barrier", explain="monitored_barrier names who is missing.", do=_HANG,
         source=_C10D + ", ProcessGroupGloo.cpp", rank_group="rank", order=2,
     ),
@@ -112,8 +112,8 @@ RULES = (
     ),
     Rule(
         "hang.xla_barrier", "hang", (b"DEADLINE_EXCEEDED", b"Barrier timed out"),
-        b"DEADLINE_EXCEEDED.*(?:[Bb]arrier|[Cc]oordination|GetKeyValue)|Barrier timed out", "symptom", "rank", 0.65,
-        summary="a process did not come to the barrier of the coordination service",
+        b"DEADLINE_EXCEEDED.{0,300}?(?:[Bb]arrier|[Cc]oordination|GetKeyValue)|Barrier timed out", "symptom", "rank",
+        0.65, summary="a process did not come to the barrier of the coordination service",
         explain="A task is missing: it died, or never started.", source="XLA, coordination service",
     ),
     Rule(

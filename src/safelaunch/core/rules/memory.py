@@ -24,8 +24,8 @@ RULES = (
     ),
     Rule(
         "memory.slurm_task_oom", "host_oom", (b"Out Of Memory", b"OUT_OF_ME"),
-        rb"(?:(?P<host>[\w.-]+): )?tasks? (?P<rank>\d+)[\d,\-]*: Out Of Memory|\bOUT_OF_ME", "cause", "node", 0.93,
-        summary="task {rank} on {host} was ended: host memory was exhausted",
+        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: Out Of Memory|\bOUT_OF_ME",
+        "cause", "node", 0.93, summary="task {rank} on {host} was ended: host memory was exhausted",
         explain="srun saw that the OOM killer ended this task.", do=_LESS, source="srun, task exit report",
         host_group="host", rank_group="rank", order=2,
     ),
@@ -70,7 +70,7 @@ RULES = (
     Rule(
         "memory.enomem", "host_oom", (b"Cannot allocate memory", b"std::bad_alloc", b"failed to allocate memory"),
         rb"\[Errno 12\] Cannot allocate memory|std::bad_alloc|fork: (?:retry: )?Cannot allocate memory"
-        rb"|unable to mmap \d+ bytes.*Cannot allocate memory", "cause", "rank", 0.75,
+        rb"|unable to mmap \d+ bytes.{0,300}?Cannot allocate memory", "cause", "rank", 0.75,
         summary="the host refused an allocation", explain="ENOMEM: memory, or the limit of mappings, is exhausted.",
         do=_LESS, source="errno(3); libstdc++", order=1,
     ),
@@ -90,14 +90,14 @@ RULES = (
     ),
     Rule(
         "memory.srun_killed", "host_oom", (b": Killed",),
-        rb"(?:(?P<host>[\w.-]+): )?tasks? (?P<rank>\d+)[\d,\-]*: Killed", "symptom", "rank", 0.35,
-        summary="task {rank} on {host} was killed",
+        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: Killed", "symptom", "rank",
+        0.35, summary="task {rank} on {host} was killed",
         explain="srun saw SIGKILL: the OOM killer, or srun's own end of the step.", source="srun, task exit report",
         host_group="host", rank_group="rank",
     ),
     Rule(
         "memory.loader_killed", "host_oom", (b"is killed by signal: Killed",),
-        b"DataLoader worker .*is killed by signal: Killed", "cause", "rank", 0.75,
+        b"DataLoader worker .{0,300}?is killed by signal: Killed", "cause", "rank", 0.75,
         summary="a data loader worker was killed",
         explain="SIGKILL of a worker is most often the OOM killer: each worker keeps a copy of what the data set "
                 "holds.", do="Fewer workers, or less memory in the data set object.",
@@ -110,8 +110,8 @@ RULES = (
     ),
     Rule(
         "memory.pinned", "host_oom", (b"cudaHostAlloc", b"pinned memory", b"cudaHostRegister"),
-        b"(?:cudaHostAlloc|cudaHostRegister|pinned memory).*(?:failed|out of memory|cannot|unable)", "cause", "rank",
-        0.5, summary="pinned host memory could not be had",
+        b"(?:cudaHostAlloc|cudaHostRegister|pinned memory).{0,300}?(?:failed|out of memory|cannot|unable)", "cause",
+        "rank", 0.5, summary="pinned host memory could not be had",
         explain="Page-locked memory is limited (ulimit -l) or used up.", do="Raise memlock, or pin less.",
         source="CUDA runtime",
     ),

@@ -20,8 +20,8 @@ RULES = (
         "native.elastic_code", "native_crash",
         (b"exitcode: -11", b"exitcode: -7", b"exitcode: -8", b"exitcode: -4", b"exitcode  : -11", b"exitcode  : -7",
          b"return code = -11", b"return code = -7"),
-        rb"exitcode *: -(?P<signal>11|7|8|4)\b(?:.*local_rank: (?P<local>\d+))?|return code = -(?:11|7)\b", "cause",
-        "rank", 0.78, summary="a rank died of signal {signal}",
+        rb"exitcode *: -(?P<signal>11|7|8|4)\b(?:.{0,300}?local_rank: (?P<local>\d+))?|return code = -(?:11|7)\b",
+        "cause", "rank", 0.78, summary="a rank died of signal {signal}",
         explain="Negative exit codes are signals: -11 SIGSEGV, -7 SIGBUS.", do=_DUMP,
         source="PyTorch, torch/distributed/elastic; DeepSpeed launcher", order=2,
     ),
@@ -109,9 +109,9 @@ RULES = (
     ),
     Rule(
         "native.check_failed", "native_crash", (b"Check failed: ", b"CHECK failed"),
-        rb"^F\d{4} .*Check failed: (?P<what>.*)|FATAL.*Check failed: (?P<what2>.*)", "cause", "rank", 0.55,
-        summary="a check in native code failed: {what}{what2}", explain="glog's or absl's CHECK ends the process.",
-        source="glog; absl",
+        rb"^F\d{4} .{0,300}?Check failed: (?P<what>.*)|FATAL.{0,300}?Check failed: (?P<what2>.*)", "cause", "rank",
+        0.55, summary="a check in native code failed: {what}{what2}",
+        explain="glog's or absl's CHECK ends the process.", source="glog; absl",
     ),
     Rule(
         "native.internal_assert", "native_crash", (b"INTERNAL ASSERT FAILED",),

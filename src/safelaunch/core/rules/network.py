@@ -10,7 +10,7 @@ _LINK = "Look at the port's counters (ibqueryerrors, ethtool -S) on both ends; a
 RULES = (
     Rule(
         "network.ib_completion", "network", (b"Got completion with error", b"Got completion from peer", b"IBV_WC_"),
-        rb"NET/IB ?: .*[Gg]ot completion (?:from peer (?P<peer>[\w.:-]+?)(?:<\d+>)? )?with (?:error"
+        rb"NET/IB ?: .{0,300}?[Gg]ot completion (?:from peer (?P<peer>[\w.:-]+?)(?:<\d+>)? )?with (?:error"
         rb"|status)[ =](?P<status>\d+)|IBV_WC_(?:RETRY_EXC_ERR|RNR_RETRY|REM_\w*ERR|LOC_\w*ERR|RESP_TIMEOUT)", "cause",
         "node", 0.85, action="exclude_and_restart", summary="an InfiniBand transfer failed (completion error {status})",
         explain="Status 12 means that the other end did not acknowledge: link, cable, switch, or the peer's node "
@@ -18,15 +18,15 @@ RULES = (
     ),
     Rule(
         "network.ib_async", "network", (b"NET/IB",),
-        b"NET/IB ?: .*(?:[Gg]ot async (?:fatal )?event|port error|QP fatal|device fatal)", "cause", "node", 0.75,
+        b"NET/IB ?: .{0,300}?(?:[Gg]ot async (?:fatal )?event|port error|QP fatal|device fatal)", "cause", "node", 0.75,
         action="exclude_and_restart", summary="the InfiniBand card reports an event",
         explain="The port or the card went down under NCCL.", do=_LINK, source="NCCL, net_ib.cc",
     ),
     Rule(
         "network.ib_call", "network", (b"ibv_",),
-        rb"(?:Call to (?P<call>ibv_\w+) failed|(?P<call2>ibv_\w+) failed|(?P<call3>ibv_\w+).*(?:failed with"
-        rb"|returned) error)(?: with error (?P<error>[^,]+))?", "cause", "rank", 0.82, action="fix_environment",
-        summary="a verbs call failed: {call}{call2}{call3} {error}",
+        rb"(?:Call to (?P<call>ibv_\w{1,40}) failed|(?P<call2>ibv_\w{1,40}) failed"
+        rb"|(?P<call3>ibv_\w{1,40}).{0,300}?(?:failed with|returned) error)(?: with error (?P<error>[^,]+))?", "cause",
+        "rank", 0.82, action="fix_environment", summary="a verbs call failed: {call}{call2}{call3} {error}",
         explain="ibv_reg_mr: memory registration (memlock limit, peer memory module, fork); ibv_modify_qp: wrong "
                 "GID or interface; ibv_create_*: resources of the card.",
         do="Check `ulimit -l` inside the job, NCCL_IB_HCA / NCCL_IB_GID_INDEX, and that nvidia_peermem is loaded.",
@@ -34,8 +34,8 @@ RULES = (
     ),
     Rule(
         "network.nccl_connect", "network", (b"Connect to ", b"connect to "),
-        rb"(?:NCCL WARN|socket\w*:).*[Cc]onnect to (?:address )?(?P<peer>[\w.:%-]+?)<\d+>.*(?:failed|timed out"
-        rb"|refused)(?: : (?P<why>.*))?", "cause", "node", 0.82, action="exclude_and_restart",
+        rb"(?:NCCL WARN|socket\w*:).{0,300}?[Cc]onnect to (?:address )?(?P<peer>[\w.:%-]+?)<\d+>.{0,300}?(?:failed"
+        rb"|timed out|refused)(?: : (?P<why>.*))?", "cause", "node", 0.82, action="exclude_and_restart",
         summary="no connection to {peer}: {why}",
         explain="The peer that refuses is the suspect: its process died, or a firewall or a wrong interface is in "
                 "the way.", do="Look at what happened on the peer; check NCCL_SOCKET_IFNAME.", source="NCCL, socket.cc",
@@ -44,7 +44,7 @@ RULES = (
     Rule(
         "network.nccl_peer_gone", "network",
         (b"Connection reset by peer", b"Connection closed by remote peer", b"unexpectedly closed", b"Broken pipe"),
-        rb"NCCL WARN.*(?:[Cc]all to \w+ from (?P<peer>[\w.:%-]+?)<\d+>.*failed|[Cc]onnection (?:reset"
+        rb"NCCL WARN.{0,300}?(?:[Cc]all to \w+ from (?P<peer>[\w.:%-]+?)<\d+>.{0,300}?failed|[Cc]onnection (?:reset"
         rb"|closed) by (?:remote )?peer|unexpectedly closed|Broken pipe)", "symptom", "nobody", 0.4,
         summary="NCCL lost a peer", explain="The peer's process is gone; why is said elsewhere.",
         source="NCCL, socket.cc", order=1,
@@ -104,37 +104,39 @@ RULES = (
     ),
     Rule(
         "network.efa", "network", (b"NET/OFI", b"efa_", b"FI_E"),
-        b"NET/OFI.*(?:completed with error|[Uu]nreachable remote|RDMA .* failed|[Cc]ould not connect|[Cc]ouldn't "
-        b"(?:open|post))|FI_E(?:AGAIN|IO|TIMEDOUT|HOSTUNREACH) .*(?:fail|error)", "cause", "node", 0.8,
-        action="exclude_and_restart", summary="an EFA transfer failed",
+        b"NET/OFI.{0,300}?(?:completed with error|[Uu]nreachable remote|RDMA .{0,300}? failed|[Cc]ould not "
+        b"connect|[Cc]ouldn't (?:open|post))|FI_E(?:AGAIN|IO|TIMEDOUT|HOSTUNREACH) .{0,300}?(?:fail|error)", "cause",
+        "node", 0.8, action="exclude_and_restart", summary="an EFA transfer failed",
         explain="The libfabric provider reports a failed request: link, peer or security group.", do=_LINK,
         source="aws-ofi-nccl", order=1,
     ),
     Rule(
         "network.link_down", "network", (b"ink is Down", b"ink is down", b"Link DOWN", b"ink DOWN", b"link down"),
-        rb"(?:mlx\d\w*|ib\d+|eth\d+|en[ops]\w+|bond\d+|hsn\d+|opa\w*|hfi1\w*)\S* .*[Ll]ink (?:is )?(?:down|Down"
-        rb"|DOWN)\b|Port: \d+ Link DOWN", "cause", "node", 0.7, action="exclude_and_restart",
+        rb"(?:mlx\d\w*|ib\d+|eth\d+|en[ops]\w+|bond\d+|hsn\d+|opa\w*|hfi1\w*)\S* .{0,300}?[Ll]ink (?:is )?(?:down"
+        rb"|Down|DOWN)\b|Port: \d+ Link DOWN", "cause", "node", 0.7, action="exclude_and_restart",
         summary="a network link went down", explain="The kernel saw the link of this node go down.", do=_LINK,
         source="Linux, net drivers; mlx5_ib",
     ),
     Rule(
         "network.mlx5_health", "network", (b"mlx5_core",),
-        b"mlx5_core .*(?:health compromised|poll_health|cmd.*timeout|[Ff]atal|device is unhealthy|PCI slot power)",
-        "cause", "node", 0.75, action="exclude_and_restart", summary="the network card's firmware reports a fault",
-        explain="The ConnectX card or its PCIe link is sick.", do=_LINK, source="Linux, mlx5_core",
+        b"mlx5_core .{0,300}?(?:health compromised|poll_health|cmd.{0,300}?timeout|[Ff]atal|device is "
+        b"unhealthy|PCI slot power)", "cause", "node", 0.75, action="exclude_and_restart",
+        summary="the network card's firmware reports a fault", explain="The ConnectX card or its PCIe link is sick.",
+        do=_LINK, source="Linux, mlx5_core",
     ),
     Rule(
         "network.ucx", "network", (b"UCX  ERROR", b"UCX ERROR", b"Endpoint timeout", b"transport retry count"),
-        b"UCX +ERROR .*(?:retry count(?:er)? exceeded|[Rr]emote operation error|Endpoint timeout|[Cc]onnection "
-        b"reset|Local QP operation|transport error|Destination is unreachable|[Nn]o route to host)|(?:transport "
-        b")?retry count(?:er)? exceeded", "cause", "node", 0.8, action="exclude_and_restart", summary="UCX lost a peer",
-        explain="The other end did not acknowledge: link, switch or the peer's node.", do=_LINK, source="UCX, uct/ib",
-        order=1,
+        b"UCX +ERROR .{0,300}?(?:retry count(?:er)? exceeded|[Rr]emote operation error|Endpoint "
+        b"timeout|[Cc]onnection reset|Local QP operation|transport error|Destination is unreachable|[Nn]o route "
+        b"to host)|(?:transport )?retry count(?:er)? exceeded", "cause", "node", 0.8, action="exclude_and_restart",
+        summary="UCX lost a peer", explain="The other end did not acknowledge: link, switch or the peer's node.",
+        do=_LINK, source="UCX, uct/ib", order=1,
     ),
     Rule(
         "network.ucx_cuda_context", "environment", (b"cuCtxGetDevice(",),
-        rb"UCX +ERROR .*cuCtxGetDevice\(.*(?:failed|invalid device context)|cuCtxGetDevice\(.*is failed", "cause",
-        "rank", 0.62, summary="UCX finds no CUDA context on the calling thread",
+        rb"UCX +ERROR .{0,300}?cuCtxGetDevice\(.{0,300}?(?:failed|invalid device context)"
+        rb"|cuCtxGetDevice\(.{0,300}?is failed", "cause", "rank", 0.62,
+        summary="UCX finds no CUDA context on the calling thread",
         explain="The MPI or UCX in use and the framework do not fit: transfers of GPU memory start before CUDA is "
                 "initialised on that thread.",
         do="Initialise the device before the first transfer, or use an MPI built for this CUDA.",
@@ -142,15 +144,16 @@ RULES = (
     ),
     Rule(
         "network.gloo_closed", "network", (b"Connection closed by peer", b"Connection reset by peer"),
-        rb"gloo.*Connection (?:closed|reset) by peer|Connection (?:closed|reset) by peer \[(?P<peer>[^\]]*)\]",
+        rb"gloo.{0,300}?Connection (?:closed|reset) by peer|Connection (?:closed|reset) by peer \[(?P<peer>[^\]]*)\]",
         "symptom", "nobody", 0.45, summary="gloo lost its peer {peer}",
         explain="The peer's process is gone; why is said elsewhere.", source="gloo, transport/tcp/pair.cc",
         host_group="peer",
     ),
     Rule(
         "network.gloo_mesh", "network", (b"Gloo connectFullMesh failed", b"gloo/transport/tcp"),
-        b"Gloo connectFullMesh failed with (?P<why>.*)|gloo/transport/tcp.*(?:SO_ERROR|connect.*(?:refused|timed "
-        b"out))|gloo/transport/tcp.*ifa != nullptr", "cause", "rank", 0.6, action="fix_config",
+        b"Gloo connectFullMesh failed with "
+        b"(?P<why>.*)|gloo/transport/tcp.{0,300}?(?:SO_ERROR|connect.{0,300}?(?:refused|timed "
+        b"out))|gloo/transport/tcp.{0,300}?ifa != nullptr", "cause", "rank", 0.6, action="fix_config",
         summary="gloo could not connect: {why}", explain="The ranks cannot reach each other's addresses.",
         do="Set GLOO_SOCKET_IFNAME to the interface of the cluster.", source="gloo, transport/tcp",
     ),
@@ -182,13 +185,13 @@ RULES = (
     ),
     Rule(
         "network.mpi_btl", "network", (b"btl_tcp", b"MPIDI_", b"MPIDU_", b"psm2", b"PSM2", b"psm3"),
-        rb"btl_tcp\S*.*(?:failed|error)|OFI .*(?:poll|transport) failed|psm[23].*(?:timeout|failed|error)", "symptom",
-        "rank", 0.5, summary="MPI's transport failed", explain="A peer is gone, or its interface cannot be reached.",
-        source="Open MPI; MPICH",
+        b"btl_tcp.{0,300}?(?:failed|error)|OFI .{0,300}?(?:poll|transport) "
+        b"failed|psm[23].{0,300}?(?:timeout|failed|error)", "symptom", "rank", 0.5, summary="MPI's transport failed",
+        explain="A peer is gone, or its interface cannot be reached.", source="Open MPI; MPICH",
     ),
     Rule(
         "network.nvshmem", "network", (b"nvshmem",),
-        b"nvshmem.*(?:setup connections failed|connect EPS failed|init failed)", "symptom", "rank", 0.5,
+        b"nvshmem.{0,300}?(?:setup connections failed|connect EPS failed|init failed)", "symptom", "rank", 0.5,
         action="fix_config", summary="NVSHMEM could not connect its peers",
         explain="A line above says which call failed.", source="NVSHMEM, transport",
     ),
@@ -203,7 +206,7 @@ RULES = (
     ),
     Rule(
         "network.store_refused", "network", (b"mpi/pmix", b"pmix_", b"PMIX"),
-        rb"(?:mpi/pmix\S*|PMIX ERROR).*(?:[Ee]rror|timeout|UNREACHABLE|_errhandler)", "symptom", "nobody", 0.3,
+        b"(?:mpi/pmix|PMIX ERROR).{0,300}?(?:[Ee]rror|timeout|UNREACHABLE|_errhandler)", "symptom", "nobody", 0.3,
         summary="PMIx lost a peer", explain="A task is gone; PMIx tells the others.",
         source="Slurm, mpi/pmix; OpenPMIx",
     ),

@@ -47,14 +47,14 @@ RULES = (
     ),
     Rule(
         "numerical.distribution", "numerical", (b"but found invalid values",),
-        b"Expected (?:parameter|value) .*but found invalid values", "cause", "job", 0.72,
+        b"Expected (?:parameter|value) .{0,300}?but found invalid values", "cause", "job", 0.72,
         summary="a distribution was given NaN or a value outside its support",
         explain="The network's output is broken.", do=_DO, source="torch.distributions", order=2,
     ),
     Rule(
         "numerical.input_nan", "numerical",
         (b"contains NaN", b"contains infinity", b"contains infs or NaNs", b"array must not contain infs"),
-        b"ValueError: .*(?:contains (?:NaN|infinity|infs)|must not contain infs or NaNs)", "cause", "job", 0.72,
+        b"ValueError: .{0,300}?(?:contains (?:NaN|infinity|infs)|must not contain infs or NaNs)", "cause", "job", 0.72,
         summary="an array holds NaN or infinity", explain="scikit-learn or scipy refuses it.", do=_DO,
         source="scikit-learn; scipy", order=2,
     ),

@@ -49,8 +49,8 @@ RULES = (
     ),
     Rule(
         "serving.custom_allreduce", "native_crash", (b"custom_all_reduce.cuh", b"custom_allreduce"),
-        rb"custom_all_?reduce\S*:\d+.*(?:[Ee]rror|[Ff]ailed)|Failed: Cuda error \S*custom_all_reduce", "cause", "rank",
-        0.55, action="fix_config", summary="the custom all-reduce kernel failed",
+        rb"custom_all_?reduce\S*:\d+.{0,300}?(?:[Ee]rror|[Ff]ailed)|Failed: Cuda error \S*custom_all_reduce", "cause",
+        "rank", 0.55, action="fix_config", summary="the custom all-reduce kernel failed",
         explain="Peer access between these cards does not work as the kernel expects.",
         do="--disable-custom-all-reduce.", source="vLLM; SGLang", order=1,
     ),
@@ -67,7 +67,7 @@ RULES = (
         (b"are not supported for now", b"Model architectures [", b"is not supported on this",
          b"Cannot find the config file for", b"Unknown quantization method", b"does not recognize this architecture",
          b"head size"),
-        rb"Model architectures? .*(?:not supported|failed to be inspected)|Unknown quantization method"
+        rb"Model architectures? .{0,300}?(?:not supported|failed to be inspected)|Unknown quantization method"
         rb"|does not recognize this architecture|[Hh]ead size \d+ is not supported", "cause", "job", 0.72,
         action="fix_environment", summary="this version does not know the model or its format",
         explain="A newer release of the library may; or the format is wrong.",

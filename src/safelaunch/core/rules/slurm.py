@@ -12,8 +12,8 @@ RULES = (
         "slurm.time_limit", "time_limit",
         (b"DUE TO TIME LIMIT", b"job killed: walltime", b"TERM_RUNLIMIT", b"time limit exceeded", b"due to time limit",
          b"JOB TIMEOUT", b"exceeded its time"),
-        b"(?i:due to time limit)|job killed: walltime|TERM_RUNLIMIT|CANCELLED .* time limit exceeded|has exceeded "
-        b"its time", "cause", "nobody", 0.96, summary="the time limit was reached",
+        b"(?i:due to time limit)|job killed: walltime|TERM_RUNLIMIT|CANCELLED .{0,300}? time limit exceeded|has "
+        b"exceeded its time", "cause", "nobody", 0.96, summary="the time limit was reached",
         explain="The batch system ended the job at its limit.",
         do="Continue from the last checkpoint; ask for more time, or save more often.", source=_STEPD + "; PBS; LSF",
         order=5,
@@ -21,8 +21,8 @@ RULES = (
     Rule(
         "slurm.preempted", "preempted",
         (b"DUE TO PREEMPTION", b"due to preemption", b"spot instance", b"TERM_PREEMPT", b"PREEMPTED"),
-        rb"(?i:due to preemption)|TERM_PREEMPT|(?i:spot instance (?:interruption|termination))|job \d+ .*PREEMPTED",
-        "cause", "nobody", 0.96, summary="preempted for a more important job",
+        rb"(?i:due to preemption)|TERM_PREEMPT|(?i:spot instance (?:interruption|termination))"
+        rb"|job \d+ .{0,300}?PREEMPTED", "cause", "nobody", 0.96, summary="preempted for a more important job",
         explain="The batch system took the nodes back.", do="Continue from the last checkpoint.", source=_STEPD,
         order=5,
     ),
@@ -45,7 +45,7 @@ RULES = (
     ),
     Rule(
         "slurm.cancelled_signal", "cancelled", (b"DUE to SIGNAL",),
-        rb"CANCELLED AT .* DUE to SIGNAL (?P<signal>[\w ]+?) \*\*\*", "cause", "nobody", 0.8,
+        rb"CANCELLED AT .{0,300}? DUE to SIGNAL (?P<signal>[\w ]+?) \*\*\*", "cause", "nobody", 0.8,
         summary="ended from outside by signal {signal}", explain="scancel -s, or the batch system at its end.",
         source=_STEPD, order=5,
     ),
@@ -69,30 +69,30 @@ RULES = (
     ),
     Rule(
         "slurm.task_exit", "user_code", (b"Exited with exit code",),
-        rb"(?:(?P<host>[\w.-]+): )?tasks? (?P<rank>\d+)[\d,\-]*: Exited with exit code (?P<code>\d+)", "teardown",
-        "rank", 0.25, summary="task {rank} on {host} ended with exit code {code}", explain="Its own lines say why.",
-        source=_SRUN, host_group="host", rank_group="rank",
+        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: Exited with exit code "
+        rb"(?P<code>\d+)", "teardown", "rank", 0.25, summary="task {rank} on {host} ended with exit code {code}",
+        explain="Its own lines say why.", source=_SRUN, host_group="host", rank_group="rank",
     ),
     Rule(
         "slurm.task_signal", "native_crash",
         (b": Segmentation fault", b": Bus error", b": Floating point exception", b": Illegal instruction"),
-        rb"(?:(?P<host>[\w.-]+): )?tasks? (?P<rank>\d+)[\d,\-]*: (?P<what>Segmentation fault|Bus error"
-        rb"|Floating point exception|Illegal instruction)", "cause", "rank", 0.75,
+        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: (?P<what>Segmentation "
+        rb"fault|Bus error|Floating point exception|Illegal instruction)", "cause", "rank", 0.75,
         summary="task {rank} on {host}: {what}", explain="The process died of a signal of its own making.",
         do="Enable core dumps or faulthandler (python -X faulthandler).", source=_SRUN, host_group="host",
         rank_group="rank", order=1,
     ),
     Rule(
         "slurm.task_aborted", "native_crash", (b": Aborted",),
-        rb"(?:(?P<host>[\w.-]+): )?tasks? (?P<rank>\d+)[\d,\-]*: Aborted", "symptom", "rank", 0.35,
-        summary="task {rank} on {host} aborted",
+        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: Aborted", "symptom", "rank",
+        0.35, summary="task {rank} on {host} aborted",
         explain="An uncaught C++ exception or a failed check; its words stand above.", source=_SRUN, host_group="host",
         rank_group="rank",
     ),
     Rule(
         "slurm.task_terminated", "cancelled", (b": Terminated",),
-        rb"(?:(?P<host>[\w.-]+): )?tasks? (?P<rank>\d+)[\d,\-]*: Terminated", "teardown", "nobody", 0.2,
-        summary="tasks were ended by SIGTERM", explain="srun ends the step.", source=_SRUN,
+        rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: Terminated", "teardown",
+        "nobody", 0.2, summary="tasks were ended by SIGTERM", explain="srun ends the step.", source=_SRUN,
     ),
     Rule(
         "slurm.step_teardown", "user_code",

@@ -67,22 +67,22 @@ RULES = (
     ),
     Rule(
         "storage.lustre", "storage", (b"LustreError", b"Lustre: "),
-        rb"LustreError: .*(?:evict|timed out|failed|-5|-108)|Lustre: .*(?:Connection to \S+ .* was lost|was evicted)",
-        "cause", "node", 0.62, summary="the Lustre client lost its server",
-        explain="Reads and writes wait or fail until it is back.", do="`lfs check servers` on that node.",
-        source="Lustre client",
+        rb"LustreError: .{0,300}?(?:evict|timed out|failed|-5|-108)"
+        rb"|Lustre: .{0,300}?(?:Connection to \S+ .{0,300}? was lost|was evicted)", "cause", "node", 0.62,
+        summary="the Lustre client lost its server", explain="Reads and writes wait or fail until it is back.",
+        do="`lfs check servers` on that node.", source="Lustre client",
     ),
     Rule(
         "storage.gpfs", "storage", (b"mmfs",),
-        rb"mmfs\S*:? .*(?:[Uu]nmount|expelled|lost (?:membership|quorum)|\[E\]|\[X\]|panic)", "cause", "node", 0.68,
-        summary="the GPFS client has a fault", explain="The node was expelled or unmounted the file system.",
+        rb"mmfs\S*:? .{0,300}?(?:[Uu]nmount|expelled|lost (?:membership|quorum)|\[E\]|\[X\]|panic)", "cause", "node",
+        0.68, summary="the GPFS client has a fault", explain="The node was expelled or unmounted the file system.",
         do="mmgetstate, mmdiag --waiters.", source="IBM Storage Scale, mmfsd",
     ),
     Rule(
         "storage.ext4", "storage", (b"EXT4-fs error", b"XFS (", b"BTRFS error", b"BTRFS: error", b"nvme nvme"),
-        rb"EXT4-fs error|XFS \(\S+\): .*(?:[Cc]orruption|shut(?:ting)? ?down|I/O [Ee]rror)|BTRFS:? error"
-        rb"|nvme nvme\d+: (?:I/O \d+.*timeout|Device not ready|controller is down|Abort status)", "cause", "node", 0.75,
-        action="exclude_and_restart", summary="a local disk or file system of the node has a fault",
+        rb"EXT4-fs error|XFS \(\S+\): .{0,300}?(?:[Cc]orruption|shut(?:ting)? ?down|I/O [Ee]rror)|BTRFS:? error"
+        rb"|nvme nvme\d+: (?:I/O \d+.{0,300}?timeout|Device not ready|controller is down|Abort status)", "cause",
+        "node", 0.75, action="exclude_and_restart", summary="a local disk or file system of the node has a fault",
         explain="The kernel reports damage or a disk that does not answer.", do="Keep the node out.",
         source="Linux, fs and nvme drivers",
     ),
@@ -90,7 +90,7 @@ RULES = (
         "storage.sqlite", "storage",
         (b"database is locked", b"disk I/O error", b"unable to open database file",
          b"database disk image is malformed"),
-        rb"(?:sqlite3?\.|Operational|Database)\S*Error.*(?:database is locked|disk I/O error"
+        rb"(?:sqlite3?\.|Operational|Database)\w{0,40}Error.{0,300}?(?:database is locked|disk I/O error"
         rb"|unable to open database file|malformed)|database disk image is malformed|database is locked", "cause",
         "job", 0.72, summary="an SQLite database cannot be used",
         explain="Network file systems often break SQLite's locks; or the file is damaged.",
@@ -99,7 +99,7 @@ RULES = (
     Rule(
         "storage.git", "storage",
         (b"invalid object ", b"is corrupt", b"loose object", b"unable to read tree", b"bad object", b"object file "),
-        rb"error: invalid object \d+ [0-9a-f]+|(?:loose )?object (?:file )?\S+ .*(?:is corrupt|is empty)"
+        rb"error: invalid object \d+ [0-9a-f]+|(?:loose )?object (?:file )?\S+ .{0,300}?(?:is corrupt|is empty)"
         rb"|fatal: (?:bad object|unable to read tree|loose object)", "cause", "job", 0.78,
         summary="a git repository is damaged",
         explain="Objects are missing or empty, often after a full disk or a crash amid writing.",
@@ -121,13 +121,14 @@ RULES = (
     Rule(
         "storage.permission", "config", (b"Permission denied", b"Operation not permitted"),
         rb"PermissionError: \[Errno (?:13|1)\] [\w ]+: '(?P<path>[^']*)'|^(?:mkdir|touch|cp|mv|tee|cat|bash"
-        rb"|/\S*): .*Permission denied", "cause", "job", 0.6, action="fix_config", summary="no permission: {path}",
+        rb"|/\S*): .{0,300}?Permission denied", "cause", "job", 0.6, action="fix_config",
+        summary="no permission: {path}",
         explain="The user may not read or write there; another user's cache or a wrong path.",
         do="ls -ld of each folder on the way.", source="errno(3), EACCES", order=1,
     ),
     Rule(
-        "storage.cuda_shm", "storage", (b"/dev/shm",), b"/dev/shm.*(?:No space|full|too small|insufficient)", "cause",
-        "node", 0.7, action="fix_environment", summary="shared memory is full or too small",
+        "storage.cuda_shm", "storage", (b"/dev/shm",), b"/dev/shm.{0,300}?(?:No space|full|too small|insufficient)",
+        "cause", "node", 0.7, action="fix_environment", summary="shared memory is full or too small",
         explain="Shared memory for data loaders and NCCL.", do="Larger /dev/shm; clear left-over files.",
         source="tmpfs(5)", order=4,
     ),
