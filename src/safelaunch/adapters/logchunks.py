@@ -26,13 +26,13 @@ class Source:
     index: int
     size: int
     hosts: frozenset[bytes] = frozenset()
-    year: int | None = None
+    written_t: float | None = None   # when it was last written to
     host: str | None = None
     rank: int | None = None
 
     def scanner(self, compiled: Compiled, shapes: Shapes) -> Scanner:
         """A scanner for this file."""
-        return Scanner(compiled, self.index, shapes, hosts=self.hosts, year=self.year, host=self.host, rank=self.rank)
+        return Scanner(compiled, self.index, shapes, hosts=self.hosts, host=self.host, rank=self.rank)
 
 
 def scan_piece(
@@ -88,12 +88,12 @@ def align(fd: int, offset: int) -> int:
     return offset + found if found >= 0 else offset
 
 
-def learn_source(path: str, index: int, *, host: str | None = None, rank: int | None = None,
-                 year: int | None = None) -> Source:
+def learn_source(path: str, index: int, *, host: str | None = None, rank: int | None = None) -> Source:
     """The file as it is now; its first lines tell whether names of hosts label them."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        size = os.fstat(fd).st_size
-        return Source(path, index, size, loglines.learn_hosts(os.pread(fd, 1 << 16, 0)), year, host, rank)
+        stat = os.fstat(fd)
+        hosts = loglines.learn_hosts(os.pread(fd, 1 << 16, 0))
+        return Source(path, index, stat.st_size, hosts, stat.st_mtime, host, rank)
     finally:
         os.close(fd)

@@ -11,8 +11,8 @@ import multiprocessing
 import os
 import re
 import sys
-import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +21,8 @@ from typing import BinaryIO
 from safelaunch.adapters import logbounds, logchunks, logindex
 from safelaunch.adapters.logchunks import Source
 from safelaunch.adapters.logindex import LogIndex
-from safelaunch.core import loglines
-from safelaunch.core.findings import CLOCK_ORDER, CLOCK_STAMPS, Line, Log, Rule
+from safelaunch.core import clocks, loglines
+from safelaunch.core.findings import CLOCK_ORDER, CLOCK_STAMPS, Finding, Line, Log, Progress, Rule
 from safelaunch.core.prefilter import Shapes
 from safelaunch.core.scan import Compiled, Part, merge_parts
 
@@ -42,6 +42,7 @@ class _Reading:
     read: int = 0
     lines: int | None = None
     truncated: bool = False
+    written_t: float | None = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _join_parts(source: Source, parts: Sequence[tuple[_Task, Part]], index: LogI
     known = whole.newlines if at == source.size else None
     tail = _tail_of(source)
     last = _last_lines(tail, source.index, source.size, known)
-    return _Reading(whole, last, source.size, read, known, _is_torn(tail))
+    return _Reading(whole, last, source.size, read, known, _is_torn(tail), source.written_t)
 
 
 def _numbered(part: Part, before: int | None) -> Part:
@@ -196,13 +197,13 @@ def _read_stream(path: Path, index: int, compiled: Compiled) -> _Reading:
     with _open_stream(path) as stream:
         feed = _Feed(stream.read1 if hasattr(stream, "read1") else stream.read)
         head = feed(0, 1 << 16)
-        source = Source(str(path), index, 0, loglines.learn_hosts(head), _year(path), *_names_of(path))
+        source = Source(str(path), index, 0, loglines.learn_hosts(head), None, *_names_of(path))
         scanner = source.scanner(compiled, Shapes(compiled.literals, words=compiled.words))
         logchunks.scan_blocks(feed, 0, sys.maxsize, scanner, numbered=True)
     part = scanner.finish()
     tail = feed.tail
     return _Reading(part, _last_lines(tail, index, feed.end, part.newlines), feed.end, feed.end, part.newlines,
-                    feed.is_broken or _is_torn(tail))
+                    feed.is_broken or _is_torn(tail), _written_t(path))
 
 
 class _Feed:
@@ -283,15 +284,12 @@ def _names_of(path: Path) -> tuple[str | None, int | None]:
 
 def _source(path: Path, index: int, count: int) -> Source:
     host, rank = _names_of(path) if count > 1 or path.parent.name == "nodes" else (None, None)
-    return logchunks.learn_source(str(path), index, host=host, rank=rank, year=_year(path))
+    return logchunks.learn_source(str(path), index, host=host, rank=rank)
 
 
-def _year(path: Path) -> int | None:
-    """The year of the last line, for stamps that have none."""
-    try:
-        return time.gmtime(path.stat().st_mtime).tm_year
-    except OSError:
-        return None
+def _written_t(path: Path) -> float | None:
+    """When the file was last written to; a pipe has no such time."""
+    return path.stat().st_mtime if path.is_file() else None
 
 
 def _tail_of(source: Source) -> bytes:
@@ -321,21 +319,27 @@ def _last_lines(tail: bytes, index: int, size: int, newlines: int | None) -> tup
 
 
 def _join(files: Sequence[str], readings: Sequence[_Reading]) -> Log:
-    findings = tuple(finding for reading in readings for finding in reading.part.findings)
-    counts: dict[str, int] = {}
+    """All files as one log, on one clock as far as that can be told."""
+    counts: Counter[str] = Counter()
+    findings: list[Finding] = []
+    progress: list[Progress] = []
+    last: list[Line] = []
     for reading in readings:
-        for rule, count in reading.part.counts.items():
-            counts[rule] = counts.get(rule, 0) + count
-    signs = {sign for reading in readings for signs in (*reading.part.progress.values(), reading.part.recent)
-             for sign in signs}
-    progress = sorted(signs, key=lambda sign: (sign.file, sign.offset))
+        counts.update(reading.part.counts)
+        signs = {sign for signs in (*reading.part.progress.values(), reading.part.recent) for sign in signs}
+        settled = clocks.settle_file(reading.part.findings, sorted(signs, key=lambda sign: sign.offset), reading.last,
+                                     reading.written_t)
+        findings.extend(settled[0])
+        progress.extend(settled[1])
+        last.extend(settled[2])
+    offsets_s = clocks.estimate_offsets(findings, progress, last, files)
     stamped = sum(finding.t is not None for finding in findings)
     lines = [reading.lines for reading in readings]
     return Log(
-        files=tuple(files), findings=findings, progress=tuple(progress),
-        last=tuple(line for reading in readings for line in reading.last), counts=counts,
+        files=tuple(files), findings=clocks.correct(findings, offsets_s, files),
+        progress=clocks.correct(progress, offsets_s, files), last=clocks.correct(last, offsets_s, files), counts=counts,
         size_bytes=sum(reading.size for reading in readings), read_bytes=sum(reading.read for reading in readings),
         lines=None if None in lines else sum(count or 0 for count in lines),
         truncated=any(reading.truncated for reading in readings),
-        clock=CLOCK_STAMPS if findings and stamped * 2 >= len(findings) else CLOCK_ORDER,
+        clock=CLOCK_STAMPS if findings and stamped * 2 >= len(findings) else CLOCK_ORDER, offsets_s=offsets_s,
     )

@@ -24,16 +24,20 @@ _ANSI = re.compile(rb"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]|\x1b\][^\x07\x1b\n]{0,200
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\x1b")
 
 _HOST = rb"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}"
-# Who speaks, by the first byte: "A" for letters and digits. "rank" is a rank of the training, "local" a number on its
-# node, "task" srun's: the rank counts before them.
+# Who speaks, by the first byte: "A" for letters and digits. Numbers in order of what they are worth: "rank" is torch's,
+# "place" the launcher's beside the host, "said" what the program calls itself (of a process group, at times), "local" a
+# number on the node, "task" srun's. A blank behind the label goes only where its launcher writes one (indentation).
 _WHO: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
     b"[": tuple(re.compile(form) for form in (
-        rb"\[[Rr]ank[ =#]?(?P<rank>\d{1,7})(?:/\d+)?\]:? ?",                       # torch ≥ 2.3; "[Rank 0]" of loggers
-        rb"\[[a-z_]{1,30}(?P<local>\d{1,5})\]: ?",                                 # torchrun --tee: "[default3]:"
-        rb"\[(?P<host>" + _HOST + rb"):(?P<rank>\d{1,6})\]: ?",                    # safelaunch's own launchers
+        rb"\[rank(?P<rank>\d{1,7})\]: ?",                                          # torch ≥ 2.3
+        rb"\[[Rr]ank[ =#]?(?P<said>\d{1,7})(?:/\d{1,7})?\]:? ?",                   # what a program calls itself
+        rb"\[[a-z_]{1,30}(?P<local>\d{1,5})\]:",                                   # torchrun --tee: "[default3]:"
+        rb"\[(?P<host>" + _HOST + rb"):(?P<place>\d{1,6})\]:",                     # safelaunch's launchers
+        rb"\[(?P<host>" + _HOST + rb"):(?P<place>\d{1,4})\](?= {2}|[^ :])",        # the same of others
         rb"\[(?P<host>[A-Za-z][A-Za-z0-9-]{0,252}):(?P<rank>\d{1,6})\](?=[^\s:])",   # older ones, without a colon
         rb"\[\d{1,9},(?P<rank>\d{1,7})\]<std(?:out|err|diag)>: ?",                 # mpirun --tag-output
-        rb"\[(?P<host>" + _HOST + rb"):\d{1,8}(?::\d{1,9}){0,2}\] {1,20}",          # Open MPI, PMIx, UCX
+        rb"\[(?P<host>" + _HOST + rb"):\d{1,8}\] ",                                # Open MPI, PMIx
+        rb"\[(?P<host>" + _HOST + rb"):\d{1,8}(?::\d{1,9}){1,2}\] {1,20}",          # UCX
     )),
     b" ": (re.compile(rb" {1,6}(?P<task>\d{1,6}): ?"),),                            # srun --label
     b"(": (re.compile(                                                             # Ray
@@ -43,9 +47,11 @@ _WHO: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
         rb"(?P<task>\d{1,6}): ?(?!\d\d:)",                                          # srun --label
         rb"(?P<host>" + _HOST + rb"):\d{1,8}:\d{1,8} \[(?P<local>\d{1,3})\] ",       # NCCL
         rb"(?P<host>" + _HOST + rb") (?:kernel|slurmd|slurmstepd|systemd|nvidia-[a-z-]{1,30})(?:\[\d{1,8}\])?: ",
+        rb"(?P<host>" + _HOST + rb"): (?=\[[a-z]{1,30}\d{1,7}\]:)",                 # pdsh, before a rank
         rb"(?:stdout|stderr) [FP] ",                                               # containerd, after its stamp
     )),
 }
+_RANKS = ("rank", "place", "said", "local", "task")
 _KINDS: Mapping[bytes, bytes] = {byte: byte for byte in (b"[", b" ", b"(", b"-", b"|", b">")}
 _LABEL = re.compile(rb"(?P<host>" + _HOST + rb"): ?")                              # pdsh, clush, mpirun of MPICH
 
@@ -83,7 +89,7 @@ _HOW: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
 
 
 # Launchers' labels, which come again and again: "137: [default1]:[rank137]:".
-_LABELS = re.compile(rb"(?: {0,6}\d{1,6}: ?(?!\d\d:))?(?:\[[A-Za-z][\w.-]{0,60}(?::\d{1,6})?\]: ?){1,3}"
+_LABELS = re.compile(rb"(?: {0,6}\d{1,6}: ?(?!\d\d:))?(?:\[[A-Za-z][\w.-]{0,60}(?::\d{1,6})?\]:){1,3} ?"
                      rb"| {0,6}\d{1,6}: ?(?!\d\d:)")
 _PLAIN = frozenset(bytes([byte]) for byte in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ\"'*#")
 
@@ -100,10 +106,10 @@ class Parsed(NamedTuple):
     level: str
 
 
-def parse(line: bytes, hosts: frozenset[bytes] = frozenset(), year: int | None = None) -> Parsed:
+def parse(line: bytes, hosts: frozenset[bytes] = frozenset()) -> Parsed:
     """A line without its line end, taken apart; `hosts` are the names that label lines as "host: " in this log.
 
-    Stamps without a year get `year`; without it, or without a date, they count from 1970.
+    Stamps without a year or a date count from 1970: see `clocks.settle`.
     """
     line = plain(line)
     head = line[:MAX_PREFIX]
@@ -120,7 +126,7 @@ def parse(line: bytes, hosts: frozenset[bytes] = frozenset(), year: int | None =
         first = head[at:at + 1]
         if first in _PLAIN and stamp is None and _is_plain_word(head, at) and not hosts:
             break
-        when = logstamps.match(head, at, year) if first in logstamps.FIRST else None
+        when = logstamps.match(head, at) if first in logstamps.FIRST else None
         if when is not None:
             stamp, at = when.t if when.t is not None else stamp, when.end
             if when.level:
@@ -135,9 +141,9 @@ def parse(line: bytes, hosts: frozenset[bytes] = frozenset(), year: int | None =
         found.update(groups)
         at = match.end()
         if is_who:
-            stream += b"|".join(groups.values()) + b";"
+            stream += b"" if "said" in groups else b"|".join(groups.values()) + b";"
             who_ends = at
-    rank = found.get("rank") or found.get("local") or found.get("task")
+    rank = next((found[key] for key in _RANKS if key in found), None)
     host = found.get("host")
     return Parsed(stream, line[who_ends:] if who_ends else line, line[at:] if at else line,
                   host.decode("ascii", "replace") if host else None, int(rank) if rank else None, stamp,
@@ -156,7 +162,7 @@ def _parse_labels(labels: bytes) -> tuple[bytes, tuple[tuple[str, bytes], ...], 
             break
         groups = {name: value for name, value in match.groupdict().items() if value}
         found.update(groups)
-        stream += b"|".join(groups.values()) + b";"
+        stream += b"" if "said" in groups else b"|".join(groups.values()) + b";"
         at = match.end()
     return stream, tuple(found.items()), at
 

@@ -53,24 +53,27 @@ FIRST = frozenset(_BY_FIRST)
 
 
 class Stamp(NamedTuple):
-    """A stamp: `t` in epoch seconds of the log's own clock, None where it cannot be told; `end` is where it ends."""
+    """A stamp: `t` in epoch seconds of the log's own clock, None where it cannot be told; `end` is where it ends.
+
+    Without a year it is of 1970, without a date of 1970-01-01.
+    """
 
     t: float | None
     level: bytes
     end: int
 
 
-def match(head: bytes, at: int, year: int | None) -> Stamp | None:
+def match(head: bytes, at: int) -> Stamp | None:
     """The stamp that stands at `at`; None = there is none."""
     for form in _BY_FIRST.get(head[at:at + 1], ()):
         found = form.match(head, at)
         if found is not None:
             groups = found.groupdict()
-            return Stamp(_seconds(groups, year), groups.get("level") or b"", found.end())
+            return Stamp(_seconds(groups), groups.get("level") or b"", found.end())
     return None
 
 
-def _seconds(groups: dict[str, bytes | None], year: int | None) -> float | None:
+def _seconds(groups: dict[str, bytes | None]) -> float | None:
     epoch = groups.get("epoch")
     if epoch is not None:
         return float(epoch)
@@ -85,7 +88,7 @@ def _seconds(groups: dict[str, bytes | None], year: int | None) -> float | None:
     name = groups.get("mon")
     month = _MONTHS[name] if name else int(groups["M"] or 1)
     written = groups.get("Y")
-    return t + 86400.0 * days_since_epoch(int(written) if written else year or 1970, month, int(day))
+    return t + 86400.0 * days_since_epoch(int(written) if written else 1970, month, int(day))
 
 
 def days_since_epoch(year: int, month: int, day: int) -> int:

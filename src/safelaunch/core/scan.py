@@ -110,7 +110,7 @@ class Scanner:
     """Reads one file's blocks in order and gathers what the rules find in them."""
 
     def __init__(self, compiled: Compiled, file: int, shapes: Shapes, *, hosts: frozenset[bytes] = frozenset(),
-                 year: int | None = None, host: str | None = None, rank: int | None = None) -> None:
+                 host: str | None = None, rank: int | None = None) -> None:
         self.compiled = compiled
         self.part = Part()
         self._file = file
@@ -118,7 +118,6 @@ class Scanner:
         self._hosts = hosts
         self._host = host
         self._rank = rank
-        self._year = year
         self._open: dict[bytes, _Open] = {}
         self._streams: dict[bytes, _Stream] = {}
         self._kept: dict[str, dict[Speaker, int]] = {}
@@ -196,12 +195,12 @@ class Scanner:
         """The line taken apart; of a very long one the prefix and what is around the first literal."""
         block, start, end = place.block, place.start, place.end
         if end - start <= MAX_LINE:
-            return loglines.parse(block[start:end], self._hosts, self._year)
+            return loglines.parse(block[start:end], self._hosts)
         at = start
         if hit is not None:
             found = [block.find(self.compiled.literals[index], start, end) for index in hit.literals]
             at = max(start, min((place for place in found if place >= 0), default=start) - MAX_LINE // 2)
-        line = loglines.parse(block[start:start + MAX_LINE], self._hosts, self._year)
+        line = loglines.parse(block[start:start + MAX_LINE], self._hosts)
         if at == start:
             return line
         return line._replace(body=b"", payload=loglines.plain(block[at:min(end, at + MAX_LINE)]))
@@ -220,7 +219,7 @@ class Scanner:
     def _line_before(self, line: Parsed, place: _Place) -> tuple[bytes, ...]:
         """The same rank's line before a traceback, which tells whether anybody minds ("Exception ignored in")."""
         for raw in reversed(place.block[max(0, place.start - LOOK_BACK):place.start].splitlines()[-12:]):
-            before = loglines.parse(raw[:loglines.MAX_PREFIX + 400], self._hosts, self._year)
+            before = loglines.parse(raw[:loglines.MAX_PREFIX + 400], self._hosts)
             if before.stream == line.stream:
                 return (before.payload,)
         return ()
@@ -303,7 +302,7 @@ class Scanner:
     def _stamp_before(self, place: _Place) -> float | None:
         """The stamp of the nearest line before that has one; None = there is none near."""
         for raw in reversed(place.block[max(0, place.start - LOOK_BACK):place.start].splitlines()[-12:]):
-            t = loglines.parse(raw[:loglines.MAX_PREFIX], self._hosts, self._year).t
+            t = loglines.parse(raw[:loglines.MAX_PREFIX], self._hosts).t
             if t is not None:
                 return t
         return None
