@@ -84,7 +84,8 @@ class Supervisor:
     def _job(self) -> JobFacts:
         job = self.shell.job
         env = {"SLURM_JOB_ID": job.id, "SLURM_JOB_NODELIST": nodeset.fold(job.first_nodes),
-               "SLURMD_NODENAME": self.host.name}
+               "SLURMD_NODENAME": self.host.name, "SLURM_JOB_PARTITION": "main",
+               "XDG_STATE_HOME": str(self.sim.folder / "state")}
         return JobFacts(job.id, tuple(job.first_nodes), self.host.name, str(self.sim.work_dir), False, env)
 
     def _start_facts(self) -> Start | None:
@@ -254,6 +255,9 @@ class SimWorld(World):
         found = next((attempt for attempt in self._sim.attempts if attempt.host is self._host
                       and attempt.number == number and attempt.job == job), None)
         return None if found is None else SimProcess(found, local, is_child=False)
+
+    def diagnose(self, process: Any, evidence: Any) -> None:
+        """Nobody can tell: the exits must do."""
 
     def address_of(self, node: str) -> str | None:
         """Names resolve."""

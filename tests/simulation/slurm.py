@@ -148,7 +148,7 @@ class Controller:
                 self.sim.clock.after(5.0, lambda: self._registers(host, boots))
             return
         self.down.pop(host.name, None)
-        for job in list(self.jobs.values()):
+        for job in self.sim.all_jobs:
             has_it = job.state == "RUNNING" and host.name in job.nodes
             for attempt in self.sim.attempts:
                 if attempt.job == job.id and has_it and host.boots != boots:

@@ -87,6 +87,9 @@ class Slurm(Controller):
                 return self._scontrol(argv, words)
             case "scancel":
                 return self._scancel(argv[1])
+            case "sinfo":
+                return 0, "".join(f"{'down' if host.name in self.down else 'idle'}|{host.name}\n"
+                                  for host in self.sim.nodes), ""
             case "sacct":
                 return 1, "", "Slurm accounting storage is disabled"
         raise AssertionError(f"the simulation knows no {argv}")

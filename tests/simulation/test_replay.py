@@ -1,4 +1,4 @@
-"""A seed is a run: it goes the same way every time, and a failing one gets smaller without another failure in its place."""
+"""A seed is one run: it goes the same way every time, and a failing one shrinks without changing what fails."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from safelaunch.core.plan import Plan
 
 SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left behind
 SWEEP_DEADLINE_S = 15.0  # a helper step starts in 0.1 s; one on a silent node never does
+SWEEP_AGAIN_S = 5.0      # between two tries while slurmctld does not answer
 CLOSED_S = 2.0           # a guard that lost its connection is back within 1 s, or dead
 STUCK_S = 60.0           # ranks that a KILL does not end sleep in D state; Slurm gives them 60 s too
 _SWEEP = """for python in /usr/bin/python3 "$2"; do
@@ -40,11 +41,13 @@ class Fencer:
 
     def _reset(self, number: int) -> None:
         self._number = number
+        self._now_s = 0.0
         self._clean: set[str] = set()
         self._sweeping: set[str] = set()
         self._given_up: set[str] = set()
         self._failed: dict[str, int] = {}
         self._since_s: dict[str, float] = {}
+        self._again_s: dict[str, float] = {}
         self._record_s: float | None = None
         self.alone_since_s: float | None = None   # since when a node without a guard here can have heard nobody
         self._lost: list[tuple[str, str]] = []
@@ -62,6 +65,7 @@ class Fencer:
         """Sweeps to start now, with their nodes. `is_record_moved`: the attempt's record says that it has ended."""
         if live.number != self._number:
             self._reset(live.number)
+        self._now_s = now_s
         if self._record_s is None and is_record_moved():
             self._record_s = now_s
         sweeps = []
@@ -78,6 +82,8 @@ class Fencer:
                     self._give_up(node, f"ranks have not ended {STUCK_S:.0f} s after they were killed")
             elif (live.srun_code is not None and self.alone_since_s is None) or (
                     now_s - self._since_s.setdefault(node, now_s) > CLOSED_S):   # guards are on their way to a new door
+                if now_s < self._again_s.get(node, now_s):
+                    continue
                 self._sweeping.add(node)
                 sweeps.append((self._sweep(node), node))
         return sweeps
@@ -93,6 +99,9 @@ class Fencer:
         report = _report(result)
         if report is not None and not report.get("left"):
             self._clean.add(node)
+            return
+        if report is None and result.returncode is not None and result.is_unknown:
+            self._again_s[node] = self._now_s + SWEEP_AGAIN_S   # slurmctld is away: that says nothing of the node
             return
         self._failed[node] = self._failed.get(node, 0) + 1
         if report is not None:

@@ -74,7 +74,8 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
     lead.tell(row, f"handing over to the next job: {action.why}")
     while (claim := lead.claim("hand over")) == 0:
         yield 1.0
-    lead.record(lead.writer.event("intent", claim=claim, act="hand_over", exclude=list(action.exclude)))
+    exclude = _affordable(lead, action.exclude)
+    lead.record(lead.writer.event("intent", claim=claim, act="hand_over", exclude=list(exclude)))
     while True:   # Slurm ends this job when it must; until then a run without a next job is not left alone
         if lead.state.successor is None:
             lead.begin("successor", queue_successor(lead))
@@ -85,7 +86,7 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
             return
         if lead.state.successor is None:
             continue
-        for command in lead.successor.prepare(lead.state.successor, action.exclude, bool(lead.lost)):
+        for command in lead.successor.prepare(lead.state.successor, exclude, bool(lead.lost)):
             result = yield command
             if result is None or not result.is_ok:
                 lead.say(f"the successor could not be changed: {result.stderr.strip()[:200] if result else ''}")
@@ -94,11 +95,22 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
             break
         yield 5.0
     lead.record(lead.writer.event("outcome", claim=claim, act="hand_over", ok=True))
-    lead.record(lead.writer.event("resubmitted", job=lead.state.successor, exclude=list(action.exclude),
+    lead.record(lead.writer.event("resubmitted", job=lead.state.successor, exclude=list(exclude),
                                   why=action.why))
     yield from drain(lead)
     yield from _end_job(lead)
     lead.final = HANDED_OVER
+
+
+def _affordable(lead: Leader, exclude: tuple[str, ...]) -> tuple[str, ...]:
+    """`exclude`, as far as a job of this run can start without it: else what the ledger keeps out, else none.
+
+    A supervisor that is cut off takes all others for lost, and the next job would wait for ever.
+    """
+    if lead.available is None:
+        return exclude
+    rooms = ((allowed, len(set(lead.available) - set(allowed))) for allowed in (exclude, lead.state.excluded))
+    return next((allowed for allowed, room in rooms if room >= lead.plan.allocated_nodes), ())
 
 
 def _is_cancelled(lead: Leader) -> Generator[Command, Result | None, bool]:
@@ -150,7 +162,7 @@ def _end_job(lead: Leader) -> Step:
         result = yield lead.successor.cancel(lead.job.id)
         done = result is not None and result.is_ok
         lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
-        if done:
+        if done or (result is not None and not result.is_unknown):   # refused: Slurm knows no such job any more
             return
         yield 5.0
 
