@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from safelaunch.core.episodes import Episode, Moment, order_of
 from safelaunch.core.findings import Log
 from safelaunch.core.rulebook import BY_ID
+from safelaunch.core.tracebacks import is_played_down
 from safelaunch.core.weighing import Group
 
 CAUGHT_COST = 0.22        # nothing fell afterwards, and it is not near the end
 SURVIVED_COST = 0.3       # the run went on until Slurm ended it …
 RAISED_COST = 0.12        # … although a rank that has died may leave the others hanging until then
 MENTIONED_COST = 0.25     # a line about an error, beside an exception that nothing caught
+PLAYED_DOWN_COST = 0.35   # "falling back to …:" and a traceback, and nothing fell
 QUIET_BYTES = 32 << 10    # that much ordinary text after an error: somebody was still working
 WENT_ON_COST = 0.2
 SURE_END = 0.7            # weight of a good end that only a program that has finished says
@@ -73,6 +75,8 @@ def cost_of(group: Group, course: Course) -> float:
         cost = CAUGHT_COST
     if not group.first.block and course.has_raised and _MENTION.search(group.first.text):
         cost += MENTIONED_COST
+    if is_played_down(group.first.block) and not fell and not group.is_fatal:
+        cost += PLAYED_DOWN_COST
     if _quiet_after(group, course) > QUIET_BYTES:
         cost += WENT_ON_COST
     return cost

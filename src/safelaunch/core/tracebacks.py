@@ -11,7 +11,9 @@ _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python\d|<frozen |lib
 # Who prints a traceback and goes on: the interpreter at exit and in __del__, logging, warnings that show their place.
 _IGNORED = re.compile(
     r"Exception ignored in|--- Logging error ---|Error in atexit|Exception in atexit|Error in sys\.excepthook"
-    r"|--- Call stack|(?i:ignoring|ignored|non-fatal|will retry|retrying|falling back|skipping|warning\b)")
+    r"|--- Call stack")
+# What stands before a traceback of an error that was caught, or before a fatal one by chance: most logs hold warnings.
+_PLAYED_DOWN = re.compile(r"(?i)ignoring|ignored|non-fatal|will retry|retrying|falling back|skipping|warning\b")
 _THREAD = re.compile(
     r"Exception in thread |Exception in callback|Task exception was never retrieved|Exception in \w+ ?Thread")
 
@@ -58,6 +60,11 @@ def find_user_frame(block: Sequence[str]) -> Frame | None:
 def is_ignored(block: Sequence[str]) -> bool:
     """Whether whoever printed the traceback says that it goes on."""
     return bool(block) and not block[0].startswith("Traceback") and _IGNORED.search(block[0]) is not None
+
+
+def is_played_down(block: Sequence[str]) -> bool:
+    """Whether the line before the traceback sounds as if nobody minds."""
+    return bool(block) and not block[0].startswith("Traceback") and _PLAYED_DOWN.search(block[0]) is not None
 
 
 def is_of_thread(block: Sequence[str]) -> bool:
