@@ -110,6 +110,7 @@ class Drill:
     run_dir: Path
     job: str
     noise: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)   # in which it was submitted
 
     # --- what happened --------------------------------------------------------------------------------------------
 
@@ -223,7 +224,7 @@ class Drill:
     def as_user(self, *words: str, user: str = ALICE, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
         """`safelaunch WORDS` typed by a user in the run's folder."""
         return self.sandbox.run([*self.installation.argv, *words], user=user, cwd=self.folder, timeout_s=timeout_s,
-                                env=self.installation.env)
+                                env=self.env if user == ALICE else self.installation.env)
 
 
 def _parent_name(pid: int) -> str:
@@ -269,6 +270,8 @@ def submit(installation: Installation) -> Iterator[Submitter]:
                command: str | None = None, folder: Path | None = None, env: dict[str, str] | None = None,
                wait_started: bool = True) -> Drill:
             work = folder or make_workdir(sandbox)
+            # The user's registry of runs and ledger of nodes: what one drill says of a node must not reach the next.
+            own = {**installation.env, "XDG_STATE_HOME": f"{work}/.state", **(env or {})}
             yaml = (
                 "name: drill\n"
                 f"command: {json.dumps(command or f'{installation.trainer} {flags} --ckpt ckpt ' + '${RESUME_ARGS}')}\n"
@@ -277,10 +280,10 @@ def submit(installation: Installation) -> Iterator[Submitter]:
                 'resume: {dir: ckpt, format: torch, args: "--load {path}"}\n' + extra)
             (work / "train.yaml").write_text(yaml)
             done = sandbox.run([*installation.argv, "submit", "train.yaml", "--json", *overrides], cwd=work, user=ALICE,
-                               env={**installation.env, **(env or {})}, timeout_s=180)
+                               env=own, timeout_s=180)
             assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"
             told = json.loads(done.stdout)
-            drill = Drill(sandbox, installation, work, Path(told["run_dir"]), told["job"], [done.stderr])
+            drill = Drill(sandbox, installation, work, Path(told["run_dir"]), told["job"], [done.stderr], own)
             drills.append(drill)
             if wait_started:
                 drill.wait_event("attempt_started")

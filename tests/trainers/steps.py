@@ -55,11 +55,20 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--die-attempt", type=int, default=1, metavar="A", help="0: every attempt")
     parser.add_argument("--die-signal", default="KILL", metavar="NAME", help="KILL, SEGV, TERM, ...")
     parser.add_argument("--exit-code", type=int, metavar="N", help="exit with N instead of dying of a signal")
+    parser.add_argument("--raise", dest="bug", action="store_true", help="raise an exception instead")
+    parser.add_argument("--die-node", metavar="NODE", help="every rank on this node ends, in every attempt, after ...")
+    parser.add_argument("--die-after", type=float, default=1.0, metavar="S", help="... so many seconds")
     parser.add_argument("--fail-always", action="store_true", help="raise before the first step")
     parser.add_argument("--hang-at", type=int, metavar="STEP", help="stand still at the start of this step")
     parser.add_argument("--ignore-term", action="store_true")
     parser.add_argument("--handle-usr2", action="store_true", help="on SIGUSR2: save, exit 0")
     parser.add_argument("--watch-kill-file", action="store_true", help="once $SAFELAUNCH_KILL_FILE exists: the same")
+    parser.add_argument("--until", metavar="FILE", help="once FILE exists, the step in it is the last one")
+    parser.add_argument("--shards", type=int, default=0, metavar="N",
+                        help="checkpoints are folders of N files, laid out as DeepSpeed's")
+    parser.add_argument("--refuse-load", type=int, metavar="STEP", help="fail when told to load this step's checkpoint")
+    parser.add_argument("--spoil", choices=sorted(SPOILS), help="what befalls the checkpoint of ...")
+    parser.add_argument("--spoil-step", type=int, metavar="STEP", help="... this step, right after it was written")
     parser.add_argument("--stamp-dir", metavar="DIR", help="append `time_ns attempt step` per step to DIR/rank_0003")
     parser.add_argument("--lockstep", metavar="DIR", help="no rank starts a step before all ranks ended the last one")
     return parser.parse_args(argv)
@@ -79,6 +88,7 @@ class Trainer:
         self.world = first_in_env(("WORLD_SIZE", "SLURM_NTASKS"), 1)
         self.attempt = first_in_env(("SAFELAUNCH_ATTEMPT",), 1)
         self.step, self.state = 0, FIRST_STATE
+        self.die_s = time.monotonic() + args.die_after
         self.asked_to_stop = False
 
     def run(self) -> int:
@@ -88,8 +98,10 @@ class Trainer:
             raise RuntimeError("this training always fails before its first step")
         if self.args.load:
             self.step, self.state = load(self.args.load)
+            if self.step == self.args.refuse_load:
+                raise RuntimeError(f"Error(s) in loading state_dict for Model: Missing key(s) in {self.args.load}")
             self.say(f"resumed from {self.args.load} after step {self.step}")
-        while self.step < self.args.steps:
+        while self.step < self.last_step():
             if self.must_stop():
                 self.save()
                 self.say(f"stopped on request after step {self.step}")
@@ -98,6 +110,13 @@ class Trainer:
             self.train_one_step()
         self.say(f"done after step {self.step}")
         return 0
+
+    def last_step(self) -> int:
+        """The step to end after. Whoever writes the file renames it into place, and is some steps ahead of all ranks."""
+        if self.args.until and os.path.exists(self.args.until):
+            with open(self.args.until) as file:
+                self.args.steps, self.args.until = int(file.read()), None
+        return self.args.steps
 
     def set_signals(self) -> None:
         """Prepares for the signals that the flags name."""
@@ -131,7 +150,9 @@ class Trainer:
             self.save()
 
     def fail_if_due(self, step: int) -> None:
-        """Hangs, exits or dies when the flags say so for this rank, attempt and step."""
+        """Hangs, exits, raises or dies when the flags say so for this rank, node, attempt and step."""
+        if self.args.die_node == os.environ.get("SLURMD_NODENAME", "") and time.monotonic() > self.die_s:
+            os.kill(os.getpid(), getattr(signal, f"SIG{self.args.die_signal}"))
         if self.args.die_rank not in (-1, self.rank) or self.args.die_attempt not in (0, self.attempt):
             return
         while step == self.args.hang_at:
@@ -139,6 +160,8 @@ class Trainer:
         if step == self.args.die_at:
             if self.args.exit_code is not None:
                 sys.exit(self.args.exit_code)
+            if self.args.bug:
+                raise ValueError("too many values to unpack (expected 2)")
             os.kill(os.getpid(), getattr(signal, f"SIG{self.args.die_signal}"))
             time.sleep(3600)
 
@@ -156,8 +179,15 @@ class Trainer:
 
     def save(self) -> None:
         """Rank 0 writes the checkpoint of the current step, whole or not at all."""
-        if self.rank == 0 and self.args.ckpt and self.step:
-            save(os.path.join(self.args.ckpt, f"step_{self.step:08d}.pt"), self.step, self.state)
+        if self.rank != 0 or not self.args.ckpt or not self.step:
+            return
+        if self.args.shards:
+            path = save_shards(self.args.ckpt, self.args.shards, self.step, self.state)
+        else:
+            path = os.path.join(self.args.ckpt, f"step_{self.step:08d}.pt")
+            save(path, self.step, self.state)
+        if self.args.spoil and self.step == self.args.spoil_step:
+            SPOILS[self.args.spoil](path)
 
 
 def append(path: str, line: str) -> None:
@@ -183,8 +213,54 @@ def save(path: str, step: int, state: int) -> None:
     os.replace(unfinished, path)
 
 
+def save_shards(folder: str, shards: int, step: int, state: int) -> str:
+    """The folder of a checkpoint as DeepSpeed's ZeRO lays it out; `latest` names it once all files are there."""
+    tag = f"global_step{step}"
+    path = os.path.join(folder, tag)
+    for shard in range(shards):
+        save(os.path.join(path, f"zero_pp_rank_{shard}_mp_rank_00_optim_states.pt"), step, state)
+    save(os.path.join(path, "mp_rank_00_model_states.pt"), step, state)
+    with open(os.path.join(folder, ".latest"), "w") as file:
+        file.write(tag)
+    os.replace(os.path.join(folder, ".latest"), os.path.join(folder, "latest"))
+    return path
+
+
+def truncate(path: str) -> None:
+    """Leave half of a file: the writer's node died, or a quota was reached."""
+    os.truncate(path, os.path.getsize(path) // 2)
+
+
+def empty(path: str) -> None:
+    """Leave a file of zero length: created, and its data never reached the disk."""
+    os.truncate(path, 0)
+
+
+def fill_with_zeros(path: str) -> None:
+    """Leave a file of the right size without content: the size was journalled, the data was not."""
+    size = os.path.getsize(path)
+    os.truncate(path, 0)
+    os.truncate(path, size)
+
+
+def lose_shard(path: str) -> None:
+    """Remove one rank's file."""
+    os.unlink(os.path.join(path, "zero_pp_rank_1_mp_rank_00_optim_states.pt"))
+
+
+def cut_shard(path: str) -> None:
+    """Leave half of one rank's file."""
+    truncate(os.path.join(path, "zero_pp_rank_1_mp_rank_00_optim_states.pt"))
+
+
+SPOILS = {"truncated": truncate, "empty": empty, "zeros": fill_with_zeros, "shard-lost": lose_shard,
+          "shard-truncated": cut_shard}
+
+
 def load(path: str) -> tuple[int, int]:
     """(step, state) of a checkpoint."""
+    if os.path.isdir(path):
+        path = os.path.join(path, "mp_rank_00_model_states.pt")
     with zipfile.ZipFile(path) as archive:
         found = json.loads(archive.read("archive/extra/state.json"))
     return found["step"], found["state"]
