@@ -41,6 +41,8 @@ def command(which: tuple[str, ...], once: bool, dry_run: bool, as_json: bool) ->
     if once:
         drive(watcher.tick())
         teller.tell_rest(watcher)
+        if not watcher.memory.runs:
+            talk.say("you have no runs to watch")
         _save(watcher, file)
         return UNREACHABLE if watcher.is_blind else DONE
     if not watcher.named:

@@ -1,0 +1,201 @@
+"""The watch on a real Slurm: jobs without a script, jobs that Slurm lost, jobs that can never start.
+
+Its patience is minutes; here it is seconds, set by the words before the command line.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from safelaunch.core.state import State
+from safelaunch.sandbox.cluster import Sandbox
+from tests.runs import ALICE, Drill, Submitter
+from tests.trainers.steps import losses_until
+
+FLAGS = "--step-time 0.05 --save-every 10 --lockstep sync"
+SUDDEN = {"SlurmdTimeout": "10"}   # slurmctld itself takes a dead node out of its jobs after that
+HURRY = """
+import sys
+from safelaunch.adapters import watcher
+from safelaunch.commands import watch as verb
+from safelaunch.core import watch
+watch.STALE_S, watch.STALE_STANDBY_S, watch.LIVES_S, watch.HUNG_S, watch.STUCK_S, watch.QUIET_S = 20, 25, 2, 6, 2, 20
+watcher.FIRST_S, watcher.SOON_S, watcher.LAST_S = 3.0, 2.0, 6.0
+verb.TICK_S, verb.GAP_S = 1.0, 0.05
+from safelaunch.cli import main
+main(sys.argv[1:])
+"""
+Watching = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def watch() -> Iterator[Watching]:
+    """`watch(drill, options…)` begins a watch of that run as sl-alice; it ends with the test."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def begin(drill: Drill, *words: str) -> subprocess.Popen[str]:
+        begun.append(drill.sandbox.start(
+            [str(drill.installation.python), "-c", HURRY, "watch", *words, str(drill.run_dir)], user=ALICE,
+            cwd=drill.folder, env={**drill.installation.env, "XDG_STATE_HOME": str(drill.folder / f"s{len(begun)}")}))
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.wait()
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """All that a watch has said; ends it."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        out, err = process.communicate(timeout=10)
+        return out + err
+    return "(nothing)"
+
+
+def wait_end(drill: Drill, *watching: subprocess.Popen[str], timeout_s: float = 120.0) -> State:
+    """The run's end; what its watches said goes with a failure."""
+    end = time.monotonic() + timeout_s
+    while drill.state().ended is None:
+        if time.monotonic() > end:
+            pytest.fail("\n".join(["the run did not end", *map(said, watching), drill.story()]))
+        time.sleep(0.2)
+    return drill.wait_end()
+
+
+def lose_everything(sandbox: Sandbox) -> None:
+    """All nodes and slurmctld crash at once, and slurmctld forgets every job."""
+    for name in ("ctl", *sandbox.nodes):
+        sandbox.crash(name)
+    conf = dict(line.split("=", 1) for line in sandbox.conf.read_text().splitlines() if "=" in line)
+    for path in Path(conf["StateSaveLocation"]).glob("job_state*"):
+        path.unlink()
+    for name in ("ctl", *sandbox.nodes):
+        sandbox.heal(name)
+
+
+def test_a_job_without_a_script_is_ended_and_the_run_completes_in_the_next_one(
+    own_sandbox: Callable[..., Sandbox], submit: Submitter, watch: Watching
+) -> None:
+    sandbox = own_sandbox(4, conf=SUDDEN)
+    drill = submit(sandbox)(f"--steps 150 {FLAGS}", overrides=("standby=false",))
+    drill.wait_event("submitted", 2)
+    drill.wait_step(25)
+    first = drill.state().attempts[0]
+
+    sandbox.crash(first.nodes[0])
+    watching = watch(drill)
+    state = wait_end(drill, watching)
+
+    told = said(watching)
+    assert state.ended and state.ended.how == "completed", told + drill.story()
+    assert "is in limbo: its batch host n0 is no longer among its nodes" in told
+    assert first.job in state.cancelled_jobs and first.nodes[0] in state.excluded
+    assert state.attempts[-1].job != first.job and first.nodes[0] not in state.attempts[-1].nodes
+    assert drill.losses() == losses_until(150)
+
+
+def test_two_watches_bring_a_run_back_once_that_slurm_has_lost(
+    own_sandbox: Callable[..., Sandbox], submit: Submitter, watch: Watching
+) -> None:
+    sandbox = own_sandbox(3)
+    drill = submit(sandbox)(f"--steps 150 {FLAGS}")
+    drill.wait_event("submitted", 2)
+    drill.wait_step(25)
+
+    lose_everything(sandbox)
+    watching = [watch(drill), watch(drill)]
+    state = wait_end(drill, *watching)
+
+    told = "".join(map(said, watching))
+    assert state.ended and state.ended.how == "completed", told + drill.story()
+    rescues = [event for event in drill.events("submitted") if event.data.get("by") == "watch"]
+    assert len(rescues) == 1 and told.count(" was queued to go on: its job has vanished") == 1, told
+    assert drill.losses() == losses_until(150)
+
+
+def test_a_job_that_its_person_cancels_after_its_supervisor_died_is_written_down_as_stopped(
+    own_sandbox: Callable[..., Sandbox], submit: Submitter, watch: Watching
+) -> None:
+    sandbox = own_sandbox(2)
+    drill = submit(sandbox)(f"--steps 900 {FLAGS}", overrides=("standby=false",))
+    successor = drill.wait_event("submitted", 2).data["job"]
+    drill.wait_step(5)
+    for node in sandbox.nodes:
+        sandbox.crash(node)
+    sandbox.run(["scancel", drill.job, successor])
+    watching = watch(drill)
+    for node in sandbox.nodes:
+        sandbox.heal(node)
+    state = wait_end(drill, watching)
+
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("stopped", 12), said(watching)
+    assert "was cancelled by a person" in state.ended.why
+
+
+def test_exclusions_of_our_own_that_keep_a_job_from_starting_give_way(
+    sandbox: Sandbox, submit: Submitter, watch: Watching
+) -> None:
+    drill = submit(sandbox)(f"--steps 30 {FLAGS}", overrides=("slurm.begin=now+1hour",), wait_started=False)
+    done = sandbox.run(["scontrol", "update", f"JobId={drill.job}", "ExcNodeList=n[0-2]", "StartTime=now"])
+    assert done.returncode == 0, done.stderr
+
+    watching = watch(drill)
+    state = wait_end(drill, watching)
+
+    told = said(watching)
+    assert state.ended and state.ended.how == "completed", told
+    assert f"job {drill.job} may use n0 again: is waiting to be scheduled (BadConstraints)" in told
+    assert state.attempts[0].nodes == ("n0", "n3")
+
+
+def test_a_job_that_hangs_at_its_end_does_not_hold_the_run(
+    own_sandbox: Callable[..., Sandbox], submit: Submitter, watch: Watching
+) -> None:
+    sandbox = own_sandbox(4, conf={"KillWait": "2"})
+    drill = submit(sandbox)(f"--steps 150 {FLAGS}", overrides=("standby=false", "slurm.time=1"))
+    drill.wait_event("submitted", 2)
+    drill.wait_step(25)
+    first = drill.state().attempts[0]
+    sandbox.crash(first.nodes[1], silent=True)
+    sandbox.crash(first.nodes[0])   # its supervisor with it; SlurmdTimeout is 300 s, the job's time limit a minute
+
+    watching = watch(drill)
+    state = wait_end(drill, watching, timeout_s=200)
+
+    told = said(watching)
+    assert state.ended and state.ended.how == "completed", told + drill.story()
+    assert "may start now, without n[0-1]" in told, told
+    assert not set(first.nodes) & set(state.attempts[-1].nodes)
+    assert drill.losses() == losses_until(150)
+
+
+def test_a_watch_that_cannot_see_says_so_and_the_run_is_left_alone(
+    sandbox: Sandbox, submit: Submitter, watch: Watching
+) -> None:
+    drill = submit(sandbox)(f"--steps 300 {FLAGS}")
+    drill.wait_event("submitted", 2)
+    sandbox.run(["sbatch", "--array=1-5%1", "--job-name=other", "--hold", "--wrap=true"])
+    seen = watch(drill, "--once")
+    seen.wait(30)
+    assert seen.returncode == 0 and "PULSE: drill is running for" in said(seen)
+
+    sandbox.crash("ctl", silent=True)
+    try:
+        blind = watch(drill, "--once", "--json")
+        blind.wait(100)
+    finally:
+        sandbox.heal("ctl")
+
+    told = [json.loads(line) for line in said(blind).splitlines()]
+    assert blind.returncode == 4 and told[0]["kind"] == "blind", told
+    state = drill.wait_end(90)
+    assert state.ended and state.ended.how == "completed" and len(state.attempts) == 1
