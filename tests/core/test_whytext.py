@@ -20,8 +20,9 @@ ECHO = Cited("nccl_watchdog", "symptom", "main.log", 55, "Watchdog caught collec
 END = Cited("srun_exit", "teardown", "main.log", 900, "srun: error: n1: task 0: Exited with exit code 1", t=T + 660,
             count=48)
 OTHER = Verdict("native_crash", "a segmentation fault", 0.3, "restart")
-GPU = Verdict("gpu_hardware", "an uncorrectable ECC error", 0.95, "exclude_and_restart", "n7", 3, ("n7",), (), 3, "n7",
-              None, CAUSE, (CONTEXT, CAUSE), (ECHO, END), (), OTHER, "cuda error uncorrectable ecc", "an Xid elsewhere")
+GPU = Verdict("gpu_hardware", "an uncorrectable ECC error", 0.95, "exclude_and_restart", suspects=("n7",), rank=3,
+              host="n7", cause=CAUSE, cited=(CONTEXT, CAUSE), symptoms=(ECHO, END), runner_up=OTHER,
+              fingerprint="cuda error uncorrectable ecc", changes="an Xid elsewhere")
 LOG = Log(("main.log",), size_bytes=12_345_678, clock=CLOCK_STAMPS)
 
 
