@@ -12,6 +12,7 @@ from safelaunch.core.slurmtext import (
     Account,
     KnownJob,
     QueuedJob,
+    has_cancelled_step,
     is_unreachable,
     parse_addresses,
     parse_elapsed_s,
@@ -228,3 +229,14 @@ def test_sinfo_gives_nodes_by_state() -> None:
 def test_other_words_are_no_answer(parse: Callable[[str], object], text: str) -> None:
     with pytest.raises(ParseError):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("slurmstepd-n1: error: *** STEP 12.1 ON n1 CANCELLED AT 2026-11-21T21:07:41 ***", True),
+     ("slurmstepd: error: *** STEP 12.1 ON n1 CANCELLED AT 2026-11-21T21:07:41 DUE TO PREEMPTION ***", False),
+     ("slurmstepd: error: *** STEP 13.1 ON n1 CANCELLED AT 2026-11-21T21:07:41 ***", False), ("", False)],
+    ids=["no reason", "with a reason", "another job's", "nothing"],
+)
+def test_a_step_that_was_cancelled_without_a_reason_is_told(line: str, expected: bool) -> None:
+    assert has_cancelled_step(f"talk\n{line}\n", "12") is expected

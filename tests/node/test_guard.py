@@ -574,6 +574,71 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+# --- a job that nobody leads any more -----------------------------------------------------------------------------
+
+
+ORPHANED = SOURCE.replace("ORPHAN_S = 150.0 ", "ORPHAN_S = 2.0 ").replace("ORPHAN_READS = 20 ", "ORPHAN_READS = 2 ")
+
+
+@pytest.fixture
+def orphan(node: Node, tmp_path: Path) -> Callable[..., Path]:
+    """A guard whose leader has gone, in a run folder with a pulse; returns where a fake scancel notes its words."""
+    assert ORPHANED.count("= 2.0 ") > SOURCE.count("= 2.0 ")
+    record = tmp_path / "attempts" / "0001" / "record.json"
+    record.parent.mkdir(parents=True)
+    (tmp_path / "control").mkdir()
+    (tmp_path / "bin").mkdir()
+    called = tmp_path / "scancelled"
+    (tmp_path / "bin" / "scancel").write_text(f'#!/bin/sh\necho "$@" >> {called}\n')
+    (tmp_path / "bin" / "scancel").chmod(0o755)
+
+    def start(state: str = "live", **env: str) -> Path:
+        record.write_text(json.dumps({"v": 1, "attempt": 1, "state": state, "endpoint": None}) + "\n")
+        put_pulse(tmp_path, 7)
+        leader = node.lead()
+        words = {"SAFELAUNCH_RECORD": str(record), "SLURM_JOB_ID": "4711", "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+        node.guarded(node.rank(step_s=0.05), leader, python=sys.executable, source=ORPHANED, port=leader.server.port,
+                     **{**words, **env})
+        leader.guard()
+        leader.close()
+        node.leaders.remove(leader)
+        return called
+
+    return start
+
+
+def put_pulse(run_dir: Path, count: int) -> None:
+    (run_dir / "pulse.tmp").write_text(json.dumps({"count": count}))
+    (run_dir / "pulse.tmp").replace(run_dir / "pulse.json")
+
+
+def test_a_job_without_a_living_supervisor_is_cancelled_with_a_word_that_it_was_no_person(
+    orphan: Callable[..., Path], tmp_path: Path
+) -> None:
+    called = orphan()
+    wait_until(called.exists, "the cancel", 15.0)
+    assert called.read_text().split() == ["4711"]
+    assert (tmp_path / "control" / "orphaned-4711").read_text().startswith("n0 ")
+
+
+def test_a_pulse_that_moves_keeps_the_job(orphan: Callable[..., Path], tmp_path: Path) -> None:
+    called = orphan()
+    for count in range(8, 18):
+        put_pulse(tmp_path, count)
+        time.sleep(0.6)
+    assert not called.exists()
+
+
+@pytest.mark.parametrize("env", [{"SLURM_LOCALID": "1"}, {"SAFELAUNCH_LOCAL": "1"}, {"SLURM_NODEID": "3"}],
+                         ids=["another task of the node", "no Slurm", "a node whose turn comes later"])
+def test_only_the_first_task_of_the_first_node_cancels_an_orphaned_job(
+    orphan: Callable[..., Path], env: dict[str, str]
+) -> None:
+    called = orphan(**env)
+    time.sleep(6.0)
+    assert not called.exists()
+
+
 # --- a node that was stopped and wakes up -------------------------------------------------------------------------
 
 

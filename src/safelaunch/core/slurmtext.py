@@ -33,6 +33,11 @@ _ENDING = re.compile(
     r"(?P<at>\S+)(?P<due> DUE TO .*?)? \*\*\*",
     re.MULTILINE | re.IGNORECASE,
 )
+_STEP_ENDING = re.compile(
+    r"^slurmstepd(?:-\S+)?: error: \*\*\* STEP (?P<id>[0-9]+)\.\S+ ON \S+ CANCELLED AT \S+"
+    r"(?P<due> DUE TO .*?)? \*\*\*",
+    re.MULTILINE | re.IGNORECASE,
+)
 _DUE = {
     "TIME LIMIT": "time_limit", "PREEMPTION": "preempted", "JOB REQUEUE": "requeued", "NODE FAILURE": "node_failure",
 }
@@ -188,6 +193,12 @@ def parse_ending(output: str, job: str) -> str | None:
         # "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS" in full
         return next((word for words, word in _DUE.items() if due.startswith(words)), "unknown")
     return None
+
+
+def has_cancelled_step(output: str, job: str) -> bool:
+    """Whether the last line about a step of the job says that it was cancelled, and gives no reason."""
+    found = [match for match in _STEP_ENDING.finditer(output) if match["id"] == job]
+    return bool(found) and not found[-1]["due"]
 
 
 def parse_addresses(text: str) -> dict[str, str]:

@@ -10,6 +10,9 @@ What it does beside waiting:
 - keeps a connection to the leader (HMAC-SHA256 both ways over a shared token) and says when the launcher and all its
   descendants have gone: it is their subreaper, so that a daemonised rank is still its child;
 - signals, on the leader's word, only processes whose SigCgt mask holds the signal: one without a handler dies of it;
+- the orphan's end: when leader and standby are both gone, and nobody outside is awake, the job would keep its nodes
+  until its time limit; after ORPHAN_S without a word and with a pulse that stands still, it cancels the job, and the
+  run goes on in its next one;
 - the fence: when it has heard nobody for `lease_s` and the attempt's record has moved on (or, after a lost connection,
   cannot be read), it ends its own ranks, so that they never write beside their successors.
 """
@@ -42,6 +45,9 @@ KNOWN_S = 1.0          # how old the list of ranks to stop at once may be
 LOOK_S = 3.0           # of silence before the record is looked at: a standby may have taken over, and has another door
 RECORD_CHECK_S = 1.0   # between two such looks
 PROBE_DEADLINE_S = 2.0
+ORPHAN_S = 150.0       # far above a takeover (20 s), a leader's rebirth, and a minute's outage of everything
+ORPHAN_READS = 20      # looks at a pulse that stands still
+ORPHAN_STAGGER_S = 20.0   # the node with the lowest number first
 LEFTOVER_GRACE_S = 2.0  # for what the launcher left behind, between TERM and KILL
 MAX_LINE = 1 << 16
 PR_SET_CHILD_SUBREAPER = 36
@@ -96,6 +102,13 @@ class Guard:
         self.stopped: tuple[int, ...] = ()      # ranks that this guard has stopped while it looks
         self.known: list[int] = []              # the ranks as they were a moment ago
         self.known_at = 0.0
+        self.pulse: int | None = None           # the pulse's counter when it was last looked at,
+        self.pulse_at = 0.0                     # since when it has been that,
+        self.pulse_reads = 0                    # and how often it was
+        self.canceller = 0                      # the child that cancels the orphaned job
+        is_first = env.get("SLURM_LOCALID", "0") == "0" and "SAFELAUNCH_LOCAL" not in env
+        self.job = env.get("SLURM_JOB_ID", "") if is_first else ""
+        self.orphan_s = ORPHAN_S + ORPHAN_STAGGER_S * int(env.get("SLURM_NODEID", "0"))
         self.wake_r, wake_w = os.pipe()
         for fd in (self.wake_r, wake_w):
             os.set_blocking(fd, False)
@@ -180,6 +193,7 @@ class Guard:
             if pid == 0:
                 return
             self.hung.discard(pid)
+            self.canceller = 0 if pid == self.canceller else self.canceller
             if self.probe is not None and pid == self.probe.pid:
                 self.probe.reaped = True
             if pid == self.launcher:
@@ -202,7 +216,7 @@ class Guard:
 
     def _ranks(self) -> list[int]:
         """The living descendants, without this guard's own looks at the record."""
-        own = self.hung | ({self.probe.pid} if self.probe is not None else set())
+        own = self.hung | ({self.probe.pid} if self.probe is not None else set()) | {self.canceller}
         return [pid for pid in descendants(os.getpid()) if pid not in own]
 
     # --- the fence --------------------------------------------------------------------------------------------
@@ -230,7 +244,8 @@ class Guard:
         verdict = self._look(now)
         if verdict is None:
             return
-        state, endpoint = verdict
+        state, endpoint, pulse = verdict
+        self._watch_pulse(now, state, pulse)
         if endpoint and now - self.heard > self.look_s:
             self.link.move(endpoint)
         unknown = state == "unreadable" and not self.link.greeted_ever
@@ -244,18 +259,51 @@ class Guard:
         self.stopped = ()
         self.kill_at = now
 
-    def _look(self, now: float) -> tuple[str, tuple[str, int] | None] | None:
+    def _watch_pulse(self, now: float, state: str, pulse: int | None) -> None:
+        """End a job that nobody leads: the attempt is not over, nobody speaks, and the pulse does not move."""
+        if pulse is None or state != "live":
+            return   # a folder that does not answer tells nothing
+        if pulse != self.pulse or now - self.heard < self.look_s + 1.0:
+            self.pulse, self.pulse_at, self.pulse_reads = pulse, now, 0
+        self.pulse_reads += 1
+        is_orphan = min(now - self.heard, now - self.pulse_at) > self.orphan_s and self.pulse_reads >= ORPHAN_READS
+        if not is_orphan or not self.job or self.canceller:
+            return
+        self.orphan_s += 600.0   # should it not help
+        sys.stderr.write("safelaunch: guard of %s: no supervisor has been heard or seen for %.0f s: cancelling job %s, "
+                         "so that the run goes on in its next one\n" % (self.node, now - self.heard, self.job))
+        with contextlib.suppress(OSError):
+            self.canceller = os.fork()
+            if self.canceller == 0:
+                self._cancel_orphan()
+
+    def _cancel_orphan(self) -> None:
+        """In a child: leave word that this is no person's cancel, then cancel."""
+        try:
+            self.switch.forget_in_child()
+            restore_signals()
+            signal.set_wakeup_fd(-1)
+            folder = os.path.join(os.path.dirname(self.record), "..", "..", "control")
+            with open(os.path.join(folder, "orphaned-" + self.job), "w") as word:
+                word.write("%s %s\n" % (self.node, time.strftime("%Y-%m-%dT%H:%M:%S%z")))
+                word.flush()
+                os.fsync(word.fileno())
+            os.execvp("scancel", ["scancel", self.job])  # noqa: S606
+        finally:
+            os._exit(1)
+
+    def _look(self, now: float) -> tuple[str, tuple[str, int] | None, int | None] | None:
         """The record's state and endpoint once known; at most one child sleeps on a frozen folder, not one a second."""
         if self.probe is None:
             if now - self.record_looked < RECORD_CHECK_S:
                 return None
             self.record_looked = now
             if self.hung:
-                return "unreadable", None
+                return "unreadable", None, None
             try:
                 self.probe = RecordProbe(self.record, now + PROBE_DEADLINE_S, self.switch.forget_in_child)
             except OSError:   # no process or descriptor left
-                return "unreadable", None
+                return "unreadable", None, None
         verdict = self.probe.verdict(now)
         if verdict is not None:
             if not self.probe.close():
@@ -527,7 +575,9 @@ class RecordProbe:
                 in_child()
                 os.closerange(0, 3)   # asleep on a frozen folder, it must not hold the task's output open
                 with open(path, "rb") as record:
-                    os.write(child_fd, record.read(4096) + b"\n")
+                    os.write(child_fd, record.read(4096).strip() + b"\n")
+                with open(os.path.join(os.path.dirname(path), "..", "..", "pulse.json"), "rb") as pulse:
+                    os.write(child_fd, pulse.read(4096).strip() + b"\n")
             except FileNotFoundError:
                 os.write(child_fd, b'{"state":"missing"}\n')
             except OSError:
@@ -537,18 +587,16 @@ class RecordProbe:
         os.close(child_fd)
         os.set_blocking(self.fd, False)
 
-    def verdict(self, now: float) -> tuple[str, tuple[str, int] | None] | None:
-        """(state, endpoint or None) once known: live | ended | missing | unreadable; None = not yet."""
+    def verdict(self, now: float) -> tuple[str, tuple[str, int] | None, int | None] | None:
+        """(live | ended | missing | unreadable, endpoint or None, the pulse's counter or None); None = not yet."""
         ready, _, _ = select.select([self.fd], [], [], 0)
         if ready:
-            try:
-                self.data = os.read(self.fd, 8192)
-                record = json.loads(self.data)
-                endpoint = record.get("endpoint")
-                return str(record["state"]), (str(endpoint[0]), int(endpoint[1])) if endpoint else None
-            except (OSError, ValueError, LookupError, TypeError, AttributeError):
-                return "unreadable", None
-        return ("unreadable", None) if now >= self.deadline else None
+            data = os.read(self.fd, 16384)
+            self.data += data
+        if self.data.count(b"\n") < 2 and not (ready and not data) and now < self.deadline:
+            return None
+        record, _, pulse = self.data.partition(b"\n")
+        return (*_record(record), _count(pulse))
 
     def close(self) -> bool:
         """Whether the child has gone; one that hangs is left behind, until the folder thaws or the step ends."""
@@ -559,6 +607,22 @@ class RecordProbe:
             with contextlib.suppress(ChildProcessError):
                 self.reaped = os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
         return self.reaped
+
+
+def _record(line: bytes) -> tuple[str, tuple[str, int] | None]:
+    try:
+        record = json.loads(line)
+        endpoint = record.get("endpoint")
+        return str(record["state"]), (str(endpoint[0]), int(endpoint[1])) if endpoint else None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return "unreadable", None
+
+
+def _count(line: bytes) -> int | None:
+    try:
+        return int(json.loads(line)["count"])
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def mac(token: bytes, role: str, text: str) -> str:
