@@ -57,6 +57,8 @@ def head(verdict: Verdict) -> Iterator[Row]:
                                       verdict.host or verdict.node or "")))
     if where:
         yield Row("where", where)
+    if verdict.place:
+        yield Row("code", verdict.place)
     if verdict.suspects:
         yield Row("suspect", ", ".join(verdict.suspects), "yellow")
     yield Row("action", f"{verdict.action} ({ACTIONS.get(verdict.action, '')})".replace(" ()", ""))
