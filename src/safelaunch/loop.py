@@ -35,6 +35,8 @@ def run(lead: Leader) -> int:
                 pass   # end of an attempt, decision and next launch follow each other at once
         except Superseded as other:
             lead.say(f"steps down: {other}")
+            if other.by not in (None, lead.job.host):   # it has ended this attempt, and waits for no guard that we feed
+                lead.server.tell({"do": "end", "grace_s": 0.0}, lead.now_s)
             lead.final = DEMOTED if lead.wants_standby else HANDED_OVER
             if lead.process is not None:
                 lead.process.finish_pump()

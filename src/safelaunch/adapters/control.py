@@ -111,6 +111,14 @@ class ControlServer:
                 guard.pinged_s = now_s
                 self._send(connection, self._ping_of(guard), now_s)
 
+    def show_pulse(self, count: int, now_s: float) -> None:
+        """Tell the standbys of a pulse before the folder does: whoever reads it as new follows its promise."""
+        self.pulse_count = count
+        for guard in self.standbys.values():
+            if guard.connection:
+                guard.pinged_s = now_s
+                self._send(guard.connection, self._ping_of(guard), now_s)
+
     def _ping_of(self, guard: Guard) -> bytes:
         if guard.task != STANDBY_TASK:
             return _PING
@@ -212,10 +220,12 @@ class ControlServer:
         who = f"{node}|{task}|{attempt}"
         proved = nonce.endswith(connection.nonce) and len(nonce) > len(connection.nonce) and hmac.compare_digest(
             str(message.get("mac", "")).encode(errors="replace"), _mac(self._token, str(role), nonce + who).encode())
-        if not proved or role not in _ROLES or not isinstance(node, str) or not isinstance(task, int) or not isinstance(attempt, int):
+        is_whole = isinstance(node, str) and isinstance(task, int) and isinstance(attempt, int)
+        if not proved or role not in _ROLES or not is_whole:
             self._close(connection, now_s)
             return
-        if node in self._shunned or (role == "guard" and attempt < self._attempt):
+        assert isinstance(node, str) and isinstance(task, int) and isinstance(attempt, int)
+        if role == "guard" and (node in self._shunned or attempt < self._attempt):
             self._close(connection, now_s)   # of an attempt that is over: it will find its record moved on
             return
         guard = self._standby(node) if role == "standby" else self._guard(node, task, attempt)

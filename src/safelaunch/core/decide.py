@@ -61,6 +61,7 @@ class Seen:
     lost: tuple[tuple[str, str], ...] = ()     # node, why: dead or silent
     frozen: bool = False                       # the run folder does not answer
     trouble: str | None = None                 # what keeps the run's folders from being written
+    unconfirmed: bool = False                  # for a lease nothing has shown that no other supervisor leads by now
     alone: bool = False                        # cut off: neither the other nodes nor Slurm answer
     suspended: bool = False                    # the whole job was stopped during the attempt (scontrol suspend)
     resume: Checkpoint | None = None
@@ -170,6 +171,13 @@ def _over(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Fence("every task of the attempt has ended") if is_over(live, seen) and not live.fenced else None
 
 
+def _unconfirmed(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """A supervisor that has taken over waits for a lease, then starts its own attempt: be gone by then, at once."""
+    if not seen.unconfirmed or _live(seen).killed_t is not None:
+        return None
+    return Kill(0.0, f"for {plan.lease_s:.0f} s neither a standby was heard nor the run folder read: another may lead")
+
+
 def _srun_gone(state: State, seen: Seen, plan: Plan) -> Action | None:
     """srun can end before its tasks do: killed, or told to by scancel while ranks ignore TERM."""
     live = _live(seen)
@@ -237,7 +245,7 @@ def _task_failed(state: State, seen: Seen, plan: Plan) -> Action | None:
 
 
 ALIVE: tuple[Row, ...] = (
-    _over, _kill_now, _srun_gone, _grace_over, _node_lost, _task_failed, _kill, _ending, _limit_near,
+    _over, _kill_now, _unconfirmed, _srun_gone, _grace_over, _node_lost, _task_failed, _kill, _ending, _limit_near,
 )
 
 

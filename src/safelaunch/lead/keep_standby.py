@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.adapters.job import hand_to_standby
-from safelaunch.core.takeover import SUSPICION_S
+from safelaunch.core.takeover import CALM_AFTER_S, SUSPICION_S
 from safelaunch.lead.leader import Leader
 
 FIRST_S = 5.0        # a leader that was born again hears from the standby of the one before within two seconds
@@ -15,31 +15,46 @@ FOREVER_S = 1e9
 
 def keep_standby(lead: Leader) -> None:
     """See that there is a standby on another node, once an attempt runs; look once a second."""
-    if not lead.wants_standby or lead.live is None or lead.final is not None:
+    if not lead.wants_standby or lead.final is not None:
         return
-    heard = [guard for guard in lead.server.standbys.values()
-             if guard.connection is not None and guard.node != lead.job.host and guard.node not in lead.lost]
-    silent_s = min((lead.now_s - guard.heard_s for guard in heard), default=None)
-    # One that was only started, or that an earlier leader had, may watch already, and judges by the pulse.
-    is_watched = (lead.standby_node or lead.standby_process or lead.state.standby) is not None
-    lead.contested = is_watched and (silent_s is None or silent_s > SUSPICION_S)
-    if heard and silent_s is not None and silent_s < LOST_S:
-        _is_kept(lead, heard[0].node)
+    lead.contested = _may_be_watched_unheard(lead)
+    if lead.live is None:
+        return
+    heard = max((guard for guard in lead.server.standbys.values()
+                 if guard.connection is not None and guard.node != lead.job.host and guard.node not in lead.lost),
+                key=lambda guard: guard.heard_s, default=None)   # a silent one's connection stays open
+    silent_s = None if heard is None else lead.now_s - heard.heard_s
+    if heard is not None and silent_s is not None and silent_s < LOST_S:
+        _is_kept(lead, heard.node, heard.heard_s)
         return
     if lead.standby_process is not None:
         result = lead.standby_process.poll()
         if result is None and lead.now_s < lead.standby_until_s:
             return
-        why = f"it ended: {(result.stderr or result.stdout).strip()[-200:]}" if result else "it did not come up"
-        _is_lost(lead, why)
+        late = f"it has been silent for {LOST_S:.0f} s" if lead.standby_node else "it did not come up"
+        _is_lost(lead, f"it ended: {(result.stderr or result.stdout).strip()[-200:]}" if result else late)
     elif lead.standby_node is not None and lead.now_s > lead.standby_until_s:
-        _is_lost(lead, "it has been silent")
+        _is_lost(lead, f"it has been silent for {LOST_S:.0f} s")
     if lead.standby_process is None and lead.now_s >= lead.standby_next_s:
         _start(lead)
 
 
-def _is_kept(lead: Leader, node: str) -> None:
-    lead.standby_until_s = lead.now_s + LOST_S
+def _may_be_watched_unheard(lead: Leader) -> bool:
+    """Somebody may watch who does not hear this leader, and judges by the pulse: then it is shown each second.
+
+    A standby that was heard, also one whose node counts as lost; one that was only started; one that an earlier leader
+    had. After CALM_AFTER_S it has read in the pulse that it comes seldom, and has more patience.
+    """
+    silences_s = {guard.node: lead.now_s - guard.heard_s for guard in lead.server.standbys.values()
+                  if guard.node != lead.job.host}
+    if any(SUSPICION_S < silent_s < CALM_AFTER_S for silent_s in silences_s.values()):
+        return True
+    expected = lead.standby_node or (lead.standby_asked if lead.standby_process else lead.state.standby)
+    return expected is not None and silences_s.get(expected, CALM_AFTER_S) > SUSPICION_S
+
+
+def _is_kept(lead: Leader, node: str, heard_s: float) -> None:
+    lead.standby_until_s = heard_s + LOST_S
     if lead.standby_node != node or lead.state.standby != node:
         lead.standby_node = node
         lead.record(lead.writer.event("standby_started", node=node))

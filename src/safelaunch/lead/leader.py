@@ -51,7 +51,11 @@ Step = Generator[Command | float, Result | None, None]
 
 
 class Superseded(Exception):
-    """Another supervisor acts for this run, or the run folder is another run's now."""
+    """Another supervisor acts for this run (`by`: its host), or the run folder is another run's now."""
+
+    def __init__(self, text: str, by: str | None = None) -> None:
+        super().__init__(text)
+        self.by = by
 
 
 @dataclass(frozen=True)
@@ -109,9 +113,11 @@ class Leader:
         self.trouble: str | None = None               # what keeps the run's folders from being written
         self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
         self.took_over = took_over      # from whom, where this process was its standby: nothing else ends the job then
+        self.end_claim = 0      # under which this supervisor has announced that it cancels its own job
         self.alone = self.resigned = False   # cut off; and nothing of the attempt is left here
         self.slurm_heard_s = self.now_s
-        self.contested = False          # the standby does not hear this leader, or this one not it
+        self.contested = False          # somebody may watch this leader without hearing it
+        self.confirmed_s = self.now_s   # when the folder last showed that nobody else leads this run
         self.standby_process: Command | None = None
         self.standby_node: str | None = None
         self.standby_asked = ""
@@ -125,6 +131,11 @@ class Leader:
     def wants_standby(self) -> bool:
         """Whether this job is to have a second supervisor."""
         return self.plan.standby and not self.job.is_local and len(self.job.nodes) > 1
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Another one may lead by now, for all that this one can see: no watcher is heard, and the folder is silent."""
+        return self.contested and self.now_s - self.confirmed_s > self.plan.lease_s
 
     def own_address(self) -> str:
         """Where other nodes reach this one; "" where a guard knows it anyhow, from srun."""
@@ -142,7 +153,7 @@ class Leader:
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.requests, ending=self.ending,
             limit_near=self.limit_near, lost=tuple(self.lost.items()),
             frozen=self.frozen or self.resume_unknown, trouble=self.trouble, suspended=self.stalled,
-            resume=self.resume, alone=self.alone, jitter=self.world.chance(),
+            resume=self.resume, alone=self.alone, unconfirmed=self.is_unconfirmed, jitter=self.world.chance(),
         )
 
     def record(self, *events: Event) -> None:
@@ -216,7 +227,8 @@ class Leader:
             if other.get("pid") == self.world.pid and other.get("host") == self.job.host and other.get("gen") == gen:
                 return number   # won after all, by a publish that was late
             if not own_gen and int(other.get("gen", 0)) > self.gen:
-                raise Superseded(f"claim {number} belongs to generation {other.get('gen')} on {other.get('host')}")
+                raise Superseded(f"claim {number} belongs to generation {other.get('gen')} on {other.get('host')}",
+                                 str(other.get("host")))
 
     def read_claim(self, number: int) -> dict[str, Any]:
         """A claim that somebody published; {} when it is torn."""
@@ -229,13 +241,13 @@ class Leader:
             self.wait(0.05)
         return result
 
-    def superseded(self) -> str | None:
-        """Who leads this run by now, if it is another supervisor; None also where the folder does not answer."""
-        answer = self.shared.ask(lambda: journal.claims_after(self.run_dir, self.claim_number), 1.0)
-        if not answer.is_ok or answer.value is None:
-            return None
-        other = next((claim for claim in answer.value if int(claim.get("gen", 0)) > self.gen), None)
-        return None if other is None else f"generation {other.get('gen')} on {other.get('host')} leads this run"
+    def find_other(self, claims: list[dict[str, Any]]) -> None:
+        """Take in the claims behind this leader's last one; raises Superseded where another one leads by now."""
+        self.confirmed_s = self.now_s
+        other = next((claim for claim in claims if int(claim.get("gen", 0)) > self.gen), None)
+        if other is not None:
+            raise Superseded(f"generation {other.get('gen')} on {other.get('host')} leads this run",
+                             str(other.get("host")))
 
     def begin(self, name: str, step: Step) -> None:
         """Start an act that waits between its parts, unless it is under way."""

@@ -90,24 +90,25 @@ class Standby:
         try:
             count, job, host = int(pulse["count"]), str(pulse["job"]), str(pulse["host"])
             address, port = str(pulse["endpoint"][0]), int(pulse["endpoint"][1])
+            every_s = float(pulse.get("every_s", takeover.PULSE_S))
         except (KeyError, TypeError, ValueError, IndexError):
             return   # of another version
         if job != self.job.id or pulse.get("over"):
             self.is_over = True
             return
         if (address, port) != self.endpoint or (host != self.leader and self.leader):
-            self._follow(host, (address, port), count)
+            self._follow(host, (address, port), count, every_s)
             return
         self.leader = host
-        self.signs = takeover.read(self.signs, self.now_s, count, bool(pulse.get("alone")))
+        self.signs = takeover.read(self.signs, self.now_s, count, every_s, bool(pulse.get("alone")))
 
-    def _follow(self, host: str, endpoint: tuple[str, int], count: int) -> None:
+    def _follow(self, host: str, endpoint: tuple[str, int], count: int, every_s: float) -> None:
         """Another supervisor leads: it took over, or was born again elsewhere."""
         if self.line is not None:
             self.world.hang_up(self.line)
         self.leader, self.endpoint = host, endpoint
         self.line = self.world.call(endpoint, self.token, self.job.host)
-        self.signs = takeover.Signs(heard_s=self.now_s, count=count, moved_s=self.now_s)
+        self.signs = takeover.Signs(heard_s=self.now_s, count=count, moved_s=self.now_s, promise_s=every_s)
 
     def _take_signal(self, number: int, now_s: float) -> None:
         if number == signal.SIGTERM:

@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import STANDBY_TASK, Guard
 from safelaunch.adapters.outbox import PUT
@@ -17,6 +17,7 @@ from safelaunch.core.model import Exit
 from safelaunch.core.policy import response
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.steps import latest_step
+from safelaunch.core.takeover import CONTESTED_S, PULSE_S
 from safelaunch.lead.keep_standby import keep_standby
 from safelaunch.lead.leader import Leader, Step, Superseded
 
@@ -24,8 +25,6 @@ REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
 PROGRESS_S = 5.0
 LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
-PULSE_S = 15.0
-CONTESTED_S = 1.0       # while standby and leader do not hear each other
 ALONE_S = 5.0
 TROUBLE_S = 2.0
 THIRD_WITNESS_S = 5.0   # slurmctld answers within milliseconds; a cut network lets squeue wait for a minute
@@ -55,15 +54,15 @@ def observe(lead: Leader) -> None:
     find_out_whether_alone(lead)
     if lead.live is None and lead.is_due("trouble", TROUBLE_S):
         look_for_trouble(lead)
-    if lead.is_due("pulse", CONTESTED_S if lead.contested else PULSE_S):
+    if lead.is_due("pulse", pulse_every_s(lead)):
         publish_pulse(lead)
 
 
 def see_who_leads(lead: Leader) -> None:
     """The standby and this leader do not hear each other: before anything else, see whether it has taken over."""
-    other = lead.superseded()
-    if other is not None:
-        raise Superseded(other)
+    answer = lead.shared.ask(lambda: journal.claims_after(lead.run_dir, lead.claim_number), 1.0)
+    if answer.is_ok and answer.value is not None:
+        lead.find_other(answer.value)
     lead.due["pulse"] = min(lead.due.get("pulse", 0.0), lead.now_s)   # its second witness that this leader lives
 
 
@@ -122,10 +121,12 @@ def read_requests(lead: Leader) -> None:
     """Look at the control files; an answer that does not come means neither asked nor not asked."""
     kill_file = lead.plan.kill_file
     answer = lead.shared.ask(
-        lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir)), 1.0)
+        lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir),
+                 journal.claims_after(lead.run_dir, lead.claim_number)), 1.0)
     if not answer.is_ok or answer.value is None:
         return
-    found, folder = answer.value
+    found, folder, claims = answer.value
+    lead.find_other(claims)
     if folder != (lead.folder_id or folder):
         raise Superseded("the run folder has been replaced by another")
     lead.folder_id = folder
@@ -245,6 +246,15 @@ def ending_of(lead: Leader, job: str) -> str | None:
     return slurmtext.parse_ending(answer.value, job) if answer.is_ok and answer.value else None
 
 
+def is_step_cancelled(lead: Leader, job: str) -> bool:
+    """Whether slurmstepd wrote that a standby's step was cancelled, with no reason beside it."""
+    def tails() -> str:
+        return "\n".join(map(_tail, sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))))
+
+    answer = lead.shared.ask(tails, 1.0)
+    return bool(answer.is_ok and answer.value and slurmtext.has_cancelled_step(answer.value, job))
+
+
 def _tail(path: Path) -> str:
     """The last words of a job's output file; "" where it was never written."""
     try:
@@ -262,16 +272,21 @@ def has_last_words(lead: Leader) -> bool:
     return lead.live.srun_code is not None or lead.now_s - max(lead.grew_s, lead.exit_s) > LAST_WORDS_S
 
 
+def pulse_every_s(lead: Leader) -> float:
+    """Seconds between two pulses."""
+    return CONTESTED_S if lead.contested else PULSE_S
+
+
 def publish_pulse(lead: Leader, is_over: bool = False) -> None:
     """Put a copy of the heartbeat into the run folder, for those outside."""
     lead.pulse_count += 1
-    lead.server.pulse_count = lead.pulse_count
+    lead.server.show_pulse(lead.pulse_count, lead.now_s)
     attempt = lead.state.attempt
     lead.shared.enqueue(PUT, "pulse.json", json.dumps({
         "v": 1, "count": lead.pulse_count, "t": round(lead.now, 3), "gen": lead.gen, "host": lead.job.host,
         "job": lead.job.id, "state": lead.state.name, "attempt": attempt.number if attempt else None,
         "step": attempt.step if attempt else None, "successor": lead.state.successor,
-        "endpoint": [lead.own_address(), lead.server.port], "alone": lead.resigned,
+        "every_s": pulse_every_s(lead), "endpoint": [lead.own_address(), lead.server.port], "alone": lead.resigned,
         "standby": lead.standby_node, "over": is_over or lead.final is not None,
         "guards": sum(guard.connection is not None for guard in lead.server.guards.values()),
     }).encode() + b"\n")

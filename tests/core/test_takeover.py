@@ -1,0 +1,63 @@
+"""Whether a standby may take its leader for dead."""
+
+from __future__ import annotations
+
+import pytest
+
+from safelaunch.core import takeover
+from safelaunch.core.takeover import CALM_AFTER_S, CONTESTED_S, PULSE_S, TAKEOVER_S, Signs, begin, hear, is_dead, read
+
+
+def watch(signs: Signs, from_s: float, to_s: float, count: int = 5, every_s: float = PULSE_S) -> float | None:
+    """When a watcher that reads the same pulse each second from `from_s` on says dead; None = never."""
+    now_s = from_s
+    while now_s < to_s:
+        signs = read(signs, now_s, count, every_s)
+        if is_dead(signs, now_s):
+            return now_s - from_s
+        now_s += takeover.READ_EVERY_S
+    return None
+
+
+def test_leader_that_was_heard_and_shows_no_pulse_is_dead_within_eight_seconds() -> None:
+    after_s = watch(hear(begin(0.0), 100.0, 5), 100.0, 200.0)
+    assert after_s is not None and TAKEOVER_S < after_s <= TAKEOVER_S + 1.0
+
+
+def test_watcher_that_was_never_heard_waits_for_a_pulse_that_comes_each_15_s() -> None:
+    """Demoted leaders and standbys that never got through took over from a living leader (simulation, two writers)."""
+    after_s = watch(begin(100.0), 100.0, 200.0)
+    assert after_s is not None and after_s > PULSE_S + TAKEOVER_S - CONTESTED_S
+
+
+def test_watcher_has_the_patience_that_the_last_pulse_asked_for() -> None:
+    calm = read(hear(begin(0.0), 100.0, 5), 101.0, 6, every_s=PULSE_S)
+    after_s = watch(calm, 102.0, 200.0, count=6)
+    assert after_s is not None and after_s > PULSE_S
+    contested = read(hear(begin(0.0), 100.0, 5), 101.0, 6, every_s=CONTESTED_S)
+    after_s = watch(contested, 102.0, 200.0, count=6)
+    assert after_s is not None and after_s <= TAKEOVER_S
+
+
+def test_old_pulse_changes_no_patience() -> None:
+    heard = hear(begin(0.0), 100.0, 9)
+    assert read(heard, 101.0, 9, every_s=PULSE_S).promise_s == CONTESTED_S
+
+
+@pytest.mark.parametrize("signs", [
+    pytest.param(hear(begin(0.0), 100.0, 5), id="the folder does not answer: one witness alone"),
+    pytest.param(read(read(hear(begin(0.0), 100.0, 5), 101.0, 5), 102.0, 5), id="the folder has fallen silent, too"),
+])
+def test_silent_line_alone_proves_nothing(signs: Signs) -> None:
+    assert not is_dead(signs, 100.0 + CALM_AFTER_S)
+
+
+def test_pause_of_five_seconds_is_no_death() -> None:
+    signs = hear(begin(0.0), 100.0, 5)
+    for now_s in (102.1, 103.1, 104.1, 105.1):
+        signs = read(signs, now_s, 5)
+        assert not is_dead(signs, now_s)
+
+
+def test_leader_that_says_itself_that_it_is_cut_off_is_followed_at_once() -> None:
+    assert is_dead(read(hear(begin(0.0), 100.0, 5), 103.0, 6, has_resigned=True), 103.0)
