@@ -15,8 +15,7 @@ from safelaunch.core.slurmtext import Account, KnownJob
 from safelaunch.core.state import Exclusion, Intent, State, fold
 from safelaunch.core.watch import judge
 from safelaunch.core.watched import (
-    BY_WATCH,
-    CANCELLED_NEXT,
+    NOTE,
     Act,
     Cancel,
     End,
@@ -27,7 +26,6 @@ from safelaunch.core.watched import (
     Pulse,
     Queue,
     Relax,
-    Release,
     Watched,
     Word,
     act_of,
@@ -135,22 +133,30 @@ def test_nothing_is_done(watched: Watched, slurm: Word, row: str) -> None:
     (run(ALONE, silent_s=400.0), word(HANGS, accounts={}), Queue(None, ("n1",), "", suspects=("n1",))),
     (run(), word(waiting("DependencyNeverSatisfied")), Free("13", (), "")),
     (run(silent_s=400.0), gone(), Queue(None, (), "")),
-    (run(silent_s=400.0, notes=Notes(refused=True)), gone(), Queue(None, (), "")),
-    (run(ALONE, notes=Notes(refused=True)), word(running()), Queue("12", (), "", beside=True)),
+    (run(replace(ALONE, via="watch"), silent_s=400.0), gone(), Queue(None, (), "")),
     (run(replace(ALONE, via="watch")), word(running()), Queue("12", (), "", beside=True)),
+    (run(ALONE, plan=replace(PLAN, restart=replace(PLAN.restart, via="watch"))), word(running()),
+     Queue("12", (), "", beside=True)),
+    (run(replace(RAN, via="watch")), word(running(), accounts={"13": Account("NODE_FAIL")}),
+     Queue("12", (), "", beside=True)),
+    (run(replace(RAN, via="watch")), word(running(), accounts={}), Note("13", "")),
+    (run(silent_s=400.0), word(LIMBO, accounts={}), Note("13", "")),
+    (run(silent_s=400.0), word(LIMBO, accounts={"13": Account("CANCELLED", "1001")}), Note("13", "")),
+    (run(replace(RAN, successor=None, next_cancelled="13"), silent_s=400.0), word(LIMBO),
+     Cancel("12", None, ("n0",), "", ("n0",))),
     (run(), word(running(), waiting(state="CANCELLED")), Note("13", "")),
     (run(silent_s=400.0), gone(running(state="COMPLETED")), End("completed", 0, "")),
     (run(silent_s=400.0), gone(accounts={"12": Account("COMPLETED")}), End("completed", 0, "")),
     (run(silent_s=400.0, notes=Notes(requeued=3)), gone(), End("gave_up", 10, "")),
     (run(state(SUBMITTED, STARTED, ATTEMPT, ("attempt_ended", {"attempt": 1, "how": "completed"})), silent_s=400.0),
      gone(), End("completed", 0, "")),
-    (run(replace(RAN, intents=(Intent(3, "requeue", 5.0, 3),))), word(waiting("JobHeldUser")), Release("13", "")),
 ], ids=["limbo", "limbo, no job behind it", "limbo, killed", "limbo, its next job cancelled by a person",
         "limbo, its standby silent too", "limbo, no pulse ever", "hangs at its end", "hangs, no job behind it",
         "a dependency that never comes", "vanished", "vanished from a site without sbatch on nodes",
-        "nodes may not call sbatch", "restart.via: watch", "the next job cancelled by a person", "ended well, squeue",
-        "ended well, sacct", "jobs without progress", "completed before its leader wrote it down",
-        "a requeue cut off in its middle"])
+        "nodes may not call sbatch", "restart.via: watch", "the next job lost by Slurm", "the next job gone",
+        "limbo, its next job gone", "limbo, its next job cancelled, sacct", "limbo, its next job cancelled, journal",
+        "the next job cancelled by a person", "ended well, squeue", "ended well, sacct", "jobs without progress",
+        "completed before its leader wrote it down"])
 def test_the_run_goes_on_or_ends(watched: Watched, slurm: Word, act: Act) -> None:
     judged = judge(watched, slurm, NOW)
     assert judged.act is not None, judged
@@ -168,10 +174,12 @@ PERSON = "was cancelled by a person"
     (run(silent_s=400.0), gone(accounts={"12": Account("CANCELLED", "1001")}),
      "job 12 was cancelled by user 1001 (sacct)"),
     (run(silent_s=400.0, notes=Notes(cancelled_next=("13",))), gone(), f"job 13 {PERSON} before it started"),
+    (run(replace(RAN, successor=None, next_cancelled="13"), silent_s=400.0), gone(),
+     f"job 13 {PERSON} before it started"),
     (run(ALONE, silent_s=400.0, ending="cancelled"), word(HANGS), f"job 12 {PERSON} (its output says so)"),
     (run(state(SUBMITTED), silent_s=400.0), gone(running(state="CANCELLED")), f"job 12 {PERSON} (squeue)"),
 ], ids=["kill switch", "slurmstepd's line", "squeue", "squeue, the next job", "sacct", "noted earlier",
-        "while it hangs", "before it ever started"])
+        "noted by its leader", "while it hangs", "before it ever started"])
 def test_a_persons_word_ends_the_run(watched: Watched, slurm: Word, why: str) -> None:
     judged = judge(watched, slurm, NOW)
     assert judged.act == End("stopped", 12, why)
@@ -301,14 +309,19 @@ def test_an_act_survives_json(watched: Watched, slurm: Word) -> None:
 
 
 def test_notes_count_rescues_since_the_training_last_moved() -> None:
-    rescue = ("submitted", {"job": "20", "by": BY_WATCH})
-    notes = read_notes(events(rescue, ("progress", {"attempt": 1, "step": 5}), rescue, rescue,
-                              ("successor_refused", {}), ("decision", {"row": CANCELLED_NEXT, "job": "13"})))
-    assert notes == Notes(refused=True, cancelled_next=("13",), requeued=2, last_seq=0)
+    notes = read_notes([*rescue(2), *events(("progress", {"attempt": 1, "step": 5}), gen=3), *rescue(4), *rescue(5),
+                        *rescue(6, ok=None), *events(("intent", {"act": NOTE, "job": "13"}))])
+    assert notes == Notes(cancelled_next=("13",), requeued=2, last_seq=0)
 
 
-def test_a_job_queued_beside_a_leader_is_no_rescue() -> None:
-    assert read_notes(events(("submitted", {"job": "20", "by": BY_WATCH}), gen=0)) == Notes(last_seq=1)
+def rescue(gen: int, ok: bool | None = True) -> list[Event]:
+    return events(("decision", {"row": "gone", "action": "queue"}),
+                  ("outcome", {"claim": gen, "act": "queue_successor", "ok": ok}), gen=gen)
+
+
+def test_a_job_queued_beside_a_leader_or_by_one_is_no_rescue() -> None:
+    by_leader = events(("outcome", {"claim": 3, "act": "queue_successor", "ok": True}), gen=1)
+    assert read_notes([*rescue(0), *by_leader]) == Notes(last_seq=2)
 
 
 @pytest.mark.parametrize("raw", [

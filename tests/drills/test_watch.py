@@ -117,7 +117,7 @@ def test_two_watches_bring_a_run_back_once_that_slurm_has_lost(
 
     told = "".join(map(said, watching))
     assert state.ended and state.ended.how == "completed", told + drill.story()
-    rescues = [event for event in drill.events("submitted") if event.data.get("by") == "watch"]
+    rescues = [event for event in drill.events("decision") if event.data.get("action") == "queue"]
     assert len(rescues) == 1 and told.count(" was queued to go on: its job has vanished") == 1, told
     assert drill.losses() == losses_until(150)
 

@@ -8,8 +8,9 @@ new generation, by which a leader that was only cut off finds itself superseded;
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,16 @@ from safelaunch.core import nodeset, slurmtext
 from safelaunch.core import plan as plans
 from safelaunch.core.model import Event
 from safelaunch.core.watch import FINISHED
-from safelaunch.core.watched import BY_WATCH, Act, Cancel, End, Free, Note, Queue, Relax, Release, act_of
+from safelaunch.core.watched import NOTE, Act, Cancel, End, Free, Note, Queue, Relax, act_of
 from safelaunch.errors import ParseError
 
 FOLDER_S = 5.0
+OWNER = "watch"     # of the evidence against a node
 _TOO_MANY_EXCLUDED = "Requested node configuration is not available"   # sbatch's word for too few nodes (22.05)
 
 # An act: it yields commands, is sent their results, and returns the sentence that people are told; None = nothing done.
 Doing = Generator[Command, Result, str | None]
-Told = tuple[str, dict[str, Any]]   # an event and its fields
+Told = Callable[[], Event]          # an event, numbered when it is its turn
 
 
 class Superseded(Exception):
@@ -82,8 +84,7 @@ class Deed:
             return None
         self.writer = Writer(self.folder, gen, self.host, self.world.now, self.world.pid)
         self.writer.seq = 0 if gen else int(self.facts["seq"])
-        self._write(self.writer.event("decision", row=self.facts["row"], action=name.lower(), why=act.why,
-                                      **({"job": act.job} if isinstance(act, Note) else {})))
+        self._write(self.writer.event("decision", row=self.facts["row"], action=name.lower(), why=act.why))
         try:
             return (yield from self._carry_out(act))
         except Superseded:
@@ -92,9 +93,11 @@ class Deed:
     def _carry_out(self, act: Act) -> Doing:
         match act:
             case End():
-                self._write(self.writer.event(act.how, exit_code=act.exit_code, why=act.why))
+                self._write(self._end(act))
                 return f"wrote down its end: {act.how}: {act.why}"
             case Note():
+                self._announce(NOTE, job=act.job)
+                self._settle(NOTE, True, None)
                 return f"noted: {act.why}"
             case Queue():
                 return (yield from self._queue(act))
@@ -102,8 +105,6 @@ class Deed:
                 return (yield from self._relax(act))
             case Free():
                 return (yield from self._free(act))
-            case Release():
-                return (yield from self._release(act))
             case Cancel():
                 return (yield from self._cancel(act))
 
@@ -141,10 +142,10 @@ class Deed:
 
     def _queued(self, act: Queue, job: str, how: str, exclude: tuple[str, ...] = ()) -> str:
         before = act.after or self.facts["last_job"]
-        told: list[Told] = [("submitted", {"job": job, "name": self.plan.job_name, "successor_of": before,
-                                           "exclude": list(exclude), "by": BY_WATCH})]
+        told: list[Told] = [lambda: self.writer.event("submitted", job=job, name=self.plan.job_name,
+                                                      successor_of=before, exclude=list(exclude))]
         if not act.beside:   # the job before it is over, or as good as that
-            told.append(("resubmitted", {"job": job, "exclude": list(exclude), "why": act.why}))
+            told.append(lambda: self.writer.event("resubmitted", job=job, exclude=list(exclude), why=act.why))
         self._settle("queue_successor", True, None, *told)
         return f"job {job} {how} to go on: {act.why}"
 
@@ -158,9 +159,8 @@ class Deed:
             return f"could not change job {act.job}: {_said(result)}"
         own = dict(self.plan.sbatch).get("exclude")
         kept = [node for node in act.keep if node not in (nodeset.expand(own) if own else ())]
-        cleared: list[Told] = [("node_cleared", {"node": node, "why": act.why, "owner": BY_WATCH}) for node in act.drop]
-        self._settle("relax", True, None, *cleared,
-                     ("resubmitted", {"job": act.job, "exclude": kept, "why": act.why}))
+        self._settle("relax", True, None, *(partial(self._clear, node, act.why) for node in act.drop),
+                     lambda: self.writer.event("resubmitted", job=act.job, exclude=kept, why=act.why))
         return f"job {act.job} may use {nodeset.fold(act.drop)} again: {act.why}"
 
     def _free(self, act: Free) -> Doing:
@@ -174,15 +174,8 @@ class Deed:
                 self._settle("free_successor", None if result.is_unknown else False, _said(result))
                 return f"could not change job {act.job}: {_said(result)}"
         self._settle("free_successor", True, None,
-                     ("resubmitted", {"job": act.job, "exclude": list(act.exclude), "why": act.why}))
+                     lambda: self.writer.event("resubmitted", job=act.job, exclude=list(act.exclude), why=act.why))
         return f"job {act.job} may start now, without {nodeset.fold(act.exclude) or 'exclusions'}: {act.why}"
-
-    def _release(self, act: Release) -> Doing:
-        self._announce("release", job=act.job)
-        result = yield self._run(slurm.release(act.job))
-        self._settle("release", True if result.is_ok else None if result.is_unknown else False,
-                     None if result.is_ok else _said(result))
-        return f"{'released' if result.is_ok else 'tried to release'} job {act.job}: {act.why}"
 
     # --- a job that nobody supervises -----------------------------------------------------------------------------
 
@@ -205,20 +198,30 @@ class Deed:
 
     # --- services -------------------------------------------------------------------------------------------------
 
+    def _end(self, act: End) -> Event:
+        if act.how == "completed":
+            return self.writer.event("completed", exit_code=act.exit_code, why=act.why)
+        if act.how == "stopped":
+            return self.writer.event("stopped", exit_code=act.exit_code, why=act.why)
+        return self.writer.event("gave_up", exit_code=act.exit_code, why=act.why)
+
+    def _clear(self, node: str, why: str) -> Event:
+        return self.writer.event("node_cleared", node=node, why=why, owner=OWNER)
+
     def _announce(self, act: str, **data: Any) -> None:
-        self._write(self.writer.event("intent", claim=self.claim, act=act, by=BY_WATCH, **data))
+        self._write(self.writer.event("intent", claim=self.claim, act=act, **data))
 
     def _settle(self, act: str, ok: bool | None, why: str | None, *told: Told) -> None:
         """The outcome, and what follows from it; should it be lost, the next look finds out by the job's name."""
         data = {"why": why} if why is not None else {}
-        outcome = self.writer.event("outcome", claim=self.claim, act=act, ok=ok, by=BY_WATCH, **data)
-        self.writer.write(outcome, *(self.writer.event(event, **more) for event, more in told))
+        outcome = self.writer.event("outcome", claim=self.claim, act=act, ok=ok, **data)
+        self.writer.write(outcome, *(event() for event in told))
 
     def _suspect(self, nodes: tuple[str, ...], why: str) -> None:
-        events = [self.writer.event("node_suspected", node=node, kind="lost", why=why, owner=BY_WATCH)
+        events = [self.writer.event("node_suspected", node=node, kind="lost", why=why, owner=OWNER)
                   for node in nodes]
         if self.plan.suspects.exclude:
-            events += [self.writer.event("node_excluded", node=node, why=why, owner=BY_WATCH) for node in nodes]
+            events += [self.writer.event("node_excluded", node=node, why=why, owner=OWNER) for node in nodes]
         if events:
             self._write(*events)
 

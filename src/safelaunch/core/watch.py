@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from safelaunch.core import decide, nodeset
+from safelaunch.core import decide, nodeset, via
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED
 from safelaunch.core.slurmtext import KnownJob, render_elapsed
 from safelaunch.core.watched import (
@@ -22,7 +22,6 @@ from safelaunch.core.watched import (
     Note,
     Queue,
     Relax,
-    Release,
     Watched,
     Word,
 )
@@ -119,12 +118,26 @@ def _unanswered(run: Watched, word: Word, now: float) -> Judgement | None:
 
 
 def _next_cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
-    """A person who cancels only the next job wants the run to end with this one; Slurm forgets it after MinJobAge."""
-    job = _by_id(word, run.state.successor)
-    if job is None or job.state != "CANCELLED" or job.id in _known_cancels(run) or not _alive(word):
+    """A person who cancels only the next job wants the run to end with this one; Slurm forgets it after MinJobAge.
+
+    While its leader lives, it has an eye on a job that it queued itself (lead.nextjob); this is for the others.
+    """
+    running, id = _running(word), run.state.successor
+    if running is None or id is None or id in run.state.cancelled_jobs or not _wants_next(run):
         return None
-    why = f"job {job.id}, queued to go on from the one that runs, was cancelled by a person: the run ends with this job"
-    return Judgement(CANCELLED_NEXT, why, Note(job.id, why))
+    job = _by_id(word, id)
+    if _waiting(word) is not None or (job is not None and job.state != "CANCELLED"):
+        return None
+    if job is None and (word.same_s < STUCK_S or (run.silent_s < STALE_S and not _is_queued_here(run))):
+        return None
+    if job is None and word.accounts is None:
+        return Judgement(CANCELLED_NEXT, f"job {id}, queued to go on from {running.id}, is gone", asks=HISTORY)
+    account = (word.accounts or {}).get(id)
+    if account is not None and account.state != "CANCELLED":
+        return None   # Slurm's own doing
+    why = (f"job {id}, queued to go on from {running.id}, was cancelled: nobody but a person takes a job that waits "
+           f"out of the queue. The run ends with job {running.id}")
+    return Judgement(CANCELLED_NEXT, why, Note(id, why))
 
 
 def _queue_next(run: Watched, word: Word, now: float) -> Judgement | None:
@@ -132,15 +145,10 @@ def _queue_next(run: Watched, word: Word, now: float) -> Judgement | None:
     job = _running(word)
     if job is None or job.state != "RUNNING" or run.silent_s >= STALE_S or _waiting(word) is not None:
         return None
-    if not (run.notes.refused or (run.state.via or run.plan.restart.via) == "watch") or run.asked(*_NO_NEXT):
+    if not _is_queued_here(run) or not _wants_next(run) or (run.state.job and run.state.job.id) != job.number:
         return None
-    next_id = run.state.successor
-    if run.state.job is None or run.state.job.id != job.number or next_id in run.notes.cancelled_next:
-        return None
-    if next_id is not None and word.accounts is None:   # it was there, and it has gone: by whom?
-        return Judgement("queue_next", f"job {next_id}, queued to go on from {job.id}, is gone", asks=HISTORY)
-    if (cancelled := _cancelled_by_person(run, word, (next_id,))) is not None:
-        return Judgement(CANCELLED_NEXT, cancelled, Note(str(next_id), cancelled))
+    if run.state.successor is not None and _by_id(word, run.state.successor) is None and word.same_s < STUCK_S:
+        return None   # one answer without it is unknown
     why = f"job {job.id} runs with no job behind it, and its nodes may not queue one"
     return _unless_announced(run, "queue_next", Queue(job.id, run.state.excluded, why, beside=True))
 
@@ -158,15 +166,15 @@ def _limbo(run: Watched, word: Word, now: float) -> Judgement | None:
         return None
     lost = f"its batch host {job.batch_host} is no longer among its nodes ({job.nodelist}), no pulse for "
     lost += f"{render_elapsed(run.silent_s)}"
-    standby = run.pulse.host if run.pulse is not None and run.pulse.job == job.id else run.state.standby
-    if standby in nodes and run.silent_s < STALE_STANDBY_S:
-        return Judgement("limbo", f"is in limbo: {lost}; its standby on {standby} is given some time more")
-    waiting, suspects, next_id = _waiting(word), (job.batch_host,), run.state.successor
+    hosts = (run.state.standby, run.pulse.host if run.pulse is not None and run.pulse.job == job.number else None)
+    alive = [host for host in hosts if host in nodes]
+    if alive and run.silent_s < STALE_STANDBY_S:
+        return Judgement("limbo", f"is in limbo: {lost}; its standby on {alive[0]} is given some time more")
+    waiting, suspects = _waiting(word), (job.batch_host,)
     exclude = _with(run, suspects)
-    is_wanted = not run.asked(*_NO_NEXT) and next_id not in run.notes.cancelled_next
-    if waiting is None and is_wanted and next_id is not None and word.accounts is None:
-        return Judgement("limbo", f"is in limbo: {lost}; job {next_id}, queued behind it, is gone", asks=HISTORY)
-    if waiting is None and is_wanted and _cancelled_by_person(run, word, (next_id,)) is None:
+    if waiting is None and _wants_next(run) and run.state.successor is not None and word.same_s < STUCK_S:
+        return Judgement("limbo", f"is in limbo: {lost}")   # one answer without the job behind it is unknown
+    if waiting is None and _wants_next(run):
         return _unless_announced(run, "limbo", Queue(job.id, exclude, f"is in limbo: {lost}", suspects=suspects))
     return _unless_announced(run, "limbo", Cancel(
         job.id, None if waiting is None else waiting.id, exclude, f"is in limbo: {lost}", suspects))
@@ -215,23 +223,13 @@ def _waiting_row(run: Watched, word: Word, now: float) -> Judgement | None:
     if run.asked("kill", "kill-now"):
         return Judgement("waiting", f"{text}; its kill switch is touched: it ends as soon as it starts")
     if _HELD.search(job.reason):
-        return _held(run, job, text)
+        let_go = "safelaunch resume" if run.asked("hold") else f"scontrol release {job.id}"
+        return Judgement("held", f"{text}; to let it go: {let_go}")
     if job.reason == "DependencyNeverSatisfied":
         return _unless_announced(run, "never", Free(job.id, _expand(job.excluded) or (), f"{text}: it never would"))
     if not _IMPOSSIBLE.search(job.reason):
         return Judgement("waiting", text)
     return _impossible(run, word, job, text)
-
-
-def _held(run: Watched, job: KnownJob, text: str) -> Judgement:
-    """A person's hold, or the middle of a requeue (requeuehold, change, release) whose supervisor has died in it."""
-    if run.asked("hold") is not None:
-        return Judgement("held", f"{text}; to let it go on: safelaunch resume")
-    requeue = next((intent for intent in run.state.intents if "requeue" in intent.act), None)
-    if requeue is not None and job.reason == "JobHeldUser":
-        return _unless_announced(run, "held", Release(
-            job.id, f"{text}; whoever requeued it (claim {requeue.claim}) has not released it"))
-    return Judgement("held", f"{text}; to let it go: scontrol release {job.id}")
 
 
 def _impossible(run: Watched, word: Word, job: KnownJob, text: str) -> Judgement:
@@ -285,7 +283,7 @@ def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, .
     last = run.state.job or run.state.jobs[-1]
     if run.ending == "cancelled" and last.id not in run.state.cancelled_jobs:
         return _end(run, "stopped", STOPPED, f"job {last.id} was cancelled by a person (its output says so)")
-    known = (last.id, run.state.jobs[-1].id, run.state.successor)
+    known = (last.id, run.state.jobs[-1].id, run.state.successor, run.state.next_cancelled)
     if word.accounts is None and _cancelled_by_person(run, word, known) is None and _done(word, last.id) is None:
         return Judgement("gone", why, asks=HISTORY)
     cancelled = _cancelled_by_person(run, word, known)
@@ -309,10 +307,20 @@ _ROWS: tuple[Row, ...] = (
     _ended, _local, _foreign, _unanswered, _next_cancelled, _queue_next, _limbo, _running_row, _hung, _waiting_row,
     _submitting, _gone,
 )
-_NO_NEXT = ("kill", "kill-now", "hold")   # people who want no next job
 
 
 # --- shared judgements --------------------------------------------------------------------------------------------
+
+
+def _is_queued_here(run: Watched) -> bool:
+    """Whether the run's next job is the watch's to queue: as it was asked, or as its leader found (core.via)."""
+    return (run.state.via or run.plan.restart.via) == via.WATCH
+
+
+def _wants_next(run: Watched) -> bool:
+    """Whether no person wants the run to end with the job that runs, or to wait behind it."""
+    noted = run.state.next_cancelled is not None or run.state.successor in run.notes.cancelled_next
+    return not noted and run.asked("kill", "kill-now", "hold") is None
 
 
 def _alive(word: Word) -> tuple[KnownJob, ...]:
@@ -331,17 +339,12 @@ def _by_id(word: Word, id: str | None) -> KnownJob | None:
     return next((job for job in word.jobs or () if job.number == id), None)
 
 
-def _known_cancels(run: Watched) -> tuple[str, ...]:
-    """Cancels that are our own, or noted already."""
-    return (*run.state.cancelled_jobs, *run.notes.cancelled_next)
-
-
 def _cancelled_by_person(run: Watched, word: Word, jobs: Iterable[str | None]) -> str | None:
     """The sentence on the first of `jobs` that a person cancelled; our own journalled cancels are no person's word."""
     for id in jobs:
         if id is None or id in run.state.cancelled_jobs:
             continue
-        if id in run.notes.cancelled_next:
+        if id in (run.state.next_cancelled, *run.notes.cancelled_next):
             return f"job {id} was cancelled by a person before it started"
         known, account = _by_id(word, id), (word.accounts or {}).get(id)
         if known is not None and known.state == "CANCELLED":
@@ -360,7 +363,7 @@ def _done(word: Word, id: str) -> str | None:
     return f"job {id} ended with exit code 0, as Slurm says"
 
 
-def _unless_announced(run: Watched, row: str, act: Queue | Relax | Free | Cancel | Release) -> Judgement:
+def _unless_announced(run: Watched, row: str, act: Queue | Relax | Free | Cancel) -> Judgement:
     """The act; but not while somebody else's, announced and without an outcome, may still be under way."""
     if run.state.intents and run.quiet_s < QUIET_S and not (isinstance(act, Queue) and act.beside):
         intent = run.state.intents[-1]

@@ -15,8 +15,8 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.slurmtext import Account, KnownJob
 from safelaunch.core.state import State
 
-BY_WATCH = "watch"
-CANCELLED_NEXT = "next_job_cancelled"   # the decision row by which a watcher notes a person's scancel of a waiting job
+CANCELLED_NEXT = "next_job_cancelled"   # the row for a person's scancel of a waiting job
+NOTE = "note_cancelled"                 # the act by which a watcher writes that down
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Pulse:
 class Notes:
     """What the watch reads in the journal beside the state."""
 
-    refused: bool = False                  # compute nodes may not call sbatch: the next job is the watch's to queue
     cancelled_next: tuple[str, ...] = ()   # waiting jobs that a person cancelled, as some watcher saw
     requeued: int = 0                      # jobs queued by watchers since the training last moved
     last_seq: int = 0                      # the highest number of generation 0
@@ -116,14 +115,6 @@ class Free:
 
 
 @dataclass(frozen=True)
-class Release:
-    """Let a held job go."""
-
-    job: str
-    why: str
-
-
-@dataclass(frozen=True)
 class Cancel:
     """End a job that nobody supervises any more; `successor` goes on, without `suspects`."""
 
@@ -151,8 +142,8 @@ class Note:
     why: str
 
 
-Act = Queue | Relax | Free | Release | Cancel | End | Note
-ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (Queue, Relax, Free, Release, Cancel, End, Note)}
+Act = Queue | Relax | Free | Cancel | End | Note
+ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (Queue, Relax, Free, Cancel, End, Note)}
 
 
 @dataclass(frozen=True)
@@ -167,19 +158,21 @@ class Judgement:
 
 def read_notes(events: Iterable[Event]) -> Notes:
     """The notes of a merged journal."""
-    refused, cancelled, requeued, last_seq = False, [], 0, 0
+    cancelled, requeued, last_seq = [], 0, 0
+    rescuers: set[int] = set()   # generations of watchers that went on from a dead job: "queue" is the watch's word
     for event in events:
+        act = event.data.get("act")
         if event.gen == 0:
             last_seq = max(last_seq, event.seq)
         if event.event in ("progress", "checkpoint"):
             requeued = 0
-        elif event.event == "successor_refused":
-            refused = True
-        elif event.event == "submitted" and event.data.get("by") == BY_WATCH and event.gen:
-            requeued += 1
-        elif event.event == "decision" and event.data.get("row") == CANCELLED_NEXT:
+        elif event.event == "decision" and event.gen and event.data.get("action") == "queue":
+            rescuers.add(event.gen)
+        elif event.event == "outcome" and act == "queue_successor" and event.gen in rescuers:
+            requeued += event.data.get("ok") is True
+        elif event.event == "intent" and act == NOTE:
             cancelled.append(str(event.data.get("job")))
-    return Notes(refused, tuple(cancelled), requeued, last_seq)
+    return Notes(tuple(cancelled), requeued, last_seq)
 
 
 def parse_pulse(raw: Any) -> Pulse | None:
