@@ -80,9 +80,10 @@ def sacct(jobs: Sequence[str]) -> tuple[str, ...]:
             f"--jobs={','.join(jobs)}", f"--format={slurmtext.SACCT_FORMAT}")
 
 
-def sinfo(partition: str) -> tuple[str, ...]:
-    """Lists the nodes of partitions ("a,b") by their state."""
-    return ("sinfo", "--noheader", f"--partition={partition}", f"--format={slurmtext.SINFO_FORMAT}")
+def sinfo(partition: str | None) -> tuple[str, ...]:
+    """Lists the nodes of partitions ("a,b"; None: of all) by their state."""
+    where = [f"--partition={partition}"] if partition else []
+    return ("sinfo", "--noheader", *where, f"--format={slurmtext.SINFO_FORMAT}")
 
 
 def squeue_time_left(job: str) -> tuple[str, ...]:
@@ -100,9 +101,24 @@ def show_nodes(nodelist: str) -> tuple[str, ...]:
     return ("scontrol", "--oneliner", "show", "node", nodelist)
 
 
+def show_job(job: str) -> tuple[str, ...]:
+    """Shows a job."""
+    return ("scontrol", "--oneliner", "show", "job", job)
+
+
 def release(job: str) -> tuple[str, ...]:
     """Lets a job of one's own go that a user holds."""
     return ("scontrol", "release", job)
+
+
+def hold(job: str) -> tuple[str, ...]:
+    """Holds a job of one's own; what root holds by `hold`, its owner may not release (scontrol(1), measured)."""
+    return ("scontrol", "uhold", job)
+
+
+def requeue(job: str) -> tuple[str, ...]:
+    """Ends a running job of one's own and puts it back into the queue, where it waits for 121 s (22.05, measured)."""
+    return ("scontrol", "requeue", job)
 
 
 def scancel(job: str) -> tuple[str, ...]:

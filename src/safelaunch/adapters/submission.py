@@ -64,6 +64,39 @@ class Submission:
                 hint=f"the run is kept in {self._run.dir}; the same `safelaunch submit` goes on from here") from error
         return found
 
+    def _kept_out(self) -> list[str]:
+        """--exclude with the nodes that the ledger speaks against, beside the user's own; [] where there are none."""
+        from safelaunch.adapters import ledger  # a dry run, and a run on this machine, need none
+
+        plan = self._run.plan
+        try:
+            folder = ledger.folder_of(plan.suspects, self._env)
+            if not plan.suspects.exclude or not folder.is_dir():
+                return []
+            evidence = ledger.read(folder)
+        except OSError as error:
+            self._say(f"the ledger of nodes cannot be read: {error}; no node is kept out because of it")
+            return []
+        from safelaunch.core.ledger import exclusions  # only here: most submissions know nothing against any node
+
+        found = exclusions(evidence, time.time(), plan.suspects, nodes=plan.nodes, spares=plan.spare_nodes)
+        if found:   # the one more question that it costs: are enough nodes left without them?
+            found = exclusions(evidence, time.time(), plan.suspects, nodes=plan.nodes, spares=plan.spare_nodes,
+                               available=self._available())
+        if not found:
+            return []
+        names = [one.node for one in found]
+        self._say(f"kept out: {'; '.join(f'{one.node} ({one.why})' for one in found)}   "
+                  f"(see: safelaunch nodes   take back: safelaunch nodes clear {names[0]} --why …)")
+        own = dict(plan.sbatch).get("exclude")
+        return [f"--exclude={','.join([*([own] if own else []), *names])}"]
+
+    def _available(self) -> tuple[str, ...] | None:
+        """The nodes that the job could be given; None = Slurm does not say."""
+        partition = dict(self._run.plan.sbatch).get("partition")
+        result = slurm.run(slurm.sinfo(partition), self._env)
+        return slurmtext.usable_nodes(result.stdout) if result.is_ok else None
+
     def _look(self) -> str | None:
         jobs = slurm.jobs_named(self._run.plan.job_name, self._env)
         return jobs[0].id if jobs else None
@@ -81,7 +114,7 @@ class Submission:
     def _submit_slurm(self) -> str:
         while True:
             # Should a lost answer make two jobs of this run, Slurm never runs them at once.
-            options = ["--dependency=singleton", *script.first_job_options(self._run.plan)]
+            options = ["--dependency=singleton", *script.first_job_options(self._run.plan), *self._kept_out()]
             result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch"), options), self._env, cwd=self._cwd)
             if result.is_ok:
                 try:

@@ -147,7 +147,7 @@ KEYS: dict[str, Key] = {
     ),
     "suspects.forget_after": Key(Duration(), "7d", "The time after which evidence against a node counts half."),
     "suspects.ledger": Key(
-        Path(), None, "A folder with the evidence of several people's runs; by default your own state folder."
+        Path(), None, "A folder for the evidence of a team's runs, from train.yaml's folder on; by default your state folder."
     ),
     "kill_switch.file": Key(Path(), "control/kill", "Touch it to end the run; a relative one is in the run folder."),
     "kill_switch.grace": Key(Duration(), "15m", "How long the training may take to end by itself."),

@@ -123,7 +123,7 @@ def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
 def _paths(config: dict[str, Any], environ: Mapping[str, str], base_dir: str) -> list[Fault]:
     """`~/` becomes the home folder (a folder named "~" is never meant); run_dir becomes absolute if base_dir is."""
     faults: list[Fault] = []
-    for key in ("run_dir", "resume.dir", "kill_switch.file"):
+    for key in ("run_dir", "resume.dir", "kill_switch.file", "suspects.ledger"):
         section, _, leaf = key.rpartition(".")
         holder = config[section] if section else config
         path = holder[leaf]
@@ -132,9 +132,10 @@ def _paths(config: dict[str, Any], environ: Mapping[str, str], base_dir: str) ->
                 holder[leaf] = environ["HOME"].rstrip("/") + path[1:]
             else:
                 faults.append((key, (), "~ needs HOME in the environment"))
-    run_dir = config["run_dir"]
-    if run_dir is not None and base_dir and not run_dir.startswith(("/", "~")):
-        config["run_dir"] = f"{base_dir.rstrip('/')}/{run_dir}"
+    for holder, leaf in ((config, "run_dir"), (config["suspects"], "ledger")):
+        path = holder[leaf]
+        if path is not None and base_dir and not path.startswith(("/", "~")):
+            holder[leaf] = f"{base_dir.rstrip('/')}/{path}"
     return faults + _path_faults(config)
 
 

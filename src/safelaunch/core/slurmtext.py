@@ -38,6 +38,7 @@ _STEP_ENDING = re.compile(
     r"(?P<due> DUE TO .*?)? \*\*\*",
     re.MULTILINE | re.IGNORECASE,
 )
+_UNUSABLE = ("down", "drain", "fail", "maint", "unk", "inval", "power", "future", "reserved")
 _DUE = {
     "TIME LIMIT": "time_limit", "PREEMPTION": "preempted", "JOB REQUEUE": "requeued", "NODE FAILURE": "node_failure",
 }
@@ -149,6 +150,17 @@ def parse_sinfo(text: str) -> tuple[tuple[str, str], ...]:
             raise ParseError(f"sinfo printed {line!r}, not {SINFO_FORMAT!r}")
         rows.append((state, nodes))
     return tuple(rows)
+
+
+def usable_nodes(text: str) -> tuple[str, ...] | None:
+    """Nodes that jobs can get, sooner or later, of `sinfo --format=SINFO_FORMAT`; None = a text of another form."""
+    from safelaunch.core import nodeset  # ClusterShell takes 15 ms to import, which `safelaunch submit` has no time for
+
+    try:
+        rows = parse_sinfo(text)
+        return tuple(node for state, nodes in rows if not state.startswith(_UNUSABLE) for node in nodeset.expand(nodes))
+    except (ParseError, ValueError):
+        return None
 
 
 def _none(text: str) -> str:

@@ -6,17 +6,15 @@ from pathlib import Path
 
 from safelaunch.adapters import ledger as folder_of_ledger
 from safelaunch.adapters import slurm
-from safelaunch.core import decide, nodeset, slurmtext
+from safelaunch.core import decide, slurmtext
 from safelaunch.core.blame import Failure, blame
 from safelaunch.core.causes import Verdict
 from safelaunch.core.ledger import Evidence, exclusions
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
 from safelaunch.core.model import Event
-from safelaunch.errors import ParseError
 from safelaunch.lead.leader import Leader, Step
 
 DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
-UNUSABLE = ("down", "drain", "fail", "maint", "unk", "inval", "power", "future", "reserved")
 
 
 def blamed_nodes(live: decide.Live) -> tuple[str, ...]:
@@ -90,12 +88,7 @@ def ask_available(lead: Leader) -> Step:
     result = yield lead.world.command(slurm.sinfo(partition), lead.job.env)
     if result is None or not result.is_ok:
         return
-    try:
-        rows = slurmtext.parse_sinfo(result.stdout)
-        usable = [nodes for state, nodes in rows if not state.startswith(UNUSABLE)]
-        lead.available = tuple(node for nodes in usable for node in nodeset.expand(nodes))
-    except (ParseError, ValueError):
-        lead.available = None
+    lead.available = slurmtext.usable_nodes(result.stdout)
 
 
 def _folder(lead: Leader) -> Path | None:

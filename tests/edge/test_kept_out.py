@@ -1,0 +1,33 @@
+"""Nodes that the ledger speaks against stay out of a run's first job."""
+
+from __future__ import annotations
+
+import pytest
+
+from safelaunch.sandbox.cluster import Sandbox
+from tests.runs import Submitter
+from tests.sandboxes import make_workdir
+
+
+@pytest.mark.slurm
+def test_a_suspected_node_is_kept_out_of_the_next_submission_and_comes_back_when_it_is_cleared(
+    sandbox: Sandbox, submit: Submitter
+) -> None:
+    folder = make_workdir(sandbox)
+    (folder / "ledger").mkdir(mode=0o777)
+    (folder / "ledger").chmod(0o777)
+    words = ("--ledger", str(folder / "ledger"))
+    first = submit(sandbox)("--steps 3", overrides=(f"suspects.ledger={folder}/ledger",))
+    first.wait_end()
+    said = first.as_user("nodes", "suspect", "n0", "--why", "its fan is loud", *words)
+    assert said.returncode == 0, said.stderr
+
+    second = submit(sandbox)("--steps 3", overrides=(f"suspects.ledger={folder}/ledger", "name=second"))
+
+    assert "kept out: n0" in second.noise[0] and "its fan is loud" in second.noise[0]
+    state = second.wait_end()
+    assert "n0" not in state.attempts[0].nodes
+
+    assert first.as_user("nodes", "clear", "n0", "--why", "a new fan", *words).returncode == 0
+    third = submit(sandbox)("--steps 3", overrides=(f"suspects.ledger={folder}/ledger", "name=third"))
+    assert "kept out" not in third.noise[0]
