@@ -158,17 +158,7 @@ class Evidence:
     running: bool = False                       # the run is alive: there may be no end to explain
 
 # The verb (D) calls logfiles.read_logs(paths, rules) -> Log and causes.judge_log(log, evidence) -> Verdict.
-# Open, seen by D (tests/why, tests/commands/test_why.py; to be deleted when done):
-# B: launches must be told per file: with a file per node each file has its own launch line, and the cause in node000.log
-#    is taken for an earlier episode (test_synthetic "no space / a file per node").
-# B: an empty Log with Evidence.ending, lost or exits must give that verdict, not "none" (an attempt whose log is lost).
-# B: "none" only where there is a sign of health (steps, done, a log that says something); 0 bytes or "hello" is unknown.
-# B: Cited.block is empty so far: the traceback is what people want to see; notes reach the text already.
-# B: torchrun "Worker group FAILED. 2/3 attempts left; will restart worker group", then steps: exonerates (incident
-#    healthy-restarted-by-torchrun).
-# C: "gpu-08: [rank17]:" and "[host1:0]  File" (no colon behind the bracket): see incidents watchdog-timeout,
-#    asserts-prefixed; the outer host label is lost where few lines have one (port-behind-nccl).
-# C: a stamp without a year ("[rank3]:[E0501 12:13:58.1 …") takes the file's year although lines beside it say 2024: an
-#    echo is then "730 d later". The year of the nearest full stamp of the log should win, the file's be the last resort.
-# C: "[node044:4]:  File" loses a blank of its indentation (": ?"): torchrun and safelaunch write none behind the colon.
-# C: a log of 12 MB that is nearly all echoes (tests/why/generator.py, echoes=100_000) takes 1.8 s of CPU.
+# Open, seen by D (to be deleted when done):
+# B: is_excused with a file per node: hosts' clocks differ by more than C can estimate when only one node prints steps;
+#    signs of another file should count only when they are SURE_AFTER_S later than the error (test_synthetic, "a file per
+#    node", skew 60 s: the steps of node007 excuse a traceback in node001.log that ends that file).
