@@ -21,8 +21,9 @@ FOLD = bytes(10 if byte == 13 else byte for byte in range(256))      # a carriag
 DELETE = b"0123456789 \t.,:-+|/()[]=_{}'\""
 WORD = 4
 SURE_LENGTH = 2 * WORD - 1     # a shorter literal need hold no whole aligned word
-QUOTA = 600                    # lines of one shape that are looked at, each of another rank as far as their starts say
-QUOTA_DULL = 40                # the same, while no rule has matched one of them
+QUOTA = 600                    # lines of one shape that are looked at
+QUOTA_REPEATED = 60            # lines of one shape and one rank, as far as their starts say
+QUOTA_DULL = 40                # lines of one shape, when no rule has matched one of them in its first block
 QUOTA_SEEN = 6000              # lines of one shape among which such are looked for
 QUOTA_ALIKE = 2000             # lines with the same literals, in whatever shape; then QUOTA_DEAR of each new shape
 QUOTA_DEAR = 2                 # (addresses make a shape of each rank's stack frame)
@@ -84,6 +85,7 @@ class _Shape:
     """A shape that holds literals: how many of its lines were seen and looked at, and which rule had the last."""
 
     literals: tuple[int, ...]
+    block: int           # number of the first block that held it
     seen: int = 0
     looked: int = 0
     heads: set[bytes] = field(default_factory=set)
@@ -186,7 +188,7 @@ class Shapes:
         for shape in new:
             literals = tuple(index for index in present if self._literals[index] in shape)
             if literals:
-                hot[shape] = _Shape(literals)
+                hot[shape] = _Shape(literals, self._blocks)
                 if len(shape) <= MAX_SHAPE_LENGTH:
                     self._known[shape] = hot[shape]
             elif len(shape) <= MAX_SHAPE_LENGTH:
@@ -218,26 +220,26 @@ class Shapes:
     def _is_wanted(self, shape: bytes, known: _Shape, head: bytes) -> bool:
         """Whether one more line of the shape is looked at; it is spent when the quota is."""
         known.seen += 1
-        if known.looked > QUOTA_DEAR and head in known.heads and known.seen < QUOTA_SEEN and not known.is_progress:
-            return False
         alike = self._alike.get(known.literals, 0)
-        quota = QUOTA if known.rule else QUOTA_DULL
-        if alike >= QUOTA_ALIKE:
-            quota = QUOTA_DEAR
-        if known.is_progress:
-            quota = self._quota_progress
-        if alike >= QUOTA_ALIKE_MOST:
-            quota = 0
-        if known.looked < quota and known.seen < QUOTA_SEEN:
-            known.looked += 1
-            known.heads.add(head)
-            self._alike[known.literals] = alike + 1
-            if known.looked < quota or known.is_progress:
-                return True
+        quota = self._quota_of(known, alike)
+        is_repeated = known.rule and not known.is_progress and known.looked >= QUOTA_REPEATED and head in known.heads
+        if known.looked >= quota or known.seen >= QUOTA_SEEN:
             self._spend(shape, known)
-            return True
-        self._spend(shape, known)
-        return False
+            return False
+        if is_repeated:
+            return False
+        known.looked += 1
+        known.heads.add(head)
+        self._alike[known.literals] = alike + 1
+        return True
+
+    def _quota_of(self, known: _Shape, alike: int) -> int:
+        """How many lines of the shape are looked at. No rule can have matched before its first block has been seen."""
+        if known.is_progress:
+            return self._quota_progress
+        if alike >= QUOTA_ALIKE:
+            return QUOTA_DEAR if alike < QUOTA_ALIKE_MOST else 0
+        return QUOTA if known.rule or known.block == self._blocks else QUOTA_DULL
 
     def _spend(self, shape: bytes, known: _Shape) -> None:
         if len(shape) <= MAX_SHAPE_LENGTH:
