@@ -1,32 +1,16 @@
-"""Why an attempt ended, as far as exits, lost nodes and the log's last lines tell.
+"""The verdict on a failure: its form, and a first, cautious one from exits, lost nodes and the log's last lines.
 
-A first, cautious form: it names what it can prove and says "unknown" otherwise.
+`judge` names what it can prove and says "unknown" otherwise: the leader needs it at once, and whatever the log holds.
+`judge_log` looks at all that a log says.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from safelaunch.core.doubts import doubt, is_past, trace_course
-from safelaunch.core.episodes import Episode, Moment, last_episode, order_of
-from safelaunch.core.findings import Cited, Evidence, Finding, Log
-from safelaunch.core.fingerprint import make_fingerprint
+from safelaunch.core.findings import Cited, Evidence, Log
 from safelaunch.core.model import Exit
-from safelaunch.core.rulebook import BY_ID
-from safelaunch.core.weighing import SYMPTOM_SHARE, Group, cite, gather, moment, place_of
-
-SPEAKING = ("cause", "symptom", "teardown")
-WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
-MIN_WEIGHT = 0.3
-MAX_CONFIDENCE = 0.97
-RIVAL_COST = 0.12       # another category weighs about as much
-MAX_CANDIDATES = 8
-# What a launcher prints under its own prefix about one of its ranks.
-LAUNCHERS_WORDS = ("native.elastic_signal", "native.elastic_code", "native.abort_code", "memory.sigkill_elastic")
-MAX_SUSPECTS = 2        # the same cause on more nodes than this blames no node
-SUMMARY_BYTES = 600     # torchrun's summary of one failed rank is shorter
 
 _PREFIX = re.compile(rb"^(?:\[[^\]\n]{1,80}\]:)+ ?")
 _EXCEPTION = re.compile(rb"^(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*|(?:[A-Za-z_]\w*\.)+\w+)(?:: .*)?$")   # struct.error, too
@@ -55,147 +39,16 @@ class Verdict:
     candidates: tuple[Cited, ...] = ()        # other possible causes, the likeliest first
     runner_up: Verdict | None = None          # the likeliest other reading
     fingerprint: str = ""
+    place: str = ""                           # the user's frame behind an exception: "train.py:7 in main"
     changes: str = ""                         # what would have changed the verdict
     notes: tuple[str, ...] = ()               # about the reading: "only the last of 3 launches was looked at"
 
 
 def judge_log(log: Log, evidence: Evidence | None = None) -> Verdict:
     """The verdict on the last episode of a set of logs, with what is known from outside."""
-    known = evidence or Evidence()
-    episode = last_episode(log)
-    groups = gather(episode, log)
-    notes = (f"only the last of {episode.number} launches was looked at",) if episode.number > 1 else ()
-    causes = _candidates(groups, episode, log)
-    if not causes:
-        verdict = _without_cause(groups, episode, log, known)
-    else:
-        chosen = _choose(causes, episode)
-        verdict = _with_cause(chosen, causes, groups, episode, log)
-    return replace(verdict, notes=(*notes, *verdict.notes))
+    from safelaunch.core import judging  # it needs Verdict
 
-
-def _candidates(groups: Sequence[Group], episode: Episode, log: Log) -> list[Group]:
-    """What can be the cause, each with its weight: causes first, and symptoms only when there is no cause."""
-    course = trace_course(groups, episode, log)
-    living = [group for group in groups if not group.is_excused and not is_past(group, episode)]
-    causes = [doubt(group, course) for group in living if group.role == "cause"]
-    causes = [group for group in causes if group.weight >= MIN_WEIGHT]
-    if causes:
-        return causes
-    symptoms = [doubt(replace(group, weight=group.weight * SYMPTOM_SHARE), course)
-                for group in living if group.role == "symptom"]
-    return [group for group in symptoms if group.weight >= MIN_WEIGHT]
-
-
-def _good_end(episode: Episode) -> Moment | None:
-    """When the program said that it had finished, if it did and nothing fell afterwards."""
-    ends = [order_of(found, episode.is_timed) for found in episode.findings if BY_ID[found.rule].role == "done"]
-    return ends[-1] if ends else None
-
-
-def _choose(causes: Sequence[Group], episode: Episode) -> Group:
-    """The earliest of those that weigh about as much as the heaviest."""
-    heaviest = max(group.weight for group in causes)
-    near = [group for group in causes if group.weight >= heaviest - WINDOW]
-    return min(near, key=lambda group: moment(group, episode))
-
-
-def _without_cause(groups: Sequence[Group], episode: Episode, log: Log, known: Evidence) -> Verdict:
-    """Healthy when there are signs of life and nothing fell; else unknown, with what could be meant."""
-    fallen = [group for group in groups
-              if group.role == "teardown" and not group.is_excused and not is_past(group, episode)]
-    end = _good_end(episode)
-    alive = bool(episode.progress) or end is not None
-    candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
-    if not fallen and alive:
-        done = "the program says that it has finished" if end is not None else "steps were made up to the end"
-        return Verdict("none", f"no failure: {done}", 0.85 if end is not None else 0.7, "none", candidates=candidates)
-    if not fallen and not groups:
-        return Verdict("none", "no failure: nothing in the log speaks of one", 0.5, "none")
-    if not fallen:
-        return Verdict("unknown", "nothing in the log names a cause", 0.1, "restart", candidates=candidates)
-    first = fallen[0]
-    return Verdict("unknown", f"the log tells the end, not its cause: {first.summary}", 0.2, "restart",
-                   candidates=candidates, cited=(cite(first, log),), host=first.hosts[0] if first.hosts else None,
-                   rank=first.ranks[0] if first.ranks else None)
-
-
-def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group], episode: Episode,
-                log: Log) -> Verdict:
-    """The verdict with its cause, what followed from it, and what else it may be."""
-    others = sorted((group for group in causes if group is not chosen and group.category != chosen.category),
-                    key=lambda group: -group.weight)
-    rivals = [group for group in others if group.weight >= chosen.weight - WINDOW / 2]
-    confidence = max(0.1, min(MAX_CONFIDENCE, chosen.weight - (RIVAL_COST if rivals else 0.0)))
-    host, rank = _culprit(chosen, groups, episode)
-    where = place_of(chosen)
-    summary = chosen.summary + (f" ({where})" if where else "")
-    context = tuple(cite(group, log, "context") for group in groups
-                    if group.role == "context" and group.category == chosen.category)
-    symptoms = tuple(cite(group, log) for group in groups
-                     if group.role in ("symptom", "teardown") and group.rule.id != chosen.rule.id)
-    cause = cite(chosen, log, "cause")
-    runner = others[0] if others else None
-    return Verdict(
-        chosen.category, summary, round(confidence, 2), chosen.action, host, rank, suspects=_suspects(chosen, host),
-        evidence=(cause.text,), rank=rank, host=host, rule=chosen.rule.id, cause=cause, cited=(cause, *context),
-        symptoms=symptoms,
-        candidates=tuple(cite(group, log) for group in others[:MAX_CANDIDATES]),
-        runner_up=_as_runner_up(runner, log) if runner else None,
-        fingerprint=make_fingerprint(chosen.category, chosen.rule.id, cause.text),
-        changes=_what_would_change(chosen, runner),
-    )
-
-
-def _as_runner_up(group: Group, log: Log) -> Verdict:
-    cause = cite(group, log, "cause")
-    return Verdict(group.category, group.summary, round(max(0.05, group.weight / 2), 2), group.action,
-                   rule=group.rule.id, cause=cause, cited=(cause,), host=group.hosts[0] if group.hosts else None,
-                   rank=group.ranks[0] if group.ranks else None)
-
-
-def _culprit(chosen: Group, groups: Sequence[Group], episode: Episode) -> tuple[str | None, int | None]:
-    """Host and rank of the cause: its own, else those that the launcher's summary names."""
-    host = chosen.hosts[0] if chosen.hosts else None
-    rank = chosen.ranks[0] if chosen.ranks else None
-    if host is None or rank is None or chosen.rule.id in LAUNCHERS_WORDS:
-        named = _first_failure(episode)
-        if chosen.rule.id in LAUNCHERS_WORDS:   # printed by a launcher under its own prefix
-            return named[0] or host, named[1] if named[1] is not None else rank
-        host, rank = host or named[0], rank if rank is not None else named[1]
-    return host, rank
-
-
-def _first_failure(episode: Episode) -> tuple[str | None, int | None]:
-    """Host and rank under torchrun's "Root Cause (first observed failure)"."""
-    host: str | None = None
-    rank: int | None = None
-    begun: Finding | None = None
-    for found in episode.findings:
-        if found.rule == "elastic.root_cause" and begun is None:
-            begun = found
-        elif begun is not None and found.file == begun.file and found.offset - begun.offset < SUMMARY_BYTES:
-            if found.rule == "elastic.host_line":
-                host = host or found.groups.get("host")
-            elif found.rule == "elastic.rank_line" and rank is None:
-                rank = int(found.groups["rank"])
-    return host, rank
-
-
-def _suspects(chosen: Group, host: str | None) -> tuple[str, ...]:
-    """The nodes that the cause blames; the same on many nodes blames none."""
-    if chosen.rule.blames != "node" or chosen.action != "exclude_and_restart":
-        return ()
-    hosts = chosen.hosts or ((host,) if host else ())
-    return hosts if len(hosts) <= MAX_SUSPECTS else ()
-
-
-def _what_would_change(chosen: Group, runner: Group | None) -> str:
-    if chosen.role == "symptom":
-        return "an error line of any rank before this one would be the cause: this is an echo"
-    if runner is not None:
-        return f"had it come first, or alone: {runner.summary}"
-    return "steps after this line would excuse it"
+    return judging.judge(log, evidence or Evidence())
 
 
 def judge(exits: tuple[Exit, ...], lost: tuple[tuple[str, str], ...], ending: str | None, tail: bytes,

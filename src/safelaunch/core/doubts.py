@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from safelaunch.core.episodes import Episode, Moment, order_of
+from safelaunch.core.episodes import Episode, Moment, is_comparable, order_of
 from safelaunch.core.findings import Log
 from safelaunch.core.rulebook import BY_ID
 from safelaunch.core.tracebacks import is_played_down
@@ -66,7 +66,8 @@ def cost_of(group: Group, course: Course) -> float:
     if rule.blames == "node" or rule.category in ENDINGS:
         return 0.0
     at = order_of(group.last, course.is_timed)
-    fell = any(at < fall and (course.ended is None or fall < course.ended) for fall in course.falls)
+    begun = order_of(group.first, course.is_timed)
+    fell = any(begun < fall and (course.ended is None or fall < course.ended) for fall in course.falls)
     cost = 0.0
     if course.ended is not None and at < course.ended:
         if not fell:
@@ -87,7 +88,9 @@ def is_past(group: Group, episode: Episode) -> bool:
     last = order_of(group.last, episode.is_timed)
     for found in episode.findings:
         rule = BY_ID[found.rule]
-        if rule.role != "done" or order_of(found, episode.is_timed) < last:
+        if rule.role != "done" or not is_comparable(found, group.last, episode):
+            continue
+        if order_of(found, episode.is_timed) < last:
             continue
         end = order_of(found, episode.is_timed)
         near = found.file == group.last.file and found.offset - group.last.offset < ECHO_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from safelaunch.core.findings import CLOCK_STAMPS, Finding, Log, Progress
@@ -100,12 +100,16 @@ def _starts(findings: Sequence[Finding], progress: Sequence[Progress], is_timed:
     return starts
 
 
-def is_excused(last: Finding, episode: Episode) -> bool:
-    """Whether steps went on after the last occurrence of an error."""
-    at = order_of(last, episode.is_timed)
-    after = [one for one in episode.progress if order_of(one, episode.is_timed) > at]
-    if episode.is_timed and last.t is None:   # a file without stamps: nobody knows what of another one came later
-        after = [one for one in after if one.file == last.file]
+def is_comparable(one: Finding | Progress, other: Finding | Progress, episode: Episode) -> bool:
+    """Whether it can be told which of two came first: always within one file, between files by time only."""
+    return episode.is_timed or one.file == other.file
+
+
+def is_excused(last: Finding, episode: Episode, same_run: bool = False) -> bool:
+    """Whether steps went on after the last occurrence of an error; `same_run`: those of the same training only."""
+    after = _signs_after(last, episode)
+    if same_run:
+        after = _rising(after, _step_before(last, episode))
     if not after:
         return False
     steps = {one.step for one in after if one.step is not None}
@@ -113,9 +117,34 @@ def is_excused(last: Finding, episode: Episode) -> bool:
     if len(steps) > MIN_STEPS_AFTER or (not steps and max(speakers.values()) > MIN_STEPS_AFTER):
         return True
     end = after[-1]
-    return end.t is not None and last.t is not None and end.t - last.t > SURE_AFTER_S
+    return not steps and end.t is not None and last.t is not None and end.t - last.t > SURE_AFTER_S
 
 
-def count_after(items: Iterable[Finding], moment: Moment, is_timed: bool) -> int:
-    """How many of the items come after a moment."""
-    return sum(order_of(item, is_timed) > moment for item in items)
+def _signs_after(last: Finding, episode: Episode) -> list[Progress]:
+    """The signs of life after an error. Clocks of other nodes may be off: their steps count from the error's own on."""
+    at = order_of(last, episode.is_timed)
+    reached = _step_before(last, episode)
+    after = [one for one in episode.progress
+             if is_comparable(one, last, episode) and order_of(one, episode.is_timed) > at
+             and (one.file == last.file or one.step is None or one.step > reached)]
+    if episode.is_timed and last.t is None:   # a file without stamps: nobody knows what of another one came later
+        return [one for one in after if one.file == last.file]
+    return after
+
+
+def _step_before(last: Finding, episode: Episode) -> int:
+    """The last step that the error's own file had reached; -1 = it names none."""
+    steps = [one.step for one in episode.progress
+             if one.file == last.file and one.offset < last.offset and one.step is not None]
+    return steps[-1] if steps else -1
+
+
+def _rising(signs: Sequence[Progress], reached: int) -> list[Progress]:
+    """The signs up to the place where the steps begin anew: another training in the same log."""
+    kept: list[Progress] = []
+    for one in signs:
+        if one.step is not None and one.step < reached:
+            break
+        reached = reached if one.step is None else one.step
+        kept.append(one)
+    return kept

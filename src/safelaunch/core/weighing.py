@@ -86,7 +86,7 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
     ranks = tuple(dict.fromkeys(rank for found in items if (rank := culprit_rank(rule, found)) is not None))
     group = Group(rule, category, rule.role, weight, action or ACTIONS.get(category, "restart"), first, items[-1],
                   max(len(items), log.counts.get(rule.id, 0) if rule.role != "cause" else 0), hosts, ranks)
-    excused = is_excused(items[-1], episode)
+    excused = is_excused(items[-1], episode, same_run=category == "numerical")
     fatal = not excused and _is_near_end(items[-1], ends)
     return replace(group, is_excused=excused, is_fatal=fatal)
 
