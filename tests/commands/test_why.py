@@ -255,6 +255,30 @@ def test_every_category_of_a_rule_has_a_page() -> None:
     assert {rule.action for rule in BY_ID.values()} <= {*ACTIONS, ""}
 
 
+# --- the documents --------------------------------------------------------------------------------------------------
+
+DOCS = (Path(__file__).parent.parent.parent / "docs" / "why.md").read_text()
+
+
+def test_the_documents_list_every_category_with_its_meaning() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| (?:`\w+`(?:, )?)+ \|$", DOCS, re.MULTILINE)
+    assert dict(rows) == {category: page.title for category, page in PAGES.items()}
+
+
+def test_the_documents_list_every_key_of_the_object(log: Path, why: Said) -> None:
+    section = DOCS.partition("### The object")[2].partition("\n## ")[0]
+    keys = {key for row in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", section, re.MULTILINE)
+            for key in re.findall(r"`(\w+)`", row)}
+    said = json.loads(why("train.out", "--json")[0])
+    assert keys == {*said["verdict"], *said} - {"v", "verdict"}
+
+
+def test_the_documents_list_every_row_that_is_printed(bloom: Made, why: Said) -> None:
+    printed = {line.split()[0] for line in why("--all")[0].splitlines() if line[:1].isalpha()}
+    table = DOCS.partition("## What it prints")[2].partition("### ")[0]
+    assert printed <= set(re.findall(r"`(\w+)`", table))
+
+
 # --- the screen -----------------------------------------------------------------------------------------------------
 
 

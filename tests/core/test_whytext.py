@@ -67,6 +67,12 @@ def test_a_long_traceback_keeps_its_head_and_its_end() -> None:
     assert shown[0] == block[0] and shown[12] == block[-1] and "30 lines" in shown[2]
 
 
+def test_a_very_long_line_keeps_its_beginning_and_its_end() -> None:
+    rows = list(tell(replace(GPU, cause=CAUSE._replace(text="a" * 1000 + "the end"), cited=()), LOG))
+    line = next(row.text for row in rows if row.depth)
+    assert len(line) < 510 and line.startswith("aaa") and line.endswith("the end")
+
+
 def test_a_line_that_was_not_counted_is_placed_by_its_byte() -> None:
     assert "main.log at byte 123" in describe(CAUSE._replace(line_number=None, offset=123), False)
 

@@ -15,6 +15,7 @@ from safelaunch.core.whyjson import evidence_of
 SHOWN_SYMPTOMS = 5
 SHOWN_CANDIDATES = 3
 SHOWN_BLOCK = 12      # lines of a traceback: its head, and what is next to the exception
+SHOWN_LETTERS = 500   # of a line: six lines of a terminal
 SHOWN_NAMES = 4
 SHOWN_CHECKS = 2      # the whole page: --explain
 _UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
@@ -52,7 +53,7 @@ def head(verdict: Verdict) -> Iterator[Row]:
     colour = {"none": "green", "unknown": "yellow"}.get(verdict.category, "red")
     yield Row("verdict", f"{verdict.category}: {page.title} ({verdict.confidence:.0%} sure)", f"bold {colour}")
     if verdict.summary:
-        yield Row("", verdict.summary)
+        yield Row("", shorten(verdict.summary))
     where = " on ".join(filter(None, (f"rank {verdict.rank}" if verdict.rank is not None else "",
                                       verdict.host or verdict.node or "")))
     if where:
@@ -141,7 +142,14 @@ def quote(cited: Cited, whole: bool = False) -> Iterator[Row]:
     if len(block) > SHOWN_BLOCK and not whole:
         block = (*block[:2], f"    … {len(block) - SHOWN_BLOCK} lines …", *block[2 - SHOWN_BLOCK:])
     for line in block if len(block) > 1 else (cited.text.strip(),):
-        yield Row("", line.rstrip(), "" if cited.role == "cause" else "dim", 1)
+        yield Row("", line.rstrip() if whole else shorten(line.rstrip()), "" if cited.role == "cause" else "dim", 1)
+
+
+def shorten(text: str) -> str:
+    """The text, without the middle of a very long one: what went wrong often stands at the end."""
+    if len(text) <= SHOWN_LETTERS:
+        return text
+    return f"{text[:SHOWN_LETTERS - 100]} … {text[-100:]}"
 
 
 def place(cited: Cited) -> str:
