@@ -94,6 +94,9 @@ _LABELS = re.compile(rb"(?: {0,6}\d{1,6}: ?(?!\d\d:))?(?:\[[A-Za-z][\w.-]{0,60}(
 _PLAIN = frozenset(bytes([byte]) for byte in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ\"'*#")
 
 
+_LEADS = frozenset((*_LEVELS, *logstamps.MONTHS, b"stdout", b"stderr"))
+
+
 class Parsed(NamedTuple):
     """One line taken apart. `stream` tells apart who prints: lines of one traceback share it."""
 
@@ -168,10 +171,10 @@ def _parse_labels(labels: bytes) -> tuple[bytes, tuple[tuple[str, bytes], ...], 
 
 
 def _is_plain_word(head: bytes, at: int) -> bool:
-    """Whether the word at `at` begins no prefix: no level, nothing with a colon or a bracket."""
+    """Whether the word at `at` begins no prefix: no level, no month, nothing with a colon or a bracket."""
     end = head.find(b" ", at)
     word = head[at:end if end >= 0 else len(head)]
-    return b":" not in word and b"]" not in word and word not in _LEVELS and word not in (b"stdout", b"stderr")
+    return b":" not in word and b"]" not in word and word not in _LEADS
 
 
 def _match_form(head: bytes, at: int, first: bytes, hosts: frozenset[bytes]) -> tuple[re.Match[bytes] | None, bool]:

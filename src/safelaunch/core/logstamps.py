@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-_MONTHS = {name: number for number, name in enumerate(
+MONTHS = {name: number for number, name in enumerate(
     (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"), start=1)}
 _CLOCK = rb"(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d{1,9}))?"
 _DAY = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -86,7 +86,7 @@ def _seconds(groups: dict[str, bytes | None]) -> float | None:
     if day is None:
         return t
     name = groups.get("mon")
-    month = _MONTHS[name] if name else int(groups["M"] or 1)
+    month = MONTHS[name] if name else int(groups["M"] or 1)
     written = groups.get("Y")
     return t + 86400.0 * days_since_epoch(int(written) if written else 1970, month, int(day))
 
