@@ -15,6 +15,7 @@ Moment = tuple[float, int, int]   # sort key: time or 0, file, offset
 BEGINNING: Moment = (float("-inf"), -1, -1)
 RESTARTED = "launch.elastic_restart"
 MIN_STEPS_AFTER = 2       # other ranks finish the step that they are in: one more step excuses nothing
+CLOCKS_APART_S = 120.0    # between files: the clocks of nodes may be off by this (an error too early excuses nothing)
 SURE_AFTER_S = 120.0      # … unless it comes so much later that no rank can have been in it
 
 
@@ -121,15 +122,12 @@ def is_excused(last: Finding, episode: Episode, same_run: bool = False) -> bool:
 
 
 def _signs_after(last: Finding, episode: Episode) -> list[Progress]:
-    """The signs of life after an error. Clocks of other nodes may be off: their steps count from the error's own on."""
-    at = order_of(last, episode.is_timed)
+    """The signs of life after an error: of its own file by place, of others by time and by their steps."""
     reached = _step_before(last, episode)
-    after = [one for one in episode.progress
-             if is_comparable(one, last, episode) and order_of(one, episode.is_timed) > at
-             and (one.file == last.file or one.step is None or one.step > reached)]
-    if episode.is_timed and last.t is None:   # a file without stamps: nobody knows what of another one came later
-        return [one for one in after if one.file == last.file]
-    return after
+    return [one for one in episode.progress if (
+        one.offset > last.offset if one.file == last.file else
+        episode.is_timed and one.t is not None and last.t is not None and one.t > last.t + CLOCKS_APART_S
+        and (one.step is None or one.step > reached))]
 
 
 def _step_before(last: Finding, episode: Episode) -> int:
