@@ -15,6 +15,7 @@ from safelaunch.core import loglines
 from safelaunch.core.findings import Finding, Progress, Rule
 from safelaunch.core.loglines import Parsed
 from safelaunch.core.prefilter import Hit, Shapes, Unseen, fold_words
+from safelaunch.core.rules.generic import EXCEPTION
 
 Speaker = tuple[str | None, int | None]   # host and rank, as far as they are known
 
@@ -175,7 +176,7 @@ class Scanner:
         line = self._parse(place, hit)
         if hit is not None and 0 in hit.literals and TRACEBACK in line.payload:
             self._begin(line, place)
-            self._shapes.learn(hit.shape, "")
+            self._shapes.learn(hit.shape, EXCEPTION)   # else the 41st rank's traceback is dull
             return
         opened = self._open.get(line.stream)
         if opened is not None:

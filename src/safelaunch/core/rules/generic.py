@@ -19,7 +19,7 @@ RULES = (
     Rule(
         LINE, "user_code", (b"Error: ", b"Exception: "),
         rb"(?:^|[\])|:>] ?)(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (?P<message>.+)", "cause", "rank",
-        0.42, summary="{type}: {message}", explain="The line of an exception without its traceback.",
+        0.46, summary="{type}: {message}", explain="The line of an exception without its traceback.",
         do="Look for the lines above it.", source="CPython", order=-11,
     ),
     Rule(
