@@ -1,0 +1,38 @@
+"""Last words of many programs, written apart from the rules (spoken.jsonl): never wrong and sure, mostly right.
+
+`categories` are all that a reader of these words alone could accept.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safelaunch.commands.why import explain_files
+
+LINES = (Path(__file__).parent / "spoken.jsonl").read_text().splitlines()
+SPOKEN: list[dict[str, Any]] = [json.loads(line) for line in LINES]
+IDS = [one["text"].strip().splitlines()[-1][:70] for one in SPOKEN]
+LEAST_RIGHT = 0.9
+
+
+def explain(folder: Path, text: str) -> dict[str, Any]:
+    log = folder / "train.log"
+    log.write_text(f"loading model\nepoch 0\n{text}\n")
+    verdict: dict[str, Any] = explain_files([log])["verdict"]
+    return verdict
+
+
+@pytest.mark.parametrize("one", SPOKEN, ids=IDS)
+def test_last_words_are_never_misread_with_confidence(tmp_path: Path, one: dict[str, Any]) -> None:
+    said = explain(tmp_path, one["text"])
+    assert said["category"] in one["categories"] or said["confidence"] < 0.8, said
+    assert said["category"] != "none" or "none" in one["categories"], said
+
+
+def test_nine_of_ten_are_read_right(tmp_path: Path) -> None:
+    misread = [one["text"] for one in SPOKEN if explain(tmp_path, one["text"])["category"] not in one["categories"]]
+    assert len(misread) <= (1 - LEAST_RIGHT) * len(SPOKEN), misread
