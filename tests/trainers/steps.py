@@ -112,7 +112,7 @@ class Trainer:
         return 0
 
     def last_step(self) -> int:
-        """The step to end after. Whoever writes the file renames it into place, and is some steps ahead of all ranks."""
+        """The step to end after. Whoever writes the file is some steps ahead of all ranks, and renames it into place."""
         if self.args.until and os.path.exists(self.args.until):
             with open(self.args.until) as file:
                 self.args.steps, self.args.until = int(file.read()), None
