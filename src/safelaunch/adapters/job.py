@@ -23,6 +23,12 @@ class Job:
     env: Mapping[str, str]
 
     @property
+    def restart_count(self) -> int:
+        """How often Slurm has requeued this job; it keeps its id, and is another one all the same. Source: sbatch(1)."""
+        text = self.env.get("SLURM_RESTART_COUNT", "")
+        return int(text) if text.isdigit() else 0
+
+    @property
     def has_gpus(self) -> bool:
         """Whether the allocation came with GPUs, so that a helper step must ask for none."""
         return any(key in self.env for key in ("SLURM_GPUS_PER_NODE", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE",

@@ -1,13 +1,14 @@
-"""The successor: the next job of the run, queued while this one runs, so that no end of this one loses the run.
+"""The next job of the run, by every way that it can be made: queued while this one runs, so that no end of this one
+loses the run; or, where a site forbids that, submitted or requeued when this one ends.
 
-`afterany` keeps it back while this job lives, `singleton` under a unique name makes Slurm itself refuse two running
-jobs of one run. The environment is the one saved at the first submit: inside a job, sbatch would take the job's own
-SLURM_* for options.
+`afterany` keeps the successor back while this job lives, `singleton` under a unique name makes Slurm itself refuse two
+running jobs of one run. The environment is the one saved at the first submit: inside a job, sbatch would take the job's
+own SLURM_* for options.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from safelaunch.adapters import slurm
@@ -15,7 +16,10 @@ from safelaunch.adapters.job import Job
 from safelaunch.adapters.slurm import Command, Result, Start
 from safelaunch.core import nodeset, slurmtext
 from safelaunch.core.plan import Plan
+from safelaunch.core.slurmtext import KnownJob
 from safelaunch.errors import ParseError
+
+WAITING, STARTING = frozenset({"PENDING"}), frozenset({"PENDING", "CONFIGURING", "RUNNING"})
 
 
 class Successor:
@@ -25,19 +29,67 @@ class Successor:
         self._plan, self._job, self._run_dir, self._start = plan, job, run_dir, start
         self._env = slurm.outside_job(env)
 
-    def submit(self, exclude: tuple[str, ...]) -> Command:
-        """sbatch of the next job."""
-        options = [f"--dependency=afterany:{self._job.id},singleton"]
+    # --- making it ------------------------------------------------------------------------------------------------
+
+    def submit(self, exclude: tuple[str, ...], *, is_behind: bool = True, is_held: bool = False) -> Command:
+        """sbatch of the next job; `is_behind`: it waits for this one's end."""
+        options = [self.dependency] if is_behind else []
+        if is_held:
+            options.append("--hold")
         if exclude:
             options.append(f"--exclude={self._all_excluded(exclude)}")
-        return self._start(slurm.sbatch(str(self._run_dir / "job.sbatch"), options), self._env, cwd=self._job.cwd)
+        return self._start(slurm.sbatch(self.script, options), self._env, cwd=self._job.cwd)
+
+    def test(self) -> Command:
+        """sbatch of a job without a dependency, which submits nothing: whether this host may submit one."""
+        return self._start(slurm.sbatch(self.script, ["--test-only"]), self._env, cwd=self._job.cwd)
+
+    def show_own(self) -> Command:
+        """scontrol of this job: whether scontrol works on this host."""
+        return self._run(slurm.show_job(self._job.id))
+
+    def allow_requeue(self) -> Command:
+        """Every job of ours is --no-requeue until this."""
+        return self._run(slurm.update_job(self._job.id, Requeue="1"))
+
+    def requeue(self) -> Command:
+        """End this job, and put it back into the queue. TERM comes at once, to every process of the job."""
+        return self._run(slurm.requeue(self._job.id))
+
+    @property
+    def script(self) -> str:
+        """The job script of every job of the run."""
+        return str(self._run_dir / "job.sbatch")
+
+    @property
+    def dependency(self) -> str:
+        """sbatch's option that keeps the next job behind this one."""
+        return f"--dependency=afterany:{self._job.id},singleton"
+
+    # --- looking at it --------------------------------------------------------------------------------------------
 
     def look(self) -> Command:
         """squeue of the run's unfinished jobs."""
-        return self._start(slurm.squeue_by_name(self._plan.job_name), self._env)
+        return self._run(slurm.squeue_by_name(self._plan.job_name))
 
-    def job_from(self, result: Result) -> str | None:
-        """The successor's id out of sbatch's or squeue's answer; None = there is none, or no clear answer."""
+    def look_at(self, job: str) -> Command:
+        """squeue of one job, in whatever state Slurm still remembers it (MinJobAge, 300 s)."""
+        return self._run(slurm.squeue_job(job))
+
+    def look_closely(self) -> Command:
+        """squeue of the run's jobs with their exclusions."""
+        return self._run(slurm.squeue_watch([self._plan.job_name]))
+
+    def ask_account(self, job: str) -> Command:
+        """sacct's word on a job that Slurm has forgotten."""
+        return self._run(slurm.sacct([job]))
+
+    def job_from(self, result: Result, states: Collection[str] = WAITING, but: Collection[str] = ()) -> str | None:
+        """The next job's id out of sbatch's or squeue's answer; None = there is none, or no clear answer.
+
+        Pending ones only, unless `states` says more: the job before this one can hang in COMPLETING on a silent node
+        for minutes. `but`: jobs that are known to be no next one.
+        """
         if not result.is_ok:
             return None
         try:
@@ -46,34 +98,54 @@ class Successor:
             jobs = slurmtext.parse_squeue(result.stdout)
         except ParseError:
             return None
-        # Pending ones only: the job before this one can hang in COMPLETING on a silent node for minutes.
         return next((job.id for job in jobs if job.name == self._plan.job_name and job.id != self._job.id
-                     and job.state == "PENDING"), None)
+                     and job.state in states and job.id not in but), None)
 
-    def look_at(self, job: str) -> Command:
-        """squeue of one job, in whatever state Slurm still remembers it (MinJobAge, 300 s)."""
-        return self._start(slurm.squeue_job(job), self._env)
+    def waiting(self, result: Result) -> tuple[str, ...] | None:
+        """All jobs of this run that have not started, but for this one; None = no clear answer."""
+        if not result.is_ok:
+            return None
+        try:
+            jobs = slurmtext.parse_squeue(result.stdout)
+        except ParseError:
+            return None
+        return tuple(job.id for job in jobs
+                     if job.name == self._plan.job_name and job.id != self._job.id and job.state in WAITING)
 
     def state_of(self, result: Result, job: str) -> str | None:
-        """Slurm's word for the state of `job`; "" = Slurm says that it does not know it, None = no clear answer."""
+        """Slurm's word for the state of `job`; "" = Slurm says that it does not know it, None = no clear answer.
+
+        An answer without a line is none: of one job that squeue does not know it says "Invalid job id" (22.05).
+        """
         if not result.is_ok:
             return "" if "Invalid job id" in result.stderr else None
         try:
             jobs = slurmtext.parse_squeue(result.stdout)
         except ParseError:
             return None
-        return next((known.state for known in jobs if known.id == job), "")
+        return next((known.state for known in jobs if known.id == job), None)
 
-    def is_ours(self, result: Result, job: str) -> bool:
-        """Whether squeue shows `job` as an unfinished job of this run."""
+    def own(self, result: Result) -> KnownJob | None:
+        """This job out of the answer to `look_closely`; None = no clear answer."""
         try:
-            jobs = slurmtext.parse_squeue(result.stdout)
+            jobs = slurmtext.parse_watch(result.stdout) if result.is_ok else ()
         except ParseError:
-            return False
-        return any(known.id == job and known.name == self._plan.job_name for known in jobs)
+            return None
+        return next((job for job in jobs if job.id == self._job.id), None)
 
-    def prepare(self, job: str | None, exclude: tuple[str, ...], drop_afterany: bool) -> Iterator[Command]:
-        """The changes to the pending successor before this job ends, in one call.
+    @staticmethod
+    def account_state(result: Result | None, job: str) -> str | None:
+        """sacct's word for the state of a job; None = there is none."""
+        try:
+            account = slurmtext.parse_sacct(result.stdout).get(job) if result is not None and result.is_ok else None
+        except ParseError:
+            return None
+        return account.state if account else None
+
+    # --- changing it ----------------------------------------------------------------------------------------------
+
+    def prepare(self, job: str | None, exclude: tuple[str, ...], drop_afterany: bool = False) -> Iterator[Command]:
+        """The changes to the pending next job before this one ends, in one call.
 
         `drop_afterany`: this job will hang in COMPLETING on a silent node; singleton counts that as ended.
         """
@@ -81,11 +153,29 @@ class Successor:
         if drop_afterany:
             changes["Dependency"] = "singleton"
         if job is not None and changes:
-            yield self._start(slurm.update_job(job, **changes), self._env)
+            yield self._run(slurm.update_job(job, **changes))
+
+    def has_excluded(self, job: KnownJob, exclude: tuple[str, ...]) -> bool:
+        """Whether Slurm keeps the job from all of these nodes."""
+        try:
+            return set(exclude) <= set(nodeset.expand(job.excluded) if job.excluded else ())
+        except ParseError:
+            return False
+
+    def hold(self, job: str) -> Command:
+        """Keep a job in the queue until it is released."""
+        return self._run(slurm.hold(job))
+
+    def release(self, job: str) -> Command:
+        """Let a held job go."""
+        return self._run(slurm.release(job))
 
     def cancel(self, job: str) -> Command:
-        """scancel, once `is_ours` has said so."""
-        return self._start(slurm.scancel(job), self._env)
+        """scancel, of this job, or of one that squeue has shown to be of this run."""
+        return self._run(slurm.scancel(job))
+
+    def _run(self, argv: tuple[str, ...]) -> Command:
+        return self._start(argv, self._env)
 
     def _all_excluded(self, exclude: tuple[str, ...]) -> str:
         """The user's own exclusions stay: an update replaces the whole list."""

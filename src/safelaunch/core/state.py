@@ -60,6 +60,7 @@ class Job:
     nodes: tuple[str, ...] = ()
     batch_host: str | None = None
     over: bool = False
+    restart_count: int = 0              # how often Slurm had requeued it when it started last
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class State:
     intents: tuple[Intent, ...] = ()        # those without an outcome
     successor: str | None = None            # job id of the queued successor
     successor_excludes: tuple[str, ...] = ()
+    next_cancelled: str | None = None       # the successor that a person cancelled: the run ends with this job
     best_step: int | None = None            # the newest verified checkpoint of the whole run
     failures_without_progress: int = 0      # in a row; a dead node's are its own category's matter (core.budget)
     failed_categories: tuple[str, ...] = ()      # of each failure since the newest verified checkpoint
@@ -174,7 +176,8 @@ def _submitted(state: State, event: Event) -> State:
         first = state.submitted_t if state.submitted_t is not None else event.t
         state = replace(state, jobs=(*state.jobs, Job(job, event.t)), submitted_t=first)
     if event.data.get("successor_of") and (known is None or known.started_t is None):
-        return replace(state, successor=job, successor_excludes=_names(event.data.get("exclude", ())))
+        return replace(state, successor=job, successor_excludes=_names(event.data.get("exclude", ())),
+                       next_cancelled=None)
     return state
 
 
@@ -184,12 +187,12 @@ def _job_started(state: State, event: Event) -> State:
     nodes, host = _names(event.data.get("nodes", ())), event.data.get("batch_host")
     jobs = tuple(
         replace(known, started_t=known.started_t if known.started_t is not None else event.t, nodes=nodes,
-                batch_host=host, over=False)
+                batch_host=host, over=False, restart_count=int(event.data.get("restart_count", 0)))
         if known.id == job else replace(known, over=True) if known.started_t is not None else known
         for known in state.jobs
     )
     successor = None if state.successor == job else state.successor
-    return replace(state, jobs=jobs, successor=successor, leader=event.host)
+    return replace(state, jobs=jobs, successor=successor, next_cancelled=None, leader=event.host)
 
 
 def _attempt_started(state: State, event: Event) -> State:
@@ -327,6 +330,10 @@ def _via_chosen(state: State, event: Event) -> State:
     return replace(state, via=str(event.data["via"]))
 
 
+def _successor_cancelled(state: State, event: Event) -> State:
+    return replace(state, successor=None, next_cancelled=str(event.data["job"]))
+
+
 def _resubmitted(state: State, event: Event) -> State:
     successor = event.data.get("job")
     excludes = _names(event.data.get("exclude", ()))
@@ -365,6 +372,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "standby_started": _standby_started,
     "standby_lost": _standby_lost,
     "via_chosen": _via_chosen,
+    "successor_cancelled": _successor_cancelled,
     "node_lost": _node_suspected,
     "intent": _intent,
     "outcome": _outcome,

@@ -7,17 +7,19 @@ from pathlib import Path
 
 from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
-from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.successor import Successor
-from safelaunch.core import decide, slurmtext
+from safelaunch.core import decide
 from safelaunch.core import plan as plans
 from safelaunch.core.state import fold
-from safelaunch.errors import ParseError
-from safelaunch.lead import attempts, endings, watch
+from safelaunch.lead import attempts, watch
 from safelaunch.lead.attempts import GUARD, ask_addresses, checkpoint_events
 from safelaunch.lead.leader import Leader, Step, TookOver
+from safelaunch.lead.nextjob import secure_next
 from safelaunch.lead.suspicion import ask_available, recall
 
+COMPLETING_S = 900.0     # above the 440 s that Slurm takes to give a dead node up, and its own KillWaits
+COMPLETING_LOOK_S = 30.0
+UNFINISHED = ("COMPLETING", "RUNNING", "SUSPENDED", "STOPPED")
 ASK_S = 15.0    # for Slurm's word on a job that is over; an answer that does not come is no word
 CALL_S = 1.8    # below adapters.fence.CLOSED_S, after which a node without a guard is swept: a dead one takes 11 s
 
@@ -38,8 +40,7 @@ def boot(lead: Leader) -> None:
                                lead.patiently(lambda: runfolder.read_env(lead.run_dir)), lead.world.command)
     lead.fencer = Fencer(lead.plan, lead.job, lead.server, GUARD.read_text(), lead.world.command)
     watch.read_requests(lead)
-    known = lead.state.job
-    if known is not None and known.id == lead.job.id and known.started_t is not None:
+    if is_same_job(lead):
         before = lead.took_over.host if lead.took_over else lead.job.host
         lead.record(lead.writer.event("took_over", job=lead.job.id, before=before))
         presume_launched(lead)
@@ -47,7 +48,7 @@ def boot(lead: Leader) -> None:
         presume_launched(lead)
         meet_the_job_before(lead)
         lead.record(lead.writer.event("job_started", job=lead.job.id, nodes=list(lead.job.nodes),
-                                      batch_host=lead.job.host))
+                                      batch_host=lead.job.host, restart_count=lead.job.restart_count))
     settle_intents(lead)
     recall(lead)
     adopt(lead)
@@ -61,8 +62,14 @@ def boot(lead: Leader) -> None:
         lead.begin("limit", watch.watch_limit(lead))
     if not lead.state.attempts:   # what was there before the first attempt is no progress of this run
         lead.record(*checkpoint_events(lead, None))
-    if lead.state.ended is None and lead.state.successor is None and not lead.job.is_local:
-        lead.begin("successor", endings.queue_successor(lead))
+    secure_next(lead)
+
+
+def is_same_job(lead: Leader) -> bool:
+    """Whether an earlier supervisor led this very job. One that Slurm has requeued keeps its id, and is another."""
+    known = lead.state.job
+    return (known is not None and known.id == lead.job.id and known.started_t is not None
+            and known.restart_count == lead.job.restart_count)
 
 
 def open_control(lead: Leader) -> None:
@@ -93,7 +100,7 @@ def presume_launched(lead: Leader) -> None:
             continue
         number = int(intent.data["attempt"])
         known = lead.state.attempt
-        is_ours = lead.took_over is None and str(intent.data.get("job")) == lead.job.id
+        is_ours = lead.took_over is None and str(intent.data.get("job")) == lead.job.id and is_same_job(lead)
         if is_ours or (known is not None and known.number >= number):
             continue
         lead.record(lead.writer.event("attempt_started", attempt=number, job=str(intent.data.get("job")),
@@ -103,9 +110,9 @@ def presume_launched(lead: Leader) -> None:
 def meet_the_job_before(lead: Leader) -> None:
     """What the last job of the run left: a person's scancel is final, an attempt without an end gets one."""
     before = lead.state.job
-    if before is None or before.id == lead.job.id or before.started_t is None:
+    if before is None or before.started_t is None:
         return
-    if is_cancelled(lead, before.id):
+    if before.id != lead.job.id and is_cancelled(lead, before.id):   # no job comes back from a scancel
         lead.ending = "cancelled"
     attempt = lead.state.attempt
     if attempt is not None and attempt.ended is None:
@@ -125,25 +132,27 @@ def is_cancelled(lead: Leader, job: str) -> bool:
     """Whether a person cancelled a job of this run that is over. Evidence in this order: our own word in the journal;
     slurmstepd's line in the job's output; squeue, and where it has forgotten the job, sacct. No trace = no.
     """
-    if job in lead.state.cancelled_jobs:
-        return False
+    orphaned = lead.run_dir / "control" / f"orphaned-{job}"
+    if job in lead.state.cancelled_jobs or lead.patiently(orphaned.exists):
+        return False   # a supervisor cancelled it, or a node guard that had none any more
     ending = watch.ending_of(lead, job)
     if ending is not None or lead.job.is_local:
         return ending == "cancelled"
-    asked = lead.ask_slurm(slurm.squeue_job(job), ASK_S)
-    state = None if asked is None else lead.successor.state_of(asked, job)
-    if not state:   # forgotten (MinJobAge), or no answer
-        accounts = lead.ask_slurm(slurm.sacct([job]), ASK_S)
-        state = None if accounts is None else _account_state(accounts, job)
+    until_s = lead.now_s + COMPLETING_S
+    while (state := _state_of(lead, job)) in UNFINISHED and watch.is_step_cancelled(lead, job):
+        # Its batch host is dead, so that no line about the job was written, only about the step of the supervisor that
+        # had taken over: a scancel, or a preemption with grace (measured), and Slurm waits for the dead node to tell.
+        if lead.now_s > until_s or lead.signals:
+            return True   # a person's word is final, and nothing has spoken against one
+        lead.wait(COMPLETING_LOOK_S)
     return state == "CANCELLED"
 
 
-def _account_state(result: Result, job: str) -> str | None:
-    try:
-        account = slurmtext.parse_sacct(result.stdout).get(job) if result.is_ok else None
-    except ParseError:
-        return None
-    return account.state if account else None
+def _state_of(lead: Leader, job: str) -> str | None:
+    """Slurm's word for the state of a job, from squeue, or from sacct where squeue has forgotten it (MinJobAge)."""
+    asked = lead.ask_slurm(slurm.squeue_job(job), ASK_S)
+    state = None if asked is None else lead.successor.state_of(asked, job)
+    return state or lead.successor.account_state(lead.ask_slurm(slurm.sacct([job]), ASK_S), job)
 
 
 def settle_intents(lead: Leader) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import decide, nodeset
+from safelaunch.core import via as ways
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
-from safelaunch.lead import watch
-from safelaunch.lead.attempts import DRAIN_S
+from safelaunch.lead import handover
 from safelaunch.lead.leader import HANDED_OVER, Leader, Step, clock
 
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
@@ -42,62 +43,22 @@ def _give_back(lead: Leader, kept: tuple[str, ...]) -> Step:
         lead.say(f"the other nodes could not be given back: {result.stderr.strip()[:200]}")
 
 
-def queue_successor(lead: Leader) -> Step:
-    """Queue the next job of this run, so that no end of this one can lose it."""
-    while lead.state.ended is None and lead.final is None:
-        claim = lead.claim("queue the successor")
-        if claim == 0:
-            yield 5.0
-            continue
-        lead.record(lead.writer.event("intent", claim=claim, act="queue_successor"))
-        result = yield lead.successor.look()   # an earlier leader may have got one in, and died before it said so
-        assert result is not None
-        job = lead.successor.job_from(result)
-        if job is None and result.is_ok:
-            result = yield lead.successor.submit(lead.state.excluded)
-            assert result is not None
-            job = lead.successor.job_from(result)
-        lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor", ok=job is not None))
-        if job is not None:
-            lead.record(lead.writer.event("submitted", job=job, successor_of=lead.job.id,
-                                          exclude=list(lead.state.excluded)))
-            return
-        lead.say(f"the successor could not be queued: {(result.stderr or result.stdout).strip()[:300]}")
-        yield 5.0 if result.is_unknown else 60.0   # the next round looks first: it may be in all the same
-
-
 def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
-    """Leave the run to the successor; it must be able to start, and must not use the excluded nodes."""
+    """Leave the run to its next job; that must be able to start, and must not use the excluded nodes."""
     if lead.job.is_local:
         yield from finish(lead, row, decide.Finish("gave_up", FAILED_FOR_GOOD, action.why))
         return
     lead.tell(row, f"handing over to the next job: {action.why}")
     while (claim := lead.claim("hand over")) == 0:
         yield 1.0
-    exclude = _affordable(lead, action.exclude)
-    lead.record(lead.writer.event("intent", claim=claim, act="hand_over", exclude=list(exclude)))
-    while True:   # Slurm ends this job when it must; until then a run without a next job is not left alone
-        if lead.state.successor is None:
-            lead.begin("successor", queue_successor(lead))
-        while "successor" in lead.tasks:
-            yield 0.1
-        if (yield from _is_cancelled(lead)):
-            yield from finish(lead, row, decide.Finish("stopped", STOPPED, "a person cancelled the run's next job"))
-            return
-        if lead.state.successor is None:
-            continue
-        for command in lead.successor.prepare(lead.state.successor, exclude, bool(lead.lost)):
-            result = yield command
-            if result is None or not result.is_ok:
-                lead.say(f"the successor could not be changed: {result.stderr.strip()[:200] if result else ''}")
-                break
-        else:
-            break
-        yield 5.0
+    action = replace(action, exclude=_affordable(lead, action.exclude))
+    lead.record(lead.writer.event("intent", claim=claim, act="hand_over", exclude=list(action.exclude)))
+    if not (yield from handover.pass_on(lead, action)):
+        yield from finish(lead, row, decide.Finish("stopped", STOPPED, "a person cancelled the run's next job"))
+        return
     lead.record(lead.writer.event("outcome", claim=claim, act="hand_over", ok=True))
-    lead.record(lead.writer.event("resubmitted", job=lead.state.successor, exclude=list(exclude),
-                                  why=action.why))
-    yield from drain(lead)
+    yield from handover.drain(lead)
+    yield from handover.announce_end(lead)
     yield from _end_job(lead)
     lead.final = HANDED_OVER
 
@@ -113,20 +74,6 @@ def _affordable(lead: Leader, exclude: tuple[str, ...]) -> tuple[str, ...]:
     return next((allowed for allowed, room in rooms if room >= lead.plan.allocated_nodes), ())
 
 
-def _is_cancelled(lead: Leader) -> Generator[Command, Result | None, bool]:
-    """Whether a person cancelled the successor, which ends the run with this job. One that Slurm has forgotten is
-    queued anew: nothing tells that it was a person.
-    """
-    job = lead.state.successor
-    if job is None:
-        return False
-    result = yield lead.successor.look_at(job)
-    state = None if result is None else lead.successor.state_of(result, job)
-    if state == "":
-        lead.record(lead.writer.event("resubmitted", job=None, why=f"Slurm no longer knows job {job}"))
-    return state == "CANCELLED"
-
-
 def finish(lead: Leader, row: str, action: decide.Finish) -> Step:
     """End the run: the journal first, then the successor, then the log's last lines."""
     if lead.state.preserving_until is not None:
@@ -139,58 +86,41 @@ def finish(lead: Leader, row: str, action: decide.Finish) -> Step:
         yield 0.1
     lead.tasks.pop("successor", None)
     while lead.now_s < patience_s:
-        if (yield from _cancel_successor(lead)):
+        if (yield from _cancel_waiting(lead)):
             break
         yield 3.0
-    yield from drain(lead)
+    yield from handover.drain(lead)
+    yield from handover.announce_end(lead)
     yield from _end_job(lead)
     lead.final = action.exit_code
 
 
 def _end_job(lead: Leader) -> Step:
-    """After a takeover no script is left whose end would end the job: it would run until its time limit (measured)."""
-    if lead.took_over is None or lead.job.is_local:
-        return
-    watch.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
-    while lead.ending is None and lead.term_s is None:
-        claim = lead.claim("end the job")
-        if claim == 0:
-            yield 2.0
-            continue
-        lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=lead.job.id))
+    """Cancel this job where that was announced, and nothing else is ending it."""
+    while lead.end_claim and lead.ending is None and lead.term_s is None:
         lead.say("this job has lost its batch host and does not end by itself: cancelling it")
         result = yield lead.successor.cancel(lead.job.id)
         done = result is not None and result.is_ok
-        lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
+        lead.record(lead.writer.event("outcome", claim=lead.end_claim, act="cancel", ok=done))
         if done or (result is not None and not result.is_unknown):   # refused: Slurm knows no such job any more
             return
         yield 5.0
 
 
-def _cancel_successor(lead: Leader) -> Generator[Command, Result | None, bool]:
+def _cancel_waiting(lead: Leader) -> Generator[Command, Result | None, bool]:
     """True once no job of this run is queued any more. One that is left sees the run's end when it starts, and ends."""
-    job = lead.state.successor
-    if job is None:
+    if lead.state.successor is None and lead.state.via != ways.WATCH:
         return True
     looked = yield lead.successor.look()
-    if looked is None or not looked.is_ok:
-        return False
-    if not lead.successor.is_ours(looked, job):
-        return True
-    claim = lead.claim("cancel the successor")
-    if claim == 0:
-        return False
-    lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=job))
-    result = yield lead.successor.cancel(job)
-    done = result is not None and result.is_ok
-    lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
-    return done
-
-
-def drain(lead: Leader) -> Step:
-    """Wait for the last lines of the log; a frozen folder gets DRAIN_S."""
-    end_s = lead.now_s + (DRAIN_S if lead.ending is None else 20.0)
-    while lead.now_s < end_s and (lead.shared.is_frozen or any(name.startswith("rest ") for name in lead.tasks)):
-        yield 0.05
-    if lead.now_s >= end_s:
-        (lead.local / "keep").touch()
+    jobs = None if looked is None else lead.successor.waiting(looked)
+    for job in jobs or ():
+        claim = lead.claim("cancel the successor")
+        if claim == 0:
+            return False
+        lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=job))
+        result = yield lead.successor.cancel(job)
+        done = result is not None and result.is_ok
+        lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
+        if not done:
+            return False
+    return jobs is not None

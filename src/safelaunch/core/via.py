@@ -1,0 +1,32 @@
+"""How a run's next job is made: `restart.via`, and what `auto` takes where a site forbids the best way.
+
+successor: queued behind this job from its start on, so that no end of this job loses the run; resubmit: submitted when
+this job ends; requeue: this job itself goes back into the queue; watch: `safelaunch watch` on another host queues it.
+"""
+
+from __future__ import annotations
+
+import re
+
+SUCCESSOR, RESUBMIT, REQUEUE, WATCH = "successor", "resubmit", "requeue", "watch"
+
+SENTENCES = {
+    SUCCESSOR: "the next job waits in the queue behind this one",
+    RESUBMIT: "nothing is queued behind this job: the next one is submitted when this one ends",
+    REQUEUE: "nothing is queued behind this job: Slurm requeues this one when it ends",
+    WATCH: "no job can be queued from here: `safelaunch watch` on a login node queues the next one, where one runs",
+}
+
+# Slurm's own word is "Job dependency problem" (slurm_errno.c); a site's job_submit.lua says it in words of its own.
+_DEPENDENCY = re.compile("dependen", re.IGNORECASE)
+NOT_FOUND = 127    # adapters.slurm.Command's, as a shell has it
+
+
+def is_missing(returncode: int | None) -> bool:
+    """Whether a command is not there at all, so that repeating it is no use."""
+    return returncode == NOT_FOUND
+
+
+def is_dependency_refused(said: str) -> bool:
+    """Whether sbatch says that it was the dependency that it refused."""
+    return _DEPENDENCY.search(said) is not None

@@ -1,0 +1,256 @@
+"""Handing the run over to its next job, by each of the ways of core.via, once nothing of the last attempt is left."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.core import decide, nodeset
+from safelaunch.core import via as ways
+from safelaunch.lead import watch
+from safelaunch.lead.attempts import DRAIN_S
+from safelaunch.lead.leader import Leader, Step
+from safelaunch.lead.nextjob import (
+    SETTLE_S,
+    Fate,
+    choose,
+    find_fate,
+    find_queued,
+    note_cancelled,
+    note_lost,
+    queue_successor,
+    way_without_sbatch,
+)
+
+AGAIN_S = 5.0
+REFUSALS = 2       # in a row, of Slurm itself, before another way is taken
+CHANGE_TRIES = 5   # of a job that Slurm is ending: a command dies of the TERM that every process of the job gets
+
+# Whether the run is in the next job's hands; None = not yet: whatever the state says now is tried next.
+Passing = Generator[Command | float, Result | None, bool | None]
+
+
+def pass_on(lead: Leader, action: decide.HandOver) -> Generator[Command | float, Result | None, bool]:
+    """True once the next job has the run, False where a person has cancelled it. Slurm ends this job when it must;
+    until then a run without a next job is not left alone.
+    """
+    while True:
+        while "successor" in lead.tasks:
+            yield 0.1
+        has_job = lead.state.successor is not None or lead.state.next_cancelled is not None
+        via = ways.SUCCESSOR if has_job else lead.state.via or ways.SUCCESSOR
+        passed = yield from _WAYS[via](lead, action)
+        if passed is not None:
+            return passed
+
+
+def drain(lead: Leader) -> Step:
+    """Wait for the last lines of the log; a frozen folder gets DRAIN_S."""
+    end_s = lead.now_s + (DRAIN_S if lead.ending is None else 20.0)
+    while lead.now_s < end_s and (lead.shared.is_frozen or any(name.startswith("rest ") for name in lead.tasks)):
+        yield 0.05
+    if lead.now_s >= end_s:
+        (lead.local / "keep").touch()
+
+
+def announce_end(lead: Leader) -> Step:
+    """Say that this supervisor is going to cancel its own job, before a next one can start and take that for a person's
+    word. After a takeover no script is left whose end would end the job: it would run until its time limit (measured).
+    """
+    if lead.took_over is None or lead.job.is_local or lead.end_claim:
+        return
+    watch.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
+    while lead.ending is None and lead.term_s is None:
+        lead.end_claim = lead.claim("end the job")
+        if lead.end_claim:
+            lead.record(lead.writer.event("intent", claim=lead.end_claim, act="cancel", job=lead.job.id))
+            return
+        yield 2.0
+
+
+def _to_successor(lead: Leader, action: decide.HandOver) -> Passing:
+    """The job that waits behind this one goes on as soon as this one has ended."""
+    job = lead.state.successor
+    if lead.state.next_cancelled is not None:
+        found = yield from find_queued(lead)   # a person may have taken it back
+        if found is None:
+            yield AGAIN_S
+        return False if found is False else None
+    if job is None:
+        lead.begin("successor", queue_successor(lead, is_held=action.held))
+        return None
+    fate = yield from find_fate(lead, job)
+    if fate is Fate.CANCELLED:
+        note_cancelled(lead, job)
+        return None
+    if fate is Fate.LOST:
+        note_lost(lead, job)
+        return None
+    if fate is Fate.STARTED:   # and leads the run
+        _note_passed(lead, job, action)
+        return True
+    for command in lead.successor.prepare(job, action.exclude, bool(lead.lost)):
+        result = yield command
+        if result is None or not result.is_ok:
+            lead.say(f"the successor could not be changed: {result.stderr.strip()[:200] if result else ''}")
+            yield AGAIN_S
+            return None
+    if action.held:
+        yield from _hold(lead, job)
+    _note_passed(lead, job, action)
+    return True
+
+
+def _hold(lead: Leader, job: str) -> Step:
+    """Keep the next job in the queue until a person resumes the run, who may have done so in this very moment."""
+    while True:
+        result = yield lead.successor.hold(job)
+        if result is not None and result.is_ok:
+            break
+        lead.say(f"job {job} could not be held: {result.stderr.strip()[:200] if result else ''}")
+        yield AGAIN_S
+    watch.read_requests(lead)
+    # `resume` takes the file away first and looks for held jobs then: whatever comes after this look, it sees.
+    if not any(request.name == "hold" for request in lead.requests):
+        yield lead.successor.release(job)
+        return
+    lead.say(f"job {job} waits, held, for: safelaunch resume {lead.run_dir}")
+
+
+def _note_passed(lead: Leader, job: str | None, action: decide.HandOver) -> None:
+    lead.record(lead.writer.event("resubmitted", job=job, exclude=list(action.exclude), why=action.why))
+
+
+# --- where nothing can wait behind this job -----------------------------------------------------------------------
+
+
+def _resubmit(lead: Leader, action: decide.HandOver) -> Passing:
+    """sbatch without a dependency. The next job may start before this one has ended: this supervisor does nothing more
+    by then, and the next one meets an attempt that has ended.
+
+    Nothing makes Slurm refuse a second such job, so after an answer that did not come two clear looks find none first.
+    """
+    if lead.ending is None:
+        yield from drain(lead)   # so that this job's last pulse is not published over the next one's first
+    looks, refusals = 1, 0
+    while True:
+        found = yield from find_queued(lead)
+        if found:
+            return None   # it waits, or goes on already
+        looks -= found is not None
+        if looks <= 0:
+            yield from announce_end(lead)
+            result = yield from _submit_now(lead, action)
+            if lead.state.successor is not None:
+                _note_passed(lead, lead.state.successor, action)
+                return True
+            refusals += not result.is_unknown
+            if refusals >= REFUSALS and (other := (yield from way_without_sbatch(lead))) is not None:
+                choose(lead, other, f"sbatch says: {_said(result)}")
+                return None
+            looks = 2
+        yield SETTLE_S
+
+
+def _submit_now(lead: Leader, action: decide.HandOver) -> Generator[Command | float, Result | None, Result]:
+    """sbatch of the next job: announced, done, written down."""
+    while (claim := lead.claim("submit the next job")) == 0:
+        yield 1.0
+    lead.record(lead.writer.event("intent", claim=claim, act="queue_successor"))
+    result = yield lead.successor.submit(action.exclude, is_behind=False, is_held=action.held)
+    assert result is not None
+    job = lead.successor.job_from(result)
+    lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor",
+                                  ok=None if result.is_unknown else job is not None))
+    if job is None:
+        lead.say(f"the next job could not be submitted: {_said(result)}")
+        return result
+    lead.record(lead.writer.event("submitted", job=job, successor_of=lead.job.id, exclude=list(action.exclude)))
+    if action.held:
+        yield from _hold(lead, job)
+    return result
+
+
+def _requeue(lead: Leader, action: decide.HandOver) -> Passing:
+    """This job goes back into the queue, without the nodes that are bad now.
+
+    A plain requeue and no requeuehold: the job waits 121 s in any case, time enough for the changes, and a supervisor
+    that dies among them leaves a job that starts and not one that is held for ever. Measured (22.05): `scontrol update`
+    of ExcNodeList and uhold are obeyed while the job is COMPLETING already, StartTime is not.
+    """
+    if lead.ending is None:
+        yield from drain(lead)
+    while (claim := lead.claim("requeue this job")) == 0:
+        yield 1.0
+    lead.record(lead.writer.event("intent", claim=claim, act="requeue", job=lead.job.id, exclude=list(action.exclude)))
+    done, said = yield from _ask_to_requeue(lead)
+    lead.record(lead.writer.event("outcome", claim=claim, act="requeue", ok=done))
+    if not done:
+        choose(lead, ways.WATCH, f"this job could not be requeued: {said}")
+        return None
+    lead.ending = lead.ending or "requeued"   # the TERM that comes now is ours
+    _note_passed(lead, lead.job.id, action)
+    if lead.took_over is not None:
+        watch.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
+    if action.held:
+        yield from _hold(lead, lead.job.id)
+    yield from _keep_out(lead, action.exclude)
+    lead.say(f"job {lead.job.id} is back in the queue. Slurm lets it wait for two minutes; to start it at once, once "
+             f"it is pending: scontrol update JobId={lead.job.id} StartTime=now")
+    return True
+
+
+def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, tuple[bool, str]]:
+    """Whether Slurm has put this job back into the queue, and what it said; however often its answer got lost."""
+    refusals = 0
+    while True:
+        yield lead.successor.allow_requeue()
+        result = yield lead.successor.requeue()
+        if result is not None and result.is_ok:
+            return True, ""
+        looked = yield lead.successor.look_at(lead.job.id)
+        state = None if looked is None else lead.successor.state_of(looked, lead.job.id)
+        if state in ("COMPLETING", "PENDING"):   # also of somebody else's requeue
+            return True, ""
+        refusals += result is not None and not result.is_unknown
+        if refusals >= REFUSALS or (result is not None and ways.is_missing(result.returncode)):
+            return False, _said(result)
+        yield 1.0
+
+
+def _keep_out(lead: Leader, exclude: tuple[str, ...]) -> Step:
+    """Keep the requeued job from bad nodes, and read that back."""
+    for _ in range(CHANGE_TRIES if exclude else 0):
+        yield from lead.successor.prepare(lead.job.id, exclude)
+        looked = yield lead.successor.look_closely()
+        job = None if looked is None else lead.successor.own(looked)
+        if job is not None and lead.successor.has_excluded(job, exclude):
+            return
+        yield 0.5
+    if exclude:
+        lead.say(f"job {lead.job.id} could not be kept from {nodeset.fold(exclude)}: whoever leads it hands over again")
+
+
+def _to_watch(lead: Leader, action: decide.HandOver) -> Passing:
+    """A watcher queues the next job, or has done so."""
+    if lead.ending is None:
+        yield from drain(lead)
+    for _ in range(2):
+        found = yield from find_queued(lead)
+        if found:
+            return None
+        if found is False:
+            break
+        yield SETTLE_S
+    lead.record(lead.writer.event("need_successor", exclude=list(action.exclude), why=action.why))
+    lead.say("the next job is to be queued from outside: safelaunch watch --once, on a host that has sbatch")
+    _note_passed(lead, None, action)
+    return True
+
+
+_WAYS = {ways.SUCCESSOR: _to_successor, ways.RESUBMIT: _resubmit, ways.REQUEUE: _requeue, ways.WATCH: _to_watch}
+
+
+def _said(result: Result | None) -> str:
+    """A command's own words, shortened."""
+    return "no answer" if result is None else (result.stderr.strip() or result.stdout.strip() or "no answer")[:300]
