@@ -161,5 +161,5 @@ class Evidence:
 # Open, seen by D (to be deleted when done):
 # B: "epoch 0" or two steps and then a traceback or error words at the end must not be "none" (0.7): unknown. tests/why/
 #    test_spoken.py has 166 last words written apart from the rules: 149 right, 14 "none" instead of unknown, 3 wrong;
-#    the ids of its failures name the lines (nvcc fatal, ORTE, not enough slots, raylet, EngineDeadError, docker, curl …).
+#    the ids of its failures name the lines (nvcc fatal, ORTE, not enough slots, raylet, EngineDeadError, docker, …).
 # B: is_excused with a file per node (test_synthetic "a file per node"): see whether b84d2cf has settled it.
