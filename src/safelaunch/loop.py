@@ -26,10 +26,13 @@ from safelaunch.lead.standby import Standby
 
 def run(lead: Leader) -> int:
     """The job's exit code."""
-    boot(lead)
+    is_born = False
     while lead.final is None:
-        lead.wait(lead.timeout_s())
         try:
+            if not is_born:
+                boot(lead)
+                is_born = True
+            lead.wait(lead.timeout_s())
             watch.observe(lead)
             while lead.final is None and step(lead):
                 pass   # end of an attempt, decision and next launch follow each other at once

@@ -530,10 +530,20 @@ def test_a_guard_that_never_met_a_leader_ends_nothing_for_a_record_it_cannot_rea
 
 
 def test_a_guard_that_never_met_a_leader_still_obeys_a_record_that_has_moved_on(node: Node) -> None:
-    node.put_record("ended")
     node.guarded(node.rank())
     pid = node.rank_pid()
+    node.put_record("ended")
     wait_until(lambda: not is_alive(pid), "the ranks' end", LEASE_S + 3.0)
+
+
+def test_a_guard_whose_attempt_is_over_before_it_begins_starts_nothing(node: Node, tmp_path: Path) -> None:
+    """A node that stood still between srun and its tasks wakes up when another attempt may run (simulated)."""
+    node.put_record("ended")
+    process = node.guarded(["touch", str(tmp_path / "started")])
+    _, said = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 75
+    assert b"attempt 1 is over already: nothing is started" in said
+    assert not (tmp_path / "started").exists()
 
 
 @pytest.mark.parametrize("how", ["folder", "hanging", "ended"])
@@ -785,8 +795,8 @@ def test_the_guard_runs_under_python_3_9(node: Node) -> None:
 
 def test_the_fence_and_the_sweep_work_under_python_3_9(node: Node) -> None:
     python = oldest_python()
-    node.put_record("ended")
     node.guarded(node.rank(), python=python)
     pid = node.rank_pid()
+    node.put_record("ended")
     wait_until(lambda: not is_alive(pid), "the ranks' end", LEASE_S + 4.0)
     assert sweep(node.mark, "n0", python=python)["left"] == []

@@ -97,8 +97,16 @@ class Shell:
 
     def signal(self, number: int) -> None:
         """A signal, handed on to the supervisor."""
-        if self.leader is not None and not self.is_over and self.host.is_running:
-            self.leader.signal(number)
+        if self.is_over or not self.host.is_running:
+            return
+        if self.leader is not None:
+            self.leader.signal(number)   # lost, where that one is dead and the next not born: as in bash
+        elif number == signal.SIGTERM:
+            self.killed_early()
+
+    def killed_early(self) -> None:
+        """TERM before there is a trap for it: the shell dies."""
+        self.kill()
 
     def stopped(self) -> None:
         """With its host."""

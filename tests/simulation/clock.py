@@ -82,6 +82,7 @@ class Process:
         self.dead = False
         self.is_held = False          # stopped as SIGSTOP does it, alone or with its whole host
         self._on_end = on_end
+        self.last_t = 0.0
         self._asleep = False
         self._due_missed = False
         self._timer: Timer | None = None
@@ -134,6 +135,7 @@ class Process:
         if self.is_held:
             self._due_missed = True
             return
+        self.last_t = self.clock.t
         self._greenlet.switch()
 
     def hold(self) -> None:

@@ -58,6 +58,14 @@ def _truncate(sim: Sim, fault: Fault) -> None:
     sim.truncate_next()
 
 
+def _corrupt(sim: Sim, fault: Fault) -> None:
+    """The newest checkpoint has rotted, and looks whole; an attempt has to load it for anybody to notice."""
+    attempt = sim.live_attempt()
+    if sim.saves and attempt is not None:
+        sim.corrupt.add(sim.saves[-1][1])
+        attempt.tasks[0].rank_ends(137, 9)
+
+
 def _leader_dies(sim: Sim, fault: Fault) -> None:
     leader = sim.live_leader()
     if leader is not None:
@@ -215,7 +223,7 @@ def _scancel_successor(sim: Sim, fault: Fault) -> None:
 
 
 _TABLE: dict[str, Callable[[Sim, Fault], None]] = {
-    "rank_dies": _rank_dies, "all_ranks_fail": _all_ranks_fail, "truncate": _truncate,
+    "rank_dies": _rank_dies, "all_ranks_fail": _all_ranks_fail, "truncate": _truncate, "corrupt": _corrupt,
     "leader_dies": _leader_dies, "leader_pauses": _leader_pauses, "leader_dies_at_call": _leader_dies_at_call,
     "worker_crashes": lambda sim, fault: _crash(sim, _worker(sim, fault.x), fault),
     "worker_silent": lambda sim, fault: _silence(sim, _worker(sim, fault.x), fault),

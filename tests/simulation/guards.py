@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 from safelaunch.node.guard import (
     LAST_WORDS_S,
     LOOK_S,
+    ORPHAN_READS,
+    ORPHAN_S,
+    ORPHAN_STAGGER_S,
     PROBE_DEADLINE_S,
     RECORD_CHECK_S,
     RETRY_S,
     SWITCH_MARGIN_S,
     TICK_S,
+    TOO_LATE,
     mac,
 )
 from tests.simulation.hosts import Host
@@ -51,12 +55,20 @@ class Task:
         self._heard_t = 0.0
         self._looking = False
         self._switch_n = 0
+        self._pulse: int | None = None
+        self._pulse_t = 0.0
+        self._pulse_reads = 0
+        self._orphan_s = ORPHAN_S + ORPHAN_STAGGER_S * index
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """slurmstepd starts the guard, and the guard its rank."""
         if self.rank != "new" or not self.host.is_running or self._deaf:
+            return
+        if not self.host.mount.is_frozen and self._read()[0] == "ended":
+            self.sim.trace(self.host.name, f"guard {self.attempt.number}: its attempt is over already")
+            self.attempt.task_ended(self, TOO_LATE)
             return
         self.guard_alive, self.rank = True, "loading"
         self._heard_t = self.sim.clock.t
@@ -261,6 +273,7 @@ class Task:
         self._looking = False
         if not self.guard_alive or not self.host.is_running:
             return
+        self._watch_pulse(state)
         if endpoint and self.sim.clock.t - self._heard_t > LOOK_S:
             self._move(endpoint)
         unknown = state == "unreadable" and not self._greeted_ever
@@ -274,6 +287,25 @@ class Task:
                                        f"{self.sim.clock.t - self._heard_t:.1f} s, record {state}: ends its ranks")
         self.is_held = False
         self.rank_ends(137, 9)
+
+    def _watch_pulse(self, state: str) -> None:
+        """End a job that nobody leads."""
+        now_t = self.sim.clock.t
+        try:
+            pulse = int(json.loads((self.sim.run_dir / "pulse.json").read_bytes())["count"])
+        except (OSError, ValueError, KeyError):
+            return
+        if state != "live" or self.host.mount.is_frozen or self.host.mount.unreadable:
+            return
+        if pulse != self._pulse or now_t - self._heard_t < LOOK_S + 1.0:
+            self._pulse, self._pulse_t, self._pulse_reads = pulse, now_t, 0
+        self._pulse_reads += 1
+        is_orphan = min(now_t - self._heard_t, now_t - self._pulse_t) > self._orphan_s
+        if is_orphan and self._pulse_reads >= ORPHAN_READS:
+            self._orphan_s += 600.0
+            self.sim.trace(self.host.name, f"guard {self.attempt.number}: nobody leads: cancels job {self.attempt.job}")
+            (self.sim.run_dir / "control" / f"orphaned-{self.attempt.job}").touch()
+            self.sim.guard_cancels(self.host, self.attempt.job)
 
     # --- the link ---------------------------------------------------------------------------------------------------
 

@@ -21,15 +21,24 @@ def check(sim: Sim, state: State) -> None:
     _completes(sim, state)
     _asks_slurm_little(sim)
     _excludes_few(sim, state)
+    _resumes_from_the_newest(sim, state)
 
 
 def _ends_in_a_named_state(sim: Sim, state: State) -> None:
     live = [f"{job.id} {job.state}" for job in sim.all_jobs if job.is_live]
+    if state.ended is None and sim.said and not live and not _a_supervisor_heard(sim):
+        return   # a person cancelled, and nobody was left to write it down: nothing runs, and nothing will
     if state.ended is None:
         jobs = [(job.id, job.state, job.end) for job in sim.all_jobs]
         sim.violate(f"the run is lost: it is {state.name!r}, its jobs: {jobs}")
     elif live:
         sim.violate(f"the run has ended, its jobs have not: {live}")
+
+
+def _a_supervisor_heard(sim: Sim) -> bool:
+    """Whether any supervisor lived after the last word of a person."""
+    last_t = max(t for t, _ in sim.said)
+    return any(one.last_t > last_t for one in sim.supervisors)
 
 
 def _obeys_people(sim: Sim, state: State) -> None:
@@ -62,7 +71,7 @@ def _completes(sim: Sim, state: State) -> None:
     if state.ended is None or sim.said or sim.bug_step is not None:
         return
     kinds = [fault.kind for fault in sim.scenario.faults]
-    user_failures = sum(kind in ("rank_dies", "all_ranks_fail") for kind in kinds)
+    user_failures = sum(kind in ("rank_dies", "all_ranks_fail", "corrupt") for kind in kinds)
     storage = any(kind in ("refuses",) for kind in kinds)   # trainings die of a full disk, and that costs budget
     if state.ended.how != "completed" and user_failures < 2 and not storage:
         sim.violate(f"the run ended as {state.ended.how} ({state.ended.why}), though nothing stood in its way")
@@ -83,6 +92,15 @@ def _asks_slurm_little(sim: Sim) -> None:
             if third - first < 0.999:
                 sim.violate(f"more than {CALLS_A_SECOND} calls to Slurm within a second, at {first:.1f} s")
                 return
+
+
+def _resumes_from_the_newest(sim: Sim, state: State) -> None:
+    """No step of a whole checkpoint is trained again, unless that one was journalled as one that does not load."""
+    rejected = {path for path, _ in state.rejected}
+    for t, attempt, newest in sim.resumes:
+        if attempt.first_step < newest and not any(path.endswith(f"step_{newest}.json") for path in rejected):
+            said = f"the checkpoint of step {newest} is whole"
+            sim.violate(f"attempt {attempt.number} starts at step {attempt.first_step} at {t:.1f} s, but {said}")
 
 
 def _excludes_few(sim: Sim, state: State) -> None:

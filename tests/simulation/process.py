@@ -44,6 +44,11 @@ class Supervisor:
         self.process = Process(sim.clock, f"{shell.role} {shell.job.id}", self._main, self._ended)
         self.process.is_held = not self.host.is_running
 
+    @property
+    def last_t(self) -> float:
+        """When code of it ran last."""
+        return self.process.last_t
+
     def start(self) -> None:
         """Be there for whatever happens to the host."""
         self.host.processes.append(self.process)

@@ -9,7 +9,7 @@ from typing import Any
 
 # What can go wrong, and for how long (seconds; None: it is over at once).
 KINDS: dict[str, tuple[float, float] | None] = {
-    "rank_dies": None, "all_ranks_fail": None, "truncate": None,
+    "rank_dies": None, "all_ranks_fail": None, "truncate": None, "corrupt": None,
     "leader_dies": None, "leader_pauses": (1.0, 8.0), "leader_dies_at_call": None,
     "worker_crashes": (60.0, 900.0), "worker_silent": (3.0, 900.0), "batch_crashes": (60.0, 900.0),
     "batch_silent": (3.0, 900.0), "worker_cut": (2.0, 300.0), "batch_cut": (2.0, 300.0), "one_way_cut": (2.0, 120.0),

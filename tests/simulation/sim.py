@@ -72,9 +72,11 @@ class Sim:
         self.job_spans: dict[str, list[tuple[float, float]]] = {}
         self.launches: list[tuple[float, Attempt, Supervisor]] = []
         self.takeovers: list[tuple[float, Supervisor]] = []
+        self.resumes: list[tuple[float, Attempt, int]] = []   # attempts, and the newest whole checkpoint then
         self.saves: list[tuple[float, int]] = []
         self.truncated: set[int] = set()
         self.truncate_step: int | None = None
+        self.corrupt: set[int] = set()   # steps of checkpoints that look whole, and cannot be loaded
         self.bug_step: int | None = None
         self.kill_at_call = 0
         self.excludes: list[tuple[float, frozenset[str]]] = []
@@ -205,15 +207,15 @@ class Sim:
         same = [other for other in self.attempts if other is not attempt and other.number == attempt.number]
         if same:
             self.violate(f"attempt {attempt.number} is launched twice")
-        whole = [step for _, step in self.saves]
-        if whole and attempt.first_step < max(whole):
-            self.violate(f"attempt {attempt.number} starts at step {attempt.first_step}, but the checkpoint of step "
-                         f"{max(whole)} is whole")
+        self.resumes.append((self.clock.t, attempt, max((step for _, step in self.saves), default=0)))
         if attempt.first_step in self.truncated:
             self.violate(f"attempt {attempt.number} starts from a truncated checkpoint ({attempt.first_step})")
 
     def load(self, task: Task) -> None:
         """A rank has loaded; where the user's code has a bug it dies a step later."""
+        if task.attempt.first_step in self.corrupt and task.index == 0:
+            task.attempt.lines += ["[rank0]: Traceback (most recent call last):", "[rank0]: ValueError: bad checkpoint"]
+            self.clock.after(0.2, lambda: task.rank_ends(1, None))
         if self.bug_step is not None and task.index == 0:
             attempt = task.attempt
             wait_s = max(0.0, self.bug_step - attempt.first_step) * self.scenario.step_s + 0.1
@@ -267,6 +269,12 @@ class Sim:
         self.trace(leader.host.name, "the leader is killed")
         leader.kill()
         leader.shell.died_alone()
+
+    def guard_cancels(self, host: Host, job: str) -> None:
+        """A guard's scancel of a job that nobody leads, where slurmctld hears it."""
+        known = self.slurm.jobs.get(job)
+        if known is not None and self.slurm.answers and self.slurm.reaches(host):
+            self.slurm.cancel(known, "guard")
 
     def took_over(self, standby: Supervisor) -> None:
         """A standby takes over."""

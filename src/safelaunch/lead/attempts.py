@@ -26,6 +26,7 @@ from safelaunch.lead.suspicion import blamed_nodes, suspect
 
 GUARD = Path(__file__).parent.parent / "node" / "guard.py"
 DRAIN_S = 900.0         # how long an ended attempt waits for a frozen folder to take its last log lines
+CLAIM_HOLDS_S = 5.0     # less than a standby waits before it takes over (core.takeover): simulated, two launches
 LOST_PATIENCE_S = 1.0   # its srun waits for a dead node, for minutes
 SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but never while a silent node holds its step
 
@@ -46,6 +47,10 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     lead.record(lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number),
                 lead.writer.event("intent", claim=claim, act="launch", attempt=number, job=lead.job.id,
                                   nodes=list(action.nodes)))
+    if lead.world.now_s() - lead.claimed_s > CLAIM_HOLDS_S:
+        lead.record(lead.writer.event("outcome", claim=claim, act="launch", ok=False,
+                                      why="this supervisor stood still since it claimed the launch"))
+        return
     words = keep_resume_args(lead)
     extra = _attempt_env(lead, number, port, action.nodes)
     lead.live = decide.Live(number, action.nodes, tasks=lead.plan.tasks)

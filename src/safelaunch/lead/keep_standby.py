@@ -17,6 +17,8 @@ def keep_standby(lead: Leader) -> None:
     """See that there is a standby on another node, once an attempt runs; look once a second."""
     if not lead.wants_standby or lead.final is not None:
         return
+    lead.was_watched = lead.state.standby is not None or any(
+        lead.now_s - guard.heard_s < CALM_AFTER_S for guard in lead.server.standbys.values())
     lead.contested = _may_be_watched_unheard(lead)
     if lead.live is None:
         return

@@ -41,6 +41,7 @@ STALL_S = 3.0           # longer than any tick takes, the waits of two seconds f
 RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 STANDBY_AFTER_S = 5.0     # the attempt's own start comes first; a standby of the leader before has called by then
+UNHEARD_S = 20.0          # below PULSE_S + TAKEOVER_S, after which a standby that was never heard takes over
 DEMOTED = 76              # another supervisor leads this job: this one becomes its standby
 MAX_OLDER = 50            # checkpoints to fall back to
 HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
@@ -98,6 +99,7 @@ class Leader:
         self.frozen = False
         self.stalled = False            # this job as a whole was stopped for longer than a lease (scontrol suspend)
         self.claim_number = self.gen = 0
+        self.claimed_s = self.now_s     # before the last claim was published
         self.folder_id: list[int] | None = None
         self.tasks: dict[str, tuple[Step, Command | float]] = {}
         self.grew_s = self.exit_s = self.killed_s = self.now_s
@@ -117,6 +119,7 @@ class Leader:
         self.alone = self.resigned = False   # cut off; and nothing of the attempt is left here
         self.slurm_heard_s = self.now_s
         self.contested = False          # somebody may watch this leader without hearing it
+        self.was_watched = False        # ... who was heard once: one that never was has more patience (core.takeover)
         self.confirmed_s = self.now_s   # when the folder last showed that nobody else leads this run
         self.standby_process: Command | None = None
         self.standby_node: str | None = None
@@ -135,7 +138,8 @@ class Leader:
     @property
     def is_unconfirmed(self) -> bool:
         """Another one may lead by now, for all that this one can see: no watcher is heard, and the folder is silent."""
-        return self.contested and self.now_s - self.confirmed_s > self.plan.lease_s
+        patience_s = self.plan.lease_s if self.was_watched else self.plan.lease_s + UNHEARD_S
+        return self.contested and self.now_s - self.confirmed_s > patience_s
 
     def own_address(self) -> str:
         """Where other nodes reach this one; "" where a guard knows it anyhow, from srun."""
@@ -212,6 +216,7 @@ class Leader:
         while True:
             number = self.claim_number + 1
             gen = number if own_gen else self.gen
+            claimed_s = self.world.now_s()
             content = journal.render_claim(gen, self.job.host, action, self.now, self.world.pid)
             won = self.shared.publish(f"claims/{number}", content)
             if won is None:
@@ -221,6 +226,7 @@ class Leader:
                 self.wait(1.0)
                 continue
             self.claim_number = number
+            self.confirmed_s, self.claimed_s = self.now_s, claimed_s
             if won:
                 return number
             other = self.read_claim(number)

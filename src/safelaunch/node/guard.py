@@ -45,6 +45,8 @@ KNOWN_S = 1.0          # how old the list of ranks to stop at once may be
 LOOK_S = 3.0           # of silence before the record is looked at: a standby may have taken over, and has another door
 RECORD_CHECK_S = 1.0   # between two such looks
 PROBE_DEADLINE_S = 2.0
+START_LOOK_S = 1.0     # at the record, before the launcher starts
+TOO_LATE = 75          # exit code of a guard whose attempt is over before it begins (EX_TEMPFAIL)
 ORPHAN_S = 150.0       # far above a takeover (20 s), a leader's rebirth, and a minute's outage of everything
 ORPHAN_READS = 20      # looks at a pulse that stands still
 ORPHAN_STAGGER_S = 20.0   # the node with the lowest number first
@@ -62,6 +64,8 @@ def main(argv: list[str]) -> int:
     env = {key: value for key, value in os.environ.items() if key not in PRIVATE}
     try:
         guard = Guard(os.environ)
+        if guard.is_too_late():
+            return TOO_LATE
         guard.start(argv, env)
     except Exception:  # noqa: BLE001 - law 1: train without a guard
         restore_signals()
@@ -132,6 +136,25 @@ class Guard:
                 os.write(2, ("safelaunch: cannot start %s: %s\n" % (argv[0], error)).encode())
             finally:
                 os._exit(127)
+
+    def is_too_late(self) -> bool:
+        """Whether the attempt's record had moved on before this guard began: a node slept between launch and start.
+
+        Another attempt may run by now. No answer within START_LOOK_S, or any other, lets the training start.
+        """
+        end = time.monotonic() + START_LOOK_S
+        probe = RecordProbe(self.record, end, self.switch.forget_in_child)
+        verdict = None
+        while verdict is None:
+            select.select([probe.fd], [], [], max(0.0, end - time.monotonic()))
+            verdict = probe.verdict(time.monotonic())
+        if not probe.close():
+            self.hung.add(probe.pid)
+        if verdict[0] != "ended":
+            return False
+        sys.stderr.write("safelaunch: guard of %s: attempt %d is over already: nothing is started\n" % (
+            self.node, self.attempt))
+        return True
 
     def run(self) -> None:
         """Watch until nothing is left, then say so."""
