@@ -268,13 +268,16 @@ def test_an_odd_time_is_refused(kept: Made, capsys: pytest.CaptureFixture[str]) 
 # --- real parts -----------------------------------------------------------------------------------------------------
 
 
-def test_a_local_run_on_hold_starts_nothing_new(submit_local: SubmitLocal) -> None:
+def test_a_local_run_on_hold_starts_nothing_new_until_resume(submit_local: SubmitLocal) -> None:
     local = submit_local("--steps 400 --step-time 0.02 --die-at 60")
     local.wait_step(5)
     done = local.type("hold", str(local.run_dir), "--why", "wait")
-    assert done.returncode == 0 and "the run ends should the attempt fail" in done.stderr
-    assert local.wait_end().how == "gave_up"
-    assert len(local.state().attempts) == 1
+    assert done.returncode == 0 and "nothing new is started after it" in done.stderr
+    local.wait_for(lambda: any(event.data.get("row") == "held" for event in local.events("decision")), 30, "no wait")
+    assert local.state().ended is None and len(local.state().attempts) == 1
+    assert local.type("resume", str(local.run_dir)).returncode == 0
+    assert local.wait_end().how == "completed"
+    assert len(local.state().attempts) == 2
 
 
 def test_an_extended_site_is_kept_beyond_its_time(submit_local: SubmitLocal) -> None:

@@ -405,6 +405,19 @@ def test_with_too_few_good_nodes_the_successor_goes_on_without_the_bad_ones() ->
         ("n0", "n2"), "1 good nodes are left of the 2 needed (without n0, n2)")
 
 
+HOLD = Request("hold", "bob", NOW - 1)
+
+
+def test_a_run_on_hold_leaves_its_nodes_and_its_next_job_is_held() -> None:
+    assert action(FAILED_ONCE, seen(requests=(HOLD,))) == HandOver((), "bob put the run on hold", held=True)
+
+
+def test_a_local_run_on_hold_waits_where_it_is_until_its_job_ends() -> None:
+    local = replace(PLAN, cluster="local")
+    assert action(FAILED_ONCE, seen(requests=(HOLD,)), local) == Wait(NOW + 2.0, "bob put the run on hold")
+    assert row(FAILED_ONCE, seen(requests=(HOLD,), ending="unknown"), local) == "job_ends"
+
+
 def test_a_launch_says_what_it_goes_on_from() -> None:
     got = action(FAILED_ONCE, seen(resume=Checkpoint("/ckpt/step100.pt", 100, "torch")))
     assert isinstance(got, Launch)

@@ -80,6 +80,23 @@ def test_an_ending_is_found_among_the_trainings_own_lines() -> None:
     assert parse_ending(f"{noise}{JOB} ***\n{noise}", "8510401") == "cancelled"
 
 
+START = "safelaunch 2026-11-21T18:20:31+0000 n0: run 1a2b3c4d, job 8510401 on n[0-1]\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (f"{START}{JOB} DUE TO JOB REQUEUE ***\n", "requeued"),
+        (f"{START}{JOB} DUE TO JOB REQUEUE ***\n{START}", None),
+        (f"{START}{JOB} DUE TO JOB REQUEUE ***\n{START}{JOB} ***\n", "cancelled"),
+        (f"{START}{JOB} ***\n{START.replace('8510401', '8510402')}", "cancelled"),
+    ],
+    ids=["requeued", "started again", "started again and cancelled", "another job's start"],
+)
+def test_of_a_requeued_job_only_what_stands_behind_its_last_start_counts(output: str, expected: str | None) -> None:
+    assert parse_ending(output, "8510401") == expected
+
+
 @given(st.text())
 def test_any_output_has_an_ending_or_none(text: str) -> None:
     assert parse_ending(f"{JOB}{text}", "8510401") in (

@@ -256,3 +256,26 @@ def test_a_node_is_kept_out_from_its_exclusion_until_somebody_clears_it() -> Non
 def test_an_event_that_says_nothing_sensible_changes_nothing(event: str, data: dict[str, Any]) -> None:
     before, after = started(), started().write(event, **data)
     assert after.state == replace(before.state, last_t=after.state.last_t)
+
+
+# --- the next job -------------------------------------------------------------------------------------------------
+
+
+def test_a_successor_that_a_person_cancelled_is_no_successor_and_not_forgotten() -> None:
+    state = started().write("successor_cancelled", job="12", why="gone").state
+    assert (state.successor, state.next_cancelled) == (None, "12")
+
+
+def test_a_next_job_that_a_person_queues_afterwards_counts_again() -> None:
+    pen = started().write("successor_cancelled", job="12", why="gone")
+    state = pen.write("submitted", job="13", successor_of="11", exclude=[]).state
+    assert (state.successor, state.next_cancelled) == ("13", None)
+
+
+def test_a_requeued_job_is_the_same_one_started_again() -> None:
+    pen = end_attempt(started(), 1, "interrupted").write("resubmitted", job="11", exclude=["n0"], why="n0 is lost")
+    assert pen.state.successor == "11"
+    state = pen.next_gen().write("job_started", job="11", nodes=["n1", "n2"], batch_host="n1", restart_count=1).state
+    job = state.job
+    assert job is not None and (job.id, job.nodes, job.restart_count, job.over) == ("11", ("n1", "n2"), 1, False)
+    assert state.successor is None and len(state.jobs) == 2

@@ -71,13 +71,9 @@ def _announce(run: Run, state: State, touched: Touched, turned: Turned) -> str:
 def _what_goes_on(run: Run, state: State) -> str:
     attempt = state.attempt
     if attempt is not None and attempt.ended is None:
-        goes_on = f"attempt {attempt.number} goes on untouched, and nothing new is started after it"
-        if run.plan.cluster == "local":
-            return goes_on + "; on this machine nothing waits for that, so the run ends should the attempt fail"
-        return goes_on
+        return f"attempt {attempt.number} goes on untouched, and nothing new is started after it"
     if run.plan.cluster == "local":
-        return "nothing new is started; on this machine nothing waits for that, so the run ends"
+        return "nothing new is started; its supervisor waits"
     if state.job is not None and state.job.started_t is not None and not state.job.over:
         return "nothing new is started; the nodes go back, and the next job waits"
     return "nothing is started"
-

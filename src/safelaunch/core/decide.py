@@ -296,9 +296,17 @@ def _give_up(state: State, seen: Seen, plan: Plan) -> Action | None:
 
 
 def _held(state: State, seen: Seen, plan: Plan) -> Action | None:
-    """A person wants no new attempt for now: the nodes go back, and the next job waits until it is released."""
+    """A person wants no new attempt for now: the nodes go back, and the next job waits until it is released.
+
+    A local run has no queue to wait in, and takes nobody's nodes: it waits where it is.
+    """
     asked = seen.asked("hold")
-    return HandOver(_bad(state, seen), f"{asked.who} put the run on hold", held=True) if asked else None
+    if asked is None:
+        return None
+    why = f"{asked.who} put the run on hold"
+    if plan.cluster == "local":
+        return None if seen.ending else Wait(seen.now + 2.0, why)
+    return HandOver(_bad(state, seen), why, held=True)
 
 
 def _job_ends(state: State, seen: Seen, plan: Plan) -> Action | None:
@@ -394,7 +402,7 @@ def how_it_ended(live: Live, seen: Seen) -> str:
     TERM at the time limit, ends well because of it, and is not complete.
     """
     asked_by_person = live.end_row in ("kill", "kill_now") or seen.asked("kill", "kill-now") is not None
-    job_ends = live.end_row in ("limit_near", "ending") or seen.ending is not None
+    job_ends = live.end_row in ("limit_near", "ending", "unconfirmed") or seen.ending is not None
     was_told = asked_by_person or job_ends or live.end_asked_t is not None or live.killed_t is not None
     ended_well = _ended_well(live) and not was_told
     if ended_well and live.reported:

@@ -39,6 +39,8 @@ _STEP_ENDING = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _UNUSABLE = ("down", "drain", "fail", "maint", "unk", "inval", "power", "future", "reserved")
+# The first words of templates/slurm/job.sbatch.
+_STARTED = re.compile(r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on ", re.MULTILINE)
 _DUE = {
     "TIME LIMIT": "time_limit", "PREEMPTION": "preempted", "JOB REQUEUE": "requeued", "NODE FAILURE": "node_failure",
 }
@@ -193,10 +195,12 @@ def is_unreachable(stderr: str) -> bool:
 def parse_ending(output: str, job: str) -> str | None:
     """Why Slurm ended the job, from slurmstepd's last line about it in the job's own output.
 
-    Only a line about the JOB counts: `scancel J.0`, and any signal to a step, leave the same words about the STEP.
+    Only a line about the JOB counts: `scancel J.0`, and any signal to a step, leave the same words about the STEP. Of
+    a job that was requeued, whose output goes on in the same file, only what stands behind its last start counts.
     cancelled (by a person's scancel) | time_limit | preempted | requeued | node_failure; None = no such line.
     """
-    for match in reversed(list(_ENDING.finditer(output))):
+    begin = max((match.start() for match in _STARTED.finditer(output) if match["id"] == job), default=0)
+    for match in reversed(list(_ENDING.finditer(output, begin))):
         if match["id"] != job:
             continue
         due = (match["due"] or "").upper().removeprefix(" DUE TO ").strip()
