@@ -116,7 +116,7 @@ def test_ordinary_jitter_wakes_nobody(seed: int, step_s: float) -> None:
 @pytest.mark.parametrize(
     ("line", "step", "hint"),
     [
-        (b" iteration      100/   1000 | consumed samples: 51200 | elapsed time per iteration (ms): 3000.1 |", 100, None),
+        (b" iteration      100/   1000 | consumed samples: 51200 | elapsed time per iteration (ms): 3.1 |", 100, None),
         (b"saving checkpoint at iteration    1000 to /gpfs/ckpt in torch format", 1000, "checkpoint"),
         (b"Saving model checkpoint to out/checkpoint-500", None, "checkpoint"),
         (b"***** Running Evaluation *****", None, "evaluation"),

@@ -13,6 +13,7 @@ from safelaunch.core.slurmtext import (
     KnownJob,
     QueuedJob,
     has_cancelled_step,
+    has_no_step,
     is_unreachable,
     parse_addresses,
     parse_elapsed_s,
@@ -257,3 +258,13 @@ def test_other_words_are_no_answer(parse: Callable[[str], object], text: str) ->
 )
 def test_a_step_that_was_cancelled_without_a_reason_is_told(line: str, expected: bool) -> None:
     assert has_cancelled_step(f"talk\n{line}\n", "12") is expected
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [("srun: error: Unable to create step for job 12: Unable to contact slurm controller (connect failure)\n", True),
+     ("step 3 loss 1\nsrun: error: n1: task 3: Exited with exit code 1\n", False)],
+    ids=["never created", "a task failed"],
+)
+def test_a_step_that_was_never_created_is_told_from_one_that_failed(output: str, expected: bool) -> None:
+    assert has_no_step(output) is expected

@@ -21,6 +21,7 @@ from safelaunch.core.state import State
 FAILED_GRACE_S = 5.0
 # After this long since the TERM there is no more to wait for: the fence finds out, node by node, what is left.
 KILL_PATIENCE_S = 20.0
+MAX_PAUSE_S = 3600.0   # a clock that has jumped must not keep a run from starting
 
 
 @dataclass(frozen=True)
@@ -338,6 +339,8 @@ def _back_off(state: State, seen: Seen, plan: Plan) -> Action | None:
     last, failures = state.attempt, state.failures_without_progress
     if last is None or last.ended_t is None:
         return None
+    if last.not_before is not None and seen.now < last.not_before < seen.now + MAX_PAUSE_S:
+        return Wait(last.not_before, f"Slurm could not start attempt {last.number}")
     wait_at_once = last.has_failed and response(plan, last.category).then == "wait"
     if failures < 2 and not wait_at_once:
         return None

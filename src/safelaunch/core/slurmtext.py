@@ -33,6 +33,8 @@ _ENDING = re.compile(
     r"(?P<at>\S+)(?P<due> DUE TO .*?)? \*\*\*",
     re.MULTILINE | re.IGNORECASE,
 )
+# srun's words when no task of a step was ever started: Slurm did not answer, or gave it nothing to run on just now.
+_NO_STEP = re.compile(r"^srun: (?:error: )?(?:Unable to create step for job|Unable to confirm allocation)", re.MULTILINE)
 _STEP_ENDING = re.compile(
     r"^slurmstepd(?:-\S+)?: error: \*\*\* STEP (?P<id>[0-9]+)\.\S+ ON \S+ CANCELLED AT \S+"
     r"(?P<due> DUE TO .*?)? \*\*\*",
@@ -185,6 +187,11 @@ def parse_submitted(text: str) -> str:
         if match:
             return match.group(1)
     raise ParseError(f"sbatch printed {text.strip()[:200]!r}, not a job id")
+
+
+def has_no_step(output: str) -> bool:
+    """Whether srun says that it could not even create its step."""
+    return _NO_STEP.search(output) is not None
 
 
 def is_unreachable(stderr: str) -> bool:

@@ -29,6 +29,7 @@ class Attempt:
     ended: str | None = None            # completed | failed | stopped | lost | interrupted
     ended_t: float | None = None
     exit_code: int | None = None
+    not_before: float | None = None     # epoch s: Slurm could not start it, and is asked again then
     step: int | None = None             # the last step seen in the log
     checkpoint_step: int | None = None  # the newest complete checkpoint seen at its end
     category: str | None = None
@@ -240,7 +241,8 @@ def _attempt_ended(state: State, event: Event) -> State:
     if known is None or known.ended is not None:
         return state
     how = str(event.data["how"])
-    state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"))
+    state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"),
+                            not_before=event.data.get("not_before"))
     if how in ("failed", "lost"):
         category = known.category or "unknown"
         state = replace(

@@ -28,6 +28,7 @@ GUARD = Path(__file__).parent.parent / "node" / "guard.py"
 DRAIN_S = 900.0         # how long an ended attempt waits for a frozen folder to take its last log lines
 CLAIM_HOLDS_S = 5.0     # less than a standby waits before it takes over (core.takeover): simulated, two launches
 LOST_PATIENCE_S = 1.0   # its srun waits for a dead node, for minutes
+MOST_REFUSALS = 10      # by Slurm, in a row: 40 min
 SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but never while a silent node holds its step
 
 
@@ -157,11 +158,15 @@ def close_attempt(lead: Leader) -> None:
     how = decide.how_it_ended(live, lead.seen())
     tail = lead.process.tail() if lead.process else b""
     code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
+    not_before = None
+    if how == "failed" and not live.exits and slurmtext.has_no_step(tail.decode(errors="replace")):
+        how, not_before = _never_started(lead)
     lead.record(*_last_progress(lead, live, tail))
     events: list[Event] = []
     if how != "completed":
         events += _judgement(lead, live, how, code, tail)
-    events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row))
+    events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row,
+                                    not_before=not_before))
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:
         patience_s = LOST_PATIENCE_S if lead.lost_of_live() else SRUN_PATIENCE_S
@@ -179,6 +184,18 @@ def close_attempt(lead: Leader) -> None:
     }).encode() + b"\n")
     summary = lead.state.attempt.summary if lead.state.attempt else None
     lead.say(f"attempt {live.number} {how}{f': {summary}' if summary else ''}")
+
+
+def _never_started(lead: Leader) -> tuple[str, float | None]:
+    """Slurm could not start a single task: that says nothing of the training, and costs no budget; not for ever."""
+    row = 0
+    for known in reversed(lead.state.attempts[:-1]):
+        if known.not_before is None:
+            break
+        row += 1
+    if row >= MOST_REFUSALS:
+        return "failed", None
+    return "interrupted", lead.now + min(300.0, 5.0 * 2 ** row)
 
 
 def fall_back(lead: Leader) -> None:
