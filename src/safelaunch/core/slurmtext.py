@@ -34,7 +34,7 @@ _ENDING = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 # srun's words when no task of a step was ever started: Slurm did not answer, or gave it nothing to run on just now.
-_NO_STEP = re.compile(r"^srun: (?:error: )?(?:Unable to create step for job|Unable to confirm allocation)", re.MULTILINE)
+_NO_STEP = re.compile(r"^srun: (?:error: )?Unable to (?:create step for job|confirm allocation)", re.MULTILINE)
 _STEP_ENDING = re.compile(
     r"^slurmstepd(?:-\S+)?: error: \*\*\* STEP (?P<id>[0-9]+)\.\S+ ON \S+ CANCELLED AT \S+"
     r"(?P<due> DUE TO .*?)? \*\*\*",
