@@ -115,6 +115,13 @@ def test_standard_input_is_read(here: Path) -> None:
     assert json.loads(done.stdout)["verdict"]["category"] == "cuda_oom"
 
 
+def test_a_process_substitution_is_read(log: Path) -> None:
+    words = f"{sys.executable} -m safelaunch why --json <(cat train.out)"
+    done = subprocess.run(["bash", "-c", words], cwd=log.parent, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"]["category"] == "cuda_oom"
+
+
 def test_without_words_the_newest_run_is_explained(bloom: Made, why: Said) -> None:
     out, _ = why()
     assert "cuda_oom" in out and "attempts/0001/main.log:4" in out
@@ -171,7 +178,8 @@ def test_a_job_that_nobody_knows_is_an_error(here: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["nothing"], "no run is known as 'nothing'"), (["train.out", "nothing"], "nothing: no such file"),
+    [(["nothing"], "no run is known as 'nothing'"), (["no.log"], "no.log: no such file, and no run"),
+     (["train.out", "nothing"], "nothing: no such file"),
      (["train.out", "--attempt", "2"], "--attempt goes with a run"), (["empty"], "empty holds no logs"),
      (["--explain", "cuda_omm"], "did you mean 'cuda_oom'?"), (["train.out", "--json", "--ticket"], "--ticket does"),
      (["bloom", "--attempt", "9"], "bloom has no attempt 9")],

@@ -43,10 +43,12 @@ class Subject:
 
 def find_subject(words: Sequence[str], attempt: int | None) -> Subject:
     """What the words mean: files where they exist, else one run or job; raises UsageError."""
-    kinds: list[str] = runs.ask(lambda: [_kind(word) for word in words], f"{' '.join(words)}") if words else []
+    kinds: list[str] = runs.ask(lambda: [_kind(word) for word in words], " ".join(words)) if words else []
     missing = [word for word, kind in zip(words, kinds, strict=True) if kind == "name"]
     if len(words) > 1 and missing:
         raise UsageError(f"{missing[0]}: no such file", hint="several arguments must all be log files")
+    if missing and ("/" in missing[0] or LOG_NAMES.search(missing[0])):
+        raise UsageError(f"{missing[0]}: no such file, and no run")
     if kinds and kinds[0] not in ("name", "run"):
         if attempt is not None:
             raise UsageError("--attempt goes with a run, not with log files")
@@ -64,6 +66,8 @@ def _kind(word: str) -> str:
     """stdin, file, run, folder or name; looked at by a disposable child, since the path may be on a frozen mount."""
     if word == "-":
         return "stdin"
+    if word.startswith("/dev/fd/"):   # bash's <(…): the child has it not
+        return "file"
     path = Path(word)
     if path.is_dir():
         return "run" if runfolder.is_run_folder(path) else "folder"
