@@ -399,6 +399,11 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "returned exit status 0",
     ),
     "launcher.mpi_abort": ("MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD", "MPI has 8 ranks"),
+    "launcher.orte_start": ("ORTE was unable to reliably start one or more daemons.", "ORTE started its daemons"),
+    "launcher.slots": (
+        "There are not enough slots available in the system to satisfy the 8 slots that were requested",
+        "8 slots are available",
+    ),
     "ray.worker_died": (
         "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
         "the actor has begun",

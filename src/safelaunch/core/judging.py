@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from safelaunch.core.causes import Verdict
 from safelaunch.core.doubts import doubt, is_past, trace_course
 from safelaunch.core.episodes import Episode, Moment, last_episode, order_of
-from safelaunch.core.findings import Evidence, Finding, Log
+from safelaunch.core.findings import Cited, Evidence, Finding, Line, Log
 from safelaunch.core.fingerprint import make_fingerprint
 from safelaunch.core.outside import join
 from safelaunch.core.rulebook import BY_ID
 from safelaunch.core.weighing import SYMPTOM_SHARE, Group, cite, gather, moment, place_of
 
+LAST_WORDS = 5          # lines at the end of a file that may tell what no rule knows
+# Words of a failure in any program's last lines, and lines in which they mean nothing.
+BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|could ?n[o']t|unable"
+                       r"|died|killed|not found|unsupported|denied|refused|no such|not enough)\b")
+HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
+                      r"|debug|retry|not found in cache|info\b")
 SPEAKING = ("cause", "symptom", "teardown")
 WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
 MIN_WEIGHT = 0.3
@@ -69,11 +76,17 @@ def _choose(causes: Sequence[Group], episode: Episode) -> Group:
 
 def _without_cause(groups: Sequence[Group], episode: Episode, log: Log) -> Verdict:
     """Healthy when there are signs of life and nothing fell; else unknown, with what could be meant."""
-    fallen = [group for group in groups
-              if group.role == "teardown" and not group.is_excused and not is_past(group, episode)]
+    fallen = [group for group in groups if not group.is_excused and not is_past(group, episode)
+              and (group.role == "teardown" or (group.role == "symptom" and group.is_fatal))]
     end = _good_end(episode)
     alive = bool(episode.progress) or end is not None
     candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
+    bad = None if fallen or end is not None else _bad_last_words(episode, log)
+    if bad is not None:
+        cited = Cited("", "context", log.files[bad.file], bad.line_number, bad.text, bad.host, bad.rank, bad.t,
+                      bad.offset)
+        return Verdict("unknown", f"the last words may tell why: {bad.text.strip()}"[:300], 0.15, "restart",
+                       candidates=candidates, cited=(cited,), host=bad.host, rank=bad.rank)
     if not fallen and alive:
         done = "the program says that it has finished" if end is not None else "steps were made up to the end"
         return Verdict("none", f"no failure: {done}", 0.85 if end is not None else 0.7, "none", candidates=candidates)
@@ -85,6 +98,20 @@ def _without_cause(groups: Sequence[Group], episode: Episode, log: Log) -> Verdi
     return Verdict("unknown", f"the log tells the end, not its cause: {first.summary}", 0.2, "restart",
                    candidates=candidates, cited=(cite(first, log),), host=first.hosts[0] if first.hosts else None,
                    rank=first.ranks[0] if first.ranks else None)
+
+
+def _bad_last_words(episode: Episode, log: Log) -> Line | None:
+    """A line after the last step that sounds like a failure, though no rule knows it; the last of such lines."""
+    reached: dict[int, int] = {}
+    for sign in episode.progress:
+        reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
+    known = {(found.file, found.offset) for found in episode.findings}   # judged already: ignored, or too weak
+    for file in range(len(log.files)):
+        for line in [line for line in log.last if line.file == file][:-LAST_WORDS - 1:-1]:
+            if (line.offset > reached.get(file, -1) and (file, line.offset) not in known
+                    and BAD_WORDS.search(line.text) and not HARMLESS.search(line.text)):
+                return line
+    return None
 
 
 def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group], episode: Episode,

@@ -114,11 +114,11 @@ RULES = (
     Rule(
         "env.numpy_abi", "version_mismatch",
         (b"numpy.dtype size changed", b"numpy.ufunc size changed", b"A module that was compiled using NumPy 1.x",
-         b"numpy.core.multiarray failed to import", b"_ARRAY_API not found"),
+         b"numpy.core.multiarray failed to import", b"_ARRAY_API not found", b"compiled against NumPy C-API"),
         rb"numpy\.(?:dtype|ufunc) size changed|compiled using NumPy 1\.x|numpy\.core\.multiarray failed to import"
-        rb"|_ARRAY_API not found", "cause", "job", 0.7, summary="a compiled package does not fit this numpy",
-        explain="It was built against another numpy release.", do="Pin numpy<2, or update the package.", source="numpy",
-        order=2,
+        rb"|_ARRAY_API not found|compiled against NumPy C-API", "cause", "job", 0.7,
+        summary="a compiled package does not fit this numpy", explain="It was built against another numpy release.",
+        do="Pin numpy<2, or update the package.", source="numpy", order=2,
     ),
     Rule(
         "env.numpy_alias", "version_mismatch", (b"module 'numpy' has no attribute",),
@@ -143,11 +143,12 @@ RULES = (
         "env.extension_build", "environment",
         (b"Error building extension", b"Ninja is required to load C++ extensions",
          b"CUDA_HOME environment variable is not set", b"CUDA_HOME does not exist", b"command 'gcc' failed",
-         b"ninja: build stopped", b"Failed building wheel", b"unable to find nvcc", b"CppCompileError",
-         b"error: invalid command 'bdist_wheel'"),
+         b"ninja: build stopped", b"Failed building wheel", b"unable to find nvcc", b"CppCompileError", b"nvcc fatal",
+         b"externally-managed-environment", b"error: invalid command 'bdist_wheel'"),
         rb"Error building extension '?(?P<name>\w*)|Ninja is required|CUDA_HOME (?:environment variable is not set"
-        rb"|does not exist)|command '\S*gcc' failed|ninja: build stopped|Failed building wheel|CppCompileError",
-        "cause", "job", 0.72, summary="an extension {name} could not be built",
+        rb"|does not exist)|command '\S*gcc' failed|ninja: build stopped|Failed building wheel|CppCompileError"
+        rb"|nvcc fatal|error: externally-managed-environment", "cause", "job", 0.72,
+        summary="an extension {name} could not be built",
         explain="Compiler, CUDA toolkit or ninja is missing or does not fit on this node.",
         do="Build it once beforehand; check CUDA_HOME and the compiler on the compute node.",
         source="torch.utils.cpp_extension; pip", order=1,
@@ -223,8 +224,9 @@ RULES = (
     ),
     Rule(
         "env.container", "environment",
-        (b"unable to open image", b"could not open image", b"nvidia-container-cli", b"pyxis:", b"[FATAL]   "),
-        rb"(?:FATAL: +|\[FATAL\] +)(?P<what>.*)|could not open image"
+        (b"unable to open image", b"could not open image", b"nvidia-container-cli", b"could not select device driver",
+         b"pyxis:", b"[FATAL]   "),
+        rb"(?:FATAL: +|\[FATAL\] +)(?P<what>.*)|could not open image|could not select device driver"
         rb"|nvidia-container-cli: (?P<what2>.{0,300}?error.*)|pyxis: .{0,300}?(?:failed|error)", "cause", "node", 0.6,
         summary="the container could not start: {what}{what2}",
         explain="The image, its runtime or the GPU hook of this node.", do="Start it by hand on that node.",

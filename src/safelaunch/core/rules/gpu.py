@@ -52,9 +52,11 @@ RULES = (
     ),
     Rule(
         "gpu.smi_lost", "gpu_hardware",
-        (b"Unable to determine the device handle for", b"NVIDIA-SMI has failed because", b"GPU requires reset"),
-        b"Unable to determine the device handle for|NVIDIA-SMI has failed because|GPU requires reset", "cause", "node",
-        0.85, summary="nvidia-smi cannot reach a GPU", explain="The driver or a card of this node does not answer.",
+        (b"Unable to determine the device handle for", b"NVIDIA-SMI has failed because", b"GPU requires reset",
+         b"No devices were found"),
+        b"Unable to determine the device handle for|NVIDIA-SMI has failed because|GPU requires "
+        b"reset|^(?:nvidia-smi: )?No devices were found", "cause", "node", 0.85,
+        summary="nvidia-smi cannot reach a GPU", explain="The driver or a card of this node does not answer.",
         do=_RETIRE, source="nvidia-smi",
     ),
     Rule(

@@ -54,7 +54,7 @@ RULES = (
         rb"RendezvousConnectionError|connection to the C10d store has failed|failed to recv, got 0 bytes"
         rb"|(?:sendBytes|recvVector|recvValue) failed on SocketImpl|RendezvousClosedError|DistNetworkError"
         rb"|TCPStore server has shut down|Socket Timeout|\"should dump\" flag|RendezvousGracefulExitError", "symptom",
-        "nobody", 0.3, summary="the store was lost", explain=_PEER_GONE, source=_C10D + ", TCPStore", order=1,
+        "nobody", 0.42, summary="the store was lost", explain=_PEER_GONE, source=_C10D + ", TCPStore", order=1,
     ),
     Rule(
         "store.key_wait", "rendezvous", (b"wait timeout after", b"store->get("),
@@ -199,6 +199,20 @@ RULES = (
         b"MPI_ABORT was invoked|MPI_Abort|Primary job  terminated|(?:mpirun|prterun) has exited due to|BAD TERMINATION",
         "teardown", "nobody", 0.2, summary="MPI ends the job",
         explain="A rank called abort or died; its own lines say why.", source="Open MPI; MPICH",
+    ),
+    Rule(
+        "launcher.orte_start", "node_failure",
+        (b"unable to reliably start one or more daemons", b"ORTE daemon has unexpectedly failed"),
+        b"unable to reliably start one or more daemons|ORTE daemon has unexpectedly failed", "cause", "job", 0.5,
+        summary="mpirun could not start its daemons on a node",
+        explain="A node does not answer, ssh is refused, or MPI is not found there.",
+        do="Try ssh to each node, and `which orted` there.", source="Open MPI, ORTE",
+    ),
+    Rule(
+        "launcher.slots", "config", (b"not enough slots available",), b"not enough slots available", "cause", "job",
+        0.85, summary="mpirun was asked for more processes than there are slots",
+        explain="The allocation is smaller than -np.", do="Make -np fit --ntasks, or add --oversubscribe.",
+        source="Open MPI",
     ),
     Rule(
         "ray.worker_died", "native_crash",

@@ -125,10 +125,10 @@ RULES = (
         do=_LINK, source="Linux, mlx5_core",
     ),
     Rule(
-        "network.ucx", "network", (b"UCX  ERROR", b"UCX ERROR", b"Endpoint timeout", b"transport retry count"),
+        "network.ucx", "network", (b"UCX  ERROR", b"UCX ERROR", b"Endpoint timeout", b"ransport retry count"),
         b"UCX +ERROR .{0,300}?(?:retry count(?:er)? exceeded|[Rr]emote operation error|Endpoint "
         b"timeout|[Cc]onnection reset|Local QP operation|transport error|Destination is unreachable|[Nn]o route "
-        b"to host)|(?:transport )?retry count(?:er)? exceeded", "cause", "node", 0.8, action="exclude_and_restart",
+        b"to host)|(?i:transport retry count(?:er)? exceeded)", "cause", "node", 0.8, action="exclude_and_restart",
         summary="UCX lost a peer", explain="The other end did not acknowledge: link, switch or the peer's node.",
         do=_LINK, source="UCX, uct/ib", order=1,
     ),
@@ -198,7 +198,7 @@ RULES = (
     Rule(
         "network.dns", "network",
         (b"Name or service not known", b"Temporary failure in name resolution", b"nodename nor servname provided",
-         b"could not resolve host"),
+         b"ould not resolve host"),
         b"(?i:name or service not known|temporary failure in name resolution|nodename nor servname|could not "
         b"resolve host)", "cause", "rank", 0.5, action="fix_config", summary="a host name cannot be resolved",
         explain="DNS is down on this node, the name is wrong, or the node has no way out.",

@@ -107,7 +107,7 @@ RULES = (
         (b"Task launch for", b"launch failed", b"Prolog failed", b"prolog failed", b"Kill task failed", b"prolog_error",
          b"are still not ready", b"wrong with the boot of the nodes"),
         rb"Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<why>.*)|(?i:prolog failed)"
-        rb"|launch failed requeued|[Kk]ill task failed|Nodes? \S+ (?:is|are) still not ready"
+        rb"|launch failed(?: requeued|: )|[Kk]ill task failed|Nodes? \S+ (?:is|are) still not ready"
         rb"|wrong with the boot of the nodes", "cause", "node", 0.85,
         summary="a task could not be launched on {host}: {why}",
         explain="The node's slurmd did not answer, refused, or its prolog failed.", do="Keep the node out.",
