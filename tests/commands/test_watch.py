@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import registry, watcher, watchmemory
+from safelaunch.adapters import registry, watcher, watchmemory, watchreading
 from safelaunch.adapters.watcher import Watcher
 from safelaunch.adapters.watchmemory import Memory
 from safelaunch.adapters.watchreading import Reader
 from safelaunch.adapters.world import World
 from safelaunch.cli import run
 from safelaunch.commands import watch
-from safelaunch.core.state import State
+from safelaunch.core.journal import merge
+from safelaunch.core.state import State, fold
 from safelaunch.node.probe import Answer, stuck_children
 from tests.frozen import FuseMount
 from tests.handmade import Made, fake_command, make_run
@@ -460,6 +461,19 @@ def test_a_frozen_filesystem_hides_no_run_elsewhere(
     fuse_mount.cont()
     cluster.tick(watching, 130.0, times=8)
     assert state(far).successor == "99", cluster.said
+
+
+def test_a_long_journal_says_the_same_without_its_repetitions(bloom: Made) -> None:
+    for step in range(50):
+        bloom.event("progress", attempt=1, step=step)
+        if step % 7 == 0:
+            bloom.event("checkpoint", attempt=1, step=step)
+    torn = b'{"v":1,"t":5,"gen":9,"seq":1,"host":"n1","event":"progr'
+    (bloom.dir / "journal" / "000009-n1-1.jsonl").write_bytes(torn)
+    short = watchreading._read_journal(bloom.dir)
+    assert sum(content.count(b"progress") for content in short.values()) == 8
+    assert fold(merge(short).events) == state(bloom)
+    assert merge(short).problems == bloom.run.journal().problems == ()
 
 
 # --- what it remembers ------------------------------------------------------------------------------------------------

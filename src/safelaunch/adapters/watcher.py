@@ -88,10 +88,11 @@ class Watcher:
         changed, blind = self.reader.glance(runs)
         for dir, row in changed.items():
             known = runs[dir]
-            if "error" in row:
-                continue   # told when the run is examined
-            known.sign, known.real = row["sign"], row.get("real", known.real)
-            pulse = None if row["pulse"] is None else Pulse(**row["pulse"])
+            if isinstance(row, dict):
+                continue   # an error, told when the run is examined
+            known.sign, fields, real = row
+            known.real = real or known.real
+            pulse = None if fields is None else Pulse(*fields)
             if known.pulse is None or pulse is None or pulse.beat != known.pulse.beat:
                 known.moved_s = now_s
             known.pulse = pulse

@@ -14,11 +14,13 @@ import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import journal, registry, runfolder
 from safelaunch.adapters.watchmemory import Known
+from safelaunch.core import journal as text
 from safelaunch.core import plan as plans
 from safelaunch.core import slurmtext, watch
 from safelaunch.core.state import fold
@@ -26,7 +28,7 @@ from safelaunch.core.watched import Watched, Word, parse_pulse, read_notes
 from safelaunch.node.probe import Answer, run_in_child, stuck_children
 
 DEADLINE_S = 10.0        # a sick parallel filesystem answers in seconds; for a group at once
-CHUNK = 64               # runs whose journals are read by one child
+CHUNK = 8                # runs whose journals are read by one child: a second at most, on a busy machine
 MAX_STUCK = 4            # hanging children in all; more would count against the user's processes
 MOUNTS = Path("/proc/self/mountinfo")
 _OUTPUT_TAIL = 256 << 10
@@ -62,13 +64,18 @@ class Reader:
     ask: Ask = run_in_child
     _groups: dict[str, _Group] = field(default_factory=dict)
     _alone: set[str] = field(default_factory=set)
+    _registry: tuple[list[int], list[tuple[str, str]]] = field(default_factory=lambda: ([], []))
     _mounts: tuple[str, ...] = ()
 
     def registered(self) -> list[tuple[str, str]] | None:
         """(folder, job name) of the user's runs, newest first; None where the home does not answer."""
-        answer = self._ask("registry", _registered)
-        return [(str(dir), str(name)) for dir, name in answer.value] if answer.is_ok and answer.value else (
-            [] if answer.is_ok else None)
+        answer = self._ask("registry", lambda: _registered(self._registry[0]))
+        if not answer.is_ok:
+            return None
+        if answer.value is not None:
+            sign, rows = answer.value
+            self._registry = (sign, [(str(dir), str(name)) for dir, name in rows])
+        return self._registry[1]
 
     def glance(self, runs: Mapping[str, Known]) -> tuple[dict[str, Any], list[str]]:
         """(folder → its pulse if that has changed, folders that did not answer)."""
@@ -100,11 +107,12 @@ class Reader:
 
     def _grouped(self, runs: Mapping[str, Known]) -> dict[str, list[str]]:
         groups: dict[str, list[str]] = {}
+        of_parent: dict[str, str] = {}   # runs lie beside each other
         for dir, known in runs.items():
-            path = known.real or dir
-            group = dir if dir in self._alone else next(
-                (mount for mount in self._mounts if path.startswith(mount)), "/")
-            groups.setdefault(group, []).append(dir)
+            parent = (known.real or dir).rpartition("/")[0]
+            if parent not in of_parent:
+                of_parent[parent] = next((mount for mount in self._mounts if f"{parent}/".startswith(mount)), "/")
+            groups.setdefault(dir if dir in self._alone else of_parent[parent], []).append(dir)
         return groups
 
     def _walk(self, group: str, dirs: Sequence[str], visit: Callable[[str], Any]) -> dict[str, Any] | None:
@@ -150,27 +158,34 @@ def _safely(visit: Callable[[str], Any], dir: str) -> Any:
 # --- what the children do -----------------------------------------------------------------------------------------
 
 
-def _registered() -> list[tuple[str, str]]:
-    """Without looking at the folders, each of which may hang: registry.entries does look."""
-    return [(str(entry.dir), f"{entry.name}.{entry.run_id}") for entry in registry._read()]
+def _registered(sign: Sequence[int]) -> tuple[list[int], list[tuple[str, str]]] | None:
+    """None = unchanged. Without a look at the folders, each of which may hang: registry.entries does look."""
+    with contextlib.suppress(FileNotFoundError):
+        status = registry.file().stat()
+        now = [status.st_ino, status.st_mtime_ns, status.st_size]
+        if now == sign:
+            return None
+        return now, [(str(entry.dir), f"{entry.name}.{entry.run_id}") for entry in registry._read()]
+    return [], []
 
 
-def _glance(dir: str, sign: Sequence[int] | None) -> dict[str, Any] | None:
-    """The pulse, if its file is another one than at the last glance; {"pulse": None} where there is none."""
-    path = os.path.join(dir, "pulse.json")   # noqa: PTH118 - a thousand runs in some milliseconds
+def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
+    """[sign, pulse, folder without links] where the pulse's file is another one than at the last glance; pulse None =
+    there is none. Bare calls: a thousand runs are to take some milliseconds.
+    """
     try:
-        status = os.stat(path)               # noqa: PTH116
+        descriptor = os.open(f"{dir}/pulse.json", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        return None if sign == [] else {"sign": [], "pulse": None, "real": os.path.realpath(dir)}
-    now = [status.st_ino, status.st_mtime_ns, status.st_size]
-    if now == sign:
-        return None
-    with open(path, "rb") as file:           # noqa: PTH123
-        pulse = parse_pulse(json.loads(file.read(1 << 16)))
-    row: dict[str, Any] = {"sign": now, "pulse": None if pulse is None else asdict(pulse)}
-    if not sign:
-        row["real"] = os.path.realpath(dir)
-    return row
+        return None if sign == [] else [[], None, os.path.realpath(dir)]
+    try:
+        status = os.fstat(descriptor)
+        now = [status.st_ino, status.st_mtime_ns, status.st_size]
+        if now == sign:
+            return None
+        pulse = parse_pulse(json.loads(os.read(descriptor, 1 << 16)))
+    finally:
+        os.close(descriptor)
+    return [now, None if pulse is None else list(vars(pulse).values()), "" if sign else os.path.realpath(dir)]
 
 
 def _examine(look: Look) -> dict[str, Any]:
@@ -179,7 +194,7 @@ def _examine(look: Look) -> dict[str, Any]:
     claim = journal.last_claim(dir)          # before the journal: whoever acts in between takes the next number
     meta = json.loads((dir / "run.json").read_bytes())
     plan = plans.make(meta["config"], meta["run_id"])
-    events = journal.read(dir).events
+    events = text.merge(_read_journal(dir)).events
     state, notes = fold(events), read_notes(events)
     last = state.job
     watched = Watched(
@@ -198,6 +213,25 @@ def _examine(look: Look) -> dict[str, Any]:
             "config": meta["config"], "run_id": meta["run_id"], "cwd": str(meta.get("cwd", "/"))},
             "last_job": state.jobs[-1].id if last is None and state.jobs else last.id if last is not None else None}
     return row
+
+
+def _read_journal(dir: Path) -> dict[str, bytes]:
+    """The writers' files. Of progress lines that follow each other only the last is kept: it is all that the state
+    keeps of them, and they are most of what a long run has written.
+    """
+    files = {}
+    for path in (dir / "journal").glob("*.jsonl"):
+        with path.open("rb") as file:
+            content = file.read(journal.MAX_JOURNAL_BYTES)
+        lines = content.split(b"\n")
+        files[path.name] = b"\n".join(
+            line for line, after in zip_longest(lines, lines[1:], fillvalue=b"")
+            if not (_is_progress(line) and _is_progress(after)))
+    return files
+
+
+def _is_progress(line: bytes) -> bool:
+    return line.startswith(b'{"v":1,') and b',"event":"progress",' in line and line.endswith(b"}")
 
 
 def _is_home(look: Look, dir: Path, hosts: Sequence[str]) -> bool:
