@@ -24,6 +24,7 @@ from safelaunch.adapters.logindex import LogIndex
 from safelaunch.core import clocks, loglines
 from safelaunch.core.findings import CLOCK_ORDER, CLOCK_STAMPS, Finding, Line, Log, Progress, Rule
 from safelaunch.core.prefilter import Shapes
+from safelaunch.core.rulebook import BY_ID
 from safelaunch.core.scan import Compiled, Part, merge_parts
 
 PIECE = 32 << 20            # one task of a worker
@@ -75,7 +76,8 @@ def read_logs(
         else:
             readings[index] = _read_stream(path, index, compiled)
     readings.update(_read_plain(plain, compiled, known, thorough, workers or len(os.sched_getaffinity(0))))
-    return _join([str(path) for path in paths], [readings[index] for index in range(len(paths))])
+    log = _join([str(path) for path in paths], [readings[index] for index in range(len(paths))])
+    return replace(log, rules=tuple(rule for rule in rules if rule.id not in BY_ID))
 
 
 def line_numbers(path: Path, offsets: Iterable[int]) -> dict[int, int]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from safelaunch.core.episodes import Episode, Moment, is_comparable, order_of
 from safelaunch.core.findings import Log
-from safelaunch.core.rulebook import BY_ID
 from safelaunch.core.tracebacks import is_played_down
 from safelaunch.core.weighing import Group
 
@@ -44,9 +43,9 @@ class Course:
 def trace_course(groups: Sequence[Group], episode: Episode, log: Log) -> Course:
     """The course of an episode."""
     timed = episode.is_timed
-    falls = tuple(order_of(one, timed) for one in episode.findings if BY_ID[one.rule].role == "teardown")
+    falls = tuple(order_of(one, timed) for one in episode.findings if episode.role(one) == "teardown")
     events = tuple(order_of(one, timed) for one in episode.findings
-                   if BY_ID[one.rule].role in ("cause", "symptom", "teardown", "done"))
+                   if episode.role(one) in ("cause", "symptom", "teardown", "done"))
     ended = [order_of(one, timed) for one in episode.findings if one.rule in _ENDED]
     ends = tuple(max((line.offset for line in log.last if line.file == file), default=0)
                  for file in range(len(log.files)))
@@ -87,7 +86,7 @@ def is_past(group: Group, episode: Episode) -> bool:
     """Whether the program said afterwards that it had finished."""
     last = order_of(group.last, episode.is_timed)
     for found in episode.findings:
-        rule = BY_ID[found.rule]
+        rule = episode.rules[found.rule]
         if rule.role != "done" or not is_comparable(found, group.last, episode):
             continue
         if order_of(found, episode.is_timed) < last:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from safelaunch.core.findings import CLOCK_STAMPS, Finding, Log, Progress
+from safelaunch.core.findings import CLOCK_STAMPS, Finding, Log, Progress, Role, Rule
 from safelaunch.core.rulebook import BY_ID
 
 Moment = tuple[float, int, int]   # sort key: time or 0, file, offset
@@ -27,6 +27,11 @@ class Episode:
     progress: tuple[Progress, ...]
     number: int
     is_timed: bool
+    rules: Mapping[str, Rule]
+
+    def role(self, found: Finding) -> Role:
+        """What a finding means for the run."""
+        return self.rules[found.rule].role
 
 
 def order_of(item: Finding | Progress, is_timed: bool) -> Moment:
@@ -37,20 +42,21 @@ def order_of(item: Finding | Progress, is_timed: bool) -> Moment:
 def last_episode(log: Log) -> Episode:
     """What belongs to the last launch of the training in the logs."""
     is_timed = log.clock == CLOCK_STAMPS and len(log.files) > 1
-    findings = _in_order(log.findings, is_timed)
+    rules = {**BY_ID, **{rule.id: rule for rule in log.rules}}
+    findings = _in_order(log.findings, is_timed, rules)
     progress = tuple(sorted(log.progress, key=lambda item: order_of(item, is_timed)))
-    starts = _starts(findings, progress, is_timed)
+    starts = _starts(findings, progress, is_timed, rules)
     if len(starts) < 2:
-        return Episode(findings, progress, 1, is_timed)
+        return Episode(findings, progress, 1, is_timed, rules)
     start = starts[-1]
     kept = tuple(one for one in findings if order_of(one, is_timed) >= start)
     after = tuple(one for one in progress if order_of(one, is_timed) >= start)
-    if not after and not any(BY_ID[one.rule].role in ("cause", "symptom", "done", "teardown") for one in kept):
-        return Episode(findings, progress, 1, is_timed)   # only the words of a start: nothing to judge
-    return Episode(kept, after, len(starts), is_timed)
+    if not after and not any(rules[one.rule].role in ("cause", "symptom", "done", "teardown") for one in kept):
+        return Episode(findings, progress, 1, is_timed, rules)   # only the words of a start: nothing to judge
+    return Episode(kept, after, len(starts), is_timed, rules)
 
 
-def _in_order(findings: Sequence[Finding], is_timed: bool) -> tuple[Finding, ...]:
+def _in_order(findings: Sequence[Finding], is_timed: bool, rules: Mapping[str, Rule]) -> tuple[Finding, ...]:
     """By time, where a line without a stamp keeps to the one before it in its file, else to the one behind it; a launch
     does not, since what comes behind it may be hours later.
     """
@@ -58,8 +64,8 @@ def _in_order(findings: Sequence[Finding], is_timed: bool) -> tuple[Finding, ...
     if not is_timed:
         return tuple(placed)
     stamped = _fill(placed)
-    launches = [one for one in stamped if BY_ID[one.rule].role == "launch"]
-    others = _fill([one for one in stamped if BY_ID[one.rule].role != "launch"][::-1])
+    launches = [one for one in stamped if rules[one.rule].role == "launch"]
+    others = _fill([one for one in stamped if rules[one.rule].role != "launch"][::-1])
     return tuple(sorted([*launches, *others], key=lambda one: order_of(one, True)))
 
 
@@ -75,7 +81,8 @@ def _fill(findings: Sequence[Finding]) -> list[Finding]:
     return filled
 
 
-def _starts(findings: Sequence[Finding], progress: Sequence[Progress], is_timed: bool) -> list[Moment]:
+def _starts(findings: Sequence[Finding], progress: Sequence[Progress], is_timed: bool,
+            rules: Mapping[str, Rule]) -> list[Moment]:
     """Where launches begin, the log's own beginning first.
 
     A launch line begins a launch when its speaker has launched before and there were steps or an end since: the
@@ -86,7 +93,7 @@ def _starts(findings: Sequence[Finding], progress: Sequence[Progress], is_timed:
     speakers: set[tuple[str | None, int | None]] = set()
     has_ended = False
     for one in findings:
-        role = BY_ID[one.rule].role
+        role = rules[one.rule].role
         at = order_of(one, is_timed)
         if role == "launch":
             speaker = (one.host, one.rank)

@@ -12,7 +12,6 @@ from safelaunch.core.episodes import Episode, Moment, last_episode, order_of
 from safelaunch.core.findings import Cited, Evidence, Finding, Line, Log
 from safelaunch.core.fingerprint import make_fingerprint
 from safelaunch.core.outside import join
-from safelaunch.core.rulebook import BY_ID
 from safelaunch.core.weighing import SYMPTOM_SHARE, Group, cite, gather, moment, place_of
 
 LAST_WORDS = 5          # lines at the end of a file that may tell what no rule knows
@@ -63,7 +62,7 @@ def _candidates(groups: Sequence[Group], episode: Episode, log: Log) -> list[Gro
 
 def _good_end(episode: Episode) -> Moment | None:
     """When the program said that it had finished, if it did and nothing fell afterwards."""
-    ends = [order_of(found, episode.is_timed) for found in episode.findings if BY_ID[found.rule].role == "done"]
+    ends = [order_of(found, episode.is_timed) for found in episode.findings if episode.role(found) == "done"]
     return ends[-1] if ends else None
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from safelaunch.core.episodes import Episode, Moment, is_excused, order_of
 from safelaunch.core.findings import Cited, Finding, Log, Role, Rule
 from safelaunch.core.fingerprint import generalize
-from safelaunch.core.rulebook import ACTIONS, BY_ID
+from safelaunch.core.rulebook import ACTIONS
 from safelaunch.core.rules.generic import EXCEPTION, LINE
 from safelaunch.core.tracebacks import find_user_frame, is_ignored, is_of_thread, read_exception
 
@@ -56,8 +56,8 @@ def gather(episode: Episode, log: Log) -> tuple[Group, ...]:
     ends = _last_lines(log)
     folded: dict[tuple[str, str], list[Finding]] = {}
     ignored: set[tuple[str, str]] = set()
-    for found in _unchained(episode.findings):
-        rule = BY_ID[found.rule]
+    for found in _unchained(episode):
+        rule = episode.rules[found.rule]
         if rule.role in ("progress", "launch", "done", "noise"):
             continue
         key = (rule.id, generalize(found.text) if rule.role == "cause" else "")
@@ -68,7 +68,7 @@ def gather(episode: Episode, log: Log) -> tuple[Group, ...]:
     for key in ignored & folded.keys():
         # Ignored tracebacks of several processes mixed under one prefix: a line torn from its own is ignored, too.
         folded[key] = [found for found in folded[key] if found.block]
-    groups = [_weigh(BY_ID[key[0]], items, episode, log, ends) for key, items in folded.items() if items]
+    groups = [_weigh(episode.rules[key[0]], items, episode, log, ends) for key, items in folded.items() if items]
     return tuple(sorted(groups, key=lambda group: order_of(group.first, episode.is_timed)))
 
 
@@ -91,24 +91,24 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
     return replace(group, is_excused=excused, is_fatal=fatal)
 
 
-def _unchained(findings: Iterable[Finding]) -> list[Finding]:
+def _unchained(episode: Episode) -> list[Finding]:
     """The findings with each chain of exceptions reduced to the one that says most, the first raised among equals."""
     kept: list[Finding] = []
     heads: dict[tuple[int, str | None, int | None], int] = {}
-    for found in findings:
+    for found in episode.findings:
         key = (found.file, found.host, found.rank)
         if not found.block:
             kept.append(found)
         elif found.chain == 0 or key not in heads:
             heads[key] = len(kept)
             kept.append(found)
-        elif _worth(found) > _worth(kept[heads[key]]) + 0.05:
+        elif _worth(found, episode) > _worth(kept[heads[key]], episode) + 0.05:
             kept[heads[key]] = found
     return kept
 
 
-def _worth(found: Finding) -> float:
-    rule = BY_ID[found.rule]
+def _worth(found: Finding, episode: Episode) -> float:
+    rule = episode.rules[found.rule]
     if rule.id == EXCEPTION:
         return read_exception(found.groups.get("type", ""), found.groups.get("message", ""), found.block).weight
     return rule.weight if rule.role == "cause" else rule.weight * 0.4

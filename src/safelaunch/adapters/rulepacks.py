@@ -1,0 +1,87 @@
+"""Rule packs as a machine has them: files of the site and of the user, and packages with an entry point."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+
+from safelaunch.adapters.configfiles import user_file
+from safelaunch.core.findings import Rule
+from safelaunch.core.rulepacks import parse_pack, read_pack
+from safelaunch.core.yamltext import TEXT_MAX_BYTES
+from safelaunch.errors import ConfigError, Problem
+
+SITE_FOLDER = "/etc/safelaunch/rules.d"
+GROUP = "safelaunch.rules"     # an entry point that names a mapping, or a function without arguments that gives one
+
+
+def load_packs(environ: Mapping[str, str] | None = None) -> tuple[Rule, ...]:
+    """The rules of every pack of this machine and user; raises ConfigError with every problem of all of them.
+
+    Files: those of SAFELAUNCH_RULES (joined by ":"), else *.yaml of the site's folder and of the user's.
+    """
+    known = os.environ if environ is None else environ
+    rules: list[Rule] = []
+    problems: list[Problem] = []
+    packs: list[tuple[str, Callable[[], tuple[Rule, ...]]]] = [*_files(known), *_entry_points()]
+    for source, load in packs:
+        try:
+            found = load()
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        taken = {rule.id for rule in rules}
+        problems += [Problem(source, 0, 0, rule.id, "is taken by another pack") for rule in found if rule.id in taken]
+        rules += found
+    if problems:
+        raise ConfigError(problems)
+    return tuple(rules)
+
+
+class _File:
+    """A pack in a YAML file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self) -> tuple[Rule, ...]:
+        try:
+            with self.path.open("rb") as stream:
+                text = stream.read(TEXT_MAX_BYTES + 1).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError([Problem(str(self.path), 0, 0, "", f"cannot be read: {error}")]) from error
+        return read_pack(str(self.path), text)
+
+
+class _EntryPoint:
+    """A pack that a package brings. Whatever its code raises is that package's fault, and is said so."""
+
+    def __init__(self, entry: metadata.EntryPoint) -> None:
+        self.entry = entry
+
+    def __call__(self) -> tuple[Rule, ...]:
+        source = f"entry point {self.entry.name}"
+        try:
+            raw = self.entry.load()
+            raw = raw() if callable(raw) else raw
+        except Exception as error:   # foreign code
+            raise ConfigError([Problem(source, 0, 0, "", f"cannot be loaded: {error!r}")]) from error
+        return parse_pack(source, raw)
+
+
+def _files(environ: Mapping[str, str]) -> Iterator[tuple[str, _File]]:
+    named = environ.get("SAFELAUNCH_RULES")
+    if named is not None:
+        paths = [Path(name) for name in named.split(":") if name]
+    else:
+        folders = (Path(SITE_FOLDER), Path(user_file(environ)).parent / "rules.d")
+        paths = [path for folder in folders for path in sorted(folder.glob("*.yaml"))]
+    for path in paths:
+        yield str(path), _File(path)
+
+
+def _entry_points() -> Iterator[tuple[str, _EntryPoint]]:
+    for entry in metadata.entry_points(group=GROUP):
+        yield f"entry point {entry.name}", _EntryPoint(entry)
