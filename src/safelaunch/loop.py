@@ -52,9 +52,12 @@ def run(lead: Leader) -> int:
 
 def step(lead: Leader) -> bool:
     """One decision and its act; True when another may follow at once."""
+    is_unexplained = lead.term_s is not None and lead.ending is None
+    if lead.live is None and is_unexplained:
+        return False   # a TERM has come, perhaps a person's cancel: nothing is started before that is known
     if lead.live is not None and lead.live.fenced:
-        if not watch.has_last_words(lead) or (lead.term_s is not None and lead.ending is None):
-            return False   # why the job ends is still being found out: ranks that save and leave well are no completion
+        if not watch.has_last_words(lead) or is_unexplained:
+            return False   # ranks that save and leave well are no completion
         attempts.close_attempt(lead)
         return True
     decision = decide.decide(lead.state, lead.seen(), lead.plan)

@@ -64,7 +64,7 @@ class Shell:
             self.finish(int(final.read_text()))
             return
         if error:
-            self.sim.crashed(self.leader, error)
+            self.sim.crashed(self.role, error)
         self.died_alone()
 
     def died_alone(self) -> None:

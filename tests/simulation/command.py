@@ -9,13 +9,13 @@ from safelaunch.adapters.slurm import Command, Result
 
 if TYPE_CHECKING:
     from tests.simulation.clock import Clock
-    from tests.simulation.process import Supervisor
+    from tests.simulation.process import Actor
 
 
 class SimCommand(Command):
     """adapters.slurm.Command: ends when the world says so, or at its deadline."""
 
-    def __init__(self, clock: Clock, owner: Supervisor, argv: Sequence[str], env: Mapping[str, str],
+    def __init__(self, clock: Clock, owner: Actor, argv: Sequence[str], env: Mapping[str, str],
                  deadline_s: float) -> None:
         self.argv, self.env = tuple(argv), env
         self.owner = owner

@@ -13,14 +13,19 @@ from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.job import Job as JobFacts
 from safelaunch.adapters.job import Start, standby
 from safelaunch.adapters.shared import SharedFolder
-from safelaunch.adapters.slurm import DEADLINE_S, Command
+from safelaunch.adapters.slurm import DEADLINE_S, Command, Result
+from safelaunch.adapters.watcher import Watcher
+from safelaunch.adapters.watchmemory import Memory
+from safelaunch.adapters.watchreading import Reader
 from safelaunch.adapters.world import World
+from safelaunch.commands.watch import GAP_S, TICK_S
 from safelaunch.core import nodeset
 from safelaunch.lead.leader import DEMOTED, Leader, TookOver
 from safelaunch.node.guard import RETRY_S, Link
 from tests.simulation.clock import Process
 from tests.simulation.command import SimCommand
 from tests.simulation.folder import SimFolder
+from tests.simulation.hosts import Host
 from tests.simulation.net import Listener, Selector, Signals, Socket, as_socket
 from tests.simulation.training import Attempt, SimProcess
 
@@ -31,18 +36,96 @@ if TYPE_CHECKING:
 EPOCH_T = 1_700_000_000.0
 
 
-class Supervisor:
-    """A process that runs the project's own loop, as loop.main does."""
+class Actor:
+    """A process that runs the project's own code in a World."""
 
-    def __init__(self, sim: Sim, shell: Shell) -> None:
-        self.sim, self.shell, self.host = sim, shell, shell.host
-        self.pid = shell.host.next_pid()
+    def __init__(self, sim: Sim, host: Host, name: str) -> None:
+        self.sim, self.host = sim, host
+        self.pid = host.next_pid()
         self.signals = Signals()
         self.folders: list[SimFolder] = []
         self.sockets: list[Socket | Listener] = []
+        self.process = Process(sim.clock, name, self.main, self.ended)
+        self.process.is_held = not host.is_running
+
+    def main(self) -> int:
+        """What it runs."""
+        raise NotImplementedError
+
+    def ended(self, code: int | None, error: str) -> None:
+        """It has returned, or died of an exception."""
+
+    def signal(self, number: int) -> None:
+        """A signal that it handles."""
+        if not self.process.dead:
+            self.signals.numbers.append(number)
+            if self.signals.selector is not None:
+                self.signals.selector.mark(self.signals)
+
+    def child_ended(self) -> None:
+        """SIGCHLD."""
+        self.signal(signal.SIGCHLD)
+        self.process.wake()
+
+    def kill(self) -> None:
+        """SIGKILL: its connections end, its courier goes on."""
+        if not self.process.dead:
+            self.process.kill()
+            self.close()
+
+    def kill_courier(self) -> None:
+        """End what it left behind."""
+        for folder in self.folders:
+            folder.kill_courier()
+
+    def close(self) -> None:
+        """The kernel closes what a dead process had open."""
+        for sock in self.sockets:
+            sock.close()
+
+
+class Watching(Actor):
+    """`safelaunch watch` on a login node, as commands.watch drives it."""
+
+    def main(self) -> int:
+        """Tick for ever."""
+        world = SimWorld(self)
+        folder = world.share(self.sim.run_dir, self.host.disk)
+        named = ((str(self.sim.run_dir), self.sim.plan.job_name),)
+        watcher = Watcher(world, {}, self.host.name, self._tell, Memory(), named, Reader(folder.ask))
+        while True:
+            result: Result | None = None
+            asking = watcher.tick()
+            while True:
+                try:
+                    command = next(asking) if result is None else asking.send(result)
+                except StopIteration:
+                    break
+                result = command.wait()
+                self.nap(GAP_S)
+            self.nap(TICK_S)
+
+    def ended(self, code: int | None, error: str) -> None:
+        """It never ends by itself."""
+        self.sim.crashed("watch", error)
+
+    def nap(self, length_s: float) -> None:
+        """time.sleep."""
+        until_t = self.sim.clock.t + length_s
+        while self.sim.clock.t < until_t:
+            self.process.sleep(until_t - self.sim.clock.t)
+
+    def _tell(self, kind: str, dir: str, text: str) -> None:
+        self.sim.trace(self.host.name, f"{kind.upper()}: {text}")
+
+
+class Supervisor(Actor):
+    """A process that runs the project's own loop, as loop.main does."""
+
+    def __init__(self, sim: Sim, shell: Shell) -> None:
+        self.shell = shell
         self.lead_object: Leader | None = None
-        self.process = Process(sim.clock, f"{shell.role} {shell.job.id}", self._main, self._ended)
-        self.process.is_held = not self.host.is_running
+        super().__init__(sim, shell.host, f"{shell.role} {shell.job.id}")
 
     @property
     def last_t(self) -> float:
@@ -59,7 +142,7 @@ class Supervisor:
         """It leads, or believes so."""
         return self.lead_object is not None
 
-    def _main(self) -> int:
+    def main(self) -> int:
         """loop.main, with this world; its files tell the shell, and the next supervisor here, how it ended."""
         local, world = self.shell.local, SimWorld(self)
         role = loop._read(local / "role") or self.shell.role
@@ -97,35 +180,10 @@ class Supervisor:
         command = getattr(self.shell, "command", None)
         return None if command is None else standby({**command.env, "SLURMD_NODENAME": self.host.name})
 
-    def _ended(self, code: int | None, error: str) -> None:
-        self._close()
+    def ended(self, code: int | None, error: str) -> None:
+        """The shell sees to it."""
+        self.close()
         self.shell.supervisor_ended(error)
-
-    def signal(self, number: int) -> None:
-        """A signal that it handles."""
-        if not self.process.dead:
-            self.signals.numbers.append(number)
-            if self.signals.selector is not None:
-                self.signals.selector.mark(self.signals)
-
-    def child_ended(self) -> None:
-        """SIGCHLD."""
-        self.signal(signal.SIGCHLD)
-
-    def kill(self) -> None:
-        """SIGKILL: its connections end, its courier goes on."""
-        if not self.process.dead:
-            self.process.kill()
-            self._close()
-
-    def kill_courier(self) -> None:
-        """End what it left behind."""
-        for folder in self.folders:
-            folder.kill_courier()
-
-    def _close(self) -> None:
-        for sock in self.sockets:
-            sock.close()
 
 
 class SimLink(Link):
@@ -151,7 +209,7 @@ class SimLink(Link):
 class SimServer(ControlServer):
     """adapters.control.ControlServer on the simulated network."""
 
-    def __init__(self, supervisor: Supervisor, selector: Selector, token: str, port: int) -> None:
+    def __init__(self, supervisor: Actor, selector: Selector, token: str, port: int) -> None:
         self._supervisor = supervisor
         super().__init__(selector, token, port)
 
@@ -173,7 +231,7 @@ class SimServer(ControlServer):
 class SimWorld(World):
     """adapters.world.World of one process of the simulation."""
 
-    def __init__(self, supervisor: Supervisor) -> None:   # no super(): it would open a real selector
+    def __init__(self, supervisor: Actor) -> None:   # no super(): it would open a real selector
         self._me, self._sim, self._host = supervisor, supervisor.sim, supervisor.host
         self.pid = supervisor.pid
         self.selector = Selector(lambda: supervisor.process)
@@ -251,6 +309,7 @@ class SimWorld(World):
                facts: Mapping[str, Any]) -> AttemptProcess:
         """An attempt of the simulated training."""
         attempt = Attempt(self._sim, self._host, str(facts["job"]), number, env, facts)
+        assert isinstance(self._me, Supervisor)
         self._sim.launched(attempt, self._me)
         return SimProcess(attempt, local, is_child=True)
 

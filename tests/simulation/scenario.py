@@ -61,6 +61,7 @@ class Scenario:
     handles_signal: bool = True
     ignores_term: bool = False
     standby: bool = True
+    watchers: int = 1
     faults: tuple[Fault, ...] = ()
     call_manners: tuple[tuple[int, str], ...] = field(default=())   # (number of the outside call, how it is answered)
 
@@ -98,7 +99,7 @@ def make(seed: int) -> Scenario:
         load_s=rng.choice((0.5, 2.0, 10.0)), limit_min=rng.choice((4, 8, 20, 20)),
         slurmd_timeout_s=rng.choice((30.0, 60.0, 300.0)), fs_latency_s=rng.choice((0.0, 0.0, 0.003, 0.02)),
         net_latency_s=rng.choice((0.0002, 0.001, 0.01)), handles_signal=rng.random() < 0.6,
-        ignores_term=rng.random() < 0.1, standby=rng.random() < 0.8)
+        ignores_term=rng.random() < 0.1, standby=rng.random() < 0.8, watchers=rng.choice((0, 1, 1, 2)))
     span_s = min(steps * scenario.step_s + 20.0, 300.0)
     faults = [_fault(rng, rng.choice(list(KINDS)), span_s) for _ in range(rng.choice((1, 1, 2, 2, 3, 4)))]
     if rng.random() < 0.25:

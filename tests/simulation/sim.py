@@ -18,7 +18,7 @@ from tests.simulation.guards import Task
 from tests.simulation.hosts import Host
 from tests.simulation.invariants import check
 from tests.simulation.net import Net
-from tests.simulation.process import EPOCH_T, Supervisor
+from tests.simulation.process import EPOCH_T, Supervisor, Watching
 from tests.simulation.scenario import Scenario
 from tests.simulation.slurm import Job
 from tests.simulation.slurmcommands import Slurm
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.simulation.batch import Batch
 
 LOOK_EVERY_S = 5.0
+WATCH_S = 3600.0      # ... for as long as a watch may take to find that nothing is left of a run
 QUIET_S = 20.0        # after the run's end: does anything still start?
 
 
@@ -63,6 +64,7 @@ class Sim:
         self.controller = self.hosts["ctl"]
         self.attempts: list[Attempt] = []
         self.supervisors: list[Supervisor] = []
+        self.watchers: list[Watching] = []
         self.violations: list[str] = []
         self.timeline: list[str] = []
         self.is_verbose = is_verbose
@@ -99,6 +101,8 @@ class Sim:
         setting.write_submitted(self, first.id)
         for fault in self.scenario.faults:
             self.clock.at(fault.t, partial(faults.inject, self, fault))
+        for _ in range(self.scenario.watchers):
+            self.clock.after(self.rng.uniform(0.0, 60.0), self._start_watch)
         self.clock.after(LOOK_EVERY_S, self._look)
         try:
             self.clock.run(self.bound_t)
@@ -109,9 +113,15 @@ class Sim:
         outcome = Outcome(self.scenario, state.ended.how if state.ended else f"({state.name})", self.violations,
                           self.clock.t, self.clock.events, len(self.slurm.calls), len(self.attempts),
                           len(self.all_jobs), self.timeline)
-        for supervisor in self.supervisors:
-            supervisor.process.kill()
+        for actor in (*self.supervisors, *self.watchers):
+            actor.process.kill()
         return outcome
+
+    def _start_watch(self) -> None:
+        """Somebody types `safelaunch watch`."""
+        watch = Watching(self, self.hosts["login"], "watch")
+        self.hosts["login"].processes.append(watch.process)
+        self.watchers.append(watch)
 
     @property
     def bound_t(self) -> float:
@@ -129,7 +139,8 @@ class Sim:
         elif self._ended_t is None:
             self._ended_t = self.clock.t
         elif self.clock.t - self._ended_t > QUIET_S:
-            self.clock.is_over = True
+            waits_for_watch = bool(self.watchers) and self.clock.t - self._ended_t < WATCH_S
+            self.clock.is_over = not waits_for_watch or self.state().ended is not None
         self.clock.after(LOOK_EVERY_S, self._look)
 
     def state(self) -> State:
@@ -285,9 +296,9 @@ class Sim:
         self.said.append((self.clock.t, word))
         self.trace("person", word)
 
-    def crashed(self, leader: Supervisor | None, error: str) -> None:
-        """A supervisor died of an exception."""
-        self.violate(f"a supervisor died of an exception: {error.strip().splitlines()[-1]}\n{error}")
+    def crashed(self, who: str, error: str) -> None:
+        """A process of ours died of an exception."""
+        self.violate(f"a {who} died of an exception: {error.strip().splitlines()[-1]}\n{error}")
 
     def unsupervised(self, batch: Batch, why: str) -> None:
         """Law 1: the training goes on without us."""

@@ -104,7 +104,7 @@ class Controller:
                 since = self._silent.pop(host.name, None)
                 if since is not None:
                     wait_s = self.sim.rng.uniform(1.0, 5.0)
-                    self.sim.clock.after(wait_s, partial(self._registers, host, since[1]))
+                    self.sim.clock.after(wait_s, partial(self._registers, host, since))
             elif host.name not in self._silent:
                 self._silent[host.name] = since = (self.sim.clock.t, host.boots)
                 wait_s = timeout_s * self.sim.rng.uniform(1.0, 1.4)
@@ -138,22 +138,23 @@ class Controller:
         else:
             self._end(job, "NODE_FAIL", "DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
 
-    def _registers(self, host: Host, boots: int) -> None:
+    def _registers(self, host: Host, since: tuple[float, int]) -> None:
         """slurmd is back: what runs there and is of no job any more is ended; what should run there and does not fails.
 
         slurmctld's _purge_missing_jobs: only of jobs that still have the node.
         """
         if not self.reaches(host) or not self.answers:
             if host.is_running:
-                self.sim.clock.after(5.0, lambda: self._registers(host, boots))
+                self.sim.clock.after(5.0, lambda: self._registers(host, since))
             return
         self.down.pop(host.name, None)
         for job in self.sim.all_jobs:
             has_it = job.state == "RUNNING" and host.name in job.nodes
             for attempt in self.sim.attempts:
-                if attempt.job == job.id and has_it and host.boots != boots:
+                if attempt.job == job.id and has_it and host.boots != since[1]:
                     attempt.node_failed(host)
-            if has_it and job.batch_host == host.name and (job.batch is None or job.batch.is_over):
+            is_gone = job.batch is None or job.batch.is_over
+            if has_it and is_gone and job.batch_host == host.name and job.started_t < since[0]:
                 self._end(job, "NODE_FAIL", "")
             elif not has_it and job.batch is not None and job.batch.host is host:
                 job.batch.kill()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from safelaunch.core import nodeset
+from safelaunch.core import nodeset, slurmtext
 from tests.simulation.batch import Step
 from tests.simulation.command import SimCommand
 from tests.simulation.hosts import Host
@@ -125,10 +125,31 @@ class Slurm(Controller):
             if not jobs and len(wanted) == 1:
                 return 1, "", "slurm_load_jobs error: Invalid job id specified"
         else:
-            jobs = [job for job in self.jobs.values() if job.name == words.get("--name", job.name)]
+            names = words["--name"].split(",")
+            jobs = [job for job in self.jobs.values() if job.name in names]
         if words.get("--states") != "all":
             jobs = [job for job in jobs if job.is_live]
-        return 0, "".join(f"{job.id}|{job.state}|u|{job.name}|None|{nodeset.fold(job.nodes)}\n" for job in jobs), ""
+        line = self._watch_line if words.get("--format") == slurmtext.WATCH_FORMAT else self._line
+        return 0, "".join(line(job) for job in jobs), ""
+
+    @staticmethod
+    def _line(job: Job) -> str:
+        return f"{job.id}|{job.state}|u|{job.name}|None|{nodeset.fold(job.nodes)}\n"
+
+    def _watch_line(self, job: Job) -> str:
+        before = self.jobs.get(job.after or "")
+        waits = [f"afterany:{job.after}(unfulfilled)"] if before is not None and before.is_live else []
+        waits += ["singleton(unfulfilled)"] if job.singleton else []
+        reason = "None" if job.state != "PENDING" else "JobHeldUser" if job.held else (
+            "Dependency" if not self._may_start(job) else
+            "BadConstraints" if len(self.sim.nodes) - len(job.exclude) < job.nodes_wanted else "Resources")
+        ran_s = int(self.sim.clock.t - job.started_t) if job.state == "RUNNING" else 0
+        clock = f"{ran_s // 86400}-{ran_s // 3600 % 24:02d}:{ran_s // 60 % 60:02d}:{ran_s % 60:02d}"
+        start = f"2024-01-01T00:00:{job.started_t:09.3f}" if job.state != "PENDING" else "N/A"
+        nodes = sorted(job.leaving) if job.state == "COMPLETING" else job.nodes
+        return "|".join((job.id, job.state, "u", reason, nodeset.fold(nodes), job.batch_host or "n/a",
+                         nodeset.fold(job.exclude) or "(null)", ",".join(waits) or "(null)", "main", start, clock,
+                         job.name)) + "\n"
 
     def _time_left(self, number: str) -> tuple[int, str, str]:
         job = self.jobs.get(number)

@@ -12,6 +12,7 @@ from safelaunch.core import via as ways
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.lead import handover
 from safelaunch.lead.leader import HANDED_OVER, Leader, Step, clock
+from safelaunch.lead.suspicion import ask_available
 
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
 
@@ -51,6 +52,8 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
     lead.tell(row, f"handing over to the next job: {action.why}")
     while (claim := lead.claim("hand over")) == 0:
         yield 1.0
+    if lead.available is None:   # Slurm had no answer when this supervisor was born
+        yield from ask_available(lead)
     action = replace(action, exclude=_affordable(lead, action.exclude))
     lead.record(lead.writer.event("intent", claim=claim, act="hand_over", exclude=list(action.exclude)))
     if not (yield from handover.pass_on(lead, action)):
