@@ -122,23 +122,46 @@ def test_two_watches_bring_a_run_back_once_that_slurm_has_lost(
     assert drill.losses() == losses_until(150)
 
 
+@pytest.mark.parametrize("witness", ["squeue", "sacct"])
 def test_a_job_that_its_person_cancels_after_its_supervisor_died_is_written_down_as_stopped(
-    own_sandbox: Callable[..., Sandbox], submit: Submitter, watch: Watching
+    own_sandbox: Callable[..., Sandbox], submit: Submitter, watch: Watching, witness: str
 ) -> None:
-    sandbox = own_sandbox(2)
+    sandbox = own_sandbox(2, accounting=witness == "sacct", conf={"MinJobAge": "2"} if witness == "sacct" else {})
     drill = submit(sandbox)(f"--steps 900 {FLAGS}", overrides=("standby=false",))
     successor = drill.wait_event("submitted", 2).data["job"]
     drill.wait_step(5)
     for node in sandbox.nodes:
         sandbox.crash(node)
     sandbox.run(["scancel", drill.job, successor])
-    watching = watch(drill)
     for node in sandbox.nodes:
         sandbox.heal(node)
+    if witness == "sacct":
+        drill.wait_for(lambda: not sandbox.slurm(["squeue", "-h", "--states=all"]), 90, "Slurm remembers the jobs")
+    watching = watch(drill)
     state = wait_end(drill, watching)
 
     assert state.ended and (state.ended.how, state.ended.exit_code) == ("stopped", 12), said(watching)
-    assert "was cancelled by a person" in state.ended.why
+    assert state.ended.why.startswith(f"job {drill.job} was cancelled by")
+    assert state.ended.why.endswith(f"({witness})")
+
+
+def test_the_next_job_is_queued_from_outside_where_it_is_asked_for(
+    sandbox: Sandbox, submit: Submitter, watch: Watching
+) -> None:
+    drill = submit(sandbox)(f"--steps 200 {FLAGS}", overrides=("restart.via=watch",))
+    watching = watch(drill)
+    second = drill.wait_event("submitted", 2, timeout_s=40)
+    drill.wait_step(25)
+    first = drill.state().attempts[0]
+    sandbox.crash(first.nodes[1])
+    state = wait_end(drill, watching)
+
+    told = said(watching)
+    assert second.gen == 0 and second.data["successor_of"] == first.job
+    assert "its nodes may not queue one" in told, told
+    assert state.ended and state.ended.how == "completed", told + drill.story()
+    assert [attempt.job for attempt in state.attempts] == [first.job, second.data["job"]]
+    assert drill.losses() == losses_until(200)
 
 
 def test_exclusions_of_our_own_that_keep_a_job_from_starting_give_way(

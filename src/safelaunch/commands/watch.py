@@ -103,7 +103,8 @@ class _Teller:
                             "text": text})
         else:
             word = {"pulse": "PULSE", "act": "ACT", "blind": "BLIND"}[kind]
-            subject = f"{name} " if kind == "pulse" and name else f"{name}: " if name else ""
+            is_verb = text.startswith(("is ", "has ", "belongs ", "cannot "))
+            subject = f"{name}{' ' if is_verb else ': '}" if name else ""
             click.echo(talk.clean(f"[{talk.clock(time.time())}] {word}: {subject}{text}"))
         sys.stdout.flush()
 
