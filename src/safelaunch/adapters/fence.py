@@ -100,14 +100,16 @@ class Fencer:
         if report is not None and not report.get("left"):
             self._clean.add(node)
             return
-        if report is None and result.returncode is not None and result.is_unknown:
+        # srun says this after 11 s of asking a dead node (measured); to do so it must have heard slurmctld.
+        is_dead = "Job step aborted" in result.stderr
+        if report is None and result.returncode is not None and result.is_unknown and not is_dead:
             self._again_s[node] = self._now_s + SWEEP_AGAIN_S   # slurmctld is away: that says nothing of the node
             return
         self._failed[node] = self._failed.get(node, 0) + 1
         if report is not None:
             self._give_up(node, f"processes {report['left']} of the attempt cannot be ended")
-        elif self._failed[node] >= 2 or result.returncode is None or "Job step aborted" in result.stderr:
-            # The guard's connection was the first witness. srun says this after 11 s of asking a dead node (measured).
+        elif self._failed[node] >= 2 or result.returncode is None or is_dead:
+            # The guard's connection was the first witness.
             said = (result.stderr.strip().splitlines() or ["no answer"])[-1][:200]
             self._give_up(node, f"its guard has gone without a word, and it runs no helper step ({said})")
 
