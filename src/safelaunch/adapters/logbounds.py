@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from safelaunch.adapters import logchunks
 from safelaunch.adapters.logchunks import Source
-from safelaunch.core.prefilter import Shapes, overlaps
+from safelaunch.core.prefilter import Shapes
 from safelaunch.core.scan import Compiled, Speaker
 
 SMALL = 64 << 20         # a log up to this size is read whole
@@ -47,7 +47,7 @@ def choose_pieces(source: Source, compiled: Compiled, *, start: int = 0, thoroug
     finally:
         os.close(fd)
     low = max(start, back_at - MARGIN)
-    return overlaps([*([(0, HEAD)] if start == 0 else []), (low, alive_at), *_of_dead(alive_at, size)])
+    return _joined([*([(0, HEAD)] if start == 0 else []), (low, alive_at), *_of_dead(alive_at, size)])
 
 
 def find_last_alive(probe: Probe, size: int, start: int = 0) -> int | None:
@@ -84,6 +84,17 @@ def find_all_alive(probe: Probe, alive_at: int) -> int:
         missing -= probe(alive_at - distance)
         distance *= 2
     return max(0, alive_at - min(distance, MOST_BACK)) if distance > MARGIN else alive_at
+
+
+def _joined(pieces: Pieces) -> Pieces:
+    """The pieces joined where they touch, in order."""
+    joined: Pieces = []
+    for start, end in sorted(pieces):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
 
 
 def _of_dead(start: int, size: int) -> Pieces:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from safelaunch.adapters import logbounds, logchunks, logindex
+from safelaunch.adapters import logbounds, logchunks, logengine, logindex
 from safelaunch.adapters.logchunks import Source
 from safelaunch.adapters.logindex import LogIndex
 from safelaunch.core import clocks, loglines
@@ -27,6 +27,7 @@ from safelaunch.core.prefilter import Shapes
 from safelaunch.core.rulebook import BY_ID
 from safelaunch.core.scan import Compiled, Part, merge_parts
 
+ENGINE_FROM = 8 << 20       # less is read before an engine is made
 PIECE = 32 << 20            # one task of a worker
 PARALLEL_FROM = 48 << 20    # less is read faster than workers are started
 LAST_LINES = 40
@@ -66,6 +67,8 @@ def read_logs(
     """
     rules = tuple(rules)
     compiled = Compiled(rules)
+    if sum(path.stat().st_size for path in paths if path.is_file()) >= ENGINE_FROM:
+        compiled.words.search = logengine.make_search(compiled.words.distinct)
     known = {index: indexes[path] for index, path in enumerate(paths)
              if indexes and path in indexes and logindex.is_of(indexes[path], path, rules)}
     readings: dict[int, _Reading] = {}

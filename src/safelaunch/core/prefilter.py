@@ -12,15 +12,19 @@ Measured on a Megatron log with 150 literals (one core, GB/s): shapes 0.8-1.0; `
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 FOLD = bytes(10 if byte == 13 else byte for byte in range(256))      # a carriage return ends a line as well
-DELETE = b"0123456789 \t.,:-+|/()[]=_{}'\""
+EMPTY = b"\r\n\x00"            # sparse files read as NULs
+DELETE = b"\x000123456789 \t.,:-+|/()[]=_{}'\""
 WORD = 4
 SURE_LENGTH = 2 * WORD - 1     # a shorter literal need hold no whole aligned word
+NOT_UPPER = bytes(byte for byte in range(256) if not 65 <= byte <= 90)
+SEARCH_FROM = 200              # bytes; less is searched before a faster engine is called
 QUOTA = 600                    # lines of one shape that are looked at
 QUOTA_REPEATED = 60            # lines of one shape and one rank, as far as their starts say
 QUOTA_DULL = 40                # lines of one shape, when no rule has matched one of them in its first block
@@ -31,29 +35,54 @@ QUOTA_ALIKE_MOST = 10_000      # the same; then no new shape is looked at but in
 QUOTA_PROGRESS = 100           # then the last one of each block
 HEAD_LENGTH = 16               # of a line, which tells ranks apart: "137: [default1]:"
 SAMPLED_BLOCK = 64
+MOST_LOOKED = 20_000           # lines in all; then LOOKED_A_BLOCK of each block, and SURE_ALIKE of any set of literals
+LOOKED_A_BLOCK, SURE_ALIKE = 32, 20
+MOST_PAIRS, PARTS = 4000, 8    # of literals and shapes that are tried on each other
+MOST_JUDGED = 16 << 20         # bytes of new shapes; a flood of lines no two of which are alike is then sampled
+FLOOD_FROM, FLOOD_SAMPLED = 32 << 10, 8
 MAX_SHAPES = 60_000            # known shapes; then all are forgotten (a log of unique lines)
 MAX_SHAPE_LENGTH = 1000        # a longer shape is not remembered
 
 
 class Words:
-    """Which literals occur in a text, by aligned words. `sample` says which words are common in this log."""
+    """Which literals occur in a text: by its aligned words, or by `search`, a faster engine that gives indices.
 
-    def __init__(self, literals: Sequence[bytes], sample: bytes = b"") -> None:
-        self.literals = tuple(literals)
-        self._short = [index for index, literal in enumerate(literals) if len(literal) < SURE_LENGTH]
-        common = count_words(sample)
-        self.by_word: dict[int, list[int]] = {}
+    `literals` may repeat; the engine knows them by their places in `distinct`.
+    """
+
+    def __init__(self, literals: Sequence[bytes], search: Callable[[bytes], Iterable[int]] | None = None) -> None:
+        places: dict[bytes, list[int]] = {}
         for index, literal in enumerate(literals):
+            places.setdefault(literal, []).append(index)
+        self.distinct = tuple(places)
+        self.search = search
+        self._places = tuple(places.values())
+        self._needs: dict[int, list[tuple[frozenset[int], int]]] = {}   # a word → other words with it, the literal
+        self._short: list[int] = []
+        self._upper: list[tuple[bytes, int]] = []
+        common = Counter(word for literal in self.distinct for word in _words_of(literal))
+        for index, literal in enumerate(self.distinct):
+            upper = literal.translate(None, NOT_UPPER)
             if len(literal) >= SURE_LENGTH:
-                for word in rare_words(literal, common):
-                    self.by_word.setdefault(word, []).append(index)
-        self._words = frozenset(self.by_word)
+                for shift in range(WORD):
+                    words = _words_of(literal[shift:])[::WORD]
+                    self._needs.setdefault(min(words, key=common.__getitem__), []).append((frozenset(words), index))
+            elif len(upper) > 1:
+                self._upper.append((upper, index))
+            else:
+                self._short.append(index)
+        self._words = frozenset(word for needs in self._needs.values() for words, _ in needs for word in words)
 
-    def present(self, text: bytes) -> list[int]:
-        """Indices of the literals that occur in the text."""
-        view = memoryview(text)[:len(text) // WORD * WORD].cast("I")
-        near = {index for word in self._words.intersection(view) for index in self.by_word[word]}
-        return [index for index in (*self._short, *near) if self.literals[index] in text]
+    def present(self, text: bytes) -> list[tuple[bytes, list[int]]]:
+        """The literals that occur in the text, each with its indices."""
+        if self.search is not None and len(text) >= SEARCH_FROM:
+            return [(self.distinct[index], self._places[index]) for index in set(self.search(text))]
+        found = self._words.intersection(memoryview(text)[:len(text) // WORD * WORD].cast("I"))
+        upper = text.translate(None, NOT_UPPER)
+        near = {index for word in found for words, index in self._needs.get(word, ()) if words <= found}
+        near.update(index for letters, index in self._upper if letters in upper)
+        return [(self.distinct[index], self._places[index]) for index in (*self._short, *near)
+                if self.distinct[index] in text]
 
 
 def fold_words(literals: Sequence[bytes]) -> Words:
@@ -61,23 +90,9 @@ def fold_words(literals: Sequence[bytes]) -> Words:
     return Words([fold(literal) for literal in literals])
 
 
-def count_words(sample: bytes) -> Counter[int]:
-    """How often each word stands in the sample, at any alignment."""
-    counts: Counter[int] = Counter()
-    for shift in range(WORD):
-        end = shift + (len(sample) - shift) // WORD * WORD
-        if end > shift:
-            counts.update(memoryview(sample)[shift:end].cast("I"))
-    return counts
-
-
-def rare_words(literal: bytes, common: Counter[int]) -> list[int]:
-    """For each alignment that the literal can have, the rarest word that stands whole in it then."""
-    places = range(len(literal) - WORD + 1)
-    words = [memoryview(literal[at:at + WORD]).cast("I")[0] for at in places]
-    # Of equally common ones the later: words begin alike ("conn", "Fail") and end apart.
-    return [min((words[at] for at in reversed(places[shift::WORD])), key=lambda word: common[word])
-            for shift in range(WORD)]
+def _words_of(text: bytes) -> list[int]:
+    """The words at every place of the text."""
+    return [int.from_bytes(text[at:at + WORD], sys.byteorder) for at in range(len(text) - WORD + 1)]
 
 
 @dataclass
@@ -122,7 +137,6 @@ class Shapes:
 
     def __init__(self, literals: Sequence[bytes], *, words: Words | None = None, all_progress: bool = False) -> None:
         self._words = words or fold_words(literals)
-        self._literals = self._words.literals
         self._quota_progress = QUOTA_SEEN if all_progress else QUOTA_PROGRESS
         self.newlines = 0          # of the last block
         self.unseen = Unseen()     # of the last block
@@ -132,13 +146,21 @@ class Shapes:
         self._known: dict[bytes, _Shape] = {}
         self._alike: dict[tuple[int, ...], int] = {}
         self._blocks = 0
+        self._looked = 0
+        self._looked_here = 0      # in this block
+        self._judged_bytes = 0
+        self.passed_bytes = 0      # of shapes that nobody judged
 
     def select(self, block: bytes) -> list[Hit]:
         """The lines of the block that are to be looked at, in order."""
+        if not block.strip(EMPTY):
+            self.newlines, self.unseen = block.count(b"\n"), Unseen()
+            return []
         shapes = block.translate(FOLD, DELETE).split(b"\n")
         self.newlines = block.count(b"\n") if b"\r" in block else len(shapes) - 1
         self.unseen = Unseen()
         self._blocks += 1
+        self._looked_here = 0
         found = set(shapes)
         found -= self._dull
         is_sampled = self._blocks % SAMPLED_BLOCK == 0
@@ -165,7 +187,7 @@ class Shapes:
 
     def present(self, line: bytes) -> list[int]:
         """Indices of the literals that the line holds."""
-        return self._words.present(fold(line))
+        return [index for _, indices in self._words.present(fold(line)) for index in indices]
 
     def _judge(self, found: set[bytes]) -> dict[bytes, _Shape]:
         """Those of the shapes that hold a literal; all but very long ones are remembered either way."""
@@ -184,9 +206,10 @@ class Shapes:
             self._spent.clear()
             self._progress.clear()
             self._known.clear()
-        present = self._words.present(b"\n".join(new))
-        for shape in new:
-            literals = tuple(index for index in present if self._literals[index] in shape)
+        text = b"\n".join(new)
+        if self._is_flood(len(text)):
+            return hot
+        for shape, literals in self._split_up(new, text):
             if literals:
                 hot[shape] = _Shape(literals, self._blocks)
                 if len(shape) <= MAX_SHAPE_LENGTH:
@@ -194,6 +217,26 @@ class Shapes:
             elif len(shape) <= MAX_SHAPE_LENGTH:
                 self._dull.add(shape)
         return hot
+
+    def _split_up(self, new: list[bytes], text: bytes) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+        """Each shape of the text with its literals. Many literals among many shapes are looked for in parts of them."""
+        present = self._words.present(text)
+        if len(present) * len(new) > MOST_PAIRS and len(new) > 1:
+            part = -(-len(new) // PARTS)
+            for start in range(0, len(new), part):
+                yield from self._split_up(new[start:start + part], b"\n".join(new[start:start + part]))
+            return
+        for shape in new:
+            yield shape, tuple(index for literal, indices in present if literal in shape for index in indices)
+
+    def _is_flood(self, size_bytes: int) -> bool:
+        """Whether the new shapes of this block are passed over: no two lines are alike, and that for very long."""
+        self._judged_bytes += size_bytes
+        if size_bytes < FLOOD_FROM or self._judged_bytes < MOST_JUDGED or self._words.search is not None:
+            return False
+        is_flood = self._blocks % FLOOD_SAMPLED != 0
+        self.passed_bytes += size_bytes if is_flood else 0
+        return is_flood
 
     def _wanted(self, shapes: list[bytes], lines: list[bytes], hot: dict[bytes, _Shape]) -> list[int]:
         """Numbers, from 0, of the lines to look at."""
@@ -226,8 +269,11 @@ class Shapes:
         if known.looked >= quota or known.seen >= QUOTA_SEEN:
             self._spend(shape, known)
             return False
-        if is_repeated:
+        is_over = self._looked > MOST_LOOKED and self._looked_here >= LOOKED_A_BLOCK and alike >= SURE_ALIKE
+        if is_repeated or is_over:
             return False
+        self._looked += 1
+        self._looked_here += 1
         known.looked += 1
         known.heads.add(head)
         self._alike[known.literals] = alike + 1
@@ -263,14 +309,3 @@ def fold(text: bytes) -> bytes:
 
 def _split(block: bytes) -> list[bytes]:
     return (block.translate(FOLD) if b"\r" in block else block).split(b"\n")
-
-
-def overlaps(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The pieces [start, end) joined where they touch, in order."""
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(pieces):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined

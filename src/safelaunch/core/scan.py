@@ -23,12 +23,15 @@ Signs = tuple[Progress, Progress, Progress]   # first, last, highest
 
 TRACEBACK = b"Traceback (most recent call last)"
 MAX_LINE = 8192            # bytes of a line shown to the rules, around what the prefilter hit
+MAX_TRACEBACK = 2000       # lines of one; Python folds a recursion's, so that more is indented text of another kind
 MAX_BLOCK_LINES = 60       # of a traceback, kept; the frames in the middle of a deeper one go
 MAX_PATIENCE = 400         # lines of others while a traceback is open; then it is given up as torn
 KEEP_ALL = 300             # findings of one rule; beyond, only the first of each rank or host, and the last
 LATE_BLOCKS = 2            # with lines of progress that were passed over
+KEEP_IN_ALL = 20_000       # of all rules: some 40 MB
 KEEP_MOST = 2000           # of one rule in any case
 RECENT_SIGNS = 64          # the judge excuses an error by the steps after it: a few must be known, not one
+MOST_STAMPLESS = 64        # lines in vain; then every 64th
 LOOK_BACK = 4096           # bytes before a line in which its stamp is looked for when it has none
 LAST: Speaker = (None, -1)   # nobody: the place of the last finding of a rule that has too many
 _EXCEPTION = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?$", re.DOTALL)
@@ -83,6 +86,7 @@ class _Open:
     offset: int
     lines: list[bytes]
     chain: int
+    length: int = 0           # lines, those that were not kept included
     age: int = 0
     is_fresh: bool = True     # the line before, of the same stream, belonged to it
 
@@ -122,6 +126,7 @@ class Scanner:
         self._open: dict[bytes, _Open] = {}
         self._streams: dict[bytes, _Stream] = {}
         self._kept: dict[str, dict[Speaker, int]] = {}
+        self._stampless = 0
         self._late: deque[tuple[bytes, int, Unseen]] = deque(maxlen=LATE_BLOCKS)
 
     def forget(self) -> None:
@@ -233,6 +238,9 @@ class Scanner:
                 del opened.lines[MAX_BLOCK_LINES // 2]
             opened.lines.append(payload)
             opened.is_fresh = True
+            opened.length += 1
+            if opened.length > MAX_TRACEBACK:
+                del self._open[line.stream]
             return True
         if not payload.strip():
             return True
@@ -280,7 +288,8 @@ class Scanner:
             self._note_progress(Progress(self._file, place.offset, _number(groups.get("step")), rank, host, t))
             return
         kept = self._kept.setdefault(rule.id, {})
-        is_extra = (count > KEEP_ALL and (host, rank) in kept) or len(kept) > KEEP_MOST
+        is_extra = (count > KEEP_ALL and (host, rank) in kept) or len(kept) > KEEP_MOST or (
+            len(part.findings) > KEEP_IN_ALL and count > 1)
         key = LAST if is_extra else (host, rank)
         t = line.t if line.t is not None else self._stamp_before(place)
         finding = Finding(rule.id, self._file, place.offset, place.number, loglines.text(line.payload), host, rank, t,
@@ -301,10 +310,14 @@ class Scanner:
             self.part.recent = _latest(self.part.recent)
 
     def _stamp_before(self, place: _Place) -> float | None:
-        """The stamp of the nearest line before that has one; None = there is none near."""
+        """The stamp of the nearest line before that has one; None = there is none near, and often none in the log."""
+        self._stampless += 1
+        if self._stampless > MOST_STAMPLESS and self._stampless % MOST_STAMPLESS:
+            return None
         for raw in reversed(place.block[max(0, place.start - LOOK_BACK):place.start].splitlines()[-12:]):
             t = loglines.parse(raw[:loglines.MAX_PREFIX], self._hosts).t
             if t is not None:
+                self._stampless = 0
                 return t
         return None
 
