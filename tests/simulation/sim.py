@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 5.0
 WATCH_S = 3600.0      # ... for as long as a watch may take to find that nothing is left of a run
+RELAX_S = 900.0       # a watch finds a job that its own exclusions keep back within two looks
 QUIET_S = 20.0        # after the run's end: does anything still start?
 
 
@@ -81,7 +82,6 @@ class Sim:
         self.corrupt: set[int] = set()   # steps of checkpoints that look whole, and cannot be loaded
         self.bug_step: int | None = None
         self.kill_at_call = 0
-        self.excludes: list[tuple[float, frozenset[str]]] = []
         self.slurm = Slurm(self)
         self._ended_t: float | None = None
 
@@ -190,10 +190,18 @@ class Sim:
         self.trace("slurmctld", f"job {job.id} is in: after {job.after} singleton {job.singleton} "
                                 f"exclude {sorted(job.exclude)}")
         self._count_pending()
+        self.excluded(job)
 
     def excluded(self, job: Job) -> None:
-        """A pending job's exclusions have changed."""
-        self.excludes.append((self.clock.t, job.exclude))
+        """A pending job's exclusions are set: it must not wait for them for ever, nor until a person comes."""
+        if len(self.nodes) - len(job.exclude) >= job.nodes_wanted:
+            return
+        exclude = job.exclude
+
+        def look() -> None:
+            if job.state == "PENDING" and job.exclude == exclude:
+                self.violate(f"job {job.id} must not use {sorted(exclude)}, and waits for ever")
+        self.clock.after(RELAX_S, look)
 
     def _count_pending(self) -> None:
         if sum(job.state == "PENDING" for job in self.all_jobs) > 2:
@@ -204,7 +212,6 @@ class Sim:
         others = [other.id for other in self.all_jobs if other is not job and other.state == "RUNNING"]
         if others:
             self.violate(f"job {job.id} starts while {others} run")
-        self.excludes.append((self.clock.t, job.exclude))
 
     def job_ended(self, job: Job) -> None:
         """A job ends."""

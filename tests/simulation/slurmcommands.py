@@ -27,12 +27,12 @@ class Slurm(Controller):
         if verb == "srun":
             self._helper(command, host)
             return
+        answers = self.sim.net.is_up(host, self.sim.controller) and self.sim.net.is_up(self.sim.controller, host)
         self.calls.append((self.sim.clock.t, command.argv))
-        self.callers.append(command.owner)
+        self.callers.append(command.owner if answers and not self.is_gone else None)
         number = len(self.calls)
         manner = self.manners.pop(0) if self.manners else self.sim.scenario.manner_of(number)
         self.sim.trace(host.name, f"call {number}: {' '.join(command.argv)}{f' [{manner}]' if manner else ''}")
-        answers = self.sim.net.is_up(host, self.sim.controller) and self.sim.net.is_up(self.sim.controller, host)
         rng, clock = self.sim.rng, self.sim.clock
         if not answers or self.is_gone:
             clock.after(MESSAGE_TIMEOUT_S, lambda: command.end(1, "", NO_CONTACT.format(verb)))

@@ -33,7 +33,7 @@ TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
 COMMAND_TICK_S = 0.1    # a command's end is announced by SIGCHLD; its deadline is not
 BUSY_FOR_S = 2.0        # what is not over by then is no matter of milliseconds: a lease, a rank that ignores TERM
-PATIENCE_S = 60.0       # with a folder that answers by an error: a server that restarts says ESTALE, EIO, ENOTCONN
+PATIENCE = 60           # seconds with a folder that answers by an error: a server that restarts says ESTALE, EIO, …
 PING_S = 1.0            # a tenth of the lease
 MANY_PING_S = 3.0       # a third of it, which keeps 64 guards within 0.3 % of a core
 MANY_GUARDS = 32
@@ -202,13 +202,14 @@ class Leader:
 
     def patiently(self, ask: Callable[[], T]) -> Any:
         """The answer of the run folder, however long it is frozen; the guards are heard meanwhile."""
-        until_s = self.now_s + PATIENCE_S
+        refusals = 0   # and not seconds: this process may stand still meanwhile
         while True:
             answer = self.shared.ask(ask, 2.0)
             if answer.is_ok:
                 return answer.value
             self.wait(1.0)
-            if answer.error and not answer.late and (answer.errno == errno.ENOENT or self.now_s >= until_s):
+            refusals += not answer.late
+            if answer.error and (answer.errno == errno.ENOENT or refusals > PATIENCE):
                 raise OSError(f"the run folder: {answer.error}")
 
     def claim(self, action: str, own_gen: bool = False) -> int:
