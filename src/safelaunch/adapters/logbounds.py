@@ -74,16 +74,16 @@ def find_last_alive(probe: Probe, size: int, start: int = 0) -> int | None:
 
 def find_all_alive(probe: Probe, alive_at: int) -> int:
     """An offset from which to `alive_at` every rank made steps that had made some before."""
-    seen: set[Speaker] = set()
-    for distance in (0, PROBE, 2 * PROBE, 3 * PROBE):
-        seen |= probe(max(0, alive_at - distance))
     missing = probe(max(0, alive_at - 8 * STRIDE)) | probe(max(0, alive_at - MOST_BACK))
-    missing -= seen
+    for distance in range(0, 8 * PROBE, PROBE):
+        missing -= probe(max(0, alive_at - distance))
+        if not missing:
+            return alive_at
     distance = MARGIN
     while missing and distance < MOST_BACK and distance < alive_at:
         missing -= probe(alive_at - distance)
         distance *= 2
-    return max(0, alive_at - min(distance, MOST_BACK)) if distance > MARGIN else alive_at
+    return max(0, alive_at - min(distance, MOST_BACK))
 
 
 def _joined(pieces: Pieces) -> Pieces:
