@@ -16,6 +16,7 @@ SURVIVED_COST = 0.3       # the run went on until Slurm ended it …
 RAISED_COST = 0.12        # … although a rank that has died may leave the others hanging until then
 MENTIONED_COST = 0.25     # a line about an error, beside an exception that nothing caught
 PLAYED_DOWN_COST = 0.35   # "falling back to …:" and a traceback, and nothing fell
+OUTLIVED_COST = 0.25      # Slurm ended what had failed before
 QUIET_BYTES = 32 << 10    # that much ordinary text after an error: somebody was still working
 WENT_ON_COST = 0.2
 SURE_END = 0.7            # weight of a good end that only a program that has finished says
@@ -37,6 +38,7 @@ class Course:
     ended: Moment | None
     ends: tuple[int, ...]
     has_raised: bool
+    fell_before_end: bool     # a cause and a fall, and only then Slurm's word: the others hung until it came
     is_timed: bool
 
 
@@ -51,7 +53,11 @@ def trace_course(groups: Sequence[Group], episode: Episode, log: Log) -> Course:
                  for file in range(len(log.files)))
     raised = any(group.role == "cause" and group.first.block and not group.is_excused and group.weight >= 0.5
                  for group in groups)
-    return Course(falls, events, ended[0] if ended else None, ends, raised, timed)
+    end = ended[0] if ended else None
+    fell = end is not None and any(
+        group.role == "cause" and group.weight >= 0.5 and not group.is_excused and group.category not in ENDINGS
+        and any(order_of(group.first, timed) < fall < end for fall in falls) for group in groups)
+    return Course(falls, events, end, ends, raised, fell, timed)
 
 
 def doubt(group: Group, course: Course) -> Group:
@@ -62,7 +68,9 @@ def doubt(group: Group, course: Course) -> Group:
 def cost_of(group: Group, course: Course) -> float:
     """What speaks against the group as the cause."""
     rule = group.rule
-    if rule.blames == "node" or rule.category in ENDINGS:
+    if rule.category in ENDINGS:
+        return OUTLIVED_COST if course.fell_before_end and rule.id in _ENDED else 0.0
+    if rule.blames == "node":
         return 0.0
     at = order_of(group.last, course.is_timed)
     begun = order_of(group.first, course.is_timed)

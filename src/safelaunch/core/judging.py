@@ -19,7 +19,7 @@ LAST_WORDS = 5          # lines at the end of a file that may tell what no rule 
 BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|could ?n[o']t|unable"
                        r"|died|killed|not found|unsupported|denied|refused|no such|not enough)\b")
 HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
-                      r"|debug|retry|not found in cache|info\b")
+                      r"|debug|retry|not found in cache|info\b|logging error")
 SPEAKING = ("cause", "symptom", "teardown")
 WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
 MIN_WEIGHT = 0.3

@@ -1,0 +1,40 @@
+"""Text → verdict, without a file: the reader's own parts over lines in memory."""
+
+from __future__ import annotations
+
+from safelaunch.core.causes import Verdict, judge_log
+from safelaunch.core.findings import CLOCK_ORDER, Evidence, Line, Log
+from safelaunch.core.prefilter import Shapes
+from safelaunch.core.rulebook import RULES
+from safelaunch.core.scan import Compiled, Scanner
+
+COMPILED = Compiled(RULES)
+
+
+def read_text(*texts: str, clock: str = CLOCK_ORDER) -> Log:
+    """The log of some files' texts, as far as the judge needs it."""
+    findings, progress, last = [], [], []
+    counts: dict[str, int] = {}
+    for file, text in enumerate(texts):
+        block = text.encode() if text.endswith("\n") else text.encode() + b"\n"
+        scanner = Scanner(COMPILED, file, Shapes(COMPILED.literals))
+        scanner.feed(block, 0, 1)
+        part = scanner.finish()
+        findings += part.findings
+        progress += part.recent
+        for rule, count in part.counts.items():
+            counts[rule] = counts.get(rule, 0) + count
+        offset = 0
+        lines = []
+        for number, line in enumerate(block.split(b"\n"), 1):
+            if line.strip():
+                lines.append(Line(file, offset, number, line.decode(errors="replace")))
+            offset += len(line) + 1
+        last += lines[-40:]
+    return Log(tuple(f"{number}.log" for number in range(len(texts))), tuple(findings), tuple(progress), tuple(last),
+               counts, clock=clock)
+
+
+def judge_text(*texts: str, evidence: Evidence | None = None, clock: str = CLOCK_ORDER) -> Verdict:
+    """The verdict on some files' texts."""
+    return judge_log(read_text(*texts, clock=clock), evidence)

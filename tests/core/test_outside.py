@@ -1,0 +1,68 @@
+"""Evidence from outside the log: it confirms, replaces or places what the log says."""
+
+from __future__ import annotations
+
+import pytest
+
+from safelaunch.core.findings import Evidence, TaskExit
+from tests.core.judged import judge_text
+
+STEPS = "".join(f"step {number} loss 2.{number}\n" for number in range(10, 20))
+TRACE = 'Traceback (most recent call last):\n  File "/home/u/train.py", line 7, in main\n    go()\nKeyError: 8\n'
+FELL = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "category"),
+    [
+        (Evidence(lost=(("n4", "its guard has been silent for 10 s"),)), "node_failure"),
+        (Evidence(ending="time_limit"), "time_limit"),
+        (Evidence(states=("OUT_OF_MEMORY",)), "host_oom"),
+        (Evidence(states=("CANCELLED by 1000",)), "cancelled"),
+        (Evidence(states=("COMPLETED",)), "unknown"),
+        (Evidence(xids=(("n4", 79),)), "gpu_hardware"),
+        (Evidence(xids=(("n4", 31),)), "unknown"),
+        (Evidence(checks=(("n4", "no GPU answers"),)), "node_failure"),
+        (Evidence(exits=(TaskExit("n4", 3, 139, 11),)), "native_crash"),
+        (Evidence(exits=(TaskExit("n4", 3, 137, 9),)), "host_oom"),
+        (Evidence(exits=(TaskExit("n4", 3, 1),)), "unknown"),
+    ],
+    ids=["a lost node", "Slurm's ending", "out of memory", "cancelled", "a state that says nothing", "a hardware Xid",
+         "an Xid of programs", "a node check", "a segmentation fault", "an unexplained SIGKILL", "an exit code only"],
+)
+def test_where_the_log_says_nothing_the_evidence_speaks(evidence: Evidence, category: str) -> None:
+    assert judge_text(STEPS + FELL, evidence=evidence).category == category
+
+
+def test_the_log_s_clear_cause_stands_against_weak_evidence() -> None:
+    verdict = judge_text(STEPS + TRACE + FELL, evidence=Evidence(exits=(TaskExit("n4", 3, 137, 9),)))
+    assert verdict.category == "user_code"
+
+
+def test_sure_evidence_stands_against_the_log_and_keeps_its_reading() -> None:
+    verdict = judge_text(STEPS + TRACE + FELL, evidence=Evidence(xids=(("n4", 79),)))
+    assert (verdict.category, verdict.suspects) == ("gpu_hardware", ("n4",))
+    assert verdict.runner_up is not None and verdict.runner_up.category == "user_code"
+
+
+def test_two_witnesses_are_surer_than_one() -> None:
+    text = STEPS + "slurmstepd: error: Detected 1 oom_kill event in StepId=8.0.\n"
+    alone = judge_text(text).confidence
+    assert judge_text(text, evidence=Evidence(states=("OUT_OF_MEMORY",))).confidence > alone
+
+
+def test_the_first_exit_places_a_cause_without_a_place() -> None:
+    verdict = judge_text(STEPS + TRACE + FELL, evidence=Evidence(exits=(TaskExit("n4", 3, 1), TaskExit("n5", 4, 1))))
+    assert (verdict.host, verdict.task) == ("n4", 3)
+
+
+def test_a_node_that_was_blamed_before_is_suspected() -> None:
+    hang = "n4:1:2 [0] NCCL WARN socketProgress: Connection closed by remote peer n5<41234>\n"
+    known = Evidence(exits=(TaskExit("n4", 3, 1),), ledger={"n4": 2})
+    verdict = judge_text(STEPS + hang + FELL, evidence=known)
+    assert verdict.suspects == ("n4",)
+    assert "n4 was blamed 2 times before" in verdict.notes
+
+
+def test_a_live_run_without_an_error_is_healthy() -> None:
+    assert judge_text("loading\n", evidence=Evidence(running=True)).category == "none"
