@@ -112,10 +112,15 @@ class Submission:
         return local.submit(self._run.dir, self._run.plan, self._env, self._cwd)
 
     def _submit_slurm(self) -> str:
+        options = [*script.first_job_options(self._run.plan), *self._kept_out()]
+        # Should a lost answer make two jobs of this run, Slurm never runs them at once.
+        singleton = ["--dependency=singleton"]
         while True:
-            # Should a lost answer make two jobs of this run, Slurm never runs them at once.
-            options = ["--dependency=singleton", *script.first_job_options(self._run.plan), *self._kept_out()]
-            result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch"), options), self._env, cwd=self._cwd)
+            result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch"), [*singleton, *options]), self._env,
+                               cwd=self._cwd)
+            if singleton and not (result.is_ok or result.is_unknown):
+                singleton = []   # it may be the dependency that this site refuses; in words of its own, so no guessing
+                continue
             if result.is_ok:
                 try:
                     return slurmtext.parse_submitted(result.stdout)

@@ -56,7 +56,7 @@ def overview(run: Run, word: Word, now: float) -> dict[str, Any]:
         "failures_without_progress": state.failures_without_progress,
         "max_without_progress": budget.max_without_progress,
         "suspects": [{"node": node, "why": why} for node, why in state.suspects],
-        "successor": state.successor,
+        "successor": state.successor, "next_cancelled": state.next_cancelled, "via": state.via,
         "requests": _requests(run),
         "preserving_until_t": state.preserving_until,
         "node_hours": round(hours, 4),
@@ -88,8 +88,8 @@ def judge(state: State, word: Word, is_local: bool = False) -> tuple[str, str]:
         return "queued", f"job {job.id} is over; the run goes on in job {word.jobs[0].id}, which {_waits(word.jobs[0])}"
     if known.state != "RUNNING" and known.state != "PENDING":
         return name, f"{_by_journal(state)}; job {known.id} is {known.state} for Slurm"
-    if job.started_t is None:
-        return name, f"job {known.id} {_waits(known)}"
+    if job.started_t is None or known.state == "PENDING":   # it has not started, or was requeued
+        return name if job.started_t is None else "queued", f"job {known.id} {_waits(known)}"
     return name, _by_journal(state)
 
 

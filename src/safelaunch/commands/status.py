@@ -12,6 +12,7 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs, talk
 from safelaunch.commands.overview import overview
 from safelaunch.commands.runs import Word
+from safelaunch.core import via
 from safelaunch.errors import RunFolderError
 
 REFRESH_S = 2.0
@@ -108,7 +109,11 @@ def _job_rows(seen: dict[str, Any]) -> Iterator[Row]:
     if seen["successor"] is not None and not seen["ended"]:
         known = next((one for one in seen["slurm"]["jobs"] or () if one["id"] == seen["successor"]), None)
         reason = f" ({known['reason']})" if known else ""
-        yield "successor", f"job {seen['successor']} is queued behind it{reason}", ""
+        yield "next job", f"job {seen['successor']} is queued behind it{reason}", ""
+    elif seen["next_cancelled"] is not None and not seen["ended"]:
+        yield "next job", f"a person cancelled job {seen['next_cancelled']}: the run ends with this one", "yellow"
+    elif seen["via"] is not None and not seen["ended"]:
+        yield "next job", f"{via.SENTENCES.get(seen['via'], seen['via'])} (restart.via: {seen['via']})", ""
 
 
 def _progress_rows(seen: dict[str, Any]) -> Iterator[Row]:

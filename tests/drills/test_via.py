@@ -1,0 +1,204 @@
+"""How a job hands its run over on sites that forbid things: dependencies, sbatch on nodes, scontrol on nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from safelaunch.sandbox.cluster import Sandbox
+from tests.runs import Drill, Submitter
+from tests.trainers.steps import losses_until
+
+STEPS = 300
+QUICK = "kill_switch.grace=1s"   # the training saves at the warning, and goes on until it is killed
+FLAGS = f"--steps {STEPS} --step-time 0.05 --save-every 20 --handle-usr2 --lockstep sync"
+
+
+@pytest.fixture
+def strict(own_sandbox: Callable[..., Sandbox]) -> Iterator[Callable[..., Sandbox]]:
+    """A sandbox of three nodes that forbids these things."""
+    def make(*words: str) -> Sandbox:
+        sandbox = own_sandbox(3)
+        for word in words:
+            sandbox.forbid(word)
+        return sandbox
+
+    yield make
+
+
+def end_soon(drill: Drill) -> None:
+    """The warning that Slurm gives before the time limit."""
+    drill.kill(drill.leader(), signal.SIGUSR2)
+
+
+def queue(drill: Drill) -> dict[str, str]:
+    """job → STATE|reason|excluded of the run's unfinished jobs."""
+    rows = drill.sandbox.slurm(["squeue", "-h", "-o", "%i|%T|%r|%x"]).splitlines()
+    return {row.split("|")[0]: row.partition("|")[2] for row in rows}
+
+
+def start_now(drill: Drill) -> None:
+    """What `safelaunch watch` does for a requeued job: Slurm itself lets it wait for 121 s."""
+    def is_started() -> bool:
+        if queue(drill).get(drill.job, "").startswith("PENDING|BeginTime"):
+            drill.sandbox.run(["scontrol", "update", f"JobId={drill.job}", "StartTime=now"])
+        return drill.events("job_started")[-1].data["restart_count"] == 1
+
+    drill.wait_for(is_started, 60, "the requeued job does not start")
+
+
+def finishes(drill: Drill) -> None:
+    """The run completes in its second job, from the checkpoint that the first one left."""
+    state = drill.wait_end(120)
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("completed", 0), drill.story()
+    first, second = state.attempts
+    assert first.ended == "interrupted" and second.resume_step and second.resume_step >= 20
+    assert drill.losses() == losses_until(STEPS) and state.restarts == 0
+
+
+def test_where_dependencies_are_forbidden_the_next_job_is_submitted_when_this_one_ends(
+    strict: Callable[..., Sandbox], submit: Submitter
+) -> None:
+    drill = submit(strict("dependency"))(FLAGS, overrides=(QUICK,))
+    assert drill.wait_event("via_chosen").data["via"] == "resubmit"
+    assert list(queue(drill)) == [drill.job], "nothing is queued during the job"
+    status = drill.as_user("status", str(drill.run_dir)).stdout
+    assert re.search(r"next job +nothing is queued behind this job", status), status
+    drill.wait_step(30)
+
+    end_soon(drill)
+    finishes(drill)
+    jobs = [event.data["job"] for event in drill.events("job_started")]
+    assert len(jobs) == 2 and jobs[0] != jobs[1]
+
+
+def test_where_nodes_have_no_sbatch_the_job_is_requeued_and_keeps_its_id(
+    strict: Callable[..., Sandbox], submit: Submitter
+) -> None:
+    drill = submit(strict("sbatch"))(FLAGS, overrides=(QUICK,))
+    assert drill.wait_event("via_chosen").data["via"] == "requeue"
+    drill.wait_step(30)
+
+    end_soon(drill)
+    drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|BeginTime"), 60, "it was not requeued")
+    assert drill.state().ended is None
+    start_now(drill)
+
+    finishes(drill)
+    starts = drill.events("job_started")
+    assert [(start.data["job"], start.data["restart_count"]) for start in starts] == [(drill.job, 0), (drill.job, 1)]
+    assert not drill.local_dirs_files("final")
+
+
+def test_scancel_of_a_requeued_job_is_final(strict: Callable[..., Sandbox], submit: Submitter) -> None:
+    drill = submit(strict("sbatch"))(FLAGS, overrides=(QUICK,))
+    drill.wait_event("via_chosen")
+    drill.wait_step(30)
+    end_soon(drill)
+    drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|BeginTime"), 60, "it was not requeued")
+    start_now(drill)
+    drill.wait_event("attempt_started", 2)
+
+    drill.sandbox.run(["scancel", drill.job])
+    state = drill.wait_end()
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("stopped", 12), drill.story()
+    assert "scancel" in state.ended.why
+
+
+def test_a_requeued_run_on_hold_waits_for_resume(strict: Callable[..., Sandbox], submit: Submitter) -> None:
+    drill = submit(strict("sbatch"))(FLAGS, overrides=(QUICK,))
+    drill.wait_event("via_chosen")
+    drill.wait_step(30)
+    assert drill.as_user("hold", str(drill.run_dir)).returncode == 0
+
+    end_soon(drill)
+    drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|JobHeldUser"), 60, "it is not held")
+    done = drill.as_user("resume", str(drill.run_dir))
+    assert done.returncode == 0 and f"job {drill.job} is released" in done.stderr, done.stderr
+    start_now(drill)
+    finishes(drill)
+
+
+def test_where_nodes_have_neither_a_watcher_queues_the_next_job(
+    strict: Callable[..., Sandbox], submit: Submitter
+) -> None:
+    drill = submit(strict("sbatch", "scontrol"))(FLAGS.replace("0.05", "0.1"), overrides=(QUICK,))
+    assert drill.wait_event("via_chosen").data["via"] == "watch"
+    drill.wait_step(30)
+    drill.wait_for(lambda: _watched(drill), 60, "the watcher queued nothing")
+
+    end_soon(drill)
+    finishes(drill)
+
+
+def _watched(drill: Drill) -> bool:
+    done = drill.as_user("watch", "--once", str(drill.run_dir))
+    drill.noise.append(done.stdout + done.stderr)
+    return len(queue(drill)) == 2
+
+
+def test_without_a_watcher_the_run_says_what_it_needs(strict: Callable[..., Sandbox], submit: Submitter) -> None:
+    drill = submit(strict("sbatch", "scontrol"))(FLAGS, overrides=(QUICK,))
+    drill.wait_event("via_chosen")
+    drill.wait_step(30)
+
+    end_soon(drill)
+    need = drill.wait_event("need_successor", timeout_s=60)
+    drill.wait_for(lambda: not drill.jobs(), 40, "the job did not end")
+    assert "time limit" in need.data["why"] and drill.state().ended is None
+    assert "safelaunch watch" in drill.story()
+
+
+@pytest.mark.parametrize("via", ["resubmit", "requeue"])
+def test_the_way_that_train_yaml_names_is_taken(sandbox: Sandbox, submit: Submitter, via: str) -> None:
+    drill = submit(sandbox)(FLAGS, overrides=(f"restart.via={via}", QUICK))
+    assert drill.wait_event("via_chosen").data["via"] == via
+    drill.wait_step(30)
+    assert list(queue(drill)) == [drill.job]
+
+    end_soon(drill)
+    if via == "requeue":
+        drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING|BeginTime"), 60, "not requeued")
+        start_now(drill)
+    finishes(drill)
+
+
+def test_a_slurmctld_that_is_away_at_the_hand_over_gets_one_job(sandbox: Sandbox, submit: Submitter) -> None:
+    drill = submit(sandbox)(FLAGS, overrides=("restart.via=resubmit", QUICK))
+    drill.wait_step(30)
+    sandbox.crash("ctl", silent=True)
+    end_soon(drill)
+    while not [event for event in drill.events("intent") if event.data["act"] == "hand_over"]:
+        time.sleep(0.05)
+    time.sleep(12)   # a client gives up after 10 s
+    sandbox.heal("ctl")
+    finishes(drill)
+    assert len(drill.events("submitted")) == 2
+
+
+def test_after_a_takeover_the_standby_requeues_the_job_without_the_dead_node(
+    strict: Callable[..., Sandbox], submit: Submitter
+) -> None:
+    drill = submit(strict("sbatch"))(FLAGS.replace("300", "600"))
+    drill.wait_event("standby_started", timeout_s=60)
+    drill.wait_step(30)
+    host = drill.state().attempts[0].nodes[0]
+    drill.sandbox.crash(host)
+
+    drill.wait_for(lambda: "requeue" in [event.data["act"] for event in drill.events("outcome")], 90, "no requeue")
+    drill.wait_for(lambda: queue(drill).get(drill.job, "").endswith(f"|{host}"), 30, "the dead node is not kept out")
+    drill.sandbox.heal(host)
+    drill.wait_for(lambda: queue(drill).get(drill.job, "").startswith("PENDING"), 60, "the job hangs")
+    start_now(drill)
+    second = drill.wait_event("attempt_started", 2, timeout_s=60)
+    assert host not in second.data["nodes"] and second.data["job"] == drill.job
+    assert not [event for event in drill.events("intent") if event.data["act"] == "cancel"]
+    drill.as_user("stop", "--now", str(drill.run_dir))
+    state = drill.wait_end()
+    assert state.ended and state.ended.how == "stopped"
+    assert os.path.exists(drill.run_dir)
