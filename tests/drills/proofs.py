@@ -9,7 +9,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -32,13 +34,17 @@ LEAVE_S = 60.0   # for what an ended run leaves behind: KillWait (30 s), and a g
 def crash(sandbox: Sandbox, node: str, silent: bool = False) -> float:
     """A node loses its power, or falls silent; when (epoch s).
 
-    Stopped first, killed then: under load a pass of kills takes longer than srun's shepherd needs to see srun die and
-    to have its step cancelled by slurmctld, which no machine without power does (seen: a standby on a healthy node
-    ended by the death of the srun that had started it).
+    Its sruns go first, shepherds before their masters: under load the pass of kills takes longer than a shepherd needs
+    to see srun die and to have the step cancelled by slurmctld, which no machine without power does (seen: a standby
+    on a healthy node ended so). Stopping all before killing is no way out: a stopped process group that is orphaned by
+    a kill is sent SIGHUP and SIGCONT, and its guard reports that.
     """
-    sandbox.crash(node, silent=True)
     if not silent:
-        sandbox.kill_silent(node)
+        for pid in sorted(sandbox.machine(node).pids(), reverse=True):
+            if command_name(pid) == "srun":
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    sandbox.crash(node, silent=silent)
     return time.time()
 
 

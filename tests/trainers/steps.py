@@ -112,11 +112,11 @@ class Trainer:
         return 0
 
     def last_step(self) -> int:
-        """The step to end after. Whoever writes the file is some steps ahead of all ranks, and renames it into place."""
+        """The step to end after. Whoever writes the file is some steps ahead of all ranks, and renames it there."""
         if self.args.until and os.path.exists(self.args.until):
             with open(self.args.until) as file:
                 self.args.steps, self.args.until = int(file.read()), None
-        return self.args.steps
+        return int(self.args.steps)
 
     def set_signals(self) -> None:
         """Prepares for the signals that the flags name."""

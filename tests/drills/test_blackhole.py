@@ -1,0 +1,41 @@
+"""Whose fault it is: a node that kills every attempt is found by evidence, a user's bug blames no node."""
+
+from __future__ import annotations
+
+from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import FLAGS, check_completes, check_nothing_left, rounds
+from tests.runs import Submitter
+
+
+@rounds
+def test_node_that_kills_every_attempt_is_kept_out_and_the_run_completes(
+    sandbox: Sandbox, submit: Submitter, turn: int
+) -> None:
+    # Before the first step, as a node with a broken GPU, driver or mount does it.
+    drill = submit(sandbox)(f"{FLAGS} --die-node n1 --die-after 0 --die-signal BUS",
+                            overrides=("spare_nodes=1", "slurm.nodelist=n[0-2]", "restart.backoff=1s"))
+
+    drill.wait_step(40, timeout_s=120)
+
+    state = drill.state()
+    assert state.excluded == ("n1",), drill.story()
+    assert "n1" not in state.attempts[-1].nodes and len(state.attempts) <= 4, drill.story()
+    assert len({attempt.job for attempt in state.attempts}) == 1, "in place"
+    check_completes(drill)
+
+
+@rounds
+def test_users_bug_on_every_node_blames_none_and_stops_with_the_proof(
+    sandbox: Sandbox, submit: Submitter, turn: int
+) -> None:
+    drill = submit(sandbox)(f"{FLAGS} --die-at 33 --die-rank -1 --die-attempt 0 --raise",
+                            overrides=("restart.backoff=1s",))
+
+    state = drill.wait_end(90)
+
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("gave_up", 10), drill.story()
+    assert "too many values to unpack" in state.ended.why, state.ended.why
+    assert not state.excluded and not state.suspects, drill.story()
+    assert "failed alike at step 32" in state.ended.why, state.ended.why
+    assert len(state.attempts) <= 3, "the same failure at the same step on other nodes is proof"
+    check_nothing_left(drill)

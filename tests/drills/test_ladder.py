@@ -1,0 +1,85 @@
+"""The recovery ladder, rung by rung: a worker node dies, both supervisors die, and watches look on."""
+
+from __future__ import annotations
+
+import pytest
+
+from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import (
+    FLAGS,
+    check_completes,
+    crash,
+    long_only,
+    rounds,
+    running_again_s,
+    silences,
+    wait_standby,
+)
+from tests.drills.test_watch import Watching, said, watch
+from tests.runs import Submitter
+
+__all__ = ["watch"]   # a fixture
+
+
+@rounds
+@silences
+@pytest.mark.parametrize("spares", [1, 0], ids=["spare", "no-spare"])
+def test_worker_node_that_dies_is_replaced_by_a_spare_or_in_the_next_job(
+    sandbox: Sandbox, submit: Submitter, spares: int, silent: bool, turn: int
+) -> None:
+    drill = submit(sandbox)(FLAGS, overrides=(f"spare_nodes={spares}",))
+    drill.wait_event("submitted", 2)
+    drill.wait_step(25)
+    first = drill.state().attempts[0]
+    worker = first.nodes[1]
+
+    died_t = crash(sandbox, worker, silent)
+    second = drill.wait_event("attempt_started", 2, timeout_s=90)
+
+    assert worker not in second.data["nodes"] and second.data["resume_step"] >= 20, drill.story()
+    assert (second.data["job"] == first.job) == bool(spares), drill.story()
+    where = "in place" if spares else "in the next job"
+    assert running_again_s(drill, died_t, 2, f"worker dead, training again {where}") < 60, drill.story()
+    check_completes(drill)
+    assert [node for node, _ in drill.state().suspects] == [worker]
+
+
+@long_only
+@rounds
+@silences
+def test_job_whose_supervisors_both_die_is_ended_by_a_node_guard_and_the_run_goes_on_in_the_next_one(
+    sandbox: Sandbox, submit: Submitter, silent: bool, turn: int
+) -> None:
+    drill = submit(sandbox)(FLAGS, overrides=("spare_nodes=1",))
+    drill.wait_event("submitted", 2)
+    drill.wait_step(25)
+    first, standby = drill.state().attempts[0], wait_standby(drill)
+    assert standby not in first.nodes, "a worker node is left, with its guards"
+
+    crash(sandbox, standby, silent)
+    died_t = crash(sandbox, first.nodes[0], silent)
+    second = drill.wait_event("attempt_started", 2, timeout_s=400)
+
+    assert second.data["job"] != first.job, drill.story()
+    running_again_s(drill, died_t, 2, "both supervisors dead, training again in the next job")
+    check_completes(drill)
+
+
+@rounds
+def test_two_watches_look_on_while_the_standby_takes_over_and_do_nothing(
+    sandbox: Sandbox, submit: Submitter, watch: Watching, turn: int
+) -> None:
+    drill = submit(sandbox)(FLAGS, overrides=("spare_nodes=1",))
+    drill.wait_event("submitted", 2)
+    drill.wait_step(25)
+    wait_standby(drill)
+    first = drill.state().attempts[0]
+
+    watching = [watch(drill), watch(drill)]
+    crash(sandbox, first.nodes[0])
+    second = drill.wait_event("attempt_started", 2, timeout_s=90)
+
+    assert second.data["job"] == first.job, drill.story()
+    check_completes(drill)
+    told = "".join(map(said, watching))
+    assert "ACT" not in told and len(drill.state().attempts) == 2, told + drill.story()
