@@ -25,6 +25,7 @@ TRACEBACK = b"Traceback (most recent call last)"
 MAX_LINE = 8192            # bytes of a line shown to the rules, around what the prefilter hit
 MAX_TRACEBACK = 2000       # lines of one; Python folds a recursion's, so that more is indented text of another kind
 MAX_BLOCK_LINES = 60       # of a traceback, kept; the frames in the middle of a deeper one go
+MOST_KNOWN = 8             # tracebacks open at once whose labels are compared with a line
 MAX_PATIENCE = 400         # lines of others while a traceback is open; then it is given up as torn
 KEEP_ALL = 300             # findings of one rule; beyond, only the first of each rank or host, and the last
 LATE_BLOCKS = 2            # with lines of progress that were passed over
@@ -86,6 +87,7 @@ class _Open:
     offset: int
     lines: list[bytes]
     chain: int
+    label: bytes = b""        # what stands before the payload
     length: int = 0           # lines, those that were not kept included
     age: int = 0
     is_fresh: bool = True     # the line before, of the same stream, belonged to it
@@ -178,6 +180,8 @@ class Scanner:
 
     def _look(self, place: _Place, hit: Hit | None) -> None:
         """One line: what belongs to an open traceback goes there, else the rules whose literals it holds are tried."""
+        if hit is None and self._is_frame(place):
+            return
         line = self._parse(place, hit)
         if hit is not None and 0 in hit.literals and TRACEBACK in line.payload:
             self._begin(line, place)
@@ -196,6 +200,17 @@ class Scanner:
         rule = self._try(hit.literals, line, place)
         if rule is not None:
             self._shapes.learn(hit.shape, rule.id, is_progress=rule.role == "progress")
+
+    def _is_frame(self, place: _Place) -> bool:
+        """Whether the line is an indented one of an open traceback, known by its label: it is taken without parsing."""
+        if len(self._open) > MOST_KNOWN or place.end - place.start > MAX_LINE:
+            return False
+        for stream, opened in self._open.items():
+            at = place.start + len(opened.label)
+            if opened.label and place.block.startswith(opened.label, place.start) and place.block[at:at + 2] == b"  ":
+                self._add(opened, stream, loglines.plain(place.block[at:place.end]))
+                return True
+        return False
 
     def _parse(self, place: _Place, hit: Hit | None) -> Parsed:
         """The line taken apart; of a very long one the prefix and what is around the first literal."""
@@ -220,7 +235,10 @@ class Scanner:
         else:
             stream.chain = stream.chain + 1 if stream.is_chained else 0
         stream.is_chained = False
-        self._open[line.stream] = _Open(place.offset, [*self._line_before(line, place), line.payload], stream.chain)
+        raw = place.block[place.start:place.end]
+        label = raw.removesuffix(line.payload) if line.payload.startswith(TRACEBACK) else b""
+        self._open[line.stream] = _Open(place.offset, [*self._line_before(line, place), line.payload], stream.chain,
+                                        label if label != raw else b"")
 
     def _line_before(self, line: Parsed, place: _Place) -> tuple[bytes, ...]:
         """The same rank's line before a traceback, which tells whether anybody minds ("Exception ignored in")."""
@@ -234,13 +252,7 @@ class Scanner:
         """Whether the line belongs to the traceback; its exception's line ends it."""
         payload = line.payload
         if payload[:1] in (b" ", b"\t", b"+", b"|"):
-            if len(opened.lines) >= MAX_BLOCK_LINES:
-                del opened.lines[MAX_BLOCK_LINES // 2]
-            opened.lines.append(payload)
-            opened.is_fresh = True
-            opened.length += 1
-            if opened.length > MAX_TRACEBACK:
-                del self._open[line.stream]
+            self._add(opened, line.stream, payload)
             return True
         if not payload.strip():
             return True
@@ -255,6 +267,15 @@ class Scanner:
         opened.is_fresh = False
         self._grow_old()
         return False
+
+    def _add(self, opened: _Open, stream: bytes, payload: bytes) -> None:
+        if len(opened.lines) >= MAX_BLOCK_LINES:
+            del opened.lines[MAX_BLOCK_LINES // 2]
+        opened.lines.append(payload)
+        opened.is_fresh = True
+        opened.length += 1
+        if opened.length > MAX_TRACEBACK:
+            del self._open[stream]
 
     def _grow_old(self) -> None:
         for stream, opened in list(self._open.items()):
