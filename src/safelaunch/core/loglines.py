@@ -171,10 +171,10 @@ def _parse_labels(labels: bytes) -> tuple[bytes, tuple[tuple[str, bytes], ...], 
 
 
 def _is_plain_word(head: bytes, at: int) -> bool:
-    """Whether the word at `at` begins no prefix: no level, no month, nothing with a colon or a bracket."""
+    """Whether the word at `at` begins no prefix: no level or month, nothing with a colon or a bracket."""
     end = head.find(b" ", at)
     word = head[at:end if end >= 0 else len(head)]
-    return b":" not in word and b"]" not in word and word not in _LEADS
+    return not (b":" in word or b"]" in word or word in _LEADS or (word[:1] in b"DIWEF" and word[1:].isdigit()))
 
 
 def _match_form(head: bytes, at: int, first: bytes, hosts: frozenset[bytes]) -> tuple[re.Match[bytes] | None, bool]:
