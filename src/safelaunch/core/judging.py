@@ -17,7 +17,9 @@ from safelaunch.core.weighing import SYMPTOM_SHARE, Group, cite, gather, moment,
 LAST_WORDS = 5          # lines at the end of a file that may tell what no rule knows
 # Words of a failure in any program's last lines, and lines in which they mean nothing.
 BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|could ?n[o']t|unable"
-                       r"|died|killed|not found|unsupported|denied|refused|no such|not enough)\b")
+                       r"|died|killed|not found|unsupported|denied|refused|no such|not enough|time(?:d )?out|seg-?fault"
+                       r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
+                       r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|NCCL WARN)\b")
 HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
                       r"|debug|retry|not found in cache|info\b|logging error")
 SPEAKING = ("cause", "symptom", "teardown")
@@ -147,9 +149,13 @@ def _as_runner_up(group: Group, log: Log) -> Verdict:
 
 
 def _culprit(chosen: Group, groups: Sequence[Group], episode: Episode) -> tuple[str | None, int | None]:
-    """Host and rank of the cause: its own, else those that the launcher's summary names."""
+    """Host and rank of the cause: its own, else those of another line of its kind, else of the launcher's summary."""
     host = chosen.hosts[0] if chosen.hosts else None
     rank = chosen.ranks[0] if chosen.ranks else None
+    if host is None and rank is None:   # slurmstepd counts the kills, srun names the task
+        alike = [group for group in groups if group.role == "cause" and group.category == chosen.category]
+        host = next((group.hosts[0] for group in alike if group.hosts), None)
+        rank = next((group.ranks[0] for group in alike if group.ranks), None)
     if host is None or rank is None or chosen.rule.id in LAUNCHERS_WORDS:
         named = _first_failure(episode)
         if chosen.rule.id in LAUNCHERS_WORDS:   # printed by a launcher under its own prefix

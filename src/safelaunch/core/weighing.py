@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -114,15 +115,29 @@ def _worth(found: Finding, episode: Episode) -> float:
     return rule.weight if rule.role == "cause" else rule.weight * 0.4
 
 
+# Prefixes that did not stand at the line's start: behind a progress bar that ended without a line end, or quoted.
+_HOST_INSIDE = re.compile(r"(?:^|\s)(?P<host>[A-Za-z][A-Za-z0-9.-]{1,62}) kernel: ")
+_RANK_INSIDE = re.compile(r"\[rank(\d{1,6})\]|\b[Rr]ank #?(\d{1,6})[\]:]")
+
+
 def culprit_host(rule: Rule, found: Finding) -> str | None:
     """The host that a line blames: the one it names, else the one that printed it."""
-    return (found.groups.get(rule.host_group) if rule.host_group else None) or found.host
+    named = (found.groups.get(rule.host_group) if rule.host_group else None) or found.host
+    if named is None:
+        inside = _HOST_INSIDE.search(found.text)
+        named = inside["host"] if inside else None
+    return named
 
 
 def culprit_rank(rule: Rule, found: Finding) -> int | None:
     """The rank that a line blames."""
     named = found.groups.get(rule.rank_group) if rule.rank_group else None
-    return int(named) if named and named.isdigit() else found.rank
+    if named and named.isdigit():
+        return int(named)
+    if found.rank is None:
+        inside = _RANK_INSIDE.search(found.text)
+        return int(next(filter(None, inside.groups()))) if inside else None
+    return found.rank
 
 
 def _last_lines(log: Log) -> dict[int, int]:
