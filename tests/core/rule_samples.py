@@ -1012,6 +1012,31 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:",
         "the graph is executed",
     ),
+    "env.ssh_key": ("alice@n7: Permission denied (publickey,password).", "the public key was taken"),
+    "env.interpreter": ("/usr/bin/env: 'python': No such file or directory", "/usr/bin/env: python is there"),
+    "env.header": ("x.cu:3:10: fatal error: cublas_v2.h: No such file or directory", "compiled x.cu"),
+    "gpu.other_error": ("RuntimeError: HIP error: operation not supported", "no CUDA errors"),
+    "network.mpi_error": (
+        "Abort(1) on node 3: Fatal error in PMPI_Init: Other MPI error, error stack:",
+        "MPI_Init took 3 s",
+    ),
+    "network.nccl_warn": (
+        "n3:4242:4300 [0] bootstrap.cc:77 NCCL WARN Message truncated : received 1024 bytes instead of 256",
+        "NCCL INFO all is well",
+    ),
+    "slurm.stuck": (
+        "slurmstepd: error: *** JOB 811 STEPD TERMINATED ON n3 AT 2025-01-02T03:04:05 DUE TO JOB NOT ENDING WITH "
+        "SIGNALS ***",
+        "the job ends with signals",
+    ),
+    "slurm.options": ("srun: error: CPU count per node can not be satisfied", "srun: error: something else"),
+    "slurm.spank": ("slurmstepd: error: Failed to invoke spank plugin stack", "spank plugins: 3"),
+    "data.loader_timeout": ("RuntimeError: DataLoader timed out after 600 seconds", "the DataLoader took 600 seconds"),
+    "data.lmdb": ("lmdb.Error: /data/train.lmdb: No such file or directory", "lmdb is open"),
+    "memory.child_killed": (
+        "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGKILL",
+        "process 0 terminated with signal SIGTERM",
+    ),
     # --- any program
     "python.exception": (
         f"{TRACE}\n  File \"t.py\", line 3, in f\n    g()\nmypackage.errors.Strange: no such thing",

@@ -25,6 +25,18 @@ RULES = (
         do="Set num_workers=0 to see its error; look for an OOM kill.", source=_TORCH, order=1,
     ),
     Rule(
+        "data.loader_timeout", "data", (b"DataLoader timed out after",), rb"DataLoader timed out after \d+ seconds",
+        "cause", "rank", 0.7, action="fix_storage", summary="the data loader waited too long for its workers",
+        explain="The storage is slow or a worker hangs.", do="Look at the file system, and with py-spy at the workers.",
+        source=_TORCH, order=2,
+    ),
+    Rule(
+        "data.lmdb", "data", (b"lmdb.",), rb"\blmdb\.\w*Error\b", "cause", "job", 0.62, action="fix_storage",
+        summary="an LMDB data set cannot be read",
+        explain="It does not exist, is damaged, or cannot be mapped on this file system.",
+        do="Check the path; lock=False for readers.", source="py-lmdb", order=2,
+    ),
+    Rule(
         "data.collate", "data",
         (b"stack expects each tensor to be equal size", b"default_collate: batch must contain",
          b"each element in list of batch should be of equal size", b"Trying to resize storage that is not resizable"),

@@ -196,10 +196,9 @@ RULES = (
     ),
     Rule(
         "env.threads", "environment",
-        (b"can't start new thread", b"Thread creation failed", b"pthread_create failed", b"BlockingIOError: [Errno 11]",
+        (b"can't start new thread", b"Thread creation failed", b"pthread_create failed",
          b"fork: retry: Resource temporarily unavailable"),
-        rb"can't start new thread|Thread creation failed|pthread_create failed"
-        rb"|\[Errno 11\] Resource temporarily unavailable|fork: retry", "cause", "rank", 0.65,
+        b"can't start new thread|Thread creation failed|pthread_create failed|fork: retry", "cause", "rank", 0.65,
         summary="no more threads or processes may be started",
         explain="ulimit -u or the cgroup's pids limit is reached.",
         do="Set OMP_NUM_THREADS, fewer workers; raise the limit.", source="pthread_create(3)", order=1,
@@ -231,6 +230,26 @@ RULES = (
         summary="the container could not start: {what}{what2}",
         explain="The image, its runtime or the GPU hook of this node.", do="Start it by hand on that node.",
         source="Apptainer; enroot, pyxis; nvidia-container-toolkit",
+    ),
+    Rule(
+        "env.ssh_key", "environment", (b"Permission denied (publickey", b"Host key verification failed"),
+        rb"Permission denied \(publickey|Host key verification failed", "cause", "node", 0.6, action="fix_environment",
+        summary="ssh refuses the key", explain="The node does not take the user's key, or its own key has changed.",
+        do="Try ssh to that node by hand.", source="OpenSSH", order=2,
+    ),
+    Rule(
+        "env.interpreter", "environment", (b"/usr/bin/env: ", b"bad interpreter"),
+        b"/usr/bin/env: .{0,300}?No such file or directory|bad interpreter", "cause", "job", 0.82,
+        summary="the interpreter of a script does not exist",
+        explain="No module is loaded or no environment active on the node.", do="`which python` in the job.",
+        source="coreutils; bash", order=2,
+    ),
+    Rule(
+        "env.header", "environment", (b"fatal error: ", b"compilation terminated", b"'which', '"),
+        rb"fatal error: \S+\.(?:h|hpp|cuh): No such file|\['which', '(?:c\+\+|g\+\+|gcc|nvcc)'\]", "cause", "job", 0.78,
+        summary="a compiler or one of its headers is missing",
+        explain="An extension is built on the node, which lacks the toolkit.",
+        do="Load the compiler and CUDA modules, or build beforehand.", source="gcc; torch.utils.cpp_extension", order=2,
     ),
     Rule(
         "env.license", "hub_auth", (b"FlexNet", b"icense checkout failed", b"o licenses available", b"icense server"),

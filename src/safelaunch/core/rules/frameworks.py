@@ -141,10 +141,11 @@ RULES = (
     Rule(
         "hf.architecture", "version_mismatch",
         (b"but Transformers does not recognize this architecture", b"does not recognize this architecture",
-         b"KeyError: 'llama", b"KeyError: 'qwen", b"KeyError: 'mistral", b"KeyError: 'gemma"),
-        rb"Transformers does not recognize this architecture|^KeyError: '(?P<name>llama|qwen|mistral|gemma)\w*'",
-        "cause", "job", 0.78, summary="this transformers does not know the model",
-        explain="The model is newer than the library.", do="Update transformers.", source="transformers", order=3,
+         b"Tokenizer class ", b"KeyError: 'llama", b"KeyError: 'qwen", b"KeyError: 'mistral", b"KeyError: 'gemma"),
+        rb"Tokenizer class \S+ does not exist|Transformers does not recognize this architecture"
+        rb"|^KeyError: '(?P<name>llama|qwen|mistral|gemma)\w*'", "cause", "job", 0.78,
+        summary="this transformers does not know the model", explain="The model is newer than the library.",
+        do="Update transformers.", source="transformers", order=3,
     ),
     Rule(
         "hf.accelerate_env", "config", (b"accelerate config", b"num_processes"),

@@ -217,6 +217,12 @@ RULES = (
         source=_XID_SOURCE, order=-1,
     ),
     Rule(
+        "gpu.other_error", "native_crash", (b"CUDA error: ", b"HIP error: ", b"Cuda failure "),
+        rb"(?:CUDA|HIP) error: (?P<what>.+)|Cuda failure \d* ?'(?P<what2>[^']+)", "cause", "rank", 0.5,
+        summary="a GPU call failed: {what}{what2}", explain="An error of the GPU's runtime without a rule of its own.",
+        do="Repeat with CUDA_LAUNCH_BLOCKING=1; look for Xid lines.", source="CUDA and HIP runtimes", order=1,
+    ),
+    Rule(
         "gpu.rocm", "gpu_hardware", (b"amdgpu",),
         rb"amdgpu.{0,300}?(?:GPU reset begin|ring \S+ timeout|uncorrectable hardware errors|\bfatal error\b"
         rb"|RAS.{0,300}?poison)", "cause", "node", 0.8, summary="the AMD GPU driver reports a fault",

@@ -60,12 +60,12 @@ RULES = (
     ),
     Rule(
         "hub.connection", "hub_auth",
-        (b"Max retries exceeded with url", b"HTTPSConnectionPool", b"HTTPConnectionPool", b"urlopen error",
-         b"ConnectError", b"NewConnectionError", b"SSLError", b"SSLCertVerificationError",
-         b"CERTIFICATE_VERIFY_FAILED"),
+        (b"Couldn't reach http", b"Max retries exceeded with url", b"HTTPSConnectionPool", b"HTTPConnectionPool",
+         b"urlopen error", b"ConnectError", b"NewConnectionError|Couldn't reach http", b"SSLError",
+         b"SSLCertVerificationError", b"CERTIFICATE_VERIFY_FAILED"),
         rb"Max retries exceeded with url|HTTPS?ConnectionPool\(host='(?P<peer>[^']*)'|urlopen error|(?:httpx"
-        rb"|httpcore)\.Connect(?:Error|Timeout)|CERTIFICATE_VERIFY_FAILED|NewConnectionError", "cause", "job", 0.7,
-        action="fix_config", summary="a server could not be reached: {peer}",
+        rb"|httpcore)\.Connect(?:Error|Timeout)|CERTIFICATE_VERIFY_FAILED|NewConnectionError|Couldn't reach http",
+        "cause", "job", 0.7, action="fix_config", summary="a server could not be reached: {peer}",
         explain="The compute node has no way out, a proxy is missing, or the service is down.", do=_OFFLINE,
         source="urllib3; requests; httpx", order=2,
     ),
@@ -86,18 +86,19 @@ RULES = (
     ),
     Rule(
         "hub.storage_client", "hub_auth",
-        (b"NoCredentialsError", b"AccessDenied", b"InvalidAccessKeyId", b"ExpiredToken", b"DefaultCredentialsError",
-         b"SlowDown"), b"NoCredentialsError|AccessDenied|InvalidAccessKeyId|ExpiredToken|DefaultCredentialsError",
-        "cause", "job", 0.72, action="fix_config", summary="the object store refuses access",
-        explain="Credentials are missing, expired or not allowed.",
+        (b"botocore.exceptions", b"NoCredentialsError", b"AccessDenied", b"InvalidAccessKeyId", b"ExpiredToken",
+         b"DefaultCredentialsError", b"SlowDown"),
+        rb"botocore\.exceptions\.\w+|NoCredentialsError|AccessDenied|InvalidAccessKeyId|ExpiredToken"
+        rb"|DefaultCredentialsError", "cause", "job", 0.72, action="fix_config",
+        summary="the object store refuses access", explain="Credentials are missing, expired or not allowed.",
         do="Renew them, and check that they reach the compute node.", source="botocore; google-auth", order=2,
     ),
     Rule(
         "hub.git", "hub_auth",
         (b"fatal: unable to access 'http", b"fatal: Authentication failed", b"could not read Username",
          b"Permission denied (publickey"),
-        rb"fatal: (?:unable to access 'http|Authentication failed|could not read Username)"
-        rb"|Permission denied \(publickey", "cause", "job", 0.66, action="fix_config", summary="git or ssh was refused",
-        explain="No key or token on the node, or no way out.", source="git; OpenSSH", order=2,
+        b"fatal: (?:unable to access 'http|Authentication failed|could not read Username)", "cause", "job", 0.66,
+        action="fix_config", summary="git was refused", explain="No key or token on the node, or no way out.",
+        source="git", order=2,
     ),
 )

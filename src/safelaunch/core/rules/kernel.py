@@ -13,7 +13,8 @@ RULES = (
         summary="the node's kernel crashed", explain="A fault in the kernel or below it.", do=_OUT, source="Linux",
     ),
     Rule(
-        "kernel.mce", "node_failure", (b"Hardware Error]", b"Machine check", b"mce: [", b"Uncorrected error"),
+        "kernel.mce", "node_failure",
+        (b"Machine Check", b"Hardware Error]", b"Machine check", b"mce: [", b"Uncorrected error"),
         rb"\[Hardware Error\].{0,300}?(?:[Uu]ncorrect|[Ff]atal|Machine [Cc]heck)|Machine [Cc]heck (?:Exception"
         rb"|events)|mce: .{0,300}?(?:fatal|Fatal|[Uu]ncorrected)", "cause", "node", 0.9,
         summary="the processor or its memory reports a hardware error",
@@ -48,10 +49,10 @@ RULES = (
     ),
     Rule(
         "kernel.reboot", "node_failure",
-        (b"System is going down", b"Power key pressed", b"reboot: Restarting system", b"systemd-shutdown",
-         b"Unexpected system shutdown"),
-        b"System is going down|Power key pressed|reboot: (?:Restarting|Power down)|Unexpected system "
-        b"shutdown|power supply failure", "cause", "node", 0.75, action="exclude_and_restart",
+        (b"rebooting system", b"System is going down", b"Power key pressed", b"reboot: Restarting system",
+         b"systemd-shutdown", b"Unexpected system shutdown"),
+        b"System is going down|rebooting system|systemd-shutdown|Power key pressed|reboot: (?:Restarting|Power "
+        b"down)|Unexpected system shutdown|power supply failure", "cause", "node", 0.75, action="exclude_and_restart",
         summary="the node was shut down", explain="Somebody or something switched it off.", source="systemd; Linux",
     ),
     Rule(

@@ -57,10 +57,11 @@ RULES = (
         "nobody", 0.42, summary="the store was lost", explain=_PEER_GONE, source=_C10D + ", TCPStore", order=1,
     ),
     Rule(
-        "store.key_wait", "rendezvous", (b"wait timeout after", b"store->get("),
-        rb"wait timeout after \d+ms, keys: (?P<keys>\S+)|store->get\('[^']*'\), got error: (?P<why>.*)", "symptom",
-        "nobody", 0.45, summary="a rank waited for the others at the store",
-        explain="A rank did not come, or has died.", source=_C10D, order=1,
+        "store.key_wait", "rendezvous", (b"Timeout waiting for key", b"wait timeout after", b"store->get("),
+        rb"Timeout waiting for key: \S+|wait timeout after \d+ms, keys: (?P<keys>\S+)"
+        rb"|store->get\('[^']*'\), got error: (?P<why>.*)", "symptom", "nobody", 0.45,
+        summary="a rank waited for the others at the store", explain="A rank did not come, or has died.", source=_C10D,
+        order=1,
     ),
     Rule(
         "hang.watchdog", "hang",

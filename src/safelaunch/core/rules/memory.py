@@ -91,9 +91,18 @@ RULES = (
     Rule(
         "memory.srun_killed", "host_oom", (b": Killed",),
         rb"(?:^|[\s:])(?:(?P<host>[\w.-]{1,80}): )?tasks? (?P<rank>\d{1,7})[\d,\-]{0,300}: Killed", "symptom", "rank",
-        0.35, summary="task {rank} on {host} was killed",
+        0.42, summary="task {rank} on {host} was killed",
         explain="srun saw SIGKILL: the OOM killer, or srun's own end of the step.", source="srun, task exit report",
         host_group="host", rank_group="rank",
+    ),
+    Rule(
+        "memory.child_killed", "host_oom",
+        (b"terminated with signal SIGKILL", b"was sent SIGKILL", b"terminated abruptly", b"TerminatedWorkerError"),
+        b"terminated with signal SIGKILL|was sent SIGKILL|BrokenProcessPool|terminated abruptly|TerminatedWorkerError",
+        "cause", "rank", 0.52, summary="a child process was killed, and nobody says why",
+        explain="SIGKILL out of nowhere is most often the OOM killer.",
+        do="Look at the node's kernel log; use fewer workers.",
+        source="torch.multiprocessing; CPython, concurrent.futures; gunicorn; joblib", order=2,
     ),
     Rule(
         "memory.loader_killed", "host_oom", (b"is killed by signal: Killed",),

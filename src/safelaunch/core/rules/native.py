@@ -34,10 +34,11 @@ RULES = (
     ),
     Rule(
         "native.caught_signal", "native_crash",
-        (b"Caught signal ", b"Process received signal", b"Signal: Segmentation fault", b"Signal: Bus error"),
-        rb"Caught signal (?P<signal>\d+) \((?P<what>[^:)]*)|Signal: (?P<what2>Segmentation fault|Bus error) \(\d+\)"
-        rb"|\*\*\* Process received signal \*\*\*", "cause", "rank", 0.7,
-        summary="the process caught a fatal signal: {what}{what2}",
+        (b"Segfault encountered", b"Caught signal ", b"Process received signal", b"Signal: Segmentation fault",
+         b"Signal: Bus error"),
+        rb"Segfault encountered|Caught signal (?P<signal>\d+) \((?P<what>[^:)]*)"
+        rb"|Signal: (?P<what2>Segmentation fault|Bus error) \(\d+\)|\*\*\* Process received signal \*\*\*", "cause",
+        "rank", 0.7, summary="the process caught a fatal signal: {what}{what2}",
         explain="A library's handler prints the native stack below.", do=_DUMP, source="UCX; Open MPI", order=1,
     ),
     Rule(

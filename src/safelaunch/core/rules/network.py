@@ -103,7 +103,7 @@ RULES = (
         do="Use one environment on all nodes.", source="NCCL, bootstrap.cc", order=1,
     ),
     Rule(
-        "network.efa", "network", (b"NET/OFI", b"efa_", b"FI_E"),
+        "network.efa", "network", (b"NET/OFI", b"libfabric:", b"efa_", b"FI_E"),
         b"NET/OFI.{0,300}?(?:completed with error|[Uu]nreachable remote|RDMA .{0,300}? failed|[Cc]ould not "
         b"connect|[Cc]ouldn't (?:open|post))|FI_E(?:AGAIN|IO|TIMEDOUT|HOSTUNREACH) .{0,300}?(?:fail|error)", "cause",
         "node", 0.8, action="exclude_and_restart", summary="an EFA transfer failed",
@@ -188,6 +188,18 @@ RULES = (
         b"btl_tcp.{0,300}?(?:failed|error)|OFI .{0,300}?(?:poll|transport) "
         b"failed|psm[23].{0,300}?(?:timeout|failed|error)", "symptom", "rank", 0.5, summary="MPI's transport failed",
         explain="A peer is gone, or its interface cannot be reached.", source="Open MPI; MPICH",
+    ),
+    Rule(
+        "network.mpi_error", "network",
+        (b"Fatal error in PMPI_", b"Fatal error in internal_", b"MPICH ERROR", b"cxil_map", b"MPI_ERR_"),
+        rb"Fatal error in (?:PMPI|internal)_(?P<call>\w{1,40})|cxil_map: |MPICH ERROR|MPI_ERR_(?P<what>\w{1,40})",
+        "symptom", "rank", 0.5, summary="an MPI call failed: {call}{what}",
+        explain="The transport or a peer failed; the lines around say which.", source="MPICH; Cray MPI; Open MPI",
+        order=-1,
+    ),
+    Rule(
+        "network.nccl_warn", "network", (b"NCCL WARN",), b"NCCL WARN (?P<what>.{1,200})", "symptom", "rank", 0.45,
+        summary="NCCL warns: {what}", explain="A warning of NCCL's without a rule of its own.", source="NCCL", order=-3,
     ),
     Rule(
         "network.nvshmem", "network", (b"nvshmem",),

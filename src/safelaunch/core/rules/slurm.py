@@ -143,6 +143,26 @@ RULES = (
         do="Correct the sbatch or srun options.", source="sbatch, srun", order=1,
     ),
     Rule(
+        "slurm.stuck", "node_failure", (b"NOT ENDING WITH SIGNALS",), b"NOT ENDING WITH SIGNALS", "cause", "node", 0.82,
+        summary="a process on the node could not be killed",
+        explain="It is stuck in the kernel (a file system or a card that does not answer); Slurm drains the node.",
+        do="Keep the node out.", source=_STEPD, order=5,
+    ),
+    Rule(
+        "slurm.options", "config",
+        (b"srun: fatal: ", b"srun: error: ", b"sbatch: error: ", b"salloc: error: ", b"sbatch: fatal: "),
+        b"(?:srun|sbatch|salloc): (?:fatal|error): (?P<why>.{0,300}?(?:mutually exclusive|can ?not be "
+        b"satisfied|[Ii]nvalid|not allowed|[Uu]nrecognized|ambiguous).*)", "cause", "job", 0.75,
+        summary="Slurm refuses an option: {why}", explain="The options do not fit each other or the cluster.",
+        do="Correct the sbatch or srun options.", source="sbatch, srun",
+    ),
+    Rule(
+        "slurm.spank", "node_failure", (b"Failed to invoke spank", b"spank_", b"spank: "),
+        b"Failed to invoke spank plugin|spank: required plugin", "cause", "node", 0.62,
+        summary="a Slurm plugin of the site failed on a node", explain="The task was not started there.",
+        do="Keep the node out and tell the admins.", source=_STEPD,
+    ),
+    Rule(
         "slurm.execve", "environment", (b"execve():", b"execve: "),
         rb"execve\(\): (?P<path>.*): (?P<why>No such file or directory|Permission denied)", "cause", "job", 0.8,
         summary="{path} cannot be executed: {why}", explain="The command does not exist on the node.",

@@ -107,8 +107,9 @@ RULES = (
     ),
     Rule(
         "storage.hdf5_lock", "storage",
-        (b"unable to lock file", b"Resource temporarily unavailable", b"No locks available"),
-        b"unable to lock file, errno|No locks available", "cause", "job", 0.7, summary="a file could not be locked",
+        (b"BlockingIOError: [Errno 11]", b"unable to lock file", b"Resource temporarily unavailable",
+         b"No locks available"), rb"unable to lock file, errno|BlockingIOError: \[Errno 11\]|No locks available",
+        "cause", "job", 0.7, summary="a file could not be locked",
         explain="The file system does not do locks, or another process holds it.",
         do="HDF5_USE_FILE_LOCKING=FALSE for readers.", source="HDF5; errno(3), ENOLCK", order=1,
     ),
