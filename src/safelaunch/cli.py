@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "policy": ("safelaunch.commands.policy", "Print what follows which failure, or try it against history"),
     "status": ("safelaunch.commands.status", "Show how a run is doing"),
     "why": ("safelaunch.commands.why", "Find the first cause of a failure, in a run or in any log"),
+    "stacks": ("safelaunch.commands.stacks", "Show what every rank of a job does, and which hold the others"),
     "logs": ("safelaunch.commands.logs", "Show the training's log across attempts"),
     "events": ("safelaunch.commands.events", "Show the journal: all that happened, and why"),
     "stop": ("safelaunch.commands.stop", "End a run for good"),

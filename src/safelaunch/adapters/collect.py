@@ -1,0 +1,201 @@
+"""All nodes of a job at once say what its ranks do: one overlapping helper step a node, none waits for another.
+
+The helper's text travels in its environment and its answer comes on stdout: a frozen filesystem is in the way of
+neither.
+`Collection` never blocks: the leader's loop polls it. Who did not answer is evidence, and listed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from safelaunch.adapters.slurm import Command, Result, Start
+from safelaunch.core.ranks import NodeReport, Reader, Silent
+from safelaunch.core.stacktext import render_rank
+from safelaunch.errors import ParseError
+
+MODULES = ("children", "proctable", "evidence", "spy", "devices", "collect")   # each after those that it imports
+DEADLINE_S = 8.0       # of a helper's own work; with 8 ranks and two samples it takes 0.5 s
+START_S = 6.0          # for its step to start: 0.1 s here, and 5 s were seen on busy clusters
+AT_ONCE = 64           # sruns: each is a process of 10 MB on the batch host
+# The system's own Python lies on the node's disk, the submitter's may be frozen. Whatever happens, the exit code is 0:
+# a helper step whose task fails ends the others (seeds: py-spy got EPERM on one node, and seven dumps were lost).
+_RUN = """for python in /usr/bin/python3 "$1"; do
+  if [[ $python ]] && "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
+    "$python" -I -S -c "$2"
+    exit 0
+  fi
+done
+echo '{"v": 1, "node": "", "ranks": [], "notes": ["no Python 3.9 on this node"], "blind": true}'"""
+_BOOT = f"""import os, sys, types
+for name in {MODULES!r}:
+    module = types.ModuleType("safelaunch.node." + name)
+    sys.modules[module.__name__] = module
+    exec(compile(os.environ.pop("SAFELAUNCH_PART_" + name), name, "exec"), module.__dict__)
+    if "safelaunch.node" not in sys.modules:
+        sys.modules["safelaunch"] = types.ModuleType("safelaunch")
+        sys.modules["safelaunch.node"] = types.ModuleType("safelaunch.node")
+    setattr(sys.modules["safelaunch.node"], name, module)
+module.main()
+os._exit(0)
+"""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Whose ranks are looked at. `mark`: "RUN_ID.JOB." of a safelaunch run, "" = whatever has the job's id."""
+
+    job: str
+    nodes: tuple[str, ...]
+    mark: str = ""
+    is_local: bool = False
+    has_gpus: bool = False
+    python: str = sys.executable
+
+    def helper(self, node: str, argv: Sequence[str]) -> list[str]:
+        """A helper step on one node, beside whatever runs there (the same facts as adapters.fence)."""
+        if self.is_local:
+            return ["env", f"SLURMD_NODENAME={node}", *argv]
+        gpus = ["--gpus-per-node=0"] if self.has_gpus else []
+        return ["srun", f"--jobid={self.job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}",
+                "--cpu-bind=none", "--mem=0", *gpus, *argv]
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How closely to look."""
+
+    samples: int = 2
+    gap_s: float = 0.2
+    native: bool = False
+    gpus: bool = True
+    deadline_s: float = DEADLINE_S
+    keep_tool: bool = False    # leave a copy of py-spy on the node's own disk, for when the shared one has frozen
+
+
+@dataclass(frozen=True)
+class Collected:
+    """All that came back: reports, the nodes that gave none, and each node's own line."""
+
+    reports: tuple[NodeReport, ...]
+    silent: tuple[Silent, ...]
+    lines: Mapping[str, str] = field(default_factory=dict)
+    took_s: float = 0.0
+
+
+class Collection:
+    """A look at all nodes, under way."""
+
+    def __init__(self, target: Target, env: Mapping[str, str], depth: Depth, begin: Start, at_once: int) -> None:
+        self._target, self._depth, self._begin, self._at_once = target, depth, begin, at_once
+        self._env = {key: value for key, value in env.items() if key not in ("SAFELAUNCH_MARK", "SLURM_EXPORT_ENV")}
+        self._env.update(_parts(), SAFELAUNCH_PYTHON=target.python)
+        self._start_s = time.monotonic()
+        waves = -(-len(target.nodes) // at_once)
+        self._until_s = self._start_s + START_S + depth.deadline_s * max(1, waves)
+        self._waiting = list(target.nodes)
+        self._running: dict[str, Command] = {}
+        self._reader = Reader()
+        self._reports: dict[str, NodeReport] = {}
+        self._silent: dict[str, Silent] = {}
+        self._lines: dict[str, str] = {}
+
+    def poll(self) -> Collected | None:
+        """Everything, once all nodes have answered or had their time; None before that. Never blocks."""
+        for node, command in list(self._running.items()):
+            result = command.poll()
+            if result is not None:
+                del self._running[node]
+                self._take(node, result)
+        while self._waiting and len(self._running) < self._at_once and time.monotonic() < self._until_s:
+            node = self._waiting.pop(0)
+            self._running[node] = self._start(node)
+        if self._running or (self._waiting and time.monotonic() < self._until_s):
+            return None
+        for node in self._waiting:
+            self._silent[node] = Silent(node, "was not asked: no time was left")
+        self._waiting.clear()
+        return self.so_far()
+
+    def so_far(self) -> Collected:
+        """What has come in by now."""
+        order = {node: number for number, node in enumerate(self._target.nodes)}
+        return Collected(tuple(self._reports[node] for node in sorted(self._reports, key=order.__getitem__)),
+                         tuple(self._silent[node] for node in sorted(self._silent, key=order.__getitem__)),
+                         dict(self._lines), time.monotonic() - self._start_s)
+
+    def wait(self) -> Collected:
+        """Everything, waited for."""
+        while (collected := self.poll()) is None:
+            time.sleep(0.01)
+        return collected
+
+    def _start(self, node: str) -> Command:
+        depth = self._depth
+        options = {"job": self._target.job, "node": node, "mark": self._target.mark, "samples": depth.samples,
+                   "gap_s": depth.gap_s, "native": depth.native, "gpus": depth.gpus, "deadline_s": depth.deadline_s,
+                   "keep_tool": depth.keep_tool}
+        argv = self._target.helper(node, ["bash", "-c", _RUN, "collect", self._target.python, _BOOT])
+        return self._begin(argv, {**self._env, "SAFELAUNCH_COLLECT": json.dumps(options)}, START_S + depth.deadline_s)
+
+    def _take(self, node: str, result: Result) -> None:
+        line = next((line for line in reversed(result.stdout.splitlines()) if line.startswith("{")), "")
+        try:
+            self._reports[node] = self._reader.read(line, node)
+            self._lines[node] = line
+        except ParseError:
+            self._silent[node] = Silent(node, _why_silent(result))
+
+
+def start(target: Target, env: Mapping[str, str], depth: Depth | None = None, *, begin: Start = Command,
+          at_once: int = AT_ONCE) -> Collection:
+    """A look at all of the target's nodes, begun; `poll` it. `env` is that of the helper steps (a job's, or a login
+    shell's without SLURM_*); `begin` starts a command.
+    """
+    collection = Collection(target, env, depth or Depth(), begin, at_once)
+    collection.poll()
+    return collection
+
+
+def raw_files(collected: Collected) -> dict[str, str]:
+    """File name → text of everything: each node's report as it came, and each rank's stacks for people."""
+    files = {f"{node}.json": line + "\n" for node, line in collected.lines.items()}
+    for report in collected.reports:
+        for rank in report.ranks:
+            number = f"{rank.number:05d}" if rank.number is not None else f"unknown-{rank.pid}"
+            files[f"rank-{number}-{report.node}.txt"] = render_rank(rank)
+    for silent in collected.silent:
+        files[f"{silent.node}.silent"] = f"{silent.why}\n"
+    return files
+
+
+def gpu_lines(collected: Collected) -> list[str]:
+    """What nvidia-smi said on each node."""
+    lines = []
+    for node, line in collected.lines.items():
+        gpus = json.loads(line).get("gpus") or {"answer": "was not asked", "gpus": []}
+        lines += [f"{node} GPU {gpu['index']}: {gpu['util']} % · {gpu['mem_mb']} of {gpu['mem_total_mb']} MB · "
+                  f"{gpu['clock_mhz']} MHz · {gpu['power_w']} W · pids {' '.join(map(str, gpu['pids'])) or 'none'}"
+                  for gpu in gpus["gpus"]] or [f"{node}: nvidia-smi: {gpus['answer']}"]
+    return lines
+
+
+def _parts() -> dict[str, str]:
+    """The helper's modules as variables: one variable can hold 128 kB (execve(2): MAX_ARG_STRLEN)."""
+    folder = Path(__file__).parent.parent / "node"
+    return {f"SAFELAUNCH_PART_{name}": (folder / f"{name}.py").read_text() for name in MODULES}
+
+
+def _why_silent(result: Result) -> str:
+    said = [line for line in result.stderr.strip().splitlines() if line.strip()]
+    words = f" ({said[-1][:160]})" if said else ""
+    if result.returncode is None:
+        return f"did not answer within {START_S + DEADLINE_S:.0f} s{words}"
+    if result.returncode == 0:
+        return f"its helper gave no report{words}"
+    return f"its helper ended with exit code {result.returncode}{words}"

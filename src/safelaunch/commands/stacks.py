@@ -1,0 +1,120 @@
+"""safelaunch stacks: what every rank of a job does right now, grouped, and which of them hold the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from safelaunch.adapters import collect, runfolder, slurm
+from safelaunch.adapters.collect import Collected, Depth, Target
+from safelaunch.adapters.runfolder import Run
+from safelaunch.commands import runs, talk
+from safelaunch.core import nodeset, stacktext
+from safelaunch.core.hangverdict import judge_hang
+from safelaunch.core.parallel import parse_sizes
+from safelaunch.core.slurmtext import parse_squeue
+from safelaunch.core.stacks import fold
+from safelaunch.errors import ParseError, UsageError
+
+SQUEUE_DEADLINE_S = 10.0
+DEADLINE_S = 8.0
+NATIVE_DEADLINE_S = 30.0
+# Everything with which a job can have asked for GPUs: a helper step must then ask for none (squeue(1), -O).
+_TRES = "tres-per-job:.200,tres-per-node:.200,tres-per-socket:.200,tres-per-task:.200"
+
+
+@click.command()
+@click.argument("which", metavar="[RUN | JOBID]", required=False)
+@click.option("--native", is_flag=True, help="Frames of C and CUDA libraries as well; stops each process for a second.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/stacks.md.")
+@click.option("--raw", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write each node's report and each rank's stacks into DIR.")
+@click.option("--gpus", is_flag=True, help="Show what nvidia-smi says of each node's GPUs.")
+@click.option("--samples", type=click.IntRange(1, 20), default=2, show_default=True,
+              help="Looks at each rank: what differs between them moves.")
+@click.option("--parallel", "sizes", metavar="tp=N,pp=N", help="Sizes of the parallel groups, Megatron's order.")
+@click.option("--deadline", "deadline_s", type=click.FloatRange(1, 600), metavar="SECONDS",
+              help="For each node's look (default 8; with --native 30).")
+def command(which: str | None, native: bool, as_json: bool, raw: Path | None, gpus: bool, samples: int,
+            sizes: str | None, deadline_s: float | None) -> int:
+    """Show what every rank of a job does, whoever started it: stacks of all nodes at once, grouped."""
+    parallel = parse_sizes(sizes) if sizes else None
+    target, env = _find_target(which)
+    limit_s = deadline_s or (NATIVE_DEADLINE_S if native else DEADLINE_S)
+    depth = Depth(samples=samples, native=native, deadline_s=limit_s)
+    collected = collect.start(target, env, depth).wait()
+    groups = fold(rank for report in collected.reports for rank in report.ranks)
+    verdict = judge_hang(collected.reports, collected.silent, sizes=parallel, groups=groups)
+    if raw is not None:
+        _write_raw(raw, collected)
+    if as_json:
+        talk.emit_json(stacktext.to_public(groups, verdict, collected.reports, collected.silent, collected.took_s))
+        return 0
+    lines = stacktext.tell(groups, verdict, collected.reports, collected.silent, talk.fold)
+    lines += ["", *collect.gpu_lines(collected)] if gpus else []
+    click.echo("\n".join(map(talk.clean, lines)))
+    talk.say(f"{len(collected.reports)} of {len(target.nodes)} nodes answered, {collected.took_s:.1f} s")
+    return 0
+
+
+def _find_target(which: str | None) -> tuple[Target, Mapping[str, str]]:
+    """(target, environment of the helpers): a run of safelaunch, else any job; raises UsageError, SlurmError."""
+    env = slurm.outside_job(os.environ)
+    try:
+        run = runs.load(which)
+    except UsageError:
+        if which is None or not which.replace("_", "").replace("+", "").isdigit():
+            raise
+        return _foreign_target(which, env), env
+    return _run_target(run, env), env
+
+
+def _run_target(run: Run, env: Mapping[str, str]) -> Target:
+    state = run.state()
+    job, attempt = state.job, state.attempt
+    if state.ended is not None:
+        raise UsageError(f"no rank is left to look at: {runs.describe_end(state.ended)}",
+                         hint=f"safelaunch why {run.dir}")
+    if job is None or job.started_t is None or job.over:
+        raise UsageError(f"{run.plan.name} has no running job: it is {state.name}", hint=f"safelaunch status {run.dir}")
+    nodes = attempt.nodes if attempt is not None and attempt.job == job.id and attempt.nodes else job.nodes
+    mark = f"{run.plan.run_id}.{job.id}."
+    if run.plan.cluster == "local":
+        return Target(job.id, nodes, mark, is_local=True)
+    return Target(job.id, nodes, mark, has_gpus=_has_gpus(job.id, env))
+
+
+def _foreign_target(job: str, env: Mapping[str, str]) -> Target:
+    result = slurm.run(slurm.squeue_job(job), env, SQUEUE_DEADLINE_S)
+    if not result.is_ok and "Invalid job id" in result.stderr:
+        raise UsageError(f"Slurm knows no job {job}", hint="squeue --me")
+    try:
+        jobs = parse_squeue(result.check().stdout)
+    except ParseError as error:
+        raise UsageError(f"squeue's answer on job {job} is not understood: {error.message}") from error
+    found = next((one for one in jobs if one.state in ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED")), None)
+    if found is None:
+        raise UsageError(f"job {job} is not running" + (f": it is {jobs[0].state}" if jobs else ""))
+    if found.user != runfolder.name_of(os.getuid()):
+        raise UsageError(f"job {job} belongs to {found.user}, and Slurm lets nobody else into it",
+                         hint=f"ask {found.user} to type: safelaunch stacks {job}")
+    return Target(found.id, nodeset.expand(found.nodelist), has_gpus=_has_gpus(found.id, env))
+
+
+def _has_gpus(job: str, env: Mapping[str, str]) -> bool:
+    result = slurm.run(("squeue", "--noheader", f"--jobs={job}", f"--Format={_TRES}"), env, SQUEUE_DEADLINE_S)
+    return "gpu" in result.stdout
+
+
+def _write_raw(folder: Path, collected: Collected) -> None:
+    """Each node's line and each rank's text, in files of their own."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in collect.raw_files(collected).items():
+            (folder / name).write_text(text)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror}") from error
+    talk.say(f"{len(collected.lines)} reports are in {folder}")

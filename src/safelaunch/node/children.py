@@ -1,0 +1,238 @@
+"""Disposable children for whatever may hang: many at once, each with a deadline, and none is ever waited for.
+
+A function runs in a fork, a program in a fork that executes it: exec itself hangs on a frozen mount, and subprocess
+waits for it. A child holds none of this process's files, so that one that sleeps in D state for ever keeps no step's
+output open. Travels with node.collect as text: standard library, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, Optional, Union
+
+    Work = Union[Sequence[str], Callable[[], bytes]]
+
+REAP_WITHIN_S = 0.05     # from the end of its output to the end of the child: its exit takes 0.2 ms
+MOST_STUCK = 16          # children left behind; each more says nothing new, and counts against the user's processes
+MOST_BYTES = 8 << 20     # of one child's output
+
+
+class Outcome:
+    """How a child ended: its output, its exit code (None = it was late, or killed), and whether it was late."""
+
+    def __init__(self, out: bytes, err: bytes, code: Optional[int], late: bool, took_s: float) -> None:
+        self.out, self.err, self.code, self.late, self.took_s = out, err, code, late, took_s
+
+    @property
+    def text(self) -> str:
+        """Its standard output."""
+        return self.out.decode(errors="replace")
+
+    @property
+    def said(self) -> str:
+        """What it complained of, in one line."""
+        lines = [line.strip() for line in self.err.decode(errors="replace").splitlines() if line.strip()]
+        return " ".join(lines[:4])[:300]
+
+
+class Child:
+    """One running child."""
+
+    def __init__(self, work: Work, deadline_s: float, env: Optional[Mapping[str, str]] = None) -> None:
+        self.start_s = time.monotonic()
+        self.until_s = self.start_s + deadline_s
+        self.parts: dict[int, list[bytes]] = {}
+        pipes = os.pipe(), os.pipe()
+        try:
+            self.pid = os.fork()
+        except OSError:
+            for end in (*pipes[0], *pipes[1]):
+                os.close(end)
+            raise
+        if self.pid == 0:
+            _be_the_child(work, env, pipes[0][1], pipes[1][1])
+        for reader, writer in pipes:
+            os.close(writer)
+            os.set_blocking(reader, False)
+            self.parts[reader] = []
+        self.open = set(self.parts)
+        self.size = 0
+
+    def hear(self, fd: int) -> None:
+        """Take what has come on one of its pipes."""
+        try:
+            data = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return
+        self.size += len(data)
+        if data and self.size <= MOST_BYTES:
+            self.parts[fd].append(data)
+        else:
+            self.open.discard(fd)
+
+    def end(self, late: bool) -> Outcome:
+        """Its outcome; a late one is killed, and left behind where that does not help."""
+        took_s = time.monotonic() - self.start_s
+        if late:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        code = _reap(self.pid, REAP_WITHIN_S)
+        out, err = (b"".join(parts) for parts in self.parts.values())
+        for fd in self.parts:
+            os.close(fd)
+        return Outcome(out, err, None if late else code, late, took_s)
+
+
+class Task:
+    """Work to be done in a child: `name` finds its outcome again."""
+
+    def __init__(self, name: Any, work: Work, deadline_s: float, env: Optional[Mapping[str, str]] = None) -> None:
+        self.name, self.work, self.deadline_s, self.env = name, work, deadline_s, env
+
+
+def run_all(tasks: Iterable[Task], at_once: int, until_s: float) -> dict[Any, Outcome]:
+    """name → outcome, `at_once` children at a time; what had no turn before `until_s` is late without having begun."""
+    waiting, outcomes = list(tasks), {}
+    running: dict[Any, Child] = {}
+    poll = select.poll()
+    while waiting or running:
+        now_s = time.monotonic()
+        while waiting and len(running) < at_once and now_s < until_s:
+            task = waiting.pop(0)
+            try:
+                child = Child(task.work, min(task.deadline_s, until_s - now_s), task.env)
+            except OSError as error:
+                outcomes[task.name] = Outcome(b"", ("cannot fork: %s" % error.strerror).encode(), 1, False, 0.0)
+                continue
+            running[task.name] = child
+            for fd in child.open:
+                poll.register(fd, select.POLLIN)
+        if now_s >= until_s:
+            outcomes.update((task.name, Outcome(b"", b"no time was left", None, True, 0.0)) for task in waiting)
+            waiting = []
+        if not running:
+            continue
+        _hear(poll, running)
+        for name, child in list(running.items()):
+            late = time.monotonic() >= child.until_s
+            if late or not child.open:
+                for fd in child.open:
+                    poll.unregister(fd)
+                outcomes[name] = running.pop(name).end(late)
+    return outcomes
+
+
+def _hear(poll: Any, running: dict[Any, Child]) -> None:
+    owners = {fd: child for child in running.values() for fd in child.open}
+    left_s = min(child.until_s for child in running.values()) - time.monotonic()
+    for fd, _ in poll.poll(max(0.0, left_s) * 1000):
+        child = owners[fd]
+        child.hear(fd)
+        if fd not in child.open:
+            poll.unregister(fd)
+
+
+def walk(items: Sequence[Any], look: Callable[[Any], Any], stall_s: float, until_s: float) -> tuple[dict[int, Any],
+                                                                                                     list[int]]:
+    """({index: what `look` says of the item}, indexes that hang), looked at one after another by as few children as do.
+
+    /proc/PID/{environ,cmdline,maps} wait for the process's memory lock, which one in D state may hold for ever: `ps`
+    hangs then. A child that stalls on an item is killed, and the next one goes on behind it.
+    """
+    found: dict[int, Any] = {}
+    stuck: list[int] = []
+    begin = 0
+    while begin < len(items) and len(stuck) < MOST_STUCK and time.monotonic() < until_s:
+        try:
+            child = Child(lambda begin=begin: _stream(items, begin, look), until_s - time.monotonic())  # type: ignore[misc]
+        except OSError:
+            break
+        last = _follow(child, stall_s, found)
+        begin = max(begin, last + 1)
+        if begin < len(items):
+            stuck.append(begin)
+            begin += 1
+    return found, stuck
+
+
+def _stream(items: Sequence[Any], begin: int, look: Callable[[Any], Any]) -> bytes:
+    for index in range(begin, len(items)):
+        _send(1, json.dumps([index, look(items[index])]).encode() + b"\n")
+    return b""
+
+
+def _follow(child: Child, stall_s: float, found: dict[int, Any]) -> int:
+    """The last index that the child answered for."""
+    last, rest = -1, b""
+    out = next(iter(child.parts))
+    poll = select.poll()
+    for fd in child.open:
+        poll.register(fd, select.POLLIN)
+    while child.open:
+        ready = poll.poll(stall_s * 1000)
+        if not ready or time.monotonic() >= child.until_s:
+            break
+        for fd, _ in ready:
+            child.hear(fd)
+            if fd not in child.open:
+                poll.unregister(fd)
+        *lines, rest = (rest + b"".join(child.parts[out])).split(b"\n")
+        child.parts[out].clear()
+        for line in lines:
+            last, answer = json.loads(line)
+            found[last] = answer
+    child.end(late=bool(child.open))
+    return last
+
+
+def _be_the_child(work: Work, env: Optional[Mapping[str, str]], out: int, err: int) -> None:
+    code = 127
+    try:
+        for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGALRM", "SIGPIPE", "SIGXFSZ"):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number, fd in enumerate((nothing, out, err)):
+            os.dup2(fd, number)
+        os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)
+        os.chdir("/")
+        if callable(work):
+            _send(1, work())
+            code = 0
+        else:
+            os.execvpe(work[0], list(work), dict(os.environ if env is None else env))  # noqa: S606 - no shell
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the answer
+        with contextlib.suppress(OSError):
+            os.write(2, ("%s: %s" % (type(error).__name__, error)).encode(errors="replace"))
+    finally:
+        os._exit(code)
+
+
+def _send(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view):]
+
+
+def _reap(pid: int, within_s: float) -> Optional[int]:
+    """Its exit code, negative for a signal; None while it has not ended."""
+    until_s, pause_s = time.monotonic() + within_s, 0.0002
+    while True:
+        try:
+            gone, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if gone:
+            return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        if time.monotonic() >= until_s:
+            return None
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, 0.005)

@@ -1,0 +1,193 @@
+"""Python stacks of running processes by py-spy, else pystack, with the reason where there is none.
+
+py-spy reads a process without stopping it first (--nonblocking): that takes 10 ms, disturbs nobody, and works on
+stopped processes, where a blocking dump fails with "unexpected waitpid result" (both measured, py-spy 0.4.3). A
+blocking dump follows only where the other found nothing. Travels with node.collect as text: standard library,
+Python 3.9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+
+from safelaunch.node import children
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any, Optional
+
+    from safelaunch.node.proctable import Process
+
+DUMP_S = 3.0          # a dump takes 10 to 50 ms
+NATIVE_S = 10.0       # reading the symbols of torch takes a second (measured)
+FIND_S = 0.5          # to look at one program file
+MOST_THREADS = 256
+HINT = "for Python stacks, py-spy must be installed where the training's Python is: pip install py-spy"
+_PYSTACK_THREAD = re.compile(r"^Traceback for thread (\d+)(?: \((.*?)\))? (?:\[(.*?)\] )?")
+_PYSTACK_FRAME = re.compile(r'^\s*\((\w+)\) File "(.*)", line (\d+), in (.*)$')
+
+
+class Tools:
+    """Where the tools are on this node; None = not found. `stuck`: candidates that lie on a frozen filesystem."""
+
+    def __init__(self, py_spy: Optional[str], pystack: Optional[str], stuck: list[str]) -> None:
+        self.py_spy, self.pystack, self.stuck = py_spy, pystack, stuck
+
+
+def find_tools(envs: Iterable[Mapping[str, str]], words: Iterable[list[str]], until_s: float) -> Tools:
+    """The tools, looked for on local disk first, then beside the interpreters, then on the PATHs."""
+    folders = [local_folder()]
+    for first in words:
+        if first and "/" in first[0]:
+            folders.append(os.path.dirname(first[0]))
+    for env in (os.environ, *envs):
+        folders += [os.path.dirname(env["SAFELAUNCH_PYTHON"])] if env.get("SAFELAUNCH_PYTHON") else []
+        folders += [os.path.join(env[key], "bin") for key in ("VIRTUAL_ENV", "CONDA_PREFIX") if env.get(key)]
+        folders += env.get("PATH", "").split(":")
+    paths = [os.path.join(folder, name) for folder in dict.fromkeys(folders) if folder.startswith("/")
+             for name in ("py-spy", "pystack")]
+    found, stuck = children.walk(paths, lambda path: os.access(path, os.X_OK), FIND_S, until_s)
+    good = [paths[index] for index in sorted(found) if found[index]]
+    return Tools(next((path for path in good if path.endswith("py-spy")), None),
+                 next((path for path in good if path.endswith("pystack")), None), [paths[index] for index in stuck])
+
+
+def local_folder() -> str:
+    """This user's own folder on the node's disk, as the batch script makes it."""
+    return os.path.join(os.environ.get("SAFELAUNCH_LOCAL_DIR", "/tmp"), "safelaunch-%d" % os.getuid())  # noqa: S108
+
+
+def keep_local_copy(tools: Tools) -> str:
+    """Where py-spy lies on the node's own disk from now on: a program on a frozen filesystem cannot be executed. ""
+    where it was not found or the folder is not ours alone.
+    """
+    folder = local_folder()
+    target = os.path.join(folder, "py-spy")
+    if tools.py_spy is None or tools.py_spy == target:
+        return tools.py_spy or ""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    status = os.lstat(folder)
+    if status.st_uid != os.getuid() or status.st_mode & 0o022 or os.path.islink(folder):
+        return ""
+    draft = "%s.%d" % (target, os.getpid())
+    shutil.copyfile(tools.py_spy, draft)
+    os.chmod(draft, 0o700)
+    os.replace(draft, target)
+    return target
+
+
+def dump_task(pid: int, state: str, tools: Tools, native: bool) -> Optional[children.Task]:
+    """The first look at a process; None where there is no tool, or no process any more."""
+    if state in "ZX":
+        return None
+    if tools.py_spy is not None:
+        pause = native and state not in "DTt"   # native frames need the process stopped by ptrace
+        return children.Task(pid, [tools.py_spy, "dump", "--json", "--native" if pause else "--nonblocking",
+                                   "--pid", str(pid)], NATIVE_S if pause else DUMP_S)
+    return _pystack_task(pid, tools, native, state)
+
+
+def second_task(pid: int, state: str, tools: Tools, outcome: children.Outcome) -> Optional[children.Task]:
+    """Another way for a process whose first dump failed; None where it would fail as well, or disturb."""
+    if state in "DTtZX" or outcome.late or is_refusal(outcome.said):
+        return None
+    if tools.py_spy is not None and "Bad address" not in outcome.said:
+        return children.Task(pid, [tools.py_spy, "dump", "--json", "--pid", str(pid)], DUMP_S)
+    return _pystack_task(pid, tools, False, state) if tools.py_spy is not None else None
+
+
+def _pystack_task(pid: int, tools: Tools, native: bool, state: str) -> Optional[children.Task]:
+    if tools.pystack is None:
+        return None
+    how = ["--native"] if native and state not in "DTt" else ["--no-block"]
+    return children.Task(pid, [tools.pystack, "remote", *how, str(pid)], NATIVE_S)
+
+
+def read_dump(text: str) -> list[dict[str, Any]]:
+    """[{"name", "tid", "active", "gil", "frames": ["f (file.py:3)", …] innermost first}] of a dump of either tool."""
+    try:
+        threads = json.loads(text)
+    except ValueError:
+        return _read_pystack(text)
+    return [{"name": thread.get("thread_name") or "", "tid": thread.get("os_thread_id") or 0,
+             "active": bool(thread.get("active")), "gil": bool(thread.get("owns_gil")),
+             "frames": [_frame(frame["name"], frame.get("short_filename") or frame.get("filename") or
+                               frame.get("module") or "", frame.get("line") or 0) for frame in thread["frames"]]}
+            for thread in threads[:MOST_THREADS]]
+
+
+def _frame(name: str, file: str, line: int) -> str:
+    return "%s (%s:%d)" % (name, file, line) if line else "%s (%s)" % (name, file)
+
+
+def _read_pystack(text: str) -> list[dict[str, Any]]:
+    threads: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        head, frame = _PYSTACK_THREAD.match(line), _PYSTACK_FRAME.match(line)
+        if head:
+            threads.append({"name": "", "tid": int(head.group(1)), "active": "Has the GIL" in line,
+                            "gil": "Has the GIL" in line, "frames": []})
+        elif frame and threads:
+            _, file, number, name = frame.groups()
+            file = re.sub(r"^.*/(?:site|dist)-packages/|^.*/lib/python3[.\d]*/", "", file)
+            threads[-1]["frames"].insert(0, _frame(name.split(" (")[0], file, int(number)))   # outermost first
+    return threads
+
+
+def is_refusal(said: str) -> bool:
+    """Whether a tool was refused by the kernel."""
+    return bool(re.search(r"EPERM|EACCES|[Pp]ermission [Dd]enied|Operation not permitted", said))
+
+
+def why_not(process: Process, tools: Tools, outcome: Optional[children.Outcome]) -> tuple[str, str]:
+    """(why there is no stack, what would help), as far as /proc and the tool tell."""
+    if process.state in "ZX":
+        return "it has ended (zombie)", ""
+    if tools.py_spy is None and tools.pystack is None:
+        on = " (it may lie on a frozen filesystem)" if tools.stuck else ""
+        return "py-spy is not on this node%s" % on, HINT
+    if outcome is None or outcome.late:
+        state = " and sleeps in D state" if process.state == "D" else ""
+        return "the look at it did not end in time%s" % state, ""
+    said = outcome.said
+    if is_refusal(said) or "Failed to get process executable name" in said:
+        return _why_refused(process) or (said, "")
+    if "Bad address" in said or "Failed to find a python" in said or "Couldn't parse" in said:
+        return "it is not a Python process that py-spy knows", ""
+    return said or "the tool found no Python in it", ""
+
+
+def _why_refused(process: Process) -> Optional[tuple[str, str]]:
+    scope = _first("/proc/sys/kernel/yama/ptrace_scope")
+    if scope in ("1", "2", "3") and os.getuid():
+        what = {"1": "only its parents", "2": "only root", "3": "nobody"}[scope]
+        return ("ptrace refused: kernel.yama.ptrace_scope is %s, %s may look into a process" % (scope, what),
+                "an administrator can allow it: sysctl kernel.yama.ptrace_scope=0"
+                + ("; or the training: prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY)" if scope == "1" else ""))
+    with contextlib.suppress(OSError):
+        owner = os.stat("/proc/%d" % process.pid).st_uid
+        if owner == 0 and os.getuid():
+            return ("ptrace refused: the process is closed to others, even of its own user (PR_SET_DUMPABLE, or a "
+                    "program with privileges)", "root can look: sudo py-spy dump --pid %d" % process.pid)
+        if owner != os.getuid() and os.getuid():
+            return "ptrace refused: it belongs to user %d" % owner, ""
+    with contextlib.suppress(OSError):
+        if os.readlink("/proc/%d/ns/user" % process.pid) != os.readlink("/proc/self/ns/user"):
+            return ("ptrace refused: it lives in a container with users of its own",
+                    "run py-spy inside of the container, or start it with --cap-add SYS_PTRACE")
+    if process.state == "D":
+        return "refused while it sleeps in D state", ""
+    return None
+
+
+def _first(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read(16).strip()
+    except OSError:
+        return ""
