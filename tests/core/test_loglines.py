@@ -81,7 +81,8 @@ WHEN = {
 @pytest.mark.parametrize(("line", "when", "level", "payload"), WHEN.values(), ids=WHEN.keys())
 def test_a_stamp_tells_when_and_how_loud(line: bytes, when: str, level: str, payload: bytes) -> None:
     parsed = loglines.parse(line)
-    assert (parsed.t, parsed.level, parsed.payload) == (pytest.approx(at(when)), level, payload)
+    assert parsed.t == pytest.approx(at(when))
+    assert (parsed.level, parsed.payload) == (level, payload)
 
 
 def test_a_stamp_since_boot_tells_no_day() -> None:
@@ -131,4 +132,4 @@ def test_any_bytes_can_be_taken_apart(line: bytes) -> None:
 ]), max_size=12))
 def test_heaps_of_prefixes_can_be_taken_apart(pieces: list[bytes]) -> None:
     line = b"".join(pieces)
-    assert line.endswith(loglines.parse(line).payload[-1:])
+    assert loglines.plain(line).endswith(loglines.parse(line).payload)

@@ -247,9 +247,10 @@ class Shapes:
             for index in [index for index, shape in enumerate(shapes) if shape in fresh]:
                 if self._is_wanted(shapes[index], fresh[shapes[index]], lines[index][:HEAD_LENGTH]):
                     wanted.append(index)
-        if passed:
-            self._pass_over(shapes, hot, passed)
-            wanted = sorted({*wanted, *self._last_of(shapes, hot, passed)})
+        over = passed | self._progress.intersection(fresh)   # the latter passed their quota in this block
+        if over:
+            self._pass_over(shapes, hot, passed, over)
+            wanted = sorted({*wanted, *self._last_of(shapes, hot, over)})
         return wanted
 
     def _last_of(self, shapes: list[bytes], hot: dict[bytes, _Shape], passed: set[bytes]) -> Iterable[int]:
@@ -292,13 +293,15 @@ class Shapes:
             (self._progress if known.is_progress else self._spent).add(shape)
             known.heads.clear()
 
-    def _pass_over(self, shapes: list[bytes], hot: dict[bytes, _Shape], passed: set[bytes]) -> None:
+    def _pass_over(
+        self, shapes: list[bytes], hot: dict[bytes, _Shape], passed: set[bytes], over: set[bytes],
+    ) -> None:
         """Note what is not looked at: all lines of these shapes but the last."""
         counts: Counter[str] = Counter()
         for shape, count in Counter(filter(passed.__contains__, shapes)).items():
             if hot[shape].rule:
                 counts[hot[shape].rule] += count * (1 if shape in self._progress else SAMPLED_BLOCK) - 1
-        progress = self._progress & passed
+        progress = self._progress & over
         self.unseen = Unseen(counts, tuple(shapes) if progress else (), frozenset(progress))
 
 
