@@ -1,4 +1,4 @@
-"""`python -m tests.simulation --seeds A..B [--shard i/n] [--resume FILE]`, or `--seed N -v` to see one."""
+"""`python -m tests.simulation --seeds A..B [--shard i/n] [--resume FILE]`, `--pairs`, or `--seed N -v` to see one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.simulation.golden import GOLDEN
+from tests.simulation.pairs import pairs
 from tests.simulation.run import run, run_seed
-from tests.simulation.scenario import from_json, make
+from tests.simulation.scenario import Scenario, from_json, make
 from tests.simulation.shrink import shrink
 from tests.simulation.sim import Outcome
 
@@ -25,7 +27,7 @@ def main(argv: list[str]) -> int:
         return _show(run(from_json(Path(args.scenario).read_text()), is_verbose=args.verbose))
     if args.seed is not None:
         return _one(args.seed, args.verbose, args.shrink)
-    return _many(args)
+    return _pairs(args) if args.pairs else _many(args)
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -34,6 +36,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--shard", default="1/1", help="i/n: only every n-th seed, beginning with the i-th")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--resume", help="a file of results; seeds that stand in it are not run again")
+    parser.add_argument("--pairs", action="store_true", help="every fault at every outside call of golden runs")
     parser.add_argument("--seed", type=int, help="one seed alone")
     parser.add_argument("--scenario", help="a scenario as JSON, in a file")
     parser.add_argument("--shrink", action="store_true", help="with --seed: make the failing scenario smaller")
@@ -67,6 +70,26 @@ def _seeds(args: argparse.Namespace, done: set[int]) -> Iterator[int]:
     for seed in range(int(first), int(last)):
         if seed % int(count) == int(index) % int(count) and seed not in done:
             yield seed
+
+
+def _pairs(args: argparse.Namespace) -> int:
+    """Each pair once; a violated one is printed with the scenario to replay it by --scenario FILE."""
+    begun_s, count, bad = time.monotonic(), 0, 0
+    index, shards = (int(word) for word in args.shard.split("/"))
+    every = (pair for name in GOLDEN for pair in pairs(name))
+    mine = (pair for number, pair in enumerate(every) if number % shards == index % shards)
+    with multiprocessing.get_context("fork").Pool(args.jobs, maxtasksperchild=500) as pool:
+        for name, scenario, violations in pool.imap_unordered(_work_pair, mine, chunksize=16):
+            count += 1
+            if violations:
+                bad += 1
+                print(f"{name}: {violations[0].splitlines()[0]}\n    {scenario}", flush=True)
+    print(f"{count} pairs in {time.monotonic() - begun_s:.0f} s on {args.jobs} processes; {bad} violate an invariant")
+    return 1 if bad else 0
+
+
+def _work_pair(pair: tuple[str, Scenario]) -> tuple[str, str, list[str]]:
+    return pair[0], pair[1].to_json(), run(pair[1]).violations
 
 
 def _work(seed: int) -> tuple[int, str, float, list[str]]:

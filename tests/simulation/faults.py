@@ -5,19 +5,53 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from greenlet import GreenletExit  # type: ignore[import-untyped,unused-ignore]
+
 from tests.simulation.hosts import Host
-from tests.simulation.scenario import Fault
+from tests.simulation.scenario import MANNERS, Fault
 
 if TYPE_CHECKING:
+    from tests.simulation.process import Actor
     from tests.simulation.sim import Sim
+
+
+AT_CALL_S = 30.0
+# What can go wrong at an outside call: with the process, its host, the folder, Slurm; and how Slurm answers.
+AT_CALL = ("dies_before", "dies_after", "pauses", "crashes", "stands_still", "freeze", "refuses", "loses_links",
+           "slurm_hung", "slurm_gone", *MANNERS)
 
 
 def inject(sim: Sim, fault: Fault) -> None:
     """Do it now, and undo it when its time is over."""
     sim.trace("fault", str(fault))
     _TABLE[fault.kind](sim, fault)
+
+
+def inject_at(sim: Sim, actor: Actor, kind: str) -> None:
+    """Let a fault happen at the very moment of an outside call."""
+    if kind in MANNERS:
+        sim.slurm.manners.append(kind)
+    elif kind == "dies_before":
+        sim.clock.after(0.0, partial(sim.bury, actor))
+        actor.process.dead = True
+        raise GreenletExit
+    elif kind == "dies_after":
+        sim.clock.after(0.001, partial(sim.kill_actor, actor))
+    elif kind == "pauses":
+        actor.process.hold()
+        sim.clock.after(8.0, lambda: actor.process.let_go() if actor.host.is_running else None)
+    elif kind == "loses_links":
+        actor.host.mount.loses_links = 1
+    else:
+        fault = Fault(kind, sim.clock.t, AT_CALL_S)
+        act: Callable[[], object] = partial(inject, sim, fault)
+        if kind in ("crashes", "stands_still"):
+            doing = _crash if kind == "crashes" else _silence
+            act = partial(doing, sim, actor.host, fault)
+        sim.clock.after(0.0, act)
 
 
 def _batch(sim: Sim) -> Host | None:
@@ -73,7 +107,9 @@ def _leader_dies(sim: Sim, fault: Fault) -> None:
 
 
 def _leader_dies_at_call(sim: Sim, fault: Fault) -> None:
-    sim.kill_at_call = len(sim.slurm.calls) + 1 + fault.x % 3
+    """At one of the next outside calls, before or after it."""
+    kind = "dies_before" if fault.x % 2 else "dies_after"
+    sim.dies_at = (len(sim.outside_calls) + 1 + fault.x % 17, kind)
 
 
 def _leader_pauses(sim: Sim, fault: Fault) -> None:

@@ -88,6 +88,7 @@ class SimFolder(SharedFolder):
         self._stuck = 0
         self._is_delivering = False
         self._courier_dead = False
+        self.on_outside: Callable[[str], None] = lambda what: None
         self.on_append: Callable[[bytes], None] | None = None   # for the timeline
         mount.couriers.append(self)
 
@@ -101,6 +102,7 @@ class SimFolder(SharedFolder):
 
     def enqueue(self, kind: bytes, name: str, data: bytes) -> int:
         """As the real one; the local disk takes no time."""
+        self.on_outside(f"write {name}")
         self._last += 1
         self._frames.append((self._last, kind, name, data))
         if self.on_append is not None and kind == APPEND:
@@ -148,6 +150,7 @@ class SimFolder(SharedFolder):
 
     def publish(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool | None:
         """As the real one, by its own code; frozen, or with an answer that is lost, None."""
+        self.on_outside(f"publish {name}")
         mount, path = self._mount, self.root / name
         if mount.is_frozen:
             if mount.rng.random() < 0.3:   # a child in D state ends its link() after the thaw, killed or not
@@ -167,6 +170,7 @@ class SimFolder(SharedFolder):
 
     def ask(self, fn: Callable[[], T], deadline_s: float = 2.0) -> Answer[T]:
         """As the real one: the answer goes through JSON."""
+        self.on_outside("ask")
         mount = self._mount
         if self._stuck >= MAX_STUCK:
             return Answer(late=True)

@@ -70,7 +70,7 @@ class Task:
             self.sim.trace(self.host.name, f"guard {self.attempt.number}: its attempt is over already")
             self.attempt.task_ended(self, TOO_LATE)
             return
-        self.guard_alive, self.rank = True, "loading"
+        self.guard_alive, self.rank, self.attempt.has_started = True, "loading", True
         self._heard_t = self.sim.clock.t
         self.host.living.append(self)
         self.sim.writes(self)

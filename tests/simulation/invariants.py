@@ -59,7 +59,7 @@ def _obeys_people(sim: Sim, state: State) -> None:
             if later and any(t > said_t and attempt.job in later for t, attempt, _ in sim.launches):
                 sim.violate(f"a person cancelled the next job at {said_t:.1f} s, and the run went on in {later}")
             continue
-        late = [attempt.number for t, attempt, _ in sim.launches if t > seen_t]
+        late = [attempt.number for t, attempt, _ in sim.launches if t > seen_t and attempt.has_started]
         if late:
             sim.violate(f"a person said {word} at {said_t:.1f} s, and attempts {late} were launched later")
         if state.ended is not None and state.ended.how not in ("stopped", "completed", "gave_up"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -266,6 +267,7 @@ class SimWorld(World):
     def share(self, run_dir: Path, spool_dir: Path) -> SharedFolder:
         """This host's view of the run folder."""
         folder = SimFolder(self._me.process, self._host.mount, run_dir)
+        folder.on_outside = partial(self._sim.outside, self._me)
         self._me.folders.append(folder)
         if self._sim.is_verbose:
             folder.on_append = lambda data: self._sim.trace(self._host.name, f"  {data.decode().strip()[:400]}")
@@ -298,6 +300,7 @@ class SimWorld(World):
     def command(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
                 cwd: str = "/") -> Command:
         """To the fake Slurm, or the pump."""
+        self._sim.outside(self._me, " ".join(argv[:2]) if argv[0] != "srun" else f"srun {argv[-1]}")
         command = SimCommand(self._sim.clock, self._me, argv, env, deadline_s)
         if "--once" in argv:   # the log's rest: there as soon as the folder is
             self._host.mount.when_thawed(lambda: self._sim.clock.after(0.05, lambda: command.end(0, "", "")))
@@ -308,6 +311,7 @@ class SimWorld(World):
     def launch(self, local: Path, number: int, arguments: Sequence[str], env: Mapping[str, str],
                facts: Mapping[str, Any]) -> AttemptProcess:
         """An attempt of the simulated training."""
+        self._sim.outside(self._me, f"launch {number}")
         attempt = Attempt(self._sim, self._host, str(facts["job"]), number, env, facts)
         assert isinstance(self._me, Supervisor)
         self._sim.launched(attempt, self._me)

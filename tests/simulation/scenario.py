@@ -63,16 +63,13 @@ class Scenario:
     standby: bool = True
     watchers: int = 1
     faults: tuple[Fault, ...] = ()
-    call_manners: tuple[tuple[int, str], ...] = field(default=())   # (number of the outside call, how it is answered)
-
-    def manner_of(self, number: int) -> str:
-        """How Slurm answers its n-th call."""
-        return next((manner for call, manner in self.call_manners if call == number), "")
+    at_calls: tuple[tuple[int, str], ...] = field(default=())       # (number of an outside call, what goes wrong then)
 
     @property
     def faults_end_t(self) -> float:
         """When the last fault is over."""
-        return max((fault.end_t for fault in self.faults), default=0.0)
+        at_calls_t = 120.0 if self.at_calls else 0.0
+        return max((fault.end_t for fault in self.faults), default=0.0) + at_calls_t
 
     def to_json(self) -> str:
         """One line that `from_json` reads back."""
@@ -83,8 +80,8 @@ def from_json(text: str) -> Scenario:
     """The scenario of a line by `to_json`."""
     raw: dict[str, Any] = json.loads(text)
     faults = tuple(Fault(**{**fault, "words": tuple(fault["words"])}) for fault in raw.pop("faults"))
-    manners = tuple((int(number), str(manner)) for number, manner in raw.pop("call_manners"))
-    return Scenario(**raw, faults=faults, call_manners=manners)
+    at_calls = tuple((int(number), str(kind)) for number, kind in raw.pop("at_calls"))
+    return Scenario(**raw, faults=faults, at_calls=at_calls)
 
 
 def make(seed: int) -> Scenario:

@@ -31,7 +31,7 @@ class Slurm(Controller):
         self.calls.append((self.sim.clock.t, command.argv))
         self.callers.append(command.owner if answers and not self.is_gone else None)
         number = len(self.calls)
-        manner = self.manners.pop(0) if self.manners else self.sim.scenario.manner_of(number)
+        manner = self.manners.pop(0) if self.manners else ""
         self.sim.trace(host.name, f"call {number}: {' '.join(command.argv)}{f' [{manner}]' if manner else ''}")
         rng, clock = self.sim.rng, self.sim.clock
         if not answers or self.is_gone:

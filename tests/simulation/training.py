@@ -38,6 +38,7 @@ class Attempt:
         self.srun_code: int | None = None
         self.srun_alive = True
         self.first_bad: int | None = None
+        self.has_started = False              # some rank of it ran
         self.lines: list[str] = []
         self.waits_for: set[Task] = set(self.tasks)
         self._active_s = 0.0                  # seconds of training so far, all ranks together

@@ -144,7 +144,9 @@ def is_cancelled(lead: Leader, job: str) -> bool:
         # had taken over: a scancel, or a preemption with grace (measured), and Slurm waits for the dead node to tell.
         if lead.now_s > until_s or lead.signals:
             return True   # a person's word is final, and nothing has spoken against one
-        lead.wait(COMPLETING_LOOK_S)
+        again_s = lead.now_s + COMPLETING_LOOK_S
+        while lead.now_s < again_s and not lead.signals:   # each command's own end ends a wait
+            lead.wait(again_s - lead.now_s)
     return state == "CANCELLED"
 
 
