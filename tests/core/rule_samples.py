@@ -1037,6 +1037,15 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGKILL",
         "process 0 terminated with signal SIGTERM",
     ),
+    "slurm.lightning_requeue": ("Handling auto-requeue signal: 10", "the auto-requeue is on"),
+    "hang.xla_rendezvous": (
+        "This thread has been waiting for `initialize clique for rank 6` for 10 seconds and may be stuck.",
+        "the thread waits for the clique",
+    ),
+    "hang.slow_loading": (
+        "ValueError: TP rank 1 could finish the model loading, but there are other ranks that didn't finish loading.",
+        "TP rank 1 has loaded the model",
+    ),
     # --- any program
     "python.exception": (
         f"{TRACE}\n  File \"t.py\", line 3, in f\n    g()\nmypackage.errors.Strange: no such thing",

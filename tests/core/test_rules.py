@@ -83,10 +83,9 @@ def test_a_summary_says_something_without_holes(rule: Rule) -> None:
 def test_no_line_makes_a_pattern_slow(rule: Rule) -> None:
     pattern = re.compile(rule.pattern)
     for line in HOSTILE:
-        for literal in (b"", rule.anchor[0]):
-            start_s = time.process_time()
-            pattern.search(literal + line)
-            assert time.process_time() - start_s < 0.25, line[:20]   # 8 KB; 50 MB/s are 0.16 ms, a CI machine is slow
+        start_s = time.process_time()
+        pattern.search(rule.anchor[0] + line)
+        assert time.process_time() - start_s < 0.25, line[:20]   # a pattern that is not linear takes a second
 
 
 def test_every_rule_is_found_by_its_id() -> None:

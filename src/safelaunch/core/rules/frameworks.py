@@ -165,8 +165,8 @@ RULES = (
     Rule(
         "jax.distributed", "rendezvous",
         (b"jax.distributed", b"coordinator_address", b"PJRT_Client_Create", b"Unable to initialize backend"),
-        rb"Unable to initialize backend '(?P<name>\w+)'.{0,300}?(?:INTERNAL|UNKNOWN|FAILED|NOT_FOUND|ABORTED"
-        rb"|no supported devices)|(?:Error|Exception).{0,300}?coordinator_address", "cause", "rank", 0.6,
+        rb"RuntimeError: Unable to initialize backend '(?P<name>\w+)'.{0,300}?(?:INTERNAL|UNKNOWN|FAILED|NOT_FOUND"
+        rb"|ABORTED|no supported devices)|(?:Error|Exception).{0,300}?coordinator_address", "cause", "rank", 0.6,
         action="fix_environment", summary="JAX could not start its backend {name}",
         explain="The plugin, the driver or the card does not answer.", source="JAX", order=1,
     ),

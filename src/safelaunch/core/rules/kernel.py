@@ -59,7 +59,8 @@ RULES = (
         "kernel.gpu_probe", "gpu_hardware", (b"NVRM: ", b"nvidia-persistenced"),
         rb"NVRM: (?:RmInitAdapter failed|GPU \S+: RmInitAdapter failed|.{0,300}?(?:rm_init_adapter failed"
         rb"|GPU Board is not|GSP RPC timeout|_kgspLogXid119|nvAssertFailed\w*.{0,300}?GPU|failed to (?:allocate"
-        rb"|initialize)|The NVIDIA GPU .{0,300}? has fallen|GPU lost|is no longer on the bus))", "cause", "node", 0.85,
+        rb"|initialize)|The NVIDIA GPU .{0,300}? has fallen|GPU lost|.{0,200}?NV_ERR_(?:GPU_IS_LOST|RESET_REQUIRED)"
+        rb"|.{0,100}?rpcSendMessage failed|is no longer on the bus))", "cause", "node", 0.85,
         summary="the NVIDIA driver cannot start or reach a GPU", explain="The card or its firmware does not answer.",
         do=_OUT, source="NVIDIA driver, NVRM",
     ),

@@ -118,6 +118,18 @@ RULES = (
         explain="A task is missing: it died, or never started.", source="XLA, coordination service",
     ),
     Rule(
+        "hang.xla_rendezvous", "hang", (b"and may be stuck", b"Termination timeout for"),
+        b"This thread has been waiting for .{0,200}? and may be stuck|Termination timeout for .{0,200}? exceeded",
+        "symptom", "rank", 0.55, summary="a device did not come to XLA's rendezvous",
+        explain="A process is missing, or hangs in a kernel.", do=_HANG, source="XLA, service/rendezvous.cc",
+    ),
+    Rule(
+        "hang.slow_loading", "hang", (b"could finish the model loading, but there are other ranks",),
+        b"could finish the model loading, but there are other ranks", "symptom", "nobody", 0.4,
+        summary="other ranks did not finish loading",
+        explain="One of them failed (memory?) or its storage is slow; its own lines say why.", source="SGLang", order=2,
+    ),
+    Rule(
         "hang.xla_peer", "node_failure",
         (b"unavailable task", b"unhealthy", b"stopped sending heartbeats", b"heartbeat timeout"),
         b"(?:stopped sending heartbeats|[Hh]eartbeat timeout|tasks are unhealthy)", "symptom", "node", 0.5,

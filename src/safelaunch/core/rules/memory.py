@@ -75,9 +75,10 @@ RULES = (
         do=_LESS, source="errno(3); libstdc++", order=1,
     ),
     Rule(
-        "memory.sigkill_elastic", "host_oom", (b"(SIGKILL) received by PID", b"exitcode: -9", b"return code = -9"),
-        rb"Signal 9 \(SIGKILL\) received by PID|exitcode\s*: -9\b|return code = -9\b", "cause", "rank", 0.55,
-        summary="a rank was ended by SIGKILL, and nobody says why",
+        "memory.sigkill_elastic", "host_oom",
+        (b"Exit code: -9", b"(SIGKILL) received by PID", b"exitcode: -9", b"return code = -9"),
+        rb"Signal 9 \(SIGKILL\) received by PID|exitcode\s*: -9\b|[Ee]xit ?code:? -9\b|return code = -9\b", "cause",
+        "rank", 0.55, summary="a rank was ended by SIGKILL, and nobody says why",
         explain="SIGKILL out of nowhere is most often the OOM killer; its line stands in the node's kernel log only.",
         do="Look at `dmesg -T | grep -i oom` on that node, or sacct's MaxRSS and OUT_OF_MEMORY state.",
         source="torchelastic and DeepSpeed launchers",

@@ -27,6 +27,11 @@ RULES = (
         order=5,
     ),
     Rule(
+        "slurm.lightning_requeue", "time_limit", (b"auto-requeue signal",), b"Handling auto-requeue signal", "symptom",
+        "nobody", 0.6, action="requeue_only", summary="Lightning was told that the time is nearly up",
+        explain="It saves a checkpoint and asks Slurm to put the job back.", source="PyTorch Lightning, SLURM plugin",
+    ),
+    Rule(
         "slurm.requeued", "preempted", (b"DUE TO JOB REQUEUE",), b"DUE TO JOB REQUEUE", "cause", "nobody", 0.7,
         summary="the job was put back into the queue", explain="By scontrol requeue, preemption or a node failure.",
         source=_STEPD, order=5,
