@@ -22,6 +22,7 @@ Speaker = tuple[str | None, int | None]   # host and rank, as far as they are kn
 Signs = tuple[Progress, Progress, Progress]   # first, last, highest
 
 TRACEBACK = b"Traceback (most recent call last)"
+LEAD = 200                 # bytes of a long line shown before what was found in it
 MAX_LINE = 8192            # bytes of a line shown to the rules, around what the prefilter hit
 MAX_TRACEBACK = 2000       # lines of one; Python folds a recursion's, so that more is indented text of another kind
 MAX_BLOCK_LINES = 60       # of a traceback, kept; the frames in the middle of a deeper one go
@@ -220,7 +221,7 @@ class Scanner:
         at = start
         if hit is not None:
             found = [block.find(self.compiled.literals[index], start, end) for index in hit.literals]
-            at = max(start, min((place for place in found if place >= 0), default=start) - MAX_LINE // 2)
+            at = max(start, min((place for place in found if place >= 0), default=start) - LEAD)
         line = loglines.parse(block[start:start + MAX_LINE], self._hosts)
         if at == start:
             return line
@@ -313,8 +314,9 @@ class Scanner:
             len(part.findings) > KEEP_IN_ALL and count > 1)
         key = LAST if is_extra else (host, rank)
         t = line.t if line.t is not None else self._stamp_before(place)
-        finding = Finding(rule.id, self._file, place.offset, place.number, loglines.text(line.payload), host, rank, t,
-                          groups, traceback, chain)
+        said = line.payload if match.end() <= 2000 else match.string[max(0, match.start() - LEAD):]
+        finding = Finding(rule.id, self._file, place.offset, place.number, loglines.text(said), host, rank, t, groups,
+                          traceback, chain)
         last = kept.get(LAST) if is_extra else None
         if last is None:
             kept[key] = len(part.findings)
