@@ -41,10 +41,12 @@ def order_of(item: Finding | Progress, is_timed: bool) -> Moment:
 
 def last_episode(log: Log) -> Episode:
     """What belongs to the last launch of the training in the logs."""
-    is_timed = log.clock == CLOCK_STAMPS and len(log.files) > 1
+    is_timed = len(log.files) > 1 and (log.clock == CLOCK_STAMPS or _is_stamped(log))
     rules = {**BY_ID, **{rule.id: rule for rule in log.rules}}
     findings = _in_order(log.findings, is_timed, rules)
     progress = tuple(sorted(log.progress, key=lambda item: order_of(item, is_timed)))
+    if len(log.files) > 1 and not is_timed:
+        return Episode(findings, progress, 1, False, rules)   # which file's launch came later, nobody knows
     starts = _starts(findings, progress, is_timed, rules)
     if len(starts) < 2:
         return Episode(findings, progress, 1, is_timed, rules)
@@ -54,6 +56,12 @@ def last_episode(log: Log) -> Episode:
     if not after and not any(rules[one.rule].role in ("cause", "symptom", "done", "teardown") for one in kept):
         return Episode(findings, progress, 1, is_timed, rules)   # only the words of a start: nothing to judge
     return Episode(kept, after, len(starts), is_timed, rules)
+
+
+def _is_stamped(log: Log) -> bool:
+    """Whether each file with findings has a stamp to place them by."""
+    stamped = {item.file for items in (log.findings, log.progress) for item in items if item.t is not None}
+    return {found.file for found in log.findings} <= stamped
 
 
 def _in_order(findings: Sequence[Finding], is_timed: bool, rules: Mapping[str, Rule]) -> tuple[Finding, ...]:
@@ -88,7 +96,8 @@ def _starts(findings: Sequence[Finding], progress: Sequence[Progress], is_timed:
     A launch line begins a launch when its speaker has launched before and there were steps or an end since: the
     launchers of many nodes print one each, and a late node's must not hide why another one failed.
     """
-    steps = [order_of(one, is_timed) for one in progress]
+    # Among several files a step without a stamp has no place: it says nothing of what came before or after.
+    steps = [order_of(one, is_timed) for one in progress if one.t is not None or not is_timed]
     starts: list[Moment] = [BEGINNING]
     speakers: set[tuple[str | None, int | None]] = set()
     has_ended = False
