@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from safelaunch.adapters import logfiles
+from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.commands import talk
 from safelaunch.commands.whysubject import Subject, find_subject
 from safelaunch.core import rulebook, whyjson, whytext, whyticket
@@ -61,7 +62,7 @@ def explain_files(paths: Sequence[Path]) -> dict[str, Any]:
 
 def _read(paths: Sequence[Path]) -> Log:
     try:
-        return logfiles.read_logs(paths, rulebook.RULES)
+        return logfiles.read_logs(paths, (*rulebook.RULES, *load_packs()))
     except OSError as error:
         raise UsageError(f"{error.filename or 'a log'} cannot be read: {error.strerror or error}") from error
 
