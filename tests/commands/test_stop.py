@@ -109,13 +109,46 @@ def test_a_job_of_another_name_is_never_cancelled(bloom: Made, tmp_path: Path) -
 def test_a_running_run_is_asked_and_its_grace_is_told(
     bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    called = slurm(tmp_path, PENDING)
+    called = slurm(tmp_path, PENDING.replace("PENDING", "RUNNING"))
     bloom.started()
     bloom.attempt()
     assert run(["stop"]) == 0
     assert control(bloom) == ["kill"] and not called.exists()
     said = capsys.readouterr().err
     assert "has 15 min to save" in said and "SIGUSR2" in said and "Nothing is restarted" in said
+
+
+QUEUED = f"echo '13|PENDING|{ME}|bloom.1a2b3c4d|JobHeldUser|'"
+
+
+def handed_over(bloom: Made) -> None:
+    """The first job has ended, and job 13 is to go on."""
+    bloom.started()
+    bloom.attempt()
+    bloom.event("submitted", job="13", successor_of="12", exclude=[])
+    bloom.event("attempt_ended", attempt=1, how="failed", exit_code=1)
+    bloom.event("resubmitted", job="13", exclude=[], why="on hold")
+
+
+@pytest.mark.parametrize("before", [
+    QUEUED, f"echo '12|COMPLETING|{ME}|bloom.1a2b3c4d|None|n0'; {QUEUED}",
+], ids=["alone", "behind a job that hangs at its end"])
+def test_a_next_job_that_waits_with_no_job_before_it_is_taken_out_of_the_queue(
+    bloom: Made, tmp_path: Path, before: str
+) -> None:
+    handed_over(bloom)
+    called = slurm(tmp_path, before, before.partition(";")[0] if ";" in before else "exit 0")
+    assert run(["stop"]) == 0
+    assert called.read_text() == f"--state=PENDING --user={ME} --name=bloom.1a2b3c4d 13\n"
+    ended = bloom.run.state().ended
+    assert ended is not None and ended.why == f"{ME} stopped it while none of its jobs ran; job 13 taken out of the queue"
+
+
+def test_a_next_job_behind_one_that_runs_is_its_supervisors(bloom: Made, tmp_path: Path) -> None:
+    handed_over(bloom)
+    called = slurm(tmp_path, f"echo '12|RUNNING|{ME}|bloom.1a2b3c4d|None|n0'; {QUEUED}")
+    assert run(["stop"]) == 0
+    assert not called.exists() and bloom.run.state().ended is None
 
 
 def test_now_kills_without_grace(bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from pathlib import Path
 
 import click
 
-from safelaunch.adapters import journal, runfolder, slurm
+from safelaunch.adapters import runfolder, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import controls, runs, talk
 from safelaunch.core.model import STOPPED, UNREACHABLE
@@ -41,9 +40,7 @@ def command(which: str | None, now: bool, checkpoint: bool) -> int:
         return 0
     touched = controls.touch(folder / "control" / "kill-now" if now else Path(run.plan.kill_file))
     talk.say(_announce(run, state, touched, now))
-    if any(job.started_t is not None for job in state.jobs) or run.plan.cluster == "local":
-        return 0
-    return _cancel_queued(run)
+    return 0 if run.plan.cluster == "local" else _cancel_queued(run, state)
 
 
 def _stop_unread(folder: Path, now: bool) -> int:
@@ -71,26 +68,31 @@ def _announce(run: Run, state: State, touched: controls.Touched, now: bool) -> s
             f"killed. Nothing is restarted. At once: safelaunch stop --now {run.dir}")
 
 
-def _cancel_queued(run: Run) -> int:
-    """Take a run out of the queue that no supervisor has ever seen; the exit code. The kill switch is touched already,
-    so a job that starts in this very moment ends by itself.
+def _cancel_queued(run: Run, state: State) -> int:
+    """Take a run out of the queue that no supervisor looks after: it has not started yet, or its last job has ended and
+    the next one waits, perhaps held for ever; the exit code. The kill switch is touched already, so a job that starts
+    in this very moment ends by itself.
     """
     me, word = runfolder.name_of(os.getuid()), runs.ask_scheduler(run)
+    lives = state.attempt is not None and state.attempt.ended is None   # for the journal: its supervisor does the rest
+    if lives and (word.jobs is None or len(word.pending) < len(word.jobs)):
+        return 0
     if me != runs.owner_of(run.dir):
         talk.say(f"its job ends as soon as it starts; only {runs.owner_of(run.dir)} can take it out of the queue")
         return 0
     if word.jobs is None:
         talk.say(f"Slurm does not answer ({word.trouble}): a job in the queue ends as soon as it starts. To take it "
                  f"out of the queue, repeat this")
-        return UNREACHABLE
-    if len(word.pending) < len(word.jobs) or any(job.user != me for job in word.jobs):
-        talk.say("its job is starting: it ends by itself")
+        return 0 if any(_starts(state)) else UNREACHABLE   # a supervisor that lives sees the kill switch
+    if any(job.state not in ("PENDING", "COMPLETING") or job.user != me for job in word.jobs):
+        talk.say("its job is starting: it ends by itself" if state.job is None or state.job.started_t is None else
+                 "its job runs: its supervisor ends it")
         return 0
-    return _cancel(run, tuple(job.id for job in word.jobs), me)
+    return _cancel(run, state, tuple(job.id for job in word.pending), me)
 
 
-def _cancel(run: Run, jobs: tuple[str, ...], me: str) -> int:
-    writer, claim = _claim(run)
+def _cancel(run: Run, state: State, jobs: tuple[str, ...], me: str) -> int:
+    writer, claim = controls.claim(run, "cancel the queued job")
     writer.write(writer.event("intent", claim=claim, act="cancel_queued", jobs=list(jobs)))
     if jobs:
         # --state: a job that has started meanwhile has a leader, which writes a better end.
@@ -102,35 +104,27 @@ def _cancel(run: Run, jobs: tuple[str, ...], me: str) -> int:
         talk.say("the job is still known to Slurm: it ends as soon as it starts" if left else
                  "Slurm does not say whether the job is out of the queue; it would end as soon as it starts")
         return 0 if left else UNREACHABLE
-    if any(job.started_t is not None for job in run.state().jobs):
+    if _starts(run.state()) != _starts(state):
         return 0   # it started after all; its leader has seen the kill switch, and records the end
     how = f"job {', '.join(jobs)} taken out of the queue" if jobs else "Slurm knows no job of it"
+    when = "before it started" if not any(_starts(state)) else "while none of its jobs ran"
     writer.write(writer.event("kill_switch", name="kill", who=me, touched_t=round(time.time(), 3)),
-                 writer.event("stopped", exit_code=STOPPED, why=f"{me} stopped it before it started; {how}"))
+                 writer.event("stopped", exit_code=STOPPED, why=f"{me} stopped it {when}; {how}"))
     talk.say(f"{run.plan.name} is stopped: {how}")
     return 0
+
+
+def _starts(state: State) -> tuple[tuple[float | None, int], ...]:
+    """When which of its jobs has started, and how often."""
+    return tuple((job.started_t, job.restart_count) for job in state.jobs if job.started_t is not None)
 
 
 def _left_after(run: Run) -> bool | None:
     """Whether Slurm still knows a job of the run; None = no clear answer."""
     end_s = time.monotonic() + GONE_WITHIN_S
     while True:
-        jobs = runs.ask_scheduler(run).jobs
-        if jobs is None or not jobs or time.monotonic() > end_s:
-            return None if jobs is None else bool(jobs)
+        word = runs.ask_scheduler(run)
+        left = [job for job in word.jobs or () if job.state != "COMPLETING"]   # of a job before it, which hangs
+        if word.jobs is None or not left or time.monotonic() > end_s:
+            return None if word.jobs is None else bool(left)
         time.sleep(0.2)
-
-
-def _claim(run: Run) -> tuple[journal.Writer, int]:
-    """A writer of generation 0, as the submitter is, and the number of a claim that is ours.
-
-    Not of the claim's generation: a leader that is born now must not step down for it. Lines are told apart by their
-    number, so ours go on behind the submitter's.
-    """
-    folder, host = journal.Direct(run.dir), socket.gethostname().split(".")[0]
-    number = journal.last_claim(run.dir) + 1
-    while not folder.publish(f"claims/{number}", journal.render_claim(0, host, "cancel the queued job", time.time())):
-        number += 1
-    writer = journal.Writer(folder, 0, host)
-    writer.seq = max((event.seq for event in run.journal().events if event.gen == 0), default=0)
-    return writer, number
