@@ -268,6 +268,10 @@ class Sim:
         self.saves.append((self.clock.t, step))
         self.trace("training", f"attempt {attempt.number} has saved step {step}")
 
+    def overwrites(self, step: int) -> None:
+        """A checkpoint of this step is written once more, in its place: until that is done there is none."""
+        self.saves = [(t, saved) for t, saved in self.saves if saved != step]
+
     def truncate_next(self) -> None:
         """The next checkpoint will look written, and be empty."""
         attempt = self.live_attempt()

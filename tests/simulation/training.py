@@ -242,6 +242,7 @@ class Attempt:
                 sim.truncate_step = None
                 sim.clock.after(0.5, then)
                 return
+            sim.overwrites(step)
             write_checkpoint(path, step, sim.wall_t(), is_whole=False)
             sim.clock.after(sim.scenario.save_s, end)
 

@@ -33,7 +33,10 @@ SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but never while
 
 
 def launch(lead: Leader, row: str, action: decide.Launch) -> None:
-    """Start the next attempt: claim, intent, srun, outcome."""
+    """Start the next attempt: a last look at what people ask, claim, intent, srun, outcome."""
+    asked = lead.requests
+    if not watch.read_requests(lead) or lead.requests != asked:
+        return   # a kill switch that was touched while the folder did not answer comes first (simulated)
     number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
     claim = lead.claim(f"launch {number}")
     if claim == 0:

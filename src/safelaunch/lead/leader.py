@@ -88,6 +88,7 @@ class Leader:
         self.live: decide.Live | None = None
         self.process: AttemptProcess | None = None
         self.requests: tuple[Request, ...] = ()
+        self.refusals = 0               # looks at them in a row that were answered by an error
         self.ending: str | None = None
         self.term_s: float | None = None
         self.limit_near = False

@@ -19,7 +19,7 @@ from safelaunch.core.script import warn_before_s
 from safelaunch.core.steps import latest_step
 from safelaunch.core.takeover import CONTESTED_S, PULSE_S
 from safelaunch.lead.keep_standby import keep_standby
-from safelaunch.lead.leader import Leader, Step, Superseded
+from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
 PROGRESS_S = 5.0
@@ -117,14 +117,16 @@ def watch_limit(lead: Leader) -> Step:
         yield LIMIT_S if left_s is None else max(1.0, min(LIMIT_S, left_s - warn_s))
 
 
-def read_requests(lead: Leader) -> None:
-    """Look at the control files; an answer that does not come means neither asked nor not asked."""
+def read_requests(lead: Leader) -> bool:
+    """Look at the control files; False = no answer came, which means neither asked nor not asked."""
     kill_file = lead.plan.kill_file
     answer = lead.shared.ask(
         lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir),
                  journal.claims_after(lead.run_dir, lead.claim_number)), 1.0)
     if not answer.is_ok or answer.value is None:
-        return
+        lead.refusals += not answer.late
+        return lead.refusals > PATIENCE   # a folder that nobody may read is no reason never to train
+    lead.refusals = 0
     found, folder, claims = answer.value
     lead.find_other(claims)
     if folder != (lead.folder_id or folder):
@@ -136,6 +138,7 @@ def read_requests(lead: Leader) -> None:
         if request.name not in before:
             event = "kill_switch" if request.name in ("kill", "kill-now") else "request"
             lead.record(lead.writer.event(event, name=request.name, who=request.who, touched_t=request.t))
+    return True
 
 
 def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
