@@ -100,6 +100,7 @@ HANGS = running(state="COMPLETING", nodelist="n1")
     (run(), word(LIMBO, BEHIND), "running"),
     (run(), word(HANGS, BEHIND, same_s=60.0), "completing"),
     (run(), word(HANGS, waiting("Resources")), "completing"),
+    (run(silent_s=10.0), word(HANGS, BEHIND), "completing"),
     (run(State()), word(HANGS), "completing"),
     (run(), word(waiting()), "waiting"),
     (run(), word(waiting("JobHeldUser")), "held"),
@@ -113,7 +114,8 @@ HANGS = running(state="COMPLETING", nodelist="n1")
     (run(silent_s=LONG_S, requests=(HOLD,)), gone(), "held"),
 ], ids=["ended", "local", "of somebody else", "no answer", "well", "silent", "suspended", "a word of a later Slurm",
         "suspended without its host", "no nodelist", "torn nodelist", "no batch host", "pulse moves without its host",
-        "just completing", "completing, the next one is free", "completing, unknown to the journal", "in the queue",
+        "just completing", "completing, the next one is free", "completing, its supervisor lives",
+        "completing, unknown to the journal", "in the queue",
         "held by a person", "launch failed", "killed while it waits", "too few nodes, and not for our sake",
         "submission cut off", "one answer", "its supervisor lives", "perhaps of another cluster", "on hold"])
 def test_nothing_is_done(watched: Watched, slurm: Word, row: str) -> None:

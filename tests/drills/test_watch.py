@@ -26,7 +26,7 @@ import sys
 from safelaunch.adapters import watcher
 from safelaunch.commands import watch as verb
 from safelaunch.core import watch
-watch.STALE_S, watch.STALE_STANDBY_S, watch.LIVES_S, watch.HUNG_S, watch.STUCK_S, watch.QUIET_S = 20, 25, 2, 6, 2, 20
+watch.STALE_S, watch.STALE_STANDBY_S, watch.LIVES_S, watch.HUNG_S, watch.STUCK_S, watch.QUIET_S = 20, 25, 20, 45, 2, 20
 watcher.FIRST_S, watcher.SOON_S, watcher.LAST_S = 3.0, 2.0, 6.0
 verb.TICK_S, verb.GAP_S = 1.0, 0.05
 from safelaunch.cli import main
@@ -152,7 +152,7 @@ def test_the_next_job_is_queued_from_outside_where_it_is_asked_for(
     watching = watch(drill)
     second = drill.wait_event("submitted", 2, timeout_s=40)
     first = drill.state().attempts[0]
-    state = wait_end(drill, watching)   # the time limit ends the first job; the other one ends with the run
+    state = wait_end(drill, watching, timeout_s=240)   # the time limit ends the first job
 
     told = said(watching)
     assert second.gen == 0 and second.data["successor_of"] == first.job
@@ -190,7 +190,7 @@ def test_a_job_that_hangs_at_its_end_does_not_hold_the_run(
     sandbox.crash(first.nodes[0])   # its supervisor with it; SlurmdTimeout is 300 s, the job's time limit a minute
 
     watching = watch(drill)
-    state = wait_end(drill, watching, timeout_s=200)
+    state = wait_end(drill, watching, timeout_s=240)
 
     told = said(watching)
     assert state.ended and state.ended.how == "completed", told + drill.story()

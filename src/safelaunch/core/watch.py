@@ -204,7 +204,7 @@ def _hung(run: Watched, word: Word, now: float) -> Judgement | None:
         return None
     waiting, left = _waiting(word), _expand(job.nodelist)
     text = f"job {job.id} is completing on {job.nodelist or '?'}"
-    if word.same_s < HUNG_S or not left or not run.state.jobs:
+    if word.same_s < HUNG_S or not left or not run.state.jobs or _is_led(run, job.number):
         return Judgement("completing", text)
     why = f"{text} for {render_elapsed(word.same_s)}, longer than a node that answers takes"
     if waiting is not None:
@@ -267,7 +267,7 @@ def _gone(run: Watched, word: Word, now: float) -> Judgement | None:
     newest = run.state.jobs[-1]
     if word.absences < ABSENT:
         return Judgement("doubt", "Slurm shows no job of it: asking once more")
-    if run.silent_s < LIVES_S and run.pulse is not None and run.pulse.job == newest.id:
+    if _is_led(run, newest.id):
         return Judgement("doubt", "Slurm shows no job of it, and its supervisor lives: is this the right cluster?")
     if not run.at_home:
         return Judgement("gone", "Slurm shows no job of it; it may belong to another cluster, so nothing is done: name "
@@ -310,6 +310,11 @@ _ROWS: tuple[Row, ...] = (
 
 
 # --- shared judgements --------------------------------------------------------------------------------------------
+
+
+def _is_led(run: Watched, job: str) -> bool:
+    """Whether a supervisor in that job has given a pulse just now: it knows better."""
+    return run.silent_s < LIVES_S and run.pulse is not None and run.pulse.job == job
 
 
 def _is_queued_here(run: Watched) -> bool:
