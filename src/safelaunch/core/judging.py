@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from safelaunch.core.causes import Verdict
-from safelaunch.core.doubts import doubt, is_past, trace_course
+from safelaunch.core.doubts import SURE_END, doubt, is_past, trace_course
 from safelaunch.core.episodes import Episode, Moment, last_episode, order_of
 from safelaunch.core.findings import Cited, Evidence, Finding, Line, Log
 from safelaunch.core.fingerprint import make_fingerprint
@@ -21,12 +21,13 @@ BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?
                        r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
                        r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|NCCL WARN)\b")
 HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
-                      r"|debug|retry|not found in cache|info\b|logging error")
+                      r"|debug|retry|not found in cache|info\b|logging error|exception ignored")
 SPEAKING = ("cause", "symptom", "teardown")
 WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
 MIN_WEIGHT = 0.3
 CLEAR_WEIGHT = 0.45     # a cause below this does not keep symptoms from being considered
 MAX_CONFIDENCE = 0.97
+REMARK_CONFIDENCE = 0.78
 RIVAL_COST = 0.12       # another category weighs about as much
 MAX_CANDIDATES = 8
 # What a launcher prints under its own prefix about one of its ranks.
@@ -89,8 +90,12 @@ def _without_cause(groups: Sequence[Group], episode: Episode, log: Log) -> Verdi
         return Verdict("unknown", f"the last words may tell why: {bad.text.strip()}"[:300], 0.15, "restart",
                        candidates=candidates, cited=(cited,), host=bad.host, rank=bad.rank)
     if not fallen and alive:
-        done = "the program says that it has finished" if end is not None else "steps were made up to the end"
-        return Verdict("none", f"no failure: {done}", 0.85 if end is not None else 0.7, "none", candidates=candidates)
+        if end is None:
+            return Verdict("none", "no failure: steps were made up to the end", 0.7, "none", candidates=candidates)
+        sure = any(episode.role(found) == "done" and episode.rules[found.rule].weight >= SURE_END
+                   for found in episode.findings)
+        return Verdict("none", "no failure: the program says that it has finished", 0.85 if sure else 0.75, "none",
+                       candidates=candidates)
     if not fallen and not groups:
         return Verdict("none", "no failure: nothing in the log speaks of one", 0.5, "none")
     if not fallen:
@@ -121,7 +126,8 @@ def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group],
     others = sorted((group for group in causes if group is not chosen and group.category != chosen.category),
                     key=lambda group: -group.weight)
     rivals = [group for group in others if group.weight >= chosen.weight - WINDOW / 2]
-    confidence = max(0.1, min(MAX_CONFIDENCE, chosen.weight - (RIVAL_COST if rivals else 0.0)))
+    most = REMARK_CONFIDENCE if _may_be_remark(chosen) else MAX_CONFIDENCE
+    confidence = max(0.1, min(most, chosen.weight - (RIVAL_COST if rivals else 0.0)))
     host, rank = _culprit(chosen, groups, episode)
     context = tuple(cite(group, log, "context") for group in groups
                     if group.role == "context" and group.category == chosen.category)
@@ -139,6 +145,11 @@ def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group],
         fingerprint=make_fingerprint(chosen.category, chosen.rule.id, cause.text),
         changes=_what_would_change(chosen, runner), place=place_of(chosen),
     )
+
+
+def _may_be_remark(group: Group) -> bool:
+    """Whether the cause may be no more than a remark: no traceback, not near the end, not the kernel's or Slurm's."""
+    return not group.first.block and not group.is_fatal and group.rule.blames in ("job", "rank")
 
 
 def _as_runner_up(group: Group, log: Log) -> Verdict:

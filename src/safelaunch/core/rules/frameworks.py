@@ -18,7 +18,7 @@ RULES = (
         "ddp.shapes", "user_code",
         (b"DDP expects same model across all ranks", b"appears not to match sizes of the same param",
          b"Tensors must have same number of dimensions", b"but got size "),
-        b"DDP expects same model across all ranks|appears not to match sizes of the same param", "cause", "job", 0.8,
+        b"DDP expects same model across all ranks|appears not to match sizes of the same param", "cause", "job", 0.76,
         summary="the ranks hold different models",
         explain="Sizes differ between ranks: another vocabulary, seed or code.",
         do="Make each rank build the same model.", source="PyTorch, DDP", order=2,
@@ -37,7 +37,7 @@ RULES = (
          b"expected scalar type", b"must have the same dtype", b"Given groups=", b"not aligned"),
         rb"shapes cannot be multiplied|must match the size of tensor|is invalid for input of size"
         rb"|Sizes of tensors must match|The expanded size of the tensor|expected scalar type \w+ but"
-        rb"|must have the same dtype|Given groups=\d+, weight of size|Expected input batch_size", "cause", "job", 0.82,
+        rb"|must have the same dtype|Given groups=\d+, weight of size|Expected input batch_size", "cause", "job", 0.78,
         summary="tensors of unfitting shape or type", explain="The program's own sizes do not agree.",
         do="Print the shapes at the deepest frame.", source="PyTorch", order=2,
     ),

@@ -12,7 +12,7 @@ RULES = (
         "network.ib_completion", "network", (b"Got completion with error", b"Got completion from peer", b"IBV_WC_"),
         rb"NET/IB ?: .{0,300}?[Gg]ot completion (?:from peer (?P<peer>[\w.:-]+?)(?:<\d+>)? )?with (?:error"
         rb"|status)[ =](?P<status>\d+)|IBV_WC_(?:RETRY_EXC_ERR|RNR_RETRY|REM_\w*ERR|LOC_\w*ERR|RESP_TIMEOUT)", "cause",
-        "node", 0.85, action="exclude_and_restart", summary="an InfiniBand transfer failed (completion error {status})",
+        "node", 0.82, action="exclude_and_restart", summary="an InfiniBand transfer failed (completion error {status})",
         explain="Status 12 means that the other end did not acknowledge: link, cable, switch, or the peer's node "
                 "died; 4, 9 and 10 are protection errors.", do=_LINK, source="NCCL, net_ib.cc; libibverbs", order=1,
     ),
@@ -35,7 +35,7 @@ RULES = (
     Rule(
         "network.nccl_connect", "network", (b"Connect to ", b"connect to "),
         rb"(?:NCCL WARN|socket\w*:).{0,300}?[Cc]onnect to (?:address )?(?P<peer>[\w.:%-]+?)<\d+>.{0,300}?(?:failed"
-        rb"|timed out|refused)(?: : (?P<why>.*))?", "cause", "node", 0.82, action="exclude_and_restart",
+        rb"|timed out|refused)(?: : (?P<why>.*))?", "cause", "node", 0.78, action="exclude_and_restart",
         summary="no connection to {peer}: {why}",
         explain="The peer that refuses is the suspect: its process died, or a firewall or a wrong interface is in "
                 "the way.", do="Look at what happened on the peer; check NCCL_SOCKET_IFNAME.", source="NCCL, socket.cc",
