@@ -13,6 +13,7 @@ import pytest
 
 from safelaunch.commands.events import SENTENCES
 from safelaunch.core.state import _STEPS
+from safelaunch.core.watched import NOTE
 from tests.localruns import SubmitLocal
 
 ROOT = Path(__file__).parent.parent
@@ -22,6 +23,8 @@ RUN_FOLDER = (ROOT / "docs" / "run-folder.md").read_text()
 # Where the kind is not a literal: (module, expression) → what it can be.
 COMPUTED = {("lead/endings.py", "action.how"): ("completed", "gave_up", "stopped"),
             ("lead/watch.py", "event"): ("kill_switch", "request")}
+# Functions that announce an act, and the place of its name among their arguments.
+ANNOUNCING = {"_announce": 0, "_order": 2}
 
 
 def table(head: str) -> list[list[str]]:
@@ -71,14 +74,17 @@ def test_no_event_is_documented_that_nothing_writes_or_that_nobody_can_read() ->
 
 
 def test_events_that_only_readers_know_are_called_reserved() -> None:
-    reserved = names(RUN_FOLDER.partition("in\nbetween")[2].partition("are reserved")[0])
-    assert set(SENTENCES) - set(EVENTS) == set(reserved[-4:])
+    sentence = RUN_FOLDER.partition("are reserved")[0].rpartition(". ")[2]
+    assert set(SENTENCES) - set(EVENTS) == set(names(sentence))
 
 
 def test_every_act_that_is_announced_is_documented() -> None:
-    acts = {str(keyword.value.value) for path in SRC.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.Call) for keyword in node.keywords
-            if keyword.arg == "act" and isinstance(keyword.value, ast.Constant)}
+    calls = [node for path in SRC.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Call)]
+    told = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "act"]
+    told += [call.args[place] for call in calls for name, place in ANNOUNCING.items()
+             if ast.unparse(call.func).rpartition(".")[2] == name and len(call.args) > place]
+    acts = {str(value.value) for value in told if isinstance(value, ast.Constant)} | {NOTE}
     assert acts == set(names(RUN_FOLDER.partition("\nActs: ")[2].partition(". ")[0]))
 
 
@@ -98,7 +104,7 @@ def test_what_is_known_of_an_attempt_at_its_start_is_documented() -> None:
     ("heading", "module", "marker"),
     [
         ("## The journal", "core/journal.py", "seq"),
-        ("### `claims/<n>`", "adapters/journal.py", "pid"),
+        ("### `claims/<n>`", "adapters/journal.py", "action pid"),
         ("### `run.json`", "commands/submit.py", "origins"),
         ("### `pulse.json`", "lead/watch.py", "guards"),
         ("### `attempts/<n>/record.json`", "lead/leader.py", "endpoint"),
@@ -109,7 +115,8 @@ def test_what_is_known_of_an_attempt_at_its_start_is_documented() -> None:
 def test_every_key_of_a_file_is_documented(heading: str, module: str, marker: str) -> None:
     section = RUN_FOLDER.partition(f"{heading}\n")[2]
     rows = section.partition("| key | value |\n")[2].partition("\n\n")[0].splitlines()[1:]
-    assert {name for row in rows for name in names(row.split("|")[1])} == keys_of(module, "v", marker)
+    assert {name for row in rows for name in names(row.split("|")[1])} == {
+        key for one in marker.split() for key in keys_of(module, one, *(() if " " in marker else ("v",)))}
 
 
 def test_only_files_of_the_table_are_explained() -> None:
@@ -130,4 +137,4 @@ def test_a_run_leaves_the_files_that_are_documented_with_their_modes(submit_loca
             mode = int(FILES[name], 8)   # of what submit writes, a strict umask takes its share
             assert stat.S_IMODE(path.stat().st_mode) in (mode, mode & ~umask), relative
     theirs = {name for name in FILES if name.startswith("control/")}
-    assert seen >= set(FILES) - theirs - {"slurm-<job>.out", "git.json"}
+    assert seen >= set(FILES) - theirs - {"slurm-<job>.out", "slurm-<job>.standby-<host>.out", "git.json"}

@@ -140,8 +140,9 @@ def test_a_next_job_that_waits_with_no_job_before_it_is_taken_out_of_the_queue(
     called = slurm(tmp_path, before, before.partition(";")[0] if ";" in before else "exit 0")
     assert run(["stop"]) == 0
     assert called.read_text() == f"--state=PENDING --user={ME} --name=bloom.1a2b3c4d 13\n"
-    ended = bloom.run.state().ended
-    assert ended is not None and ended.why == f"{ME} stopped it while none of its jobs ran; job 13 taken out of the queue"
+    state = bloom.run.state()
+    why = f"{ME} stopped it while none of its jobs ran; job 13 taken out of the queue"
+    assert state.ended and state.ended.why == why
 
 
 def test_a_next_job_behind_one_that_runs_is_its_supervisors(bloom: Made, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from safelaunch.commands import runs, talk
+from safelaunch.core import via
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
 from safelaunch.core.state import fold
@@ -137,6 +138,16 @@ def _resubmitted(data: Data) -> str:
     return f"the run is handed over to {to}{_because(data)}"
 
 
+def _node_excluded(data: Data) -> str:
+    until = f" until {talk.clock(float(data['until']))}" if data.get("until") is not None else ""
+    return f"{data['node']} is kept out{until}{_because(data)}"
+
+
+def _took_over(data: Data) -> str:
+    before = f" after the one on {data['before']}" if data.get("before") else ""
+    return f"a new supervisor leads job {data['job']}{before}{_because(data)}"
+
+
 SENTENCES: dict[str, Callable[[Data], str]] = {
     "submitted": _submitted,
     "job_started": lambda data: f"job {data['job']} has started on {_nodes(data)}; batch host {data.get('batch_host')}",
@@ -151,7 +162,15 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "attempt_ended": _attempt_ended,
     "fenced": lambda data: f"nothing of attempt {data['attempt']} is left on any node",
     "node_suspected": lambda data: f"{data['node']} is suspected{_because(data)}",
-    "node_excluded": lambda data: f"{data['node']} is kept out{_because(data)}",
+    "node_lost": lambda data: f"{data['node']} is lost{_because(data)}",
+    "node_excluded": _node_excluded,
+    "node_cleared": lambda data: f"{data['node']} is not kept out any more{_because(data)}",
+    "checkpoint_rejected": lambda data: f"the checkpoint {data['path']} is left out{_because(data)}",
+    "standby_started": lambda data: f"a second supervisor stands by on {data['node']}",
+    "standby_lost": lambda data: f"the second supervisor on {data['node']} is lost{_because(data)}",
+    "via_chosen": lambda data: f"{via.SENTENCES.get(str(data['via']), data['via'])}{_because(data)}",
+    "successor_cancelled": lambda data: f"a person cancelled the next job, {data['job']}: the run ends with this one",
+    "need_successor": lambda data: f"a watch has to queue the next job{_because(data)}",
     "decision": lambda data: f"decided ({str(data['row']).replace('_', ' ')}){_because(data)}",
     "intent": _intent,
     "outcome": _outcome,
@@ -159,7 +178,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "released": lambda data: f"the kept nodes are released{_because(data)}",
     "request": lambda data: f"{data['who']} touched control/{data['name']}",
     "kill_switch": lambda data: f"{data['who']} touched the kill switch ({data['name']})",
-    "took_over": lambda data: f"a new supervisor leads job {data['job']}{_because(data)}",
+    "took_over": _took_over,
     "resubmitted": _resubmitted,
     "completed": lambda data: f"the run has completed{_because(data)}",
     "gave_up": lambda data: f"the run has given up, exit code {data.get('exit_code')}{_because(data)}",
