@@ -39,8 +39,8 @@ class Odd:
 class HangVerdict:
     """`kind`: storage | deadlock | data_loading | network | gpu | process | moving | unknown.
 
-    `witnesses` are what speaks for a hang besides silence: still_stacks, process_state, gpu_pattern, silent_nodes,
-    missing_ranks.
+    `witnesses` are what speaks for a hang besides silence: still_stacks (the same at all looks), asleep (and no main
+    thread ran in between), process_state, gpu_pattern, silent_nodes, missing_ranks.
     """
 
     kind: str
@@ -219,8 +219,9 @@ def _unknown(scene: Scene) -> HangVerdict:
         return HangVerdict("unknown", f"{unreadable} of {len(scene.ranks)} ranks cannot be read", 0.1)
     if scene.what(stuck[0]).kind == STORAGE:
         return HangVerdict("storage", f"{stuck[0].size} ranks stand at a file ({label(stuck[0].stack)})", 0.5)
+    ran = "; they ran in between, and may be busy" if any(rank.ran for rank in stuck[0].ranks) else ""
     return HangVerdict("unknown", f"{stuck[0].size} ranks stand at {label(stuck[0].stack)}, in no collective that is "
-                       "known here", 0.3)
+                       f"known here{ran}", 0.3)
 
 
 _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
@@ -306,6 +307,7 @@ def _witnesses(scene: Scene) -> tuple[str, ...]:
     utils = [rank.gpu_util for rank in ranks if rank.gpu_util is not None]
     facts: tuple[tuple[str, Any], ...] = (
         ("still_stacks", looked and still * 10 >= len(looked) * 9),
+        ("asleep", looked and sum(rank.ran is False for rank in looked) * 10 >= len(looked) * 9),
         ("process_state", any(rank.stuck_in or rank.is_gone or rank.is_stopped for rank in ranks)),
         # One at 0 %, the others spinning: seeds, a rank asleep and 63 in its collective; all spinning says it less.
         ("gpu_pattern", len(utils) > 1 and (min(utils) == 0 and max(utils) >= 90)),

@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 class Rank(NamedTuple):
     """One rank as its node saw it. `number` None = nobody knows; `samples`: its stack at each look, () = none, for the
-    reason in `why`; `cpu` = share of a core between the first look and the last.
+    reason in `why`. Between the first look and the last: `cpu` = share of a core, `ran` = its main thread ran.
     """
 
     number: int | None
@@ -52,6 +52,7 @@ class Rank(NamedTuple):
     step: str = ""
     gpu_util: float | None = None
     mounts: tuple[str, ...] = ()       # on which it has files open
+    ran: bool | None = None
     flight: int | None = None          # the flight recorder's number of its newest collective
 
     @property
@@ -141,7 +142,7 @@ class Reader:
             _place(row), tuple(_place(one) for one in row.get("blocked", ())), below, tuple(row.get("kernel", ())),
             _cpu_share(row.get("cpu", ())), row.get("world"), str(row.get("step", "")),
             next((utils[one] for one in (pid, *(place.pid for place in below)) if one in utils), None),
-            tuple(sorted(row.get("mounts", ()))), flight)
+            tuple(sorted(row.get("mounts", ()))), _ran(row.get("switches", ())), flight)
 
 
 def logical_stack(threads: Sequence[tuple[str, bool, Stack]]) -> Stack:
@@ -162,6 +163,10 @@ def logical_stack(threads: Sequence[tuple[str, bool, Stack]]) -> Stack:
 def _place(row: Mapping[str, Any]) -> Place:
     words = [str(row.get(key, "")) for key in ("name", "state", "wchan", "call", "path", "mount", "fs")]
     return Place(int(row.get("tid") or row.get("pid") or 0), *words)
+
+
+def _ran(switches: Sequence[int]) -> bool | None:
+    return len(set(switches)) > 1 if len(switches) > 1 else None
 
 
 def _cpu_share(points: Iterable[Sequence[float]]) -> float | None:

@@ -63,7 +63,8 @@ class Group(NamedTuple):
         doing = label(self.stack)
         if self.kind == MOVING:
             doing = f"moving in {doing}" if doing else "moving"
-        return f"{self.size} {noun}: {' · '.join(filter(None, (self.where, doing))) or 'nothing is known'}"
+        known = list(filter(None, (self.where, doing))) or [self.ranks[0].why.partition(":")[0] or "nothing is known"]
+        return f"{self.size} {noun}: {' · '.join(known)}"
 
 
 def fold(ranks: Iterable[Rank]) -> tuple[Group, ...]:

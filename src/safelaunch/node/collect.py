@@ -165,6 +165,7 @@ class Look:
                 process.state = now.state
                 row["cpu"].append([round(time.monotonic(), 3), now.ticks / os.sysconf("SC_CLK_TCK")])
                 row["states"] += now.state
+                row["switches"].append(evidence.count_switches(pid))
                 return
         process.state = "X"
         row["states"] += "X"
@@ -215,7 +216,7 @@ def _row(rank: proctable.Rank, facts: Mapping[int, Mapping[str, Any]]) -> dict[s
             "world": int(world) if world.isdigit() else None, "step": rank.step, "pid": process.pid,
             "name": process.comm, "cmd": " ".join(process.words)[:300],
             "devices": rank.env.get("CUDA_VISIBLE_DEVICES", ""), "below": below, "samples": [], "cpu": [], "states": "",
-            "why": process.why, "hint": "", "flight": None}
+            "switches": [], "why": process.why, "hint": "", "flight": None}
 
 
 def fitted(report: dict[str, Any]) -> str:

@@ -170,6 +170,12 @@ def _files(pid: int, mounts: dict[int, tuple[str, str]]) -> tuple[list[dict[str,
     return files, in_use, sockets
 
 
+def count_switches(pid: int) -> int:
+    """How often the main thread has given its core away: one that sleeps without end stays at its number."""
+    found = re.findall(r"ctxt_switches:\s+(\d+)", _read("/proc/%d/status" % pid))
+    return sum(map(int, found))
+
+
 def real_mounts(pid: int) -> dict[str, str]:
     """mount point → filesystem of those that hold files: what a training may wait for."""
     return {point: fs for point, fs in read_mounts(pid).values()

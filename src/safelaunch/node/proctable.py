@@ -21,9 +21,10 @@ STALL_S = 0.4    # an environment is read in 20 us
 # Whose rank a process is: torchrun, accelerate, deepspeed and our srun launch say RANK; MPI's launchers their own.
 RANK_KEYS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _KEPT = (*RANK_KEYS, "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_JOB_ID", "SLURMD_NODENAME", "SAFELAUNCH_MARK",
-         "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "SLURM_NTASKS", "VIRTUAL_ENV", "CONDA_PREFIX",
-         "PATH", "SAFELAUNCH_PYTHON", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE", "NCCL_RAS_ADDR",
+         "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "SLURM_NTASKS", "SLURM_LOCALID", "VIRTUAL_ENV",
+         "CONDA_PREFIX", "PATH", "SAFELAUNCH_PYTHON", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE",
          "CUDA_VISIBLE_DEVICES")
+_SHARED = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "VIRTUAL_ENV", "CONDA_PREFIX")
 _PLUMBING = frozenset(("bash", "sh", "dash", "zsh", "tr", "sed", "stdbuf", "tee", "cat", "srun", "slurmstepd", "sleep",
                        "env", "timeout", "time", "numactl", "taskset", "nice", "mpirun", "orted", "prted",
                        "hydra_pmi_proxy", "starter", "starter-suid", "apptainer",
@@ -102,7 +103,7 @@ class Want:
 def find_members(table: dict[int, Process], want: Want, until_s: float) -> tuple[dict[int, Process], list[int]]:
     """(the job's processes, pids whose /proc files hang); each member has `env`, or a reason why not."""
     uid = os.getuid()
-    pids = [pid for pid in table if pid != want.own_pid and _owner(pid) in (uid, 0)]
+    pids = [pid for pid in table if pid != want.own_pid and _owner(pid) == uid]
     found, stuck = children.walk(pids, read_words, STALL_S, until_s)
     members = {}
     for index, said in found.items():
@@ -127,18 +128,28 @@ def _owner(pid: int) -> int:
 
 def _is_kin(table: Mapping[int, Process], pid: int, members: Mapping[int, Process], want: Want) -> bool:
     """Whether a process that hides its environment descends from a member, or sits in the job's cgroup."""
-    parent, seen = table[pid].ppid, 0
-    while parent in table and seen < 64:
+    stepds = {members[one].ppid for one in members if table.get(members[one].ppid, members[one]).comm == "slurmstepd"}
+    for parent in _ancestors(table, pid):
         if parent in members:
             return True
-        if table[parent].env is not None and table[parent].comm != "slurmstepd":
+        if parent in table and table[parent].comm == "slurmstepd":
+            return parent in stepds or (not stepds and not want.mark and _is_stepd_of(parent, want.job))
+        if parent in table and table[parent].env is not None:
             return False
-        parent, seen = table[parent].ppid, seen + 1
     if want.mark:
         return False   # the cgroup is the job's, the mark an attempt's
     with contextlib.suppress(OSError), open("/proc/%d/cgroup" % pid) as file:
         return re.search(r"/job_%s/" % re.escape(want.job), file.read(4096)) is not None
     return False
+
+
+def _is_stepd_of(pid: int, job: str) -> bool:
+    """Whether a slurmstepd is that of a job's step, as it calls itself: "slurmstepd: [12.0]"."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return file.read(256).startswith(b"slurmstepd: [%s." % job.encode())
+    except OSError:
+        return False
 
 
 def _newest_attempt(members: dict[int, Process]) -> dict[int, Process]:
@@ -241,12 +252,20 @@ def _hidden_ranks(table: Mapping[int, Process], members: Mapping[int, Process], 
         number = next((env[key] for key in RANK_KEYS if env.get(key, "").isdigit()), None)
         found.append(Rank(None if number is None else int(number), env.get("SLURM_STEP_ID", "?"), process, dict(env)))
     unnamed = [rank for rank in found if rank.number is None]
-    like = next((rank.env for rank in ranks if rank.env.get("LOCAL_WORLD_SIZE", "").isdigit()
-                 and rank.env.get("LOCAL_RANK", "").isdigit()), None)
-    if like is not None and unnamed:
-        base = next(rank.number or 0 for rank in ranks if rank.env is like) - int(like["LOCAL_RANK"])
-        missing = sorted(set(range(base, base + int(like["LOCAL_WORLD_SIZE"]))) - {rank.number for rank in ranks})
-        sizes: dict[str, str] = {key: like[key] for key in ("WORLD_SIZE", "LOCAL_WORLD_SIZE") if key in like}
-        for rank, free in zip(sorted(unnamed, key=lambda rank: rank.process.started), missing):  # noqa: B905 - 3.10's
-            rank.number, rank.env = free, sizes
+    _number_by_elimination(ranks, unnamed)
     return found
+
+
+def _number_by_elimination(ranks: list[Rank], unnamed: list[Rank]) -> None:
+    """Give nameless ranks the numbers that are missing on this node, where its ranks are numbered in a row."""
+    rows = [(rank.number, rank.env.get("LOCAL_RANK") or rank.env.get("SLURM_LOCALID", ""), rank.env) for rank in ranks]
+    known = [(number - int(local), env) for number, local, env in rows if number is not None and local.isdigit()]
+    if not known or not unnamed or len({base for base, _ in known}) != 1:
+        return
+    base, like = known[0]
+    size = like.get("LOCAL_WORLD_SIZE", "")
+    here = range(base, base + (int(size) if size.isdigit() else len(ranks) + len(unnamed)))
+    missing = sorted(set(here) - {rank.number for rank in ranks})
+    kept = {key: value for key, value in like.items() if key in _SHARED}
+    for rank, free in zip(sorted(unnamed, key=lambda rank: rank.process.pid), missing):  # noqa: B905 - 3.10's
+        rank.number, rank.step, rank.env = free, like.get("SLURM_STEP_ID", "batch"), dict(kept)

@@ -170,7 +170,7 @@ def _why_refused(process: Process) -> Optional[tuple[str, str]]:
                 "an administrator can allow it: sysctl kernel.yama.ptrace_scope=0"
                 + ("; or the training: prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY)" if scope == "1" else ""))
     with contextlib.suppress(OSError):
-        owner = os.stat("/proc/%d" % process.pid).st_uid
+        owner = os.stat("/proc/%d/environ" % process.pid).st_uid   # the folder's own owner stays: proc(5)
         if owner == 0 and os.getuid():
             return ("ptrace refused: the process is closed to others, even of its own user (PR_SET_DUMPABLE, or a "
                     "program with privileges)", "root can look: sudo py-spy dump --pid %d" % process.pid)
