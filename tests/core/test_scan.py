@@ -200,7 +200,8 @@ def test_parts_are_joined_as_if_read_at_once() -> None:
 
 @given(st.lists(st.sampled_from([
     b"Traceback (most recent call last):\n", b"  File \"x\"\n", b"ValueError: x\n", b"[rank1]: ", b"CUDA error: ",
-    b"\r", b"\n", b"\x00", b"\xff", b"iteration 3", b"During handling of the above exception", b"Original ", b"\x1b[", b"3: ",
+    b"\r", b"\n", b"\x00", b"\xff", b"iteration 3", b"During handling of the above exception", b"Original ",
+    b"\x1b[", b"3: ",
 ]), max_size=60).map(b"".join))
 def test_any_heap_of_pieces_can_be_scanned(text: bytes) -> None:
     part = scan(text, block=50)

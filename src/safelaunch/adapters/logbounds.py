@@ -119,7 +119,7 @@ def _prober(fd: int, source: Source, compiled: Compiled, *, all_progress: bool =
             start = logchunks.align(fd, at)
             end = logchunks.align(fd, min(start + PROBE, source.size))
             scanner = source.scanner(compiled, shapes)
-            logchunks.scan_blocks(lambda at, size: os.pread(fd, size, at), start, end, scanner, numbered=False)
+            logchunks.scan_blocks(lambda at, size: os.pread(fd, size, at), start, end, scanner, None)
             known[at] = {who for who, (*_, highest) in scanner.part.progress.items() if highest.step is not None}
         return known[at]
 

@@ -15,6 +15,9 @@ from safelaunch.core.scan import Compiled, Part, Scanner
 BLOCK = 112 << 10
 OVERLAP = 512          # of two pieces of a line that is longer than a block, so that no literal falls between them
 LOOK_BACK = 64 << 10   # before a piece of a file: where a traceback may have begun that ends in the piece
+PIECE_GRANT = 10       # lines of each shape looked at again where a piece begins (Shapes.renew) …
+RENEW_FROM = 4 << 20   # … if it is no mere sample
+TAIL, TAIL_GRANT = 64 << 10, 600   # … and before the end of the file: what was said last is often what ended it
 ALIGN = 64 << 10       # how far the next line end is looked for
 
 
@@ -41,10 +44,20 @@ def scan_piece(
     """What lies in [start, end) of the file; both are starts of lines, or nearly. Lines are counted from 1 on."""
     scanner = source.scanner(compiled, shapes)
     fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(offset: int, size: int) -> bytes:
+        return os.pread(fd, size, offset)
+
     try:
         if start > 0:
             warm_up(fd, start, scanner)
-        scan_blocks(lambda at, size: os.pread(fd, size, at), start, end, scanner, numbered=numbered)
+        if end - start >= RENEW_FROM:
+            shapes.renew(PIECE_GRANT)
+        tail = max(start, align(fd, end - TAIL)) if end >= source.size else end
+        number = scan_blocks(read, start, tail, scanner, 1 if numbered else None)
+        if tail < end:
+            shapes.renew(TAIL_GRANT)
+            scan_blocks(read, tail, end, scanner, number)
     finally:
         os.close(fd)
     return scanner.finish()
@@ -58,9 +71,13 @@ def warm_up(fd: int, start: int, scanner: Scanner) -> None:
         scanner.forget()
 
 
-def scan_blocks(read: Callable[[int, int], bytes], start: int, end: int, scanner: Scanner, *, numbered: bool) -> None:
-    """Feed [start, end) block by block; `read` gives (offset, size) → bytes, fewer only at the end of the file."""
-    number = 1
+def scan_blocks(
+    read: Callable[[int, int], bytes], start: int, end: int, scanner: Scanner, number: int | None,
+) -> int | None:
+    """Feed [start, end) block by block; `read` gives (offset, size) → bytes, fewer only at the end of the file.
+
+    The number of the line behind the last one comes back, when `number`, that of the first one, is known.
+    """
     at = start
     while at < end:
         size = min(BLOCK, end - at)
@@ -70,11 +87,12 @@ def scan_blocks(read: Callable[[int, int], bytes], start: int, end: int, scanner
         is_last = len(block) < size or at + len(block) >= end
         cut = len(block) if is_last else max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
         piece = block[:cut] if 0 < cut < len(block) else block
-        lines = scanner.feed(piece, at, number if numbered else None)
-        number += lines
+        newlines = scanner.feed(piece, at, number)
+        number = number + newlines if number is not None else None
         at += len(piece)
         if cut == 0:
             at -= OVERLAP
+    return number
 
 
 def align(fd: int, offset: int) -> int:

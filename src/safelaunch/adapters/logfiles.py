@@ -203,8 +203,10 @@ def _read_stream(path: Path, index: int, compiled: Compiled) -> _Reading:
         feed = _Feed(stream.read1 if hasattr(stream, "read1") else stream.read)
         head = feed(0, 1 << 16)
         source = Source(str(path), index, 0, loglines.learn_hosts(head), None, *_names_of(path))
-        scanner = source.scanner(compiled, Shapes(compiled.literals, words=compiled.words))
-        logchunks.scan_blocks(feed, 0, sys.maxsize, scanner, numbered=True)
+        shapes = Shapes(compiled.literals, words=compiled.words)
+        feed.at_end = lambda: shapes.renew(logchunks.TAIL_GRANT)
+        scanner = source.scanner(compiled, shapes)
+        logchunks.scan_blocks(feed, 0, sys.maxsize, scanner, 1)
     part = scanner.finish()
     tail = feed.tail
     return _Reading(part, _last_lines(tail, index, feed.end, part.newlines), feed.end, feed.end, part.newlines,
@@ -220,6 +222,7 @@ class _Feed:
         self._start = 0
         self.tail = b""
         self.is_broken = False
+        self.at_end: Callable[[], None] | None = None   # called once, when less than a block is left
 
     @property
     def end(self) -> int:
@@ -230,9 +233,12 @@ class _Feed:
         """`size` bytes from `offset` on, fewer at the end."""
         self._held = self._held[offset - self._start:]
         self._start = offset
-        while len(self._held) < size:
-            more = self._more(size - len(self._held))
+        while len(self._held) < size + TAIL:
+            more = self._more(size + TAIL - len(self._held))
             if not more:
+                if self.at_end is not None:
+                    self.at_end()
+                    self.at_end = None
                 break
             self._held += more
             self.tail = (self.tail + more)[-TAIL:]

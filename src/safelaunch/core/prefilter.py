@@ -103,6 +103,7 @@ class _Shape:
     block: int           # number of the first block that held it
     seen: int = 0
     looked: int = 0
+    grant: int | None = None    # how many are looked at, since the quotas were renewed
     heads: set[bytes] = field(default_factory=set)
     rule: str = ""
     is_progress: bool = False
@@ -179,11 +180,25 @@ class Shapes:
         return [Hit(starts[index], starts[index + 1] - 1, hot[shapes[index]].literals, shapes[index])
                 for index in wanted]
 
+    def renew(self, grant: int) -> None:
+        """Look at `grant` more lines of each shape: here something may end or begin, of which an old shape tells."""
+        for known in self._known.values():
+            known.grant, known.looked, known.seen = grant, 0, 0
+            known.heads.clear()
+        self._spent.clear()
+        self._progress.clear()
+        for literals, count in self._alike.items():
+            self._alike[literals] = max(0, min(count, QUOTA_ALIKE - 8 * grant))
+
     def learn(self, shape: bytes, rule: str, *, is_progress: bool = False) -> None:
         """A rule has matched a line of this shape."""
         known = self._known.get(shape)
-        if known is not None:
-            known.rule, known.is_progress = rule, is_progress
+        if known is None:
+            return
+        known.rule, known.is_progress = rule, is_progress
+        if is_progress and shape in self._spent:   # in the very block that brought it
+            self._spent.discard(shape)
+            self._progress.add(shape)
 
     def present(self, line: bytes) -> list[int]:
         """Indices of the literals that the line holds."""
@@ -247,7 +262,7 @@ class Shapes:
             for index in [index for index, shape in enumerate(shapes) if shape in fresh]:
                 if self._is_wanted(shapes[index], fresh[shapes[index]], lines[index][:HEAD_LENGTH]):
                     wanted.append(index)
-        over = passed | self._progress.intersection(fresh)   # the latter passed their quota in this block
+        over = passed | (self._spent | self._progress).intersection(fresh)   # the latter passed their quota right here
         if over:
             self._pass_over(shapes, hot, passed, over)
             wanted = sorted({*wanted, *self._last_of(shapes, hot, over)})
@@ -284,8 +299,12 @@ class Shapes:
         """How many lines of the shape are looked at. No rule can have matched before its first block has been seen."""
         if known.is_progress:
             return self._quota_progress
+        if self._blocks == 1:
+            return QUOTA_SEEN
         if alike >= QUOTA_ALIKE:
             return QUOTA_DEAR if alike < QUOTA_ALIKE_MOST else 0
+        if known.grant is not None:
+            return known.grant
         return QUOTA if known.rule or known.block == self._blocks else QUOTA_DULL
 
     def _spend(self, shape: bytes, known: _Shape) -> None:
