@@ -30,6 +30,17 @@ OOM = b"""[n1:3]:Traceback (most recent call last):
 [n1:3]:    loss.backward()
 [n1:3]:torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a capacity of 79 GiB.
 """
+PACK = """version: 1
+rules:
+  - id: site.cooling
+    category: node_failure
+    anchor: [our cooling loop]
+    pattern: our cooling loop has failed on (?P<host>[a-z0-9]+)
+    weight: 0.9
+    do: Call the plumber.
+    sample: our cooling loop has failed on rack7
+    counter_sample: our cooling loop is fine
+"""
 Said = Callable[..., tuple[str, str]]
 
 
@@ -256,6 +267,17 @@ def test_every_category_has_a_page(here: Path, why: Said, category: str) -> None
 def test_every_rule_explains_itself(here: Path, why: Said, rule: str) -> None:
     out, _ = why("--explain", rule)
     assert out.startswith("rule ") and BY_ID[rule].explain in out
+
+
+def test_a_rule_of_a_pack_is_used_and_explains_itself(
+    here: Path, monkeypatch: pytest.MonkeyPatch, why: Said,
+) -> None:
+    (here / "pack.yaml").write_text(PACK)
+    monkeypatch.setenv("SAFELAUNCH_RULES", str(here / "pack.yaml"))
+    (here / "odd.log").write_text("step 1 loss 2\nour cooling loop has failed on rack7\n")
+    assert verdict_of(why("odd.log", "--json")[0])["category"] == "node_failure"
+    assert "Call the plumber." in why("odd.log")[0]
+    assert "our cooling loop" in why("--explain", "site.cooling")[0]
 
 
 def test_every_category_of_a_rule_has_a_page() -> None:

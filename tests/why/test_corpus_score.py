@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,27 @@ def test_at_most_5_of_100_logs_get_a_wrong_and_confident_answer(corpus: list[Sco
 
 def test_no_healthy_log_raises_an_alarm(corpus: list[Score]) -> None:
     assert [one.case.id for one in corpus if one.false_alarm] == []
+
+
+def each_line(before: bytes, after: bytes = b"") -> Callable[[bytes], bytes]:
+    return lambda data: b"".join(before + line.rstrip(b"\n") + after + b"\n" for line in data.splitlines(True))
+
+
+DRESSES: dict[str, Callable[[bytes], bytes]] = {
+    "as it is": lambda data: data, "carriage returns": each_line(b"", b"\r"), "host and rank": each_line(b"[n7:3]:"),
+    "srun -l": each_line(b"3: "), "the default role": each_line(b"[default3]:"),
+    "colours": each_line(b"\x1b[31m", b"\x1b[0m"), "no last line end": lambda data: data.rstrip(b"\n"),
+    "gzip": gzip.compress,
+}
+
+
+@pytest.mark.parametrize("dress", DRESSES)
+def test_how_a_log_is_dressed_does_not_change_its_category(tmp_path: Path, dress: str) -> None:
+    for case in INCIDENTS:
+        path = tmp_path / f"{case.id}.log"
+        path.write_bytes(DRESSES[dress](case.path.read_bytes()))
+        (answer,) = ask_safelaunch([replace(case, path=path)])
+        assert score(case, answer).category, (case.id, answer)
 
 
 # --- the scorer itself ----------------------------------------------------------------------------------------------

@@ -68,9 +68,10 @@ def _read(paths: Sequence[Path]) -> Log:
 
 
 def _explain(name: str) -> int:
-    rows = whytext.explain_rule(name)
+    packs = load_packs()
+    rows = whytext.explain_rule(name, packs)
     if rows is None:
-        guess = nearest_word(name, [*rulebook.BY_ID, *PAGES])
+        guess = nearest_word(name, [*rulebook.BY_ID, *(rule.id for rule in packs), *PAGES])
         raise UsageError(f"no rule or category {name!r}", hint=f"did you mean {guess!r}?" if guess else
                          f"the categories: {', '.join(PAGES)}")
     _print(rows)

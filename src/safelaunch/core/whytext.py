@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import NamedTuple
 
 from safelaunch.core.causes import Verdict
-from safelaunch.core.findings import CLOCK_ORDER, Cited, Log
+from safelaunch.core.findings import CLOCK_ORDER, Cited, Log, Rule
 from safelaunch.core.helppages import ACTIONS, PAGES
 from safelaunch.core.rulebook import BY_ID
 from safelaunch.core.whyjson import evidence_of
@@ -44,7 +44,7 @@ def tell(verdict: Verdict, log: Log, did: Sequence[str] = (), next_lines: Sequen
         yield BLANK
         yield from _listed("safelaunch", did)
     yield BLANK
-    yield from advice(verdict, next_lines)
+    yield from advice(verdict, log, next_lines)
 
 
 def head(verdict: Verdict) -> Iterator[Row]:
@@ -102,21 +102,21 @@ def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
             yield Row("", describe(cited, clocked), "dim", 1)
     shown = verdict.candidates if show_all else verdict.candidates[:SHOWN_CANDIDATES if other is None else 0]
     for cited in shown:
-        rule = BY_ID.get(cited.rule)
+        rule = find_rule(cited.rule, log.rules)
         yield Row("candidate", f"{rule.category + ' · ' if rule else ''}{describe(cited, clocked)}")
         yield from quote(cited)
     if verdict.changes:
         yield Row("doubt", verdict.changes, "dim")
-    for note in getattr(verdict, "notes", ()):
+    for note in verdict.notes:
         yield Row("note", note, "dim")
     if log.truncated:
         yield Row("note", "a file ends amid a line: its writer was killed, or still writes", "dim")
 
 
-def advice(verdict: Verdict, next_lines: Sequence[str] = ()) -> Iterator[Row]:
+def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = ()) -> Iterator[Row]:
     """What the reader can do: the rule's own advice first, then the category's page."""
     page = PAGES.get(verdict.category, PAGES["unknown"])
-    rule = BY_ID.get(verdict.rule or "")
+    rule = find_rule(verdict.rule or "", log.rules)
     yield from _listed("you", [rule.do if rule is not None and rule.do else page.then, *page.check[:SHOWN_CHECKS]])
     for line in next_lines:
         yield Row("next", line, "bold")
@@ -177,10 +177,16 @@ def stamp(t: float) -> str:
         return f"{t:.0f}"
 
 
-def explain_rule(name: str) -> Iterator[Row] | None:
+def find_rule(name: str, packs: Iterable[Rule] = ()) -> Rule | None:
+    """The rule of that id, of the rulebook or of rule packs."""
+    return BY_ID.get(name) or next((rule for rule in packs if rule.id == name), None)
+
+
+def explain_rule(name: str, packs: Iterable[Rule] = ()) -> Iterator[Row] | None:
     """What a rule looks for and means, or the help page of a category; None = there is neither."""
-    if name in BY_ID:
-        return _rule_rows(name)
+    rule = find_rule(name, packs)
+    if rule is not None:
+        return _rule_rows(rule)
     return page_rows(name) if name in PAGES else None
 
 
@@ -193,8 +199,7 @@ def page_rows(category: str) -> Iterator[Row]:
     yield Row("then", page.then)
 
 
-def _rule_rows(name: str) -> Iterator[Row]:
-    rule = BY_ID[name]
+def _rule_rows(rule: Rule) -> Iterator[Row]:
     yield Row("rule", f"{rule.id}: {rule.role} of {rule.category}, weight {rule.weight:g}, blames {rule.blames}",
               "bold")
     yield Row("looks for", rule.pattern.decode(errors="replace"))
