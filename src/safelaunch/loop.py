@@ -26,7 +26,7 @@ from safelaunch.lead.standby import Standby
 
 def run(lead: Leader) -> int:
     """The job's exit code."""
-    is_born = False
+    is_born, is_ours = False, True
     while lead.final is None:
         try:
             if not is_born:
@@ -40,10 +40,11 @@ def run(lead: Leader) -> int:
             lead.say(f"steps down: {other}")
             if other.by not in (None, lead.job.host):   # it has ended this attempt, and waits for no guard that we feed
                 lead.server.tell({"do": "end", "grace_s": 0.0}, lead.now_s)
-            lead.final = DEMOTED if lead.wants_standby else HANDED_OVER
+            lead.final = DEMOTED if lead.wants_standby and other.by is not None else HANDED_OVER
+            is_ours = other.by is not None   # else the folder is another run's
             if lead.process is not None:
                 lead.process.finish_pump()
-    if lead.final != DEMOTED:
+    if lead.final != DEMOTED and is_ours:
         watch.publish_pulse(lead)
     lead.shared.close()
     lead.server.close()

@@ -79,6 +79,7 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
         "restart": {"max_restarts": 30, "max_without_progress": 3, "backoff": 60.0, "via": "auto", "policy": None},
             "spare_nodes": 0,
             "standby": True,
+            "hang": {"no_progress": "auto", "first_step": 3600.0, "dump_stacks": True, "then": "restart"},
             "suspects": {"exclude": True, "max_excluded": "10%", "forget_after": 604800.0, "ledger": None},
         "kill_switch": {"file": "control/kill", "grace": 900.0, "group": None, "signal": "SIGUSR2"},
         "preserve_site": {"for": 0.0, "when": ["unknown", "hang"], "nodes": "suspects"},
@@ -107,7 +108,7 @@ slurm:
   time: 20h
   wrap: sleep 1
 launch: {with: deepspeed, tee: 4}
-hang: {first_step: 60m}
+slow: {tolerance: 5%}
 env: {1X: a, UID: 0}
 """
     assert problems(text, "slurm.nodess=4") == [
@@ -121,7 +122,7 @@ env: {1X: a, UID: 0}
         "train.yaml:8:3: slurm.wrap: use command:",
         "train.yaml:9:16: launch.with: not built yet: starting by deepspeed; torchrun starts DeepSpeed trainings too",
         "train.yaml:9:32: launch.tee: expected an integer from 0 to 3, got 4",
-        "train.yaml:10:1: hang: not built yet: the detection of hangs",
+        "train.yaml:10:1: slow: not built yet: the detection of slow nodes",
         "train.yaml:11:11: env.1X: not a name that an environment variable can have",
         "train.yaml:11:19: env.UID: bash sets this variable itself, and does not hand yours to the training",
         'command line: slurm.nodess: unknown option; did you mean "nodes"? '
@@ -394,7 +395,8 @@ SAMPLES = [
     ("srun: {extra: [--x]}", True), ("srun: {extra: --x}", False), ("launch: {with: torchrun}", True),
     ("launch: {with: accelerate}", False), ("launch: {tee: 4}", False), ("launch: {nproc_per_node: 4}", True),
     ("resume: {dir: x, format: dcp}", True), ("resume: {dir: x, format: hf}", False),
-    ("resume: {keep_trying: 0}", True), ("standby: 1", False), ("standby: false", True),
+    ("resume: {keep_trying: 0}", True), ("standby: 1", False), ("hang: {no_progress: 10m}", True),
+    ("hang: {no_progress: soon}", False), ("hang: {no_progress: auto, then: notify}", True), ("standby: false", True),
     ("suspects: {max_excluded: 3}", True), ("suspects: {max_excluded: -3}", False),
     ("restart: {policy: {hang: restart 3}}", True), ("restart: {policy: {hang: restart three}}", False),
     ("progress: {step: auto}", True), ("progress: {loss: auto}", False), ("restart: {backoff: 15m}", True),
@@ -403,7 +405,7 @@ SAMPLES = [
     ("kill_switch: {signal: USR1}", True), ("kill_switch: {signal: SIGKILL}", False), ("kill_switch: {group: a}", True),
     ("kill_switch: {group: a b}", False), ("preserve_site: {when: [hang]}", True),
     ("preserve_site: {when: hang}", False),
-    ("preserve_site: {when: [x]}", False), ("preserve_site: {for: 2h, nodes: all}", True), ("hang: {}", False),
+    ("preserve_site: {when: [x]}", False), ("preserve_site: {for: 2h, nodes: all}", True), ("hang: {}", True),
     ("checks: {}", False), ("unknown: 1", False), ("restart: {max_restarts: null}", True), ("restart: null", True),
     ("cluster: ${A}", True), ("restart: {max_restarts: null, backof: 1}", False), ("restart: 3", False),
 ]  # fmt: skip

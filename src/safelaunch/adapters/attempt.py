@@ -149,6 +149,13 @@ class AttemptProcess:
             return spool.read(length)
         return b""
 
+    def read(self, start: int, length: int) -> bytes:
+        """A piece of its output."""
+        with contextlib.suppress(OSError), self.spool.open("rb") as spool:
+            spool.seek(start)
+            return spool.read(length)
+        return b""
+
     def keep_pump(self, target: str, now_s: float) -> None:
         """See that a pump runs: a killed one goes on where it was."""
         if self.pump is not None and self.pump.poll() is None:

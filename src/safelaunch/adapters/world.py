@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.collect import Collection, Depth, Target, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.diagnosis import diagnose
 from safelaunch.adapters.job import address_of
@@ -111,6 +112,10 @@ class World:
     def diagnose(self, process: AttemptProcess, evidence: Evidence) -> dict[str, Any] | None:
         """What an ended attempt's log says of its cause (adapters.diagnosis); None = nobody could tell in time."""
         return diagnose(process.spool, evidence)
+
+    def look(self, target: Target, env: Mapping[str, str], depth: Depth) -> Collection:
+        """A look at what all ranks do, begun (adapters.collect); poll it."""
+        return start(target, env, depth, begin=self.command)
 
     def address_of(self, node: str) -> str | None:
         """A name or address of a node that other nodes can connect to; None when this host cannot resolve it."""

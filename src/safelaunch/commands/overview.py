@@ -187,8 +187,13 @@ def _read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | Non
     expected = state.ended is None and job is not None and job.started_t is not None
     number, step = raw.get("attempt"), raw.get("step")
     return {"age_s": round(age_s, 1), "is_stale": expected and age_s > STALE_S, "host": str(raw.get("host")),
-            "gen": raw.get("gen"), "guards": raw.get("guards"), "attempt": number if isinstance(number, int) else None,
+            "gen": raw.get("gen"), "guards": raw.get("guards"),
+            "hang_t": _time(raw.get("hang_t")), "attempt": number if isinstance(number, int) else None,
             "step": step if isinstance(step, int) else None}
+
+
+def _time(value: object) -> float | None:
+    return round(float(value), 3) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def _requests(run: Run) -> list[dict[str, Any]]:

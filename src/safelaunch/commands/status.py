@@ -95,6 +95,8 @@ def _alarm_rows(seen: dict[str, Any]) -> Iterator[Row]:
         yield "pulse", f"no sign of life from a supervisor since {talk.clock(job['started_t'])}", "red"
     elif pulse is not None and not seen["ended"]:
         yield "pulse", f"{talk.span(pulse['age_s'])} old, from {pulse['host']}", ""
+        if pulse["hang_t"] is not None:
+            yield "hang", f"would look at the ranks at {talk.clock(pulse['hang_t'])}, if no step comes", ""
     if seen["slurm"]["trouble"] and not seen["ended"]:
         yield "slurm", f"no clear answer: {seen['slurm']['trouble']}", "yellow"
     for problem in seen["journal_problems"]:

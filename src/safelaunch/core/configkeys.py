@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from safelaunch.core.kinds import (
+    AutoOrDuration,
     CheckpointPattern,
     Choice,
     Duration,
@@ -147,7 +148,17 @@ KEYS: dict[str, Key] = {
     ),
     "suspects.forget_after": Key(Duration(), "7d", "The time after which evidence against a node counts half."),
     "suspects.ledger": Key(
-        Path(), None, "A folder for the evidence of a team's runs, from train.yaml's folder on; by default your state folder."
+        Path(), None, "A folder for the evidence of a team's runs, from train.yaml's folder on; by default your own."
+    ),
+    "hang.no_progress": Key(
+        AutoOrDuration(), "auto", "The silence after which a training is looked at; auto learns it for each phase."
+    ),
+    "hang.first_step": Key(Duration(), "60m", "How long an attempt may take to its first step."),
+    "hang.dump_stacks": Key(Flag(), "true", "Look at all ranks' stacks before anything is ended, and keep them."),
+    "hang.then": Key(
+        Choice(("restart", "preserve", "notify")),
+        "restart",
+        "What follows a hang that two witnesses confirm: restart, preserve (keep the site first), or notify (say it).",
     ),
     "kill_switch.file": Key(Path(), "control/kill", "Touch it to end the run; a relative one is in the run folder."),
     "kill_switch.grace": Key(Duration(), "15m", "How long the training may take to end by itself."),
@@ -172,7 +183,6 @@ NOT_BUILT: dict[str, str] = {
     "resume.format=hf": "Hugging Face checkpoints; format: pattern with checkpoint-{step} finds them",
     "resume.format=lightning": "Lightning checkpoints; format: pattern finds them",
     "resume.format=safetensors": "safetensors checkpoints; format: pattern finds them",
-    "hang": "the detection of hangs",
     "slow": "the detection of slow nodes",
     "notify": "notifications",
 }

@@ -37,6 +37,7 @@ class Live:
     end_asked_t: float | None = None      # when it was asked, gently, to end
     end_row: str | None = None            # the row that asked
     killed_t: float | None = None
+    hung: str | None = None               # two witnesses say so: what they saw
 
     @property
     def failed(self) -> bool:
@@ -236,6 +237,14 @@ def _node_lost(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Kill(FAILED_GRACE_S, "; ".join(f"{node} is lost: {why}" for node, why in gone))
 
 
+def _hung(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """35 h were lost to hangs that nobody noticed; ended only when silence and a look at the ranks agree (lead.hangs)."""
+    live = _live(seen)
+    if live.hung is None or live.killed_t is not None:
+        return None
+    return Kill(FAILED_GRACE_S, f"the attempt hangs: {live.hung}")
+
+
 def _task_failed(state: State, seen: Seen, plan: Plan) -> Action | None:
     """One rank died: the others wait in a collective for ever (NCCL time-outs are 10-30 min); end them now."""
     live = _live(seen)
@@ -246,7 +255,7 @@ def _task_failed(state: State, seen: Seen, plan: Plan) -> Action | None:
 
 
 ALIVE: tuple[Row, ...] = (
-    _over, _kill_now, _unconfirmed, _srun_gone, _grace_over, _node_lost, _task_failed, _kill, _ending, _limit_near,
+    _over, _kill_now, _unconfirmed, _srun_gone, _grace_over, _node_lost, _task_failed, _kill, _hung, _ending, _limit_near,
 )
 
 

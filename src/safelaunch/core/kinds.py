@@ -139,6 +139,16 @@ class Duration:
             raise WrongValue(f"{error.message}, got {show(node)}") from error
 
 
+class AutoOrDuration:
+    """`auto`, or a length of time."""
+
+    def read(self, node: Node) -> float | str:
+        """Seconds, or "auto"."""
+        if isinstance(node, Scalar) and node.text == "auto":
+            return "auto"
+        return Duration().read(node)
+
+
 @dataclass(frozen=True)
 class Words:
     """A list of lines of text, if need be out of some words."""

@@ -95,6 +95,17 @@ class Preserve:
 
 
 @dataclass(frozen=True)
+class Hang:
+    """When a silent training is looked at, and what follows; `no_progress_s` None = learned."""
+
+    no_progress_s: float | None = None
+    first_step_s: float = 3600.0
+    dump_stacks: bool = True
+    then: str = "restart"
+    is_on: bool = True
+
+
+@dataclass(frozen=True)
 class Plan:
     """All that one run needs to know of its train.yaml; durations in seconds."""
 
@@ -120,6 +131,7 @@ class Plan:
     spare_nodes: int = 0
     standby: bool = True
     suspects: Suspects = Suspects()
+    hang: Hang = Hang()
     lease_s: float = LEASE_S
 
     @property
@@ -185,6 +197,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         spare_nodes=int(config.get("spare_nodes", 0)),
         standby=bool(config.get("standby", False)),   # a run of a version that had none goes on without
         suspects=_suspects(config.get("suspects")),
+        hang=_hang(config.get("hang")),
     )
 
 
@@ -192,6 +205,14 @@ def _suspects(section: Mapping[str, Any] | None) -> Suspects:
     if section is None:
         return Suspects(exclude=False)
     return Suspects(section["exclude"], section["max_excluded"], section["forget_after"], section["ledger"])
+
+
+def _hang(section: Mapping[str, Any] | None) -> Hang:
+    if section is None:
+        return Hang(is_on=False)   # a run of a version that had none
+    no_progress = section["no_progress"]
+    return Hang(None if no_progress == "auto" else float(no_progress), section["first_step"], section["dump_stacks"],
+                section["then"])
 
 
 def array_form(command: str) -> str:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from safelaunch.core.configkeys import KEYS, OPEN_SECTIONS
 from safelaunch.core.kinds import (
+    AutoOrDuration,
     Choice,
     Duration,
     Flag,
@@ -95,6 +96,8 @@ def _scalar_type(kind: Kind) -> Any:
         return Literal[kind.words]
     if isinstance(kind, SignalName):
         return Literal[(*kind.names, *(name.removeprefix("SIG") for name in kind.names))]
+    if isinstance(kind, AutoOrDuration):
+        return Union[Literal["auto"], _scalar_type(Duration())]  # noqa: UP007
     if isinstance(kind, Duration):
         number = Annotated[float, Field(ge=0, le=DURATION_MAX_S)]
         return Union[number, Annotated[str, Field(pattern=_DURATION_PATTERN)]]  # noqa: UP007

@@ -232,7 +232,12 @@ def _last_progress(lead: Leader, live: decide.Live, tail: bytes) -> list[Event]:
 
 def _judgement(lead: Leader, live: decide.Live, how: str, code: int, tail: bytes) -> list[Event]:
     verdict = causes.judge(live.exits, tuple(lead.lost_of_live()), lead.ending, tail, live.srun_code)
-    if how == "failed" and lead.process is not None:
+    if lead.hung is not None and lead.hung[0] == live.number and how == "failed":
+        found = lead.hung[1]
+        verdict = causes.Verdict("hang", found.summary, found.confidence, "restart",
+                                 found.suspects[0] if found.suspects else None, suspects=found.suspects,
+                                 evidence=found.evidence[:8])
+    elif how == "failed" and lead.process is not None:
         verdict = _look_deeper(lead, live, lead.process, verdict)
     if not verdict.fingerprint:
         first = next((exit for exit in live.exits if exit.code), None)

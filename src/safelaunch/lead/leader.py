@@ -24,6 +24,8 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
 from safelaunch.core import decide
 from safelaunch.core.checkpoints.model import Checkpoint
+from safelaunch.core.hang import Rhythm
+from safelaunch.core.hangverdict import HangVerdict
 from safelaunch.core.ledger import Evidence
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import LEASE_S, Plan
@@ -113,6 +115,9 @@ class Leader:
         self.history: tuple[Event, ...] = ()          # the journal as it was at this leader's birth
         self.evidence: tuple[Evidence, ...] = ()      # against nodes, of this run and of others
         self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
+        self.rhythm: Rhythm | None = None             # what the log's silences have taught
+        self.rhythm_of = self.heard_bytes = 0         # the attempt that it is about; how much of its log was heard
+        self.hung: tuple[int, HangVerdict] | None = None  # attempt, what two witnesses said of it
         self.trouble: str | None = None               # what keeps the run's folders from being written
         self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
         self.took_over = took_over      # from whom, where this process was its standby: nothing else ends the job then

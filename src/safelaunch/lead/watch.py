@@ -18,6 +18,7 @@ from safelaunch.core.policy import response
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.steps import latest_step
 from safelaunch.core.takeover import CONTESTED_S, PULSE_S
+from safelaunch.lead import hangs
 from safelaunch.lead.keep_standby import keep_standby
 from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded
 
@@ -152,6 +153,7 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
         lead.size, lead.grew_s = size, lead.now_s
     if lead.is_due("progress", PROGRESS_S):
         read_progress(lead, process)
+        hangs.follow(lead, process)
     if lead.is_due("lost", LOOK_FOR_LOST_S):
         find_lost(lead)
 
@@ -290,6 +292,6 @@ def publish_pulse(lead: Leader, is_over: bool = False) -> None:
         "job": lead.job.id, "state": lead.state.name, "attempt": attempt.number if attempt else None,
         "step": attempt.step if attempt else None, "successor": lead.state.successor,
         "every_s": pulse_every_s(lead), "endpoint": [lead.own_address(), lead.server.port], "alone": lead.resigned,
-        "standby": lead.standby_node, "over": is_over or lead.final is not None,
+        "standby": lead.standby_node, "hang_t": hangs.would_call_t(lead), "over": is_over or lead.final is not None,
         "guards": sum(guard.connection is not None for guard in lead.server.guards.values()),
     }).encode() + b"\n")

@@ -1,0 +1,140 @@
+"""A training that has gone silent: looked at, judged by a second witness, and ended only then.
+
+Silence is the first witness (core.hang). The second is what a look at all nodes shows: stacks that do not move, ranks
+asleep in D state or stopped, nodes that do not answer, ranks that are gone (core.hangverdict). Short of that: say so,
+and look again later. A frozen filesystem is waited for: a restart would hang in its first read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from safelaunch.adapters import runfolder
+from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.collect import Collected, Depth, Target
+from safelaunch.adapters.outbox import PUT
+from safelaunch.core import hang, nodeset, stacktext
+from safelaunch.core.hangverdict import HangVerdict, judge_hang
+from safelaunch.core.progress import listen
+from safelaunch.core.stacks import fold
+from safelaunch.lead.leader import Leader, Step, clock
+
+CHUNK_BYTES = 256 << 10   # of new log read in one go; more is noise between two looks
+POLL_S = 0.05
+PRESERVE_S = 3600.0       # where preserve_site.for names no time
+SECOND_LOOK_S = 10.0      # between two looks that must agree before anything is ended
+
+
+def follow(lead: Leader, process: AttemptProcess) -> None:
+    """Take in what the log has gained, and look at the ranks when it has been silent for too long."""
+    attempt = lead.attempt.number
+    if not lead.plan.hang.is_on:
+        return
+    if lead.rhythm is None or lead.rhythm_of != attempt:
+        lead.rhythm = hang.begin(lead.now_s, lead.plan.hang.first_step_s, lead.plan.hang.no_progress_s, lead.rhythm)
+        lead.rhythm_of, lead.heard_bytes = attempt, 0
+    size = process.size()
+    if size > lead.heard_bytes:
+        chunk = process.read(max(lead.heard_bytes, size - CHUNK_BYTES), CHUNK_BYTES)
+        lead.heard_bytes = size
+        lead.rhythm = hang.hear(lead.rhythm, lead.now_s, listen(chunk, lead.plan.step_pattern))
+    if lead.now_s > hang.deadline_s(lead.rhythm) and lead.attempt.killed_t is None and not lead.attempt.exits:
+        lead.begin("hang", look(lead, process))
+
+
+def would_call_t(lead: Leader) -> float | None:
+    """When this leader would call the attempt hung, epoch seconds, for people to see."""
+    if lead.rhythm is None or lead.live is None:
+        return None
+    return lead.now + hang.deadline_s(lead.rhythm) - lead.now_s
+
+
+def look(lead: Leader, process: AttemptProcess) -> Step:
+    """Look at all ranks, twice if the first look speaks of a hang; end the attempt if both do."""
+    assert lead.rhythm is not None
+    number, since_s = lead.attempt.number, lead.now_s - lead.rhythm.since_s
+    phase = hang.phase_of(lead.rhythm)
+    lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
+                                  step=lead.rhythm.step))
+    if not lead.plan.hang.dump_stacks:
+        lead.say(f"no progress for {since_s:.0f} s; hang.dump_stacks is off, so nobody looks why")
+        lead.rhythm = hang.look_again(lead.rhythm)
+        return
+    lead.say(f"no progress for {since_s:.0f} s ({phase}): looking at the stacks of all ranks")
+    found = None
+    for turn in (1, 2):
+        if turn == 2:
+            yield SECOND_LOOK_S
+        collected = yield from _collect(lead)
+        if not _is_silent_still(lead, number):
+            return
+        groups = fold(rank for report in collected.reports for rank in report.ranks)
+        found = judge_hang(collected.reports, collected.silent, groups=groups)
+        _keep(lead, number, collected, stacktext.to_public(groups, found, collected.reports, collected.silent,
+                                                           collected.took_s))
+        if not found.witnesses or found.kind == "moving":
+            lead.tell("hang", f"no second witness of a hang: {found.summary}; looking again later")
+            lead.rhythm = hang.look_again(lead.rhythm)
+            return
+    assert found is not None
+    yield from _act(lead, number, found)
+
+
+def _is_silent_still(lead: Leader, number: int) -> bool:
+    """Whether the attempt is still there, and no step has come meanwhile."""
+    return (lead.live is not None and lead.live.number == number and lead.live.killed_t is None
+            and not lead.live.exits and lead.rhythm is not None and lead.now_s > hang.deadline_s(lead.rhythm))
+
+
+def _collect(lead: Leader) -> Any:
+    """One look at all nodes of the attempt; never waits for one of them."""
+    live = lead.attempt
+    target = Target(lead.job.id, live.nodes, f"{lead.plan.run_id}.{lead.job.id}.", lead.job.is_local, lead.job.has_gpus)
+    look = lead.world.look(target, lead.job.env, Depth())
+    while (collected := look.poll()) is None:
+        yield POLL_S
+    return collected
+
+
+def _keep(lead: Leader, number: int, collected: Collected, found: dict[str, Any]) -> None:
+    """The dumps in the attempt's folder, for people and for why."""
+    folder = f"{runfolder.attempt_folder(number)}/stacks"
+    stamp = clock(lead.now).replace(":", "")
+    for node, line in collected.lines.items():
+        lead.shared.enqueue(PUT, f"{folder}/{stamp}/{node}.json", line.encode(errors="replace") + b"\n")
+    lead.shared.enqueue(PUT, f"{folder}/{stamp}/verdict.json", json.dumps(found).encode() + b"\n")
+
+
+def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
+    """Both witnesses agree."""
+    then = lead.plan.hang.then
+    where = f" on {nodeset.fold(found.suspects)}" if found.suspects else ""
+    lead.tell("hang", f"attempt {number} hangs: {found.summary}{where}")
+    assert lead.rhythm is not None
+    if then == "notify":
+        lead.say("hang.then is notify: nothing is ended")
+        lead.rhythm = hang.look_again(lead.rhythm)
+        return
+    if then == "preserve":
+        yield from _preserve(lead, number)
+    while lead.frozen:   # the training may wake with it, and a restart could not even read its checkpoint
+        yield 2.0
+        if not _is_silent_still(lead, number):
+            return
+    lead.hung = (number, found)
+    lead.live = replace(lead.attempt, hung=found.summary)
+
+
+def _preserve(lead: Leader, number: int) -> Step:
+    """Keep the hung processes for people to look at, until they are released or the time is up."""
+    until = lead.now + (lead.plan.preserve.for_s or PRESERVE_S)
+    lead.record(lead.writer.event("preserved", until=until, nodes=list(lead.attempt.nodes)))
+    lead.say(f"the hung attempt is kept until {clock(until)} (hang.then: preserve): look with `safelaunch stacks "
+             f"{lead.run_dir}`, go on with `safelaunch release {lead.run_dir}`")
+    while lead.now < until and not any(request.name == "release" for request in lead.requests):
+        yield 1.0
+        if not _is_silent_still(lead, number):
+            break
+    lead.record(lead.writer.event("released"))
