@@ -43,7 +43,7 @@ test-venv:
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer with venv was found" >&2; exit 1; }
 	$(PYTHON) -m venv $(TEST_VENV)
 	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check 'torch==2.13.0' numpy
-	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
+	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,bench,stacks]'
 	touch $(TEST_VENV)/installed
 
 clean:
