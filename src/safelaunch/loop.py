@@ -57,8 +57,10 @@ def step(lead: Leader) -> bool:
     if lead.live is None and is_unexplained:
         return False   # a TERM has come, perhaps a person's cancel: nothing is started before that is known
     if lead.live is not None and lead.live.fenced:
-        if not watch.has_last_words(lead) or is_unexplained:
-            return False   # ranks that save and leave well are no completion
+        if not watch.has_last_words(lead) or is_unexplained or lead.alone:
+            # Ranks that save and leave well are no completion. And who is cut off takes all others for lost: whoever
+            # goes on judges this attempt (seen: the healthy node was kept out, and the one that was cut off was used).
+            return False
         attempts.close_attempt(lead)
         return True
     decision = decide.decide(lead.state, lead.seen(), lead.plan)

@@ -96,6 +96,12 @@ def wait_standby(drill: Drill) -> str:
     return str(drill.wait_event("standby_started", timeout_s=60).data["node"])
 
 
+def role_on(drill: Drill, node: str) -> str:
+    """What the supervisor on a node has become: leader or standby; "" where it never changed."""
+    roles = [path for path in drill.local_dirs_files("role") if path.parent.name.endswith(f"-{node}")]
+    return roles[-1].read_text().strip() if roles else ""
+
+
 def finish(drill: Drill) -> int:
     """Tell the training to end some steps from now; the last step."""
     last = max(drill.steps(), default=0) + AHEAD

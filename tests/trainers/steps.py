@@ -14,6 +14,7 @@ import json
 import os
 import pickle
 import signal
+import socket
 import sys
 import time
 import zipfile
@@ -70,7 +71,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--spoil", choices=sorted(SPOILS), help="what befalls the checkpoint of ...")
     parser.add_argument("--spoil-step", type=int, metavar="STEP", help="... this step, right after it was written")
     parser.add_argument("--stamp-dir", metavar="DIR", help="append `time_ns attempt step` per step to DIR/rank_0003")
-    parser.add_argument("--lockstep", metavar="DIR", help="no rank starts a step before all ranks ended the last one")
+    parser.add_argument("--lockstep", metavar="DIR", help="no rank starts a step before all ranks ended the last one, "
+                                                          "as files in DIR tell; `tcp`: as they tell each other")
     return parser.parse_args(argv)
 
 
@@ -90,6 +92,7 @@ class Trainer:
         self.step, self.state = 0, FIRST_STATE
         self.die_s = time.monotonic() + args.die_after
         self.asked_to_stop = False
+        self.ring: Ring | None = None
 
     def run(self) -> int:
         """Trains; the exit code."""
@@ -137,7 +140,10 @@ class Trainer:
     def train_one_step(self) -> None:
         """One step: wait, stamp, print, save."""
         begun_s = time.monotonic()
-        if self.args.lockstep:
+        if self.args.lockstep == "tcp":
+            self.ring = self.ring or Ring(self.rank, self.world)
+            self.ring.wait_for_all()
+        elif self.args.lockstep:
             wait_for_all(os.path.join(self.args.lockstep, str(self.attempt)), self.rank, self.world, self.step)
         left_s = self.args.step_time - (time.monotonic() - begun_s)
         if left_s > 0:
@@ -275,6 +281,52 @@ def wait_for_all(folder: str, rank: int, world: int, step: int) -> None:
         waiting = [path for path in waiting if not os.path.exists(path)]
         if waiting:
             time.sleep(_POLL_S)
+
+
+class Ring:
+    """A collective over TCP: rank 0 hears each rank and answers once all have called. A lost peer is waited for."""
+
+    def __init__(self, rank: int, world: int) -> None:
+        place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+        self.peers: list[socket.socket] = []
+        if rank == 0:
+            with socket.create_server(("", place[1]), backlog=world) as door:
+                self.peers = [door.accept()[0] for _ in range(world - 1)]
+            return
+        while not self.peers:
+            try:
+                self.peers = [socket.create_connection(place)]
+            except OSError:   # rank 0 is not there yet
+                time.sleep(_POLL_S)
+        self.peers[0].settimeout(None)
+        self.is_caller = True
+
+    is_caller = False
+
+    def wait_for_all(self) -> None:
+        """Returns when every rank has called as often as this one."""
+        if self.is_caller:
+            self.send(self.peers[0])
+        for peer in self.peers:
+            self.receive(peer)
+        for peer in () if self.is_caller else self.peers:
+            self.send(peer)
+
+    def send(self, peer: socket.socket) -> None:
+        """One call; into the void where the peer has gone."""
+        try:
+            peer.sendall(b".")
+        except OSError:
+            time.sleep(3600)
+
+    def receive(self, peer: socket.socket) -> None:
+        """One call; for ever where the peer has gone."""
+        try:
+            if peer.recv(1):
+                return
+        except OSError:
+            pass
+        time.sleep(3600)
 
 
 if __name__ == "__main__":
