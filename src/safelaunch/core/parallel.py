@@ -20,7 +20,7 @@ class Sizes:
     cp: int = 1
 
     def groups(self, world: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """(name, ranks) of every group with more than one rank, the smallest kind first."""
+        """(name, ranks) of every group with more than one rank; pipelines last, their stages differ rightly."""
         inner = self.tp * self.cp
         stage = world // self.pp
         if not stage or world % (inner * self.pp):
@@ -28,14 +28,14 @@ class Sizes:
         for first in range(0, world, self.tp if self.tp > 1 else world):
             if self.tp > 1:
                 yield f"tensor group {first // self.tp}", tuple(range(first, first + self.tp))
-        if self.pp > 1:
-            for first in range(stage):
-                yield f"pipeline {first}", tuple(range(first, world, stage))
         if stage // inner > 1:
             for start in range(0, world, stage):
                 for offset in range(inner):
                     members = tuple(range(start + offset, start + stage, inner))
                     yield f"data group {offset} of stage {start // stage}", members
+        if self.pp > 1:
+            for first in range(stage):
+                yield f"pipeline {first}", tuple(range(first, world, stage))
 
 
 def parse_sizes(text: str) -> Sizes:

@@ -40,7 +40,8 @@ class Outcome:
     @property
     def said(self) -> str:
         """What it complained of, in one line."""
-        lines = [line.strip() for line in self.err.decode(errors="replace").splitlines() if line.strip()]
+        text = self.err.decode(errors="replace").partition("Stack backtrace:")[0]
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
         return " ".join(lines[:4])[:300]
 
 

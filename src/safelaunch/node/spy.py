@@ -157,7 +157,7 @@ def why_not(process: Process, tools: Tools, outcome: Optional[children.Outcome])
     said = outcome.said
     if is_refusal(said) or "Failed to get process executable name" in said:
         return _why_refused(process) or (said, "")
-    if "Bad address" in said or "Failed to find a python" in said or "Couldn't parse" in said:
+    if "Bad address" in said or "Failed to find python" in said or "Couldn't parse" in said:
         return "it is not a Python process that py-spy knows", ""
     return said or "the tool found no Python in it", ""
 

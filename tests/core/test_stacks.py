@@ -1,0 +1,379 @@
+"""Stacks folded into groups, and the verdict on why a job hangs."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safelaunch.core import stacktext
+from safelaunch.core.activity import classify
+from safelaunch.core.hangverdict import judge_hang
+from safelaunch.core.parallel import Sizes, parse_sizes
+from safelaunch.core.ranks import Place, Rank, Reader, Silent, Stack, logical_stack
+from safelaunch.core.stacks import MOVING, STUCK, UNREADABLE, fold, fold_numbers, label, normalise
+from safelaunch.core.stacktree import grow, render_tree
+from safelaunch.errors import ParseError, UsageError
+from tests.core.stack_values import (
+    ALL_REDUCE,
+    ASLEEP,
+    BROADCAST,
+    DATA,
+    SEND,
+    USER,
+    WRITE,
+    asleep,
+    rank,
+    reports,
+)
+
+SEEDS = [*(rank(n) for n in range(380)), *(rank(n, DATA) for n in range(380, 383)), asleep(383)]
+
+
+# --- folding ---------------------------------------------------------------------------------------------------------
+
+
+def test_hundreds_of_ranks_are_told_in_a_line() -> None:
+    assert stacktext.headline(fold(SEEDS)) == (
+        "380 ranks: broadcast ← _bcast_pipe_scalar ← eval_batch · 3 ranks: _get_data ← DataLoader ← eval_batch · "
+        "1 unreadable: D state in write() on /gpfs")
+
+
+def test_ranks_are_folded_into_ranges_and_never_listed() -> None:
+    lines = stacktext.tell(fold(SEEDS), judge_hang(reports(*SEEDS)), reports(*SEEDS), (), lambda nodes: "n[0-47]")
+    assert any("ranks 0-379 · n[0-47]" in line for line in lines)
+    assert max(map(len, lines)) < 300
+
+
+@pytest.mark.parametrize(
+    ("frame", "normal"),
+    [
+        ("cuStreamSynchronize+0x7f12ab (libcuda.so.550)", "cuStreamSynchronize+* (libcuda.so.550)"),
+        ("c10d::Work::wait (libtorch_cuda.so:77)", "c10d::Work::wait (libtorch_cuda.so)"),
+        ("train (megatron/training.py:904)", "train (megatron/training.py:904)"),
+        ("f (/tmp/tmpab12cd34/train.py:3)", "f (/tmp/*/train.py:3)"),
+        ("call (/tmp/torchinductor_u/ab/cabcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrs.py:9)",
+         "call (/tmp/torchinductor_u/ab/*.py:9)"),
+        ("f (/local/job_771234/train.py:3)", "f (/local/job_*/train.py:3)"),
+        ("_find_and_load (<frozen importlib._bootstrap>:1178)", "import"),
+    ],
+    ids=["address", "native line", "python line", "tempfile", "inductor", "job id in a path", "import machinery"],
+)
+def test_frame_is_written_as_in_any_other_ranks_process(frame: str, normal: str) -> None:
+    assert normalise((frame,)) == (normal,)
+
+
+def test_import_machinery_is_one_frame_however_deep_it_is() -> None:
+    deep = tuple(f"_load (<frozen importlib._bootstrap>:{line})" for line in range(20))
+    assert normalise(("read (a.py:1)", *deep, "<module> (b.py:2)")) == ("read (a.py:1)", "import", "<module> (b.py:2)")
+
+
+def test_rank_whose_looks_differ_moves_and_its_group_is_what_they_share() -> None:
+    (group,) = fold([rank(0, ALL_REDUCE, BROADCAST), rank(1, BROADCAST, ALL_REDUCE)])
+    assert (group.kind, group.size, group.stack) == (MOVING, 2, ("<module> (pretrain_gpt.py:249)",))
+
+
+def test_same_stack_in_a_D_state_is_a_group_of_its_own() -> None:
+    groups = fold([rank(0), asleep(1, BROADCAST)])
+    assert [(group.kind, group.where) for group in groups] == [(STUCK, ""), (STUCK, "D state in write() on /gpfs")]
+
+
+def test_D_state_of_one_look_is_ordinary_input_and_output() -> None:
+    (group,) = fold([asleep(0, WRITE, states="DS")])
+    assert group.where == ""
+
+
+def test_thread_in_D_state_is_told_beside_the_main_threads_stack() -> None:
+    (group,) = fold([rank(0, blocked=(ASLEEP._replace(name="ckpt-writer"),))])
+    assert group.where == "D state of thread ckpt-writer in write() on /gpfs" and group.kind == STUCK
+
+
+frames = st.sampled_from([*BROADCAST, *DATA, "f (/tmp/tmpab12cd34/x.py:1)", "f (/tmp/tmpzz12cd34/x.py:1)",
+                          "g+0x12 (a.so:3)", "g+0x34 (a.so:4)"])
+stacks = st.lists(frames, min_size=1, max_size=4).map(tuple)
+some_ranks = st.lists(st.tuples(st.lists(stacks, max_size=3).map(tuple), st.sampled_from(["SS", "DD", "TT", "Z"])),
+                      max_size=24)
+
+
+@settings(max_examples=200, deadline=None)
+@given(some_ranks)
+def test_folding_equals_comparing_each_rank_with_each_other(rows: list[tuple[tuple[Stack, ...], str]]) -> None:
+    ranks = [rank(n, samples=samples[:1] if states == "Z" else samples, states=states, main=ASLEEP)
+             for n, (samples, states) in enumerate(rows)]
+    groups = fold(ranks)
+    assert sorted(one.number or 0 for group in groups for one in group.ranks) == list(range(len(ranks)))
+    still = [one for one in ranks if len({normalise(stack) for stack in one.samples}) < 2]
+    assert {frozenset(one.number for one in group.ranks) for group in groups if group.kind != MOVING} == {
+        frozenset(other.number for other in still if is_same(one, other)) for one in still}
+
+
+def is_same(one: Rank, other: Rank) -> bool:
+    """Whether two ranks that do not move do the same: the rule, without any table."""
+    return one.states == other.states and [normalise(stack) for stack in one.samples[:1]] == [
+        normalise(stack) for stack in other.samples[:1]]
+
+
+def test_order_of_the_ranks_changes_nothing() -> None:
+    shuffled = random.Random(7).sample(SEEDS, len(SEEDS))
+    assert fold(shuffled) == fold(SEEDS)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [((), ""), ((3,), "3"), ((0, 1, 2, 5, 7, 8), "0-2,5,7-8"), ((2, 1, 1), "1-2")],
+    ids=["none", "one", "ranges", "unordered"])
+def test_numbers_are_folded(numbers: tuple[int, ...], text: str) -> None:
+    assert fold_numbers(numbers) == text
+
+
+def test_label_leaves_the_plumbing_out() -> None:
+    stack = ("wait (threading.py:3)", "all_reduce (torch/distributed/distributed_c10d.py:3)",
+             "wrapper (torch/distributed/c10d_logger.py:83)", "Trainer.step (train.py:4)", "main (train.py:9)")
+    assert label(stack) == "all_reduce ← step ← main"
+
+
+def test_stack_of_plumbing_alone_is_shown_as_it_is() -> None:
+    assert label(("wait (threading.py:3)", "join (threading.py:9)")) == "wait ← join"
+
+
+# --- the tree --------------------------------------------------------------------------------------------------------
+
+
+def test_tree_parts_where_the_ranks_part() -> None:
+    (root,) = grow(fold([*(rank(n) for n in range(3)), rank(3, DATA)]))
+    assert root.frames == ("<module> (pretrain_gpt.py:249)", "train (megatron/training.py:904)",
+                           "evaluate (megatron/training.py:983)")
+    assert [branch.count for branch in root.branches] == [3, 1]
+
+
+def test_counts_of_a_trees_branches_add_up() -> None:
+    branches = grow(fold([rank(0), rank(1, DATA), rank(2, USER), rank(3, USER[2:])]))
+    assert sum(branch.count for branch in branches) == 4
+    assert sum(branch.count for branch in branches[0].branches) == 3, "one ends before the others part"
+
+
+def test_tree_names_the_ranks_at_its_leaves() -> None:
+    text = "\n".join(render_tree(grow(fold([rank(0), rank(1, DATA)]))))
+    assert "= 1 stuck · ranks 1" in text and "broadcast (torch/distributed" in text
+
+
+# --- what a stack is at ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stack", "kind", "what"),
+    [
+        (BROADCAST, "collective", "broadcast"), (SEND, "collective", "send"), (DATA, "data", "_try_get_data"),
+        (WRITE, "storage", "emit"), (USER, "user", "save_extra (train.py)"), ((), "nothing", ""),
+        (("wait (torch/distributed/distributed_c10d.py:1)", "all_gather (torch/distributed/distributed_c10d.py:9)"),
+         "collective", "all_gather"),
+        (("barrier (torch/distributed/distributed_c10d.py:1)",
+          "init_process_group (torch/distributed/distributed_c10d.py:9)"), "rendezvous", "rendezvous"),
+        (("ncclAllReduce (libnccl.so.2)", "step (train.py:3)"), "collective", "ncclAllReduce"),
+        (("synchronize (torch/cuda/__init__.py:900)", "step (train.py:3)"), "gpu", "synchronize"),
+        (("forward (model.py:3)", "_fn (torch/_dynamo/eval_frame.py:600)"), "user", "forward (model.py)"),
+        (("compile (triton/compiler/compiler.py:3)", "step (train.py:3)"), "compile", "compile"),
+    ],
+    ids=["broadcast", "send", "data loader", "log write", "user", "none", "wait of a collective", "rendezvous",
+         "native", "cuda", "compiled model that runs", "compiler"],
+)
+def test_stack_is_classified(stack: Stack, kind: str, what: str) -> None:
+    assert classify(stack) == (kind, what)
+
+
+def test_hook_that_runs_for_the_backward_pass_is_where_the_rank_is() -> None:
+    main = ("_engine_run_backward (torch/autograd/graph.py:824)", "backward (torch/_tensor.py:5)", "<module> (t.py:9)")
+    hook = ("all_gather_into_tensor (torch/distributed/distributed_c10d.py:3)", "_pre_backward (torch/fsdp/x.py:8)")
+    logger = ("run (torch/x.py:1)", "Thread._bootstrap (threading.py:3)")
+    stack = logical_stack([("log", False, logger), ("MainThread", True, main), ("pt_autograd_0", False, hook)])
+    assert stack == hook + main and classify(stack).what == "all_gather_into_tensor"
+
+
+# --- the verdict -----------------------------------------------------------------------------------------------------
+
+
+def test_rank_asleep_on_a_mount_is_a_matter_of_storage_and_the_node_is_suspected_when_it_is_alone() -> None:
+    verdict = judge_hang(reports(*(rank(n) for n in range(63)), asleep(63)))
+    assert (verdict.category, verdict.kind, [odd.number for odd in verdict.odd]) == ("hang", "storage", [63])
+    assert verdict.suspects == ("n7",) and "write() on /gpfs" in verdict.summary
+    assert "process_state" in verdict.witnesses
+
+
+def test_filesystem_on_which_all_nodes_sleep_blames_no_node() -> None:
+    verdict = judge_hang(reports(*(asleep(n) for n in range(32))))
+    assert verdict.kind == "storage" and verdict.suspects == ()
+
+
+def test_mount_that_does_not_answer_is_a_matter_of_storage_without_any_rank_in_it() -> None:
+    found = reports(*(rank(n) for n in range(64)))
+    found[2] = found[2]._replace(mounts=(("/gpfs", "late"), ("/home", "ok")))
+    verdict = judge_hang(found)
+    assert verdict.kind == "storage" and verdict.suspects == ("n2",)
+
+
+def test_sleep_in_the_gpu_driver_is_not_storage() -> None:
+    place = Place(1, "python", "D", "nvidia_ioctl", "ioctl", "/dev/nvidia3", "/dev", "devtmpfs")
+    verdict = judge_hang(reports(*(rank(n) for n in range(63)), asleep(63, main=place)))
+    assert (verdict.kind, verdict.suspects) == ("gpu", ("n7",))
+
+
+def test_nvidia_smi_that_does_not_come_back_blames_its_node() -> None:
+    found = reports(*(rank(n) for n in range(64)))
+    found[5] = found[5]._replace(gpus="late")
+    assert (judge_hang(found).kind, judge_hang(found).suspects) == ("gpu", ("n5",))
+
+
+def test_rank_that_skips_the_collective_is_odd_and_its_node_is_not_to_blame() -> None:
+    verdict = judge_hang(reports(*(rank(n) for n in range(63)), rank(63, USER)))
+    assert (verdict.kind, [odd.number for odd in verdict.odd], verdict.suspects) == ("deadlock", [63], ())
+    assert verdict.odd[0].why == "is outside of the collective, in save_extra ← train_step ← <module>"
+    assert verdict.witnesses == ("still_stacks",)
+
+
+def test_rank_in_another_collective_is_odd() -> None:
+    verdict = judge_hang(reports(*(rank(n) for n in range(63)), rank(63, ALL_REDUCE)))
+    assert verdict.kind == "deadlock" and verdict.odd[0].why.startswith("is in another collective: all_reduce")
+
+
+def test_rank_that_still_works_makes_the_verdict_less_sure() -> None:
+    works = judge_hang(reports(*(rank(n) for n in range(63)), rank(63, USER, USER[1:])))
+    stands = judge_hang(reports(*(rank(n) for n in range(63)), rank(63, USER)))
+    assert works.kind == "deadlock" and works.confidence < stands.confidence
+    assert "still works" in works.odd[0].why
+
+
+def test_ranks_in_their_data_loader_hold_those_in_the_collective() -> None:
+    worker = Place(77, "pt_data_worker", "D", "", "read", "/data/shard", "/data", "lustre")
+    loading = [rank(n, DATA, below=(worker,)) for n in range(61, 64)]
+    verdict = judge_hang(reports(*(rank(n) for n in range(61)), *loading))
+    assert verdict.kind == "data_loading" and [odd.number for odd in verdict.odd] == [61, 62, 63]
+    assert "worker 77 is in state D in read() on /data" in verdict.odd[0].why
+
+
+def test_all_ranks_in_the_same_collective_point_at_the_network() -> None:
+    verdict = judge_hang(reports(*(rank(n) for n in range(64))))
+    assert (verdict.kind, verdict.odd, verdict.confidence) == ("network", (), 0.5)
+
+
+def test_flight_recorder_names_the_rank_that_is_behind() -> None:
+    verdict = judge_hang(reports(*(rank(n, flight=4480 - (n == 9)) for n in range(64))))
+    assert verdict.kind == "network" and [odd.number for odd in verdict.odd] == [9]
+
+
+def test_idle_gpu_among_spinning_ones_is_a_witness() -> None:
+    verdict = judge_hang(reports(*(rank(n, gpu_util=0.0 if n == 0 else 100.0) for n in range(8))))
+    assert "gpu_pattern" in verdict.witnesses
+    assert "gpu_pattern" not in judge_hang(reports(*(rank(n, gpu_util=100.0) for n in range(8)))).witnesses
+
+
+def test_absent_rank_is_odd_where_all_nodes_have_answered() -> None:
+    verdict = judge_hang(reports(*(rank(n, world=8) for n in range(7))))
+    assert (verdict.kind, verdict.odd[0].number) == ("process", 7)
+    assert verdict.odd[0].why == "is absent: no node has its process"
+
+
+def test_node_that_does_not_answer_is_suspected_while_the_others_wait() -> None:
+    verdict = judge_hang(reports(*(rank(n, world=64) for n in range(56))), [Silent("n7", "did not answer within 14 s")])
+    assert (verdict.kind, verdict.suspects) == ("network", ("n7",))
+    assert "silent_nodes" in verdict.witnesses and "n7 did not answer within 14 s" in verdict.evidence
+
+
+def test_stopped_and_dead_ranks_come_before_what_the_others_wait_for() -> None:
+    stopped = judge_hang(reports(*(rank(n) for n in range(7)), rank(7, states="TT")))
+    dead = judge_hang(reports(*(rank(n) for n in range(7)), rank(7, (), states="Z")))
+    assert (stopped.kind, stopped.odd[0].number) == ("process", 7) == (dead.kind, dead.odd[0].number)
+
+
+def test_ranks_that_move_are_no_hang() -> None:
+    verdict = judge_hang(reports(*(rank(n, ALL_REDUCE, USER) for n in range(8))))
+    assert verdict.kind == "moving" and "still_stacks" not in verdict.witnesses
+
+
+def test_nobody_is_blamed_for_what_could_not_be_read() -> None:
+    verdict = judge_hang(reports(*(rank(n, (), why="py-spy is not on this node") for n in range(8))))
+    assert (verdict.kind, verdict.odd, verdict.suspects) == ("unknown", (), ())
+    assert "8 without a stack: py-spy is not on this node" in verdict.evidence
+
+
+@pytest.mark.parametrize("silent", [[], [Silent("n0", "did not answer")]], ids=["asked nobody", "nobody answered"])
+def test_without_any_report_the_verdict_is_unknown(silent: list[Silent]) -> None:
+    assert judge_hang([], silent).kind == "unknown"
+
+
+def test_verdict_does_not_depend_on_the_order_of_nodes() -> None:
+    found = reports(*SEEDS)
+    backwards = judge_hang(list(reversed(found)))
+    assert (backwards.kind, backwards.suspects) == (judge_hang(found).kind, judge_hang(found).suspects)
+
+
+# --- parallel groups -------------------------------------------------------------------------------------------------
+
+
+def test_groups_of_megatrons_order() -> None:
+    groups = dict(Sizes(tp=2, pp=2).groups(8))
+    assert groups["tensor group 1"] == (2, 3)
+    assert groups["pipeline 1"] == (1, 5)
+    assert groups["data group 1 of stage 0"] == (1, 3)
+    assert sum(1 for name in groups if name.startswith("data")) == 4
+
+
+def test_with_known_sizes_only_ranks_whose_own_group_waits_for_them_are_odd() -> None:
+    """Pipeline stages may be in different collectives; within a stage's data group they may not."""
+    last = [rank(n, ALL_REDUCE) for n in range(8, 16)]
+    found = reports(*(rank(n, USER if n == 3 else BROADCAST) for n in range(8)), *last)
+    assert [odd.number for odd in judge_hang(found).odd] == [0, 1, 2, 4, 5, 6, 7, 3]
+    (odd,) = judge_hang(found, sizes=Sizes(tp=1, pp=2)).odd
+    assert odd.number == 3 and odd.why.endswith("its data group 0 of stage 0 waits for it")
+
+
+@pytest.mark.parametrize("text", ["tp", "tp=0", "tp=x", "xp=3"], ids=str)
+def test_sizes_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_sizes(text)
+
+
+# --- reading reports -------------------------------------------------------------------------------------------------
+
+
+def line_of(**fields: object) -> str:
+    row = {"rank": 3, "pid": 12, "state": "S", "states": "SS", "samples": [[["MainThread", 12, 1, 0, 0]]], "why": "",
+           "cpu": [[1.0, 2.0], [2.0, 2.5]], "switches": [4, 4], "world": 8, "step": "0", "mounts": {"/gpfs": 2}}
+    report = {"v": 1, "node": "n1", "ranks": [{**row, **fields}], "frames": list(USER), "stacks": [[0, 1, 2]],
+              "mounts": {"/gpfs": "ok"}, "gpus": {"answer": "ok", "gpus": [
+                  {"index": "0", "util": 100.0, "pids": [12]}, {"index": "1", "util": 0.0, "pids": [13]}]}}
+    return json.dumps(report)
+
+
+def test_report_is_read() -> None:
+    report = Reader().read(line_of())
+    (one,) = report.ranks
+    assert (one.number, one.node, one.samples, one.cpu, one.ran) == (3, "n1", (USER,), 0.5, False)
+    assert one.gpu_util == 100.0 and report.idle_gpus == ("1",)
+
+
+def test_equal_stacks_of_two_nodes_become_one_object() -> None:
+    reader = Reader()
+    first, second = reader.read(line_of()).ranks[0], reader.read(line_of(), "n2").ranks[0]
+    assert first.samples[0] is second.samples[0] and second.node == "n2"
+
+
+@pytest.mark.parametrize("line", ["", "{}", "[]", '{"v": 2, "node": "n", "ranks": []}', line_of()[:-40]],
+                         ids=["nothing", "empty", "list", "another version", "cut off"])
+def test_line_that_is_no_report_is_an_error_and_never_a_guess(line: str) -> None:
+    with pytest.raises(ParseError):
+        Reader().read(line, "n1")
+
+
+def test_public_object_says_what_the_screen_says() -> None:
+    found = reports(*SEEDS)
+    said = stacktext.to_public(fold(SEEDS), judge_hang(found), found, [], 1.5)
+    assert said["v"] == 1 and said["ranks"] == 384
+    assert [group["count"] for group in said["groups"]] == [380, 3, 1]
+    assert json.loads(json.dumps(said)) == said
+
+
+def test_unreadable_group_says_why() -> None:
+    (group,) = fold([rank(0, (), why="ptrace refused: kernel.yama.ptrace_scope is 1")])
+    assert group.kind == UNREADABLE and group.label == "1 unreadable: ptrace refused"

@@ -1,0 +1,451 @@
+"""The collector: a node's word on its ranks, whatever hangs, fails or is missing there."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safelaunch.adapters import collect as fan_out
+from safelaunch.core.ranks import Reader
+from safelaunch.node import children, collect, devices, evidence, proctable, spy
+from tests.frozen import FuseMount
+from tests.sandboxes import wait_until
+
+NODE = Path(children.__file__).parent
+SLEEPER = """import time
+def inner():
+    time.sleep(600)
+def outer():
+    inner()
+print('up', flush=True)
+outer()
+"""
+JOB = "990001"
+Spawn = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    """`spawn(words, env)`: a process that has said that it is up; ended with the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def go(words: list[str], **env: str) -> subprocess.Popen[bytes]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM", "SAFELAUNCH"))}
+        process = subprocess.Popen(words, env={**kept, **env}, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout is not None and process.stdout.readline()
+        return process
+
+    yield go
+    for process in started:
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def a_rank(spawn: Spawn, number: int, job: str = JOB, **env: str) -> int:
+    return spawn([sys.executable, "-c", SLEEPER], SLURM_JOB_ID=job, RANK=str(number), WORLD_SIZE="2",
+                 SLURMD_NODENAME="n0", **env).pid
+
+
+def report_of(capsys: pytest.CaptureFixture[str], **options: object) -> dict[str, Any]:
+    """What the collector prints."""
+    words = {"job": JOB, "node": "n0", "gpus": False, "gap_s": 0.05, "deadline_s": 20.0, **options}
+    assert collect.main(json.dumps(words)) == 0
+    said: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return said
+
+
+# --- the report ------------------------------------------------------------------------------------------------------
+
+
+def test_ranks_of_the_job_are_reported_with_what_the_kernel_says(
+    spawn: Spawn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pids = [a_rank(spawn, 0), a_rank(spawn, 1)]
+
+    said = report_of(capsys)
+
+    assert [(row["rank"], row["pid"], row["world"]) for row in said["ranks"]] == [(0, pids[0], 2), (1, pids[1], 2)]
+    assert {row["call"] for row in said["ranks"]} <= {"clock_nanosleep", "select", "pselect6"}
+    assert all(row["states"] == "SS" and len(row["cpu"]) == 2 for row in said["ranks"])
+
+
+def test_stacks_are_those_of_the_python_program(spawn: Spawn, capsys: pytest.CaptureFixture[str]) -> None:
+    if shutil.which("py-spy", path=str(Path(sys.executable).parent)) is None:
+        pytest.skip("py-spy is not installed beside the interpreter: pip install py-spy")
+    a_rank(spawn, 0)
+
+    (rank,) = Reader().read(json.dumps(report_of(capsys))).ranks
+
+    assert rank.samples[0] == ("inner (<string>:3)", "outer (<string>:5)", "<module> (<string>:7)")
+    assert len(rank.samples) == 2 and rank.samples[0] is rank.samples[1]
+
+
+@pytest.mark.parametrize(
+    ("env", "options"),
+    [({"job": "990002"}, {}), ({}, {"mark": "abc.990001."}), ({}, {"node": "n1"})],
+    ids=["another job", "another run", "another node"])
+def test_processes_of_others_are_not_reported(
+    spawn: Spawn, capsys: pytest.CaptureFixture[str], env: dict[str, str], options: dict[str, str]
+) -> None:
+    a_rank(spawn, 0, **env)
+    assert report_of(capsys, **options)["ranks"] == []
+
+
+def test_ranks_of_the_newest_attempt_are_the_ranks(spawn: Spawn, capsys: pytest.CaptureFixture[str]) -> None:
+    a_rank(spawn, 0, SAFELAUNCH_MARK=f"abc.{JOB}.1")
+    newest = a_rank(spawn, 0, SAFELAUNCH_MARK=f"abc.{JOB}.2")
+    assert [row["pid"] for row in report_of(capsys, mark=f"abc.{JOB}.")["ranks"]] == [newest]
+
+
+def test_without_py_spy_the_kernels_word_remains_with_a_hint(
+    spawn: Spawn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spy, "find_tools", lambda *words: spy.Tools(None, None, []))
+    a_rank(spawn, 0)
+    (row,) = report_of(capsys)["ranks"]
+    assert (row["why"], row["samples"]) == ("py-spy is not on this node", []) and "pip install py-spy" in row["hint"]
+    assert row["call"]
+
+
+def test_process_without_python_says_so(spawn: Spawn, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    if shutil.which("py-spy", path=str(Path(sys.executable).parent)) is None:
+        pytest.skip("py-spy is not installed beside the interpreter: pip install py-spy")
+    (tmp_path / "log").write_text("up\n")
+    spawn(["tail", "-f", str(tmp_path / "log")], SLURM_JOB_ID=JOB, RANK="0", SLURMD_NODENAME="n0",
+          PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    (row,) = report_of(capsys)["ranks"]
+    assert row["why"] == "it is not a Python process that py-spy knows"
+
+
+@pytest.mark.parametrize("options", ["", "{}", '{"job": "1", "samples": "x"}'], ids=["none", "no job", "nonsense"])
+def test_collector_that_fails_still_ends_well_and_says_why(options: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert collect.main(options) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["v"] == 1 and said["ranks"] == [] and "the collector failed" in said["notes"][-1]
+
+
+def test_report_that_is_too_long_keeps_every_ranks_main_thread() -> None:
+    stack = list(range(40))
+    rows = [{"pid": n, "files": [], "below": [], "samples": [[["t", 1, 0, 0, 0]] * 3000 + [["", n, 1, 0, 1]]]}
+            for n in range(100, 120)]
+    report = {"notes": [], "ranks": rows, "stacks": [stack, stack[:5]], "frames": ["f"]}
+    line = collect.fitted(report)
+    assert len(line) < collect.MOST_BYTES
+    said = json.loads(line)
+    assert all(row["samples"] == [[["", row["pid"], 1, 0, 0]]] for row in said["ranks"])
+    assert said["stacks"] == [stack[:5]]
+
+
+def test_helper_runs_from_text_alone_under_the_systems_python(spawn: Spawn) -> None:
+    pid = a_rank(spawn, 0)
+    target = fan_out.Target(JOB, ("n0",), is_local=True)
+
+    collected = fan_out.start(target, {"PATH": os.environ["PATH"]}, fan_out.Depth(gpus=False)).wait()
+
+    assert collected.silent == ()
+    assert [rank.pid for rank in collected.reports[0].ranks] == [pid]
+
+
+def test_text_of_the_helper_fits_into_its_environment_and_is_python_3_9() -> None:
+    for name in fan_out.MODULES:
+        text = (NODE / f"{name}.py").read_text()
+        assert len(text) < 128 << 10, "execve(2): MAX_ARG_STRLEN"
+        ast.parse(text, feature_version=(3, 9))
+
+
+def test_every_module_that_the_helper_needs_travels_with_it() -> None:
+    trees = [ast.parse((NODE / f"{module}.py").read_text()) for module in fan_out.MODULES]
+    needed = {name.name for tree in trees for node in ast.walk(tree)
+              if isinstance(node, ast.ImportFrom) and node.module == "safelaunch.node" for name in node.names}
+    assert needed <= set(fan_out.MODULES)
+
+
+def test_nodes_are_asked_in_waves_and_none_waits_for_a_slow_one() -> None:
+    target = fan_out.Target(JOB, tuple(f"n{number}" for number in range(6)), is_local=True)
+    looks = fan_out.start(target, {"PATH": os.environ["PATH"]}, fan_out.Depth(gpus=False, samples=1), at_once=2)
+    collected = looks.wait()
+    assert [report.node for report in collected.reports] == list(target.nodes)
+
+
+# --- disposable children ---------------------------------------------------------------------------------------------
+
+
+def test_children_answer_by_function_or_program_and_a_late_one_holds_nobody() -> None:
+    start_s = time.monotonic()
+    outcomes = children.run_all(
+        [children.Task("function", lambda: b"42", 5), children.Task("program", ["echo", "hello"], 5),
+         children.Task("late", ["sleep", "60"], 0.2), children.Task("absent", ["/no/such/program"], 5),
+         children.Task("bad", ["sh", "-c", "echo no >&2; exit 3"], 5)], 3, start_s + 5)
+    assert time.monotonic() - start_s < 3
+    assert (outcomes["function"].out, outcomes["program"].text) == (b"42", "hello\n")
+    assert outcomes["late"].late and outcomes["late"].code is None
+    assert outcomes["absent"].code == 127 and "FileNotFoundError" in outcomes["absent"].said
+    assert (outcomes["bad"].code, outcomes["bad"].said) == (3, "no")
+
+
+def test_what_had_no_turn_before_the_deadline_is_late() -> None:
+    tasks = [children.Task(number, ["sleep", "30"], 30) for number in range(4)]
+    outcomes = children.run_all(tasks, 2, time.monotonic() + 0.3)
+    assert [outcomes[number].late for number in range(4)] == [True] * 4
+
+
+def test_walk_goes_on_behind_an_item_that_hangs() -> None:
+    def look(item: int) -> int:
+        if item in (3, 7):
+            time.sleep(60)
+        return item * 2
+
+    found, stuck = children.walk(range(10), look, 0.2, time.monotonic() + 10)
+
+    assert stuck == [3, 7] and found == {n: n * 2 for n in range(10) if n not in (3, 7)}
+
+
+def test_walk_goes_on_behind_an_item_that_kills_its_child() -> None:
+    def look(item: int) -> int:
+        if item == 1:
+            os._exit(9)
+        return item
+
+    assert children.walk(range(3), look, 1.0, time.monotonic() + 10) == ({0: 0, 2: 2}, [1])
+
+
+def test_child_holds_no_file_of_its_parent() -> None:
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    outcome = children.run_all([children.Task("fds", lambda: json.dumps(os.listdir("/proc/self/fd")).encode(), 5)], 1,
+                               time.monotonic() + 5)["fds"]
+    os.close(reader)
+    os.close(writer)
+    assert set(json.loads(outcome.out)) <= {"0", "1", "2", "3"}, "3 is the listing itself"
+
+
+# --- whose processes, and which are ranks ----------------------------------------------------------------------------
+
+
+def table_of(*rows: tuple[Any, ...]) -> dict[int, proctable.Process]:
+    """pid → process, from (pid, parent, comm, words, env)."""
+    table = {}
+    for pid, parent, comm, words, env in rows:
+        process = proctable.Process(pid, parent, "S", comm, pid, 0)
+        process.words, process.env = words.split(), env
+        table[pid] = process
+    return table
+
+
+STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0"}
+
+
+def test_ranks_of_torchrun_are_its_children_and_never_itself_nor_their_workers() -> None:
+    table = table_of(
+        (9, 1, "slurmstepd", "", None), (10, 9, "bash", "bash -c x", STEP),
+        (11, 10, "torchrun", "python /v/bin/torchrun --nnodes 2", STEP),
+        (12, 11, "python", "python train.py", {**STEP, "RANK": "4", "LOCAL_RANK": "0"}),
+        (13, 11, "bash", "bash -c train", {**STEP, "RANK": "5", "LOCAL_RANK": "1"}),
+        (14, 13, "python", "python train.py", {**STEP, "RANK": "5", "LOCAL_RANK": "1"}),
+        (15, 14, "pt_data_worker", "python train.py", {**STEP, "RANK": "5", "LOCAL_RANK": "1"}))
+    members = {pid: process for pid, process in table.items() if pid >= 10}
+
+    ranks = proctable.find_ranks(table, members)
+
+    assert [(rank.number, rank.process.pid, [one.pid for one in rank.below]) for rank in ranks] == [
+        (4, 12, []), (5, 14, [15])]
+
+
+def test_ranks_of_srun_are_below_guard_shell_and_pipes() -> None:
+    env = {**STEP, "SLURM_PROCID": "3"}
+    table = table_of(
+        (10, 1, "bash", "bash -c x", env), (11, 10, "python3", "python3 -S -c guard", {**env, "guard": "1"}),
+        (12, 10, "sed", "sed s", env), (13, 11, "bash", "bash -c y", env), (14, 13, "python", "python train.py", env))
+    (rank,) = proctable.find_ranks(table, table)
+    assert (rank.number, rank.process.pid) == (3, 14)
+
+
+def test_batch_script_is_no_rank_where_there_is_a_step() -> None:
+    batch = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0"}
+    table = table_of((10, 1, "python", "python watch.py", batch), (11, 1, "python", "python train.py", STEP))
+    assert [rank.process.pid for rank in proctable.find_ranks(table, table)] == [11]
+
+
+def test_rank_that_hides_its_environment_gets_the_number_that_is_missing() -> None:
+    rows = [(20 + n, 10, "python", "python train.py", {**STEP, "RANK": str(8 + n), "LOCAL_RANK": str(n),
+                                                       "LOCAL_WORLD_SIZE": "4"}) for n in (0, 1, 3)]
+    table = table_of((10, 1, "torchrun", "python /v/bin/torchrun", STEP), *rows, (22, 10, "python", "", None))
+    ranks = proctable.find_ranks(table, table)
+    assert [(rank.number, rank.process.pid) for rank in ranks] == [(8, 20), (9, 21), (10, 22), (11, 23)]
+
+
+# --- what the kernel says --------------------------------------------------------------------------------------------
+
+
+def test_call_is_shown_with_its_file_and_mount(spawn: Spawn, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = os.open(tmp_path / "pipe", os.O_RDWR)
+    pid = spawn([sys.executable, "-c", f"print('up', flush=True)\nopen({str(tmp_path / 'pipe')!r}, 'rb').read()"]).pid
+    wait_until(lambda: evidence.look(pid)["call"] == "read", 10, "it does not read")
+
+    said = evidence.look(pid)
+
+    os.close(writer)
+    assert said["path"] == str(tmp_path / "pipe") and str(tmp_path).startswith(said["mount"])
+    assert said["wchan"] and said["state"] == "S"
+    assert {"fd": "3", "path": str(tmp_path / "pipe"), "mount": said["mount"], "fs": said["fs"]} in said["files"]
+
+
+def test_path_of_a_call_on_a_frozen_mount_is_read_from_the_process_and_not_touched(
+    spawn: Spawn, fuse_mount: FuseMount
+) -> None:
+    code = f"import os\nprint('up', flush=True)\ninput()\nos.stat({str(fuse_mount.path / 'data.bin')!r})"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None and process.stdout.readline()
+    fuse_mount.freeze()
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    try:
+        wait_until(lambda: bool(evidence.look(process.pid)["path"].endswith("data.bin")), 10, "it does not hang")
+        said = evidence.look(process.pid)
+        assert said["mount"] == str(fuse_mount.path) and said["fs"].startswith("fuse")
+        assert said["call"] in ("newfstatat", "stat", "statx")
+        tasks = devices.mount_tasks({str(fuse_mount.path): said["fs"], "/": "ext4"}, [])
+        (outcome,) = children.run_all(tasks, 4, time.monotonic() + 5).values()
+        assert devices.read_mount(outcome) == "late"
+    finally:
+        fuse_mount.thaw()
+        process.wait(10)
+        process.stdin.close()
+        process.stdout.close()
+
+
+def test_longest_mount_point_holds_a_path() -> None:
+    mounts = {1: ("/", "ext4"), 2: ("/gpfs", "gpfs"), 3: ("/gpfs/fs1", "gpfs"), 4: ("/gpfs2", "nfs")}
+    assert evidence.mount_of("/gpfs/fs1/log", mounts) == ("/gpfs/fs1", "gpfs")
+    assert evidence.mount_of("/gpfs2/x", mounts) == ("/gpfs2", "nfs")
+    assert evidence.mount_of("/tmp/x", mounts) == ("/", "ext4")
+
+
+# --- the tools -------------------------------------------------------------------------------------------------------
+
+PYSTACK = """\
+Traceback for thread 16375 (python) [] (most recent call last):
+    (Python) File "/usr/lib/python3.11/threading.py", line 995, in _bootstrap
+        self._bootstrap_inner()
+    (Python) File "/v/lib/python3.11/site-packages/torch/x.py", line 3, in run
+        work()
+
+Traceback for thread 16370 (python) [Has the GIL] (most recent call last):
+    (Python) File "/tmp/train.py", line 6, in <module>
+        outer()
+"""
+
+
+def test_dump_of_pystack_is_read_as_one_of_py_spy() -> None:
+    first, second = spy.read_dump(PYSTACK)
+    assert first["frames"] == ["run (torch/x.py:3)", "_bootstrap (threading.py:995)"]
+    assert (second["tid"], second["gil"], second["frames"]) == (16370, True, ["<module> (/tmp/train.py:6)"])
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "why"),
+    [
+        ("S", "Permission Denied: Try running again", "Permission Denied"),
+        ("D", "Error: Failed to suspend process Reason: EPERM: Operation not permitted", "D state"),
+        ("Z", "", "zombie"),
+        ("S", "Error: Bad address (os error 14)", "not a Python process"),
+    ],
+    ids=["refused", "seeds: EPERM in D state", "zombie", "no Python"])
+def test_reason_for_a_missing_stack_is_told(state: str, said: str, why: str) -> None:
+    process = proctable.Process(os.getpid(), 1, state, "python", 0, 0)
+    outcome = children.Outcome(b"", said.encode(), 1, False, 0.1)
+    assert why in spy.why_not(process, spy.Tools("/x/py-spy", None, []), outcome)[0]
+
+
+@pytest.mark.parametrize("state", ["D", "T", "Z"])
+def test_process_that_cannot_be_stopped_is_never_dumped_with_a_pause(state: str) -> None:
+    tools = spy.Tools("/x/py-spy", "/x/pystack", [])
+    failed = children.Outcome(b"", b"Error: Failed to merge native and python frames", 1, False, 0.1)
+    task = spy.dump_task(7, state, tools, native=True)
+    assert task is None or "--nonblocking" in task.work  # type: ignore[operator]
+    assert spy.second_task(7, state, tools, failed) is None
+
+
+def test_py_spy_is_kept_on_the_nodes_own_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAFELAUNCH_LOCAL_DIR", str(tmp_path))
+    program = tmp_path / "shared" / "py-spy"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    kept = spy.keep_local_copy(spy.Tools(str(program), None, []))
+    assert kept == str(tmp_path / f"safelaunch-{os.getuid()}" / "py-spy")
+    assert spy.find_tools([], [], time.monotonic() + 5).py_spy == kept
+
+
+def test_folder_of_others_gets_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAFELAUNCH_LOCAL_DIR", str(tmp_path))
+    folder = tmp_path / f"safelaunch-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert spy.keep_local_copy(spy.Tools("/bin/true", None, [])) == ""
+
+
+# --- GPUs and flight recorders ---------------------------------------------------------------------------------------
+
+
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> dict[str, Any]:
+    """What is read of an nvidia-smi that is this shell script."""
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{text}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    outcomes = children.run_all(devices.gpu_tasks(), 2, time.monotonic() + 0.8)
+    return devices.read_gpus(outcomes["gpus"], outcomes["apps"])
+
+
+def test_gpus_are_read_with_those_who_use_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = smi(tmp_path, monkeypatch, """case $1 in
+*compute-apps*) echo "4242, GPU-aa, 1000";;
+*) echo "0, GPU-aa, 100, 15995, 81920, 1410, 87.12, 30, P0"; echo "1, GPU-bb, 0, 22377, 81920, 1410, [N/A], 28, P0";;
+esac""")
+    assert said["answer"] == "ok"
+    assert [(gpu["util"], gpu["power_w"], gpu["pids"]) for gpu in said["gpus"]] == [
+        (100.0, 87.12, [4242]), (0.0, None, [])]
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [("sleep 60", "late"), ("exit 127", "absent"),
+     ("echo 'Unable to determine the device handle for GPU0000:90:00.0: GPU is lost.'; exit 15", "GPU is lost")],
+    ids=["hangs", "absent", "fallen off the bus"])
+def test_nvidia_smi_without_an_answer_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, answer: str
+) -> None:
+    assert answer in smi(tmp_path, monkeypatch, text)["answer"]
+
+
+def test_flight_recorders_newest_collective_is_read() -> None:
+    entries = [{"collective_seq_id": n, "profiling_name": "nccl:all_reduce", "state": state, "is_p2p": False,
+                "process_group": ("0", "default_pg")} for n, state in ((7, "completed"), (8, "started"))]
+    said = devices.read_flight(pickle.dumps({"version": "2.4", "entries": entries}))
+    assert said["last"]["seq"] == 8 and [one["state"] for one in said["open"]] == ["started"]
+    assert said["last"]["group"] == "default_pg"
+
+
+def test_flight_recorder_that_holds_code_is_not_run() -> None:
+    dump = io.BytesIO()
+    pickle.Pickler(dump).dump(os.getcwd)
+    with pytest.raises(pickle.UnpicklingError, match="more than plain values"):
+        devices.read_flight(dump.getvalue())
