@@ -1046,6 +1046,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "ValueError: TP rank 1 could finish the model loading, but there are other ranks that didn't finish loading.",
         "TP rank 1 has loaded the model",
     ),
+    "batch.revoked": ("salloc: Job allocation 811 has been revoked.", "job allocation 811 was granted"),
+    "hang.no_progress": ("Watchdog: no progress in 30 minutes, dumping stacks", "progress: 30 %"),
     # --- any program
     "python.exception": (
         f"{TRACE}\n  File \"t.py\", line 3, in f\n    g()\nmypackage.errors.Strange: no such thing",

@@ -27,14 +27,15 @@ RULES = (
     ),
     Rule(
         "checkpoint.damaged", "checkpoint",
-        (b"PytorchStreamReader", b"PytorchStreamWriter", b"invalid header or archive is corrupted",
-         b"unexpected EOF, expected", b"failed finding central directory", b"SafetensorError",
-         b"MetadataIncompleteBuffer", b"HeaderTooLarge", b"InvalidHeaderDeserialization", b"file might be corrupted",
-         b"pickle data was truncated", b"CheckpointCorruptedError", b"HeaderTooSmall"),
-        rb"PytorchStreamReader failed|invalid header or archive is corrupted|unexpected EOF, expected \d+ more bytes"
-        rb"|failed finding central directory|SafetensorError|MetadataIncompleteBuffer|HeaderToo(?:Large|Small)"
-        rb"|InvalidHeaderDeserialization|file might be corrupted|pickle data was truncated|CheckpointCorruptedError",
-        "cause", "job", 0.84, action="restart", summary="a checkpoint file is damaged or cut off",
+        (b"Invalid magic number", b"PytorchStreamReader", b"PytorchStreamWriter",
+         b"invalid header or archive is corrupted", b"unexpected EOF, expected", b"failed finding central directory",
+         b"SafetensorError", b"MetadataIncompleteBuffer", b"HeaderTooLarge", b"InvalidHeaderDeserialization",
+         b"file might be corrupted", b"pickle data was truncated", b"CheckpointCorruptedError", b"HeaderTooSmall"),
+        rb"Invalid magic number|PytorchStreamReader failed|invalid header or archive is corrupted"
+        rb"|unexpected EOF, expected \d+ more bytes|failed finding central directory|SafetensorError"
+        rb"|MetadataIncompleteBuffer|HeaderToo(?:Large|Small)|InvalidHeaderDeserialization|file might be corrupted"
+        rb"|pickle data was truncated|CheckpointCorruptedError", "cause", "job", 0.84, action="restart",
+        summary="a checkpoint file is damaged or cut off",
         explain="It was not written to its end, or is a pointer file of git-lfs.", do=_BACK,
         source="PyTorch, caffe2/serialize; safetensors; CPython, pickle", order=2,
     ),

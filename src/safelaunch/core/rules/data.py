@@ -87,10 +87,11 @@ RULES = (
     ),
     Rule(
         "data.hf_dataset", "data",
-        (b"DatasetGenerationError", b"DatasetGenerationCastError", b"DataFilesNotFoundError", b"EmptyDatasetError",
-         b"Couldn't find a dataset script", b"NonMatchingSplitsSizesError", b"ExpectedMoreSplits",
+        (b"Unable to find '", b"DatasetGenerationError", b"DatasetGenerationCastError", b"DataFilesNotFoundError",
+         b"EmptyDatasetError", b"Couldn't find a dataset script", b"NonMatchingSplitsSizesError", b"ExpectedMoreSplits",
          b"NonMatchingChecksumError"),
-        b"DatasetGeneration(?:Cast)?Error|DataFilesNotFoundError|EmptyDatasetError|Couldn't find a dataset "
+        b"Error: Unable to find "
+        b"'|DatasetGeneration(?:Cast)?Error|DataFilesNotFoundError|EmptyDatasetError|Couldn't find a dataset "
         b"script|NonMatching(?:SplitsSizes|Checksum)Error|ExpectedMoreSplits", "cause", "job", 0.72,
         action="fix_config", summary="the data set could not be prepared",
         explain="Files are missing, damaged or of another form than declared.",

@@ -9,7 +9,7 @@ _ABI = "Reinstall the extension against the installed PyTorch and CUDA (same C++
 RULES = (
     Rule(
         "env.no_module", "environment", (b"No module named ",),
-        rb"(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)'?", "cause", "job", 0.9,
+        rb"(?:ModuleNotFoundError: |ImportError: |^)No module named '?(?P<module>[\w.]+)'?", "cause", "job", 0.9,
         summary="the module {module} is not installed",
         explain="The interpreter that ran does not have it: not installed, or another environment is active.",
         do="Check `which python` in the job, and install it there.", source="CPython, importlib", order=3,
@@ -52,9 +52,10 @@ RULES = (
         source="ld.so", order=3,
     ),
     Rule(
-        "env.no_library", "environment", (b"cannot open shared object file",),
-        rb"(?:^|[\s:\"'(])(?P<library>[^\s:\"'(]{1,300}): cannot open shared object file", "cause", "job", 0.85,
-        summary="the library {library} is missing", explain="Not installed on the node, or not in LD_LIBRARY_PATH.",
+        "env.no_library", "environment", (b".so not found", b"cannot open shared object file"),
+        rb"(?:^|[\s:\"'(])(?P<library>[^\s:\"'(]{1,300})(?:: cannot open shared object file|(?<=\.so) not found)",
+        "cause", "job", 0.85, summary="the library {library} is missing",
+        explain="Not installed on the node, or not in LD_LIBRARY_PATH.",
         do="Load the module that brings it; compare nodes: a single node without it is a node fault.", source="ld.so",
         order=2,
     ),
@@ -266,11 +267,11 @@ RULES = (
     ),
     Rule(
         "env.invalid_context", "environment",
-        (b"uda version mismatch", b"was unable to find `nvcc`", b"Could not load library libcudnn",
-         b"Could not load library libnvrtc", b"libnvrtc.so"),
-        rb"(?i:cuda version mismatch)|unable to find `nvcc`|Could not load library lib\w+", "cause", "job", 0.65,
-        summary="a CUDA library cannot be loaded", explain="Parts of the CUDA installation are missing or do not fit.",
-        source="DeepSpeed; cuDNN", order=1,
+        (b"CUDA Setup failed", b"uda version mismatch", b"was unable to find `nvcc`",
+         b"Could not load library libcudnn", b"Could not load library libnvrtc", b"libnvrtc.so"),
+        rb"CUDA Setup failed|(?i:cuda version mismatch)|unable to find `nvcc`|Could not load library lib\w+", "cause",
+        "job", 0.65, summary="a CUDA library cannot be loaded",
+        explain="Parts of the CUDA installation are missing or do not fit.", source="DeepSpeed; cuDNN", order=1,
     ),
     Rule(
         "env.unexpected_keyword", "version_mismatch", (b"got an unexpected keyword argument",),

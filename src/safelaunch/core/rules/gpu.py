@@ -52,9 +52,9 @@ RULES = (
     ),
     Rule(
         "gpu.smi_lost", "gpu_hardware",
-        (b"Unable to determine the device handle for", b"NVIDIA-SMI has failed because", b"GPU requires reset",
-         b"No devices were found"),
-        b"Unable to determine the device handle for|NVIDIA-SMI has failed because|GPU requires "
+        (b"Critical Xid", b"Unable to determine the device handle for", b"NVIDIA-SMI has failed because",
+         b"GPU requires reset", b"No devices were found"),
+        b"Critical Xid Error|Unable to determine the device handle for|NVIDIA-SMI has failed because|GPU requires "
         b"reset|^(?:nvidia-smi: )?No devices were found", "cause", "node", 0.85,
         summary="nvidia-smi cannot reach a GPU", explain="The driver or a card of this node does not answer.",
         do=_RETIRE, source="nvidia-smi",
@@ -90,9 +90,10 @@ RULES = (
     ),
     Rule(
         "gpu.none_detected", "gpu_hardware",
-        (b"no CUDA-capable device is detected", b"No CUDA GPUs are available", b"CUDA_ERROR_NO_DEVICE"),
-        b"no CUDA-capable device is detected|No CUDA GPUs are available|CUDA_ERROR_NO_DEVICE", "cause", "node", 0.55,
-        summary="no GPU is visible",
+        (b"CUDA error: initialization error", b"CUDA_ERROR_NOT_INITIALIZED", b"no CUDA-capable device is detected",
+         b"No CUDA GPUs are available", b"CUDA_ERROR_NO_DEVICE"),
+        b"CUDA error: initialization error|CUDA_ERROR_NOT_INITIALIZED|no CUDA-capable device is detected|No CUDA "
+        b"GPUs are available|CUDA_ERROR_NO_DEVICE", "cause", "node", 0.55, summary="no GPU is visible",
         explain="The process sees no GPU: none allotted, none set visible, or the node lost it.",
         do="Compare CUDA_VISIBLE_DEVICES and the job's --gpus with nvidia-smi on that node.", source=_CUDA, order=2,
     ),
@@ -153,10 +154,10 @@ RULES = (
     ),
     Rule(
         "gpu.out_of_memory", "cuda_oom",
-        (b"CUDA out of memory", b"HIP out of memory", b"CUDA error: out of memory", b"cudaErrorMemoryAllocation",
-         b"CUDA_ERROR_OUT_OF_MEMORY", b"failure 2 'out of memory'", b"hipErrorOutOfMemory", b"NPU out of memory",
-         b"XPU out of memory"),
-        b"(?:CUDA|HIP|NPU|XPU) out of memory|CUDA error: out of "
+        (b"cudaMalloc failed: out of memory", b"CUDA out of memory", b"HIP out of memory", b"CUDA error: out of memory",
+         b"cudaErrorMemoryAllocation", b"CUDA_ERROR_OUT_OF_MEMORY", b"failure 2 'out of memory'",
+         b"hipErrorOutOfMemory", b"NPU out of memory", b"XPU out of memory"),
+        b"cudaMalloc failed: out of memory|(?:CUDA|HIP|NPU|XPU) out of memory|CUDA error: out of "
         b"memory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|failure 2 'out of memory'|hipErrorOutOfMemory",
         "cause", "rank", 0.88, summary="GPU memory is exhausted",
         explain="The model, its batch or its activations do not fit on the card.",

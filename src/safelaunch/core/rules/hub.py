@@ -50,11 +50,12 @@ RULES = (
     ),
     Rule(
         "hub.http_error", "hub_auth",
-        (b"HTTP Error 4", b"HTTP Error 5", b"Client Error: ", b"Server Error: ", b"HTTPStatusError", b"HfHubHTTPError",
-         b"status code 403", b"status code 401", b"status code 429"),
-        rb"HTTP Error (?P<code>[45]\d\d)|(?P<code2>[45]\d\d) (?:Client|Server) Error: |HTTPStatusError"
-        rb"|HfHubHTTPError|[Ee]rror.{0,300}?status code (?P<code3>40[13]|429|50\d)", "cause", "job", 0.72,
-        action="fix_config", summary="a server refused a download (HTTP {code}{code2}{code3})",
+        (b"AuthenticationError", b"Error code: 401", b"HTTP Error 4", b"HTTP Error 5", b"Client Error: ",
+         b"Server Error: ", b"HTTPStatusError", b"HfHubHTTPError", b"status code 403", b"status code 401",
+         b"status code 429"),
+        rb"\bAuthenticationError\b|Error code: 40[13]|HTTP Error (?P<code>[45]\d\d)|(?P<code2>[45]\d\d) (?:Client"
+        rb"|Server) Error: |HTTPStatusError|HfHubHTTPError|[Ee]rror.{0,300}?status code (?P<code3>40[13]|429|50\d)",
+        "cause", "job", 0.72, action="fix_config", summary="a server refused a download (HTTP {code}{code2}{code3})",
         explain="401/403 access, 404 no such file, 429 too many requests, 5xx the server's fault.", do=_OFFLINE,
         source="urllib; requests; huggingface_hub", order=2,
     ),

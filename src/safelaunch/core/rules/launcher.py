@@ -59,7 +59,7 @@ RULES = (
     Rule(
         "store.key_wait", "rendezvous", (b"Timeout waiting for key", b"wait timeout after", b"store->get("),
         rb"Timeout waiting for key: \S+|wait timeout after \d+ms, keys: (?P<keys>\S+)"
-        rb"|store->get\('[^']*'\), got error: (?P<why>.*)", "symptom", "nobody", 0.45,
+        rb"|store->get\('[^']*'\),? got error: (?P<why>.*)", "symptom", "nobody", 0.45,
         summary="a rank waited for the others at the store", explain="A rank did not come, or has died.", source=_C10D,
         order=1,
     ),
@@ -79,6 +79,13 @@ RULES = (
         b"to dump", "symptom", "rank", 0.7, summary="NCCL's watchdog itself is stuck",
         explain="A CUDA or NCCL call of this rank does not come back, or the GIL is held.", do=_HANG,
         source=_C10D + ", ProcessGroupNCCL.cpp", order=2,
+    ),
+    Rule(
+        "hang.no_progress", "hang", (b"o progress", b"waiting on exit barrier"),
+        rb"[Nn]o progress (?:in|for|since) (?:the last )?\d+|waiting on exit barrier", "symptom", "rank", 0.5,
+        summary="nothing moved for long",
+        explain="A watchdog of the program or the launcher says that the others did not come.", do=_HANG,
+        source="programs' own watchdogs; torchelastic",
     ),
     Rule(
         "hang.barrier", "hang", (b"monitoredBarrier", b"monitored_barrier"),

@@ -103,10 +103,11 @@ RULES = (
         do="Use one environment on all nodes.", source="NCCL, bootstrap.cc", order=1,
     ),
     Rule(
-        "network.efa", "network", (b"NET/OFI", b"libfabric:", b"efa_", b"FI_E"),
-        b"NET/OFI.{0,300}?(?:completed with error|[Uu]nreachable remote|RDMA .{0,300}? failed|[Cc]ould not "
-        b"connect|[Cc]ouldn't (?:open|post))|FI_E(?:AGAIN|IO|TIMEDOUT|HOSTUNREACH) .{0,300}?(?:fail|error)", "cause",
-        "node", 0.8, action="exclude_and_restart", summary="an EFA transfer failed",
+        "network.efa", "network", (b"Unresponsive receiver", b"efa_rdm_", b"NET/OFI", b"libfabric:", b"efa_", b"FI_E"),
+        rb"Unresponsive receiver|efa_rdm_\w{1,40}: err: [1-9]|NET/OFI.{0,300}?(?:completed with error"
+        rb"|[Uu]nreachable remote|RDMA .{0,300}? failed|[Cc]ould not connect|[Cc]ouldn't (?:open|post))"
+        rb"|FI_E(?:AGAIN|IO|TIMEDOUT|HOSTUNREACH) .{0,300}?(?:fail|error)", "cause", "node", 0.8,
+        action="exclude_and_restart", summary="an EFA transfer failed",
         explain="The libfabric provider reports a failed request: link, peer or security group.", do=_LINK,
         source="aws-ofi-nccl", order=1,
     ),

@@ -10,11 +10,11 @@ _SRUN = "srun, task exit report (src/srun/libsrun)"
 RULES = (
     Rule(
         "slurm.time_limit", "time_limit",
-        (b"DUE TO TIME LIMIT", b"job killed: walltime", b"TERM_RUNLIMIT", b"time limit exceeded", b"due to time limit",
-         b"JOB TIMEOUT", b"exceeded its time"),
-        b"(?i:due to time limit)|job killed: walltime|TERM_RUNLIMIT|CANCELLED .{0,300}? time limit exceeded|has "
-        b"exceeded its time", "cause", "nobody", 0.96, summary="the time limit was reached",
-        explain="The batch system ended the job at its limit.",
+        (b"wall time limit", b"walltime limit", b"DUE TO TIME LIMIT", b"job killed: walltime", b"TERM_RUNLIMIT",
+         b"time limit exceeded", b"due to time limit", b"JOB TIMEOUT", b"exceeded its time"),
+        b"exceeded (?:its |the )?wall ?time|(?i:due to time limit)|job killed: walltime|TERM_RUNLIMIT|CANCELLED "
+        b".{0,300}? time limit exceeded|has exceeded its time", "cause", "nobody", 0.96,
+        summary="the time limit was reached", explain="The batch system ended the job at its limit.",
         do="Continue from the last checkpoint; ask for more time, or save more often.", source=_STEPD + "; PBS; LSF",
         order=5,
     ),
@@ -109,11 +109,11 @@ RULES = (
     ),
     Rule(
         "slurm.launch_failed", "node_failure",
-        (b"Task launch for", b"launch failed", b"Prolog failed", b"prolog failed", b"Kill task failed", b"prolog_error",
-         b"are still not ready", b"wrong with the boot of the nodes"),
-        rb"Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<why>.*)|(?i:prolog failed)"
-        rb"|launch failed(?: requeued|: )|[Kk]ill task failed|Nodes? \S+ (?:is|are) still not ready"
-        rb"|wrong with the boot of the nodes", "cause", "node", 0.85,
+        (b"timeout waiting for task launch", b"Task launch for", b"launch failed", b"Prolog failed", b"prolog failed",
+         b"Kill task failed", b"prolog_error", b"are still not ready", b"wrong with the boot of the nodes"),
+        rb"timeout waiting for task launch|Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<why>.*)"
+        rb"|(?i:prolog failed)|launch failed(?: requeued|: )|[Kk]ill task failed|Nodes? \S+ (?:is"
+        rb"|are) still not ready|wrong with the boot of the nodes", "cause", "node", 0.85,
         summary="a task could not be launched on {host}: {why}",
         explain="The node's slurmd did not answer, refused, or its prolog failed.", do="Keep the node out.",
         source="srun; slurmctld", host_group="host", order=2,
@@ -180,8 +180,9 @@ RULES = (
     ),
     Rule(
         "slurm.cgroup_noise", "none",
-        (b"Failed to remove cgroup", b"_get_joules_task", b"unable to remove cgroup", b"cpu-bind=MASK", b"error: spank",
-         b"task/cgroup:"), b"remove cgroup|_get_joules_task|cpu-bind=MASK", "noise", "nobody", 1.0,
+        (b"Failed to send MESSAGE_TASK_EXIT", b"Failed to remove cgroup", b"_get_joules_task",
+         b"unable to remove cgroup", b"cpu-bind=MASK", b"error: spank", b"task/cgroup:"),
+        b"Failed to send MESSAGE_TASK_EXIT|remove cgroup|_get_joules_task|cpu-bind=MASK", "noise", "nobody", 1.0,
         explain="Slurm's housekeeping; it has no influence on the job.", source="slurmstepd", order=9,
     ),
     Rule(
@@ -189,6 +190,12 @@ RULES = (
         (b"TERM_OWNER", b"job killed by owner", b"job deleted at request", b"exception type=cancel"),
         b"TERM_OWNER|job killed by owner|job deleted at request|exception type=cancel", "cause", "nobody", 0.9,
         summary="cancelled by its owner", explain="By bkill, qdel or flux cancel.", source="LSF; PBS; Flux",
+    ),
+    Rule(
+        "batch.revoked", "cancelled", (b"has been revoked",), rb"[Jj]ob allocation (?P<job>\d+) has been revoked",
+        "symptom", "nobody", 0.5, action="requeue_only", summary="allocation {job} was taken back",
+        explain="By its time limit, scancel, preemption or a node failure; salloc does not say which.",
+        do="`sacct -j JOB -o state`.", source="salloc",
     ),
     Rule(
         "batch.keyboard", "cancelled", (b"KeyboardInterrupt",), rb"^KeyboardInterrupt\b", "cause", "nobody", 0.7,
