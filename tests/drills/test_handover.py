@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+from collections.abc import Callable
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.runs import Submitter
+from tests.runs import Drill, Submitter
 from tests.trainers.steps import losses_until
 
 FAILING = "--die-at 3 --die-rank 2 --die-attempt 0 --exit-code 9 --save-every 1000 --lockstep sync"
@@ -39,6 +41,86 @@ def test_person_who_cancels_the_next_job_ends_the_run_with_this_one(sandbox: San
 
     assert state.ended and (state.ended.how, state.ended.exit_code) == ("stopped", 12), drill.story()
     assert "cancelled the run's next job" in state.ended.why
+
+
+LONG = "--steps 5000 --step-time 0.05 --save-every 20 --lockstep sync"
+QUICK = "kill_switch.grace=1s"
+
+
+def warn(drill: Drill) -> None:
+    """What Slurm does before the time limit: a reason to hand over."""
+    drill.kill(drill.leader(), signal.SIGUSR2)
+
+
+def test_next_job_that_slurm_has_forgotten_was_cancelled_by_a_person(
+    own_sandbox: Callable[..., Sandbox], submit: Submitter
+) -> None:
+    sandbox = own_sandbox(2, accounting=True, conf={"MinJobAge": "2"})
+    drill = submit(sandbox)(LONG, overrides=(QUICK,))
+    successor = drill.wait_event("submitted", 2).data["job"]
+    drill.wait_step(25)
+    sandbox.run(["scancel", successor])
+    drill.wait_for(lambda: sandbox.run(["squeue", "-j", successor]).returncode == 1, 90, "squeue remembers the job")
+
+    warn(drill)
+    state = drill.wait_end(60)
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("stopped", 12), drill.story()
+    assert drill.events("successor_cancelled") and len(drill.events("submitted")) == 2
+
+
+def test_restarts_within_a_job_go_on_although_its_next_one_was_cancelled(sandbox: Sandbox, submit: Submitter) -> None:
+    drill = submit(sandbox)("--steps 60 --step-time 0.05 --save-every 10 --lockstep sync --die-at 30")
+    successor = drill.wait_event("submitted", 2).data["job"]
+    sandbox.run(["scancel", successor])
+
+    state = drill.wait_end()
+    assert state.ended and state.ended.how == "completed", drill.story()
+    assert len(state.attempts) == 2 and len(drill.events("submitted")) == 2
+
+
+def test_next_job_that_was_cancelled_and_queued_again_by_hand_goes_on(sandbox: Sandbox, submit: Submitter) -> None:
+    drill = submit(sandbox)(LONG.replace("5000", "400"), overrides=(QUICK,))
+    successor = drill.wait_event("submitted", 2).data["job"]
+    drill.wait_step(25)
+    sandbox.run(["scancel", successor])
+    words = [f"--chdir={drill.folder}", f"--dependency=afterany:{drill.job},singleton", f"{drill.run_dir}/job.sbatch"]
+    again = sandbox.run(["sbatch", "--parsable", *words]).stdout.strip()
+
+    warn(drill)
+    state = drill.wait_end(90)
+    assert state.ended and state.ended.how == "completed", drill.story()
+    assert [event.data["job"] for event in drill.events("job_started")] == [drill.job, again]
+
+
+def test_teammates_hold_by_the_file_alone_leaves_one_job_that_is_held(sandbox: Sandbox, submit: Submitter) -> None:
+    drill = submit(sandbox)(LONG.replace("5000", "400"), overrides=(QUICK, "kill_switch.group=sl-team"))
+    successor = drill.wait_event("submitted", 2).data["job"]
+    drill.wait_step(25)
+    done = sandbox.run(["touch", str(drill.run_dir / "control" / "hold")], user="sl-bob")
+    assert done.returncode == 0, done.stderr
+
+    warn(drill)
+    drill.wait_for(lambda: drill.jobs() == [f"{successor} PENDING"], 60, "the job on hold did not end")
+    assert sandbox.slurm(["squeue", "-h", "-j", successor, "-o", "%r"]).strip() == "JobHeldUser"
+    assert drill.as_user("resume", str(drill.run_dir)).returncode == 0
+    state = drill.wait_end(90)
+    assert state.ended and state.ended.how == "completed", drill.story()
+    assert len(drill.events("job_started")) == 2
+
+
+def test_job_that_starts_on_hold_queues_one_that_is_held(sandbox: Sandbox, submit: Submitter) -> None:
+    drill = submit(sandbox)("--steps 20", overrides=("slurm.begin=now+1hour", "kill_switch.group=sl-team"),
+                            wait_started=False)
+    assert sandbox.run(["touch", str(drill.run_dir / "control" / "hold")], user="sl-bob").returncode == 0
+    sandbox.slurm(["scontrol", "update", f"JobId={drill.job}", "StartTime=now"])
+
+    handed = drill.wait_event("resubmitted", timeout_s=60).data["job"]
+    drill.wait_for(lambda: drill.jobs() == [f"{handed} PENDING"], 40, "not one job")
+    assert sandbox.slurm(["squeue", "-h", "-j", handed, "-o", "%r"]).strip() == "JobHeldUser"
+    assert not drill.state().attempts
+    assert drill.as_user("stop", str(drill.run_dir)).returncode == 0
+    state = drill.wait_end(10)
+    assert state.ended and state.ended.how == "stopped" and "taken out of the queue" in state.ended.why
 
 
 def test_preserved_site_keeps_the_suspect_says_how_to_get_in_and_is_released(
