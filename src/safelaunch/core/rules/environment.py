@@ -73,12 +73,13 @@ RULES = (
     Rule(
         "env.driver_old", "environment",
         (b"driver version is insufficient", b"driver on your system is too old", b"forward compatibility was attempted",
-         b"Driver/library version mismatch", b"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", b"CUDA_ERROR_COMPAT_NOT_SUPPORTED",
-         b"Found no NVIDIA driver", b"libcuda.so: cannot open", b"CUDA driver initialization failed"),
+         b"Driver/library version mismatch", b"LibRmVersionMismatch", b"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+         b"CUDA_ERROR_COMPAT_NOT_SUPPORTED", b"Found no NVIDIA driver", b"libcuda.so: cannot open",
+         b"CUDA driver initialization failed"),
         b"driver version is insufficient|driver on your system is too old|forward compatibility was "
-        b"attempted|Driver/library version mismatch|SYSTEM_DRIVER_MISMATCH|COMPAT_NOT_SUPPORTED|Found no NVIDIA "
-        b"driver|CUDA driver initialization failed", "cause", "node", 0.78,
-        summary="the node's NVIDIA driver does not fit",
+        b"attempted|Driver/library version "
+        b"mismatch|LibRmVersionMismatch|SYSTEM_DRIVER_MISMATCH|COMPAT_NOT_SUPPORTED|Found no NVIDIA driver|CUDA "
+        b"driver initialization failed", "cause", "node", 0.78, summary="the node's NVIDIA driver does not fit",
         explain="Too old for this CUDA, missing, or half updated (library and kernel module differ).",
         do="Compare `nvidia-smi` between nodes: a single odd node is a node fault; else use a build for this driver.",
         source="CUDA runtime; NVML", order=3,

@@ -73,7 +73,7 @@ RULES = (
     Rule(
         "kernel.nvidia_smi_errors", "gpu_hardware",
         (b"NVMLError_", b"Unknown Error", b"[GPU requires reset]", b"ERR!", b"GPU access blocked"),
-        rb"NVMLError_(?:Unknown|GpuIsLost|GPUIsLost|DriverNotLoaded|LibRmVersionMismatch)|Unable to determine"
+        rb"NVMLError_(?:Unknown|GpuIsLost|GPUIsLost|DriverNotLoaded)|Unable to determine"
         rb"|Failed to initialize NVML: Unknown Error|GPU requires reset|\| ERR! |GPU access blocked", "cause", "node",
         0.7, summary="NVML cannot talk to a GPU",
         explain="The driver lost the card, or the container lost its devices.", do=_OUT, source="nvidia-smi", order=1,
