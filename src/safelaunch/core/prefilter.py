@@ -236,6 +236,9 @@ class Shapes:
     def _split_up(self, new: list[bytes], text: bytes) -> Iterator[tuple[bytes, tuple[int, ...]]]:
         """Each shape of the text with its literals. Many literals among many shapes are looked for in parts of them."""
         present = self._words.present(text)
+        if not present:
+            self._dull.update(shape for shape in new if len(shape) <= MAX_SHAPE_LENGTH)
+            return
         if len(present) * len(new) > MOST_PAIRS and len(new) > 1:
             part = -(-len(new) // PARTS)
             for start in range(0, len(new), part):
