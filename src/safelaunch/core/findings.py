@@ -157,8 +157,3 @@ class Evidence:
     stacks: tuple[tuple[str, str], ...] = ()    # (host, where its odd ranks stand)
     ledger: Mapping[str, int] = field(default_factory=dict)   # host → earlier failures that blame it
     running: bool = False                       # the run is alive: there may be no end to explain
-
-# The verb (D) calls logfiles.read_logs(paths, rules) -> Log and causes.judge_log(log, evidence) -> Verdict.
-# Open, seen by D (to be deleted when done):
-# B: 88 further last words in tests/why/spoken.jsonl (384 now): 71 read right at first sight, none wrong and sure. It is
-#    still "none" for "… exceeded its wall time limit, killing", "allocation 9 has been revoked", "Error waiting on".
