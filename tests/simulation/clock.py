@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped,unused-ignore]
 
-SPIN_LIMIT = 20_000   # events at one instant: somebody waits without letting time pass
+SPIN_LIMIT = 20_000   # events within a second: somebody waits without letting time pass
 
 
 class Spinning(Exception):
@@ -55,7 +55,7 @@ class Clock:
 
     def run(self, until_t: float) -> None:
         """Let everything happen that is to happen before `until_t`, or before somebody sets `is_over`."""
-        queue, pop, spins = self._queue, heapq.heappop, 0
+        queue, pop, since_t, since = self._queue, heapq.heappop, self.t, self.events
         while queue and not self.is_over:
             t, _, timer = pop(queue)
             act = timer.act
@@ -63,8 +63,9 @@ class Clock:
                 continue
             if t > until_t:
                 break
-            spins = spins + 1 if t == self.t else 0
-            if spins > SPIN_LIMIT:
+            if t > since_t + 1.0:
+                since_t, since = t, self.events
+            elif self.events - since > SPIN_LIMIT:
                 raise Spinning(f"{SPIN_LIMIT} events at {t:.3f} s")
             self.t = t
             self.events += 1

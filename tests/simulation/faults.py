@@ -115,6 +115,7 @@ def _leader_dies_at_call(sim: Sim, fault: Fault) -> None:
 def _leader_pauses(sim: Sim, fault: Fault) -> None:
     leader = sim.live_leader()
     if leader is not None and leader.host.is_running:
+        leader.host.troubled_t = max(leader.host.troubled_t, sim.clock.t + fault.length_s)
         leader.process.hold()
         sim.clock.after(fault.length_s, lambda: leader.process.let_go() if leader.host.is_running else None)
 
@@ -136,6 +137,7 @@ def _crash(sim: Sim, host: Host | None, fault: Fault) -> None:
 def _silence(sim: Sim, host: Host | None, fault: Fault) -> None:
     if host is None or not host.is_running:
         return
+    host.troubled_t = max(host.troubled_t, sim.clock.t + fault.length_s)
     host.stop()
     sim.slurm.notice()
 
@@ -148,6 +150,7 @@ def _silence(sim: Sim, host: Host | None, fault: Fault) -> None:
 def _cut(sim: Sim, host: Host | None, fault: Fault, directions: tuple[bool, bool] = (True, True)) -> None:
     if host is None:
         return
+    host.troubled_t = max(host.troubled_t, sim.clock.t + fault.length_s)
     others = [other.name for other in sim.hosts.values() if other is not host]
     pairs = ({(host.name, other) for other in others if directions[0]}
              | {(other, host.name) for other in others if directions[1]}) - sim.net.cut
@@ -167,7 +170,14 @@ def _one_way_cut(sim: Sim, fault: Fault) -> None:
     _cut(sim, host, fault, (True, False) if fault.x % 4 < 2 else (False, True))
 
 
+def _trouble(sim: Sim, *hosts: Host, until_t: float) -> None:
+    """A supervisor there may rightly be taken for dead."""
+    for host in hosts:
+        host.troubled_t = max(host.troubled_t, until_t)
+
+
 def _freeze(sim: Sim, fault: Fault) -> None:
+    _trouble(sim, *sim.hosts.values(), until_t=fault.end_t)
     for host in sim.hosts.values():
         host.mount.freeze(fault.end_t)
 
@@ -175,10 +185,12 @@ def _freeze(sim: Sim, fault: Fault) -> None:
 def _freeze_one(sim: Sim, fault: Fault) -> None:
     host = _worker(sim, fault.x) if fault.x % 2 else _batch(sim)
     if host is not None:
+        _trouble(sim, host, until_t=fault.end_t)
         host.mount.freeze(fault.end_t)
 
 
 def _refuses(sim: Sim, fault: Fault) -> None:
+    _trouble(sim, *sim.hosts.values(), until_t=fault.end_t)
     number = errno.ENOSPC if fault.x % 2 else errno.EROFS
     for host in sim.hosts.values():
         host.mount.refuses = number
@@ -192,6 +204,7 @@ def _refuses(sim: Sim, fault: Fault) -> None:
 def _unreadable(sim: Sim, fault: Fault) -> None:
     host = _batch(sim)
     if host is not None:
+        _trouble(sim, host, until_t=fault.end_t)
         host.mount.unreadable = errno.ESTALE
         sim.clock.after(fault.length_s, lambda: setattr(host.mount, "unreadable", 0))
 

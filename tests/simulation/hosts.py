@@ -38,6 +38,7 @@ class Host:
         self.processes: list[Process] = []
         self.living: list[Living] = []
         self.boots = 0
+        self.troubled_t = -1e9      # until when something was wrong with it
         self._stopped_t = 0.0
         self._pids = itertools.count(1000)
         self._ports = itertools.count(40000)

@@ -42,7 +42,7 @@ class Actor:
 
     def __init__(self, sim: Sim, host: Host, name: str) -> None:
         self.sim, self.host = sim, host
-        self.pid = host.next_pid()
+        self.pid, self.born_t = host.next_pid(), sim.clock.t
         self.signals = Signals()
         self.folders: list[SimFolder] = []
         self.sockets: list[Socket | Listener] = []
@@ -126,6 +126,7 @@ class Supervisor(Actor):
     def __init__(self, sim: Sim, shell: Shell) -> None:
         self.shell = shell
         self.lead_object: Leader | None = None
+        self.led_t = 0.0
         super().__init__(sim, shell.host, f"{shell.role} {shell.job.id}")
 
     @property
@@ -161,6 +162,7 @@ class Supervisor(Actor):
         elif start is not None:
             took_over = TookOver(job.host, world.now_s())
         lead = self.lead_object = Leader(self.sim.run_dir, local, job, world, took_over)
+        self.led_t = self.sim.clock.t
         lead.addresses = dict(start.addresses) if start else {}
         code = loop.run(lead)
         self.sim.trace(self.host.name, f"the leader ends with {code}")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 5.0
 WATCH_S = 3600.0      # ... for as long as a watch may take to find that nothing is left of a run
 RELAX_S = 900.0       # a watch finds a job that its own exclusions keep back within two looks
+TROUBLE_S = 15.0      # after a fault its consequences are no false alarm for so long
 QUIET_S = 20.0        # after the run's end: does anything still start?
 
 
@@ -320,6 +321,14 @@ class Sim:
     def took_over(self, standby: Supervisor) -> None:
         """A standby takes over."""
         self.takeovers.append((self.clock.t, standby))
+        now_t = self.clock.t
+        if self.scenario.at_calls:
+            return
+        for other in self.supervisors:
+            lead, is_awake = other.lead_object, not other.process.dead and other.process.last_t > now_t - 3.0
+            is_well = max(other.born_t, other.host.troubled_t) < now_t - TROUBLE_S and other.led_t < now_t - 5.0
+            if other is not standby and is_awake and is_well and lead is not None and lead.final is None:
+                self.violate(f"false takeover: {standby.host.name} from {other.host.name}, which is well")
 
     def a_person_says(self, word: str) -> None:
         """Somebody touches a control file, or cancels."""
