@@ -161,3 +161,10 @@ def test_every_category_has_a_row_and_users_rows_replace_them() -> None:
     assert {row.then for row in rows.values()} <= set(POLICY_WORDS)
     assert (rows["network"].text, rows["network"].is_own) == ("restart 5", True)
     assert policy.response(PLAN, "not yet known").category == "unknown"
+
+
+def test_a_checkpoint_that_is_left_out_gives_the_one_before_it_its_turn() -> None:
+    state = run({"step": 5}, {"path": "/c/2", "from": 2}, {"path": "/c/2", "from": 2})
+    assert reason(state) is not None
+    rejected = fold([Event(2000.0, 1, 999, "n0", "checkpoint_rejected", {"path": "/c/2", "why": "x"})], state)
+    assert rejected.failures_without_progress == 0

@@ -289,7 +289,7 @@ def test_only_nodes_of_the_allocation_use_up_the_cap() -> None:
 @pytest.mark.parametrize(
     ("available", "expected"),
     [(("n0", "n1", "n2", "n3"), ()), (("n0", "n1", "n2", "n3", "n4"), ("n1",)), (None, ("n1", "n2")),
-     (("n0", "n3", "n4", "n5"), ("n1", "n2")), ((), ("n1", "n2"))],
+     (("n0", "n3", "n4", "n5"), ("n1", "n2")), ((), ())],
     ids=["all are needed", "one can be spared", "nobody knows", "the bad ones cannot be had anyway", "none can be had"],
 )
 def test_a_run_keeps_the_nodes_that_it_needs(available: tuple[str, ...] | None, expected: tuple[str, ...]) -> None:
@@ -347,3 +347,9 @@ def test_the_table_of_kinds_is_documented_as_it_is() -> None:
     assert documented == [(f"`{kind}`", str(row.weight), row.what, row.source) for kind, row in KINDS.items()
                           if kind != CLEARED]
     assert NOBODY - {"none"} <= set(re.findall("[a-z_]+", text.partition("**Users' errors")[2].partition(". A ")[0]))
+
+
+def test_a_dead_node_is_not_kept_out_where_the_run_can_only_wait_for_it() -> None:
+    lost = Evidence("n1", "lost", 1000.0, "silent", "alice", "r1", 1)
+    assert exclusions([lost], 1001.0, Suspects(), nodes=2, available=["n0"]) == ()
+    assert [one.node for one in exclusions([lost], 1001.0, Suspects(), nodes=2, available=["n0", "n2"])] == ["n1"]

@@ -161,7 +161,8 @@ def exclusions(
     kept_out: list[Exclusion] = []
     for one in bad[: most_excluded(suspects, nodes, spares)]:
         costs = available is None or one.node in available
-        if costs and room <= 0:
+        # Of a node that is down an exclusion costs nothing now; but where the others are too few, the run waits for it.
+        if room < (1 if costs else 0):
             continue
         room -= costs
         kept_out.append(_exclusion(one))

@@ -233,7 +233,8 @@ def _checkpoint_rejected(state: State, event: Event) -> State:
     if any(known == path for known, _ in state.rejected):
         return state
     return replace(state, rejected=(*state.rejected, (path, str(event.data.get("why", "")))),
-                   rejected_in_a_row=state.rejected_in_a_row + 1)
+                   rejected_in_a_row=state.rejected_in_a_row + 1,
+                   failures_without_progress=0)   # resume.keep_trying bounds these: the older one gets its turn
 
 
 def _attempt_ended(state: State, event: Event) -> State:
