@@ -10,7 +10,7 @@ from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import decide, nodeset
 from safelaunch.core import via as ways
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
-from safelaunch.lead import handover
+from safelaunch.lead import handover, nextjob
 from safelaunch.lead.leader import HANDED_OVER, Leader, Step, clock
 from safelaunch.lead.suspicion import ask_available
 
@@ -85,7 +85,7 @@ def finish(lead: Leader, row: str, action: decide.Finish) -> Step:
         lead.record(lead.writer.event(action.how, exit_code=action.exit_code, why=action.why))
     lead.tell(row, f"the run has ended: {action.how}: {action.why}")
     patience_s = lead.now_s + CANCEL_PATIENCE_S
-    while "successor" in lead.tasks and lead.state.successor is None and lead.now_s < patience_s:
+    while nextjob.is_queueing(lead) and lead.state.successor is None and lead.now_s < patience_s:
         yield 0.1
     lead.tasks.pop("successor", None)
     while lead.now_s < patience_s:

@@ -16,6 +16,7 @@ from safelaunch.lead.nextjob import (
     choose,
     find_fate,
     find_queued,
+    is_queueing,
     note_cancelled,
     note_lost,
     queue_successor,
@@ -34,6 +35,8 @@ def pass_on(lead: Leader, action: decide.HandOver) -> Generator[Command | float,
     """True once the next job has the run, False where a person has cancelled it. Slurm ends this job when it must;
     until then a run without a next job is not left alone.
     """
+    if not is_queueing(lead):
+        lead.tasks.pop("successor", None)   # it sleeps after a refusal, for an hour perhaps
     while True:
         while "successor" in lead.tasks:
             yield 0.1

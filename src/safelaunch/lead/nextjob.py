@@ -88,7 +88,13 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
         if other is not None:
             choose(lead, other, said)
             return
-        yield REFUSED_S
+        yield REFUSED_S if "end" in lead.tasks else min(LOOK_EVERY_S, REFUSED_S * 2 ** (refusals - 1))
+
+
+def is_queueing(lead: Leader) -> bool:
+    """Whether a successor may be on its way in at this moment; an act that only sleeps has none."""
+    task = lead.tasks.get("successor")
+    return task is not None and isinstance(task[1], Command)
 
 
 def _note_queued(lead: Leader, job: str) -> None:
