@@ -23,11 +23,13 @@ JOBS = 3
 
 
 @rounds
-@pytest.mark.parametrize("partition", ["low", "low-requeue"], ids=["cancelled", "requeued"])
+@pytest.mark.parametrize(("partition", "grace_s"), [("low", 0), ("low-requeue", 5)],
+                         ids=["cancelled", "requeued-with-grace"])
 def test_preempted_run_goes_on_when_the_nodes_are_free_again_at_no_cost(
-    own_sandbox: Callable[..., Sandbox], submit: Submitter, partition: str, turn: int
+    own_sandbox: Callable[..., Sandbox], submit: Submitter, partition: str, grace_s: int, turn: int
 ) -> None:
     sandbox = own_sandbox(2, preemption=True)
+    sandbox.slurm(["scontrol", "update", f"PartitionName={partition}", f"GraceTime={grace_s}"])
     drill = submit(sandbox)(FLAGS, overrides=(f"slurm.partition={partition}",))
     drill.wait_event("submitted", 2)
     drill.wait_step(25)
@@ -36,13 +38,17 @@ def test_preempted_run_goes_on_when_the_nodes_are_free_again_at_no_cost(
     urgent = ["sbatch", "--parsable", "--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null",
               "--wrap=sleep 3"]
     assert sandbox.run(urgent, user="sl-bob").returncode == 0
-    second = drill.wait_event("attempt_started", 2, timeout_s=150)
+    drill.wait_event("job_started", 2, timeout_s=150)
 
-    assert second.data["job"] != first.job, drill.story()
-    assert drill.state().attempts[0].ended == "interrupted" and drill.state().restarts == 0, drill.story()
+    drill.wait_for(lambda: drill.state().attempts[-1].job != first.job, 30, "the next job started no attempt")
+    attempts = drill.state().attempts
+    assert attempts[-2].ended == "interrupted" and attempts[-2].category == "preempted", drill.story()
+    # With grace the steps get SIGTERM at once, the job is killed up to 28 s later, and an attempt fits in between.
+    assert len(attempts) == (3 if grace_s else 2) and drill.state().restarts == len(attempts) - 2, drill.story()
     check_completes(drill)
 
 
+@long_only
 @rounds
 def test_run_longer_than_its_time_limit_finishes_over_several_jobs(
     sandbox: Sandbox, submit: Submitter, turn: int
