@@ -206,7 +206,7 @@ def test_problems_of_the_journal_are_shown(bloom: Made) -> None:
 
 
 @pytest.mark.parametrize(("state", "first"), [
-    ("queued", "status --watch"), ("running", "logs -f"), ("gave_up", "logs --first-error"), ("completed", "events"),
+    ("queued", "status --watch"), ("running", "logs -f"), ("gave_up", "why"), ("completed", "events"),
     ("unknown", "events"),
 ])
 def test_each_state_says_what_to_type_next(state: str, first: str) -> None:

@@ -24,7 +24,7 @@ class Job:
 
     @property
     def restart_count(self) -> int:
-        """How often Slurm has requeued this job; it keeps its id, and is another one all the same. Source: sbatch(1)."""
+        """How often Slurm has requeued this job; it keeps its id and is another one all the same. Source: sbatch(1)."""
         text = self.env.get("SLURM_RESTART_COUNT", "")
         return int(text) if text.isdigit() else 0
 

@@ -56,6 +56,9 @@ def overview(run: Run, word: Word, now: float) -> dict[str, Any]:
         "failures_without_progress": state.failures_without_progress,
         "max_without_progress": budget.max_without_progress,
         "suspects": [{"node": node, "why": why} for node, why in state.suspects],
+        "excluded": [{"node": one.node, "why": one.why, "owner": one.owner, "until_t": one.until}
+                     for one in state.exclusions],
+        "standby": state.standby,
         "successor": state.successor, "next_cancelled": state.next_cancelled, "via": state.via,
         "requests": _requests(run),
         "preserving_until_t": state.preserving_until,

@@ -52,8 +52,13 @@ def rows(seen: dict[str, Any]) -> Iterator[Row]:
     yield from _alarm_rows(seen)
     yield from _job_rows(seen)
     yield from _progress_rows(seen)
+    out = {one["node"] for one in seen["excluded"]}
+    for one in seen["excluded"]:
+        until = f" until {talk.clock(one['until_t'])}" if one["until_t"] is not None else ""
+        yield "kept out", f"{one['node']}{until}: {one['why']}", "yellow"
     for suspect in seen["suspects"]:
-        yield "suspect", f"{suspect['node']}: {suspect['why']}", "yellow"
+        if suspect["node"] not in out:
+            yield "suspect", f"{suspect['node']}: {suspect['why']}", "yellow"
     for request in seen["requests"]:
         yield "asked", f"{request['who']} touched {request['name']} at {talk.clock(request['t'])}", "yellow"
     if seen["preserving_until_t"] is not None:
@@ -74,7 +79,7 @@ def next_lines(seen: dict[str, Any]) -> list[str]:
         host = (seen["job"] or {}).get("batch_host") or "NODE"
         return [f"safelaunch shell {where} {host}", f"safelaunch release {where}"]
     if seen["state"] == "gave_up":
-        return [f"safelaunch logs --first-error {where}", f"safelaunch events {where}"]
+        return [f"safelaunch why {where}", f"safelaunch events {where}"]
     if seen["state"] in ("completed", "stopped", "unknown"):
         return [f"safelaunch events {where}"]
     if seen["state"] in ("queued", "submitting"):
@@ -95,6 +100,8 @@ def _alarm_rows(seen: dict[str, Any]) -> Iterator[Row]:
         yield "pulse", f"no sign of life from a supervisor since {talk.clock(job['started_t'])}", "red"
     elif pulse is not None and not seen["ended"]:
         yield "pulse", f"{talk.span(pulse['age_s'])} old, from {pulse['host']}", ""
+        if seen["standby"] is not None:
+            yield "standby", f"on {seen['standby']}, ready to take over", ""
         if pulse["hang_t"] is not None:
             yield "hang", f"would look at the ranks at {talk.clock(pulse['hang_t'])}, if no step comes", ""
     if seen["slurm"]["trouble"] and not seen["ended"]:

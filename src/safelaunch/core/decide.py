@@ -238,7 +238,7 @@ def _node_lost(state: State, seen: Seen, plan: Plan) -> Action | None:
 
 
 def _hung(state: State, seen: Seen, plan: Plan) -> Action | None:
-    """35 h were lost to hangs that nobody noticed; ended only when silence and a look at the ranks agree (lead.hangs)."""
+    """35 h were lost to hangs that nobody noticed; ended when silence and a look at the ranks agree (lead.hangs)."""
     live = _live(seen)
     if live.hung is None or live.killed_t is not None:
         return None
@@ -255,7 +255,8 @@ def _task_failed(state: State, seen: Seen, plan: Plan) -> Action | None:
 
 
 ALIVE: tuple[Row, ...] = (
-    _over, _kill_now, _unconfirmed, _srun_gone, _grace_over, _node_lost, _task_failed, _kill, _hung, _ending, _limit_near,
+    _over, _kill_now, _unconfirmed, _srun_gone, _grace_over, _node_lost, _task_failed, _kill, _hung, _ending,
+    _limit_near,
 )
 
 

@@ -47,7 +47,8 @@ def parse_pack(source: str, raw: object, places: Places | None = None) -> tuple[
     if not isinstance(raw, Mapping) or raw.get("version") != VERSION or not isinstance(raw.get("rules"), list):
         raise ConfigError([Problem(source, 0, 0, "", f'expected "version: {VERSION}" and a list "rules"')])
     listed: list[object] = raw["rules"]
-    found = [((key,), "unknown key") for key in raw if key not in ("version", "rules")]
+    found: list[tuple[tuple[str | int, ...], str]] = [
+        ((key,), "unknown key") for key in raw if key not in ("version", "rules")]
     if len(listed) > MOST_RULES:
         found.append((("rules",), f"more than {MOST_RULES} rules"))
     rules: list[Rule] = []
@@ -58,7 +59,8 @@ def parse_pack(source: str, raw: object, places: Places | None = None) -> tuple[
             rules.append(_make(item))
             seen.add(rules[-1].id)
             faults = [*_tried(rules[-1], item)]
-        found += [(("rules", number, key) if key else ("rules", number), text) for key, text in faults]
+        for key, text in faults:
+            found.append((("rules", number, key) if key else ("rules", number), text))
     if found:
         raise ConfigError([_place(source, path, text, known) for path, text in found])
     return tuple(rules)
