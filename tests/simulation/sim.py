@@ -48,6 +48,7 @@ class Outcome:
     jobs: int = 0
     timeline: list[str] = field(default_factory=list)
     outside_calls: list[str] = field(default_factory=list)
+    launched_t: list[float] = field(default_factory=list)
     ended_t: float | None = None        # when the journal says that the run ended
 
 
@@ -118,7 +119,7 @@ class Sim:
             check(self, state)
         outcome = Outcome(self.scenario, state.ended.how if state.ended else f"({state.name})", self.violations,
                           self.clock.t, self.clock.events, len(self.slurm.calls), len(self.attempts),
-                          len(self.all_jobs), self.timeline, self.outside_calls,
+                          len(self.all_jobs), self.timeline, self.outside_calls, [t for t, _, _ in self.launches],
                           state.ended.t - EPOCH_T if state.ended else None)
         for actor in (*self.supervisors, *self.watchers):
             actor.process.kill()
