@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -62,10 +63,45 @@ def test_a_killed_run_goes_on_from_its_checkpoint_with_the_same_losses(tmp_path:
         (("--die-at", 3, "--die-attempt", 2), 0),
         (("--die-at", 3, "--die-attempt", 0, "--exit-code", 5, "--die-rank", -1), 5),
         (("--fail-always",), 1),
+        (("--die-at", 3, "--raise"), 1),
+        (("--die-node", "n1", "--die-after", 0), -signal.SIGKILL),
+        (("--die-node", "n2", "--die-after", 0), 0),
     ],
 )
 def test_it_fails_as_asked(flags: tuple[object, ...], code: int) -> None:
-    assert run("--steps", 5, *flags)[0] == code
+    assert run("--steps", 5, *flags, SLURMD_NODENAME="n1")[0] == code
+
+
+@pytest.mark.parametrize(("spoil", "format", "more"), [
+    ("truncated", "torch", ()), ("empty", "torch", ()), ("zeros", "torch", ()),
+    ("shard-lost", "deepspeed", ("--shards", 4)), ("shard-truncated", "deepspeed", ("--shards", 4))])
+def test_spoilt_checkpoint_is_not_whole_and_the_one_before_is(
+    tmp_path: Path, spoil: str, format: str, more: tuple[object, ...]
+) -> None:
+    run("--steps", 8, "--save-every", 4, "--ckpt", tmp_path, "--spoil", spoil, "--spoil-step", 8, *more)
+    found = find(str(tmp_path), format)
+    assert found.best is not None and found.best.step == 4
+    assert found.skipped
+
+
+def test_checkpoint_can_be_refused_and_loaded_from_a_folder(tmp_path: Path) -> None:
+    run("--steps", 4, "--save-every", 4, "--ckpt", tmp_path, "--shards", 2)
+    assert run("--steps", 6, "--load", tmp_path / "global_step4")[0] == 0
+    code, said = run("--steps", 6, "--load", tmp_path / "global_step4", "--refuse-load", 4)
+    assert code == 1
+    assert "Error(s) in loading state_dict" in said
+
+
+def test_last_step_can_be_told_while_it_runs(tmp_path: Path) -> None:
+    trainer = start("--steps", 100_000, "--until", tmp_path / "last")
+    assert trainer.stdout is not None
+    while not trainer.stdout.readline().startswith("step 3"):
+        pass
+    (tmp_path / "draft").write_text("3000")
+    (tmp_path / "draft").rename(tmp_path / "last")
+    said, _ = trainer.communicate(timeout=60)
+    assert trainer.returncode == 0
+    assert said.endswith("done after step 3000\n")
 
 
 def test_rank_and_world_come_from_the_launcher() -> None:
@@ -126,6 +162,19 @@ def test_in_lockstep_no_rank_is_ahead_by_more_than_a_step(tmp_path: Path) -> Non
         for rank in (0, 1)
     ]
     assert all(times[0][step + 1] > times[1][step] for step in range(29))
+
+
+def test_over_tcp_no_rank_goes_on_without_the_others(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    flags = ("--steps", 5, "--lockstep", "tcp", "--die-at", 4, "--die-rank", 1, "--stamp-dir", tmp_path)
+    ranks = [start(*flags, RANK=rank, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port) for rank in (0, 1)]
+    ranks[1].communicate(timeout=60)
+    with pytest.raises(subprocess.TimeoutExpired):
+        ranks[0].wait(0.5)
+    ranks[0].kill()
+    ranks[0].communicate(timeout=10)
+    assert len((tmp_path / "rank_0000").read_text().splitlines()) == 3
 
 
 @pytest.mark.torch
