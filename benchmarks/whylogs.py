@@ -58,26 +58,26 @@ def say_step(source: random.Random, step: int) -> str:
     """What the ranks say of one step, as Megatron-LM and DeepSpeed print it."""
     between = source.uniform
     said = [f"383: [default7]: iteration {step:8d}/  500000 | consumed samples: {step * 2048:12d} | elapsed time per "
-            f"iteration (ms): {between(4000, 4400):.1f} | learning rate: {source.random():.3E} | global batch size:  2048 "
-            f"| lm loss: {between(2, 3):.6E} | loss scale: 1.0 | grad norm: {source.random():.3f} | number of skipped "
+            f"iteration (ms): {between(4000, 4400):.1f} | learning rate: {source.random():.3E} | global batch size: "
+            f" 2048 | lm loss: {between(2, 3):.6E} | loss scale: 1.0 | grad norm: {source.random():.3f} | number of skipped "
             "iterations:   0 | number of nan iterations:   0 |\n"]
     for rank in source.sample(range(RANKS), 24):
         label = f"{rank:3d}: [default{rank % 8}]:"
         kind = source.random()
         if kind < 0.4:
-            stamp = f"2024-03-{step % 28 + 1:02d} 12:{step % 60:02d}:{source.randrange(60):02d},{source.randrange(1000):03d}"
+            stamp = f"2024-03-{step % 28 + 1:02d} 12:{step % 60:02d}:{source.randrange(60):02d},{rank:03d}"
             said.append(f"{label}[{stamp}] [INFO] [logging.py:96:log_dist] [Rank {rank}] step={step}, skipped=0, "
                         f"lr=[{source.random():.6f}], mom=[(0.9, 0.95)]\n")
         elif kind < 0.6:
-            said.append(f"{label}[Rank {rank}] (after {step} iterations) memory (MB) | allocated: {between(1e4, 2e4):.4f} "
-                        f"| max allocated: {between(2e4, 3e4):.4f} | reserved: 33000.0\n")
+            said.append(f"{label}[Rank {rank}] (after {step} iterations) memory (MB) | allocated: "
+                        f"{between(1e4, 2e4):.4f} | max allocated: {between(2e4, 3e4):.4f} | reserved: 33000.0\n")
         elif kind < 0.8:
             said.append(f"{label}time (ms) | forward-compute: {between(1e3, 2e3):.2f} | backward-compute: "
                         f"{between(1e3, 2e3):.2f} | optimizer: {between(1e2, 2e2):.2f}\n")
         else:
-            said.append(f"{label}node-{rank // 8:03d}:{source.randrange(10**5)}:{source.randrange(10**5)} [{rank % 8}] "
-                        f"NCCL INFO Channel {source.randrange(32):02d}/0 : {rank}[{rank % 8}] -> {(rank + 1) % RANKS} "
-                        "via P2P/IPC\n")
+            said.append(f"{label}node-{rank // 8:03d}:{source.randrange(10**5)}:{source.randrange(10**5)} "
+                        f"[{rank % 8}] NCCL INFO Channel {source.randrange(32):02d}/0 : {rank}[{rank % 8}] "
+                        f"-> {(rank + 1) % RANKS} via P2P/IPC\n")
     return "".join(said)
 
 
@@ -89,17 +89,18 @@ def say_echo(source: random.Random, number: int) -> str:
     kind = source.random()
     if kind < 0.25:
         return (f"{label}[rank{rank}]:[E{stamp} ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective "
-                f"operation timeout: WorkNCCL(SeqNum={number}, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000)"
-                f" ran for 600{source.randrange(100):02d} milliseconds before timing out.\n")
+                f"operation timeout: WorkNCCL(SeqNum={number}, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
+                f"Timeout(ms)=600000) ran for 600{source.randrange(100):02d} milliseconds before timing out.\n")
     if kind < 0.45:
         return "".join(
             f"{label}frame #{frame}: c10d::ProcessGroupNCCL::WorkNCCL::checkTimeout() + 0x282 "
-            f"(0x7f{rank:03x}{source.randrange(64):02x}5b{frame:02x} in {LIBRARIES[frame % 3]})\n" for frame in range(6))
+            f"(0x7f{rank:03x}{source.randrange(64):02x}5b{frame:02x} in {LIBRARIES[frame % 3]})\n"
+            for frame in range(6))
     if kind < 0.55:
         frames = "".join(f'{label}  File "/opt/megatron/training.py", line {100 + frame}, in run\n'
                          f"{label}    return inner(x)\n" for frame in range(8))
-        return (f"{label}Traceback (most recent call last):\n{frames}{label}torch.distributed.DistBackendError: NCCL error "
-                "in: NCCLUtils.hpp:317, remote process exited or there was a network error, NCCL version 2.21.5\n")
+        return (f"{label}Traceback (most recent call last):\n{frames}{label}torch.distributed.DistBackendError: NCCL "
+                "error in: NCCLUtils.hpp:317, remote process exited or there was a network error, NCCL 2.21.5\n")
     return (f"{label}[rank{rank}]:[W{stamp} TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd={number % 99}, "
             f"addr=[node-{rank // 8:03d}]:{source.randrange(60000)}, remote=[node-000]:29500): failed to recv, got 0 "
             "bytes\n")
