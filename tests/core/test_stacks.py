@@ -280,6 +280,17 @@ def test_node_that_does_not_answer_is_suspected_while_the_others_wait() -> None:
     assert "silent_nodes" in verdict.witnesses and "n7 did not answer within 14 s" in verdict.evidence
 
 
+def test_nodes_that_nobody_could_ask_are_not_suspected() -> None:
+    mute = [Silent("n7", "could not be asked: Slurm did not answer", is_node_mute=False)]
+    verdict = judge_hang(reports(*(rank(n, world=64) for n in range(56))), mute)
+    assert verdict.suspects == () and "silent_nodes" not in verdict.witnesses
+
+
+def test_when_most_nodes_do_not_answer_none_of_them_is_suspected() -> None:
+    verdict = judge_hang(reports(rank(0)), [Silent(f"n{n}", "did not answer in time") for n in range(1, 8)])
+    assert verdict.kind == "network" and verdict.suspects == ()
+
+
 def test_stopped_and_dead_ranks_come_before_what_the_others_wait_for() -> None:
     stopped = judge_hang(reports(*(rank(n) for n in range(7)), rank(7, states="TT")))
     dead = judge_hang(reports(*(rank(n) for n in range(7)), rank(7, (), states="Z")))

@@ -143,7 +143,7 @@ def test_collector_that_fails_still_ends_well_and_says_why(options: str, capsys:
 
 def test_report_that_is_too_long_keeps_every_ranks_main_thread() -> None:
     stack = list(range(40))
-    rows = [{"pid": n, "files": [], "below": [], "samples": [[["t", 1, 0, 0, 0]] * 3000 + [["", n, 1, 0, 1]]]}
+    rows = [{"pid": n, "files": [], "below": [], "samples": [[["t", 1, 0, 0, 0]] * 6000 + [["", n, 1, 0, 1]]]}
             for n in range(100, 120)]
     report = {"notes": [], "ranks": rows, "stacks": [stack, stack[:5]], "frames": ["f"]}
     line = collect.fitted(report)

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from safelaunch.adapters.job import Job
 from safelaunch.adapters.slurm import Command, Result, Start
-from safelaunch.core.ranks import NodeReport, Reader, Silent
+from safelaunch.core.ranks import NodeReport, Reader, Silent, keep_main_step
 from safelaunch.core.stacktext import render_rank
 from safelaunch.errors import ParseError
 
@@ -56,6 +57,12 @@ class Target:
     is_local: bool = False
     has_gpus: bool = False
     python: str = sys.executable
+
+    @classmethod
+    def of_job(cls, job: Job, nodes: Sequence[str], run_id: str) -> Target:
+        """The ranks of a run in the job around this process; its `env` is what the helpers get."""
+        return cls(job.id, tuple(nodes), f"{run_id}.{job.id}.", job.is_local, job.has_gpus,
+                   job.env.get("SAFELAUNCH_PYTHON", sys.executable))
 
     def helper(self, node: str, argv: Sequence[str]) -> list[str]:
         """A helper step on one node, beside whatever runs there (the same facts as adapters.fence)."""
@@ -118,14 +125,15 @@ class Collection:
         if self._running or (self._waiting and time.monotonic() < self._until_s):
             return None
         for node in self._waiting:
-            self._silent[node] = Silent(node, "was not asked: no time was left")
+            self._silent[node] = Silent(node, "was not asked: no time was left", is_node_mute=False)
         self._waiting.clear()
         return self.so_far()
 
     def so_far(self) -> Collected:
         """What has come in by now."""
         order = {node: number for number, node in enumerate(self._target.nodes)}
-        return Collected(tuple(self._reports[node] for node in sorted(self._reports, key=order.__getitem__)),
+        reports = [self._reports[node] for node in sorted(self._reports, key=order.__getitem__)]
+        return Collected(keep_main_step(reports),
                          tuple(self._silent[node] for node in sorted(self._silent, key=order.__getitem__)),
                          dict(self._lines), time.monotonic() - self._start_s)
 
@@ -149,7 +157,7 @@ class Collection:
             self._reports[node] = self._reader.read(line, node)
             self._lines[node] = line
         except ParseError:
-            self._silent[node] = Silent(node, _why_silent(result))
+            self._silent[node] = _silent(node, result)
 
 
 def start(target: Target, env: Mapping[str, str], depth: Depth | None = None, *, begin: Start = Command,
@@ -191,11 +199,15 @@ def _parts() -> dict[str, str]:
     return {f"SAFELAUNCH_PART_{name}": (folder / f"{name}.py").read_text() for name in MODULES}
 
 
-def _why_silent(result: Result) -> str:
+def _silent(node: str, result: Result) -> Silent:
     said = [line for line in result.stderr.strip().splitlines() if line.strip()]
     words = f" ({said[-1][:160]})" if said else ""
     if result.returncode is None:
-        return f"did not answer within {START_S + DEADLINE_S:.0f} s{words}"
+        return Silent(node, f"did not answer in time{words}")
+    if result.is_unknown:
+        return Silent(node, f"could not be asked: Slurm did not answer{words}", is_node_mute=False)
     if result.returncode == 0:
-        return f"its helper gave no report{words}"
-    return f"its helper ended with exit code {result.returncode}{words}"
+        return Silent(node, f"its helper gave no report{words}")
+    # srun refuses (a job that has just ended, an unknown option), or cannot be found: about the node that says nothing.
+    is_lost = "Job step aborted" in result.stderr or result.returncode > 128
+    return Silent(node, f"its helper ended with exit code {result.returncode}{words}", is_node_mute=is_lost)

@@ -69,6 +69,11 @@ class Scene:
         """All ranks."""
         return tuple(rank for group in self.groups for rank in group.ranks)
 
+    @property
+    def mute(self) -> tuple[str, ...]:
+        """Nodes that were asked and did not answer."""
+        return tuple(one.node for one in self.silent if one.is_node_mute)
+
     def of(self, *kinds: str) -> list[Group]:
         """Groups that are at something of these kinds, and readable."""
         return [group for number, group in enumerate(self.groups) if self.at[number].kind in kinds]
@@ -141,14 +146,13 @@ def _process(scene: Scene) -> HangVerdict | None:
 
 
 def _silent(scene: Scene) -> HangVerdict | None:
-    if not scene.silent:
-        return None
-    nodes = tuple(one.node for one in scene.silent)
+    if not scene.mute or not scene.reports or _odd_groups(scene):
+        return None   # nobody has answered, or the others have a reason of their own
     waiting = sum(group.size for group in scene.of(COLLECTIVE, RENDEZVOUS, GPU) if group.kind == STUCK)
-    if not waiting or _odd_groups(scene):
-        return None   # the others have a reason of their own
-    return HangVerdict("network", f"{len(nodes)} of {len(nodes) + len(scene.reports)} nodes do not answer, and "
-                       f"{waiting} ranks of the others wait for somebody", 0.7, (), nodes)
+    wait = f", and {waiting} ranks of the others wait for somebody" if waiting else ""
+    asked = len(scene.silent) + len(scene.reports)
+    return HangVerdict("network", f"{len(scene.mute)} of {asked} nodes do not answer{wait}",
+                       0.7 if waiting else 0.4, (), scene.mute if len(scene.mute) <= len(scene.reports) else ())
 
 
 def _moving(scene: Scene) -> HangVerdict | None:
@@ -211,9 +215,9 @@ def _network(scene: Scene) -> HangVerdict | None:
 def _unknown(scene: Scene) -> HangVerdict:
     unreadable = sum(group.size for group in scene.groups if group.kind == UNREADABLE)
     if not scene.ranks:
-        return HangVerdict("process" if scene.reports else "unknown", "no rank of the job is alive on the nodes that "
-                           "answered" if scene.reports else "no node has answered", 0.6 if scene.reports else 0.0, (),
-                           tuple(one.node for one in scene.silent))
+        if not scene.reports:
+            return HangVerdict("unknown", "no node has answered", 0.0)
+        return HangVerdict("process", "no rank of the job is alive on the nodes that answered", 0.6)
     stuck = [group for group in scene.groups if group.kind == STUCK]
     if not stuck:
         return HangVerdict("unknown", f"{unreadable} of {len(scene.ranks)} ranks cannot be read", 0.1)
@@ -311,7 +315,7 @@ def _witnesses(scene: Scene) -> tuple[str, ...]:
         ("process_state", any(rank.stuck_in or rank.is_gone or rank.is_stopped for rank in ranks)),
         # One at 0 %, the others spinning: seeds, a rank asleep and 63 in its collective; all spinning says it less.
         ("gpu_pattern", len(utils) > 1 and (min(utils) == 0 and max(utils) >= 90)),
-        ("silent_nodes", scene.silent), ("missing_ranks", scene.missing and not scene.silent))
+        ("silent_nodes", scene.mute), ("missing_ranks", scene.missing and not scene.silent))
     return tuple(name for name, is_so in facts if is_so)
 
 

@@ -7,6 +7,7 @@ first. Equal stacks of one read are one object, so that a hundred thousand ranks
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -93,10 +94,13 @@ class NodeReport(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """A node that did not answer, and why as far as is known."""
+    """A node that did not answer, and why as far as is known. `is_node_mute` False = nobody could ask it: Slurm did not
+    answer, or the helper was never started; that says nothing of the node.
+    """
 
     node: str
     why: str
+    is_node_mute: bool = True
 
 
 class Reader:
@@ -143,6 +147,22 @@ class Reader:
             _cpu_share(row.get("cpu", ())), row.get("world"), str(row.get("step", "")),
             next((utils[one] for one in (pid, *(place.pid for place in below)) if one in utils), None),
             tuple(sorted(row.get("mounts", ()))), _ran(row.get("switches", ())), flight)
+
+
+def keep_main_step(reports: Sequence[NodeReport]) -> tuple[NodeReport, ...]:
+    """The same without the processes of other steps: a person's shell beside the training has a rank as well."""
+    counts = Counter(rank.step for report in reports for rank in report.ranks)
+    if len(counts) < 2:
+        return tuple(reports)
+    main = max(counts, key=lambda step: (counts[step], step))
+    return tuple(_without_others(report, main) for report in reports)
+
+
+def _without_others(report: NodeReport, main: str) -> NodeReport:
+    kept = tuple(rank for rank in report.ranks if rank.step == main)
+    left_out = len(report.ranks) - len(kept)
+    notes = (f"{left_out} processes of other steps than {main} were left out",) if left_out else ()
+    return report._replace(ranks=kept, notes=(*report.notes, *notes))
 
 
 def logical_stack(threads: Sequence[tuple[str, bool, Stack]]) -> Stack:

@@ -139,7 +139,8 @@ class Look:
         processes = {rank.process.pid: rank.process for rank in self.ranks if rank.process.pid not in refused}
         for pid, process in processes.items():
             self._note_state(pid, process)
-        tasks = [task for pid, process in processes.items()
+        asleep = [pid for pid in processes if self._has_slept(pid)]
+        tasks = [task for pid, process in processes.items() if pid not in asleep
                  for task in [spy.dump_task(pid, process.state, self.tools, self.options.native)] if task is not None]
         outcomes = children.run_all(tasks + others, AT_ONCE + len(others), self.until_s)
         again = [task for pid, outcome in outcomes.items() if pid in processes and outcome.code != 0
@@ -148,6 +149,9 @@ class Look:
                         if outcome.code == 0)
         self.others.update((name, outcome) for name, outcome in outcomes.items() if name not in processes)
         for pid, process in processes.items():
+            if pid in asleep:
+                self.rows[pid]["samples"].append(self.rows[pid]["samples"][-1])
+                continue
             outcome = outcomes.get(pid)
             threads = spy.read_dump(outcome.text) if outcome is not None and outcome.code == 0 else []
             if any(thread["frames"] for thread in threads):
@@ -169,6 +173,18 @@ class Look:
                 return
         process.state = "X"
         row["states"] += "X"
+
+    def _has_slept(self, pid: int) -> bool:
+        """Whether its stack is still the last one, without a look: its main thread has not run since. That saves half
+        of the time for 32 ranks on two cores. In a backward pass other threads run for the main one.
+        """
+        row = self.rows[pid]
+        if not row["samples"] or row["states"][-1] not in "SDTt" or row["states"][-2] not in "SDTt":
+            return False
+        main = next((thread for thread in row["samples"][-1] if thread[1] == pid), None)
+        frames = self.stacks.rows[main[4]][:4] if main is not None else ()
+        waits_for_others = any("_engine_run_backward" in self.frames.rows[frame] for frame in frames)
+        return bool(frames) and not waits_for_others and row["switches"][-1] == row["switches"][-2]
 
     def _intern(self, thread: dict[str, Any]) -> list[Any]:
         frames = tuple(self.frames.add(frame) for frame in thread["frames"])
