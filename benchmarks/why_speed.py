@@ -125,7 +125,10 @@ def measure_speeds(folder: Path, size_mb: int, runs: int) -> list[Figure]:
         size = log.stat().st_size
         with log.open("rb") as stream, (folder / "head").open("wb") as head:
             head.write(stream.read(LOOP_MB << 20))
-        ours, greps, loops, short_loops = [], [], [], []
+        ours: list[float] = []
+        greps: list[float] = []
+        loops: list[float] = []
+        short_loops: list[float] = []
         for _ in range(runs):
             done = why(log)
             ours.append(size / done.cpu_s / 1e9)

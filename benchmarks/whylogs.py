@@ -59,8 +59,8 @@ def say_step(source: random.Random, step: int) -> str:
     between = source.uniform
     said = [f"383: [default7]: iteration {step:8d}/  500000 | consumed samples: {step * 2048:12d} | elapsed time per "
             f"iteration (ms): {between(4000, 4400):.1f} | learning rate: {source.random():.3E} | global batch size: "
-            f" 2048 | lm loss: {between(2, 3):.6E} | loss scale: 1.0 | grad norm: {source.random():.3f} | number of skipped "
-            "iterations:   0 | number of nan iterations:   0 |\n"]
+            f" 2048 | lm loss: {between(2, 3):.6E} | loss scale: 1.0 | grad norm: {source.random():.3f} | number of "
+            "skipped iterations:   0 | number of nan iterations:   0 |\n"]
     for rank in source.sample(range(RANKS), 24):
         label = f"{rank:3d}: [default{rank % 8}]:"
         kind = source.random()
