@@ -66,6 +66,11 @@ def test_frame_is_written_as_in_any_other_ranks_process(frame: str, normal: str)
     assert normalise((frame,)) == (normal,)
 
 
+def test_start_of_the_interpreter_is_no_part_of_the_program() -> None:
+    stack = ("nanosleep (libc.so.6:1)", "f (a.py:1)", "<module> (a.py:9)", "0x7f12 (libc.so.6)", "_start (python3.11)")
+    assert normalise(stack) == ("nanosleep (libc.so.6)", "f (a.py:1)", "<module> (a.py:9)")
+
+
 def test_import_machinery_is_one_frame_however_deep_it_is() -> None:
     deep = tuple(f"_load (<frozen importlib._bootstrap>:{line})" for line in range(20))
     assert normalise(("read (a.py:1)", *deep, "<module> (b.py:2)")) == ("read (a.py:1)", "import", "<module> (b.py:2)")
@@ -156,7 +161,7 @@ def test_counts_of_a_trees_branches_add_up() -> None:
 
 def test_tree_names_the_ranks_at_its_leaves() -> None:
     text = "\n".join(render_tree(grow(fold([rank(0), rank(1, DATA)]))))
-    assert "= 1 stuck · ranks 1" in text and "broadcast (torch/distributed" in text
+    assert "= 1 stuck · rank 1" in text and "broadcast (torch/distributed" in text
 
 
 # --- what a stack is at ----------------------------------------------------------------------------------------------

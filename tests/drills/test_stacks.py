@@ -109,7 +109,8 @@ Hang = Callable[..., Job]
 @pytest.fixture
 def needs_py_spy(installation: Installation) -> None:
     if not (installation.python.parent / "py-spy").exists():
-        pytest.skip("py-spy is not installed beside the interpreter: pip install py-spy")
+        reason = "py-spy is not installed beside the interpreter: pip install 'safelaunch[stacks]'"
+        pytest.fail(reason) if os.environ.get("SAFELAUNCH_REQUIRE_SLURM") == "1" else pytest.skip(reason)
 
 
 @pytest.fixture

@@ -360,6 +360,18 @@ def test_dump_of_pystack_is_read_as_one_of_py_spy() -> None:
     assert (second["tid"], second["gil"], second["frames"]) == (16370, True, ["<module> (/tmp/train.py:6)"])
 
 
+def test_pystack_reads_a_process_where_there_is_no_py_spy(spawn: Spawn) -> None:
+    program = Path(sys.executable).with_name("pystack")
+    if not program.exists():
+        pytest.skip("pystack is not installed beside the interpreter: pip install pystack")
+    pid = a_rank(spawn, 0)
+    task = spy.dump_task(pid, "S", spy.Tools(None, str(program), []), native=False)
+    assert task is not None
+    outcome = children.run_all([task], 1, time.monotonic() + 20)[pid]
+    (thread,) = spy.read_dump(outcome.text)
+    assert [frame.split(" (")[0] for frame in thread["frames"]] == ["inner", "outer", "<module>"], outcome.said
+
+
 @pytest.mark.parametrize(
     ("state", "said", "why"),
     [

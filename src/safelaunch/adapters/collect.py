@@ -185,8 +185,9 @@ def raw_files(collected: Collected) -> dict[str, str]:
 def gpu_lines(collected: Collected) -> list[str]:
     """What nvidia-smi said on each node."""
     lines = []
-    for node, line in collected.lines.items():
-        gpus = json.loads(line).get("gpus") or {"answer": "was not asked", "gpus": []}
+    for report in collected.reports:
+        node = report.node
+        gpus = json.loads(collected.lines[node]).get("gpus") or {"answer": "was not asked", "gpus": []}
         lines += [f"{node} GPU {gpu['index']}: {gpu['util']} % · {gpu['mem_mb']} of {gpu['mem_total_mb']} MB · "
                   f"{gpu['clock_mhz']} MHz · {gpu['power_w']} W · pids {' '.join(map(str, gpu['pids'])) or 'none'}"
                   for gpu in gpus["gpus"]] or [f"{node}: nvidia-smi: {gpus['answer']}"]

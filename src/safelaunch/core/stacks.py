@@ -119,7 +119,9 @@ def normalise(stack: Stack, known: dict[str, str] | None = None) -> Stack:
             text = texts[frame] = _normalise_frame(frame)
         if text and not (frames and frames[-1] == text == "import"):
             frames.append(text)
-    return tuple(frames)
+    # Above the program's first frame is the interpreter's own start.
+    last = max((place for place, text in enumerate(frames) if _PYTHON.search(text)), default=len(frames))
+    return tuple(frames[:last + 1])
 
 
 def _normalise_frame(frame: str) -> str:

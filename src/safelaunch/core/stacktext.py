@@ -60,7 +60,7 @@ def _group_lines(group: Group, fold: Fold) -> list[str]:
     cpu = f" · {sum(cpus) / len(cpus):.0%} of a core" if cpus else ""
     utils = [rank.gpu_util for rank in group.ranks if rank.gpu_util is not None]
     gpu = f" · GPU {min(utils):.0f}–{max(utils):.0f} %" if utils else ""
-    numbers = f"ranks {group.numbers} · " if group.numbers else ""
+    numbers = f"{'rank' if group.size == 1 else 'ranks'} {group.numbers} · " if group.numbers else ""
     where = f", {group.where}" if group.where else ""
     lines = [f"{group.size} {group.kind}{where} · {numbers}{fold(group.nodes)}{cpu}{gpu}"
              f" · here pid {first.pid} on {first.node}"]

@@ -54,7 +54,7 @@ def render_tree(branches: Sequence[Branch], indent: str = "") -> list[str]:
         lines.append(f"{indent}{branch.count:>6}  {first}")
         lines += [f"{indent}        {frame}" for frame in more]
         for group in branch.groups:
-            numbers = f" · ranks {group.numbers}" if group.numbers else ""
+            numbers = f" · {'rank' if group.size == 1 else 'ranks'} {group.numbers}" if group.numbers else ""
             where = f", {group.where}" if group.where else ""
             lines.append(f"{indent}        = {group.size} {group.kind}{where}{numbers}")
         lines += render_tree(branch.branches, indent + "  ")
