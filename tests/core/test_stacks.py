@@ -218,6 +218,14 @@ def test_mount_that_does_not_answer_is_a_matter_of_storage_without_any_rank_in_i
     assert verdict.kind == "storage" and verdict.suspects == ("n2",)
 
 
+def test_rank_that_waits_for_a_mount_that_does_not_answer_is_odd_in_whatever_state_it_waits() -> None:
+    place = Place(1, "python", "S", "request_wait_answer", "newfstatat", "/home/x", "/home", "fuse")
+    found = reports(*(rank(n) for n in range(63)), rank(63, main=place))
+    found[7] = found[7]._replace(mounts=(("/home", "late"),))
+    (odd,) = judge_hang(found).odd
+    assert (odd.number, odd.why) == (63, "waits in newfstatat() on /home, which does not answer (/home/x)")
+
+
 def test_sleep_in_the_gpu_driver_is_not_storage() -> None:
     place = Place(1, "python", "D", "nvidia_ioctl", "ioctl", "/dev/nvidia3", "/dev", "devtmpfs")
     verdict = judge_hang(reports(*(rank(n) for n in range(63)), asleep(63, main=place)))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.frozen import LoopMount
+from tests.frozen import FuseMount, LoopMount
 from tests.localruns import SubmitLocal
 from tests.runs import ALICE, Installation, Submitter
 from tests.sandboxes import make_workdir, wait_until
@@ -192,6 +192,18 @@ def test_rank_in_an_unkillable_sleep_is_named_with_its_call_and_mount_and_all_ot
     assert kernel["wchan"] and kernel["path"] == f"{loop_mount.path}/log" and kernel["fs"] == "ext4"
     assert group_of(said, "0-4,6-31")["kind"] == "stuck"
     assert took_s < 10, "2 s on a quiet machine: benchmarks/stacks.py"
+
+
+def test_rank_that_waits_for_a_stopped_file_server_is_named_with_its_mount(hang: Hang, fuse_mount: FuseMount) -> None:
+    job = hang(2, f"{fuse_mount.path}/log")
+    fuse_mount.freeze()
+
+    said = job.look()
+    fuse_mount.thaw()
+
+    assert said["ranks"] == 4 and not said["silent"]
+    assert (said["verdict"]["kind"], odd_ranks(said)) == ("storage", [2]), said["verdict"]
+    assert f"on {fuse_mount.path}" in said["verdict"]["summary"]
 
 
 def test_node_whose_slurmd_is_frozen_holds_nobody_and_is_listed(hang: Hang) -> None:

@@ -12,13 +12,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from safelaunch.adapters import collect as fan_out
+from safelaunch.adapters.slurm import Command
 from safelaunch.core.ranks import Reader
 from safelaunch.node import children, collect, devices, evidence, proctable, spy
 from tests.frozen import FuseMount
@@ -182,6 +183,43 @@ def test_nodes_are_asked_in_waves_and_none_waits_for_a_slow_one() -> None:
     looks = fan_out.start(target, {"PATH": os.environ["PATH"]}, fan_out.Depth(gpus=False, samples=1), at_once=2)
     collected = looks.wait()
     assert [report.node for report in collected.reports] == list(target.nodes)
+
+
+@pytest.mark.parametrize(
+    ("srun", "why", "is_mute"),
+    [("echo 'srun: error: Unable to contact slurm controller' >&2; exit 1", "Slurm did not answer", False),
+     ("echo 'srun: error: Invalid job id specified' >&2; exit 1", "Invalid job id", False),
+     ("echo 'srun: error: Timed out waiting for job step to complete' >&2; echo 'srun: Job step aborted' >&2; exit 1",
+      "exit code 1", True),
+     ("sleep 60", "did not answer in time", True), ("exit 0", "gave no report", True)],
+    ids=["slurmctld away", "refused", "aborted", "silent", "killed"])
+def test_node_without_a_report_is_listed_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, srun: str, why: str, is_mute: bool
+) -> None:
+    monkeypatch.setattr(fan_out, "START_S", 0.5)
+    (tmp_path / "srun").write_text(f"#!/bin/sh\n{srun}\n")
+    (tmp_path / "srun").chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    monkeypatch.setenv("PATH", env["PATH"])
+
+    collected = fan_out.start(fan_out.Target(JOB, ("n0", "n1")), env, fan_out.Depth(deadline_s=0.5)).wait()
+
+    assert [one.node for one in collected.silent] == ["n0", "n1"] and collected.reports == ()
+    assert all(why in one.why and one.is_node_mute == is_mute for one in collected.silent), collected.silent
+
+
+def test_asking_many_nodes_never_holds_the_loop_that_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    def begin(argv: Sequence[str], env: Mapping[str, str], deadline_s: float = 60.0, cwd: str = "/") -> Command:
+        begun.append(argv[1])
+        return Command(["sleep", "60"], {"PATH": os.environ["PATH"]}, 0.2)
+
+    looks = fan_out.start(fan_out.Target(JOB, tuple(f"n{n}" for n in range(30)), is_local=True), {}, begin=begin)
+
+    assert len(begun) == fan_out.STARTS_A_POLL
+    assert looks.poll() is None and len(begun) == 2 * fan_out.STARTS_A_POLL
+    assert len(looks.wait().silent) == 30
 
 
 # --- disposable children ---------------------------------------------------------------------------------------------
@@ -396,6 +434,19 @@ def test_process_that_cannot_be_stopped_is_never_dumped_with_a_pause(state: str)
     assert spy.second_task(7, state, tools, failed) is None
 
 
+def test_py_spy_on_a_frozen_filesystem_is_told_from_one_that_is_not_there(fuse_mount: FuseMount) -> None:
+    fuse_mount.freeze()
+    until_s = time.monotonic() + 4 * spy.FIND_S
+    tools = spy.Tools(None, None, [])
+    try:
+        found = spy._find("py-spy", [str(fuse_mount.path)], until_s, tools.stuck)
+    finally:
+        fuse_mount.thaw()
+    assert found is None and tools.stuck == [str(fuse_mount.path / "py-spy")]
+    process = proctable.Process(os.getpid(), 1, "S", "python", 0, 0)
+    assert "frozen filesystem" in spy.why_not(process, tools, None)[0]
+
+
 def test_py_spy_is_kept_on_the_nodes_own_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAFELAUNCH_LOCAL_DIR", str(tmp_path))
     program = tmp_path / "shared" / "py-spy"
@@ -404,7 +455,8 @@ def test_py_spy_is_kept_on_the_nodes_own_disk(tmp_path: Path, monkeypatch: pytes
     program.chmod(0o755)
     kept = spy.keep_local_copy(spy.Tools(str(program), None, []))
     assert kept == str(tmp_path / f"safelaunch-{os.getuid()}" / "py-spy")
-    assert spy.find_tools([], [], time.monotonic() + 5).py_spy == kept
+    found = spy.find_tools([{"PATH": str(program.parent)}], [], time.monotonic() + 5)
+    assert (found.py_spy, found.pystack) == (kept, None)
 
 
 def test_folder_of_others_gets_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,7 +474,7 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> dict[str,
     """What is read of an nvidia-smi that is this shell script."""
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{text}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(devices, "SYSTEM_PATH", str(tmp_path))
     outcomes = children.run_all(devices.gpu_tasks(), 2, time.monotonic() + 0.8)
     return devices.read_gpus(outcomes["gpus"], outcomes["apps"])
 

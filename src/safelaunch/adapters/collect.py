@@ -20,10 +20,15 @@ from safelaunch.core.ranks import NodeReport, Reader, Silent, keep_main_step
 from safelaunch.core.stacktext import render_rank
 from safelaunch.errors import ParseError
 
-MODULES = ("children", "proctable", "evidence", "spy", "devices", "collect")   # each after those that it imports
+MODULES = ("children", "proctable", "evidence", "devices", "spy", "collect")   # each after those that it imports
 DEADLINE_S = 8.0       # of a helper's own work; with 8 ranks and two samples it takes 0.5 s
 START_S = 6.0          # for its step to start: 0.1 s here, and 5 s were seen on busy clusters
+STARTS_A_POLL = 8      # each start takes 2 to 5 ms of a loop that has guards to answer
 AT_ONCE = 64           # sruns: each is a process of 10 MB on the batch host
+# A helper with the attempt's mark would be taken for a rank, and ended by a sweep; the rest names files that a loader,
+# a shell or Python would open before anything else, perhaps on the very filesystem that has frozen.
+_LEFT_OUT = frozenset(("SAFELAUNCH_MARK", "SLURM_EXPORT_ENV", "BASH_ENV", "ENV", "LD_LIBRARY_PATH", "LD_PRELOAD",
+                       "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"))
 # The system's own Python lies on the node's disk, the submitter's may be frozen. Whatever happens, the exit code is 0:
 # a helper step whose task fails ends the others (seeds: py-spy got EPERM on one node, and seven dumps were lost).
 _RUN = """for python in /usr/bin/python3 "$1"; do
@@ -100,7 +105,7 @@ class Collection:
 
     def __init__(self, target: Target, env: Mapping[str, str], depth: Depth, begin: Start, at_once: int) -> None:
         self._target, self._depth, self._begin, self._at_once = target, depth, begin, at_once
-        self._env = {key: value for key, value in env.items() if key not in ("SAFELAUNCH_MARK", "SLURM_EXPORT_ENV")}
+        self._env = {key: value for key, value in env.items() if key not in _LEFT_OUT}
         self._env.update(_parts(), SAFELAUNCH_PYTHON=target.python)
         self._start_s = time.monotonic()
         waves = -(-len(target.nodes) // at_once)
@@ -119,7 +124,8 @@ class Collection:
             if result is not None:
                 del self._running[node]
                 self._take(node, result)
-        while self._waiting and len(self._running) < self._at_once and time.monotonic() < self._until_s:
+        free = min(STARTS_A_POLL, self._at_once - len(self._running), len(self._waiting))
+        for _ in range(free if time.monotonic() < self._until_s else 0):
             node = self._waiting.pop(0)
             self._running[node] = self._start(node)
         if self._running or (self._waiting and time.monotonic() < self._until_s):

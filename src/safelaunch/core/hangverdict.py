@@ -7,80 +7,38 @@ rank, a GPU that does not answer) comes before what programs do to each other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from safelaunch.core.activity import COLLECTIVE, DATA, GPU, NOTHING, RENDEZVOUS, STORAGE, Activity, classify
+from safelaunch.core.activity import COLLECTIVE, DATA, GPU, RENDEZVOUS, STORAGE, classify
+from safelaunch.core.hangscene import (
+    HangVerdict,
+    Odd,
+    Scene,
+    behind_in_flight,
+    is_device,
+    main_wait,
+    missing_ranks,
+    names_of,
+    odd_groups,
+    odd_names,
+    odd_one,
+)
 from safelaunch.core.parallel import Sizes
-from safelaunch.core.ranks import NodeReport, Rank, Silent
-from safelaunch.core.stacks import GONE, MOVING, STUCK, UNREADABLE, Group, describe_where, fold, fold_numbers, label
+from safelaunch.core.ranks import NodeReport, Place, Rank, Silent
+from safelaunch.core.stacks import (
+    MOVING,
+    STUCK,
+    UNREADABLE,
+    Group,
+    describe_place,
+    describe_where,
+    fold,
+    fold_numbers,
+    label,
+)
 
 MOST_ODD = 16        # more of them are no exception
-_DEVICE = ("/dev/nvidia", "nv", "uvm_", "os_acquire")
-
-
-@dataclass(frozen=True)
-class Odd:
-    """A rank that is not where the others are, and why it is held to be odd."""
-
-    number: int | None
-    node: str
-    pid: int
-    why: str
-
-    @property
-    def name(self) -> str:
-        """For people: its number and node."""
-        return f"rank {'?' if self.number is None else self.number}{f' on {self.node}' if self.node else ''}"
-
-
-@dataclass(frozen=True)
-class HangVerdict:
-    """`kind`: storage | deadlock | data_loading | network | gpu | process | moving | unknown.
-
-    `witnesses` are what speaks for a hang besides silence: still_stacks (the same at all looks), asleep (and no main
-    thread ran in between), process_state, gpu_pattern, silent_nodes, missing_ranks.
-    """
-
-    kind: str
-    summary: str
-    confidence: float
-    odd: tuple[Odd, ...] = ()
-    suspects: tuple[str, ...] = ()
-    evidence: tuple[str, ...] = ()
-    witnesses: tuple[str, ...] = ()
-    category: str = "hang"
-
-
-@dataclass(frozen=True)
-class Scene:
-    """All that the rows look at."""
-
-    groups: tuple[Group, ...]
-    reports: tuple[NodeReport, ...]
-    silent: tuple[Silent, ...]
-    sizes: Sizes | None
-    at: dict[int, Activity]           # by the group's place in `groups`
-    missing: tuple[int, ...]          # numbers that no node reported
-
-    @property
-    def ranks(self) -> tuple[Rank, ...]:
-        """All ranks."""
-        return tuple(rank for group in self.groups for rank in group.ranks)
-
-    @property
-    def mute(self) -> tuple[str, ...]:
-        """Nodes that were asked and did not answer."""
-        return tuple(one.node for one in self.silent if one.is_node_mute)
-
-    def of(self, *kinds: str) -> list[Group]:
-        """Groups that are at something of these kinds, and readable."""
-        return [group for number, group in enumerate(self.groups) if self.at[number].kind in kinds]
-
-    def what(self, group: Group) -> Activity:
-        """What a group is at."""
-        return self.at[self.groups.index(group)]
 
 
 def judge_hang(reports: Sequence[NodeReport], silent: Sequence[Silent] = (), *, sizes: Sizes | None = None,
@@ -89,7 +47,7 @@ def judge_hang(reports: Sequence[NodeReport], silent: Sequence[Silent] = (), *, 
     ranks = [rank for report in reports for rank in report.ranks]
     found = fold(ranks) if groups is None else groups
     scene = Scene(found, tuple(reports), tuple(silent), sizes,
-                  {number: classify(group.stack) for number, group in enumerate(found)}, _missing(ranks))
+                  {number: classify(group.stack) for number, group in enumerate(found)}, missing_ranks(ranks))
     draft = next(draft for row in _ROWS for draft in [row(scene)] if draft is not None)
     return HangVerdict(draft.kind, draft.summary, draft.confidence, draft.odd[:MOST_ODD], draft.suspects,
                        (*draft.evidence, *_common_evidence(scene)), _witnesses(scene))
@@ -100,40 +58,53 @@ def judge_hang(reports: Sequence[NodeReport], silent: Sequence[Silent] = (), *, 
 
 def _storage(scene: Scene) -> HangVerdict | None:
     """Seeds: rank 0 asleep for ever in a log write, "the filesystem froze and became unresponsive"."""
-    asleep = [rank for rank in scene.ranks for place in [rank.stuck_in] if place is not None and not _is_device(rank)
-              and (place.mount or place.call in ("read", "write", "fsync"))]
     late = [(report.node, mount) for report in scene.reports for mount, answer in report.mounts if answer == "late"]
+    asleep = [rank for rank in scene.ranks for place in [rank.stuck_in] if place is not None and not is_device(rank)
+              and (place.mount or place.call in ("read", "write", "fsync"))]
+    asleep += [rank for rank in scene.ranks if rank.stuck_in is None and _place_on(rank, late) is not None]
     if not asleep and not late:
         return None
-    slept_on = [place.mount for rank in asleep for place in [rank.stuck_in] if place is not None]
+    slept_on = [place.mount for rank in asleep for place in [rank.stuck_in or rank.main] if place is not None]
     mounts = list(dict.fromkeys([*slept_on, *(mount for _, mount in late)]))
     nodes = tuple(dict.fromkeys([*(rank.node for rank in asleep), *(node for node, _ in late)]))
     # A filesystem that all nodes wait for is the site's; one that others use meanwhile is this node's.
     suspects = nodes if len(nodes) * 4 <= len(scene.reports) else ()
-    who = _names(asleep) if asleep else f"looks at {', '.join(sorted({mount for _, mount in late}))}"
+    who = names_of(asleep) if asleep else f"looks at {', '.join(sorted({mount for _, mount in late}))}"
     where = f" on {', '.join(filter(None, mounts))}" if any(mounts) else ""
-    what = describe_where(asleep[0]) if asleep else f"do not come back{where}"
+    what = _what_of(asleep[0], late) if asleep else f"do not come back{where}"
     return HangVerdict("storage", f"{who}: {what}", 0.9 if asleep else 0.8,
-                       tuple(_odd(rank, describe_where(rank) + _file_of(rank)) for rank in asleep), suspects,
+                       tuple(odd_one(rank, _what_of(rank, late) + _file_of(rank)) for rank in asleep), suspects,
                        tuple(f"{mount} does not answer on {node}" for node, mount in late[:4]))
 
 
+def _place_on(rank: Rank, late: Sequence[tuple[str, str]]) -> Place | None:
+    """Where a rank waits for a mount that does not answer: over FUSE and NFS not in D state."""
+    place = rank.main
+    return place if place is not None and place.mount and (rank.node, place.mount) in late else None
+
+
+def _what_of(rank: Rank, late: Sequence[tuple[str, str]]) -> str:
+    place = _place_on(rank, late)
+    return describe_place(place, "waits") + ", which does not answer" if place is not None and rank.stuck_in is None \
+        else describe_where(rank)
+
+
 def _gpu(scene: Scene) -> HangVerdict | None:
-    asleep = [rank for rank in scene.ranks if rank.stuck_in is not None and _is_device(rank)]
+    asleep = [rank for rank in scene.ranks if rank.stuck_in is not None and is_device(rank)]
     sick = [report for report in scene.reports if report.gpus not in ("", "ok", "absent")]
     if not asleep and not sick:
         return None
     nodes = tuple(dict.fromkeys([*(rank.node for rank in asleep), *(report.node for report in sick)]))
     said = tuple(f"nvidia-smi on {report.node}: {report.gpus if report.gpus != 'late' else 'does not come back'}"
                  for report in sick[:4])
-    who = f"{_names(asleep)}: asleep in the GPU's driver" if asleep else said[0]
-    return HangVerdict("gpu", who, 0.85, tuple(_odd(rank, describe_where(rank)) for rank in asleep), nodes, said)
+    who = f"{names_of(asleep)}: asleep in the GPU's driver" if asleep else said[0]
+    return HangVerdict("gpu", who, 0.85, tuple(odd_one(rank, describe_where(rank)) for rank in asleep), nodes, said)
 
 
 def _process(scene: Scene) -> HangVerdict | None:
     """Ranks that cannot go on: ended, stopped, or not there at all."""
-    odd = [_odd(rank, "has ended, and its launcher has not noticed") for rank in scene.ranks if rank.is_gone]
-    odd += [_odd(rank, "is stopped (by SIGSTOP or a debugger)") for rank in scene.ranks if rank.is_stopped]
+    odd = [odd_one(rank, "has ended, and its launcher has not noticed") for rank in scene.ranks if rank.is_gone]
+    odd += [odd_one(rank, "is stopped (by SIGSTOP or a debugger)") for rank in scene.ranks if rank.is_stopped]
     answered = tuple(report.node for report in scene.reports)
     if scene.missing and not scene.silent:
         odd += [Odd(number, "", 0, "is absent: no node has its process") for number in scene.missing]
@@ -141,12 +112,12 @@ def _process(scene: Scene) -> HangVerdict | None:
         return None
     first = odd[0]
     suspects = tuple(dict.fromkeys(one.node for one in odd if one.node and "stopped" not in one.why))
-    return HangVerdict("process", f"{_odd_names(odd)} {first.why}", 0.85, tuple(odd),
+    return HangVerdict("process", f"{odd_names(odd)} {first.why}", 0.85, tuple(odd),
                        suspects if len(suspects) < max(2, len(answered)) else ())
 
 
 def _silent(scene: Scene) -> HangVerdict | None:
-    if not scene.mute or not scene.reports or _odd_groups(scene):
+    if not scene.mute or not scene.reports or odd_groups(scene):
         return None   # nobody has answered, or the others have a reason of their own
     waiting = sum(group.size for group in scene.of(COLLECTIVE, RENDEZVOUS, GPU) if group.kind == STUCK)
     wait = f", and {waiting} ranks of the others wait for somebody" if waiting else ""
@@ -169,34 +140,35 @@ def _data(scene: Scene) -> HangVerdict | None:
         return None
     ranks = [rank for group in loading for rank in group.ranks]
     others = sum(group.size for group in scene.of(COLLECTIVE, GPU) if group.kind == STUCK)
-    odd = tuple(_odd(rank, "waits for its data loader" + _worker_of(rank)) for rank in ranks) if others else ()
+    odd = tuple(odd_one(rank, "waits for its data loader" + _worker_of(rank)) for rank in ranks) if others else ()
     nodes = tuple(dict.fromkeys(rank.node for rank in ranks))
     verb, them = ("waits", "it") if len(ranks) == 1 else ("wait", "them")
     what = f"while {others} wait for {them} in a collective" if others else "and nobody waits for others"
-    return HangVerdict("data_loading", f"{_names(ranks)} {verb} for data ({label(loading[0].stack)}), {what}",
-                       0.85 if others else 0.7, odd, nodes if others and len(nodes) == 1 < len(scene.reports) else ())
+    is_one_node = bool(others) and len(nodes) == 1 < len(scene.reports)
+    return HangVerdict("data_loading", f"{names_of(ranks)} {verb} for data ({label(loading[0].stack)}), {what}",
+                       0.85 if others else 0.7, odd, nodes if is_one_node else ())
 
 
 def _deadlock(scene: Scene) -> HangVerdict | None:
     """One part of the ranks waits in a collective that another part is not in: seeds, broadcast at evaluation."""
-    odd_groups = _odd_groups(scene)
-    if not odd_groups:
+    groups = odd_groups(scene)
+    if not groups:
         return None
-    most = _main_wait(scene)
+    most = main_wait(scene)
     assert most is not None
-    odd = [_odd(rank, _why_odd(scene, group, most)) for group in odd_groups for rank in group.ranks]
+    odd = [odd_one(rank, _why_odd(scene, group, most)) for group in groups for rank in group.ranks]
     odd = _odd_of_groups(scene, odd)
     share = len(odd) / max(1, len(scene.ranks))
-    late = all(group.kind == MOVING for group in odd_groups)
-    where = label(odd_groups[0].stack)
+    late = all(group.kind == MOVING for group in groups)
+    where = label(groups[0].stack)
     verb = "is" if len(odd) == 1 else "are"
     return HangVerdict(
-        "deadlock", f"{_odd_names(odd)} {verb} in {where or 'unreadable code'}{', and moving,' if late else ''} while "
+        "deadlock", f"{odd_names(odd)} {verb} in {where or 'unreadable code'}{', and moving,' if late else ''} while "
         f"{most.size} wait in {label(most.stack)}", (0.85 if share <= 0.25 else 0.6) - 0.2 * late, tuple(odd))
 
 
 def _network(scene: Scene) -> HangVerdict | None:
-    most = _main_wait(scene)
+    most = main_wait(scene)
     if most is None:
         return None
     what = scene.what(most)
@@ -205,10 +177,10 @@ def _network(scene: Scene) -> HangVerdict | None:
                            0.6)
     idle = [(report.node, index) for report in scene.reports for index in report.idle_gpus]
     suspects = tuple(dict.fromkeys(node for node, _ in idle)) if 0 < len(idle) <= 2 else ()
-    low = _lowest_flight(scene.ranks)
+    low = behind_in_flight(scene.ranks)
     return HangVerdict("network", f"all {most.size} ranks that can be read wait in the same collective, "
                        f"{label(most.stack)}: the network, or a GPU, holds it", 0.65 if idle or low else 0.5,
-                       tuple(_odd(rank, "its newest collective is older than the others'") for rank in low), suspects,
+                       tuple(odd_one(rank, "its newest collective is older than others'") for rank in low), suspects,
                        tuple(f"GPU {index} of {node} is at 0 %, others at 90 % and more" for node, index in idle[:4]))
 
 
@@ -233,22 +205,6 @@ _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
 
 
 # --- what the rows share --------------------------------------------------------------------------------------------
-
-
-def _main_wait(scene: Scene) -> Group | None:
-    """The largest group of ranks that wait for others."""
-    waiting = [group for group in scene.of(COLLECTIVE, RENDEZVOUS) if group.kind == STUCK]
-    return max(waiting, key=lambda group: group.size, default=None)
-
-
-def _odd_groups(scene: Scene) -> list[Group]:
-    """Groups that are not in the collective in which most wait; moving ones count, unreadable ones tell nothing."""
-    most = _main_wait(scene)
-    if most is None:
-        return []
-    wait = scene.what(most)
-    return [group for number, group in enumerate(scene.groups) if group.kind not in (UNREADABLE, GONE)
-            and not group.where and scene.at[number].kind != NOTHING and scene.at[number] != wait]
 
 
 def _why_odd(scene: Scene, group: Group, most: Group) -> str:
@@ -283,27 +239,6 @@ def _odd_of_groups(scene: Scene, odd: list[Odd]) -> list[Odd]:
     return kept or odd
 
 
-def _missing(ranks: Iterable[Rank]) -> tuple[int, ...]:
-    numbers = {rank.number for rank in ranks}
-    world = max((rank.world or 0 for rank in ranks), default=0)
-    if None in numbers or len(numbers) >= world:
-        return ()
-    return tuple(number for number in range(world) if number not in numbers)
-
-
-def _is_device(rank: Rank) -> bool:
-    place = rank.stuck_in
-    return place is not None and (place.path.startswith(_DEVICE[0]) or place.wchan.startswith(_DEVICE[1:])
-                                  or any(name.startswith(("nvidia", "uvm_", "_nv")) for name in rank.kernel[:6]))
-
-
-def _lowest_flight(ranks: Iterable[Rank]) -> list[Rank]:
-    known = [rank for rank in ranks if rank.flight is not None]
-    newest = max((rank.flight or 0 for rank in known), default=0)
-    low = [rank for rank in known if (rank.flight or 0) < newest]
-    return low if low and len(low) * 4 <= len(known) else []
-
-
 def _witnesses(scene: Scene) -> tuple[str, ...]:
     ranks = scene.ranks
     looked = [rank for rank in ranks if len(rank.samples) > 1]
@@ -326,33 +261,14 @@ def _common_evidence(scene: Scene) -> tuple[str, ...]:
         lines.append(f"no process was seen of rank {fold_numbers(scene.missing)}")
     reasons = Counter(rank.why for rank in scene.ranks if rank.why and not rank.samples)
     lines += [f"{count} without a stack: {why}" for why, count in reasons.most_common(3)]
-    low = _lowest_flight(scene.ranks)
+    low = behind_in_flight(scene.ranks)
     if low:
-        lines.append(f"flight recorder: {_names(low)} behind the others")
+        lines.append(f"flight recorder: {names_of(low)} behind the others")
     return tuple(lines)
 
 
-def _odd(rank: Rank, why: str) -> Odd:
-    return Odd(rank.number, rank.node, rank.pid, why)
-
-
-def _names(ranks: Sequence[Rank]) -> str:
-    return ranks[0].name if len(ranks) == 1 else f"{len(ranks)} ranks ({_numbers(rank.number for rank in ranks)})"
-
-
-def _odd_names(odd: Sequence[Odd]) -> str:
-    if len(odd) == 1:
-        return odd[0].name
-    return f"{len(odd)} ranks ({_numbers(one.number for one in odd)})"
-
-
-def _numbers(numbers: Iterable[int | None]) -> str:
-    text = fold_numbers(number for number in numbers if number is not None)
-    return text if len(text) <= 40 else text[:37] + "…"
-
-
 def _file_of(rank: Rank) -> str:
-    place = rank.stuck_in
+    place = rank.stuck_in or rank.main
     return f" ({place.path})" if place is not None and place.path else ""
 
 

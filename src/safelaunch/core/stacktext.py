@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from safelaunch.core.hangverdict import HangVerdict
+from safelaunch.core.hangscene import HangVerdict
 from safelaunch.core.ranks import NodeReport, Rank, Silent
 from safelaunch.core.stacks import UNREADABLE, Group, fold_numbers, label
 from safelaunch.core.stacktree import grow, render_tree

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 SMI_S = 3.0       # it answers in 0.1 to 1 s, and hangs for ever on a GPU that fell off the bus
+SYSTEM_PATH = "/usr/bin:/usr/local/bin:/bin:/usr/sbin:/sbin"   # before a PATH whose folders may be frozen
 MOUNT_S = 1.0     # of a filesystem that works: far below 0.1 s
 RAS_S = 2.0
 RAS_PORT = 28028  # NCCL's environment variables: NCCL_RAS_ADDR defaults to localhost:28028
@@ -36,8 +37,9 @@ _GPU_FIELDS = ("index", "uuid", "utilization.gpu", "memory.used", "memory.total"
 def gpu_tasks() -> list[children.Task]:
     """nvidia-smi twice: the GPUs, and who computes on them."""
     csv = "--format=csv,noheader,nounits"
-    return [children.Task("gpus", ["nvidia-smi", "--query-gpu=" + ",".join(_GPU_FIELDS), csv], SMI_S),
-            children.Task("apps", ["nvidia-smi", "--query-compute-apps=pid,gpu_uuid,used_memory", csv], SMI_S)]
+    env = dict(os.environ, PATH=SYSTEM_PATH + ":" + os.environ.get("PATH", ""))
+    return [children.Task("gpus", ["nvidia-smi", "--query-gpu=" + ",".join(_GPU_FIELDS), csv], SMI_S, env),
+            children.Task("apps", ["nvidia-smi", "--query-compute-apps=pid,gpu_uuid,used_memory", csv], SMI_S, env)]
 
 
 def read_gpus(gpus: children.Outcome, apps: children.Outcome) -> dict[str, Any]:

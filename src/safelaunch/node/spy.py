@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 
-from safelaunch.node import children
+from safelaunch.node import children, devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,21 +40,30 @@ class Tools:
 
 
 def find_tools(envs: Iterable[Mapping[str, str]], words: Iterable[list[str]], until_s: float) -> Tools:
-    """The tools, looked for on local disk first, then beside the interpreters, then on the PATHs."""
-    folders = [local_folder()]
-    for first in words:
-        if first and "/" in first[0]:
-            folders.append(os.path.dirname(first[0]))
+    """The tools, looked for on local disk first, then beside the interpreters and on the PATHs, which may be frozen;
+    pystack only where there is no py-spy.
+    """
+    near = [local_folder(), *devices.SYSTEM_PATH.split(":")]
+    far = [os.path.dirname(first[0]) for first in words if first and "/" in first[0]]
     for env in (os.environ, *envs):
-        folders += [os.path.dirname(env["SAFELAUNCH_PYTHON"])] if env.get("SAFELAUNCH_PYTHON") else []
-        folders += [os.path.join(env[key], "bin") for key in ("VIRTUAL_ENV", "CONDA_PREFIX") if env.get(key)]
-        folders += env.get("PATH", "").split(":")
-    paths = [os.path.join(folder, name) for folder in dict.fromkeys(folders) if folder.startswith("/")
-             for name in ("py-spy", "pystack")]
-    found, stuck = children.walk(paths, lambda path: os.access(path, os.X_OK), FIND_S, until_s)
-    good = [paths[index] for index in sorted(found) if found[index]]
-    return Tools(next((path for path in good if path.endswith("py-spy")), None),
-                 next((path for path in good if path.endswith("pystack")), None), [paths[index] for index in stuck])
+        far += [os.path.dirname(env["SAFELAUNCH_PYTHON"])] if env.get("SAFELAUNCH_PYTHON") else []
+        far += [os.path.join(env[key], "bin") for key in ("VIRTUAL_ENV", "CONDA_PREFIX") if env.get(key)]
+        far += env.get("PATH", "").split(":")
+    stuck: list[str] = []
+    for name in ("py-spy", "pystack"):
+        for folders in (near, far):
+            path = _find(name, folders, until_s, stuck)
+            if path is not None:
+                return Tools(path, None, stuck) if name == "py-spy" else Tools(None, path, stuck)
+    return Tools(None, None, stuck)
+
+
+def _find(name: str, folders: Iterable[str], until_s: float, stuck: list[str]) -> Optional[str]:
+    """The first of these folders' programs of that name; those that do not answer are added to `stuck`."""
+    paths = [os.path.join(folder, name) for folder in dict.fromkeys(folders) if folder.startswith("/")]
+    found, hanging = children.walk(paths, lambda path: os.access(path, os.X_OK), FIND_S, until_s)
+    stuck += [paths[index] for index in hanging]
+    return next((paths[index] for index in sorted(found) if found[index]), None)
 
 
 def local_folder() -> str:
@@ -98,7 +107,7 @@ def second_task(pid: int, state: str, tools: Tools, outcome: children.Outcome) -
         return None
     if tools.py_spy is not None and "Bad address" not in outcome.said:
         return children.Task(pid, [tools.py_spy, "dump", "--json", "--pid", str(pid)], DUMP_S)
-    return _pystack_task(pid, tools, False, state) if tools.py_spy is not None else None
+    return None
 
 
 def _pystack_task(pid: int, tools: Tools, native: bool, state: str) -> Optional[children.Task]:
