@@ -19,8 +19,8 @@ from safelaunch.adapters.job import Job, Start, current, standby
 from safelaunch.adapters.world import World
 from safelaunch.core import decide
 from safelaunch.lead import attempts, endings, watch
-from safelaunch.lead.boot import boot, hold_token
-from safelaunch.lead.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, clock
+from safelaunch.lead.boot import boot
+from safelaunch.lead.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, clock, hold_token
 from safelaunch.lead.standby import Standby
 
 
@@ -56,6 +56,8 @@ def step(lead: Leader) -> bool:
     is_unexplained = lead.term_s is not None and lead.ending is None
     if lead.live is None and is_unexplained:
         return False   # a TERM has come, perhaps a person's cancel: nothing is started before that is known
+    if lead.live is None and "end" in lead.tasks:
+        return False   # the run is being handed over, or ended: nothing starts beside that
     if lead.live is not None and lead.live.fenced:
         if not watch.has_last_words(lead) or is_unexplained or lead.alone:
             # Ranks that save and leave well are no completion. And who is cut off takes all others for lost: whoever
@@ -136,7 +138,7 @@ def stand_by(run_dir: Path, local: Path, job: Job, world: World, start: Start | 
     watcher = Standby(run_dir, local, job, world, token, start.endpoint if start else None)
     if not watcher.watch():
         return None
-    hold_token(local, token)
+    hold_token(local, token, watched=True)   # by the leader before, should it come back
     return watcher.took_over
 
 

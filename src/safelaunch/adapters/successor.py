@@ -144,12 +144,14 @@ class Successor:
 
     # --- changing it ----------------------------------------------------------------------------------------------
 
-    def prepare(self, job: str | None, exclude: tuple[str, ...], drop_afterany: bool = False) -> Iterator[Command]:
+    def prepare(self, job: str | None, exclude: tuple[str, ...], drop_afterany: bool = False,
+                known: tuple[str, ...] = ()) -> Iterator[Command]:
         """The changes to the pending next job before this one ends, in one call.
 
-        `drop_afterany`: this job will hang in COMPLETING on a silent node; singleton counts that as ended.
+        `drop_afterany`: this job will hang in COMPLETING on a silent node; singleton counts that as ended. `known`:
+        what the job was kept from so far; an update replaces the whole list.
         """
-        changes = {"ExcNodeList": self._all_excluded(exclude)} if exclude else {}
+        changes = {"ExcNodeList": self._all_excluded(exclude)} if exclude or known else {}
         if drop_afterany:
             changes["Dependency"] = "singleton"
         if job is not None and changes:

@@ -158,11 +158,20 @@ def parse_sinfo(text: str) -> tuple[tuple[str, str], ...]:
 
 def usable_nodes(text: str) -> tuple[str, ...] | None:
     """Nodes that jobs can get, sooner or later, of `sinfo --format=SINFO_FORMAT`; None = a text of another form."""
+    return _nodes_of(text, _UNUSABLE)
+
+
+def all_nodes(text: str) -> tuple[str, ...] | None:
+    """All nodes of `sinfo --format=SINFO_FORMAT`, also those that are down today; None = a text of another form."""
+    return _nodes_of(text, ())
+
+
+def _nodes_of(text: str, without: tuple[str, ...]) -> tuple[str, ...] | None:
     from safelaunch.core import nodeset  # ClusterShell takes 15 ms to import, which `safelaunch submit` has no time for
 
     try:
         rows = parse_sinfo(text)
-        return tuple(node for state, nodes in rows if not state.startswith(_UNUSABLE) for node in nodeset.expand(nodes))
+        return tuple(node for state, nodes in rows if not state.startswith(without) for node in nodeset.expand(nodes))
     except (ParseError, ValueError):
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
@@ -13,7 +12,7 @@ from safelaunch.core import plan as plans
 from safelaunch.core.state import fold
 from safelaunch.lead import attempts, watch
 from safelaunch.lead.attempts import GUARD, ask_addresses, checkpoint_events
-from safelaunch.lead.leader import Leader, Step, TookOver
+from safelaunch.lead.leader import Leader, Step, TookOver, hold_token
 from safelaunch.lead.nextjob import secure_next
 from safelaunch.lead.suspicion import ask_available, recall
 
@@ -40,7 +39,8 @@ def boot(lead: Leader) -> None:
                                lead.patiently(lambda: runfolder.read_env(lead.run_dir)), lead.world.command)
     lead.fencer = Fencer(lead.plan, lead.job, lead.server, GUARD.read_text(), lead.world.command)
     watch.read_requests(lead)
-    if is_same_job(lead):
+    is_new = not is_same_job(lead)
+    if not is_new:
         before = lead.took_over.host if lead.took_over else lead.job.host
         lead.record(lead.writer.event("took_over", job=lead.job.id, before=before))
         presume_launched(lead)
@@ -50,7 +50,7 @@ def boot(lead: Leader) -> None:
         lead.record(lead.writer.event("job_started", job=lead.job.id, nodes=list(lead.job.nodes),
                                       batch_host=lead.job.host, restart_count=lead.job.restart_count))
     settle_intents(lead)
-    recall(lead)
+    recall(lead, may_wait=is_new)
     adopt(lead)
     if not lead.job.is_local and not lead.addresses:
         lead.begin("addresses", ask_addresses(lead))
@@ -79,18 +79,10 @@ def open_control(lead: Leader) -> None:
         old = json.loads(file.read_text())
     except (OSError, ValueError):
         old = {"token": lead.world.secret(), "port": 0}
-    lead.token = old["token"]
+    lead.token, lead.was_watched = old["token"], bool(old.get("watched"))
     lead.server = lead.world.serve(lead.token, old["port"])
     lead.server.on_report = lambda guard: watch.on_report(lead, guard)
-    hold_token(lead.local, lead.token, lead.server.port)
-
-
-def hold_token(local: Path, token: str, port: int = 0) -> None:
-    """Keep the run's token, and this host's port, on its own disk for whoever is born here next."""
-    temporary = local / "control.tmp"
-    temporary.touch(0o600)
-    temporary.write_text(json.dumps({"token": token, "port": port}))
-    temporary.replace(local / "control.json")
+    hold_token(lead.local, lead.token, lead.server.port, lead.was_watched)
 
 
 def presume_launched(lead: Leader) -> None:
@@ -144,9 +136,7 @@ def is_cancelled(lead: Leader, job: str) -> bool:
         # had taken over: a scancel, or a preemption with grace (measured), and Slurm waits for the dead node to tell.
         if lead.now_s > until_s or lead.signals:
             return True   # a person's word is final, and nothing has spoken against one
-        again_s = lead.now_s + COMPLETING_LOOK_S
-        while lead.now_s < again_s and not lead.signals:   # each command's own end ends a wait
-            lead.wait(again_s - lead.now_s)
+        lead.rest(COMPLETING_LOOK_S)
     return state == "CANCELLED"
 
 

@@ -9,6 +9,7 @@ from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import decide, nodeset
 from safelaunch.core import via as ways
+from safelaunch.core.ledger import most_excluded
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.lead import handover, nextjob
 from safelaunch.lead.leader import HANDED_OVER, Leader, Step, clock
@@ -52,7 +53,7 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
     lead.tell(row, f"handing over to the next job: {action.why}")
     while (claim := lead.claim("hand over")) == 0:
         yield 1.0
-    if lead.available is None:   # Slurm had no answer when this supervisor was born
+    if lead.partition is None:   # Slurm had no answer when this supervisor was born
         yield from ask_available(lead)
     action = replace(action, exclude=_affordable(lead, action.exclude))
     lead.record(lead.writer.event("intent", claim=claim, act="hand_over", exclude=list(action.exclude)))
@@ -69,11 +70,12 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
 def _affordable(lead: Leader, exclude: tuple[str, ...]) -> tuple[str, ...]:
     """`exclude`, as far as a job of this run can start without it: else what the ledger keeps out, else none.
 
-    A supervisor that is cut off takes all others for lost, and the next job would wait for ever.
+    A supervisor that is cut off takes all others for lost, and the next job would wait for ever. Where Slurm does not
+    say how many nodes there are, no more are kept out than the ledger may.
     """
-    if lead.available is None:
-        return exclude
-    rooms = ((allowed, len(set(lead.available) - set(allowed))) for allowed in (exclude, lead.state.excluded))
+    if lead.partition is None:
+        return exclude[:most_excluded(lead.plan.suspects, lead.plan.nodes, lead.plan.spare_nodes)]
+    rooms = ((allowed, len(set(lead.partition) - set(allowed))) for allowed in (exclude, lead.state.excluded))
     return next((allowed for allowed, room in rooms if room >= lead.plan.allocated_nodes), ())
 
 

@@ -92,7 +92,7 @@ def _to_successor(lead: Leader, action: decide.HandOver) -> Passing:
     if fate is Fate.STARTED:   # and leads the run
         _note_passed(lead, job, action)
         return True
-    for command in lead.successor.prepare(job, action.exclude, bool(lead.lost)):
+    for command in lead.successor.prepare(job, action.exclude, bool(lead.lost), lead.state.successor_excludes):
         result = yield command
         if result is None or not result.is_ok:
             lead.say(f"the successor could not be changed: {result.stderr.strip()[:200] if result else ''}")

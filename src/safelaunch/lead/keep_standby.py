@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from safelaunch.adapters.job import hand_to_standby
 from safelaunch.core.takeover import CALM_AFTER_S, SUSPICION_S
-from safelaunch.lead.leader import Leader
+from safelaunch.lead.leader import Leader, hold_token
 
 FIRST_S = 5.0        # a leader that was born again hears from the standby of the one before within two seconds
 START_S = 90.0       # a library copied from a slow folder, an interpreter from a slower one
@@ -19,6 +19,9 @@ def keep_standby(lead: Leader) -> None:
         return
     lead.was_watched = lead.state.standby is not None or any(
         lead.now_s - guard.heard_s < CALM_AFTER_S for guard in lead.server.standbys.values())
+    if lead.was_watched and not lead.watched_noted:
+        lead.watched_noted = True
+        hold_token(lead.local, lead.token, lead.server.port, watched=True)
     lead.contested = _may_be_watched_unheard(lead)
     if lead.live is None:
         return

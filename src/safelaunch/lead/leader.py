@@ -84,7 +84,7 @@ class Leader:
         self.run_dir, self.local, self.job, self.world = run_dir, local, job, world
         self.final: int | None = None
         self.now = world.now()
-        self.now_s = world.now_s()
+        self.now_s = self.born_s = world.now_s()
         self.signals: set[int] = set()
         self.state = State()
         self.live: decide.Live | None = None
@@ -114,6 +114,7 @@ class Leader:
         self.user = runfolder.name_of(os.geteuid())
         self.history: tuple[Event, ...] = ()          # the journal as it was at this leader's birth
         self.evidence: tuple[Evidence, ...] = ()      # against nodes, of this run and of others
+        self.partition: tuple[str, ...] | None = None   # all nodes, the ones included that are down today
         self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
         self.rhythm: Rhythm | None = None             # what the log's silences have taught
         self.rhythm_of = self.heard_bytes = 0         # the attempt that it is about; how much of its log was heard
@@ -134,6 +135,7 @@ class Leader:
         self.standby_next_s = self.now_s + STANDBY_AFTER_S
         self.standby_tried: set[str] = set()
         self.said_no_standby = False
+        self.watched_noted = False      # this host's own disk says that somebody watches
         world.on_signals(SIGNALS, self._take_signal)
 
     @property
@@ -191,6 +193,23 @@ class Leader:
             key.data(self.now_s)
         self.server.tick(self.now_s, self.ping_every_s)
 
+    def rest(self, length_s: float) -> None:
+        """Let so much time pass, while the guards are heard; a mere `wait` ends with each word of theirs."""
+        until_s = self.now_s + length_s
+        while self.now_s < until_s:
+            self.wait(until_s - self.now_s)
+
+    def doubt_itself(self) -> None:
+        """While this leader cannot be born, since the folder does not answer: another may lead by now.
+
+        It hears the guards, so that their leases never run out. After a lease without a word of the standby that the
+        leader before had, it ends their ranks: whoever has taken over waits no longer (simulated: two writers).
+        """
+        heard_s = max((one.heard_s for one in self.server.standbys.values()), default=self.born_s)
+        if self.gen == 0 and self.was_watched and self.now_s - heard_s > LEASE_S and not self.server.order:
+            self.server.order = {"do": "end", "grace_s": 0.0}   # also for guards that call later
+            self.server.tell(self.server.order, self.now_s)
+
     @property
     def ping_every_s(self) -> float:
         """Seconds between two pings of a guard."""
@@ -213,7 +232,8 @@ class Leader:
             answer = self.shared.ask(ask, 2.0)
             if answer.is_ok:
                 return answer.value
-            self.wait(1.0)
+            self.rest(1.0)
+            self.doubt_itself()
             refusals += not answer.late
             if answer.error and (answer.errno == errno.ENOENT or refusals > PATIENCE):
                 raise OSError(f"the run folder: {answer.error}")
@@ -230,7 +250,8 @@ class Leader:
                 if not own_gen:
                     self.frozen = True
                     return 0
-                self.wait(1.0)
+                self.rest(1.0)
+                self.doubt_itself()
                 continue
             self.claim_number = number
             self.confirmed_s, self.claimed_s = self.now_s, claimed_s
@@ -374,6 +395,16 @@ class Leader:
             self.signals.add(number)
         elif number == signal.SIGUSR2:
             self.limit_near = True
+
+
+def hold_token(local: Path, token: str, port: int = 0, watched: bool = False) -> None:
+    """Keep on this host's own disk what whoever is born here next must know: the run's token, this host's port, and
+    whether somebody watches, who may have taken over by then.
+    """
+    temporary = local / "control.tmp"
+    temporary.touch(0o600)
+    temporary.write_text(json.dumps({"token": token, "port": port, "watched": watched}))
+    temporary.replace(local / "control.json")
 
 
 def clock(t: float) -> str:

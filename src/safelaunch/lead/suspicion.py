@@ -6,6 +6,7 @@ from pathlib import Path
 
 from safelaunch.adapters import ledger as folder_of_ledger
 from safelaunch.adapters import slurm
+from safelaunch.adapters.slurm import Result
 from safelaunch.core import decide, slurmtext
 from safelaunch.core.blame import Failure, blame
 from safelaunch.core.causes import Verdict
@@ -14,6 +15,7 @@ from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspect
 from safelaunch.core.model import Event
 from safelaunch.lead.leader import Leader, Step
 
+ASK_S = 15.0         # for sinfo at the start of a job
 DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
 
 
@@ -51,6 +53,10 @@ def change_exclusions(lead: Leader) -> list[Event]:
     now_out = {one.node: one for one in exclusions(
         lead.evidence, lead.now, lead.plan.suspects, nodes=lead.plan.nodes, spares=lead.plan.spare_nodes,
         run=lead.plan.run_id, available=lead.available)}
+    # A node that is down costs nothing today; it comes back, and the next job would wait for it for ever (simulated).
+    while now_out and lead.partition is not None and (
+            len(set(lead.partition) - now_out.keys()) < lead.plan.allocated_nodes):
+        now_out.popitem()
     before = set(lead.state.excluded)
     gone = [lead.writer.event("node_cleared", node=node, owner="safelaunch", why="the evidence against it has faded")
             for node in sorted(before - now_out.keys())]
@@ -58,8 +64,12 @@ def change_exclusions(lead: Leader) -> list[Event]:
                    for node, one in now_out.items() if node not in before]
 
 
-def recall(lead: Leader) -> None:
-    """All that is known against nodes: this run's own journal, and the ledger that runs and people share."""
+def recall(lead: Leader, may_wait: bool) -> None:
+    """All that is known against nodes: this run's own journal, and the ledger that runs and people share.
+
+    `may_wait`: for Slurm's word on how many nodes there are, which says how many can be kept out. A new job that did
+    not wait for it handed over at once for want of good nodes, and so did the next one (simulated).
+    """
     own = evidence_of(lead.history, lead.plan.run_id)
     others: tuple[Evidence, ...] = ()
     folder = _folder(lead)
@@ -68,6 +78,13 @@ def recall(lead: Leader) -> None:
         if answer.is_ok and answer.value is not None:
             others = folder_of_ledger.parse_raw(answer.value)
     lead.evidence = tuple(dict.fromkeys((*own, *others)))
+    command = _sinfo(lead)
+    if may_wait and lead.evidence and command is not None:
+        _take_nodes(lead, lead.ask_slurm(command, ASK_S))
+    _record_changes(lead)
+
+
+def _record_changes(lead: Leader) -> None:
     events = change_exclusions(lead)
     if events:
         lead.record(*events)
@@ -82,13 +99,21 @@ def share(lead: Leader, found: tuple[Evidence, ...]) -> None:
 
 def ask_available(lead: Leader) -> Step:
     """The nodes that a job of this partition can get: exclusions must leave enough of them."""
+    command = _sinfo(lead)
+    if command is not None and lead.partition is None:
+        _take_nodes(lead, (yield lead.world.command(command, lead.job.env)))
+        _record_changes(lead)
+
+
+def _sinfo(lead: Leader) -> tuple[str, ...] | None:
     partition = lead.job.env.get("SLURM_JOB_PARTITION")
-    if not partition:
-        return
-    result = yield lead.world.command(slurm.sinfo(partition), lead.job.env)
-    if result is None or not result.is_ok:
-        return
-    lead.available = slurmtext.usable_nodes(result.stdout)
+    return slurm.sinfo(partition) if partition and not lead.job.is_local else None
+
+
+def _take_nodes(lead: Leader, result: Result | None) -> None:
+    if result is not None and result.is_ok:
+        lead.available = slurmtext.usable_nodes(result.stdout)
+        lead.partition = slurmtext.all_nodes(result.stdout)
 
 
 def _folder(lead: Leader) -> Path | None:

@@ -1,0 +1,64 @@
+"""What the simulation has found, each as the smallest scenario that shows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
+
+from tests.simulation.golden import GOLDEN
+from tests.simulation.run import run
+from tests.simulation.scenario import Fault, Scenario
+
+_PLAIN = GOLDEN["nothing goes wrong"]
+_SPARE = replace(_PLAIN, spare_nodes=1, steps=80)
+
+FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how many attempts at most
+    "an outage of slurmctld at the end of an attempt blames no node": (
+        replace(_PLAIN, faults=(Fault("slurm_gone", 14.0, 60.0), Fault("rank_dies", 15.0))), "completed", 3),
+    "a dead node that comes back is not kept out of the next job for ever": (
+        replace(_PLAIN, faults=(Fault("worker_crashes", 15.0, 300.0),), pool=2, watchers=0), "completed", 3),
+    "a batch host that is cut off takes no other node with it": (
+        replace(_SPARE, faults=(Fault("batch_cut", 11.0, 60.0),), pool=3, watchers=0), "completed", 3),
+    "a kill switch touched while the batch host stood still is seen before the next launch": (
+        replace(_SPARE, faults=(Fault("batch_silent", 5.0, 79.0), Fault("kill-now", 13.0),
+                                Fault("unreadable", 82.0, 7.0)), nodes=3, standby=False), "stopped", 1),
+    "a cancel after a takeover is final although only a step was left to say so": (
+        replace(_SPARE, faults=(Fault("batch_crashes", 20.0, 600.0), Fault("scancel", 45.0))), "stopped", 2),
+    "a leader that is superseded while it is born steps down": (
+        replace(_SPARE, faults=(Fault("freeze_one", 10.0, 40.0), Fault("leader_dies", 11.0),
+                                Fault("batch_cut", 12.0, 60.0))), "completed", 3),
+    "a folder that says ESTALE while a supervisor is born kills no supervisor": (
+        replace(_PLAIN, faults=(Fault("leader_dies", 10.0), Fault("unreadable", 9.9, 30.0))), "completed", 1),
+    "a folder that is frozen while the standby starts ends no attempt": (
+        replace(_PLAIN, faults=(Fault("freeze", 6.0, 20.0),)), "completed", 1),
+    "a job that dies before any supervisor lives is found by the watch": (
+        replace(_PLAIN, faults=(Fault("preempt", 1.5),)), "completed", 1),
+    "a batch host that dies before there is a standby is found by its guards or the watch": (
+        replace(_PLAIN, faults=(Fault("batch_crashes", 3.5, 900.0),)), "completed", 2),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_found_by_simulation(name: str) -> None:
+    scenario, how, attempts = FOUND[name]
+    outcome = run(scenario)
+    assert outcome.violations == []
+    assert outcome.how == how
+    assert outcome.attempts <= attempts
+
+
+def _call(scenario: Scenario, what: str) -> int:
+    """The number of the first outside call of that name."""
+    return next(number for number, call in enumerate(run(scenario).outside_calls, start=1) if call.startswith(what))
+
+
+def test_launch_that_slept_starts_nothing_beside_the_attempt_of_whoever_took_over() -> None:
+    scenario = replace(_SPARE, faults=(Fault("rank_dies", 15.0),))
+    number = _call(scenario, "launch 2")
+    for call in range(number - 3, number + 1):
+        outcome = run(replace(scenario, at_calls=((call, "stands_still"),)))
+        assert outcome.violations == []
+        assert outcome.how == "completed"
