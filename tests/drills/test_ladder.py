@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
@@ -48,8 +50,9 @@ def test_worker_node_that_dies_is_replaced_by_a_spare_or_in_the_next_job(
 @rounds
 @silences
 def test_job_whose_supervisors_both_die_is_ended_by_a_node_guard_and_the_run_goes_on_in_the_next_one(
-    sandbox: Sandbox, submit: Submitter, silent: bool, turn: int
+    own_sandbox: Callable[..., Sandbox], submit: Submitter, silent: bool, turn: int
 ) -> None:
+    sandbox = own_sandbox(6)
     drill = submit(sandbox)(FLAGS, overrides=("spare_nodes=1",))
     drill.wait_event("submitted", 2)
     drill.wait_step(25)

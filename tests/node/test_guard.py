@@ -599,8 +599,9 @@ def orphan(node: Node, tmp_path: Path) -> Callable[..., Path]:
     (tmp_path / "control").mkdir()
     (tmp_path / "bin").mkdir()
     called = tmp_path / "scancelled"
-    (tmp_path / "bin" / "scancel").write_text(f'#!/bin/sh\necho "$@" >> {called}\n')
-    (tmp_path / "bin" / "scancel").chmod(0o755)
+    for name in ("scontrol", "scancel"):
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho "{name} $@" >> {called}\n')
+        (tmp_path / "bin" / name).chmod(0o755)
 
     def start(state: str = "live", **env: str) -> Path:
         record.write_text(json.dumps({"v": 1, "attempt": 1, "state": state, "endpoint": None}) + "\n")
@@ -617,8 +618,8 @@ def orphan(node: Node, tmp_path: Path) -> Callable[..., Path]:
     return start
 
 
-def put_pulse(run_dir: Path, count: int) -> None:
-    (run_dir / "pulse.tmp").write_text(json.dumps({"count": count}))
+def put_pulse(run_dir: Path, count: int, successor: str | None = None) -> None:
+    (run_dir / "pulse.tmp").write_text(json.dumps({"count": count, "successor": successor}))
     (run_dir / "pulse.tmp").replace(run_dir / "pulse.json")
 
 
@@ -627,8 +628,17 @@ def test_a_job_without_a_living_supervisor_is_cancelled_with_a_word_that_it_was_
 ) -> None:
     called = orphan()
     wait_until(called.exists, "the cancel", 15.0)
-    assert called.read_text().split() == ["4711"]
+    assert called.read_text() == "scancel 4711\n"
     assert (tmp_path / "control" / "orphaned-4711").read_text().startswith("n0 ")
+
+
+def test_the_job_behind_an_orphaned_one_no_longer_waits_for_silent_nodes(
+    orphan: Callable[..., Path], tmp_path: Path
+) -> None:
+    called = orphan()
+    put_pulse(tmp_path, 7, successor="4712")
+    wait_until(lambda: called.exists() and "scancel" in called.read_text(), "the cancel", 15.0)
+    assert called.read_text().splitlines() == ["scontrol update JobId=4712 Dependency=singleton", "scancel 4711"]
 
 
 def test_a_pulse_that_moves_keeps_the_job(orphan: Callable[..., Path], tmp_path: Path) -> None:

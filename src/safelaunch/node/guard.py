@@ -301,16 +301,24 @@ class Guard:
                 self._cancel_orphan()
 
     def _cancel_orphan(self) -> None:
-        """In a child: leave word that this is no person's cancel, then cancel."""
+        """In a child: leave word that this is no person's cancel, free the next job, then cancel.
+
+        The next job waits for this one's end, and this one hangs in COMPLETING while a node of it is silent, for 440 s
+        (measured). Its name still keeps it back until the cancel, and its supervisor waits for all leases.
+        """
         try:
             self.switch.forget_in_child()
             restore_signals()
             signal.set_wakeup_fd(-1)
-            folder = os.path.join(os.path.dirname(self.record), "..", "..", "control")
-            with open(os.path.join(folder, "orphaned-" + self.job), "w") as word:
+            folder = os.path.join(os.path.dirname(self.record), "..", "..")
+            with open(os.path.join(folder, "control", "orphaned-" + self.job), "w") as word:
                 word.write("%s %s\n" % (self.node, time.strftime("%Y-%m-%dT%H:%M:%S%z")))
                 word.flush()
                 os.fsync(word.fileno())
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError), open(
+                    os.path.join(folder, "pulse.json")) as pulse:
+                os.spawnvp(os.P_WAIT, "scontrol", [  # noqa: S606
+                    "scontrol", "update", "JobId=%d" % int(json.load(pulse)["successor"]), "Dependency=singleton"])
             os.execvp("scancel", ["scancel", self.job])  # noqa: S606
         finally:
             os._exit(1)
