@@ -92,7 +92,7 @@ def _collect(lead: Leader) -> Any:
     """One look at all nodes of the attempt; never waits for one of them."""
     live = lead.attempt
     target = Target(lead.job.id, live.nodes, f"{lead.plan.run_id}.{lead.job.id}.", lead.job.is_local, lead.job.has_gpus)
-    look = lead.world.look(target, lead.job.env, Depth())
+    look = lead.world.look(target, lead.job.env, Depth(samples=3, gap_s=1.0))
     while (collected := look.poll()) is None:
         yield POLL_S
     return collected
