@@ -16,7 +16,8 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collected, Depth, Target
 from safelaunch.adapters.outbox import PUT
 from safelaunch.core import hang, nodeset, stacktext
-from safelaunch.core.hangverdict import HangVerdict, judge_hang
+from safelaunch.core.hangscene import HangVerdict
+from safelaunch.core.hangverdict import judge_hang
 from safelaunch.core.progress import listen
 from safelaunch.core.stacks import fold
 from safelaunch.lead.leader import Leader, Step, clock

@@ -25,7 +25,7 @@ from safelaunch.adapters.world import World
 from safelaunch.core import decide
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.hang import Rhythm
-from safelaunch.core.hangverdict import HangVerdict
+from safelaunch.core.hangscene import HangVerdict
 from safelaunch.core.ledger import Evidence
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import LEASE_S, Plan
