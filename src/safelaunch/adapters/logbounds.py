@@ -21,12 +21,12 @@ from safelaunch.core.scan import Compiled, Speaker
 
 SMALL = 64 << 20         # a log up to this size is read whole
 HEAD = 1 << 20
-MARGIN = 32 << 20        # before the last progress: warnings, and what the ranks said that stopped before the others
+MARGIN = 16 << 20        # before the last progress: warnings, and what the ranks said that stopped before the others
 PROBE = 256 << 10
 STRIDE = 8 << 20         # the place of the last progress is found this well
 MOST_BACK = 1 << 30      # further back nobody looks for a rank that stopped long before the others
-DEAD_HEAD = 128 << 20    # a failure of 384 ranks with all their tracebacks fills a few
-DEAD_TAIL = 64 << 20
+DEAD_HEAD = 64 << 20     # a failure of 384 ranks with all their tracebacks fills a few
+DEAD_TAIL = 32 << 20
 SAMPLE, SAMPLE_EVERY, MOST_SAMPLES = 1 << 20, 16 << 20, 256
 
 Pieces = list[tuple[int, int]]
