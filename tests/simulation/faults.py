@@ -95,8 +95,10 @@ def _truncate(sim: Sim, fault: Fault) -> None:
 def _corrupt(sim: Sim, fault: Fault) -> None:
     """The newest checkpoint has rotted, and looks whole; an attempt has to load it for anybody to notice."""
     attempt = sim.live_attempt()
-    if sim.saves and attempt is not None:
-        sim.corrupt.add(sim.saves[-1][1])
+    newest = sim.saves[-1][1] if sim.saves else 0
+    # One that has been loaded before is good: nothing rots later in here.
+    if newest and attempt is not None and all(known.first_step != newest for known in sim.attempts):
+        sim.corrupt.add(newest)
         attempt.tasks[0].rank_ends(137, 9)
 
 
