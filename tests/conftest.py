@@ -6,6 +6,11 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# These machines are shared: how long an example takes says nothing of the code.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 pytest_plugins = ["tests.sandboxes", "tests.frozen", "tests.runs", "tests.localruns"]
 

@@ -282,7 +282,7 @@ def test_a_local_run_on_hold_starts_nothing_new_until_resume(submit_local: Submi
 
 def test_an_extended_site_is_kept_beyond_its_time(submit_local: SubmitLocal) -> None:
     local = submit_local("--steps 400 --step-time 0.01 --die-at 10", "restart.max_restarts=0", "preserve_site.for=3s",
-                         "preserve_site.when=[unknown, user_code, native_crash]")
+                         "preserve_site.when=[unknown, host_oom]")
     local.wait_for(lambda: local.state().preserving_until, 30, "nothing is kept")
     done = local.type("extend", str(local.run_dir), "--for", "1h")
     assert done.returncode == 0, done.stderr

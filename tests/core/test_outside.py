@@ -66,3 +66,14 @@ def test_a_node_that_was_blamed_before_is_suspected() -> None:
 
 def test_a_live_run_without_an_error_is_healthy() -> None:
     assert judge_text("loading\n", evidence=Evidence(running=True)).category == "none"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "category"),
+    [(Evidence(exits=(TaskExit("n2", 2, 9),)), "unknown"), (Evidence(exits=(TaskExit("n2", 2, 137, 9),)), "host_oom"),
+     (Evidence(exits=(TaskExit("n2", 2, 9),), ending="cancelled"), "cancelled"), (Evidence(), "cancelled")],
+    ids=["a task failed", "a task was killed", "the job was cancelled", "nothing is known"],
+)
+def test_a_step_that_srun_itself_ended_was_cancelled_by_nobody(evidence: Evidence, category: str) -> None:
+    text = STEPS + "slurmstepd-n1: error: *** STEP 12.0 ON n0 CANCELLED AT 2026-11-21T22:48:29 ***\n"
+    assert judge_text(text, evidence=evidence).category == category

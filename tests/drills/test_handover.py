@@ -127,7 +127,7 @@ def test_preserved_site_keeps_the_suspect_says_how_to_get_in_and_is_released(
     sandbox: Sandbox, submit: Submitter
 ) -> None:
     drill = submit(sandbox)(FAILING, nodes=3, tasks=1,
-                            extra="preserve_site: {for: 1h, when: [unknown, user_code]}\n",
+                            extra="preserve_site: {for: 1h, when: [unknown, host_oom]}\n",
                             overrides=("restart.max_without_progress=1",))
     drill.wait_event("preserved", timeout_s=60)
     drill.wait_for(lambda: len(sandbox.slurm(["squeue", "-h", "-j", drill.job, "-o", "%D"]).split()) > 0, 10, "job")
@@ -144,7 +144,7 @@ def test_preserved_site_keeps_the_suspect_says_how_to_get_in_and_is_released(
 
 def test_site_keeps_only_nodes_that_people_need(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)(FAILING, nodes=4, tasks=1,
-                            extra="preserve_site: {for: 1h, when: [unknown, user_code]}\n",
+                            extra="preserve_site: {for: 1h, when: [unknown, host_oom]}\n",
                             overrides=("restart.max_without_progress=1",))
     preserved = drill.wait_event("preserved", timeout_s=60)
 

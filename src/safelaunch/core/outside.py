@@ -11,6 +11,7 @@ from safelaunch.core.fingerprint import make_fingerprint
 from safelaunch.core.rulebook import ACTIONS
 
 CLEAR_MARGIN = 0.05       # what comes from outside replaces the log's cause only when it is surer by this
+ECHO_OF_SRUN = "slurm.step_cancelled"
 AGREED = 0.05             # both say the same: surer than either
 _SIGNAL_NAMES = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _CRASHES = frozenset({4, 7, 8, 11})
@@ -43,6 +44,7 @@ def join(verdict: Verdict, known: Evidence) -> Verdict:
     """The log's verdict with what is known from outside: confirmed, replaced, or given its place."""
     if known.running and verdict.cause is None:
         return Verdict("none", "the run is alive, and nothing in its log speaks of a failure", 0.7, "none")
+    verdict = _without_echo(verdict, known)
     best = max(read_evidence(known), key=lambda witness: witness.confidence, default=None)
     if best is None:
         return _placed(verdict, known)
@@ -52,6 +54,20 @@ def join(verdict: Verdict, known: Evidence) -> Verdict:
     if verdict.cause is not None and verdict.confidence + CLEAR_MARGIN > best.confidence:
         return _placed(verdict, known)
     return _replaced(verdict, best)
+
+
+def _without_echo(verdict: Verdict, known: Evidence) -> Verdict:
+    """srun cancels its own step when a task has failed (-K): where a supervisor saw tasks end, and no cancel, the line
+    about the step is what followed.
+    """
+    first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    if verdict.rule != ECHO_OF_SRUN or first is None or known.ending is not None:
+        return verdict
+    said = f"task {first.task} on {first.host} ended with exit code {first.code}, and the log does not say why"
+    followed = (*((verdict.cause,) if verdict.cause else ()), *verdict.symptoms)
+    return Verdict("unknown", said, 0.3, "restart", first.host, first.task, evidence=(said,), host=first.host,
+                   symptoms=followed, candidates=verdict.candidates,
+                   fingerprint=make_fingerprint("unknown", "", f"exit code {first.code} signal {first.signal}"))
 
 
 def read_evidence(known: Evidence) -> list[Witness]:
