@@ -78,7 +78,7 @@ def act(lead: Leader, decision: decide.Decision) -> bool:
             attempts.launch(lead, row, action)
         case decide.AskToEnd():
             lead.live = decide.mark_asked(lead.attempt, row, lead.now)
-            lead.tell(row, f"asking the training to end: {action.why}")
+            lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number)
             lead.begin("ask", attempts.ask_to_end(lead, action))
         case decide.Kill():
             attempts.kill(lead, row, action)
@@ -117,7 +117,7 @@ def main(argv: list[str]) -> None:
     if role == "standby":
         took_over = stand_by(run_dir, local, job, world, start)
         if took_over is None:
-            _write(local / "final", "0")
+            _write(local / "final", str(code_of_standby(start)))
             sys.exit(0)
         _write(local / "role", "leader")
     elif start is not None:   # it had taken over, and was born again
@@ -130,6 +130,13 @@ def main(argv: list[str]) -> None:
     else:
         _write(local / "final", str(code))
     sys.exit(code)
+
+
+def code_of_standby(start: Start | None) -> int:
+    """What a shell ends with whose supervisor stood by to the end: as batch script (it led once) never as a success,
+    which would be taken for the training's.
+    """
+    return 0 if start else HANDED_OVER
 
 
 def stand_by(run_dir: Path, local: Path, job: Job, world: World, start: Start | None) -> TookOver | None:

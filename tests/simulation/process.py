@@ -154,7 +154,7 @@ class Supervisor(Actor):
         if role == "standby":
             took_over = loop.stand_by(self.sim.run_dir, local, job, world, start)
             if took_over is None:
-                loop._write(local / "final", "0")
+                loop._write(local / "final", str(loop.code_of_standby(start)))
                 return 0
             self.sim.trace(self.host.name, f"the standby takes over from {took_over.host}")
             self.sim.took_over(self)

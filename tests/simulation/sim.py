@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from dataclasses import dataclass, field
@@ -323,12 +324,17 @@ class Sim:
         """A standby takes over."""
         self.takeovers.append((self.clock.t, standby))
         now_t = self.clock.t
-        if self.scenario.at_calls:
+        try:
+            has_resigned = bool(json.loads((self.run_dir / "pulse.json").read_bytes()).get("alone"))
+        except (OSError, ValueError):
+            has_resigned = False
+        if self.scenario.at_calls or has_resigned:
             return
         for other in self.supervisors:
             lead, is_awake = other.lead_object, not other.process.dead and other.process.last_t > now_t - 3.0
             is_well = max(other.born_t, other.host.troubled_t) < now_t - TROUBLE_S and other.led_t < now_t - 5.0
-            if other is not standby and is_awake and is_well and lead is not None and lead.final is None:
+            leads = lead is not None and lead.final is None and not lead.alone and not lead.resigned
+            if other is not standby and is_awake and is_well and leads:
                 self.violate(f"false takeover: {standby.host.name} from {other.host.name}, which is well")
 
     def a_person_says(self, word: str) -> None:

@@ -34,6 +34,12 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         replace(_PLAIN, faults=(Fault("leader_dies", 10.0), Fault("unreadable", 9.9, 30.0))), "completed", 1),
     "a folder that is frozen while the standby starts ends no attempt": (
         replace(_PLAIN, faults=(Fault("freeze", 6.0, 20.0),)), "completed", 1),
+    "a leader that dies right after it asked the training to end calls it no completion": (
+        replace(_PLAIN, steps=300, limit_min=4, save_every=50, handles_signal=True,
+                faults=(Fault("leader_dies", 210.9), Fault("leader_dies", 211.5))), "completed", 3),
+    "a pulse's counter goes on where a reborn leader begins": (
+        replace(_SPARE, steps=200, faults=(Fault("leader_dies", 100.0), Fault("worker_cut", 109.0, 40.0))),
+        "completed", 2),
     "a job that dies before any supervisor lives is found by the watch": (
         replace(_PLAIN, faults=(Fault("preempt", 1.5),)), "completed", 1),
     "a batch host that dies before there is a standby is found by its guards or the watch": (

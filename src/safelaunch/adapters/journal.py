@@ -20,6 +20,7 @@ from safelaunch.core.journal import Journal
 from safelaunch.core.model import Event
 
 FILE_MODE = 0o640
+LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job's id
 MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
 
 
@@ -139,6 +140,15 @@ def claims_after(run_dir: Path, number: int) -> list[dict[str, Any]]:
     """The claims behind a number, in order; torn ones are left out."""
     found = (read_claim(run_dir, later) for later in range(number + 1, last_claim(run_dir) + 1))
     return [claim for claim in found if claim is not None]
+
+
+def leading_job(run_dir: Path) -> str | None:
+    """The job whose supervisor was the last to claim the lead; None = nobody says."""
+    for number in range(last_claim(run_dir), 0, -1):
+        claim = read_claim(run_dir, number)
+        if claim is not None and str(claim.get("action", "")).startswith(LEAD):
+            return str(claim["action"]).removeprefix(LEAD)
+    return None
 
 
 def read_claim(run_dir: Path, number: int) -> dict[str, Any] | None:

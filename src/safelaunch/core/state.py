@@ -39,6 +39,8 @@ class Attempt:
     blamed: tuple[str, ...] = ()        # nodes that showed the cause
     fingerprint: str = ""               # the cause without ranks, nodes, times and addresses; "" = none
     fenced: bool = False                # no process of it is left on any node, or its nodes' leases have run out
+    asked_t: float | None = None        # when it was told to end, and by which row: exit code 0 means little then
+    asked_row: str | None = None
 
     @property
     def made_steps(self) -> bool:
@@ -215,6 +217,18 @@ def _change_attempt(state: State, event: Event, **changes: Any) -> State:
     ))
 
 
+def _decision(state: State, event: Event) -> State:
+    """A supervisor that dies right after it has told the training to end must not leave that to its memory (simulated:
+    ranks that saved at the time limit and left well were called complete).
+    """
+    if event.data.get("action") != "end":
+        return state
+    known = next((one for one in state.attempts if one.number == int(event.data["attempt"])), None)
+    if known is None or known.asked_t is not None:
+        return state
+    return _change_attempt(state, event, asked_t=event.t, asked_row=str(event.data["row"]))
+
+
 def _progress(state: State, event: Event) -> State:
     return _change_attempt(state, event, step=int(event.data["step"]))
 
@@ -363,6 +377,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "submitted": _submitted,
     "job_started": _job_started,
     "attempt_started": _attempt_started,
+    "decision": _decision,
     "progress": _progress,
     "checkpoint": _checkpoint,
     "attempt_ended": _attempt_ended,

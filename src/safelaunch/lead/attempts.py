@@ -109,14 +109,17 @@ def ask_addresses(lead: Leader) -> Step:
 
 
 def kill(lead: Leader, row: str, action: decide.Kill) -> None:
-    """End every process of the attempt; its record moves on, so that silent nodes' leases run from now."""
+    """End every process of the attempt; its record moves on, so that silent nodes' leases run from now.
+
+    Journalled first: ranks that save on TERM and leave well are no completion for the next supervisor, either.
+    """
+    lead.tell(row, f"ending the attempt: {action.why}", action="end", attempt=lead.attempt.number)
     lead.live, lead.killed_s = decide.mark_killed(lead.attempt, row, lead.now), lead.now_s
     lead.move_record(lead.attempt.number)
     for node, _ in lead.lost_of_live():
         lead.server.hang_up(node, lead.now_s)
     lead.server.order = {"do": "end", "grace_s": action.grace_s}   # also for those who call later
     lead.server.tell(lead.server.order, lead.now_s)
-    lead.tell(row, f"ending the attempt: {action.why}")
 
 
 def ask_to_end(lead: Leader, action: decide.AskToEnd) -> Step:

@@ -20,6 +20,7 @@ COMPLETING_S = 900.0     # above the 440 s that Slurm takes to give a dead node 
 COMPLETING_LOOK_S = 30.0
 UNFINISHED = ("COMPLETING", "RUNNING", "SUSPENDED", "STOPPED")
 ASK_S = 15.0    # for Slurm's word on a job that is over; an answer that does not come is no word
+PULSES_A_GENERATION = 1_000_000
 CALL_S = 1.8    # below adapters.fence.CLOSED_S, after which a node without a guard is swept: a dead one takes 11 s
 
 
@@ -30,7 +31,8 @@ def boot(lead: Leader) -> None:
     meta = lead.patiently(lambda: json.loads((lead.run_dir / "run.json").read_text()))
     lead.plan = plans.make(meta["config"], meta["run_id"])
     lead.claim_number = int(lead.patiently(lambda: journal.last_claim(lead.run_dir)))
-    lead.gen = lead.claim("lead", own_gen=True)
+    lead.gen = lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True)
+    lead.pulse_count = lead.gen * PULSES_A_GENERATION   # a watcher takes a counter that goes back for one that stands
     # Only now: what another supervisor did before this claim must be known, and after it nobody else acts.
     lead.history = journal.merge_raw(lead.patiently(lambda: journal.read_raw(lead.run_dir))).events
     lead.state = fold(lead.history)
@@ -131,7 +133,7 @@ def is_cancelled(lead: Leader, job: str) -> bool:
     if ending is not None or lead.job.is_local:
         return ending == "cancelled"
     until_s = lead.now_s + COMPLETING_S
-    while (state := _state_of(lead, job)) in UNFINISHED and watch.is_step_cancelled(lead, job):
+    while ((state := _state_of(lead, job)) is None or state in UNFINISHED) and watch.is_step_cancelled(lead, job):
         # Its batch host is dead, so that no line about the job was written, only about the step of the supervisor that
         # had taken over: a scancel, or a preemption with grace (measured), and Slurm waits for the dead node to tell.
         if lead.now_s > until_s or lead.signals:
@@ -141,10 +143,13 @@ def is_cancelled(lead: Leader, job: str) -> bool:
 
 
 def _state_of(lead: Leader, job: str) -> str | None:
-    """Slurm's word for the state of a job, from squeue, or from sacct where squeue has forgotten it (MinJobAge)."""
+    """Slurm's word for the state of a job, from squeue, or from sacct where squeue has forgotten it (MinJobAge).
+
+    "" = nobody knows it any more, None = no clear answer.
+    """
     asked = lead.ask_slurm(slurm.squeue_job(job), ASK_S)
     state = None if asked is None else lead.successor.state_of(asked, job)
-    return state or lead.successor.account_state(lead.ask_slurm(slurm.sacct([job]), ASK_S), job)
+    return state or lead.successor.account_state(lead.ask_slurm(slurm.sacct([job]), ASK_S), job) or state
 
 
 def settle_intents(lead: Leader) -> None:
@@ -173,8 +178,8 @@ def adopt(lead: Leader) -> None:
         return
     process = lead.world.adopt(lead.local, number)
     lead.process = process
-    lead.live = decide.Live(number, last.nodes, tasks=lead.plan.tasks,
-                            srun_code=None if process is not None else 255)
+    lead.live = decide.Live(number, last.nodes, tasks=lead.plan.tasks, srun_code=None if process is not None else 255,
+                            end_asked_t=last.asked_t, end_row=last.asked_row)
     lead.server.expect(number)
     if lead.took_over is not None and process is None:
         fence_of_another(lead, lead.took_over)

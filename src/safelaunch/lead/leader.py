@@ -318,9 +318,9 @@ class Leader:
         self.due[what] = self.now_s + every_s
         return True
 
-    def tell(self, row: str, text: str) -> None:
+    def tell(self, row: str, text: str, **more: Any) -> None:
         """Journal a decision, and say it."""
-        self.record(self.writer.event("decision", row=row, why=text))
+        self.record(self.writer.event("decision", row=row, why=text, **more))
         self.say(text)
 
     def say(self, text: str) -> None:

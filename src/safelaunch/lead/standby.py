@@ -12,6 +12,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from safelaunch.adapters import journal
 from safelaunch.adapters.job import Job
 from safelaunch.adapters.world import World
 from safelaunch.core import takeover
@@ -30,6 +31,7 @@ class Standby:
         self.run_dir, self.job, self.world, self.token = run_dir, job, world, token
         self.shared = world.share(run_dir, local / "standby")
         self.endpoint = endpoint
+        self.gen = 0                  # the highest generation that a pulse was of
         self.leader = ""              # its host, as the pulse says
         self.now_s = world.now_s()
         self.signs = takeover.begin(self.now_s)
@@ -50,7 +52,7 @@ class Standby:
             self._listen()
             if self._should_read():
                 self._read_pulse()
-            if takeover.is_dead(self.signs, self.now_s):
+            if takeover.is_dead(self.signs, self.now_s) and self._is_still_due():
                 break
         self.shared.close()
         if self.line is not None:
@@ -88,11 +90,14 @@ class Standby:
         if not answer.is_ok or not isinstance(pulse, dict):
             return
         try:
-            count, job, host = int(pulse["count"]), str(pulse["job"]), str(pulse["host"])
+            count, job, host, gen = int(pulse["count"]), str(pulse["job"]), str(pulse["host"]), int(pulse["gen"])
             address, port = str(pulse["endpoint"][0]), int(pulse["endpoint"][1])
             every_s = float(pulse.get("every_s", takeover.PULSE_S))
         except (KeyError, TypeError, ValueError, IndexError):
             return   # of another version
+        if gen < self.gen or (host == self.job.host and job == self.job.id):
+            return   # of an earlier leader, this process's own forerunner perhaps, and delivered late
+        self.gen = gen
         if job != self.job.id or pulse.get("over"):
             self.is_over = True
             return
@@ -101,6 +106,12 @@ class Standby:
             return
         self.leader = host
         self.signs = takeover.read(self.signs, self.now_s, count, every_s, bool(pulse.get("alone")))
+
+    def _is_still_due(self) -> bool:
+        """Whether no other job leads the run by now: a node that was cut off may have missed the end of this one."""
+        answer = self.shared.ask(lambda: journal.leading_job(self.run_dir), READ_DEADLINE_S)
+        self.is_over = answer.is_ok and answer.value not in (None, self.job.id)
+        return answer.is_ok
 
     def _follow(self, host: str, endpoint: tuple[str, int], count: int, every_s: float) -> None:
         """Another supervisor leads: it took over, or was born again elsewhere."""
