@@ -63,6 +63,7 @@ def step(lead: Leader) -> bool:
             # Ranks that save and leave well are no completion. And who is cut off takes all others for lost: whoever
             # goes on judges this attempt (seen: the healthy node was kept out, and the one that was cut off was used).
             return False
+        watch.look_for_early_ending(lead)
         attempts.close_attempt(lead)
         return True
     decision = decide.decide(lead.state, lead.seen(), lead.plan)

@@ -14,6 +14,7 @@ from safelaunch.core.slurmtext import (
     QueuedJob,
     has_cancelled_step,
     has_no_step,
+    is_job_over,
     is_unreachable,
     parse_addresses,
     parse_elapsed_s,
@@ -21,6 +22,7 @@ from safelaunch.core.slurmtext import (
     parse_sacct,
     parse_sinfo,
     parse_squeue,
+    parse_step_ending,
     parse_submitted,
     parse_watch,
     render_elapsed,
@@ -258,6 +260,30 @@ def test_other_words_are_no_answer(parse: Callable[[str], object], text: str) ->
 )
 def test_a_step_that_was_cancelled_without_a_reason_is_told(line: str, expected: bool) -> None:
     assert has_cancelled_step(f"talk\n{line}\n", "12") is expected
+
+
+@pytest.mark.parametrize(("said", "expected"), [
+    ("srun: error: Slurm job 12 has expired\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job 12",
+     True),
+    ("srun: error: Unable to create step for job 12: Job/step already completing or completed\n", True),
+    ("srun: error: Unable to confirm allocation for job 12: Unable to contact slurm controller\n", False),
+    ("srun: error: Task launch for StepId=12.3 failed on node n1: Communication connection failure\n", False),
+], ids=["expired", "completing", "no controller", "dead node"])
+def test_step_that_is_refused_because_its_job_ends_is_told_from_others(said: str, expected: bool) -> None:
+    assert is_job_over(said) is expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("slurmstepd-n1: error: *** STEP 12.1 ON n1 CANCELLED AT 2026-11-21T21:07:41 DUE TO PREEMPTION ***", "preempted"),
+     ("slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-21T21:07:41 DUE TO TIME LIMIT ***", "time_limit"),
+     ("slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-21T21:07:41 ***", None),
+     ("slurmstepd: error: *** STEP 13.0 ON n1 CANCELLED AT 2026-11-21T21:07:41 DUE TO TIME LIMIT ***", None),
+     ("[n1:0]:slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-21 DUE TO TIME LIMIT ***", None)],
+    ids=["preempted", "time limit", "no reason", "another job's", "said by a rank"],
+)
+def test_reason_of_a_cancelled_step_is_that_of_its_job(line: str, expected: str | None) -> None:
+    assert parse_step_ending(f"talk\n{line}\n", "12") == expected
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Any
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.job import Job
 from safelaunch.adapters.slurm import Command, Result, Start
+from safelaunch.core import slurmtext
 from safelaunch.core.decide import Live
 from safelaunch.core.plan import Plan
 
@@ -104,6 +105,9 @@ class Fencer:
         is_dead = "Job step aborted" in result.stderr
         if report is None and result.returncode is not None and result.is_unknown and not is_dead:
             self._again_s[node] = self._now_s + SWEEP_AGAIN_S   # slurmctld is away: that says nothing of the node
+            return
+        if report is None and slurmtext.is_job_over(result.stderr):
+            self._given_up.add(node)   # left to its lease: no step starts in a job that ends, on whatever node
             return
         self._failed[node] = self._failed.get(node, 0) + 1
         if report is not None:

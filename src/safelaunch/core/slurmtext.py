@@ -33,6 +33,9 @@ _ENDING = re.compile(
     r"(?P<at>\S+)(?P<due> DUE TO .*?)? \*\*\*",
     re.MULTILINE | re.IGNORECASE,
 )
+# srun's and slurmctld's words (slurm_errno.c) where a step was asked for in a job that ends: 22.05 said the first two.
+_JOB_OVER = re.compile(r"Expired or invalid job|Slurm job [0-9]+ has expired|Invalid job id specified"
+                       r"|Job/step already completing or completed", re.IGNORECASE)
 # srun's words when no task of a step was ever started: Slurm did not answer, or gave it nothing to run on just now.
 _NO_STEP = re.compile(r"^srun: (?:error: )?Unable to (?:create step for job|confirm allocation)", re.MULTILINE)
 _STEP_ENDING = re.compile(
@@ -203,6 +206,11 @@ def has_no_step(output: str) -> bool:
     return _NO_STEP.search(output) is not None
 
 
+def is_job_over(stderr: str) -> bool:
+    """Whether srun was refused because its job ends or has ended."""
+    return _JOB_OVER.search(stderr) is not None
+
+
 def is_unreachable(stderr: str) -> bool:
     """Whether a Slurm command failed because it got no answer, so that nobody knows what happened."""
     return _UNREACHABLE.search(stderr) is not None
@@ -219,12 +227,26 @@ def parse_ending(output: str, job: str) -> str | None:
     for match in reversed(list(_ENDING.finditer(output, begin))):
         if match["id"] != job:
             continue
-        due = (match["due"] or "").upper().removeprefix(" DUE TO ").strip()
-        if not due:
-            return "cancelled"
-        # "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS" in full
-        return next((word for words, word in _DUE.items() if due.startswith(words)), "unknown")
+        return _reason(match["due"]) or "cancelled"
     return None
+
+
+def parse_step_ending(output: str, job: str) -> str | None:
+    """Why Slurm ended the job, from the reason in slurmstepd's last line about one of its steps; None = it gives none.
+
+    Slurm signals the steps before the batch script: a step's output tells of a preemption before the job's own does.
+    """
+    found = [match for match in _STEP_ENDING.finditer(output) if match["id"] == job]
+    return _reason(found[-1]["due"]) if found else None
+
+
+def _reason(due: str | None) -> str | None:
+    """The word for slurmstepd's " DUE TO …"; None where it gives no reason."""
+    said = (due or "").upper().removeprefix(" DUE TO ").strip()
+    if not said:
+        return None
+    # "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS" in full
+    return next((word for words, word in _DUE.items() if said.startswith(words)), "unknown")
 
 
 def has_cancelled_step(output: str, job: str) -> bool:

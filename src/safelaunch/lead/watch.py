@@ -230,6 +230,18 @@ def look_for_ending(lead: Leader) -> None:
         lead.begin("term", judge_term(lead))
 
 
+def look_for_early_ending(lead: Leader) -> None:
+    """Ranks that Slurm ends with their job go first, and their log says why before this process is signalled.
+
+    Seen under load: a preempted attempt counted as failed, and the next one was launched into the dying job.
+    """
+    if lead.ending is None and not lead.job.is_local and lead.process is not None:
+        reason = slurmtext.parse_step_ending(lead.process.tail().decode("latin-1"), lead.job.id)
+        if reason in ("preempted", "time_limit"):
+            lead.ending = reason
+            lead.say(f"the job is being ended: {reason}")
+
+
 def judge_term(lead: Leader) -> Step:
     """No line tells why: a TERM to this process alone is nothing while Slurm still runs the job."""
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
