@@ -268,6 +268,7 @@ class Sim:
 
     def saved(self, attempt: Attempt, step: int) -> None:
         """A checkpoint is whole."""
+        self.truncated.discard(step)
         self.saves.append((self.clock.t, step))
         self.trace("training", f"attempt {attempt.number} has saved step {step}")
 
