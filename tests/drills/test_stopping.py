@@ -107,7 +107,7 @@ def test_scancel_of_a_training_that_ignores_term_is_final_too(sandbox: Sandbox, 
 
 
 def test_scancel_during_the_back_off_is_final(sandbox: Sandbox, submit: Submitter) -> None:
-    drill = submit(sandbox)("--die-at 1 --die-rank 1 --die-attempt 0 --die-signal SEGV",
+    drill = submit(sandbox)("--steps 900 --save-every 9999 --die-at 1 --die-rank 1 --die-attempt 0 --die-signal SEGV",
                             overrides=("restart.backoff=10m",))
     drill.wait_event("attempt_ended", 2)
     drill.wait_event("submitted", 2)

@@ -50,7 +50,7 @@ def start_now(drill: Drill) -> None:
             drill.sandbox.run(["scontrol", "update", f"JobId={drill.job}", "StartTime=now"])
         return bool(drill.events("job_started")[-1].data["restart_count"] == 1)
 
-    drill.wait_for(is_started, 60, "the requeued job does not start")
+    drill.wait_for(is_started, 180, "the requeued job does not start")
 
 
 def finishes(drill: Drill) -> None:
