@@ -74,7 +74,7 @@ class Sim:
         self.violations: list[str] = []
         self.timeline: list[str] = []
         self.is_verbose = is_verbose
-        self.writing: dict[int, set[Task]] = {}
+        self.writing: dict[Attempt, set[Task]] = {}   # by launch: two can bear one number
         self.said: list[tuple[float, str]] = []          # what people asked for
         self.all_jobs: list[Job] = []
         self.job_spans: dict[str, list[tuple[float, float]]] = {}
@@ -255,16 +255,16 @@ class Sim:
 
     def writes(self, task: Task) -> None:
         """A rank began or ceased to be able to write: never two attempts at once."""
-        number = task.attempt.number
-        mine = self.writing.setdefault(number, set())
+        mine = self.writing.setdefault(task.attempt, set())
         if not task.is_writing:
             mine.discard(task)
             return
         mine.add(task)
         for other, tasks in self.writing.items():
-            if other != number and tasks:
+            if other is not task.attempt and tasks:
                 names = sorted({one.host.name for one in tasks})
-                self.violate(f"attempts {other} and {number} write at once, on {names} and {task.host.name}")
+                self.violate(f"attempts {other.number} and {task.attempt.number} write at once, on {names} and "
+                             f"{task.host.name}")
 
     def saved(self, attempt: Attempt, step: int) -> None:
         """A checkpoint is whole."""
