@@ -14,6 +14,7 @@ from collections.abc import Callable
 from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped,unused-ignore]
 
 SPIN_LIMIT = 20_000   # events within a second: somebody waits without letting time pass
+SWITCH_S = 0.0003     # a context switch
 
 
 class Spinning(Exception):
@@ -86,6 +87,7 @@ class Process:
         self.last_t = 0.0
         self._asleep = False
         self._due_missed = False
+        self._until_t = 0.0
         self._timer: Timer | None = None
         self._hub = getcurrent()
         self._greenlet = greenlet(lambda: self._run(main))
@@ -116,18 +118,19 @@ class Process:
         if self.dead:
             raise GreenletExit
         self._asleep = True
-        self._timer = self.clock.after(max(1e-6, timeout_s), self._due)   # no sleep is shorter
+        self._until_t = self.clock.t + max(1e-6, timeout_s)   # no sleep is shorter
+        self._timer = self.clock.at(self._until_t, self._due)
         self._hub.switch()
         if self.dead:
             raise GreenletExit
 
-    def wake(self) -> None:
-        """Something has happened that it waits for."""
-        if self._asleep and not self.dead:
-            self._asleep = False
+    def wake(self, delay_s: float = SWITCH_S) -> None:
+        """Something has happened that it waits for: run again within `delay_s`."""
+        t = self.clock.t + delay_s
+        if self._asleep and not self.dead and t < self._until_t:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self.clock.after(0.0003, self._due)   # a context switch
+            self._until_t, self._timer = t, self.clock.at(t, self._due)
 
     def _due(self) -> None:
         self._asleep = False

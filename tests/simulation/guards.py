@@ -20,12 +20,12 @@ from safelaunch.node.guard import (
     mac,
 )
 from tests.simulation.hosts import Host
-from tests.simulation.net import Socket
+from tests.simulation.net import PONG, Socket
 
 if TYPE_CHECKING:
     from tests.simulation.training import Attempt
 
-PING, PONG = b'{"do":"ping"}', b'{"ev": "pong"}\n'
+PING = b'{"do":"ping"}'
 
 
 class Task:
