@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-import io
+import base64
+import contextlib
 import json
 import os
 import pickle
@@ -12,16 +13,19 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from safelaunch.adapters import collect as fan_out
 from safelaunch.adapters.slurm import Command
 from safelaunch.core.ranks import Reader
-from safelaunch.node import children, collect, devices, evidence, proctable, spy
+from safelaunch.node import children, collect, devices, evidence, plain, proctable, spy
 from tests.frozen import FuseMount
 from tests.sandboxes import wait_until
 
@@ -447,24 +451,50 @@ def test_py_spy_on_a_frozen_filesystem_is_told_from_one_that_is_not_there(fuse_m
     assert "frozen filesystem" in spy.why_not(process, tools, None)[0]
 
 
-def test_py_spy_is_kept_on_the_nodes_own_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAFELAUNCH_LOCAL_DIR", str(tmp_path))
-    program = tmp_path / "shared" / "py-spy"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    kept = spy.keep_local_copy(spy.Tools(str(program), None, []))
-    assert kept == str(tmp_path / f"safelaunch-{os.getuid()}" / "py-spy")
-    found = spy.find_tools([{"PATH": str(program.parent)}], [], time.monotonic() + 5)
-    assert (found.py_spy, found.pystack) == (kept, None)
+def a_program(folder: Path, name: str = "py-spy") -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("#!/bin/sh\n")
+    (folder / name).chmod(0o755)
+    return folder / name
 
 
-def test_folder_of_others_gets_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This user's own folder on the node's disk, before it is made."""
     monkeypatch.setenv("SAFELAUNCH_LOCAL_DIR", str(tmp_path))
-    folder = tmp_path / f"safelaunch-{os.getuid()}"
-    folder.mkdir()
-    folder.chmod(0o777)
-    assert spy.keep_local_copy(spy.Tools("/bin/true", None, [])) == ""
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    return tmp_path / f"safelaunch-{os.getuid()}"
+
+
+def test_py_spy_is_kept_on_the_nodes_own_disk(tmp_path: Path, local_folder: Path) -> None:
+    env = {"PATH": str(a_program(tmp_path / "shared").parent)}
+    assert spy.keep_local_copy([env], []) == str(local_folder / "py-spy")
+    shutil.rmtree(tmp_path / "shared")   # as a frozen filesystem, only quicker
+    assert spy.find_tools([env], [], time.monotonic() + 5).py_spy == str(local_folder / "py-spy")
+
+
+def test_newer_py_spy_takes_the_place_of_the_copy(tmp_path: Path, local_folder: Path) -> None:
+    program = a_program(tmp_path / "shared")
+    env = {"PATH": str(program.parent)}
+    spy.keep_local_copy([env], [])
+    program.write_text("#!/bin/sh\necho newer\n")
+    spy.keep_local_copy([env], [])
+    assert "newer" in (local_folder / "py-spy").read_text()
+
+
+def test_folder_of_others_gets_no_copy_and_its_programs_are_not_run(tmp_path: Path, local_folder: Path) -> None:
+    a_program(local_folder)
+    local_folder.chmod(0o777)
+    env = {"PATH": str(a_program(tmp_path / "shared").parent)}
+    assert spy.keep_local_copy([env], []) == ""
+    assert spy.find_tools([], [], time.monotonic() + 5).py_spy is None
+
+
+def test_pystack_reads_what_py_spy_does_not_know() -> None:
+    failed = children.Outcome(b"", b"Error: Failed to find python version from target process", 1, False, 0.1)
+    task = spy.second_task(7, "S", spy.Tools("/x/py-spy", "/x/pystack", []), failed)
+    assert task is not None and task.work == ["/x/pystack", "remote", "--no-block", "7"]
 
 
 # --- GPUs and flight recorders ---------------------------------------------------------------------------------------
@@ -508,8 +538,56 @@ def test_flight_recorders_newest_collective_is_read() -> None:
     assert said["last"]["group"] == "default_pg"
 
 
-def test_flight_recorder_that_holds_code_is_not_run() -> None:
-    dump = io.BytesIO()
-    pickle.Pickler(dump).dump(os.getcwd)
-    with pytest.raises(pickle.UnpicklingError, match="more than plain values"):
-        devices.read_flight(dump.getvalue())
+# Written by PyTorch 2.13 (torch._C._distributed_c10d._dump_fr_trace after three all_reduce over gloo).
+FLIGHT = (
+    "eNqlU8tu00AUTZPQd4FSoKUtpVDahkfjJA0PIYRYIdGIsGBjCUWWa9/6WnU8vp4ZUJGQWCHKjg/hF/gGdnwBCPEHrODOJGkL6gqyyX2c63PuY94U"
+    "X1fckUKh8AJyGYuUCm6ZvUa1XqMhd4zNLPICke7EERkoBwpUYsOgUr8LVMaSdUKQAZ1g5wQ7uZ/uShp2S2w/r3VoRGv3NNuB6Ha9JN72BnSjXNBn"
+    "kcpXWtIYf3yIIzUaZ2uOrcSXyoOUNGgIWUySQKDiF0ATrZI7OwBwea7+zE9u/eKfe2EAYfYsgb9AU60iizMjgFTlMUg62akw8zBHdnLuUNIpE8Cy"
+    "O84hP0m8HEIdAJ12Rw0mTsAOYtp9yq4jMuXIRIk8QIc7dbI9hSLdrNbrjowVbGR+sOtHIJ0eJIwls25rVnXU9oJ6Laxme3TGDjeJU6CZJx8nNZ21"
+    "Uozel7mfZZDTOZx2t/6T2tB5iYgiyA3reZxpPdM0a7lMl/e7ItQJPKA5Jps0ZKqbOY+dHQu/wPARTfNgd5lDIPLQi0NaaBXsOfB22Vtkb8p4uQhA"
+    "Si/Khc7oIo7bwYaw4+tEeVlES2/dCY4ozMEPPTvcS3YfvYZo2dL00/zhy+4p9uvNWvNu/U7z9q3N2ubtu3TFnbYXN9i0J4EMeqU1ZAmzRjYIXe3r"
+    "FJnxVhlwsqeTlxunUU/CmmWJEiHuHTmCdRtVcRe8gPWY1aWSKu9Hvyx+/vq9+WPOthKnmeYTjV/xNV3rVDqVVhnAzrGXCdVexqnrnYrV8SgRvqIb"
+    "PYTQ6rD45kHx1GGqX73RqSDXmA+YtwRUtXOSAYLZXUiOOz/QyrsPBD9Cljt4OCy71nYXj0EcvhvG1Nv2+HJQMeeo8c4O05SwGq8raXPr4cuFgt1X"
+    "LD2eMjX3NR8SvyI8i7M4D7jQGkK+BuTd49JbvITLeBmv4EqriLwKXOX/NVxHnuKnn9PfzBTxYGp43baJB5PAXt9YRQdrbay3sfEOeyLwGObi8cyl"
+    "PnNpwPxhceYfmPePMIOmW9XfgBGg/Q==")
+
+
+def test_flight_recorder_of_a_real_pytorch_is_read() -> None:
+    said = devices.read_flight(zlib.decompress(base64.b64decode(FLIGHT)))
+    assert (said["last"]["seq"], said["last"]["what"], said["last"]["group"]) == (3, "gloo:all_reduce", "default_pg")
+    assert [one["seq"] for one in said["open"]] == [3], "gloo's are never completed, only retired"
+
+
+def test_flight_recorder_in_json_is_read() -> None:
+    text = json.dumps({"version": "2.10", "entries": [{"collective_seq_id": 4, "state": "scheduled", "retired": False,
+                                                       "process_group": ["0", "default_pg"]}]})
+    assert devices.read_flight(text.encode())["last"]["seq"] == 4
+
+
+@pytest.mark.parametrize("value", [{"a": [1, 2.5, None, True]}, [("x", {}), -70000, 2**70, "ü", ()], "text", {}],
+                         ids=["dict", "list", "text", "empty"])
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_plain_values_come_out_of_a_pickle_as_they_went_in(value: object, protocol: int) -> None:
+    assert plain.read(pickle.dumps(value, protocol)) == value
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_pickle_that_holds_code_is_named_and_not_run(tmp_path: Path, protocol: int) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return os.mkdir, (str(tmp_path / "sprung"),)
+
+    dump = tmp_path / "trace_3"
+    dump.write_bytes(pickle.dumps({"entries": [Trap()]}, protocol))
+    task = devices.flight_task("flight", {"TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "trace_")}, 3, 0.0)
+    said = json.loads(children.run_all([task], 1, time.monotonic() + 5)["flight"].text)
+    assert said["path"] == str(dump) and "more than plain values" in said["why"] and said["last"] is None
+    assert not (tmp_path / "sprung").exists()
+
+
+@given(data=st.binary(max_size=200))
+def test_broken_dump_is_an_error_and_nothing_else(data: bytes) -> None:
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        devices.read_flight(data)
+    with contextlib.suppress(ValueError):
+        plain.read(b"\x80\x02" + data)

@@ -20,7 +20,8 @@ from safelaunch.core.ranks import NodeReport, Reader, Silent, keep_main_step
 from safelaunch.core.stacktext import render_rank
 from safelaunch.errors import ParseError
 
-MODULES = ("children", "proctable", "evidence", "devices", "spy", "collect")   # each after those that it imports
+MODULES = ("children", "plain", "proctable", "evidence", "devices", "spy", "leftovers", "cores",
+           "collect")   # each after those that it imports
 DEADLINE_S = 8.0       # of a helper's own work; with 8 ranks and two samples it takes 0.5 s
 START_S = 6.0          # for its step to start: 0.1 s here, and 5 s were seen on busy clusters
 STARTS_A_POLL = 8      # each start takes 2 to 5 ms of a loop that has guards to answer
@@ -80,14 +81,17 @@ class Target:
 
 @dataclass(frozen=True)
 class Depth:
-    """How closely to look."""
+    """How closely to look, and what to do beside it."""
 
-    samples: int = 2
+    samples: int = 2           # 0 = at no rank
     gap_s: float = 0.2
     native: bool = False
     gpus: bool = True
     deadline_s: float = DEADLINE_S
     keep_tool: bool = False    # leave a copy of py-spy on the node's own disk, for when the shared one has frozen
+    attempt: int = 0           # ranks of the target's run below this number are left over,
+    end_left: bool = False     # ... and are ended
+    cores: tuple[tuple[str, ...], float] | None = None   # folders to look for core files in, and since when
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,8 @@ class Collection:
         depth = self._depth
         options = {"job": self._target.job, "node": node, "mark": self._target.mark, "samples": depth.samples,
                    "gap_s": depth.gap_s, "native": depth.native, "gpus": depth.gpus, "deadline_s": depth.deadline_s,
-                   "keep_tool": depth.keep_tool}
+                   "keep_tool": depth.keep_tool, "run": self._target.mark.partition(".")[0],
+                   "attempt": depth.attempt, "end_left": depth.end_left, "cores": depth.cores}
         argv = self._target.helper(node, ["bash", "-c", _RUN, "collect", self._target.python, _BOOT])
         return self._begin(argv, {**self._env, "SAFELAUNCH_COLLECT": json.dumps(options)}, START_S + depth.deadline_s)
 

@@ -91,6 +91,8 @@ class NodeReport(NamedTuple):
     notes: tuple[str, ...] = ()
     took_s: float = 0.0
     processes: int = 0
+    left: tuple[Mapping[str, Any], ...] = ()   # rows of node.leftovers
+    cores: Mapping[str, Any] | None = None     # node.cores.look, where it was asked for
 
 
 class Silent(NamedTuple):
@@ -130,7 +132,8 @@ class Reader:
         idle = tuple(str(gpu["index"]) for gpu in gpus["gpus"] if is_busy and gpu["util"] == 0)
         return NodeReport(
             node, ranks, tuple(sorted(report.get("mounts", {}).items())), gpus["answer"], idle, report.get("ras", ""),
-            tuple(report.get("notes", ())), float(report.get("took_s", 0.0)), int(report.get("processes", 0)))
+            tuple(report.get("notes", ())), float(report.get("took_s", 0.0)), int(report.get("processes", 0)),
+            tuple(report.get("left", ())), report.get("cores"))
 
     def _one(self, stack: Stack) -> Stack:
         return self._known.setdefault(stack, stack)

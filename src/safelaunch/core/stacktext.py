@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from safelaunch.core.hangscene import HangVerdict
@@ -13,6 +13,7 @@ from safelaunch.core.stacktree import grow, render_tree
 
 LABEL_WIDTH = 11
 MOST_ROWS = 8
+MOST_RAS = 12
 Fold = Callable[[Iterable[str]], str]   # node names → "n[0-3]"
 
 
@@ -31,6 +32,8 @@ def tell(groups: Sequence[Group], verdict: HangVerdict, reports: Sequence[NodeRe
     hints = dict.fromkeys(rank.hint for group in groups for rank in group.ranks if rank.hint)
     lines += [_row("hint", hint) for hint in hints]
     lines += [_row("note", f"{report.node}: {note}") for report in reports for note in report.notes][:MOST_ROWS]
+    lines += [_row("left over", tell_left(report.node, row)) for report in reports for row in report.left][:MOST_ROWS]
+    lines += [_row("NCCL RAS", line) for line in ras_lines(next((one.ras for one in reports if one.ras), ""))]
     for group in groups:
         lines += ["", *_group_lines(group, fold)]
     tree = render_tree(grow(groups))
@@ -91,6 +94,27 @@ def _by_reason(silent: Iterable[Silent]) -> list[tuple[str, list[str]]]:
     return list(reasons.items())
 
 
+def tell_left(node: str, row: Mapping[str, Any]) -> str:
+    """A process that should not be on a node, in a line: "n3: pid 4711 of bob (python train.py) holds 71000 MB of GPU
+    2".
+    """
+    whose = "an earlier attempt of this run" if row["whose"] == "ours" else row["user"] or "nobody who is known"
+    words = f"{node}: pid {row['pid']} of {whose}{f' ({said})' if (said := row['cmd'] or row['name']) else ''}"
+    if row["gpus"]:
+        words += f" holds {row['gpu_mb']:.0f} MB of GPU {','.join(map(str, row['gpus']))}"
+    elif row["rss_mb"]:
+        words += f" holds {row['rss_mb']} MB of memory"
+    ended = {True: "it was ended", False: "it could not be ended"}.get(row["ended"], "")
+    return "; ".join(filter(None, (words, ended, row["why"])))
+
+
+def ras_lines(text: str) -> list[str]:
+    """What NCCL's RAS complains of: the lines below its headings Errors and Warnings (NCCL user guide, RAS)."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not set(line.strip()) <= set("=-")]
+    start = next((place for place, line in enumerate(lines) if line in ("Errors", "Warnings")), len(lines))
+    return [line for line in lines[start:] if line not in ("Errors", "Warnings")][:MOST_RAS]
+
+
 def _row(name: str, text: str) -> str:
     return f"{name:<{LABEL_WIDTH}}{text}"
 
@@ -106,7 +130,9 @@ def to_public(groups: Sequence[Group], verdict: HangVerdict, reports: Sequence[N
                     "representative": _rank_to_public(group.ranks[0])} for group in groups],
         "nodes": [{"node": report.node, "ranks": fold_numbers(r.number for r in report.ranks if r.number is not None),
                    "processes": report.processes, "took_s": report.took_s, "gpus": report.gpus or None,
-                   "mounts": dict(report.mounts), "notes": list(report.notes)} for report in reports],
+                   "mounts": dict(report.mounts), "left": [dict(row) for row in report.left],
+                   "notes": list(report.notes)} for report in reports],
+        "ras": next((report.ras for report in reports if report.ras), None),
         "silent": [{"node": one.node, "why": one.why} for one in silent]}
 
 

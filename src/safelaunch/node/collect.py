@@ -6,7 +6,8 @@ Source of both laws: the seeds' dump of eight nodes, of which one py-spy that wa
 state) ended the step, and with it the dumps of the seven healthy nodes. Standard library, Python 3.9.
 
 The line: {"v": 1, "node", "host", "t", "took_s", "ranks": […], "frames": [text], "stacks": [[index of frame]],
-"mounts", "gpus", "ras", "tools", "notes"}; a rank's "samples" hold threads as [name, tid, active, gil, index of stack].
+"mounts", "gpus", "ras", "left": who should not be here (node.leftovers), "cores": null or node.cores' word, "tools",
+"notes"}; a rank's "samples" hold threads as [name, tid, active, gil, index of stack].
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import sys
 import time
 
-from safelaunch.node import children, devices, evidence, proctable, spy
+from safelaunch.node import children, cores, devices, evidence, leftovers, proctable, spy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,12 +39,15 @@ class Options:
         self.job = str(words["job"])
         self.node = str(words.get("node") or os.environ.get("SLURMD_NODENAME", ""))
         self.mark = str(words.get("mark", ""))
-        self.samples = max(1, int(words.get("samples", 2)))
+        self.samples = int(words.get("samples", 2))   # 0 = no rank is looked at
         self.gap_s = float(words.get("gap_s", 0.2))
         self.native = bool(words.get("native", False))
         self.gpus = bool(words.get("gpus", True))
         self.deadline_s = float(words.get("deadline_s", 8.0))
         self.keep_tool = bool(words.get("keep_tool", False))
+        self.claim = leftovers.Claim(str(words.get("run", "")), int(words.get("attempt", 0)), self.node)
+        self.end_left = bool(words.get("end_left", False))
+        self.cores = words.get("cores")   # (folders, since when) to look for core files, or None
 
 
 class Table:
@@ -75,6 +79,8 @@ class Look:
         self.tools = spy.Tools(None, None, [])
         self.others: dict[Any, children.Outcome] = {}
         self.members = 0
+        self.left: list[dict[str, Any]] = []
+        self.found_cores: Optional[dict[str, Any]] = None
 
     def run(self) -> None:
         """Everything, in order of worth: who is there, what the kernel says, then the stacks."""
@@ -86,6 +92,19 @@ class Look:
         self.ranks = proctable.find_ranks(table, members)[:MOST_RANKS]
         if hanging:
             self.notes.append("/proc files of pid %s hang" % ", ".join(map(str, hanging[:8])))
+        if options.samples:
+            self._look_at_ranks()
+        elif options.gpus:
+            self.others.update(children.run_all(devices.gpu_tasks(), 2, self.until_s))
+        self._read_others()
+        self._find_left(table, members)
+        if options.cores is not None:
+            folders, since_t = options.cores
+            pystack = spy.find_pystack(min(self.until_s, time.monotonic() + 2 * spy.FIND_S))
+            self.found_cores = cores.look(folders, since_t, self.until_s, pystack)
+
+    def _look_at_ranks(self) -> None:
+        options = self.options
         self._look_at_kernel()
         self._find_tools()
         refused: set[int] = set()
@@ -96,7 +115,15 @@ class Look:
             if number:
                 time.sleep(options.gap_s)
             self._sample(refused, self._other_tasks() if number == 0 else [])
-        self._read_others()
+
+    def _find_left(self, table: dict[int, proctable.Process], members: Mapping[int, proctable.Process]) -> None:
+        gpus = self._read_gpus() or {"gpus": []}
+        self.left = leftovers.find(table, members, self.options.claim, gpus["gpus"], self.until_s)
+        if self.options.end_left:
+            leftovers.end_ours(self.left, table, self.options.claim, self.until_s)
+
+    def _read_gpus(self) -> Optional[dict[str, Any]]:
+        return devices.read_gpus(self.others["gpus"], self.others["apps"]) if "gpus" in self.others else None
 
     def _left_s(self) -> float:
         return self.until_s - time.monotonic()
@@ -196,15 +223,16 @@ class Look:
             if outcome is not None and outcome.code == 0 and outcome.out:
                 self.rows[rank.process.pid]["flight"] = json.loads(outcome.text)
         if self.options.keep_tool:
-            kept = children.run_all([children.Task("keep", lambda: spy.keep_local_copy(self.tools).encode(), 5.0)], 1,
-                                    self.until_s)["keep"]
-            self.notes.append("py-spy is kept at %s" % kept.text if kept.out else "no copy of py-spy: %s" % kept.said)
+            envs, words = [rank.env for rank in self.ranks[:1]], [rank.process.words for rank in self.ranks[:1]]
+            task = children.Task("keep", lambda: spy.keep_local_copy(envs, words).encode(), 5.0)
+            kept = children.run_all([task], 1, self.until_s)["keep"]
+            self.tools.py_spy = kept.text or None
+            self.notes += ["no copy of py-spy could be kept here: %s" % kept.said] if kept.said else []
 
     def report(self) -> dict[str, Any]:
         """What is known by now, whatever is still missing."""
         mounts = {name[1]: devices.read_mount(outcome) for name, outcome in self.others.items()
                   if isinstance(name, tuple) and name[0] == "mount"}
-        gpus = self.others.get("gpus")
         ras = self.others.get("ras")
         rows = [self.rows[rank.process.pid] for rank in self.ranks if rank.process.pid in self.rows]
         for row in rows:
@@ -213,8 +241,9 @@ class Look:
             "v": 1, "node": self.options.node, "host": os.uname().nodename.split(".")[0], "t": time.time(),
             "took_s": round(time.monotonic() - self.start_s, 3), "processes": self.members, "ranks": rows,
             "frames": self.frames.rows, "stacks": self.stacks.rows, "mounts": mounts,
-            "gpus": devices.read_gpus(gpus, self.others["apps"]) if gpus is not None else None,
+            "gpus": self._read_gpus(),
             "ras": ras.text[:20000] if ras is not None and ras.code == 0 else "",
+            "left": self.left, "cores": self.found_cores,
             "tools": {"py_spy": self.tools.py_spy, "pystack": self.tools.pystack, "stuck": self.tools.stuck},
             "notes": self.notes}
 

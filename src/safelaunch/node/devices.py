@@ -6,15 +6,13 @@ Each is asked by a disposable child. Travels with node.collect as text: standard
 from __future__ import annotations
 
 import contextlib
-import glob
-import io
+import json
 import os
-import pickle
 import re
 import socket
 import time
 
-from safelaunch.node import children
+from safelaunch.node import children, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ SMI_S = 3.0       # it answers in 0.1 to 1 s, and hangs for ever on a GPU that f
 SYSTEM_PATH = "/usr/bin:/usr/local/bin:/bin:/usr/sbin:/sbin"   # before a PATH whose folders may be frozen
 MOUNT_S = 1.0     # of a filesystem that works: far below 0.1 s
 RAS_S = 2.0
+FLIGHT_S = 3.0    # 2,000 entries with their frames, 4 MB, take 1 s
 RAS_PORT = 28028  # NCCL's environment variables: NCCL_RAS_ADDR defaults to localhost:28028
 MOST_MOUNTS = 12
 MOST_DUMP_BYTES = 64 << 20
@@ -50,11 +49,11 @@ def read_gpus(gpus: children.Outcome, apps: children.Outcome) -> dict[str, Any]:
         return {"answer": "absent", "gpus": []}
     if gpus.code != 0:
         return {"answer": (gpus.said or gpus.text.strip())[:200], "gpus": []}
-    users: dict[str, list[int]] = {}
+    users: dict[str, dict[int, Optional[float]]] = {}
     for line in apps.text.splitlines():
         words = [word.strip() for word in line.split(",")]
-        if len(words) >= 2 and words[0].isdigit():
-            users.setdefault(words[1], []).append(int(words[0]))
+        if len(words) >= 3 and words[0].isdigit():
+            users.setdefault(words[1], {})[int(words[0])] = _number(words[2])
     rows = []
     for line in gpus.text.splitlines():
         words = [word.strip() for word in line.split(",")]
@@ -62,7 +61,7 @@ def read_gpus(gpus: children.Outcome, apps: children.Outcome) -> dict[str, Any]:
             rows.append({"index": words[0], "uuid": words[1], "util": _number(words[2]), "mem_mb": _number(words[3]),
                          "mem_total_mb": _number(words[4]), "clock_mhz": _number(words[5]),
                          "power_w": _number(words[6]), "temp_c": _number(words[7]), "pstate": words[8],
-                         "pids": users.get(words[1], [])})
+                         "pids": list(users.get(words[1], {})), "held_mb": list(users.get(words[1], {}).values())})
     return {"answer": "ok", "gpus": rows}
 
 
@@ -119,41 +118,46 @@ def _ask_ras() -> bytes:
     return b"".join(parts)
 
 
-class _PlainOnly(pickle.Unpickler):
-    """A pickle of plain values: a dump holds nothing else, and code in one is not ours to run."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError("holds more than plain values: %s.%s" % (module, name))
-
-
 def flight_task(name: Any, env: Mapping[str, str], rank: int, since: float) -> children.Task:
     """The flight recorder's dump of a rank, where there is one that is younger than the process."""
     prefixes = [env[key] for key in ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE") if env.get(key)]
     home = os.path.expanduser("~/.cache/torch/comm_lib_trace_rank_")
     paths = ["%s%d" % (prefix, rank) for prefix in (*prefixes, "/tmp/nccl_trace_rank_", home)]  # noqa: S108
-    return children.Task(name, lambda: _read_flight(paths, since), MOUNT_S)
+    return children.Task(name, lambda: _read_flight(paths, since), FLIGHT_S)
 
 
 def _read_flight(paths: list[str], since: float) -> bytes:
-    import json
-
     for path in paths:
-        for name in glob.glob(glob.escape(path)):
-            status = os.stat(name)
-            if status.st_uid == os.getuid() and status.st_mtime >= since and status.st_size <= MOST_DUMP_BYTES:
-                with open(name, "rb") as file:
-                    return json.dumps({"path": name, "t": status.st_mtime, **read_flight(file.read())}).encode()
+        for name in (path, path + ".json"):
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(name)
+                if status.st_uid == os.getuid() and status.st_mtime >= since:
+                    return json.dumps({"path": name, "t": status.st_mtime, **_read_one(name, status.st_size)}).encode()
     return b""
 
 
+def _read_one(name: str, size: int) -> dict[str, Any]:
+    """What a dump says; of one that is not understood, why: the file is worth a look by torch's own torchfrtrace."""
+    if size > MOST_DUMP_BYTES:
+        return {"last": None, "open": [], "why": "%d MB are too much to read here" % (size >> 20)}
+    try:
+        with open(name, "rb") as file:
+            return read_flight(file.read())
+    except (ValueError, TypeError, AttributeError) as error:
+        return {"last": None, "open": [], "why": str(error)[:200]}
+
+
 def read_flight(data: bytes) -> dict[str, Any]:
-    """{"last": newest collective begun, "open": those not completed, at most 8} of a flight recorder's pickle."""
-    dump = _PlainOnly(io.BytesIO(data)).load()
+    """{"last": newest collective begun, "open": those not completed, at most 8} of a flight recorder's dump, which is
+    JSON or a pickle of plain values; raises ValueError for anything else.
+    """
+    dump = json.loads(data) if data[:1] == b"{" else plain.read(data)
     entries = dump.get("entries", []) if isinstance(dump, dict) else []
     rows = [{"seq": entry.get("collective_seq_id", entry.get("seq_id")), "p2p": bool(entry.get("is_p2p")),
              "what": str(entry.get("profiling_name", "")), "state": str(entry.get("state", "")),
-             "group": str((entry.get("process_group") or [""])[-1])} for entry in entries if isinstance(entry, dict)]
-    unfinished = [row for row in rows if row["state"] != "completed"]
+             "group": str((entry.get("process_group") or [""])[-1]), "over": bool(entry.get("retired"))}
+            for entry in entries if isinstance(entry, dict)]
+    unfinished = [row for row in rows if row["state"] != "completed" and not row["over"]]   # gloo's are only retired
     return {"last": rows[-1] if rows else None, "open": unfinished[-8:]}
 
 

@@ -151,10 +151,10 @@ def _judge(pid: int, answer: Optional[bytes], start_s: float, until_s: float) ->
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         # A child that is merely slow is dead within microseconds, and no reason to call the path stuck.
-        if not _is_gone_within(pid, REAP_WITHIN_S):
+        if not is_gone_within(pid, REAP_WITHIN_S):
             _stuck.add(pid)
         return Answer(late=True, took_s=time.monotonic() - start_s)
-    if not _is_gone_within(pid, min(REAP_WITHIN_S, max(0.0, until_s - time.monotonic()))):
+    if not is_gone_within(pid, min(REAP_WITHIN_S, max(0.0, until_s - time.monotonic()))):
         _ended.add(pid)
     took_s = time.monotonic() - start_s
     try:
@@ -166,7 +166,8 @@ def _judge(pid: int, answer: Optional[bytes], start_s: float, until_s: float) ->
     return Answer(value=fields["value"], took_s=took_s)
 
 
-def _is_gone_within(pid: int, within_s: float) -> bool:
+def is_gone_within(pid: int, within_s: float) -> bool:
+    """Whether a child has ended, and is collected; waited for as long as that."""
     until_s = time.monotonic() + within_s
     pause_s = 0.0001
     while not _is_gone(pid):

@@ -187,10 +187,10 @@ def find_ranks(table: Mapping[int, Process], members: Mapping[int, Process]) -> 
             groups.setdefault((env.get("SLURM_STEP_ID", "batch"), number), []).append(process)
     ranks = []
     for (step, number), processes in groups.items():
-        top = _top(members, [process for process in processes if _may_be_rank(process)])
+        top = _top(members, [process for process in processes if may_be_rank(process)])
         if top is not None:
             ranks.append(Rank(int(number), step, top, named[top.pid]))
-    ranks += _hidden_ranks(table, members, named, ranks, [p for p in hidden if _may_be_rank(p)])
+    ranks += _hidden_ranks(table, members, named, ranks, [p for p in hidden if may_be_rank(p)])
     chosen = {rank.process.pid: rank for rank in ranks}
     for process in members.values():
         above = next((pid for pid in _ancestors(table, process.pid) if pid in chosen), None)
@@ -204,7 +204,8 @@ def _rank_of(env: Mapping[str, str], says_rank: bool) -> Optional[str]:
     return next((env[key] for key in keys if env.get(key, "").isdigit()), None)
 
 
-def _may_be_rank(process: Process) -> bool:
+def may_be_rank(process: Process) -> bool:
+    """Whether it is a program of the training, and no shell, pipe, launcher, guard or supervisor around it."""
     if process.comm in _PLUMBING or (process.env or {}).get("guard"):
         return False
     names = [os.path.basename(word) for word in process.words[:4]]

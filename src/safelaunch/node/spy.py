@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import stat
 
 from safelaunch.node import children, devices
 
@@ -40,22 +41,34 @@ class Tools:
 
 
 def find_tools(envs: Iterable[Mapping[str, str]], words: Iterable[list[str]], until_s: float) -> Tools:
-    """The tools, looked for on local disk first, then beside the interpreters and on the PATHs, which may be frozen;
-    pystack only where there is no py-spy.
-    """
-    near = [local_folder(), *devices.SYSTEM_PATH.split(":")]
+    """The tools, looked for on local disk first, then beside the interpreters and on the PATHs, which may be frozen."""
+    near = _near_folders()
+    far = installed_folders(envs, words)
+    stuck: list[str] = []
+    py_spy, pystack = (_find(name, near, until_s, stuck) for name in ("py-spy", "pystack"))
+    if py_spy is None:   # else what is far, and may be frozen, is not needed
+        py_spy = _find("py-spy", far, until_s, stuck)
+        pystack = pystack or _find("pystack", far, until_s, stuck)
+    return Tools(py_spy, pystack, stuck)
+
+
+def find_pystack(until_s: float) -> Optional[str]:
+    """pystack for core files, wherever it is on this node."""
+    return _find("pystack", [*_near_folders(), *installed_folders([], [])], until_s, [])
+
+
+def _near_folders() -> list[str]:
+    return [*([local_folder()] if is_own_folder(local_folder()) else []), *devices.SYSTEM_PATH.split(":")]
+
+
+def installed_folders(envs: Iterable[Mapping[str, str]], words: Iterable[list[str]]) -> list[str]:
+    """Where a user has installed things: beside the interpreters, in virtual environments, on the PATHs."""
     far = [os.path.dirname(first[0]) for first in words if first and "/" in first[0]]
     for env in (os.environ, *envs):
         far += [os.path.dirname(env["SAFELAUNCH_PYTHON"])] if env.get("SAFELAUNCH_PYTHON") else []
         far += [os.path.join(env[key], "bin") for key in ("VIRTUAL_ENV", "CONDA_PREFIX") if env.get(key)]
         far += env.get("PATH", "").split(":")
-    stuck: list[str] = []
-    for name in ("py-spy", "pystack"):
-        for folders in (near, far):
-            path = _find(name, folders, until_s, stuck)
-            if path is not None:
-                return Tools(path, None, stuck) if name == "py-spy" else Tools(None, path, stuck)
-    return Tools(None, None, stuck)
+    return far
 
 
 def _find(name: str, folders: Iterable[str], until_s: float, stuck: list[str]) -> Optional[str]:
@@ -71,23 +84,45 @@ def local_folder() -> str:
     return os.path.join(os.environ.get("SAFELAUNCH_LOCAL_DIR", "/tmp"), "safelaunch-%d" % os.getuid())  # noqa: S108
 
 
-def keep_local_copy(tools: Tools) -> str:
+def is_own_folder(path: str) -> bool:
+    """Whether a folder is this user's alone: whoever came first to its name could else plant a program there."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def keep_local_copy(envs: Iterable[Mapping[str, str]], words: Iterable[list[str]]) -> str:
     """Where py-spy lies on the node's own disk from now on: a program on a frozen filesystem cannot be executed. ""
-    where it was not found or the folder is not ours alone.
+    where it was not found or the folder is not ours alone. The installed one is taken, also in place of an older copy.
+
+    Runs in a child with a deadline. pystack is many files and stays where it is.
     """
     folder = local_folder()
     target = os.path.join(folder, "py-spy")
-    if tools.py_spy is None or tools.py_spy == target:
-        return tools.py_spy or ""
+    places = [*installed_folders(envs, words), *devices.SYSTEM_PATH.split(":")]
+    paths = [os.path.join(place, "py-spy") for place in dict.fromkeys(places) if place.startswith("/")]
+    source = next((path for path in paths if path != target and os.access(path, os.X_OK)), None)
+    if source is None or _is_copy_of(target, source):
+        return target if is_own_folder(folder) and os.access(target, os.X_OK) else ""
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    status = os.lstat(folder)
-    if status.st_uid != os.getuid() or status.st_mode & 0o022 or os.path.islink(folder):
+    if not is_own_folder(folder):
         return ""
     draft = "%s.%d" % (target, os.getpid())
-    shutil.copyfile(tools.py_spy, draft)
+    shutil.copyfile(source, draft)
     os.chmod(draft, 0o700)
+    shutil.copystat(source, draft)
     os.replace(draft, target)
     return target
+
+
+def _is_copy_of(target: str, source: str) -> bool:
+    try:
+        one, other = os.stat(target), os.stat(source)
+    except OSError:
+        return False
+    return (one.st_size, int(one.st_mtime)) == (other.st_size, int(other.st_mtime))
 
 
 def dump_task(pid: int, state: str, tools: Tools, native: bool) -> Optional[children.Task]:
@@ -103,11 +138,13 @@ def dump_task(pid: int, state: str, tools: Tools, native: bool) -> Optional[chil
 
 def second_task(pid: int, state: str, tools: Tools, outcome: children.Outcome) -> Optional[children.Task]:
     """Another way for a process whose first dump failed; None where it would fail as well, or disturb."""
-    if state in "DTtZX" or outcome.late or is_refusal(outcome.said):
+    if state in "DTtZX" or outcome.late or is_refusal(outcome.said) or tools.py_spy is None:
         return None
-    if tools.py_spy is not None and "Bad address" not in outcome.said:
-        return children.Task(pid, [tools.py_spy, "dump", "--json", "--pid", str(pid)], DUMP_S)
-    return None
+    if "Bad address" in outcome.said:
+        return None
+    if tools.pystack is not None:   # it knows each Python by that Python's own symbols, py-spy by a list of versions
+        return _pystack_task(pid, tools, False, state)
+    return children.Task(pid, [tools.py_spy, "dump", "--json", "--pid", str(pid)], DUMP_S)
 
 
 def _pystack_task(pid: int, tools: Tools, native: bool, state: str) -> Optional[children.Task]:
