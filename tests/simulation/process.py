@@ -329,6 +329,12 @@ class SimWorld(World):
     def diagnose(self, process: Any, evidence: Any) -> None:
         """Nobody can tell: the exits must do."""
 
+    def keep_index(self, process: Any, now_s: float) -> None:
+        """Its log is too short for one."""
+
+    def last_index(self, process: Any) -> None:
+        """There is none."""
+
     def address_of(self, node: str) -> str | None:
         """Names resolve."""
         return node

@@ -73,6 +73,11 @@ class AttemptProcess:
         return self.local / f"{self.stem}.running"
 
     @property
+    def index_file(self) -> Path:
+        """What is known of its output (adapters.liveindex)."""
+        return self.local / f"{self.stem}.index"
+
+    @property
     def pump_file(self) -> Path:
         """Holds the pump's pid."""
         return self.local / f"{self.stem}.pump"

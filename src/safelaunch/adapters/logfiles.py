@@ -28,7 +28,6 @@ from safelaunch.core.rulebook import BY_ID
 from safelaunch.core.scan import Compiled, Part, merge_parts
 
 ENGINE_FROM = 8 << 20       # less is read before an engine is made
-PIECE = 32 << 20            # one task of a worker
 PARALLEL_FROM = 48 << 20    # less is read faster than workers are started
 LAST_LINES = 40
 TAIL = 64 << 10
@@ -108,9 +107,12 @@ def _read_plain(
 ) -> dict[int, _Reading]:
     tasks: list[_Task] = []
     for source in sources:
-        start = indexes[source.index].position if source.index in indexes else 0
+        index = indexes.get(source.index)
+        start = index.position if index is not None else 0
         pieces = logbounds.choose_pieces(source, compiled, start=start, thorough=thorough)
-        tasks.extend(_Task(source, start, end) for start, end in _cut(source, pieces))
+        if index is not None:
+            pieces = [*logindex.missing_in(index, Path(source.path)), *pieces]
+        tasks.extend(_Task(source, start, end) for start, end in logindex.cut_pieces(source, pieces))
     parts: dict[int, list[tuple[_Task, Part]]] = {source.index: [] for source in sources}
     for task, part in zip(tasks, _run(tasks, compiled, workers), strict=True):
         parts[task.source.index].append((task, part))
@@ -119,27 +121,18 @@ def _read_plain(
 
 def _join_parts(source: Source, parts: Sequence[tuple[_Task, Part]], index: LogIndex | None) -> _Reading:
     """The parts of one file as one; lines are numbered as far as nothing before them was left out."""
-    at = lines = 0
+    at, lines = (index.position, index.lines) if index is not None else (0, 0)
     numbered: list[Part] = [_of_file(index.part, source.index)] if index is not None else []
     for task, part in parts:
-        is_numbered = task.start == at
-        numbered.append(_numbered(part, lines if is_numbered else None))
-        at, lines = (task.end, lines + part.newlines) if is_numbered else (-1, 0)
+        lines = lines if task.start == at else None
+        numbered.append(logindex.number_lines(part, lines))
+        at, lines = max(at, task.end), lines + part.newlines if lines is not None else None
     whole = merge_parts(numbered)
     read = sum(task.end - task.start for task, _ in parts) + (index.read if index is not None else 0)
-    known = whole.newlines if at == source.size else None
+    known = lines if at == source.size else None
     tail = _tail_of(source)
     last = _last_lines(tail, source.index, source.size, known)
     return _Reading(whole, last, source.size, read, known, _is_torn(tail), source.written_t)
-
-
-def _numbered(part: Part, before: int | None) -> Part:
-    """The part with lines numbered from the file's start; `before` None = nobody counted the lines before it."""
-    if before == 0:
-        return part
-    findings = [found._replace(line_number=None if before is None else (found.line_number or 0) + before)
-                for found in part.findings]
-    return replace(part, findings=findings)
 
 
 def _of_file(part: Part, index: int) -> Part:
@@ -149,22 +142,6 @@ def _of_file(part: Part, index: int) -> Part:
         recent=[sign._replace(file=index) for sign in part.recent],
         progress={who: (first._replace(file=index), last._replace(file=index), highest._replace(file=index))
                   for who, (first, last, highest) in part.progress.items()})
-
-
-def _cut(source: Source, pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The pieces cut into tasks, at starts of lines."""
-    if source.size <= PIECE:
-        return [piece for piece in pieces if piece[1] > piece[0]]
-    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        cuts: list[tuple[int, int]] = []
-        for start, end in pieces:
-            bounds = [logchunks.align(fd, at) for at in range(start, end, PIECE)]
-            last = source.size if end >= source.size else logchunks.align(fd, end)
-            cuts.extend((low, high) for low, high in zip(bounds, [*bounds[1:], last], strict=True) if high > low)
-        return cuts
-    finally:
-        os.close(fd)
 
 
 _worker: tuple[Compiled, Shapes] | None = None   # a forked worker's own; shapes are remembered over its tasks

@@ -1,69 +1,181 @@
 """What is known of a log that still grows, so that after a failure only its unread tail is read.
 
-An index is brought up to date by a disposable child or by hand, never by the supervisor itself: rules and shapes take
-memory that it may not. It is kept as JSON; one that is damaged, of other rules or of another file is as good as none.
+An index is brought up to date by a disposable child (adapters.liveindex) or by hand, never by the supervisor itself:
+rules and shapes take memory that it may not. It is kept as JSON; one that is damaged, of other rules or of another file
+is as good as none. The log may lose its beginning meanwhile: the pump punches holes into the spool behind itself.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from safelaunch.adapters import logbounds, logchunks
+from safelaunch.adapters.logchunks import Source
 from safelaunch.core.findings import Finding, Progress, Rule
 from safelaunch.core.prefilter import Shapes
 from safelaunch.core.scan import Compiled, Part, merge_parts
 
-VERSION = 1
-WITNESS = 256     # bytes before the position: a file that was cut or replaced has others there
+VERSION = 2
+WITNESS = 256           # bytes before the position: a file that was cut or replaced has others there
+PIECE = 32 << 20        # read in one go; where its lines were counted, a line in it is numbered in 25 ms
+MOST_MARKS = 4096
+MOST_MISSING = 512 << 20   # more is rather read with all the rest, as if there were no index
+
+Mark = tuple[int, int]   # an offset, and how many lines end before it
 
 
 @dataclass(frozen=True)
 class LogIndex:
-    """What the rules found in the first `position` bytes of a log; `rules` tells one set of rules from another."""
+    """What the rules found in the first `position` bytes of a log; `rules` tells one set of rules from another.
+
+    `lines` end before the position; None = nobody counted them all. `marks` number lines in between, in order. `holes`
+    are [start, end) of the log that were gone before they could be read: a copy of the log may have them.
+    """
 
     position: int = 0
     witness: str = ""
     rules: int = 0
     read: int = 0
     part: Part = field(default_factory=Part)
+    lines: int | None = 0
+    marks: tuple[Mark, ...] = ()
+    holes: tuple[tuple[int, int], ...] = ()
 
 
 def update(index: LogIndex | None, log: Path, rules: Iterable[Rule]) -> LogIndex:
     """The index with all whole lines that the log has now. Raises OSError where the log cannot be read."""
     rules = tuple(rules)
-    compiled = Compiled(rules)
     known = index if index is not None and is_of(index, log, rules) else LogIndex(rules=fingerprint(rules))
     source = logchunks.learn_source(str(log), 0)
     fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        known = _behind_hole(known, fd, source.size)
         end = _last_line_end(fd, known.position, source.size)
         if end <= known.position:
             return known
+        compiled = Compiled(rules)
         source = replace(source, size=end)
         pieces = logbounds.choose_pieces(source, compiled, start=known.position)
-        shapes = Shapes(compiled.literals, words=compiled.words)
-        parts = [logchunks.scan_piece(source, start, stop, compiled, shapes) for start, stop in pieces]
-        part = _prune(merge_parts([known.part, *parts]))
-        read = known.read + sum(stop - start for start, stop in pieces)
-        return LogIndex(end, _witness(fd, end), known.rules, read, part)
+        return _read(known, source, fd, pieces, compiled)
+    finally:
+        os.close(fd)
+
+
+def begin(log: Path, rules: Iterable[Rule]) -> LogIndex:
+    """An index that knows nothing, and stands behind the hole that the log begins with."""
+    fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return _behind_hole(LogIndex(rules=fingerprint(rules)), fd, os.fstat(fd).st_size)
     finally:
         os.close(fd)
 
 
 def is_of(index: LogIndex, log: Path, rules: Iterable[Rule]) -> bool:
-    """Whether the index is one of this file and these rules."""
+    """Whether the index is one of this file and these rules; of a part that has become a hole nobody can tell."""
     if index.rules != fingerprint(rules) or index.position > log.stat().st_size:
+        return False
+    if sum(end - start for start, end in missing_in(index, log)) > MOST_MISSING:
         return False
     fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return _witness(fd, index.position) == index.witness
+        start = max(0, index.position - WITNESS)
+        return first_data(fd, start) > start or _witness(fd, index.position) == index.witness
     finally:
         os.close(fd)
+
+
+def missing_in(index: LogIndex, log: Path) -> list[tuple[int, int]]:
+    """The parts before the index's position that it does not know and this file has: in another copy they were gone."""
+    if not index.holes:
+        return []
+    fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return [(start, end) for start, end in index.holes if first_data(fd, start) < end]
+    finally:
+        os.close(fd)
+
+
+def _behind_hole(known: LogIndex, fd: int, size: int) -> LogIndex:
+    """The same, but after the hole where the log should go on: what was there is gone, and nobody counts its lines."""
+    data = min(size, first_data(fd, known.position))
+    if data == known.position:
+        return known
+    position = logchunks.align(fd, data) if data < size else size
+    hole = (known.position, position)
+    return replace(known, position=position, witness=_witness(fd, position), lines=None, holes=(*known.holes, hole))
+
+
+def _read(known: LogIndex, source: Source, fd: int, pieces: Sequence[tuple[int, int]], compiled: Compiled) -> LogIndex:
+    """What is known, with what these pieces of the log hold; the lines between them are only counted."""
+    shapes = Shapes(compiled.literals, words=compiled.words)
+    at, lines, marks = known.position, known.lines, list(known.marks)
+    parts, read = [known.part], known.read
+    for start, end in cut_pieces(source, pieces):
+        while at < start and lines is not None:
+            until = min(start, at + PIECE)
+            lines, at = lines + count_lines(fd, at, until), until
+            marks.append((at, lines))
+        part = logchunks.scan_piece(source, start, end, compiled, shapes, numbered=True)
+        parts.append(number_lines(part, lines))
+        lines = lines + part.newlines if lines is not None else None
+        marks += [(end, lines)] if lines is not None else []
+        at, read = end, read + end - start
+    while len(marks) > MOST_MARKS:
+        marks = marks[1::2]
+    return LogIndex(source.size, _witness(fd, source.size), known.rules, read, _prune(merge_parts(parts)), lines,
+                    tuple(marks), known.holes)
+
+
+def cut_pieces(source: Source, pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The pieces cut into such as one worker takes at a time, at starts of lines."""
+    if source.size <= PIECE:
+        return [piece for piece in pieces if piece[1] > piece[0]]
+    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        cuts: list[tuple[int, int]] = []
+        for start, end in pieces:
+            bounds = [logchunks.align(fd, at) for at in range(start, end, PIECE)]
+            last = source.size if end >= source.size else logchunks.align(fd, end)
+            cuts.extend((low, high) for low, high in zip(bounds, [*bounds[1:], last], strict=True) if high > low)
+        return cuts
+    finally:
+        os.close(fd)
+
+
+def count_lines(fd: int, start: int, end: int) -> int:
+    """How many lines end in [start, end) of a file."""
+    count = 0
+    while start < end:
+        block = os.pread(fd, min(logchunks.BLOCK, end - start), start)
+        if not block:
+            break
+        count += block.count(b"\n")
+        start += len(block)
+    return count
+
+
+def number_lines(part: Part, before: int | None) -> Part:
+    """The part with lines numbered from the file's start; `before` None = nobody counted the lines before it."""
+    if before == 0:
+        return part
+    findings = [found._replace(line_number=None if before is None else (found.line_number or 0) + before)
+                for found in part.findings]
+    return replace(part, findings=findings)
+
+
+def first_data(fd: int, offset: int) -> int:
+    """The first byte from the offset on that is no hole; the file's size where all of it is one."""
+    size = os.fstat(fd).st_size
+    try:
+        return os.lseek(fd, offset, os.SEEK_DATA) if offset < size else offset
+    except OSError as error:
+        return size if error.errno == errno.ENXIO else offset   # EINVAL: a file system without holes
 
 
 def load(path: Path) -> LogIndex | None:
@@ -77,9 +189,28 @@ def load(path: Path) -> LogIndex | None:
             {(host, rank): (Progress(*first), Progress(*last), Progress(*highest))
              for host, rank, first, last, highest in kept["progress"]},
             [Progress(*sign) for sign in kept["recent"]], dict(kept["counts"]), kept["newlines"])
-        return LogIndex(kept["position"], kept["witness"], kept["rules"], kept["read"], part)
+        marks = tuple((int(offset), int(lines)) for offset, lines in kept["marks"])
+        holes = tuple((int(start), int(end)) for start, end in kept["holes"])
+        found = LogIndex(int(kept["position"]), str(kept["witness"]), kept["rules"], int(kept["read"]), part,
+                         kept["lines"], marks, holes)
+        return found if _is_sound(found) else None
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None
+
+
+def _is_sound(index: LogIndex) -> bool:
+    """Whether the values are of the kinds that the judge reckons with: the file may be somebody else's."""
+    part = index.part
+    signs = [sign for signs in (*part.progress.values(), part.recent) for sign in signs]
+    numbers = [index.lines, part.newlines, *part.counts.values(), *(one.line_number for one in part.findings),
+               *(number for one in (*part.findings, *signs) for number in (one.offset, one.rank)),
+               *(sign.step for sign in signs)]
+    texts = [text for one in part.findings for text in (one.rule, one.text, *one.block, *one.groups.values())]
+    return (all(isinstance(number, int | None) for number in numbers)
+            and all(isinstance(text, str) for text in texts)
+            and all(isinstance(one.offset, int) and isinstance(one.host, str | None)
+                    and isinstance(one.t, float | int | None) for one in (*part.findings, *signs))
+            and all(isinstance(one.chain, int) for one in part.findings) and index.position >= 0)
 
 
 def save(index: LogIndex, path: Path) -> None:
@@ -87,6 +218,7 @@ def save(index: LogIndex, path: Path) -> None:
     part = index.part
     text = json.dumps({
         "v": VERSION, "position": index.position, "witness": index.witness, "rules": index.rules, "read": index.read,
+        "lines": index.lines, "marks": index.marks, "holes": index.holes,
         "findings": part.findings, "recent": part.recent, "counts": part.counts, "newlines": part.newlines,
         "progress": [(*speaker, *signs) for speaker, signs in part.progress.items()]})
     temporary = path.with_name(f"{path.name}.{os.getpid()}")

@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from safelaunch.adapters import liveindex
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collection, Depth, Target, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.diagnosis import diagnose
 from safelaunch.adapters.job import address_of
+from safelaunch.adapters.liveindex import LiveIndex
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command
 from safelaunch.core.findings import Evidence
@@ -37,6 +39,7 @@ class World:
         self.pid = os.getpid()
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._asked_s = (-1e9, -1e9)   # when the last two commands asked slurmctld
+        self._index: LiveIndex | None = None
 
     def now(self) -> float:
         """Wall clock, epoch seconds: for what people and journals read, never for how long something takes."""
@@ -111,7 +114,19 @@ class World:
 
     def diagnose(self, process: AttemptProcess, evidence: Evidence) -> dict[str, Any] | None:
         """What an ended attempt's log says of its cause (adapters.diagnosis); None = nobody could tell in time."""
-        return diagnose(process.spool, evidence)
+        if self._index is not None:
+            self._index.close()   # what a child at the lowest priority has not read yet is read at once
+        return diagnose(process.spool, evidence, process.index_file)
+
+    def keep_index(self, process: AttemptProcess, now_s: float) -> bytes | None:
+        """See that what the rules find in the growing log is known; the index, where it is worth publishing anew."""
+        if self._index is None or self._index.log != process.spool:
+            self._index = LiveIndex(process.spool, process.index_file)
+        return self._index.keep(process.size(), now_s)
+
+    def last_index(self, process: AttemptProcess) -> bytes | None:
+        """The index of an ended attempt's log, for those who read it later; None = there is none."""
+        return liveindex.read_text(process.index_file)
 
     def look(self, target: Target, env: Mapping[str, str], depth: Depth) -> Collection:
         """A look at what all ranks do, begun (adapters.collect); poll it."""

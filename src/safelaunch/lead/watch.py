@@ -24,6 +24,7 @@ from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
 PROGRESS_S = 5.0
+INDEX_S = 2.0
 LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
 ALONE_S = 5.0
@@ -151,11 +152,19 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
     size = process.size()
     if size != lead.size:
         lead.size, lead.grew_s = size, lead.now_s
+    if lead.is_due("index", INDEX_S) and not lead.frozen:
+        publish_index(lead, process.number, lead.world.keep_index(process, lead.now_s))
     if lead.is_due("progress", PROGRESS_S):
         read_progress(lead, process)
         hangs.follow(lead, process)
     if lead.is_due("lost", LOOK_FOR_LOST_S):
         find_lost(lead)
+
+
+def publish_index(lead: Leader, number: int, text: bytes | None) -> None:
+    """Put what is known of an attempt's log into the run folder, for `why` (adapters.logindex)."""
+    if text is not None:
+        lead.shared.enqueue(PUT, f"{runfolder.attempt_folder(number)}/index.json", text)
 
 
 def read_progress(lead: Leader, process: AttemptProcess) -> None:
