@@ -176,6 +176,7 @@ def close_attempt(lead: Leader) -> None:
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:
         patience_s = LOST_PATIENCE_S if lead.lost_of_live() else SRUN_PATIENCE_S
+        watch.publish_index(lead, live.number, lead.world.last_index(lead.process))
         lead.begin(f"rest {live.number}", copy_rest(lead, lead.process, patience_s))
         lead.process.forget()
     lead.live = lead.process = None
