@@ -85,7 +85,7 @@ FAILED_ONCE = history("failed")
 def test_leader_that_nothing_confirms_ends_its_ranks_at_once_even_before_srun_has_ended() -> None:
     """Whoever has taken over starts its own attempt a lease and five seconds after it last heard this one."""
     assert action(RUNNING, seen(ALIVE, unconfirmed=True)) == Kill(0.0, (
-        "for 10 s neither a standby was heard nor the run folder read: another may lead"))
+        "for 10 s neither run folder nor standby has answered: it may lead by now"))
     assert row(RUNNING, seen(replace(ALIVE, srun_code=143), unconfirmed=True)) == "unconfirmed"
     assert row(RUNNING, seen(replace(ALIVE, killed_t=NOW - 1), unconfirmed=True)) == "watch"
 

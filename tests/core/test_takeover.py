@@ -24,10 +24,16 @@ def test_leader_that_was_heard_and_shows_no_pulse_is_dead_within_eight_seconds()
     assert after_s is not None and TAKEOVER_S < after_s <= TAKEOVER_S + 1.0
 
 
-def test_watcher_that_was_never_heard_waits_for_a_pulse_that_comes_each_15_s() -> None:
+def test_watcher_that_has_heard_nothing_yet_waits_for_a_pulse_that_comes_each_15_s() -> None:
     """Demoted leaders and standbys that never got through took over from a living leader (simulation, two writers)."""
-    after_s = watch(begin(100.0), 100.0, 200.0)
+    after_s = watch(begin(100.0, is_known=True), 100.0, 200.0)
     assert after_s is not None and after_s > PULSE_S + TAKEOVER_S - CONTESTED_S
+
+
+def test_watcher_that_no_leader_has_let_in_never_takes_over() -> None:
+    """So a leader whose standby is still on its way knows that nobody can lead in its stead."""
+    assert watch(begin(100.0), 100.0, 1000.0) is None
+    assert is_dead(read(begin(0.0), 3.0, 6, has_resigned=True), 3.0), "unless the leader itself asks for it"
 
 
 def test_watcher_has_the_patience_that_the_last_pulse_asked_for() -> None:

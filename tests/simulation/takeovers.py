@@ -68,7 +68,7 @@ def is_false(episode: Episode, phase_s: float) -> bool:
                 shown, shown_every_s, waiting = count, CONTESTED_S if is_contested else PULSE_S, False
         if not _within(t, episode.standby):
             if t - ticked_t > TICK_S + 3.0:
-                signs = takeover.begin(t)
+                signs = takeover.begin(t, signs.is_known)
             ticked_t = t
             if pinged_t > heard_t:
                 heard_t = pinged_t

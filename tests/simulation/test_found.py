@@ -34,6 +34,11 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         replace(_PLAIN, faults=(Fault("leader_dies", 10.0), Fault("unreadable", 9.9, 30.0))), "completed", 1),
     "a folder that is frozen while the standby starts ends no attempt": (
         replace(_PLAIN, faults=(Fault("freeze", 6.0, 20.0),)), "completed", 1),
+    "a folder that is frozen before the standby was ever heard ends no attempt, however long": (
+        replace(_PLAIN, steps=300, save_every=1000, faults=(Fault("freeze", 3.2, 200.0),)), "completed", 1),
+    "a folder that is frozen while a living standby is late for once ends no attempt": (
+        replace(_PLAIN, steps=300, save_every=1000,
+                faults=(Fault("freeze", 20.0, 200.0), Fault("worker_silent", 60.0, 4.0))), "completed", 1),
     "a leader that dies right after it asked the training to end calls it no completion": (
         replace(_PLAIN, steps=300, limit_min=4, save_every=50, handles_signal=True,
                 faults=(Fault("leader_dies", 210.9), Fault("leader_dies", 211.5))), "completed", 3),
@@ -68,3 +73,16 @@ def test_launch_that_slept_starts_nothing_beside_the_attempt_of_whoever_took_ove
         outcome = run(replace(scenario, at_calls=((call, "stands_still"),)))
         assert outcome.violations == []
         assert outcome.how == "completed"
+
+
+def test_ranks_that_sleep_in_a_frozen_folder_blame_no_node_and_the_same_job_goes_on() -> None:
+    outcome = run(replace(_PLAIN, seed=5, steps=100, save_every=20, faults=(Fault("freeze", 8.0, 200.0),)))
+    assert outcome.violations == []
+    assert (outcome.how, outcome.attempts, outcome.jobs) == ("completed", 2, 2)   # the other one was queued behind it
+
+
+def test_standby_is_there_four_seconds_after_the_first_attempt() -> None:
+    outcome = run(_PLAIN, is_verbose=True)
+    started_s = [float(line.split()[0]) for line in outcome.timeline
+                 if '"attempt_started"' in line or '"standby_started"' in line]
+    assert started_s[1] - started_s[0] < 4.0

@@ -103,7 +103,8 @@ def test_supervisors_that_take_the_run_from_each_other_are_seen(monkeypatch: pyt
     scenario = _golden("the batch host is cut off", faults=(Fault("batch_cut", 11.0, 45.0),), steps=120, step_s=1.5)
     assert not run(scenario).violations
     is_dead = takeover.is_dead
-    monkeypatch.setattr(takeover, "is_dead", lambda signs, now_s: is_dead(replace(signs, promise_s=1.0), now_s))
+    monkeypatch.setattr(takeover, "is_dead", lambda signs, now_s: is_dead(
+        replace(signs, promise_s=1.0, is_known=True), now_s))
     monkeypatch.setattr(control.ControlServer, "_standby", lambda self, node: None if node in self._shunned else (
         self.standbys.setdefault(node, control.Guard(node, control.STANDBY_TASK, 0))))
     monkeypatch.setattr(keep_standby, "_may_be_watched_unheard", lambda lead: False)

@@ -42,6 +42,7 @@ class Guard:
     code: int | None = None
     signal: int | None = None
     gone: bool = False              # the launcher and all that came of it have left the node
+    sure_s: float = -1e9            # of a standby: when the last ping was sent that it has answered
 
 
 @dataclass(eq=False)
@@ -73,6 +74,7 @@ class ControlServer:
         self.signalled: list[str] = []      # processes that took a signal, as the guards name them
         self.signal_answers = 0             # guards that have said which of theirs did
         self.on_report: Callable[[Guard], None] = lambda guard: None
+        self.on_standby: Callable[[], None] = lambda: None   # before one is let in
         self._listener = self._listen(port)
         self.port: int = self._listener.getsockname()[1]
         selector.register(self._listener, selectors.EVENT_READ, self._accept)
@@ -109,7 +111,7 @@ class ControlServer:
                     self._close(connection, now_s)
             elif now_s - guard.pinged_s >= ping_every_s:
                 guard.pinged_s = now_s
-                self._send(connection, self._ping_of(guard), now_s)
+                self._send(connection, self._ping_of(guard, now_s), now_s)
 
     def show_pulse(self, count: int, now_s: float) -> None:
         """Tell the standbys of a pulse before the folder does: whoever reads it as new follows its promise."""
@@ -117,12 +119,12 @@ class ControlServer:
         for guard in self.standbys.values():
             if guard.connection:
                 guard.pinged_s = now_s
-                self._send(guard.connection, self._ping_of(guard), now_s)
+                self._send(guard.connection, self._ping_of(guard, now_s), now_s)
 
-    def _ping_of(self, guard: Guard) -> bytes:
+    def _ping_of(self, guard: Guard, now_s: float) -> bytes:
         if guard.task != STANDBY_TASK:
             return _PING
-        return json.dumps({"do": "ping", "count": self.pulse_count}).encode() + b"\n"
+        return json.dumps({"do": "ping", "count": self.pulse_count, "s": round(now_s, 3)}).encode() + b"\n"
 
     def forgive(self, now_s: float) -> None:
         """Start everybody's silence anew."""
@@ -234,6 +236,9 @@ class ControlServer:
             return
         if guard.connection:
             self._close(guard.connection, now_s)
+        if role == "standby":
+            guard.sure_s = max(guard.sure_s, connection.born_s)   # its proof holds a word of ours from then
+            self.on_standby()
         connection.guard = guard
         guard.connection, guard.closed_s, guard.heard_s, guard.pinged_s = connection, None, now_s, now_s
         self._send(connection, json.dumps({"mac": _mac(self._token, "leader", nonce)}).encode() + b"\n", now_s)
@@ -255,6 +260,9 @@ class ControlServer:
         guard.heard_s = now_s
         kind = message.get("ev")
         if kind == "pong":
+            asked_s = message.get("s")   # an answer can be long on its way: what it proves is as old as its question
+            if isinstance(asked_s, float) and guard.sure_s < asked_s <= now_s + 0.001:
+                guard.sure_s = asked_s
             return
         if kind == "exited" and guard.code is None:
             guard.code, guard.signal = _small_int(message.get("code")), message.get("signal")

@@ -42,7 +42,7 @@ class Fencer:
 
     def _reset(self, number: int) -> None:
         self._number = number
-        self._now_s = 0.0
+        self._now_s, self._is_frozen = 0.0, False
         self._clean: set[str] = set()
         self._sweeping: set[str] = set()
         self._given_up: set[str] = set()
@@ -62,11 +62,13 @@ class Fencer:
                 "--cpu-bind=none", "--mem=0", *gpus, *argv]
 
     def advance(self, live: Live, now_s: float, lost: Mapping[str, str],
-                is_record_moved: Callable[[], bool]) -> list[tuple[Command, str]]:
-        """Sweeps to start now, with their nodes. `is_record_moved`: the attempt's record says that it has ended."""
+                is_record_moved: Callable[[], bool], is_frozen: bool = False) -> list[tuple[Command, str]]:
+        """Sweeps to start now, with their nodes. `is_record_moved`: the attempt's record says that it has ended.
+        `is_frozen`: so is the run folder; ranks that sleep in it blame no node, and nothing can be launched anyhow.
+        """
         if live.number != self._number:
             self._reset(live.number)
-        self._now_s = now_s
+        self._now_s, self._is_frozen = now_s, is_frozen
         if self._record_s is None and is_record_moved():
             self._record_s = now_s
         sweeps = []
@@ -79,7 +81,9 @@ class Fencer:
             elif node in lost or node in self._given_up:
                 self._wait_for_lease(node, now_s)
             elif any(guard.connection and not guard.gone for guard in guards):
-                if now_s - self._since_s.setdefault(node, now_s) > STUCK_S:
+                if is_frozen:
+                    self._since_s[node] = now_s
+                elif now_s - self._since_s.setdefault(node, now_s) > STUCK_S:
                     self._give_up(node, f"ranks have not ended {STUCK_S:.0f} s after they were killed")
             elif (live.srun_code is not None and self.alone_since_s is None) or (
                     now_s - self._since_s.setdefault(node, now_s) > CLOSED_S):   # guards are on their way to a new door
@@ -103,8 +107,9 @@ class Fencer:
             return
         # srun says this after 11 s of asking a dead node (measured); to do so it must have heard slurmctld.
         is_dead = "Job step aborted" in result.stderr
-        if report is None and result.returncode is not None and result.is_unknown and not is_dead:
-            self._again_s[node] = self._now_s + SWEEP_AGAIN_S   # slurmctld is away: that says nothing of the node
+        is_away = report is None and result.returncode is not None and result.is_unknown and not is_dead
+        if is_away or (report is not None and self._is_frozen):
+            self._again_s[node] = self._now_s + SWEEP_AGAIN_S   # slurmctld's or the folder's fault, not the node's
             return
         if report is None and slurmtext.is_job_over(result.stderr):
             self._given_up.add(node)   # left to its lease: no step starts in a job that ends, on whatever node

@@ -177,7 +177,7 @@ def _unconfirmed(state: State, seen: Seen, plan: Plan) -> Action | None:
     """A supervisor that has taken over waits for a lease, then starts its own attempt: be gone by then, at once."""
     if not seen.unconfirmed or _live(seen).killed_t is not None:
         return None
-    return Kill(0.0, f"for {plan.lease_s:.0f} s neither a standby was heard nor the run folder read: another may lead")
+    return Kill(0.0, f"for {plan.lease_s:.0f} s neither run folder nor standby has answered: it may lead by now")
 
 
 def _srun_gone(state: State, seen: Seen, plan: Plan) -> Action | None:

@@ -9,6 +9,9 @@ hypervisor), which both witnesses see at once; hence TAKEOVER_S.
 A missing pulse is a sign only where one was promised: a leader that hears all of its watchers shows one every 15 s, and
 says so in it. A watcher that it does not know of (one that never got through, a former leader) has no better promise;
 judged after 7 s, two supervisors took the run from each other in turn, and two attempts wrote (found by simulation).
+
+Nobody takes over from a leader that has never let him in, so that a leader knows who may lead in its stead: one whose
+standby was still on its way when the folder froze ended its healthy attempt, as it could not know (seen in a drill).
 """
 
 from __future__ import annotations
@@ -36,17 +39,19 @@ class Signs:
     read_s: float = -1e9           # when the folder answered last
     promise_s: float = PULSE_S     # a pulse is due each so many seconds, as far as this watcher was told
     has_resigned: bool = False     # the leader's own pulse says that it is cut off, and its ranks are gone
+    is_known: bool = False         # a supervisor on the leader's host has let this watcher in
 
 
-def begin(now_s: float) -> Signs:
+def begin(now_s: float, is_known: bool = False) -> Signs:
     """Signs at the start of a watch, and after this process itself has stood still: nothing was silent but it."""
-    return Signs(heard_s=now_s, moved_s=now_s)
+    return Signs(heard_s=now_s, moved_s=now_s, is_known=is_known)
 
 
 def hear(signs: Signs, now_s: float, count: int | None) -> Signs:
     """The leader has spoken over the connection, if need be with its counter: it knows of this watcher now."""
     new = signs.count if count is None else max(signs.count, count)
-    return replace(signs, heard_s=now_s, moved_s=now_s, count=new, reads=0, has_resigned=False, promise_s=CONTESTED_S)
+    return replace(signs, heard_s=now_s, moved_s=now_s, count=new, reads=0, has_resigned=False, promise_s=CONTESTED_S,
+                   is_known=True)
 
 
 def read(signs: Signs, now_s: float, count: int, every_s: float = PULSE_S, has_resigned: bool = False) -> Signs:
@@ -69,5 +74,5 @@ def is_dead(signs: Signs, now_s: float) -> bool:
     if signs.has_resigned:
         return True
     patience_s = TAKEOVER_S - CONTESTED_S + signs.promise_s
-    is_silent = now_s - signs.heard_s > TAKEOVER_S
+    is_silent = signs.is_known and now_s - signs.heard_s > TAKEOVER_S
     return is_silent and now_s - signs.moved_s > patience_s and signs.reads >= MIN_READS

@@ -21,7 +21,7 @@ from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
 from safelaunch.core.steps import latest_step
 from safelaunch.lead import watch
-from safelaunch.lead.leader import Leader, Step
+from safelaunch.lead.leader import FIRST_STANDBY_S, Leader, Step
 from safelaunch.lead.suspicion import blamed_nodes, suspect
 
 GUARD = Path(__file__).parent.parent / "node" / "guard.py"
@@ -62,6 +62,8 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     lead.process = lead.world.launch(
         lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
     lead.size, lead.grew_s, lead.stalled = 0, lead.now_s, False
+    if not lead.was_watched:
+        lead.standby_next_s = min(lead.standby_next_s, lead.now_s + FIRST_STANDBY_S)
     lead.record(lead.writer.event("attempt_started", **facts, why=action.why),
                 lead.writer.event("outcome", claim=claim, act="launch", ok=True))
     lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
@@ -140,7 +142,8 @@ def ask_to_end(lead: Leader, action: decide.AskToEnd) -> Step:
 
 def fence(lead: Leader) -> bool:
     """See that nothing of the attempt is left; True once that is sure."""
-    for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.lost, lead.is_record_moved):
+    for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.lost, lead.is_record_moved,
+                                              lead.frozen):
         lead.begin(f"sweep {done}", _sweep(lead, command, done))
     for node, why in lead.fencer.found_lost():
         lead.lose(node, why)

@@ -10,6 +10,7 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.core import decide
 from safelaunch.core import plan as plans
 from safelaunch.core.state import fold
+from safelaunch.core.watched import NOTE
 from safelaunch.lead import attempts, watch
 from safelaunch.lead.attempts import GUARD, ask_addresses, checkpoint_events
 from safelaunch.lead.leader import Leader, Step, TookOver, hold_token
@@ -84,7 +85,15 @@ def open_control(lead: Leader) -> None:
     lead.token, lead.was_watched = old["token"], bool(old.get("watched"))
     lead.server = lead.world.serve(lead.token, old["port"])
     lead.server.on_report = lambda guard: watch.on_report(lead, guard)
+    lead.server.on_standby = lambda: note_watched(lead)
     hold_token(lead.local, lead.token, lead.server.port, lead.was_watched)
+
+
+def note_watched(lead: Leader) -> None:
+    """Keep on this host's disk, before a standby is let in, that from now on somebody may take over."""
+    if not lead.was_watched:
+        lead.was_watched = True
+        hold_token(lead.local, lead.token, lead.server.port, watched=True)
 
 
 def presume_launched(lead: Leader) -> None:
@@ -123,12 +132,14 @@ def meet_the_job_before(lead: Leader) -> None:
 
 
 def is_cancelled(lead: Leader, job: str) -> bool:
-    """Whether a person cancelled a job of this run that is over. Evidence in this order: our own word in the journal;
-    slurmstepd's line in the job's output; squeue, and where it has forgotten the job, sacct. No trace = no.
+    """Whether a person cancelled a job of this run that is over. Evidence in this order: our own word in the journal, a
+    watch's; slurmstepd's line in the job's output; squeue, and where it has forgotten the job, sacct. No trace = no.
     """
     orphaned = lead.run_dir / "control" / f"orphaned-{job}"
     if job in lead.state.cancelled_jobs or lead.patiently(orphaned.exists):
         return False   # a supervisor cancelled it, or a node guard that had none any more
+    if any(event.data.get("act") == NOTE and event.data.get("job") == job for event in lead.history):
+        return True    # a watch saw it in squeue, which forgets it within minutes
     ending = watch.ending_of(lead, job)
     if ending is not None or lead.job.is_local:
         return ending == "cancelled"

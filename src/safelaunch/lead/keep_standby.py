@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from safelaunch.adapters.job import hand_to_standby
 from safelaunch.core.takeover import CALM_AFTER_S, SUSPICION_S
-from safelaunch.lead.leader import Leader, hold_token
+from safelaunch.lead.leader import Leader
 
-FIRST_S = 5.0        # a leader that was born again hears from the standby of the one before within two seconds
 START_S = 90.0       # a library copied from a slow folder, an interpreter from a slower one
 LOST_S = 30.0        # a standby that is silent for so long gets a replacement
 RETRY_S = 60.0
@@ -17,45 +16,61 @@ def keep_standby(lead: Leader) -> None:
     """See that there is a standby on another node, once an attempt runs; look once a second."""
     if not lead.wants_standby or lead.final is not None:
         return
-    lead.was_watched = lead.state.standby is not None or any(
-        lead.now_s - guard.heard_s < CALM_AFTER_S for guard in lead.server.standbys.values())
-    if lead.was_watched and not lead.watched_noted:
-        lead.watched_noted = True
-        hold_token(lead.local, lead.token, lead.server.port, watched=True)
-    lead.contested = _may_be_watched_unheard(lead)
+    lead.contested = lead.was_watched and _may_be_watched_unheard(lead)
+    if not lead.contested:
+        _confirm(lead)
     if lead.live is None:
         return
     heard = max((guard for guard in lead.server.standbys.values()
                  if guard.connection is not None and guard.node != lead.job.host and guard.node not in lead.lost),
-                key=lambda guard: guard.heard_s, default=None)   # a silent one's connection stays open
+                # Of two that answer the one of before; a silent one's connection stays open.
+                key=lambda guard: (guard.node == lead.standby_node and lead.now_s - guard.heard_s < LOST_S,
+                                   guard.heard_s), default=None)
     silent_s = None if heard is None else lead.now_s - heard.heard_s
     if heard is not None and silent_s is not None and silent_s < LOST_S:
         _is_kept(lead, heard.node, heard.heard_s)
         return
     if lead.standby_process is not None:
         result = lead.standby_process.poll()
+        if lead.frozen:
+            lead.standby_until_s = lead.now_s + START_S   # its script lies in the run folder
         if result is None and lead.now_s < lead.standby_until_s:
             return
         late = f"it has been silent for {LOST_S:.0f} s" if lead.standby_node else "it did not come up"
         _is_lost(lead, f"it ended: {(result.stderr or result.stdout).strip()[-200:]}" if result else late)
     elif lead.standby_node is not None and lead.now_s > lead.standby_until_s:
         _is_lost(lead, f"it has been silent for {LOST_S:.0f} s")
-    if lead.standby_process is None and lead.now_s >= lead.standby_next_s:
+    if lead.standby_process is None and lead.now_s >= lead.standby_next_s and not lead.frozen:
         _start(lead)
 
 
 def _may_be_watched_unheard(lead: Leader) -> bool:
     """Somebody may watch who does not hear this leader, and judges by the pulse: then it is shown each second.
 
-    A standby that was heard, also one whose node counts as lost; one that was only started; one that an earlier leader
-    had. After CALM_AFTER_S it has read in the pulse that it comes seldom, and has more patience.
+    A standby that was heard, also one whose node counts as lost; one that an earlier leader had. One that is only on
+    its way may not take over (core.takeover). After CALM_AFTER_S it has read in the pulse that it comes seldom, and has
+    more patience.
     """
     silences_s = {guard.node: lead.now_s - guard.heard_s for guard in lead.server.standbys.values()
                   if guard.node != lead.job.host}
+    if not silences_s and lead.took_over is None:
+        silences_s = {"": lead.now_s - lead.born_s}   # the one whom this host's disk remembers has not called yet
     if any(SUSPICION_S < silent_s < CALM_AFTER_S for silent_s in silences_s.values()):
         return True
-    expected = lead.standby_node or (lead.standby_asked if lead.standby_process else lead.state.standby)
+    expected = lead.standby_node or lead.state.standby
     return expected is not None and silences_s.get(expected, CALM_AFTER_S) > SUSPICION_S
+
+
+def _confirm(lead: Leader) -> None:
+    """Nobody else leads: nobody has ever been let in who might; or all who have been say that they still stand by.
+
+    So a folder that is frozen on all nodes costs no training, however long, as long as the standby's line lives.
+    """
+    if not lead.was_watched:
+        lead.confirmed_s = lead.now_s
+    else:
+        sure_s = (guard.sure_s for guard in lead.server.standbys.values() if guard.node != lead.job.host)
+        lead.confirmed_s = max(lead.confirmed_s, min(sure_s, default=lead.confirmed_s))
 
 
 def _is_kept(lead: Leader, node: str, heard_s: float) -> None:

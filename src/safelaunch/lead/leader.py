@@ -42,8 +42,8 @@ MANY_GUARDS = 32
 STALL_S = 3.0           # longer than any tick takes, the waits of two seconds for a folder that freezes included
 RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
-STANDBY_AFTER_S = 5.0     # the attempt's own start comes first; a standby of the leader before has called by then
-UNHEARD_S = 20.0          # below PULSE_S + TAKEOVER_S, after which a standby that was never heard takes over
+STANDBY_AFTER_S = 5.0     # a standby of the leader before has called by then
+FIRST_STANDBY_S = 1.0     # where there was none: the attempt's own start comes first
 DEMOTED = 76              # another supervisor leads this job: this one becomes its standby
 MAX_OLDER = 50            # checkpoints to fall back to
 HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
@@ -126,8 +126,8 @@ class Leader:
         self.alone = self.resigned = False   # cut off; and nothing of the attempt is left here
         self.slurm_heard_s = self.now_s
         self.contested = False          # somebody may watch this leader without hearing it
-        self.was_watched = False        # ... who was heard once: one that never was has more patience (core.takeover)
-        self.confirmed_s = self.now_s   # when the folder last showed that nobody else leads this run
+        self.was_watched = False        # a supervisor on this host has let a standby in: before, nobody may take over
+        self.confirmed_s = self.now_s   # when folder or standby last showed that nobody else leads this run
         self.standby_process: Command | None = None
         self.standby_node: str | None = None
         self.standby_asked = ""
@@ -135,7 +135,6 @@ class Leader:
         self.standby_next_s = self.now_s + STANDBY_AFTER_S
         self.standby_tried: set[str] = set()
         self.said_no_standby = False
-        self.watched_noted = False      # this host's own disk says that somebody watches
         world.on_signals(SIGNALS, self._take_signal)
 
     @property
@@ -146,8 +145,7 @@ class Leader:
     @property
     def is_unconfirmed(self) -> bool:
         """Another one may lead by now, for all that this one can see: no watcher is heard, and the folder is silent."""
-        patience_s = self.plan.lease_s if self.was_watched else self.plan.lease_s + UNHEARD_S
-        return self.contested and self.now_s - self.confirmed_s > patience_s
+        return self.contested and self.now_s - self.confirmed_s > self.plan.lease_s
 
     def own_address(self) -> str:
         """Where other nodes reach this one; "" where a guard knows it anyhow, from srun."""
@@ -361,7 +359,7 @@ class Leader:
 
     def main_log(self, number: int) -> str:
         """Path of an attempt's log in the run folder."""
-        return str(self.run_dir / runfolder.attempt_folder(number) / "main.log")
+        return f"{self.run_dir}/{runfolder.attempt_folder(number)}/main.log"   # each tick asks: no Path is made for it
 
     def find_resume(self) -> None:
         """The newest complete checkpoint; on a folder that does not answer in time, frozen until it does."""

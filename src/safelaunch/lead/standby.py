@@ -48,7 +48,7 @@ class Standby:
                 key.data(self.world.now_s())
             self.now_s = self.world.now_s()
             if self.now_s - before_s > TICK_S + STALL_S:
-                self.signs = takeover.begin(self.now_s)   # it was this process that stood still
+                self.signs = takeover.begin(self.now_s, self.signs.is_known)   # it was this process that stood still
             self._listen()
             if self._should_read():
                 self._read_pulse()
@@ -69,7 +69,7 @@ class Standby:
             count = message.get("count")
             self.signs = takeover.hear(self.signs, self.now_s, count if isinstance(count, int) else None)
             if message.get("do") == "ping" and self.line is not None:
-                self.line.say({"ev": "pong"})
+                self.line.say({"ev": "pong", "s": message.get("s")})
 
     def _should_read(self) -> bool:
         if self.now_s < self.read_next_s:
@@ -117,9 +117,11 @@ class Standby:
         """Another supervisor leads: it took over, or was born again elsewhere."""
         if self.line is not None:
             self.world.hang_up(self.line)
+        is_known = self.signs.is_known and host == self.leader   # its disk says so to whoever is born there
         self.leader, self.endpoint = host, endpoint
         self.line = self.world.call(endpoint, self.token, self.job.host)
-        self.signs = takeover.Signs(heard_s=self.now_s, count=count, moved_s=self.now_s, promise_s=every_s)
+        self.signs = takeover.Signs(heard_s=self.now_s, count=count, moved_s=self.now_s, promise_s=every_s,
+                                    is_known=is_known)
 
     def _take_signal(self, number: int, now_s: float) -> None:
         if number == signal.SIGTERM:
