@@ -86,3 +86,14 @@ def test_standby_is_there_four_seconds_after_the_first_attempt() -> None:
     started_s = [float(line.split()[0]) for line in outcome.timeline
                  if '"attempt_started"' in line or '"standby_started"' in line]
     assert started_s[1] - started_s[0] < 4.0
+
+
+@pytest.mark.parametrize("kind", ["freeze", "refuses"])
+def test_attempt_of_which_only_the_claim_is_left_keeps_its_number(kind: str) -> None:
+    """The journal's last lines waited on the disk of the batch host, which died."""
+    scenario = GOLDEN["the batch host dies"]
+    number = _call(scenario, "launch 1")
+    for call in range(number - 7, number + 2):
+        outcome = run(replace(scenario, at_calls=((call, kind),)))
+        assert outcome.violations == []
+        assert outcome.how == "completed"

@@ -21,6 +21,7 @@ from safelaunch.core.model import Event
 
 FILE_MODE = 0o640
 LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job's id
+LAUNCH = "launch "   # a claim to launch an attempt begins so, and ends with its number
 MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
 
 
@@ -149,6 +150,19 @@ def leading_job(run_dir: Path) -> str | None:
         if claim is not None and str(claim.get("action", "")).startswith(LEAD):
             return str(claim["action"]).removeprefix(LEAD)
     return None
+
+
+def last_launch(run_dir: Path) -> dict[str, Any] | None:
+    """The newest claim to launch an attempt, with its `claim` number, its `attempt`, and the `job` that led then."""
+    found: dict[str, Any] | None = None
+    for number in range(last_claim(run_dir), 0, -1):
+        claim = read_claim(run_dir, number) or {}
+        action = str(claim.get("action", ""))
+        if found is None and action.startswith(LAUNCH) and action.removeprefix(LAUNCH).isdecimal():
+            found = {**claim, "claim": number, "attempt": int(action.removeprefix(LAUNCH)), "job": ""}
+        elif found is not None and action.startswith(LEAD) and claim.get("gen") == found.get("gen"):
+            return {**found, "job": action.removeprefix(LEAD)}
+    return found
 
 
 def read_claim(run_dir: Path, number: int) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command
@@ -20,7 +20,7 @@ from safelaunch.core.fingerprint import make_fingerprint
 from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
 from safelaunch.core.steps import latest_step
-from safelaunch.lead import watch
+from safelaunch.lead import visit, watch
 from safelaunch.lead.leader import FIRST_STANDBY_S, Leader, Step
 from safelaunch.lead.suspicion import blamed_nodes, suspect
 
@@ -38,7 +38,7 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     if not watch.read_requests(lead) or lead.requests != asked:
         return   # a kill switch that was touched while the folder did not answer comes first (simulated)
     number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
-    claim = lead.claim(f"launch {number}")
+    claim = lead.claim(f"{journal.LAUNCH}{number}")
     if claim == 0:
         return
     port = 20000 + (int(lead.job.id) * 31 + number * 1000 + int(lead.world.chance() * 1000)) % 10000
@@ -69,6 +69,7 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
     lead.shared.enqueue(PUT, f"{folder}/launch.sh", _launch_script(lead.run_dir, extra, words).encode())
     lead.say(f"attempt {number} on {nodeset.fold(action.nodes)}: {action.why}")
+    lead.begin(f"visit {number}", visit.at_start(lead, number))
 
 
 def keep_resume_args(lead: Leader) -> tuple[str, ...]:
@@ -147,6 +148,7 @@ def fence(lead: Leader) -> bool:
         lead.begin(f"sweep {done}", _sweep(lead, command, done))
     for node, why in lead.fencer.found_lost():
         lead.lose(node, why)
+        lead.begin(f"ticket {node}", visit.ticket(lead, lead.attempt.number, node, why))
     if lead.fencer.is_done(lead.attempt):
         lead.live = replace(lead.attempt, fenced=True)
         return True
@@ -182,6 +184,8 @@ def close_attempt(lead: Leader) -> None:
         watch.publish_index(lead, live.number, lead.world.last_index(lead.process))
         lead.begin(f"rest {live.number}", copy_rest(lead, lead.process, patience_s))
         lead.process.forget()
+    if how == "failed" and lead.state.attempt is not None:
+        lead.begin(f"rest cores {live.number}", visit.after_failure(lead, live, lead.state.attempt.started_t))
     lead.live = lead.process = None
     lead.record(*events)
     lead.find_resume()

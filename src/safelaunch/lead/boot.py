@@ -108,16 +108,38 @@ def presume_launched(lead: Leader) -> None:
             continue
         lead.record(lead.writer.event("attempt_started", attempt=number, job=str(intent.data.get("job")),
                                       nodes=list(intent.data["nodes"]), note="announced by a supervisor that died"))
+    presume_claimed(lead)
+
+
+def presume_claimed(lead: Leader) -> None:
+    """An attempt may live of which nothing is left but the claim: its host died with the journal's last lines, which
+    waited for a frozen folder (simulated: its number was given to a second one).
+    """
+    claim = lead.patiently(lambda: journal.last_launch(lead.run_dir))
+    known = lead.state.attempt
+    if claim is None or (known is not None and known.number >= claim["attempt"]):
+        return
+    job, host = str(claim["job"]), str(claim.get("host"))
+    is_own = (job, host) == (lead.job.id, lead.job.host) and lead.took_over is None
+    if is_own and (is_same_job(lead) or not lead.job.restart_count):
+        return   # then its files lie on this host's disk, or it was never launched
+    if any(event.event == "intent" and event.data.get("claim") == claim["claim"] for event in lead.history):
+        return   # the journal knows of it
+    nodes = next((one.nodes for one in lead.state.jobs if one.id == job and one.nodes), ())
+    lead.record(lead.writer.event("attempt_started", attempt=claim["attempt"], job=job,
+                                  nodes=list(lead.job.nodes if job == lead.job.id else nodes),
+                                  note="claimed by a supervisor that died"))
 
 
 def meet_the_job_before(lead: Leader) -> None:
     """What the last job of the run left: a person's scancel is final, an attempt without an end gets one."""
-    before = lead.state.job
-    if before is None or before.started_t is None:
+    before, attempt = lead.state.job, lead.state.attempt
+    if before is not None and before.started_t is None:
+        before = None
+    if before is None and attempt is None:
         return
-    if before.id != lead.job.id and is_cancelled(lead, before.id):   # no job comes back from a scancel
-        lead.ending = "cancelled"
-    attempt = lead.state.attempt
+    if before is not None and before.id != lead.job.id and is_cancelled(lead, before.id):
+        lead.ending = "cancelled"   # no job comes back from a scancel
     if attempt is not None and attempt.ended is None:
         while not lead.shared.put(*lead.record_of(attempt.number, "ended")):
             lead.wait(1.0)
@@ -125,7 +147,7 @@ def meet_the_job_before(lead: Leader) -> None:
         while lead.now_s < until and not lead.signals:   # its nodes may be silent: their leases have run out then
             lead.wait(min(1.0, until - lead.now_s))
         lead.record(lead.writer.event("attempt_ended", attempt=attempt.number, how="interrupted",
-                                      why=f"job {before.id} ended under it"),
+                                      why=f"job {before.id if before else attempt.job} ended under it"),
                     lead.writer.event("fenced", attempt=attempt.number))
     lead.find_resume()
     lead.record(*checkpoint_events(lead, None))
