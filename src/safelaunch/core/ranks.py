@@ -32,6 +32,17 @@ class Place(NamedTuple):
     fs: str = ""
 
 
+class Life(NamedTuple):
+    """What a rank has done so far: how often its main thread has given its core away, bytes it has read and written,
+    page faults, CPU seconds of the processes below it.
+    """
+
+    switches: float
+    moved: float
+    faults: float
+    below_s: float
+
+
 class Rank(NamedTuple):
     """One rank as its node saw it. `number` None = nobody knows; `samples`: its stack at each look, () = none, for the
     reason in `why`. Between the first look and the last: `cpu` = share of a core, `ran` = its main thread ran.
@@ -55,6 +66,7 @@ class Rank(NamedTuple):
     mounts: tuple[str, ...] = ()       # on which it has files open
     ran: bool | None = None
     flight: int | None = None          # the flight recorder's number of its newest collective
+    life: tuple[Life, ...] = ()        # at each look
 
     @property
     def stuck_in(self) -> Place | None:
@@ -149,7 +161,9 @@ class Reader:
             _place(row), tuple(_place(one) for one in row.get("blocked", ())), below, tuple(row.get("kernel", ())),
             _cpu_share(row.get("cpu", ())), row.get("world"), str(row.get("step", "")),
             next((utils[one] for one in (pid, *(place.pid for place in below)) if one in utils), None),
-            tuple(sorted(row.get("mounts", ()))), _ran(row.get("switches", ())), flight)
+            tuple(sorted(row.get("mounts", ()))), _ran(row.get("switches", ())), flight,
+            tuple(Life(switches, *one) for switches, one in zip(row.get("switches", ()), row.get("life", ()),
+                                                                strict=False)))
 
 
 def keep_main_step(reports: Sequence[NodeReport]) -> tuple[NodeReport, ...]:

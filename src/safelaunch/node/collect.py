@@ -197,6 +197,7 @@ class Look:
                 row["cpu"].append([round(time.monotonic(), 3), now.ticks / os.sysconf("SC_CLK_TCK")])
                 row["states"] += now.state
                 row["switches"].append(evidence.count_switches(pid))
+                row["life"].append(evidence.count_life(pid, [one["pid"] for one in row["below"][:32]]))
                 return
         process.state = "X"
         row["states"] += "X"
@@ -261,7 +262,7 @@ def _row(rank: proctable.Rank, facts: Mapping[int, Mapping[str, Any]]) -> dict[s
             "world": int(world) if world.isdigit() else None, "step": rank.step, "pid": process.pid,
             "name": process.comm, "cmd": " ".join(process.words)[:300],
             "devices": rank.env.get("CUDA_VISIBLE_DEVICES", ""), "below": below, "samples": [], "cpu": [], "states": "",
-            "switches": [], "why": process.why, "hint": "", "flight": None}
+            "switches": [], "life": [], "why": process.why, "hint": "", "flight": None}
 
 
 def fitted(report: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from safelaunch.node.proctable import read_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 MOST_THREADS = 512
@@ -174,6 +175,23 @@ def count_switches(pid: int) -> int:
     """How often the main thread has given its core away: one that sleeps without end stays at its number."""
     found = re.findall(r"ctxt_switches:\s+(\d+)", _read("/proc/%d/status" % pid))
     return sum(map(int, found))
+
+
+def count_life(pid: int, below: Iterable[int]) -> list[float]:
+    """[bytes read and written, page faults, seconds of CPU of the processes below it] so far.
+
+    What moves although the stack does not: a rank that writes its checkpoint in one call, or waits for its compiler.
+    No ptrace is needed: /proc/PID/io asks for the rights of a reader (proc(5)).
+    """
+    moved, faults, below_s = 0, 0, 0.0
+    for one in (pid, *below):
+        moved += sum(map(int, re.findall(r"^[rw]char: (\d+)", _read("/proc/%d/io" % one), re.MULTILINE)))
+        words = _read("/proc/%d/stat" % one).rpartition(")")[2].split()
+        if len(words) > 12 and one == pid:
+            faults = int(words[7]) + int(words[9])
+        elif len(words) > 12:
+            below_s += (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    return [moved, faults, round(below_s, 2)]
 
 
 def real_mounts(pid: int) -> dict[str, str]:
