@@ -83,7 +83,9 @@ def test_supervisor_that_is_killed_is_born_again(supervise: Supervise, fates: tu
     pytest.param((BROKEN,) * 9, 1, id="its packages are broken"),
     pytest.param((KILLED, BROKEN), 2, id="killed, then broken"),
 ])
-def test_training_runs_plainly_where_no_supervisor_is_born(supervise: Supervise, fates: tuple[str, ...], births: int) -> None:
+def test_training_runs_plainly_where_no_supervisor_is_born(
+    supervise: Supervise, fates: tuple[str, ...], births: int
+) -> None:
     ended = supervise(*fates)
     assert (ended.code, ended.births, ended.trained) == (0, births, True), ended.said
     assert "training without one" in ended.said
