@@ -49,6 +49,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
         "the job step goes on",
     ),
+    "slurm.memory_error": (
+        "slurmstepd: error: *** STEP 811.0 ON n3 UNCORRECTABLE MEMORY ERROR AT 2025-01-02T03:04:05 ***",
+        "no uncorrectable memory error was seen on n3",
+    ),
     "slurm.launch_failed": (
         "srun: error: Task launch for StepId=811.0 failed on node n3: Communication connection failure",
         "task launch took 3 s on node n3",
@@ -716,6 +720,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768",
         "no overflow in 80 steps",
     ),
+    "numerical.grad_nan": (
+        " iteration 12/ 100 | loss scale: 1.0 | grad norm: nan | number of skipped iterations:   0 |",
+        " iteration 12/ 100 | loss scale: 1.0 | grad norm: 0.8 | number of nan iterations:   0 |",
+    ),
     "numerical.megatron": (
         " iteration 80/ 100 | lm loss: 2.0E+00 | number of skipped iterations:   0 | number of nan iterations:   3 |",
         " iteration 80/ 100 | number of nan iterations:   0 |",
@@ -831,6 +839,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "done.lightning": ("`Trainer.fit` stopped: `max_epochs=10` reached.", "`Trainer.fit` begins"),
     "done.words": ("Training finished.", "training is going to end"),
     "done.megatron": ("[after training is done] datetime: 2025-01-02 03:04:05", "[before the start of training step]"),
+    "done.nccl_tests": ("# Collective test concluded: all_reduce_perf", "# Collective test starting: all_reduce_perf"),
     "done.mlperf": (
         ":::MLLOG {\"event_type\": \"INTERVAL_END\", \"key\": \"run_stop\", \"metadata\": {\"status\": \"success\"}}",
         ":::MLLOG {\"key\": \"run_stop\", \"metadata\": {\"status\": \"aborted\"}}",

@@ -23,8 +23,10 @@ SURE_END = 0.7            # weight of a good end that only a program that has fi
 ECHO_BYTES = 2000         # a script that says "done" right behind a traceback says it in any case
 
 ENDINGS = ("time_limit", "preempted", "cancelled")   # said by who ends a job: nothing catches that
-_MENTION = re.compile(r"(?i)\bwarn|fall(?:ing)? ?back|optional|skipp|disabl|could not import|failed to import"
-                      r"|unavailable|not available|deprecat|ignor|will not be|cannot be used|consider installing")
+# Whole words: a mangled symbol holds "optional", a path "ignored".
+_MENTION = re.compile(r"(?i)(?<![A-Za-z0-9_/])(?:warn|fall(?:ing)? ?back|optional\b|skipp|disabl|could not import"
+                      r"|failed to import|unavailable|not available|deprecat|ignor|will not be|cannot be used"
+                      r"|consider installing)")
 _ENDED = ("slurm.time_limit", "slurm.preempted", "slurm.job_cancelled", "slurm.cancelled_signal", "slurm.requeued",
           "slurm.node_failure", "slurm.cancelled_node_failure")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from safelaunch.core.causes import Verdict
-from safelaunch.core.doubts import SURE_END, doubt, is_past, trace_course
+from safelaunch.core.doubts import ENDINGS, SURE_END, doubt, is_past, trace_course
 from safelaunch.core.episodes import Episode, Moment, last_episode, order_of
 from safelaunch.core.findings import Cited, Evidence, Finding, Line, Log
 from safelaunch.core.fingerprint import make_fingerprint
@@ -32,6 +32,9 @@ RIVAL_COST = 0.12       # another category weighs about as much
 MAX_CANDIDATES = 8
 # What a launcher prints under its own prefix about one of its ranks.
 LAUNCHERS_WORDS = ("native.elastic_signal", "native.elastic_code", "native.abort_code", "memory.sigkill_elastic")
+# How srun reports the end of a task that it did not end itself.
+EXIT_REPORTS = ("slurm.task_exit", "slurm.task_signal", "slurm.task_aborted", "memory.srun_killed",
+                "memory.slurm_task_oom")
 MAX_SUSPECTS = 2        # the same cause on more nodes than this blames no node
 SUMMARY_BYTES = 600     # torchrun's summary of one failed rank is shorter
 
@@ -172,7 +175,25 @@ def _culprit(chosen: Group, groups: Sequence[Group], episode: Episode) -> tuple[
         if chosen.rule.id in LAUNCHERS_WORDS:   # printed by a launcher under its own prefix
             return named[0] or host, named[1] if named[1] is not None else rank
         host, rank = host or named[0], rank if rank is not None else named[1]
+    if host is None and chosen.category not in ENDINGS:
+        host, task = _first_exit(groups)
+        # With a launcher below it, srun's task is a node, not a rank.
+        rank = rank if rank is not None or _has_launcher(groups) else task
     return host, rank
+
+
+def _first_exit(groups: Sequence[Group]) -> tuple[str | None, int | None]:
+    """Host and number of the task whose end srun reports first: it reports them in the order in which they end."""
+    for group in groups:
+        if group.rule.id in EXIT_REPORTS and group.hosts:
+            named = group.first.groups.get("rank", "")
+            return group.hosts[0], int(named) if named.isdigit() else None
+    return None, None
+
+
+def _has_launcher(groups: Sequence[Group]) -> bool:
+    """Whether torchrun or its like speaks in the log."""
+    return any(group.rule.id.startswith("elastic.") or group.rule.id in LAUNCHERS_WORDS for group in groups)
 
 
 def _first_failure(episode: Episode) -> tuple[str | None, int | None]:

@@ -15,6 +15,7 @@ from safelaunch.core.tracebacks import find_user_frame, is_ignored, is_of_thread
 
 SYMPTOM_SHARE = 0.85        # what a symptom is worth as a cause when nothing deeper is there
 THREAD_COST = 0.15
+SOURCE_COST = 0.2           # a line of a program's text, shown by a traceback: its message stands below
 NEAR_END_LINES = 25         # an error so near the last line may well be what ended the log
 
 
@@ -39,6 +40,9 @@ class Group:
     def summary(self) -> str:
         """The rule's summary with what the line says filled in."""
         return fill(self.rule, self.first)
+
+
+_SOURCE = re.compile(r"\s{2,}(?:raise|return|assert|await|yield|from|import|with|if|for) ")
 
 
 def fill(rule: Rule, found: Finding) -> str:
@@ -83,6 +87,8 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
             weight = min(weight, rule.weight)
     if any(is_of_thread(found.block) for found in items):
         weight -= THREAD_COST
+    if not first.block and _SOURCE.match(first.text):
+        weight -= SOURCE_COST
     hosts = tuple(dict.fromkeys(host for found in items if (host := culprit_host(rule, found)) is not None))
     ranks = tuple(dict.fromkeys(rank for found in items if (rank := culprit_rank(rule, found)) is not None))
     group = Group(rule, category, rule.role, weight, action or ACTIONS.get(category, "restart"), first, items[-1],

@@ -175,8 +175,9 @@ RULES = (
         (b"The following module(s) are unknown", b"Unable to locate a modulefile",
          b"Lmod has detected the following error"),
         rb"module\(s\) are unknown|Unable to locate a modulefile for '(?P<name>[^']+)'"
-        rb"|Lmod has detected the following error", "cause", "job", 0.6, summary="a module could not be loaded",
-        explain="The name or version does not exist on this cluster, or needs another module first.",
+        rb"|Lmod has detected the following error", "cause", "job", 0.4, summary="a module could not be loaded",
+        explain="The name or version does not exist on this cluster, or needs another module first. Most scripts go on "
+                "without it.",
         do="`module spider NAME`.", source="Lmod; Environment Modules",
     ),
     Rule(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from safelaunch.core.findings import Rule
 
 _XID_SOURCE = "NVIDIA driver, NVRM kernel log; classes: NVIDIA Xid Errors guide"
-_XID = rb"Xid \((?:PCI:)?(?P<device>[0-9A-Fa-f:.]+)\): (?P<xid>%s)\b(?:, )?(?P<what>.*)"
+# The device is followed by "GPU-I:05" when it is cut into MIG slices.
+_XID = rb"Xid \((?:PCI:)?(?P<device>[0-9A-Fa-f:.]+)(?: GPU-I:\d+)?\): (?P<xid>%s)\b(?:, )?(?P<what>.*)"
 _CUDA = "CUDA runtime, cudaGetErrorString"
 _RETIRE = "Keep the node out, reset the GPU or reboot; give the line to the site's admins (`why --ticket`)."
 

@@ -94,7 +94,11 @@ DONE = (
     ),
     _done(
         "done.megatron", (b"[after training is done]", b"exiting program at iteration", b"[exiting program"),
-        rb"\[?after training is done\]?|exiting program (?:at iteration|after)", "Megatron-LM",
+        rb"\[?after training is done\]?|exiting program (?:at iteration|after [\d.]+ minutes)", "Megatron-LM",
+    ),
+    _done(
+        "done.nccl_tests", (b"Collective test concluded", b"# Avg bus bandwidth"),
+        rb"Collective test concluded|^#\s*Avg bus bandwidth +: +\d", "nccl-tests; rccl-tests",
     ),
     _done(
         "done.mlperf", (b"run_stop", b"RESULT,"), rb"\"run_stop\".{0,300}?\"status\": \"success\"|^RESULT,",

@@ -23,9 +23,10 @@ RULES = (
     Rule(
         "rendezvous.client_timeout", "rendezvous",
         (b"client socket has timed out after", b"waiting for clients", b"Timed out waiting for clients",
-         b"RendezvousTimeoutError"),
-        rb"client socket has timed out after \d+\w* while trying to connect to \((?P<peer>[^)]*)\)"
-        rb"|Timed out after \d+ seconds waiting for clients\. (?P<joined>\S+) clients joined|RendezvousTimeoutError",
+         b"RendezvousTimeoutError", b"connect() timed out", b"to connect to any network address"),
+        rb"client socket has timed out after \d+\w* while trying to connect to \(?(?P<peer>[^)\s]*)"
+        rb"|Timed out after \d+ seconds waiting for clients\. (?P<joined>\S+) clients joined|RendezvousTimeoutError"
+        rb"|connect\(\) timed out\. Original timeout was|failed to connect to any network address of",
         "cause", "job", 0.72, summary="not every process came to the rendezvous",
         explain="The store did not answer, or a node never started its launcher.",
         do="Look which node's launcher is silent; check MASTER_ADDR and that the port can be reached.", source=_C10D,
@@ -33,7 +34,7 @@ RULES = (
     ),
     Rule(
         "rendezvous.client_failed", "rendezvous", (b"client socket has failed to connect",),
-        b"client socket has failed to connect to", "context", "nobody", 0.3,
+        b"client socket has failed to connect to (?!any )", "context", "nobody", 0.3,
         summary="the store was not reached at once",
         explain="c10d tries again; only the time-out that may follow is an error.", source=_C10D + ", socket.cpp",
     ),
@@ -199,11 +200,13 @@ RULES = (
         order=6,
     ),
     Rule(
-        "elastic.sigterm", "cancelled", (b"Signals.SIGTERM death signal", b"got signal: 15"),
-        rb"Signals\.SIGTERM death signal|SignalException: Process \d+ got signal: 15\b", "symptom", "nobody", 0.6,
+        "elastic.sigterm", "cancelled",
+        (b"Signals.SIGTERM death signal", b"got signal: 15", b"after receiving SIGTERM", b"Received SIGTERM: 15"),
+        rb"Signals\.SIGTERM death signal|SignalException: Process \d+ got signal: 15\b"
+        rb"|exiting program after receiving SIGTERM|Received SIGTERM: 15\b", "symptom", "nobody", 0.6,
         action="requeue_only", summary="the launcher was asked to end (SIGTERM)",
         explain="From outside: scancel, the time limit, preemption, srun ending the step after another task failed.",
-        source=_ELASTIC, order=6,
+        source=_ELASTIC + "; Megatron-LM; Lightning", order=6,
     ),
     Rule(
         "launcher.exit_status", "user_code",

@@ -39,7 +39,9 @@ RULES = (
     Rule(
         "memory.container_oom", "host_oom",
         (b"OOMKilled", b"low on resource: memory", b"killed due to the node running low on memory",
-         b"exit code 137 (OOM"), b"OOMKilled|low on resource: memory|node running low on memory", "cause", "node", 0.9,
+         b"killed due to memory pressure"),
+        rb"OOMKilled|low on resource: memory|node running low on memory"
+        rb"|[1-9]\d{0,5} Workers .{0,60}?killed due to memory pressure", "cause", "node", 0.9,
         summary="the container's or Ray's memory monitor ended a process",
         explain="The node or the pod ran out of memory.", do=_LESS, source="Kubernetes kubelet; Ray memory monitor",
         order=2,

@@ -73,6 +73,13 @@ RULES = (
         source="DeepSpeed; apex; fairseq",
     ),
     Rule(
+        "numerical.grad_nan", "numerical", (b"norm: nan", b"norm': nan", b'norm": nan', b"norm nan", b"norm=nan",
+                                            b"norm: NaN", b"norm': 'nan", b'norm": NaN'),
+        rb"(?i:grad(?:ient)?[ _]?norm)['\"]?(?:\s*[:=]\s*|\s+)['\"]?nan\b", "cause", "job", 0.66,
+        summary="the gradients are not numbers any more", explain="The training goes on, but learns nothing.", do=_DO,
+        source="Megatron-LM, training_log; transformers, Trainer.log", order=4,
+    ),
+    Rule(
         "numerical.megatron", "numerical", (b"number of nan iterations:",),
         rb"number of nan iterations: +(?P<count>[1-9]\d*)", "cause", "job", 0.6, summary="{count} iterations gave NaN",
         explain="Megatron counts and skips them.", do=_DO, source="Megatron-LM, training_log", order=4,

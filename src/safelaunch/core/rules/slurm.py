@@ -102,10 +102,18 @@ RULES = (
     Rule(
         "slurm.step_teardown", "user_code",
         (b"First task exited", b"Terminating Step", b"Terminating StepId", b"Terminating JobId", b"Job step aborted",
-         b"Force Terminated", b"step tasks have been terminated", b"DUE TO TASK FAILURE"),
+         b"Force Terminated", b"step tasks have been terminated", b"DUE TO TASK FAILURE",
+         b"FAILED (non-zero exit code or other failure mode)"),
         rb"First task exited|srun: (?:launch/slurm: \S+ )?(?:Job step aborted|Terminating (?:Step|Job))"
-        rb"|Job step aborted|Force Terminated|Terminating (?:Step|Job)|DUE TO TASK FAILURE", "teardown", "nobody", 0.1,
+        rb"|Job step aborted|Force Terminated|Terminating (?:Step|Job)|DUE TO TASK FAILURE"
+        rb"|FAILED \(non-zero exit code or other", "teardown", "nobody", 0.1,
         summary="srun ends the step", explain="After a task's end.", source=_SRUN,
+    ),
+    Rule(
+        "slurm.memory_error", "node_failure", (b"UNCORRECTABLE MEMORY ERROR",),
+        rb"\*\*\* (?:JOB|STEP) \S+ ON (?P<host>\S+) UNCORRECTABLE MEMORY ERROR", "cause", "node", 0.92,
+        summary="{host} has an uncorrectable memory error", explain="A process was ended by SIGBUS for a bad page.",
+        do="Keep the node out and tell the admins.", source=_STEPD, host_group="host", order=5,
     ),
     Rule(
         "slurm.launch_failed", "node_failure",
