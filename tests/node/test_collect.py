@@ -184,7 +184,7 @@ def test_every_module_that_the_helper_needs_travels_with_it() -> None:
 
 def test_nodes_are_asked_in_waves_and_none_waits_for_a_slow_one() -> None:
     target = fan_out.Target(JOB, tuple(f"n{number}" for number in range(6)), is_local=True)
-    looks = fan_out.start(target, {"PATH": os.environ["PATH"]}, fan_out.Depth(gpus=False, samples=1), at_once=2)
+    looks = fan_out.start(target, {"PATH": os.environ["PATH"]}, fan_out.Depth(gpus=False, samples=1, at_once=2))
     collected = looks.wait()
     assert [report.node for report in collected.reports] == list(target.nodes)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from safelaunch import loop
 from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.collect import Collected
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.job import Job as JobFacts
 from safelaunch.adapters.job import Start, standby
@@ -231,6 +232,14 @@ class SimServer(ControlServer):
         self._supervisor.sockets += fresh
 
 
+class _NobodyLooks:
+    """A look that is over and has seen nothing."""
+
+    def poll(self) -> Collected:
+        """At once."""
+        return Collected((), ())
+
+
 class SimWorld(World):
     """adapters.world.World of one process of the simulation."""
 
@@ -334,6 +343,10 @@ class SimWorld(World):
 
     def last_index(self, process: Any) -> None:
         """There is none."""
+
+    def look(self, target: Any, env: Any, depth: Any) -> Any:
+        """Nobody looks: no helper steps are simulated."""
+        return _NobodyLooks()
 
     def address_of(self, node: str) -> str | None:
         """Names resolve."""

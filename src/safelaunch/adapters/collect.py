@@ -92,6 +92,7 @@ class Depth:
     attempt: int = 0           # ranks of the target's run below this number are left over,
     end_left: bool = False     # ... and are ended
     cores: tuple[tuple[str, ...], float] | None = None   # folders to look for core files in, and since when
+    at_once: int = AT_ONCE     # nodes
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,12 @@ class Collected:
 class Collection:
     """A look at all nodes, under way."""
 
-    def __init__(self, target: Target, env: Mapping[str, str], depth: Depth, begin: Start, at_once: int) -> None:
-        self._target, self._depth, self._begin, self._at_once = target, depth, begin, at_once
+    def __init__(self, target: Target, env: Mapping[str, str], depth: Depth, begin: Start) -> None:
+        self._target, self._depth, self._begin, self._at_once = target, depth, begin, depth.at_once
         self._env = {key: value for key, value in env.items() if key not in _LEFT_OUT}
         self._env.update(_parts(), SAFELAUNCH_PYTHON=target.python)
         self._start_s = time.monotonic()
-        waves = -(-len(target.nodes) // at_once)
+        waves = -(-len(target.nodes) // depth.at_once)
         self._until_s = self._start_s + START_S + depth.deadline_s * max(1, waves)
         self._waiting = list(target.nodes)
         self._running: dict[str, Command] = {}
@@ -159,7 +160,8 @@ class Collection:
                    "gap_s": depth.gap_s, "native": depth.native, "gpus": depth.gpus, "deadline_s": depth.deadline_s,
                    "keep_tool": depth.keep_tool, "run": self._target.mark.partition(".")[0],
                    "attempt": depth.attempt, "end_left": depth.end_left, "cores": depth.cores}
-        argv = self._target.helper(node, ["bash", "-c", _RUN, "collect", self._target.python, _BOOT])
+        nice = [] if depth.samples else ["nice", "-n", "10"]   # nobody waits for a visit that looks at no rank
+        argv = self._target.helper(node, [*nice, "bash", "-c", _RUN, "collect", self._target.python, _BOOT])
         return self._begin(argv, {**self._env, "SAFELAUNCH_COLLECT": json.dumps(options)}, START_S + depth.deadline_s)
 
     def _take(self, node: str, result: Result) -> None:
@@ -171,12 +173,12 @@ class Collection:
             self._silent[node] = _silent(node, result)
 
 
-def start(target: Target, env: Mapping[str, str], depth: Depth | None = None, *, begin: Start = Command,
-          at_once: int = AT_ONCE) -> Collection:
+def start(target: Target, env: Mapping[str, str], depth: Depth | None = None, *,
+          begin: Start = Command) -> Collection:
     """A look at all of the target's nodes, begun; `poll` it. `env` is that of the helper steps (a job's, or a login
     shell's without SLURM_*); `begin` starts a command.
     """
-    collection = Collection(target, env, depth or Depth(), begin, at_once)
+    collection = Collection(target, env, depth or Depth(), begin)
     collection.poll()
     return collection
 

@@ -25,3 +25,27 @@ def find_trouble(folders: Iterable[str]) -> str | None:
         if status.f_files and not status.f_ffree:
             return f"{folder} has no inodes left"
     return None
+
+
+# Without a name where the filesystem can (open(2), O_TMPFILE), else a file that is removed at once.
+_TRY = """import contextlib, os, sys, tempfile
+for folder in sys.argv[1:]:
+    with contextlib.suppress(OSError):   # an error is an answer
+        try:
+            fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o600)
+        except (IsADirectoryError, NotADirectoryError):
+            continue
+        except OSError:
+            fd, name = tempfile.mkstemp(prefix=".safelaunch-probe-", dir=folder)
+            os.unlink(name)
+        os.write(fd, b"x")
+        os.fsync(fd)
+"""
+
+
+def try_to_write(folders: Iterable[str], python: str) -> tuple[str, ...]:
+    """A command that writes a byte into each of the folders and leaves nothing behind: it ends when they all answer.
+
+    Run by the node's own `python`: one on the shared folder would hang before it could try anything.
+    """
+    return (python, "-I", "-S", "-c", _TRY, *folders)

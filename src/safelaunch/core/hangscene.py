@@ -44,6 +44,7 @@ class HangVerdict:
     evidence: tuple[str, ...] = ()
     witnesses: tuple[str, ...] = ()
     category: str = "hang"
+    folders: tuple[str, ...] = ()    # of the files that ranks sleep on, and mounts that do not answer
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def judge_hang(reports: Sequence[NodeReport], silent: Sequence[Silent] = (), *, 
                   {number: classify(group.stack) for number, group in enumerate(found)}, missing_ranks(ranks))
     draft = next(draft for row in _ROWS for draft in [row(scene)] if draft is not None)
     return HangVerdict(draft.kind, draft.summary, draft.confidence, draft.odd[:MOST_ODD], draft.suspects,
-                       (*draft.evidence, *_common_evidence(scene)), _witnesses(scene))
+                       (*draft.evidence, *_common_evidence(scene)), _witnesses(scene), folders=draft.folders[:MOST_ODD])
 
 
 # --- the rows, in order ---------------------------------------------------------------------------------------------
@@ -74,7 +74,15 @@ def _storage(scene: Scene) -> HangVerdict | None:
     what = _what_of(asleep[0], late) if asleep else f"do not come back{where}"
     return HangVerdict("storage", f"{who}: {what}", 0.9 if asleep else 0.8,
                        tuple(odd_one(rank, _what_of(rank, late) + _file_of(rank)) for rank in asleep), suspects,
-                       tuple(f"{mount} does not answer on {node}" for node, mount in late[:4]))
+                       tuple(f"{mount} does not answer on {node}" for node, mount in late[:4]),
+                       folders=tuple(dict.fromkeys([*_folders(asleep), *(mount for _, mount in late)])))
+
+
+def _folders(asleep: Sequence[Rank]) -> list[str]:
+    """Where the files lie that these ranks wait for."""
+    places = [rank.stuck_in or rank.main for rank in asleep]
+    return [place.path.removesuffix(" (deleted)").rpartition("/")[0] or place.mount for place in places
+            if place is not None and (place.path.startswith("/") or place.mount)]
 
 
 def _place_on(rank: Rank, late: Sequence[tuple[str, str]]) -> Place | None:

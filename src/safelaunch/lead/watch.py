@@ -18,7 +18,7 @@ from safelaunch.core.policy import response
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.steps import latest_step
 from safelaunch.core.takeover import CONTESTED_S, PULSE_S
-from safelaunch.lead import hangs
+from safelaunch.lead import hangs, thaw
 from safelaunch.lead.keep_standby import keep_standby
 from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded
 
@@ -70,6 +70,10 @@ def see_who_leads(lead: Leader) -> None:
 
 def look_for_trouble(lead: Leader) -> None:
     """After a failure of the storage: whether the run's folders take writes again."""
+    waits_for = thaw.trouble(lead)
+    if waits_for is not None:
+        lead.trouble = waits_for
+        return
     last = lead.state.attempt
     if last is None or response(lead.plan, last.category).then != "wait":
         lead.trouble = None

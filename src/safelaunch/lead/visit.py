@@ -1,0 +1,106 @@
+"""Visits to an attempt's nodes, beside its life: what they hold that they should not, and what a crash has left there.
+
+One helper step a node, a few at a time, without hurry; nothing waits for a visit but the end of the run, for core
+files. At an attempt's start: ranks that an earlier one left behind are ended, strangers on the job's GPUs are told,
+py-spy is kept on the node's own disk. After a failure: core files are named. Where no KILL ends a rank: a ticket.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from safelaunch.adapters import runfolder
+from safelaunch.adapters.collect import Collected, Depth, Target
+from safelaunch.adapters.outbox import PUT
+from safelaunch.core import decide, nodeticket, stacktext
+from safelaunch.core.ranks import NodeReport
+from safelaunch.lead.leader import Leader, Step, clock
+from safelaunch.lead.suspicion import blamed_nodes
+
+AT_START_S = 1.0        # the attempt's own steps come first
+TOOL_AGAIN_S = 60.0     # a slow `setup:` had started no rank before, whose environment says where py-spy is
+AT_ONCE = 4             # each is a request to slurmctld and a process on the batch host
+CORES_S = 40.0          # pystack reads the symbols of gigabytes
+CORE_NODES = 4          # where tasks ended first: the others' cores say the same
+TICKET_S = 5.0
+MOST_SAID = 8
+POLL_S = 0.05
+
+
+def at_start(lead: Leader, number: int) -> Step:
+    """Leftovers ended or told, py-spy kept; for py-spy twice where a node had none yet."""
+    nodes = lead.attempt.nodes
+    for pause_s in (AT_START_S, TOOL_AGAIN_S):
+        yield pause_s
+        if lead.live is None or lead.live.number != number or lead.live.killed_t is not None:
+            return
+        collected = yield from _look(lead, nodes, Depth(
+            samples=0, gpus=lead.job.has_gpus, keep_tool=True, attempt=number, end_left=True, at_once=AT_ONCE))
+        _tell_left(lead, number, collected.reports)
+        nodes = tuple(node for node, line in collected.lines.items() if not json.loads(line)["tools"]["py_spy"])
+        if not nodes:
+            return
+
+
+def after_failure(lead: Leader, live: decide.Live, started_t: float) -> Step:
+    """Core files of this attempt, named in its folder and in the job's output."""
+    nodes = blamed_nodes(live)[:CORE_NODES]
+    if not nodes:
+        return
+    collected = yield from _look(lead, nodes, Depth(
+        samples=0, gpus=False, deadline_s=CORES_S, cores=((lead.job.cwd,), started_t), at_once=AT_ONCE))
+    found: dict[str, dict[str, Any]] = {}
+    notes: list[str] = []
+    for report in collected.reports:
+        said = report.cores or {"cores": [], "notes": []}
+        for core in said["cores"]:
+            # A shared folder shows it to each node.
+            found.setdefault(core["path"], {"node": report.node, "rank": None, **core})
+        notes += [f"{report.node}: {note}" for note in said["notes"]]
+    if not found:
+        return
+    _put(lead, live.number, "cores.json", {"v": 1, "cores": list(found.values()), "notes": notes})
+    lead.record(lead.writer.event("cores", attempt=live.number, paths=list(found)[:MOST_SAID]))
+    for path, core in list(found.items())[:MOST_SAID]:
+        where = " ← ".join(frame.split(" (")[0] for frame in core["backtrace"][:3])
+        lead.say(f"core file on {core['node']}: {path}{f': {where}' if where else ''}")
+
+
+def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
+    """A text for the administrators, where the node answers and shows ranks that no KILL has ended."""
+    collected = yield from _look(lead, (node,), Depth(samples=1, gpus=False, deadline_s=TICKET_S))
+    ranks = [rank for report in collected.reports for rank in report.ranks if not rank.is_gone]
+    if not ranks:
+        return
+    text = nodeticket.render(node, why, ranks, job=lead.job.id, run=lead.plan.name, user=lead.user,
+                             when=clock(lead.now))
+    name = f"{runfolder.attempt_folder(number)}/system/ticket-{node}.txt"
+    lead.shared.enqueue(PUT, name, text.encode(errors="replace"))
+    lead.say(f"{node}: {len(ranks)} processes that no KILL ends; a text for the administrators is in {name}")
+
+
+def _look(lead: Leader, nodes: Sequence[str], depth: Depth) -> Generator[float, Any, Collected]:
+    job = lead.job
+    target = Target(job.id, tuple(nodes), f"{lead.plan.run_id}.{job.id}.", job.is_local, job.has_gpus)
+    look = lead.world.look(target, job.env, depth)
+    while (collected := look.poll()) is None:
+        yield POLL_S
+    return collected
+
+
+def _tell_left(lead: Leader, number: int, reports: Sequence[NodeReport]) -> None:
+    rows = [{"node": report.node, **row} for report in reports for row in report.left]
+    if not rows:
+        return
+    _put(lead, number, "leftovers.json", {"v": 1, "left": rows})
+    lead.record(lead.writer.event("leftovers", attempt=number, left=[
+        {key: row[key] for key in ("node", "pid", "user", "whose", "gpu_mb", "ended")} for row in rows[:MOST_SAID]]))
+    for row in rows[:MOST_SAID]:
+        lead.say(f"left over on {stacktext.tell_left(row['node'], row)}")
+
+
+def _put(lead: Leader, number: int, name: str, content: dict[str, Any]) -> None:
+    lead.shared.enqueue(PUT, f"{runfolder.attempt_folder(number)}/system/{name}",
+                        json.dumps(content).encode(errors="replace") + b"\n")
