@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safelaunch.core import prefilter
-from safelaunch.core.prefilter import Shapes, Words, fold, fold_words
+from safelaunch.core.prefilter import Folded, Shapes, fold
 
 LITERALS = (b"Traceback (most recent call last)", b"CUDA error", b"NCCL WARN", b"Xid (", b": nan", b"=nan", b"ENOSPC",
             b"out of memory", b"it/s", b"efa_", b"Killed", b"errno: 98", b"No space left on device", b"rror: ")
@@ -17,29 +17,6 @@ TEXTS = st.lists(st.one_of(WORDS, st.binary(max_size=9)), max_size=30).map(b"".j
 
 def lines_of(block: bytes) -> list[bytes]:
     return block.replace(b"\r", b"\n").split(b"\n")
-
-
-@given(TEXTS)
-def test_words_find_exactly_the_literals_that_are_there(text: bytes) -> None:
-    found = {index for _, indices in Words(LITERALS).present(text) for index in indices}
-    assert found == {index for index, literal in enumerate(LITERALS) if literal in text}
-
-
-@given(st.lists(st.binary(min_size=1, max_size=24), min_size=1, max_size=30, unique=True), st.binary(max_size=200),
-       st.data())
-def test_words_find_any_literals_at_any_place(literals: list[bytes], text: bytes, data: st.DataObject) -> None:
-    at = data.draw(st.integers(0, len(text)))
-    text = text[:at] + data.draw(st.sampled_from(literals)) + text[at:]
-    found = {index for _, indices in Words(literals).present(text) for index in indices}
-    assert found == {index for index, literal in enumerate(literals) if literal in text}
-
-
-def test_a_faster_engine_is_asked_for_long_texts_only() -> None:
-    asked: list[bytes] = []
-    words = Words((b"CUDA error", b"NCCL WARN"), lambda text: asked.append(text) or [1])  # type: ignore[func-returns-value]
-    assert words.present(b"CUDA error") == [(b"CUDA error", [0])]
-    assert words.present(b"x" * 1000) == [(b"NCCL WARN", [1])]
-    assert len(asked) == 1
 
 
 @given(st.lists(TEXTS, max_size=12).map(b"\n".join))
@@ -150,5 +127,5 @@ def test_lines_longer_than_any_are_not_remembered() -> None:
 def test_many_literals_on_many_unlike_lines_are_told_apart(literals: list[bytes], seed: int) -> None:
     source = random.Random(seed)
     lines = [bytes(source.choices(b"qwzjk", k=8)) + literal for literal in literals]
-    hits = Shapes(LITERALS, words=fold_words(LITERALS)).select(b"\n".join(lines))
+    hits = Shapes(LITERALS, words=Folded(LITERALS)).select(b"\n".join(lines))
     assert all(LITERALS.index(literal) in hit.literals for literal, hit in zip(literals, hits, strict=True))

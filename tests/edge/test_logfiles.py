@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from safelaunch.adapters import logbounds, logengine, logfiles, logindex
+from safelaunch.adapters import logbounds, logfiles, logindex
 from safelaunch.core.findings import CLOCK_ORDER, CLOCK_STAMPS, Log, Rule
 from safelaunch.core.scan import TRACEBACK
 
@@ -192,7 +192,7 @@ def test_pieces_give_what_one_reading_gives(tmp_path: Path) -> None:
 def test_lines_found_without_a_number_can_be_numbered(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(TEXT)
-    assert logfiles.line_numbers(path, [0, TEXT.index(b"[gpu-2"), 22]) == {0: 1, 22: 2, TEXT.index(b"[gpu-2"): 3}
+    assert line_numbers(path, [0, TEXT.index(b"[gpu-2"), 22]) == {0: 1, 22: 2, TEXT.index(b"[gpu-2"): 3}
 
 
 # --- hostile logs ---------------------------------------------------------------------------------------------------
@@ -225,11 +225,3 @@ def test_a_literal_across_two_blocks_of_a_long_line_is_found(tmp_path: Path) -> 
 def test_no_log_makes_the_reader_fail(tmp_path: Path, text: bytes) -> None:
     log = read(tmp_path / "fuzz.log", text)
     assert log.size_bytes == len(text) or text.startswith(b"\x1f\x8b")
-
-
-def test_hyperscan_finds_what_the_plain_search_finds() -> None:
-    literals = [b"CUDA error", b"NCCL WARN", b"nan", b"it/s"]
-    search = logengine.make_search(literals)
-    if search is None:
-        pytest.skip("hyperscan is not installed")
-    assert sorted(search(b"x it/s CUDA error CUDA error nan")) == [0, 2, 3]

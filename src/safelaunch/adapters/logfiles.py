@@ -27,7 +27,6 @@ from safelaunch.core.prefilter import Shapes
 from safelaunch.core.rulebook import BY_ID
 from safelaunch.core.scan import Compiled, Part, merge_parts
 
-ENGINE_FROM = 8 << 20       # less is read before an engine is made
 PARALLEL_FROM = 48 << 20    # less is read faster than workers are started
 LAST_LINES = 40
 TAIL = 64 << 10
@@ -66,8 +65,7 @@ def read_logs(
     """
     rules = tuple(rules)
     compiled = Compiled(rules)
-    if sum(path.stat().st_size for path in paths if path.is_file()) >= ENGINE_FROM:
-        compiled.words.search = logengine.make_search(compiled.words.distinct)
+    compiled.words.make = logengine.make_search
     known = {index: indexes[path] for index, path in enumerate(paths)
              if indexes and path in indexes and logindex.is_of(indexes[path], path, rules)}
     readings: dict[int, _Reading] = {}

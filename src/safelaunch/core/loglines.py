@@ -89,7 +89,7 @@ _HOW: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
 
 
 # Launchers' labels, which come again and again: "137: [default1]:[rank137]:".
-_LABELS = re.compile(rb"(?: {0,6}\d{1,6}: ?(?!\d\d:))?(?:\[[A-Za-z][\w.-]{0,60}(?::\d{1,6})?\]:){1,3} ?"
+LABELS = re.compile(rb"(?: {0,6}\d{1,6}: ?(?!\d\d:))?(?:\[[A-Za-z][\w.-]{0,60}(?::\d{1,6})?\]:){1,3} ?"
                      rb"| {0,6}\d{1,6}: ?(?!\d\d:)")
 _PLAIN = frozenset(bytes([byte]) for byte in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ\"'*#")
 
@@ -116,7 +116,7 @@ def parse(line: bytes, hosts: frozenset[bytes] = frozenset()) -> Parsed:
     """
     line = plain(line)
     head = line[:MAX_PREFIX]
-    labels = _LABELS.match(head)
+    labels = LABELS.match(head)
     found: dict[str, bytes] = {}
     stamp: float | None = None
     stream = b""

@@ -1,30 +1,27 @@
-"""Which lines of a block can matter: an exact multi-literal search in plain Python at most of a GB/s.
+"""Which lines of a block can matter: an exact multi-literal search in Python at most of a GB/s.
 
 Most lines of a log have been seen before, numbers aside. So digits, spaces and punctuation are deleted (one pass of
 bytes.translate), the block is split, and the set of its *shapes* is compared with the shapes already judged. Only new
-shapes are searched for the literals, by their aligned 4-byte words: a literal of 7 bytes or more holds one of four
-known words at each alignment, so a set of integers decides for all literals at once.
+shapes are searched for the literals (`literals`). Where nearly all lines are new, `flood` takes over.
 
-Measured on a Megatron log with 150 literals (one core, GB/s): shapes 0.8-1.0; `grep -F -f` 0.35; an alternation in `re`
-0.01; bytes.find for each literal 0.02. With numpy the words of the raw block are looked up in a table instead: 4.9
-(hyperscan: 2.5). See benchmarks/why_speed.py.
+Measured on a Megatron log (one core, GB/s): shapes 0.8-1.0; hyperscan 0.6, ahocorasick_rs 0.4; `grep -F -f` 0.23. See
+benchmarks/why_speed.py.
 """
 
 from __future__ import annotations
 
-import sys
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+
+from safelaunch.core.flood import Flood, Hit
+from safelaunch.core.literals import MakeSearch, Words
 
 FOLD = bytes(10 if byte == 13 else byte for byte in range(256))      # a carriage return ends a line as well
 EMPTY = b"\r\n\x00"            # sparse files read as NULs
 DELETE = b"\x000123456789 \t.,:-+|/()[]=_{}'\""
-WORD = 4
-SURE_LENGTH = 2 * WORD - 1     # a shorter literal need hold no whole aligned word
-NOT_UPPER = bytes(byte for byte in range(256) if not 65 <= byte <= 90)
-SEARCH_FROM = 200              # bytes; less is searched before a faster engine is called
 QUOTA = 600                    # lines of one shape that are looked at
 QUOTA_REPEATED = 60            # lines of one shape and one rank, as far as their starts say
 QUOTA_DULL = 40                # lines of one shape, when no rule has matched one of them in its first block
@@ -37,62 +34,26 @@ HEAD_LENGTH = 16               # of a line, which tells ranks apart: "137: [defa
 SAMPLED_BLOCK = 64
 MOST_LOOKED = 20_000           # lines in all; then LOOKED_A_BLOCK of each block, and SURE_ALIKE of any set of literals
 LOOKED_A_BLOCK, SURE_ALIKE = 32, 20
-MOST_PAIRS, PARTS = 4000, 8    # of literals and shapes that are tried on each other
-MOST_JUDGED = 16 << 20         # bytes of new shapes; a flood of lines no two of which are alike is then sampled
-FLOOD_FROM, FLOOD_SAMPLED = 32 << 10, 8
+# A flood of lines no two of which are alike is on when blocks bring so many bytes of new shapes, for so long. One block
+# of FLOOD_SAMPLED is then judged as ever, the others by `flood`.
+FLOOD_FROM, FLOOD_AFTER, FLOOD_SAMPLED = 32 << 10, 1 << 20, 16
 MAX_SHAPES = 60_000            # known shapes; then all are forgotten (a log of unique lines)
 MAX_SHAPE_LENGTH = 1000        # a longer shape is not remembered
 
 
-class Words:
-    """Which literals occur in a text: by its aligned words, or by `search`, a faster engine that gives indices.
+class Folded(Words):
+    """The literals as shapes have them; `raw` has them as lines have."""
 
-    `literals` may repeat; the engine knows them by their places in `distinct`.
-    """
+    def __init__(self, literals: Sequence[bytes], make: MakeSearch | None = None) -> None:
+        super().__init__([fold(literal) for literal in literals], make)
+        self._literals = literals
+        self._raw: Words | None = None
 
-    def __init__(self, literals: Sequence[bytes], search: Callable[[bytes], Iterable[int]] | None = None) -> None:
-        places: dict[bytes, list[int]] = {}
-        for index, literal in enumerate(literals):
-            places.setdefault(literal, []).append(index)
-        self.distinct = tuple(places)
-        self.search = search
-        self._places = tuple(places.values())
-        self._needs: dict[int, list[tuple[frozenset[int], int]]] = {}   # a word → other words with it, the literal
-        self._short: list[int] = []
-        self._upper: list[tuple[bytes, int]] = []
-        common = Counter(word for literal in self.distinct for word in _words_of(literal))
-        for index, literal in enumerate(self.distinct):
-            upper = literal.translate(None, NOT_UPPER)
-            if len(literal) >= SURE_LENGTH:
-                for shift in range(WORD):
-                    words = _words_of(literal[shift:])[::WORD]
-                    self._needs.setdefault(min(words, key=common.__getitem__), []).append((frozenset(words), index))
-            elif len(upper) > 1:
-                self._upper.append((upper, index))
-            else:
-                self._short.append(index)
-        self._words = frozenset(word for needs in self._needs.values() for words, _ in needs for word in words)
-
-    def present(self, text: bytes) -> list[tuple[bytes, list[int]]]:
-        """The literals that occur in the text, each with its indices."""
-        if self.search is not None and len(text) >= SEARCH_FROM:
-            return [(self.distinct[index], self._places[index]) for index in set(self.search(text))]
-        found = self._words.intersection(memoryview(text)[:len(text) // WORD * WORD].cast("I"))
-        upper = text.translate(None, NOT_UPPER)
-        near = {index for word in found for words, index in self._needs.get(word, ()) if words <= found}
-        near.update(index for letters, index in self._upper if letters in upper)
-        return [(self.distinct[index], self._places[index]) for index in (*self._short, *near)
-                if self.distinct[index] in text]
-
-
-def fold_words(literals: Sequence[bytes]) -> Words:
-    """The literals as shapes have them, ready to be searched."""
-    return Words([fold(literal) for literal in literals])
-
-
-def _words_of(text: bytes) -> list[int]:
-    """The words at every place of the text."""
-    return [int.from_bytes(text[at:at + WORD], sys.byteorder) for at in range(len(text) - WORD + 1)]
+    def raw(self) -> Words:
+        """The literals as they stand in a line, made ready when first asked for."""
+        if self._raw is None:
+            self._raw = Words(self._literals, self.make, engine_from=0)
+        return self._raw
 
 
 @dataclass
@@ -107,16 +68,6 @@ class _Shape:
     heads: set[bytes] = field(default_factory=set)
     rule: str = ""
     is_progress: bool = False
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A line that holds literals, numbers and punctuation aside: [start, end) in the block, without its line end."""
-
-    start: int
-    end: int
-    literals: tuple[int, ...]
-    shape: bytes
 
 
 @dataclass(frozen=True)
@@ -136,8 +87,8 @@ class Shapes:
     (`all_progress`) every one.
     """
 
-    def __init__(self, literals: Sequence[bytes], *, words: Words | None = None, all_progress: bool = False) -> None:
-        self._words = words or fold_words(literals)
+    def __init__(self, literals: Sequence[bytes], *, words: Folded | None = None, all_progress: bool = False) -> None:
+        self._words = words or Folded(literals)
         self._quota_progress = QUOTA_SEEN if all_progress else QUOTA_PROGRESS
         self.newlines = 0          # of the last block
         self.unseen = Unseen()     # of the last block
@@ -149,14 +100,20 @@ class Shapes:
         self._blocks = 0
         self._looked = 0
         self._looked_here = 0      # in this block
-        self._judged_bytes = 0
-        self.passed_bytes = 0      # of shapes that nobody judged
+        self._new_bytes = 0        # of new shapes, as far as blocks brought more than FLOOD_FROM
+        self._flood: Flood | None = None
+        self._flood_blocks = 0     # that are still to be judged by it
 
     def select(self, block: bytes) -> list[Hit]:
         """The lines of the block that are to be looked at, in order."""
         if not block.strip(EMPTY):
             self.newlines, self.unseen = block.count(b"\n"), Unseen()
             return []
+        if self._flood is not None and self._flood_blocks > 0:
+            self._flood_blocks -= 1
+            hits = self._flood.select(block)
+            self.newlines, self.unseen = block.count(b"\n"), Unseen(self._flood.counts)
+            return hits
         shapes = block.translate(FOLD, DELETE).split(b"\n")
         self.newlines = block.count(b"\n") if b"\r" in block else len(shapes) - 1
         self.unseen = Unseen()
@@ -187,6 +144,8 @@ class Shapes:
             known.heads.clear()
         self._spent.clear()
         self._progress.clear()
+        if self._flood is not None:
+            self._flood.renew()
         for literals, count in self._alike.items():
             self._alike[literals] = max(0, min(count, QUOTA_ALIKE - 8 * grant))
 
@@ -194,6 +153,8 @@ class Shapes:
         """A rule has matched a line of this shape."""
         known = self._known.get(shape)
         if known is None:
+            if self._flood is not None:
+                self._flood.learn(shape, rule, is_progress)
             return
         known.rule, known.is_progress = rule, is_progress
         if is_progress and shape in self._spent:   # in the very block that brought it
@@ -206,14 +167,9 @@ class Shapes:
 
     def _judge(self, found: set[bytes]) -> dict[bytes, _Shape]:
         """Those of the shapes that hold a literal; all but very long ones are remembered either way."""
-        hot: dict[bytes, _Shape] = {}
-        new: list[bytes] = []
-        for shape in found:
-            known = self._known.get(shape)
-            if known is None:
-                new.append(shape)
-            else:
-                hot[shape] = known
+        known = self._known
+        hot = {shape: known[shape] for shape in found.intersection(known)}
+        new = list(found.difference(hot))
         if not new:
             return hot
         if len(self._dull) + len(self._known) + len(new) > MAX_SHAPES:
@@ -222,39 +178,46 @@ class Shapes:
             self._progress.clear()
             self._known.clear()
         text = b"\n".join(new)
-        if self._is_flood(len(text)):
-            return hot
-        for shape, literals in self._split_up(new, text):
-            if literals:
-                hot[shape] = _Shape(literals, self._blocks)
-                if len(shape) <= MAX_SHAPE_LENGTH:
-                    self._known[shape] = hot[shape]
-            elif len(shape) <= MAX_SHAPE_LENGTH:
-                self._dull.add(shape)
+        self._watch_for_flood(len(text))
+        holds = self._hold(new, text)
+        for index, literals in holds.items():
+            shape = new[index]
+            hot[shape] = _Shape(literals, self._blocks)
+            if len(shape) <= MAX_SHAPE_LENGTH:
+                self._known[shape] = hot[shape]
+        is_long = len(text) > MAX_SHAPE_LENGTH and len(max(new, key=len)) > MAX_SHAPE_LENGTH
+        self._dull.update([shape for shape in new if len(shape) <= MAX_SHAPE_LENGTH] if is_long else new)
+        self._dull.difference_update(hot)
         return hot
 
-    def _split_up(self, new: list[bytes], text: bytes) -> Iterator[tuple[bytes, tuple[int, ...]]]:
-        """Each shape of the text with its literals. Many literals among many shapes are looked for in parts of them."""
-        present = self._words.present(text)
-        if not present:
-            self._dull.update(shape for shape in new if len(shape) <= MAX_SHAPE_LENGTH)
-            return
-        if len(present) * len(new) > MOST_PAIRS and len(new) > 1:
-            part = -(-len(new) // PARTS)
-            for start in range(0, len(new), part):
-                yield from self._split_up(new[start:start + part], b"\n".join(new[start:start + part]))
-            return
-        for shape in new:
-            yield shape, tuple(index for literal, indices in present if literal in shape for index in indices)
+    def _hold(self, new: Sequence[bytes], text: bytes) -> dict[int, tuple[int, ...]]:
+        """Which of the shapes hold literals: their places in `new`, of which `text` is the join."""
+        starts = list(accumulate(map(len, new), lambda start, length: start + length + 1, initial=0))
+        held: dict[int, set[int]] = {}
+        for literal, start, end in self._words.find(text):
+            index = bisect_right(starts, start) - 1
+            if end < starts[index + 1]:
+                held.setdefault(index, set()).add(literal)
+        places = self._words.places
+        sets: dict[frozenset[int], tuple[int, ...]] = {}
+        holds: dict[int, tuple[int, ...]] = {}
+        for index, literals in held.items():
+            key = frozenset(literals)
+            if key not in sets:
+                sets[key] = tuple(sorted(place for literal in key for place in places[literal]))
+            holds[index] = sets[key]
+        return holds
 
-    def _is_flood(self, size_bytes: int) -> bool:
-        """Whether the new shapes of this block are passed over: no two lines are alike, and that for very long."""
-        self._judged_bytes += size_bytes
-        if size_bytes < FLOOD_FROM or self._judged_bytes < MOST_JUDGED or self._words.search is not None:
-            return False
-        is_flood = self._blocks % FLOOD_SAMPLED != 0
-        self.passed_bytes += size_bytes if is_flood else 0
-        return is_flood
+    def _watch_for_flood(self, new_bytes: int) -> None:
+        """Leave the next blocks to the flood's search if block after block brings new shapes only."""
+        if new_bytes < FLOOD_FROM:
+            self._new_bytes = max(0, self._new_bytes - FLOOD_FROM)
+            return
+        self._new_bytes += new_bytes
+        if self._new_bytes >= FLOOD_AFTER:
+            if self._flood is None:
+                self._flood = Flood(self._words.raw())
+            self._flood_blocks = FLOOD_SAMPLED - 1
 
     def _wanted(self, shapes: list[bytes], lines: list[bytes], hot: dict[bytes, _Shape]) -> list[int]:
         """Numbers, from 0, of the lines to look at."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from safelaunch.core import loglines
 from safelaunch.core.findings import Finding, Progress, Rule
+from safelaunch.core.flood import Hit
 from safelaunch.core.loglines import Parsed
-from safelaunch.core.prefilter import Hit, Shapes, Unseen, fold_words
+from safelaunch.core.prefilter import Folded, Shapes, Unseen
 from safelaunch.core.rules.generic import EXCEPTION
 
 Speaker = tuple[str | None, int | None]   # host and rank, as far as they are known
@@ -59,7 +60,7 @@ class Compiled:
             users.setdefault(literal, [])
         self.literals = tuple(users)
         self.users = tuple(tuple(indices) for indices in users.values())
-        self.words = fold_words(self.literals)
+        self.words = Folded(self.literals)
         self._patterns: dict[int, re.Pattern[bytes]] = {}
 
     def pattern(self, index: int) -> re.Pattern[bytes]:
