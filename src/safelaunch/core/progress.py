@@ -1,84 +1,160 @@
-"""Progress read from the training's own lines: steps, and hints at what it is doing between two of them."""
+"""Progress read from the training's own lines: steps, signs of what it does between two of them, and its figures."""
 
 from __future__ import annotations
 
 import re
+import statistics
 from dataclasses import dataclass
 
-from safelaunch.core.steps import STEP_LINE
+from safelaunch.core.steps import Named, named_steps
 
-# What a training says when it does something that takes longer than a step. Only words that stand in the lines of
-# Megatron-LM, DeepSpeed, Transformers, Lightning, NeMo, torchtitan, nanoGPT, fairseq and MaxText (their own sources);
-# what none of them says is learned from its duration alone (core.hang).
-_HINTS = {
-    "checkpoint": re.compile(rb"(?i)\b(?:sav(?:ing|ed?)\b.{0,40}\b(?:checkpoint|model|state|weights|optimizer)"
-                             rb"|checkpoint(?:s|ing)?\b.{0,30}\b(?:sav|writ)|writing checkpoint|save_checkpoint)"),
-    "evaluation": re.compile(rb"(?i)\b(?:evaluat(?:ing|ion|e)\b|eval(?:_|\b)|validat(?:ing|ion|e)\b|validation loss)"),
-    "compile": re.compile(rb"(?i)\b(?:compil(?:ing|ation|ed)\b|torch\.compile|torchinductor|autotun(?:e|ing)|cudagraph"
-                          rb"|XLA compil)"),
-    "data": re.compile(rb"(?i)\b(?:(?:re)?load(?:ing)?\b.{0,30}\b(?:data|dataset|shard|split)|building.{0,20}dataset"
-                       rb"|(?:start|begin)\w*.{0,12}\bepoch|epoch.{0,12}\b(?:start|begin))"),
+# What a training says when it does something that takes longer than a step, and when that is over. Only words from the
+# lines of Megatron-LM, DeepSpeed, Transformers, Lightning, NeMo, torchtitan, nanoGPT, fairseq and MaxText (their own
+# sources and logs); what none of them says is learned from its duration, and from a look at the stacks (core.hang).
+CHECKPOINT, EVALUATION, COMPILE, DATA = "checkpoint", "evaluation", "compile", "data"
+_BEGINS = {
+    CHECKPOINT: rb"(?<!finished )(?<!done )\bsaving\b.{0,60}\b(?:checkpoint|model|states?|weights|optimizer)"
+                rb"|(?:prepar|start|begin)\w* to save\b|writing checkpoint|\bcheckpointing\b",
+    EVALUATION: rb"\bevaluat(?:ing|e)\b|running (?:evaluation|validation)|\bvalidating\b"
+                rb"|validation (?:dataloader|sanity)"
+                rb"|(?:begin|start)\w*.{0,12}\b(?:evaluation|validation|eval)\b",
+    COMPILE: rb"\bcompiling\b|\btorch\.compile\b|torchinductor|\bautotun(?:e|ing)\b|cudagraph|XLA compil",
+    DATA: rb"\b(?:re)?loading\b.{0,30}\b(?:data|dataset|shards?|split)|building.{0,20}dataset"
+          rb"|(?:start|begin)\w*.{0,12}\bepoch|\bepoch\b.{0,12}\b(?:start|begin)",
 }
-PHASES = ("start", "step", *_HINTS)
-# A word in front of a number, as "loss: 2.31", "'loss': 2.31", "lm loss: 2.3E+00", "loss=2.31".
-_LOSS = re.compile(
-    rb"(?i)\b(?:lm |train(?:ing)?[ _])?loss['\"]?\s*[:=]?\s*([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))\b")
+_ENDS = {
+    CHECKPOINT: rb"\bsaved\b|(?:finished|done) saving|\bcheckpoint\b.{0,40}\b(?:written|finali[sz]ed|complete)"
+                rb"|save-checkpoint\b|writing took",
+    EVALUATION: rb"\b(?:validation|valid|val|eval(?:uation)?)[ _](?:loss|ppl|runtime|accuracy)"
+                rb"|\b(?:evaluation|validation|eval)\b.{0,30}\b(?:finished|done|complete|took|ended)",
+    COMPILE: rb"\bcompil(?:ation|ed|e)\b.{0,40}\b(?:took|finished|done|in \d)",
+    DATA: rb"(?:\b(?:loaded|built)|finished (?:loading|building))\b.{0,40}\b(?:data|dataset|shards?|examples|samples)",
+}
+END = " end"   # a phase's own name behind its last word: what follows may still belong to it, and is learned apart
+_SIGNS = tuple((name + suffix, re.compile(rb"(?i)" + words))
+               for table, suffix in ((_BEGINS, ""), (_ENDS, END)) for name, words in table.items())
+_ANY_SIGN = re.compile(rb"(?i)sav|val|compil|inductor|autotun|cudagraph|load|buil|epoch|checkpoint|writ")
+# A number in such a line is where a training goes on from, not a step that it has made.
+_RESUMING = re.compile(rb"(?i)\b(?:load|resum|restor)\w*")
+_EPOCH = re.compile(rb"['\"]epoch['\"]: ['\"]?(\d+(?:\.\d+)?)")   # Transformers without a bar names nothing else
+
+_PLAIN = rb"([-+]?(?:\d[\d,]*\.?\d*(?:e[-+]?\d+)?|nan|inf))"
+_NUMBER = _PLAIN + rb"(?![\w.])"
+# "lm loss: 2.3E+00" (Megatron), "loss=1.2", "'loss': 0.5" (Transformers), "reduced_train_loss: 1.2" (NeMo); not the
+# losses of a validation, nor the parts of one.
+_LOSS = re.compile(rb"(?i)(?<![a-z])(?<!val[ _])(?<!valid[ _])(?<!validation[ _])(?<!eval[ _])(?<!test[ _])(?<!nll[ _])"
+                   rb"(?<!aux[ _])loss(?:_step)?['\"]?\s*[:=]?\s*['\"]?" + _NUMBER)
 _STEP_TIME = (
-    (re.compile(rb"(?i)elapsed time per iteration \(ms\): *(\d+\.?\d*)"), 1e-3),     # Megatron-LM, training_log
-    (re.compile(rb"(?i)\b(?:step|iter|iteration)[_ ]time(?: \(s\))?['\"]?\s*[:=]\s*(\d+\.?\d*)\s*(ms)?"), 1.0),
-    (re.compile(rb"(?i)\btime (\d+\.?\d*)ms"), 1e-3),                                # nanoGPT
-    (re.compile(rb"(\d+\.?\d*)s/it\b"), 1.0),                                        # tqdm
+    (re.compile(rb"(?i)elapsed time per iteration \(ms\): *" + _NUMBER), 1e-3),       # Megatron-LM
+    (re.compile(rb"(?i)elapsed time per iteration \(s\): *" + _NUMBER), 1.0),         # Megatron-DeepSpeed
+    (re.compile(rb"(?i)\b(?:step|iter|iteration)[_ ]time(?: \(s\))?['\"]?\s*[:=]\s*" + _NUMBER), 1.0),   # DeepSpeed
+    (re.compile(rb"(?i)\btrain_step_timing in s['\"]?\s*[:=]\s*" + _NUMBER), 1.0),    # NeMo
+    (re.compile(rb"completed step: \d+, seconds: " + _NUMBER), 1.0),                  # MaxText
+    (re.compile(rb"(?i)\btime (\d+\.?\d*)ms"), 1e-3),                                 # nanoGPT
+    (re.compile(rb"\b(\d+\.?\d*)s/it\b"), 1.0),                                       # tqdm
+    (re.compile(rb"\b(\d+\.?\d*)it/s\b"), 0.0),                                       # the same, of fast steps
+    (re.compile(rb"\bups=(\d+\.?\d*)"), 0.0),                                         # fairseq: updates per second
 )
-_THROUGHPUT = re.compile(
-    rb"(?i)(\d[\d,]*\.?\d*) *(tokens?|samples?|images?|sequences?)(?:/s(?:ec(?:ond)?)?\b| per second\b)"
-    rb"|\b(tps|tokens_per_second|tokens/s|samples_per_second|throughput)['\"]?\s*[:=]\s*(\d[\d,]*\.?\d*)")
+_RATE = (
+    (re.compile(rb"(?i)\b(?:tps|tokens_per_sec(?:ond)?|tokens/s(?:ec)?|throughput/tokens_per_sec)['\"]?\s*[:=]\s*"
+                + _NUMBER), "tokens/s"),
+    (re.compile(rb"(?i)\btokens/s/device\s*[:=]\s*" + _NUMBER), "tokens/s/device"),   # MaxText
+    (re.compile(rb"(?i)" + _PLAIN + rb" *tokens?(?:/s(?:ec(?:ond)?)?\b| per second\b)"), "tokens/s"),
+    (re.compile(rb"(?i)\bwps['\"]?\s*[:=]\s*['\"]?" + _NUMBER), "words/s"),           # fairseq
+    (re.compile(rb"(?i)\b(?:samples/s(?:ec)?|(?:train_)?samples_per_second|currsamplespersec)['\"]?\s*[:=]\s*"
+                + _NUMBER), "samples/s"),
+    (re.compile(rb"(?i)" + _PLAIN + rb" *(?:samples?|images?|sequences?)(?:/s(?:ec(?:ond)?)?\b| per second\b)"),
+     "samples/s"),
+)
 
 
 @dataclass(frozen=True)
 class Talk:
-    """What a piece of the log says: its last step, and the phases that it hints at behind that step."""
+    """What a piece of the log says: the last step, and the signs behind it, in order, equal neighbours once.
+
+    `mark` is what tells progress from standing still: the step, or the epoch where a trainer names only that.
+    """
 
     step: int | None = None
-    hints: frozenset[str] = frozenset()
+    signs: tuple[str, ...] = ()
+    mark: str = ""
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """The last figures that the log names; None = it does not."""
+    """The last figures that the log names; None = it does not. `typical_step_s` is the median of what it names."""
 
     loss: float | None = None
-    step_time_s: float | None = None
-    throughput: str | None = None
+    step_s: float | None = None
+    typical_step_s: float | None = None
+    rate: float | None = None
+    rate_unit: str = ""
 
 
 def listen(chunk: bytes, pattern: str = "auto") -> Talk:
     """What new lines of the log say; `pattern` as in train.yaml's progress.step."""
-    regex = STEP_LINE if pattern == "auto" else re.compile(pattern.encode(), re.MULTILINE)
-    last = None
-    for last in regex.finditer(chunk):   # noqa: B007 - the last one
-        pass
-    # From the start of that line: "saving checkpoint at iteration 1000" names a step, too.
-    rest = chunk if last is None else chunk[chunk.rfind(b"\n", 0, last.start()) + 1:]
-    number = None if last is None or last.group(1) is None else last.group(1)
-    hints = frozenset(phase for phase, words in _HINTS.items() if words.search(rest))
-    return Talk(int(number) if number is not None and number.isdigit() else None, hints)
+    steps = named_steps(chunk, pattern)
+    if steps and _RESUMING.search(chunk):
+        steps = [named for named in steps if not _RESUMING.search(_line_at(chunk, named.start))]
+    step = max((named.step for named in steps[-64:]), default=None)   # ranks that lag behind repeat older ones
+    mark = "" if step is None else str(step)
+    if step is None and pattern == "auto" and b"epoch" in chunk:
+        epochs = _EPOCH.findall(chunk)
+        mark = f"epoch {epochs[-1].decode()}" if epochs else ""
+    return Talk(step, _signs(chunk[_rest(chunk, steps, step):]), mark)
 
 
-def measure(tail: bytes) -> Metrics:
-    """The last loss, step time and throughput that a log's tail names."""
-    losses = _LOSS.findall(tail)
-    return Metrics(float(losses[-1]) if losses else None, _step_time_s(tail), _throughput(tail))
+def _rest(chunk: bytes, steps: list[Named], step: int | None) -> int:
+    """Where the line begins that names the last step first: "saving checkpoint at iteration 1000" names one, too."""
+    first = next((named.start for named in steps[-64:] if named.step == step), 0)
+    return chunk.rfind(b"\n", 0, first + 1) + 1
 
 
-def _step_time_s(tail: bytes) -> float | None:
-    found = [(match.start(), float(match[1]) * (1e-3 if match.lastindex == 2 and match[2] else unit))
-             for regex, unit in _STEP_TIME for match in regex.finditer(tail)]
-    return max(found)[1] if found else None
+def _line_at(chunk: bytes, start: int) -> bytes:
+    begin = max(chunk.rfind(b"\n", 0, start + 1), chunk.rfind(b"\r", 0, start + 1)) + 1
+    return chunk[begin:max(start, chunk.find(b"\n", start + 1))]
 
 
-def _throughput(tail: bytes) -> str | None:
-    found = _THROUGHPUT.findall(tail)
-    if not found:
+def _signs(text: bytes) -> tuple[str, ...]:
+    if not _ANY_SIGN.search(text):
+        return ()
+    found = sorted((match.start(), name) for name, words in _SIGNS for match in words.finditer(text))
+    names = [name for _, name in found]
+    return tuple(name for number, name in enumerate(names) if number == 0 or names[number - 1] != name)
+
+
+def measure(tail: bytes, loss: str = "auto", step_time: str = "auto") -> Metrics:
+    """The figures that a log's tail names; `loss` and `step_time` as in train.yaml's progress (seconds)."""
+    losses = _own(loss, tail) if loss != "auto" else _LOSS.findall(tail)
+    times = _own_numbers(step_time, tail) if step_time != "auto" else _step_times(tail)
+    rates = [(match.start(), _float(match[1]), unit) for regex, unit in _RATE for match in regex.finditer(tail)]
+    _, rate, unit = max(rates, default=(0, None, ""))
+    return Metrics(_float(losses[-1]) if losses else None, times[-1] if times else None,
+                   statistics.median(times) if times else None, rate, unit)
+
+
+def _step_times(tail: bytes) -> list[float]:
+    found = sorted((match.start(), _seconds(float(match[1].replace(b",", b"")), unit))
+                   for regex, unit in _STEP_TIME for match in regex.finditer(tail))
+    return [seconds for _, seconds in found if seconds > 0]
+
+
+def _seconds(value: float, unit: float) -> float:
+    """Of a time in `unit`, or of a rate a second, where that is 0."""
+    return value * unit if unit else 1 / value if value else 0.0
+
+
+def _own(pattern: str, tail: bytes) -> list[bytes]:
+    """What the one group of the user's regex has matched."""
+    return [match[1] for match in re.finditer(pattern.encode(), tail, re.MULTILINE) if match[1]]
+
+
+def _own_numbers(pattern: str, tail: bytes) -> list[float]:
+    return [value for text in _own(pattern, tail) for value in [_float(text)] if value is not None and value == value]
+
+
+def _float(text: bytes) -> float | None:
+    try:
+        return float(text.replace(b",", b""))
+    except ValueError:   # a regex of the user's that matches words
         return None
-    number, unit, name, value = (part.decode() for part in found[-1])
-    return f"{number} {unit}/s" if number else f"{name} {value}"

@@ -3,19 +3,62 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 # Lines of common trainers; the number is the step. Sources: Megatron-LM training_log ("iteration  100/ 1000 |"),
-# DeepSpeed engine ("step=100, skipped=0"), torchtitan ("step: 100"), nanoGPT ("iter 100: loss"), and plain "step 100".
+# DeepSpeed engine ("step=100, skipped=0", "micro_step=8/global_step=4,") and PipelineEngine ("steps: 10 loss:"),
+# torchtitan ("step: 100"), nanoGPT ("iter 100: loss"), NeMo ("iteration 7/9 | … global_step: 7", "global_step=794.0"
+# in a bar), MaxText ("completed step: 9,"), fairseq and metaseq ("num_updates=445", '"num_updates": "445"', "epoch 010
+#  2000 / 8223"), and plain "step 100".
 STEP_LINE = re.compile(
-    rb"(?:^|[\s|\]:,{'\"])(?:iteration|iter|global_step|step)['\"]?\s*[:=]?\s*(\d{1,12})(?=\s*(?:[/|,:}\s]|$))",
+    rb"(?:^|[\s|\]:,{'\"])(?:iteration|iter|global_step|step|num_updates)['\"]?\s*[:=]?\s*['\"]?(\d{1,12})(?:\.0)?"
+    rb"(?=['\"]?\s*(?:[/|,:}\s]|$))"
+    rb"|\bsteps: (\d{1,12})(?= loss:)|/global_step=(\d{1,12})(?=,)"
+    rb"|\bepoch \d+:?\s+(\d{1,12})(?= / \d(?![^\r\n]*num_updates))",
     re.IGNORECASE | re.MULTILINE,
 )
+# tqdm's bars (Transformers, axolotl, Lightning, torchtune): "Epoch 0:  10%|#   | 10/100 [00:01<00:11,  8.10it/s". Many
+# stand in one line, parted by carriage returns; in a pipe some writers leave the bar itself out.
+_BAR = re.compile(rb"(?:^|[\r\n])(?P<what>[^\r\n%]{0,80}?)\s*\d{1,3}%[^\r\n\[]{0,300}?\b(?P<step>\d{1,12})/"
+                  rb"(?P<of>\d{1,12}) \[(?:\d+:)+\d\d<")
+# Of a bar's own words: those of a training's. Bars of downloads, shards, validation and tokenising have others.
+_TRAINING = re.compile(rb"(?i)\b(?:epoch|train(?:ing)?|iter(?:ation)?s?|steps?|loss)\b")
+_EVALUATION = re.compile(rb"(?i)valid|eval|test|sanity|predict")
+_PREFIX = re.compile(rb"^\s*(?:\[[^\]]{1,60}\]:?\s*|\d+:\s+)+")   # torchrun's, srun's --label
+
+
+class Named(NamedTuple):
+    """A step that a log names: where its match begins, and the number."""
+
+    start: int
+    step: int
+
+
+def named_steps(text: bytes, pattern: str = "auto") -> list[Named]:
+    """All steps that a piece of a log names, in order; `pattern` as in train.yaml's progress.step."""
+    if pattern != "auto":
+        return [Named(match.start(), int(match[1])) for match in re.finditer(pattern.encode(), text, re.MULTILINE)
+                if match[1] is not None and match[1].isdigit()]
+    found = [Named(match.start(), int(match[match.lastindex or 0])) for match in STEP_LINE.finditer(text)]
+    return found or (list(_bar_steps(text)) if b"%" in text else [])
+
+
+def _bar_steps(text: bytes) -> Iterator[Named]:
+    """Of bars without words the longest is the training's: Transformers draws its evaluations' bars just so."""
+    bars = [match for match in _BAR.finditer(text) if _is_training(match["what"])]
+    longest = max((int(match["of"]) for match in bars), default=0)
+    for match in bars:
+        if int(match["of"]) == longest:
+            yield Named(match.start(), int(match["step"]))
+
+
+def _is_training(what: bytes) -> bool:
+    words = _PREFIX.sub(b"", what).strip()
+    return not words or (_TRAINING.search(words) is not None and _EVALUATION.search(words) is None)
 
 
 def latest_step(tail: bytes, pattern: str) -> int | None:
     """The last step named in the log's tail; `pattern` is "auto" or a regex with one group; None = none is named."""
-    regex = STEP_LINE if pattern == "auto" else re.compile(pattern.encode(), re.MULTILINE)
-    last: bytes | None = None
-    for match in regex.finditer(tail):
-        last = match.group(1) or last
-    return int(last) if last is not None and last.isdigit() else None
+    found = named_steps(tail, pattern)
+    return found[-1].step if found else None

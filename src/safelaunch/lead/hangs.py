@@ -8,6 +8,7 @@ and look again later. A frozen filesystem is waited for: a restart would hang in
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,33 +17,52 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collected, Depth, Target
 from safelaunch.adapters.outbox import PUT
 from safelaunch.core import hang, nodeset, stacktext
+from safelaunch.core.hang import Rhythm
+from safelaunch.core.hangproof import SPIN_S, Look, weigh
 from safelaunch.core.hangscene import HangVerdict
 from safelaunch.core.hangverdict import judge_hang
 from safelaunch.core.progress import listen
 from safelaunch.core.stacks import fold
 from safelaunch.lead.leader import Leader, Step, clock
+from safelaunch.lead.thaw import wait_for_thaw
 
 CHUNK_BYTES = 256 << 10   # of new log read in one go; more is noise between two looks
 POLL_S = 0.05
 PRESERVE_S = 3600.0       # where preserve_site.for names no time
 SECOND_LOOK_S = 10.0      # between two looks that must agree before anything is ended
+FIRST, SECOND = Depth(samples=3, gap_s=1.0), Depth(samples=8, gap_s=0.6)   # a loop is at one line nine times of ten
+STALLED_S = 30.0          # between two looks at the log, which come each 5 s
 
 
 def follow(lead: Leader, process: AttemptProcess) -> None:
     """Take in what the log has gained, and look at the ranks when it has been silent for too long."""
-    attempt = lead.attempt.number
     if not lead.plan.hang.is_on:
         return
-    if lead.rhythm is None or lead.rhythm_of != attempt:
-        lead.rhythm = hang.begin(lead.now_s, lead.plan.hang.first_step_s, lead.plan.hang.no_progress_s, lead.rhythm)
-        lead.rhythm_of, lead.heard_bytes = attempt, 0
+    rhythm = _rhythm(lead)
+    if lead.now_s - lead.followed_s > STALLED_S:
+        rhythm = hang.forgive(rhythm, lead.now_s - lead.followed_s)   # this leader was stopped, and its node perhaps
+    lead.followed_s = lead.now_s
     size = process.size()
     if size > lead.heard_bytes:
         chunk = process.read(max(lead.heard_bytes, size - CHUNK_BYTES), CHUNK_BYTES)
         lead.heard_bytes = size
-        lead.rhythm = hang.hear(lead.rhythm, lead.now_s, listen(chunk, lead.plan.step_pattern))
-    if lead.now_s > hang.deadline_s(lead.rhythm) and lead.attempt.killed_t is None and not lead.attempt.exits:
+        rhythm = hang.hear(rhythm, lead.now_s, listen(chunk, lead.plan.step_pattern))
+    lead.rhythm = rhythm
+    if lead.now_s > hang.deadline_s(rhythm) and lead.attempt.killed_t is None and not lead.attempt.exits:
         lead.begin("hang", look(lead, process))
+
+
+def _rhythm(lead: Leader) -> Rhythm:
+    """The rhythm of the present attempt, begun where it is a new one."""
+    attempt = lead.attempt
+    if lead.rhythm is not None and lead.rhythm_of == attempt.number:
+        return lead.rhythm
+    asked = lead.plan.hang
+    lead.rhythm = hang.begin(lead.now_s, asked.first_step_s, asked.no_progress_s, lead.rhythm,
+                             is_resized=lead.rhythm_nodes != len(attempt.nodes))
+    lead.rhythm_of, lead.rhythm_nodes, lead.heard_bytes = attempt.number, len(attempt.nodes), 0
+    lead.followed_s = lead.now_s
+    return lead.rhythm
 
 
 def would_call_t(lead: Leader) -> float | None:
@@ -61,26 +81,43 @@ def look(lead: Leader, process: AttemptProcess) -> Step:
                                   step=lead.rhythm.step))
     if not lead.plan.hang.dump_stacks:
         lead.say(f"no progress for {since_s:.0f} s; hang.dump_stacks is off, so nobody looks why")
-        lead.rhythm = hang.look_again(lead.rhythm)
+        lead.rhythm = hang.look_again(lead.rhythm, lead.now_s)
         return
     lead.say(f"no progress for {since_s:.0f} s ({phase}): looking at the stacks of all ranks")
-    found = None
-    for turn in (1, 2):
-        if turn == 2:
+    looks: list[Look] = []
+    for depth in (FIRST, SECOND):
+        if looks:
             yield SECOND_LOOK_S
-        collected = yield from _collect(lead)
+        collected = yield from _collect(lead, depth)
         if not _is_silent_still(lead, number):
             return
         groups = fold(rank for report in collected.reports for rank in report.ranks)
         found = judge_hang(collected.reports, collected.silent, groups=groups)
+        looks.append(Look(collected.reports, groups, found))
         _keep(lead, number, collected, stacktext.to_public(groups, found, collected.reports, collected.silent,
                                                            collected.took_s))
-        if not found.witnesses or found.kind == "moving":
-            lead.tell("hang", f"no second witness of a hang: {found.summary}; looking again later")
-            lead.rhythm = hang.look_again(lead.rhythm)
+        if not _speaks_of_a_hang(lead, looks):
             return
-    assert found is not None
-    yield from _act(lead, number, found)
+    yield from _act(lead, number, looks[-1].found)
+
+
+def _speaks_of_a_hang(lead: Leader, looks: Sequence[Look]) -> bool:
+    """Whether these looks do; if not, it is said, and the next ones come later."""
+    assert lead.rhythm is not None
+    weighed = weigh(looks)
+    silent_s = lead.now_s - lead.rhythm.since_s
+    patient = hang.look_again(lead.rhythm, lead.now_s, weighed.phase)
+    if weighed.phase and patient.phase != lead.rhythm.phase and lead.rhythm.no_progress_s is None:
+        why = f"the stacks show {weighed.phase}, which may take longer"
+    elif not weighed.is_proof:
+        why = weighed.why
+    elif not weighed.is_sure and silent_s < SPIN_S and lead.rhythm.no_progress_s is None:
+        why = f"{weighed.why}; no rank sleeps, so it counts only once it has lasted for {SPIN_S:.0f} s"
+    else:
+        return True
+    lead.rhythm = patient
+    lead.tell("hang", f"{why}; looking again {clock(lead.now + hang.deadline_s(patient) - lead.now_s)}")
+    return False
 
 
 def _is_silent_still(lead: Leader, number: int) -> bool:
@@ -89,11 +126,11 @@ def _is_silent_still(lead: Leader, number: int) -> bool:
             and not lead.live.exits and lead.rhythm is not None and lead.now_s > hang.deadline_s(lead.rhythm))
 
 
-def _collect(lead: Leader) -> Any:
+def _collect(lead: Leader, depth: Depth) -> Any:
     """One look at all nodes of the attempt; never waits for one of them."""
     live = lead.attempt
     target = Target(lead.job.id, live.nodes, f"{lead.plan.run_id}.{lead.job.id}.", lead.job.is_local, lead.job.has_gpus)
-    look = lead.world.look(target, lead.job.env, Depth(samples=3, gap_s=1.0))
+    look = lead.world.look(target, lead.job.env, depth)
     while (collected := look.poll()) is None:
         yield POLL_S
     return collected
@@ -116,7 +153,7 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
     assert lead.rhythm is not None
     if then == "notify":
         lead.say("hang.then is notify: nothing is ended")
-        lead.rhythm = hang.look_again(lead.rhythm)
+        lead.rhythm = hang.look_again(lead.rhythm, lead.now_s)
         return
     if then == "preserve":
         yield from _preserve(lead, number)
@@ -124,6 +161,11 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
         yield 2.0
         if not _is_silent_still(lead, number):
             return
+    if (yield from wait_for_thaw(lead, found)):   # a rank that wakes with its filesystem goes on by itself
+        lead.rhythm = hang.look_again(lead.rhythm, lead.now_s)
+        return
+    if not _is_silent_still(lead, number):
+        return
     lead.hung = (number, found)
     lead.live = replace(lead.attempt, hung=found.summary)
 

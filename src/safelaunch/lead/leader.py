@@ -93,6 +93,7 @@ class Leader:
         self.refusals = 0               # looks at them in a row that were answered by an error
         self.ending: str | None = None
         self.term_s: float | None = None
+        self.asked_who = 0              # the attempt of which Slurm was asked who ended its step
         self.limit_near = False
         self.lost: dict[str, str] = {}
         self.probing: set[str] = set()
@@ -118,6 +119,8 @@ class Leader:
         self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
         self.rhythm: Rhythm | None = None             # what the log's silences have taught
         self.rhythm_of = self.heard_bytes = 0         # the attempt that it is about; how much of its log was heard
+        self.rhythm_nodes = 0                         # on how many nodes that attempt runs
+        self.followed_s = self.now_s                  # when its log was last looked at
         self.hung: tuple[int, HangVerdict] | None = None  # attempt, what two witnesses said of it
         self.trouble: str | None = None               # what keeps the run's folders from being written
         self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
