@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from safelaunch.adapters import logbounds, logfiles, logindex
+from safelaunch.adapters.linenumbers import line_numbers
 from safelaunch.core.findings import CLOCK_ORDER, CLOCK_STAMPS, Log, Rule
 from safelaunch.core.scan import TRACEBACK
 

@@ -29,6 +29,7 @@ from safelaunch.core.scan import Compiled, Part, merge_parts
 
 PARALLEL_FROM = 48 << 20    # less is read faster than workers are started
 LAST_LINES = 40
+HOST_FOLDERS = ("nodes", "system")   # of an attempt: each file is named after a host
 TAIL = 64 << 10
 
 
@@ -78,23 +79,6 @@ def read_logs(
     readings.update(_read_plain(plain, compiled, known, thorough, workers or len(os.sched_getaffinity(0))))
     log = _join([str(path) for path in paths], [readings[index] for index in range(len(paths))])
     return replace(log, rules=tuple(rule for rule in rules if rule.id not in BY_ID))
-
-
-def line_numbers(path: Path, offsets: Iterable[int]) -> dict[int, int]:
-    """The numbers (from 1) of the lines that hold the offsets of a plain file: for lines that were found without."""
-    numbers: dict[int, int] = {}
-    wanted = sorted(set(offsets))
-    at, number = 0, 1
-    with path.open("rb", buffering=0) as stream:
-        for offset in wanted:
-            while at < offset:
-                block = stream.read(min(logchunks.BLOCK, offset - at))
-                if not block:
-                    return numbers
-                number += block.count(b"\n")
-                at += len(block)
-            numbers[offset] = number
-    return numbers
 
 
 # --- plain files ----------------------------------------------------------------------------------------------------
@@ -255,9 +239,9 @@ _NODE_NAME = re.compile(
 
 
 def _names_of(path: Path) -> tuple[str | None, int | None]:
-    """The host and the rank that the file is of, as its name says: nodes/<host>.log, …/<local rank>/stderr.log."""
+    """The host and the rank that the file is of, as its name says: system/<host>.log, …/<local rank>/stderr.log."""
     stem = path.name.removesuffix(".gz").removesuffix(".txt").rsplit(".", 1)[0]
-    if path.parent.name == "nodes":
+    if path.parent.name in HOST_FOLDERS:
         return path.name.removesuffix(".gz").removesuffix(".log"), None
     if stem in ("stdout", "stderr", "error") and path.parent.name.isdigit():   # torchrun --log-dir
         return None, int(path.parent.name)
@@ -269,7 +253,7 @@ def _names_of(path: Path) -> tuple[str | None, int | None]:
 
 
 def _source(path: Path, index: int, count: int) -> Source:
-    host, rank = _names_of(path) if count > 1 or path.parent.name == "nodes" else (None, None)
+    host, rank = _names_of(path) if count > 1 or path.parent.name in HOST_FOLDERS else (None, None)
     return logchunks.learn_source(str(path), index, host=host, rank=rank)
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from safelaunch.adapters import logfiles
+from safelaunch.adapters.linenumbers import number_verdict
+from safelaunch.adapters.logindex import LogIndex
 from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.commands import talk
 from safelaunch.commands.whysubject import Subject, find_subject
 from safelaunch.core import rulebook, whyjson, whytext, whyticket
 from safelaunch.core.causes import Verdict, judge_log
 from safelaunch.core.findings import Log
+from safelaunch.core.globalranks import to_global
 from safelaunch.core.helppages import PAGES
 from safelaunch.core.nearest import nearest_word
 from safelaunch.core.whytext import Row
@@ -44,14 +47,16 @@ def command(
     if ticket and as_json:
         raise UsageError("--ticket does not go with --json")
     subject = find_subject(words, attempt)
-    log = _read(subject.paths)
-    verdict = judge_log(log, subject.evidence)
+    log = _read(subject.paths, subject.indexes)
+    if subject.layout is not None:
+        log = to_global(log, *subject.layout)
+    verdict = number_verdict(judge_log(log, subject.evidence), subject.indexes)
     if as_json:
         talk.emit_json(whyjson.to_public(verdict))
     elif ticket:
         _print_ticket(verdict, subject)
     else:
-        _print(whytext.tell(verdict, log, subject.did, _next_lines(verdict, words, subject), show_all))
+        _print(whytext.tell(verdict, log, subject.outside, subject.did, _next_lines(verdict, words, subject), show_all))
     return 0
 
 
@@ -60,9 +65,9 @@ def explain_files(paths: Sequence[Path]) -> dict[str, Any]:
     return whyjson.to_public(judge_log(_read(paths)))
 
 
-def _read(paths: Sequence[Path]) -> Log:
+def _read(paths: Sequence[Path], indexes: Mapping[Path, LogIndex] | None = None) -> Log:
     try:
-        return logfiles.read_logs(paths, (*rulebook.RULES, *load_packs()))
+        return logfiles.read_logs(paths, (*rulebook.RULES, *load_packs()), indexes=indexes)
     except OSError as error:
         raise UsageError(f"{error.filename or 'a log'} cannot be read: {error.strerror or error}") from error
 

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters import attemptfacts, runfolder
+from safelaunch.adapters.logindex import LogIndex
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import events, runs, talk
-from safelaunch.core.findings import Evidence, TaskExit
+from safelaunch.core.findings import Evidence
 from safelaunch.core.model import Event
-from safelaunch.core.slurmtext import parse_ending
-from safelaunch.core.state import Attempt
-from safelaunch.errors import RunFolderError, UsageError
+from safelaunch.core.state import Attempt, State
+from safelaunch.errors import UsageError
 
 LOG_NAMES = re.compile(r".\.(?:log|out|err|txt)(?:\.\d+)?(?:\.gz)?$|^(?:stdout|stderr)")
-SCONTROL_DEADLINE_S = 4.0
-TAIL_BYTES = 64 << 10
 # What was done about a failure, as the journal tells it; the other kinds are for `safelaunch events`.
 TOLD = ("verdict", "node_suspected", "decision", "attempt_ended", "preserved", "attempt_started", "resubmitted",
         "kill_switch", "completed", "gave_up", "stopped")
 MOST_TOLD = 8
-_ENDINGS = ("time_limit", "preempted", "cancelled")
 
 
 @dataclass(frozen=True)
@@ -39,6 +33,9 @@ class Subject:
     attempt: Attempt | None = None
     did: tuple[str, ...] = ()      # what safelaunch did about it
     job: str = ""
+    outside: tuple[str, ...] = ()  # what is known beside the logs, in lines
+    indexes: Mapping[Path, LogIndex] = field(default_factory=dict)
+    layout: tuple[tuple[str, ...], int] | None = None   # nodes in order, ranks of each: its log has ranks of a node
 
 
 def find_subject(words: Sequence[str], attempt: int | None) -> Subject:
@@ -92,11 +89,32 @@ def _of_run(run: Run, number: int | None) -> Subject:
     state, journal = run.state(), run.journal().events
     chosen = _choose(state.attempts, number)
     if chosen is None:
-        raise UsageError(f"{run.plan.name} has no attempt{f' {number}' if number else ' yet'}",
+        raise UsageError(f"{run.plan.name} has no attempt{f' {number}' if number else ' yet'}{_how_far(state)}",
                          hint=f"how it is doing: safelaunch status {run.dir}")
-    log = run.dir / runfolder.attempt_folder(chosen.number) / "main.log"
-    return Subject((log,) if log.exists() else (), _evidence(run, chosen, journal, chosen == state.attempts[-1]), run,
-                   chosen, _did(journal, chosen), chosen.job)
+    folder = run.dir / runfolder.attempt_folder(chosen.number)
+    log = folder / "main.log"
+    paths = ((log,) if log.is_file() else ()) + attemptfacts.kernel_logs(folder)
+    index = attemptfacts.read_index(folder)
+    from safelaunch.commands import whyevidence  # 20 ms that a mere log does not need
+
+    evidence, outside = whyevidence.of_attempt(run, state, chosen, journal)
+    return Subject(paths, evidence, run, chosen, _did(journal, chosen), chosen.job, outside,
+                   {log: index} if index is not None else {}, _layout(run, chosen))
+
+
+def _layout(run: Run, attempt: Attempt) -> tuple[tuple[str, ...], int] | None:
+    """Whose ranks stand before the lines of the attempt's log; None = those of the training already."""
+    by = run.plan.launch
+    return (attempt.nodes, by.nproc_per_node) if by.by == "torchrun" and by.nproc_per_node else None
+
+
+def _how_far(state: State) -> str:
+    """Why a run has no attempt, as far as its journal tells."""
+    if state.ended is not None:
+        return f": {state.ended.how}, {state.ended.why}"
+    if state.job is None:
+        return ": no job of it was submitted"
+    return f": job {state.job.id} has not started" if state.job.started_t is None else ""
 
 
 def _choose(attempts: Sequence[Attempt], number: int | None) -> Attempt | None:
@@ -105,45 +123,6 @@ def _choose(attempts: Sequence[Attempt], number: int | None) -> Attempt | None:
         return next((attempt for attempt in attempts if attempt.number == number), None)
     bad = [attempt for attempt in attempts if attempt.ended not in (None, "completed")]
     return (bad or list(attempts))[-1] if attempts else None
-
-
-def _evidence(run: Run, attempt: Attempt, journal: Sequence[Event], is_newest: bool) -> Evidence:
-    """What run folder and journal say beside the log."""
-    exits, srun_code = _exits(run.dir / runfolder.attempt_folder(attempt.number) / "exit.json")
-    mine = [event.data for event in journal if event.event == "verdict" and event.data.get("attempt") == attempt.number]
-    said = str(mine[-1].get("category")) if mine else ""
-    ending = said if said in _ENDINGS else None
-    if ending is None and is_newest:
-        word = parse_ending(_job_output(run, attempt), attempt.job)
-        ending = word if word in _ENDINGS else None
-    end_t = attempt.ended_t if attempt.ended_t is not None else float("inf")
-    lost = tuple((str(event.data.get("node")), str(event.data.get("why", ""))) for event in journal
-                 if event.event == "node_suspected" and attempt.started_t <= event.t <= end_t)
-    return Evidence(exits=exits, lost=lost if attempt.ended == "lost" or said == "node_failure" else (), ending=ending,
-                    srun_code=srun_code, states=("COMPLETED",) if attempt.ended == "completed" else (),
-                    running=attempt.ended is None)
-
-
-def _exits(path: Path) -> tuple[tuple[TaskExit, ...], int | None]:
-    """exit.json's tasks, and srun's code; nothing where there is no such file or it is of another form."""
-    try:
-        said: Any = json.loads(path.read_bytes())
-        return (tuple(TaskExit(str(task["node"]), int(task["task"]), int(task["code"]), task["signal"])
-                      for task in said["tasks"]), said["srun_code"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return (), None
-
-
-def _job_output(run: Run, attempt: Attempt) -> str:
-    """The end of the job's own output, where slurmstepd says why it ended the job."""
-    for path in (run.dir / f"slurm-{attempt.job}.out", run.dir / "job.out"):
-        try:
-            with path.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-                return file.read().decode(errors="replace")
-        except OSError:
-            continue
-    return ""
 
 
 def _did(journal: Sequence[Event], attempt: Attempt) -> tuple[str, ...]:
@@ -164,18 +143,18 @@ def _did(journal: Sequence[Event], attempt: Attempt) -> tuple[str, ...]:
 
 
 def _foreign_job(job: str) -> Subject:
-    """A job that safelaunch did not start, while Slurm still knows where its output is (MinJobAge: 300 s)."""
-    result = slurm.run(("scontrol", "show", "job", "--oneliner", job), slurm.outside_job(os.environ),
-                       SCONTROL_DEADLINE_S)
-    if not result.is_ok:
-        said = result.stderr.strip() or "Slurm does not answer"
-        raise RunFolderError(f"no run and no job {job} is known here: {said}",
-                             hint="name its log: safelaunch why FILE…")
-    facts = dict(re.findall(r"(\w+)=(\S+)", result.stdout))
-    names = dict.fromkeys(facts.get(key, "") for key in ("StdOut", "StdErr"))
-    paths = tuple(Path(name) for name in names if name.startswith("/") and Path(name).is_file())
-    if not paths:
-        raise UsageError(f"the output of job {job} is not to be found: {', '.join(names)}",
-                         hint="name its log: safelaunch why FILE…")
-    state = facts.get("JobState", "")
-    return Subject(paths, Evidence(states=(state,) if state else (), running=state in ("RUNNING", "PENDING")), job=job)
+    """A job that safelaunch did not start; its output is known while Slurm remembers it (MinJobAge: 300 s)."""
+    from safelaunch.commands import whyevidence
+
+    facts = whyevidence.ask_job(job)
+    paths = tuple(Path(name) for name in dict.fromkeys(facts.outputs) if Path(name).is_file())
+    if not paths and facts.folder:   # sacct does not tell the output's name before Slurm 24.05
+        guess = Path(facts.folder) / f"slurm-{job}.out"
+        paths = (guess,) if guess.is_file() else ()
+    evidence = Evidence(states=facts.states, running=facts.is_alive)
+    if not paths and not facts.states:
+        where = f"its output is not to be found: {', '.join(facts.outputs) or 'Slurm no longer says where it is'}"
+        if facts.state == "PENDING":
+            where = f"it has not started{f' ({facts.reason})' if facts.reason not in ('', 'None') else ''}"
+        raise UsageError(f"job {job} is {facts.state or 'known'}; {where}", hint="name its log: safelaunch why FILE…")
+    return Subject(paths, evidence, job=job, outside=(f"Slurm: job {job} is {facts.said}",) if facts.said else ())

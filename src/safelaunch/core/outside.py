@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from safelaunch.core import ledger
 from safelaunch.core.causes import Verdict
 from safelaunch.core.findings import Evidence
 from safelaunch.core.fingerprint import make_fingerprint
 from safelaunch.core.rulebook import ACTIONS
 
+LEDGER_HALF_LIFE_S = 7 * 86400.0   # suspects.forget_after's default: what is older still counts, as a note
 CLEAR_MARGIN = 0.05       # what comes from outside replaces the log's cause only when it is surer by this
 ECHO_OF_SRUN = "slurm.step_cancelled"
 AGREED = 0.05             # both say the same: surer than either
+MOST_ODD = 4              # ranks of more nodes than this are no suspects: they are the others' echo
 _SIGNAL_NAMES = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
-_CRASHES = frozenset({4, 7, 8, 11})
+CRASHES = frozenset({4, 7, 8, 11})
 # Hardware by NVIDIA's Xid Errors guide, as in rules/gpu.py.
 _HARDWARE_XIDS = frozenset(
     {48, 63, 64, 74, 79, 92, 94, 95, 110, 119, 120, 121, 122, 123, 136, 140, 143, *range(144, 151), 154})
@@ -28,6 +32,23 @@ _STATES = {
     "PREEMPTED": ("preempted", 0.96, "Slurm: the job was preempted"),
     "CANCELLED": ("cancelled", 0.75, "Slurm: the job was cancelled"),
 }
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV for 11."""
+    return _SIGNAL_NAMES.get(number, f"signal {number}")
+
+
+def blamed_before(known: Iterable[ledger.Evidence], run: str, attempt: int, until_t: float) -> dict[str, int]:
+    """node → failures that blame it, each once, of other attempts and runs, known until that time and not cleared.
+
+    To have failed first, or to have been slow, is no blame: most often somebody else was the reason.
+    """
+    own = [one for one in known if one.t <= until_t and (one.run, one.attempt) != (run, attempt)]
+    found = ledger.standings(own, until_t, LEDGER_HALF_LIFE_S)
+    counts = {one.node: sum(ledger.KINDS[witness.kind].weight >= ledger.MEDIUM for witness in one.counted
+                            if witness.kind in ledger.KINDS) for one in found}
+    return {node: count for node, count in counts.items() if count}
 
 
 class Witness(NamedTuple):
@@ -91,8 +112,9 @@ def read_evidence(known: Evidence) -> list[Witness]:
         found.append(Witness("node_failure", 0.8, "; ".join(f"{host}: {what}" for host, what in known.checks),
                              tuple(host for host, _ in known.checks)))
     if known.stacks:
-        found.append(Witness("hang", 0.6, "; ".join(f"{host}: {where}" for host, where in known.stacks),
-                             tuple(host for host, _ in known.stacks)))
+        odd = tuple(dict.fromkeys(host for host, _ in known.stacks if host))
+        said = "; ".join(f"{host}: {where}" if host else where for host, where in known.stacks[:MOST_ODD])
+        found.append(Witness("hang", known.stacks_sure, said, odd if len(odd) <= MOST_ODD else ()))
     return [*found, *_read_exits(known)]
 
 
@@ -100,9 +122,8 @@ def _read_exits(known: Evidence) -> list[Witness]:
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
     if first is None or first.signal is None:
         return []
-    name = _SIGNAL_NAMES.get(first.signal, f"signal {first.signal}")
-    said = f"task {first.task} on {first.host} died of {name}, before any other"
-    if first.signal in _CRASHES:
+    said = f"task {first.task} on {first.host} died of {signal_name(first.signal)}, before any other"
+    if first.signal in CRASHES:
         return [Witness("native_crash", 0.7, said, (first.host,), first.task)]
     if first.signal == 9:
         return [Witness("host_oom", 0.45, f"{said}: most often the OOM killer", (first.host,), first.task)]
@@ -120,7 +141,7 @@ def _placed(verdict: Verdict, known: Evidence) -> Verdict:
     if not verdict.suspects and verdict.category in ("network", "hang", "unknown", "native_crash") and verdict.host:
         earlier = known.ledger.get(verdict.host, 0)
         if earlier:
-            note = f"{verdict.host} was blamed {earlier} times before"
+            note = f"{verdict.host} was blamed {'once' if earlier == 1 else f'{earlier} times'} before"
             verdict = replace(verdict, suspects=(verdict.host,), notes=(*verdict.notes, note))
     return verdict
 

@@ -33,12 +33,14 @@ class Row(NamedTuple):
 BLANK = Row("", "")
 
 
-def tell(verdict: Verdict, log: Log, did: Sequence[str] = (), next_lines: Sequence[str] = (),
-         show_all: bool = False) -> Iterator[Row]:
+def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[str] = (),
+         next_lines: Sequence[str] = (), show_all: bool = False) -> Iterator[Row]:
     """The whole answer: verdict, what happened in which order, what else it may be, what was done, what to do."""
     yield from head(verdict)
     yield BLANK
     yield from timeline(verdict, log, show_all)
+    for number, line in enumerate(outside):
+        yield Row("outside" if number == 0 else "", shorten(line))
     yield from doubts(verdict, log, show_all)
     if did:
         yield BLANK

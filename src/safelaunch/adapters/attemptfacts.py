@@ -1,0 +1,109 @@
+"""What lies in an attempt's folder beside its log: exits, stacks of a look at a hang, core files, kernel lines.
+
+All of it was written by supervisors and may be torn, of another version or somebody else's: what cannot be read is not
+there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import logindex
+from safelaunch.adapters.logindex import LogIndex
+from safelaunch.core.findings import TaskExit
+from safelaunch.core.outside import signal_name
+
+MOST_FRAMES = 6      # of a core, shown in a line
+MOST_CORES = 4
+MOST_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Hang:
+    """What a look at the ranks of a silent attempt showed (core.hangscene), as far as it speaks of a hang."""
+
+    odd: tuple[tuple[str, str], ...]      # (node, which rank and where it stands)
+    said: str
+    confidence: float
+
+
+def read_exits(folder: Path) -> tuple[tuple[TaskExit, ...], int | None]:
+    """The tasks' ends in the order in which they were reported, and srun's exit code."""
+    try:
+        said = _read(folder / "exit.json")
+        return (tuple(TaskExit(str(task["node"]), int(task["task"]), int(task["code"]), task["signal"])
+                      for task in said["tasks"]), said["srun_code"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return (), None
+
+
+def read_hang(folder: Path) -> Hang | None:
+    """The last look's verdict; None = nobody looked, or the ranks moved."""
+    try:
+        newest = max((folder / "stacks").glob("*/verdict.json"), key=lambda path: path.parent.name)
+        said = _read(newest)
+        verdict = said["verdict"]
+        if verdict["kind"] == "moving" or not verdict["witnesses"]:
+            return None
+        odd = [(str(one["node"]), f"rank {one['rank']}: {one['why']}") for one in verdict["odd"]]
+        odd += [(node, "its node is suspected") for node in verdict["suspects"] if node not in dict(odd)]
+        return Hang(tuple(odd) or (("", str(verdict["summary"])),), f"{verdict['summary']}; {said['headline']}",
+                    float(verdict["confidence"]))
+    except (OSError, ValueError, KeyError, TypeError):   # ValueError: there is none
+        return None
+
+
+def read_cores(folder: Path) -> tuple[str, ...]:
+    """A line for each core file that was found on the nodes of the attempt."""
+    try:
+        nodes: Mapping[str, Any] = _read(folder / "cores.json")["nodes"]
+        return tuple(line for node, found in sorted(nodes.items()) for line in tell_cores(found, node))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ()
+
+
+def tell_cores(found: Mapping[str, Any], node: str = "") -> list[str]:
+    """What node.cores found, in lines: "core /run/core.42 of python (SIGSEGV) on n1: f (x.py:3) ← g (x.py:9)"."""
+    lines = []
+    for core in found["cores"][:MOST_CORES]:
+        number = core["signal"]
+        signal = f" ({signal_name(number)})" if isinstance(number, int) else ""
+        of = f" of {core['program']}" if core["program"] else ""
+        frames = [str(frame) for frame in core["backtrace"][:MOST_FRAMES]]
+        stack = " ← ".join(frames) if frames else f"no stack: {core['why']}"
+        lines.append(f"core {core['path']}{of}{signal}{f' on {node}' if node else ''}: {stack}")
+    return [*lines, *(f"{note}{f' on {node}' if node else ''}" for note in found["notes"])]
+
+
+def kernel_logs(folder: Path) -> tuple[Path, ...]:
+    """Kernel lines of the nodes, in files that are named after them."""
+    return tuple(sorted((folder / "system").glob("*.log")))
+
+
+def read_index(folder: Path) -> LogIndex | None:
+    """What was known of main.log when the attempt ended, or while it goes on."""
+    path = folder / "index.json"
+    try:
+        return logindex.load(path) if path.stat().st_size <= MOST_BYTES else None
+    except OSError:
+        return None
+
+
+def tell_exits(exits: Sequence[TaskExit]) -> str:
+    """The first task that ended badly, and how many did: "task 3 on n1 died of SIGSEGV, first of 8"."""
+    bad = [exit for exit in exits if exit.code or exit.signal]
+    if not bad:
+        return ""
+    first = bad[0]
+    how = f"died of {signal_name(first.signal)}" if first.signal else f"ended with exit code {first.code}"
+    return f"task {first.task} on {first.host} {how}{f', the first of {len(bad)}' if len(bad) > 1 else ''}"
+
+
+def _read(path: Path) -> Any:
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{path} is too long")
+    return json.loads(path.read_bytes())

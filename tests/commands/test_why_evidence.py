@@ -1,0 +1,227 @@
+"""safelaunch why RUN: what is known from outside the log joins in, and is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safelaunch.adapters import ledger, logindex
+from safelaunch.cli import run
+from safelaunch.core import rulebook
+from safelaunch.core.ledger import Evidence
+from tests.handmade import Made, fake_command, make_run
+
+STEPS = b"".join(b"[n1:0]:step %d loss 2.5\n" % number for number in range(40))
+TORCHRUN = """\
+name: bloom
+command: train.py
+slurm: {nodes: 4, gpus_per_node: 8}
+launch: {with: torchrun, nproc_per_node: 8}
+"""
+OOM = b"[n2:3]:torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has 79 GiB.\n"
+HANG: dict[str, Any] = {
+    "v": 1, "headline": "31 ranks: all_reduce ← step · 1 unreadable: D state in read() on /data",
+    "verdict": {"category": "hang", "kind": "storage", "confidence": 0.9, "suspects": ["n2"],
+                "summary": "rank 17 on n2: D state in read() on /data", "witnesses": ["asleep"], "evidence": [],
+                "odd": [{"rank": 17, "node": "n2", "pid": 9, "why": "D state in read() on /data"}]}}
+
+
+@pytest.fixture
+def bin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of fake commands of Slurm, first on the PATH; it knows nothing."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("scontrol", "sacct"):
+        fake_command(tmp_path / "bin", name, "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return tmp_path / "bin"
+
+
+@pytest.fixture
+def made(bin: Path, tmp_path: Path) -> Made:
+    """A run whose attempt has ended and whose log says nothing but steps."""
+    made = make_run(tmp_path / "bloom")
+    made.running()
+    made.log(1, STEPS)
+    return made
+
+
+def verdict_of(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert run(["why", "bloom", "--json", *words]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)["verdict"]
+    return found
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    assert run(["why", "bloom"]) == 0
+    return capsys.readouterr().out
+
+
+def write(made: Made, name: str, value: object) -> None:
+    path = made.dir / "attempts" / "0001" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+
+
+def exits(*tasks: tuple[str, int, int, int | None]) -> dict[str, Any]:
+    return {"v": 1, "attempt": 1, "how": "failed", "exit_code": 1, "srun_code": 1,
+            "tasks": [{"node": node, "task": task, "code": code, "signal": signal}
+                      for node, task, code, signal in tasks]}
+
+
+def test_a_task_s_signal_is_evidence_and_is_shown(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.failed()
+    write(made, "exit.json", exits(("n2", 17, 139, 11), ("n1", 8, 137, 9)))
+    assert verdict_of(capsys)["category"] == "native_crash"
+    assert "task 17 on n2 died of SIGSEGV, the first of 2" in told(capsys)
+
+
+def test_a_job_whose_end_no_supervisor_saw_is_asked_for(
+    made: Made, bin: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake_command(bin, "scontrol", "echo 'JobId=12 JobState=NODE_FAIL Reason=NodeDown ExitCode=1:0 NodeList=n[0-3]'")
+    assert verdict_of(capsys)["category"] == "node_failure"
+    assert "Slurm: job 12 is NODE_FAIL (reason NodeDown, exit code 1:0)" in told(capsys)
+
+
+def test_a_step_that_ran_out_of_memory_is_found_in_the_accounts(
+    made: Made, bin: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake_command(bin, "sacct", "printf '12|FAILED|1:0|n[0-3]|/x\\n12.0|OUT_OF_MEMORY|0:125|n2|\\n'")
+    assert verdict_of(capsys)["category"] == "host_oom"
+
+
+def test_a_job_that_its_own_supervisor_cancelled_is_no_cancel(
+    made: Made, bin: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake_command(bin, "scontrol", "echo 'JobId=12 JobState=CANCELLED Reason=None ExitCode=0:15 NodeList=n[0-3]'")
+    made.failed()
+    assert verdict_of(capsys)["category"] == "none"
+
+
+def test_a_look_at_the_stacks_is_evidence_and_is_shown(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.event("verdict", attempt=1, category="hang", summary="x", confidence=0.9, action="restart", evidence=[])
+    made.failed()
+    write(made, "stacks/20261121T200000/verdict.json", {**HANG, "verdict": {**HANG["verdict"], "kind": "moving"}})
+    write(made, "stacks/20261121T200010/verdict.json", HANG)
+    found = verdict_of(capsys)
+    assert (found["category"], found["confidence"], found["suspects"]) == ("hang", 0.9, ["n2"])
+    assert "31 ranks: all_reduce" in told(capsys)
+
+
+def test_ranks_that_moved_are_no_hang(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.failed()
+    write(made, "stacks/20261121T200000/verdict.json", {**HANG, "verdict": {**HANG["verdict"], "kind": "moving"}})
+    assert verdict_of(capsys)["category"] == "none"
+
+
+def test_kernel_lines_of_a_node_are_part_of_the_story(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.failed()
+    write(made, "system/n2.log", "2026-11-21T20:00:01+00:00 n2 kernel: NVRM: Xid (PCI:0000:90:00): 79, GPU has fallen "
+                                 "off the bus.\n")
+    found = verdict_of(capsys)
+    assert (found["category"], found["host"], found["suspects"]) == ("gpu_hardware", "n2", ["n2"])
+
+
+def test_core_files_are_named_with_their_stacks(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.failed()
+    write(made, "exit.json", exits(("n2", 17, 139, 11)))
+    core = {"path": "/x/core.9", "bytes": 1, "t": 1.0, "pid": 9, "program": "python", "command": "", "signal": 11,
+            "by": "gdb", "backtrace": ["f (a.so)", "g (b.so)"], "why": ""}
+    write(made, "cores.json", {"v": 1, "nodes": {"n2": {"cores": [core], "notes": ["cores go to apport"]}}})
+    out = told(capsys)
+    assert "core /x/core.9 of python (SIGSEGV) on n2: f (a.so) ← g (b.so)" in out and "cores go to apport on n2" in out
+
+
+def test_an_earlier_failure_of_the_same_node_makes_it_a_suspect(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.failed()
+    write(made, "exit.json", exits(("n2", 17, 134, 6)))
+    folder = Path(os.environ["XDG_STATE_HOME"]) / "safelaunch" / "nodes"
+    ledger.append(folder, [Evidence("n2", "network", made.now - 4000, "its link fell", "root", "aaaabbbb", 1, "f")])
+    made.log(1, b"n2:1:2 [0] NCCL WARN socketProgress: Connection closed by remote peer n5<41234>\n"
+                b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n")
+    assert "n2 was blamed once before" in told(capsys)
+
+
+def test_the_ranks_of_torchrun_are_those_of_the_training(bin: Path, tmp_path: Path,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    made = make_run(tmp_path / "bloom", TORCHRUN)
+    made.running()
+    made.log(1, STEPS + OOM)
+    made.failed()
+    found = verdict_of(capsys)
+    assert (found["host"], found["rank"]) == ("n2", 19)
+
+
+def test_an_index_in_the_attempt_s_folder_is_used(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    log = made.log(1, OOM)
+    made.failed()
+    logindex.save(logindex.update(None, log, rulebook.RULES), log.with_name("index.json"))
+    text = log.read_bytes()
+    log.write_bytes(b"x" * (len(text) - logindex.WITNESS) + text[-logindex.WITNESS:])
+    kept = text[-logindex.WITNESS:].count(OOM)
+    assert kept == 1   # the cause stands in the witness: it is read from the index all the same
+    assert verdict_of(capsys)["category"] == "cuda_oom"
+
+
+@pytest.mark.parametrize("name", ["exit.json", "cores.json", "index.json", "stacks/1/verdict.json", "verdict.json"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"v": 1}', '{"v": 1, "nodes": [1], "tasks": 3, "verdict": {}}'],
+    ids=["empty", "torn", "a list", "null", "bare", "odd"])
+def test_a_torn_file_is_none(made: Made, capsys: pytest.CaptureFixture[str], name: str, text: str) -> None:
+    made.failed()
+    write(made, name, text)
+    assert verdict_of(capsys)["category"] == "none"
+
+
+# --- jobs that safelaunch did not start -----------------------------------------------------------------------------
+
+
+def test_a_job_that_only_the_accounts_know_is_explained_by_its_state(
+    bin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake_command(bin, "sacct", "printf '4711|NODE_FAIL|0:0|n[0-3]|/nowhere\\n'")
+    assert run(["why", "4711"]) == 0
+    out = capsys.readouterr().out
+    assert "node_failure" in out and "Slurm: job 4711 is NODE_FAIL" in out
+
+
+def test_the_output_of_an_old_job_is_looked_for_where_it_ran(
+    bin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake_command(bin, "sacct", f"printf '4711|FAILED|1:0|n[0-3]|{tmp_path}\\n'")
+    (tmp_path / "slurm-4711.out").write_bytes(OOM)
+    assert run(["why", "4711", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"]["category"] == "cuda_oom"
+
+
+@pytest.mark.parametrize(("shown", "code", "said"), [
+    ("echo 'JobId=4711 JobState=PENDING Reason=Resources StdOut=/no/x.out'", 2, "it has not started (Resources)"),
+    ("echo 'JobId=4711 JobState=RUNNING Reason=None StdOut=/no/x.out'", 2, "job 4711 is RUNNING; its output is not"),
+    ("echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1", 4, "Slurm does not answer"),
+    ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", 2, "no run and no job 4711"),
+], ids=["pending", "running elsewhere", "no Slurm", "nobody's"])
+def test_a_job_without_an_output_is_said_to_be_so(
+    bin: Path, capsys: pytest.CaptureFixture[str], shown: str, code: int, said: str,
+) -> None:
+    fake_command(bin, "scontrol", shown)
+    assert run(["why", "4711"]) == code
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("started", [False, True], ids=["in the queue", "started"])
+def test_a_run_that_never_started_says_how_far_it_got(
+    bin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], started: bool,
+) -> None:
+    made = make_run(tmp_path / "bloom")
+    made.submitted()
+    if started:
+        made.started()
+    assert run(["why", "bloom"]) == 2
+    err = capsys.readouterr().err
+    assert "bloom has no attempt yet" in err and "safelaunch status" in err
+    assert ("job 12 has not started" in err) is not started
