@@ -26,6 +26,7 @@ from safelaunch.core.watched import (
     Pulse,
     Queue,
     Relax,
+    StartNow,
     Watched,
     Word,
     act_of,
@@ -73,6 +74,11 @@ def waiting(reason: str = "Priority", **changes: Any) -> KnownJob:
 
 def word(*jobs: KnownJob, absences: int = 0, same_s: float = LONG_S, **more: Any) -> Word:
     return Word(jobs, absences, same_s, **more)
+
+
+def asked(*jobs: KnownJob, **more: Any) -> Word:
+    """… and sinfo has said that four nodes are there."""
+    return word(*jobs, nodes=UP, **more)
 
 
 def gone(*ended: KnownJob, **more: Any) -> Word:
@@ -124,15 +130,15 @@ def test_nothing_is_done(watched: Watched, slurm: Word, row: str) -> None:
 
 
 @pytest.mark.parametrize(("watched", "slurm", "act"), [
-    (run(silent_s=400.0), word(LIMBO, BEHIND), Cancel("12", "13", ("n0",), "", ("n0",))),
-    (run(ALONE, silent_s=400.0), word(LIMBO), Queue("12", ("n0",), "", suspects=("n0",))),
-    (run(silent_s=400.0, requests=(KILL,)), word(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
-    (run(silent_s=400.0, notes=Notes(cancelled_next=("13",))), word(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
-    (run(pulse=replace(PULSE, host="n1"), silent_s=901.0), word(LIMBO, BEHIND),
+    (run(silent_s=400.0), asked(LIMBO, BEHIND), Cancel("12", "13", ("n0",), "", ("n0",))),
+    (run(ALONE, silent_s=400.0), asked(LIMBO), Queue("12", ("n0",), "", suspects=("n0",))),
+    (run(silent_s=400.0, requests=(KILL,)), asked(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
+    (run(silent_s=400.0, notes=Notes(cancelled=("13",))), asked(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
+    (run(pulse=replace(PULSE, host="n1"), silent_s=901.0), asked(LIMBO, BEHIND),
      Cancel("12", "13", ("n0",), "", ("n0",))),
-    (run(pulse=None, silent_s=400.0), word(LIMBO, BEHIND), Cancel("12", "13", ("n0",), "", ("n0",))),
-    (run(silent_s=400.0), word(HANGS, BEHIND), Free("13", ("n1",), "", ("n1",))),
-    (run(ALONE, silent_s=400.0), word(HANGS, accounts={}), Queue(None, ("n1",), "", suspects=("n1",))),
+    (run(pulse=None, silent_s=400.0), asked(LIMBO, BEHIND), Cancel("12", "13", ("n0",), "", ("n0",))),
+    (run(silent_s=400.0), asked(HANGS, BEHIND), Free("13", ("n1",), "", ("n1",))),
+    (run(ALONE, silent_s=400.0), asked(HANGS, accounts={}), Queue(None, ("n1",), "", suspects=("n1",))),
     (run(), word(waiting("DependencyNeverSatisfied")), Free("13", (), "")),
     (run(silent_s=400.0), gone(), Queue(None, (), "")),
     (run(replace(ALONE, via="watch"), silent_s=400.0), gone(), Queue(None, (), "")),
@@ -144,7 +150,7 @@ def test_nothing_is_done(watched: Watched, slurm: Word, row: str) -> None:
     (run(replace(RAN, via="watch")), word(running(), accounts={}), Note("13", "")),
     (run(silent_s=400.0), word(LIMBO, accounts={}), Note("13", "")),
     (run(silent_s=400.0), word(LIMBO, accounts={"13": Account("CANCELLED", "1001")}), Note("13", "")),
-    (run(replace(RAN, successor=None, next_cancelled="13"), silent_s=400.0), word(LIMBO),
+    (run(replace(RAN, successor=None, next_cancelled="13"), silent_s=400.0), asked(LIMBO),
      Cancel("12", None, ("n0",), "", ("n0",))),
     (run(), word(running(), waiting(state="CANCELLED")), Note("13", "")),
     (run(silent_s=400.0), gone(running(state="COMPLETED")), End("completed", 0, "")),
@@ -175,13 +181,16 @@ PERSON = "was cancelled by a person"
     (run(silent_s=400.0), gone(waiting(state="CANCELLED")), f"job 13 {PERSON} (squeue)"),
     (run(silent_s=400.0), gone(accounts={"12": Account("CANCELLED", "1001")}),
      "job 12 was cancelled by user 1001 (sacct)"),
-    (run(silent_s=400.0, notes=Notes(cancelled_next=("13",))), gone(), f"job 13 {PERSON} before it started"),
+    (run(silent_s=400.0, notes=Notes(cancelled=("13",))), gone(), f"job 13 {PERSON} (squeue)"),
+    (run(silent_s=400.0), gone(waiting(id="14", state="CANCELLED")), f"job 14 {PERSON} (squeue)"),
+    (run(silent_s=400.0, notes=Notes(cancelled=("14",))), gone(), f"job 14 {PERSON} (squeue)"),
     (run(replace(RAN, successor=None, next_cancelled="13"), silent_s=400.0), gone(),
      f"job 13 {PERSON} before it started"),
     (run(ALONE, silent_s=400.0, ending="cancelled"), word(HANGS), f"job 12 {PERSON} (its output says so)"),
     (run(state(SUBMITTED), silent_s=400.0), gone(running(state="CANCELLED")), f"job 12 {PERSON} (squeue)"),
 ], ids=["kill switch", "slurmstepd's line", "squeue", "squeue, the next job", "sacct", "noted earlier",
-        "noted by its leader", "while it hangs", "before it ever started"])
+        "squeue, a job that the journal does not know", "the same, noted earlier", "noted by its leader",
+        "while it hangs", "before it ever started"])
 def test_a_persons_word_ends_the_run(watched: Watched, slurm: Word, why: str) -> None:
     judged = judge(watched, slurm, NOW)
     assert judged.act == End("stopped", 12, why)
@@ -197,6 +206,114 @@ def test_our_own_cancel_is_no_persons_word(evidence: str) -> None:
     assert isinstance(judge(watched, slurm, NOW).act, Queue)
 
 
+@pytest.mark.parametrize(("watched", "slurm"), [
+    (run(silent_s=400.0), word(running(state="CANCELLED"), absences=1)),
+    (run(silent_s=400.0), word(running(state="CANCELLED"), BEHIND)),
+    (run(state(SUBMITTED), pulse=None), word(running(state="CANCELLED"), absences=1)),
+    (run(pulse=replace(PULSE, over=True)), word(running(state="CANCELLED"), absences=1)),
+], ids=["no other job", "the next one waits", "it had never started", "its leader has just left"])
+def test_a_scancel_is_written_down_at_first_sight(watched: Watched, slurm: Word) -> None:
+    assert judge(watched, slurm, NOW).act == Note("12", f"job 12 {PERSON} (squeue)")
+
+
+def test_a_scancel_of_a_job_that_the_journal_does_not_know_is_written_down() -> None:
+    judged = judge(run(ALONE, silent_s=400.0), word(running(), waiting(state="CANCELLED")), NOW)
+    assert judged.act == Note("13", f"job 13 {PERSON} (squeue)")
+    noted = run(ALONE, silent_s=400.0, notes=Notes(cancelled=("13",)))
+    assert isinstance(judge(noted, asked(LIMBO), NOW).act, Cancel), "and no other is queued"
+
+
+@pytest.mark.parametrize(("watched", "slurm"), [
+    (run(), word(running(state="CANCELLED"), absences=1)),
+    (run(), word(running(id="11", state="CANCELLED"), running(), BEHIND)),
+    (run(notes=Notes(cancelled=("13",))), word(running(), waiting(state="CANCELLED"))),
+    (run(orphaned=("13",)), word(running(), waiting(state="CANCELLED"))),
+], ids=["its leader lives", "a job before the one that runs", "noted already", "a node guard's"])
+def test_a_scancel_is_not_written_down(watched: Watched, slurm: Word) -> None:
+    assert not isinstance(judge(watched, slurm, NOW).act, Note)
+
+
+def test_a_cancel_of_a_node_guard_is_no_persons_word() -> None:
+    watched = run(ALONE, silent_s=400.0, ending="cancelled", orphaned=("12",))
+    assert judge(watched, gone(running(state="CANCELLED")), NOW).act == Queue(None, (), judge(
+        watched, gone(), NOW).text)
+
+
+def test_a_job_that_came_after_a_cancelled_one_undoes_that() -> None:
+    known = state(SUBMITTED, STARTED, NEXT, ("submitted", {"job": "14", "successor_of": "12"}))
+    judged = judge(run(known, silent_s=400.0, notes=Notes(cancelled=("13",))), gone(), NOW)
+    assert isinstance(judged.act, Queue)
+
+
+# --- nodes that are kept out ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slurm", [word(LIMBO, BEHIND), word(HANGS, BEHIND), word(HANGS, accounts={})],
+                         ids=["limbo", "hung", "hung, no job behind it"])
+def test_nodes_are_asked_for_before_any_is_kept_out(slurm: Word) -> None:
+    judged = judge(run(ALONE if len(slurm.jobs or ()) == 1 else RAN, silent_s=400.0), slurm, NOW)
+    assert (judged.act, judged.asks) == (None, frozenset({"nodes"}))
+
+
+@pytest.mark.parametrize(("nodes", "exclude"), [
+    ((("idle", "n[1-3]"), ("down*", "n0")), ("n0",)), ((("idle", "n1"), ("down*", "n0")), ()), ((), ("n0",)),
+], ids=["enough", "too few", "no clear answer"])
+def test_no_more_nodes_are_kept_out_than_the_run_can_spare(
+    nodes: tuple[tuple[str, str], ...], exclude: tuple[str, ...]
+) -> None:
+    judged = judge(run(silent_s=400.0), word(LIMBO, BEHIND, nodes=nodes), NOW)
+    assert isinstance(judged.act, Cancel) and judged.act.exclude == exclude
+
+
+def test_a_job_behind_silent_nodes_waits_where_there_are_no_others() -> None:
+    judged = judge(run(silent_s=400.0), word(HANGS, BEHIND, nodes=(("idle", "n0"), ("comp*", "n1"))), NOW)
+    assert (judged.row, judged.act) == ("completing", None) and "too few nodes" in judged.text
+
+
+# --- the other ways of the next job ---------------------------------------------------------------------------------
+
+
+REQUEUED = fold(events(("intent", {"claim": 5, "act": "requeue", "job": "12"}),
+                       ("outcome", {"claim": 5, "act": "requeue", "ok": True}),
+                       ("resubmitted", {"job": "12", "exclude": ["n1"]}), gen=5), ALONE)
+
+
+def test_a_requeued_job_is_let_go_and_kept_from_the_nodes_that_its_leader_named() -> None:
+    job = running(state="PENDING", reason="BeginTime", nodelist="", excluded="n2")
+    act = judge(run(REQUEUED, silent_s=400.0), word(job), NOW).act
+    assert isinstance(act, StartNow) and (act.job, act.exclude) == ("12", ("n1",))
+
+
+@pytest.mark.parametrize(("known", "requests"), [(REQUEUED, (HOLD,)), (REQUEUED, (KILL,)), (ALONE, ())],
+                         ids=["on hold", "killed", "requeued by an administrator"])
+def test_another_requeued_job_waits(known: State, requests: tuple[Request, ...]) -> None:
+    job = running(state="PENDING", reason="BeginTime", nodelist="")
+    assert judge(run(known, silent_s=400.0, requests=requests), word(job), NOW).act is None
+
+
+def test_a_leader_that_asked_for_a_next_job_is_the_second_witness() -> None:
+    watched = run(ALONE, pulse=replace(PULSE, over=True), notes=Notes(is_needed=True, needs_excluded=("n1",)))
+    act = judge(watched, word(absences=1, accounts={}, nodes=UP), NOW).act
+    assert isinstance(act, Queue) and act.exclude == ("n1",)
+
+
+@pytest.mark.parametrize(("quiet_s", "is_asked"), [(100.0, False), (300.0, True)])
+def test_sbatch_is_asked_less_and_less_often_where_it_refuses(quiet_s: float, is_asked: bool) -> None:
+    watched = run(ALONE, silent_s=400.0, quiet_s=quiet_s, notes=Notes(refused=("QOSMaxSubmitJobPerUserLimit",) * 2))
+    judged = judge(watched, gone(), NOW)
+    assert isinstance(judged.act, Queue) == is_asked, judged
+
+
+def test_nothing_is_queued_behind_a_job_where_dependencies_are_refused() -> None:
+    refused = Notes(refused=("Batch job submission failed: Job dependency problem",))
+    watched = run(replace(ALONE, via="watch"), notes=refused)
+    assert judge(watched, word(running()), NOW).act is None
+    assert isinstance(judge(replace(watched, silent_s=400.0), gone(), NOW).act, Queue)
+
+
+# --- history --------------------------------------------------------------------------------------------------------
+
+
 def test_history_is_asked_before_a_vanished_run_goes_on() -> None:
     judged = judge(run(silent_s=400.0), word(absences=2), NOW)
     assert (judged.act, judged.asks) == (None, frozenset({"sacct"}))
@@ -207,7 +324,7 @@ def test_a_standby_on_a_living_node_gets_time_to_act() -> None:
     assert (judged.row, judged.act) == ("limbo", None)
 
 
-@pytest.mark.parametrize("slurm", [word(LIMBO, BEHIND), word(HANGS, BEHIND), gone()], ids=["limbo", "hung", "gone"])
+@pytest.mark.parametrize("slurm", [asked(LIMBO, BEHIND), asked(HANGS, BEHIND), gone()], ids=["limbo", "hung", "gone"])
 def test_an_announced_act_is_given_time_for_its_outcome(slurm: Word) -> None:
     announced = replace(RAN, intents=(Intent(3, "queue_successor", 5.0, 3),))
     assert judge(run(announced, silent_s=400.0, quiet_s=60.0), slurm, NOW).act is None
@@ -313,7 +430,25 @@ def test_an_act_survives_json(watched: Watched, slurm: Word) -> None:
 def test_notes_count_rescues_since_the_training_last_moved() -> None:
     notes = read_notes([*rescue(2), *events(("progress", {"attempt": 1, "step": 5}), gen=3), *rescue(4), *rescue(5),
                         *rescue(6, ok=None), *events(("intent", {"act": NOTE, "job": "13"}))])
-    assert notes == Notes(cancelled_next=("13",), requeued=2, last_seq=0)
+    assert notes == Notes(cancelled=("13",), requeued=2, last_seq=0)
+
+
+def test_notes_know_what_a_leader_asked_for_until_a_job_starts() -> None:
+    needs: tuple[str, dict[str, Any]] = ("need_successor", {"exclude": ["n1"], "why": "time limit"})
+    asking = (SUBMITTED, STARTED, needs)
+    assert read_notes(events(*asking)) == Notes(is_needed=True, needs_excluded=("n1",))
+    assert read_notes(events(*asking, STARTED)) == Notes()
+
+
+def test_notes_count_refusals_since_the_last_job() -> None:
+    def refusal(t: float, why: str) -> Event:
+        return Event(t, 0, int(t), "login", "outcome", {"act": "queue_successor", "ok": False, "why": why})
+
+    queueing = Event(5.0, 0, 1, "login", "decision", {"row": "queue_next", "action": "queue"})
+    no = [queueing, refusal(6.0, "no"), refusal(70.0, "limit")]
+    started = Event(30.0, 2, 1, "n0", "job_started", {"job": "13"})
+    assert read_notes([*no, started]).refused == ("limit",)
+    assert read_notes(no).refused == ("no", "limit")
 
 
 def rescue(gen: int, ok: bool | None = True) -> list[Event]:

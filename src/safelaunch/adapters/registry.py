@@ -63,7 +63,18 @@ def register(run_dir: Path, name: str, run_id: str, job: str) -> bool:
 
 def entries() -> Iterator[Entry]:
     """The runs on the list, newest first, one entry a folder; those whose folder has vanished are left out."""
-    return (entry for entry in _read() if runfolder.is_run_folder(entry.dir))
+    return (entry for entry in listed() if runfolder.is_run_folder(entry.dir))
+
+
+def listed() -> list[Entry]:
+    """All entries, newest first, the last one of each folder, without a look at the folders, any of which may hang."""
+    try:
+        content = file().read_bytes()
+    except OSError:
+        return []
+    if len(content) > COMPACT_BYTES:
+        _compact()
+    return _parse_all(content)
 
 
 def find(text: str) -> list[Path]:
@@ -72,7 +83,7 @@ def find(text: str) -> list[Path]:
     More than one: it is ambiguous, and the caller says so. Runs of one name beside each other (RUN, RUN-2, … as submit
     makes them of one train.yaml) are a series, and its name means the newest.
     """
-    known = _read()
+    known = listed()
     meant = _series(entry for entry in known if text in (entry.name, entry.run_id))
     if not meant and text.isdigit():
         # The newest only: job ids start anew when a cluster is set up again.
@@ -111,17 +122,6 @@ def _append(line: bytes) -> bool:
         return False
     finally:
         os.close(descriptor)
-
-
-def _read() -> list[Entry]:
-    """All entries, newest first, the last one of each folder."""
-    try:
-        content = file().read_bytes()
-    except OSError:
-        return []
-    if len(content) > COMPACT_BYTES:
-        _compact()
-    return _parse_all(content)
 
 
 def _parse_all(content: bytes) -> list[Entry]:

@@ -19,11 +19,11 @@ from safelaunch.adapters.journal import Direct, Writer
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.watchreading import Ask
 from safelaunch.adapters.world import World
-from safelaunch.core import nodeset, slurmtext
+from safelaunch.core import nodeset, slurmtext, via
 from safelaunch.core import plan as plans
 from safelaunch.core.model import Event
 from safelaunch.core.watch import FINISHED
-from safelaunch.core.watched import NOTE, Act, Cancel, End, Free, Note, Queue, Relax, act_of
+from safelaunch.core.watched import NOTE, Act, Cancel, End, Free, Note, Queue, Relax, StartNow, act_of
 from safelaunch.errors import ParseError
 
 FOLDER_S = 5.0
@@ -36,7 +36,11 @@ Told = Callable[[], Event]          # an event, numbered when it is its turn
 
 
 class Superseded(Exception):
-    """Somebody else has acted on the run, or its folder no longer answers: nothing more is done in this round."""
+    """Somebody else has acted on the run: nothing more is done in this round."""
+
+
+class Blind(Exception):
+    """The run's folder no longer answers: nothing more is done in this round, and people are told."""
 
 
 class Careful:
@@ -66,21 +70,24 @@ class Deed:
     host: str
 
     def do(self) -> Doing:
-        """Carry the act out."""
+        """Carry the act out; raises Blind."""
         name, fields = self.facts["act"]
         act = act_of(name, fields)
         self.plan = plans.make(self.facts["meta"]["config"], self.facts["meta"]["run_id"])
         self.folder = Careful(self.run_dir, self.ask)
         env = self.ask(lambda: (Path(self.facts["meta"]["cwd"]).is_dir(), runfolder.read_env(self.run_dir)), FOLDER_S)
         if not env.is_ok or env.value is None:
-            return None
+            raise Blind(env.error or "its folder does not answer")
         self.env = slurm.outside_job(env.value[1])
-        beside = isinstance(act, Note) or (isinstance(act, Queue) and act.beside)
+        beside = isinstance(act, Note | StartNow) or (isinstance(act, Queue) and act.beside)
         self.claim = int(self.facts["claim"]) + 1
         gen = 0 if beside else self.claim
         action = f"watch: {name.lower()}"
         content = journal.render_claim(gen, self.host, action, self.world.now(), self.world.pid)
-        if self.folder.publish(f"claims/{self.claim}", content) is not True:
+        won = self.folder.publish(f"claims/{self.claim}", content)
+        if won is None:
+            raise Blind("its folder takes no claim")
+        if not won:
             return None
         self.writer = Writer(self.folder, gen, self.host, self.world.now, self.world.pid)
         self.writer.seq = 0 if gen else int(self.facts["seq"])
@@ -107,11 +114,13 @@ class Deed:
                 return (yield from self._free(act))
             case Cancel():
                 return (yield from self._cancel(act))
+            case StartNow():
+                return (yield from self._start_now(act))
 
     # --- the next job ---------------------------------------------------------------------------------------------
 
     def _queue(self, act: Queue) -> Doing:
-        self._suspect(act.suspects, act.why)
+        self._suspect(act.suspects, act.exclude, act.why)
         self._announce("queue_successor")
         looked = yield self._run(slurm.squeue_by_name(self.plan.job_name))
         found = _other_job(looked, self.plan.job_name, act.after)
@@ -123,6 +132,8 @@ class Deed:
         exclude, result = act.exclude, (yield self._sbatch(act, act.exclude))
         if not result.is_ok and _TOO_MANY_EXCLUDED in result.stderr and exclude:
             exclude, result = (), (yield self._sbatch(act, ()))
+        if not result.is_ok and act.after is None and via.is_dependency_refused(result.stderr):
+            result = yield self._sbatch(act, exclude, is_single=False)   # there is nothing to depend upon
         if not result.is_ok:
             self._settle("queue_successor", None if result.is_unknown else False, _said(result))
             return f"could not queue its next job: {_said(result)}"
@@ -133,9 +144,11 @@ class Deed:
             return f"queued its next job, whose id nobody knows: {error.message}"
         return self._queued(act, job, "was queued", exclude)
 
-    def _sbatch(self, act: Queue, exclude: tuple[str, ...]) -> Command:
+    def _sbatch(self, act: Queue, exclude: tuple[str, ...], is_single: bool = True) -> Command:
         """afterany only of a job that runs: Slurm forgets the others, and one that hangs at its end would hold it."""
-        options = [f"--dependency=afterany:{act.after},singleton" if act.after else "--dependency=singleton"]
+        words = [f"afterany:{act.after}"] if act.after else []
+        words += ["singleton"] if is_single else []
+        options = [f"--dependency={','.join(words)}"] if words else []
         if exclude:
             options.append(f"--exclude={self._all_excluded(exclude)}")
         return self._run(slurm.sbatch(str(self.run_dir / "job.sbatch"), options), self.facts["meta"]["cwd"])
@@ -165,7 +178,7 @@ class Deed:
 
     def _free(self, act: Free) -> Doing:
         """The exclusions first: without them the next attempt could meet the last one's ranks on a silent node."""
-        self._suspect(act.suspects, act.why)
+        self._suspect(act.suspects, act.exclude, act.why)
         self._announce("free_successor", job=act.job, exclude=list(act.exclude))
         changes = [{"ExcNodeList": self._all_excluded(act.exclude)}] if act.exclude else []
         for change in [*changes, {"Dependency": "singleton"}]:
@@ -177,10 +190,21 @@ class Deed:
                      lambda: self.writer.event("resubmitted", job=act.job, exclude=list(act.exclude), why=act.why))
         return f"job {act.job} may start now, without {nodeset.fold(act.exclude) or 'exclusions'}: {act.why}"
 
+    def _start_now(self, act: StartNow) -> Doing:
+        """Not in this very second: a node would refuse the job that it has just killed, and it would be lost (see
+        lead.handover.start_soon).
+        """
+        self._announce("start_now", job=act.job)
+        changes = {"ExcNodeList": self._all_excluded(act.exclude)} if act.exclude else {}
+        result = yield self._run(slurm.update_job(act.job, **changes, StartTime="now+3"))
+        self._settle("start_now", True if result.is_ok else None if result.is_unknown else False,
+                     None if result.is_ok else _said(result))
+        return f"job {act.job} {'may start now' if result.is_ok else 'could not be let go'}: {act.why}"
+
     # --- a job that nobody supervises -----------------------------------------------------------------------------
 
     def _cancel(self, act: Cancel) -> Doing:
-        self._suspect(act.suspects, act.why)
+        self._suspect(act.suspects, act.exclude, act.why)
         self._announce("cancel", job=act.job)   # in the journal before the end: it is no person's word (core.state)
         if act.successor is not None and act.exclude:
             result = yield self._run(slurm.update_job(act.successor, ExcNodeList=self._all_excluded(act.exclude)))
@@ -188,6 +212,8 @@ class Deed:
                 self._settle("cancel", False, _said(result))
                 return f"did not end job {act.job}: {_said(result)}"
         latest = self.ask(lambda: journal.last_claim(self.run_dir), FOLDER_S)
+        if not latest.is_ok:
+            raise Blind(latest.error or "its folder does not answer")
         if latest.value != self.claim:   # its supervisor is back
             self._settle("cancel", False, "somebody else acts on the run")
             return None
@@ -217,18 +243,20 @@ class Deed:
         outcome = self.writer.event("outcome", claim=self.claim, act=act, ok=ok, **data)
         self.writer.write(outcome, *(event() for event in told))
 
-    def _suspect(self, nodes: tuple[str, ...], why: str) -> None:
+    def _suspect(self, nodes: tuple[str, ...], exclude: tuple[str, ...], why: str) -> None:
+        """Evidence against nodes; they are kept out as far as the run can start without them."""
         events = [self.writer.event("node_suspected", node=node, kind="lost", why=why, owner=OWNER)
                   for node in nodes]
         if self.plan.suspects.exclude:
-            events += [self.writer.event("node_excluded", node=node, why=why, owner=OWNER) for node in nodes]
+            events += [self.writer.event("node_excluded", node=node, why=why, owner=OWNER)
+                       for node in nodes if node in exclude]
         if events:
             self._write(*events)
 
     def _write(self, *events: Event) -> None:
         """Nothing is done that could not be written down first."""
         if not self.writer.write(*events):
-            raise Superseded
+            raise Blind("its journal takes no line")
 
     def _run(self, argv: tuple[str, ...], cwd: str = "/") -> Command:
         return self.world.command(argv, self.env, slurm.DEADLINE_S, cwd)

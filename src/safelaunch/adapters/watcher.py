@@ -13,7 +13,7 @@ from typing import Any
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Command, Result
-from safelaunch.adapters.watchacts import Deed
+from safelaunch.adapters.watchacts import Blind, Deed
 from safelaunch.adapters.watchmemory import Known, Memory
 from safelaunch.adapters.watchreading import Look, Reader
 from safelaunch.adapters.world import World
@@ -27,6 +27,7 @@ from safelaunch.errors import ParseError, SlurmError
 FIRST_S, LAST_S, JITTER = 60.0, 1800.0, 0.1
 SOON_S = 55.0               # never sooner than this after the last time
 NO_SACCT_S = 1800.0         # a site without accounts is not asked again at once
+SACCT_PATIENCE_S = 900.0    # slurmdbd is restarted within minutes; a person's scancel may stand there alone
 TELL_EVERY_S = 3600.0       # the seeds' PULSE came once an hour
 MAX_NAMES_BYTES = 100_000   # of one command line argument; the kernel's limit is 131,072 (execve(2))
 MAX_ANSWER_BYTES = 1 << 20  # adapters.slurm reads no more: a longer answer was cut off
@@ -47,7 +48,8 @@ class Watcher:
     named: tuple[tuple[str, str], ...] = ()      # folder, job name
     reader: Reader = field(default_factory=Reader)
     only_watch: bool = False                     # look and tell, and do nothing
-    is_blind: bool = False                       # Slurm gave no clear answer when it was last asked
+    _no_slurm: bool = False                      # it gave no clear answer when it was last asked
+    _no_list: bool = False                       # the user's list of runs did not answer
     _blind_to: tuple[str, ...] = ()
     _trouble: str = ""
 
@@ -62,6 +64,11 @@ class Watcher:
             self._tell_again(dir, known, now_s)
 
     @property
+    def is_blind(self) -> bool:
+        """Whether something that it is to watch gave no clear answer: Slurm, the list of runs, the folder of one."""
+        return self._no_slurm or self._no_list or bool(self._blind_to)
+
+    @property
     def runs(self) -> dict[str, Known]:
         """The runs that have not ended, as far as this watcher knows."""
         return {dir: known for dir, known in self.memory.runs.items() if not known.ended}
@@ -71,6 +78,7 @@ class Watcher:
     def _runs(self, now_s: float) -> dict[str, Known]:
         """The runs to watch; the list of runs is read anew each time, for one may just have been submitted."""
         listed: Sequence[tuple[str, str]] | None = self.named or self.reader.registered()
+        self._no_list = listed is None
         if listed is None:
             self._tell_blind("the list of your runs, in your home, does not answer")
             return self.runs
@@ -99,10 +107,7 @@ class Watcher:
         for dir, known in runs.items():
             if known.moved_s is None or dir in blind:
                 known.moved_s = now_s   # while nothing is seen, nothing is known to stand still
-        if tuple(blind) != self._blind_to:
-            self._blind_to = tuple(blind)
-            for dir in blind:
-                self.tell("blind", dir, "its folder does not answer: nothing is known of it, nothing is done")
+        self._tell_blind_to(blind)
         return {dir: known for dir, known in runs.items() if dir not in blind}
 
     # --- Slurm ----------------------------------------------------------------------------------------------------
@@ -114,7 +119,8 @@ class Watcher:
             return True
         if now_s - memory.asked_s < SOON_S:
             return False
-        return any(not known.row or (known.row == "running" and known.silent_s(now_s) >= watch.STALE_S)
+        return any(not known.row or (known.row == "running" and (
+            known.silent_s(now_s) >= watch.STALE_S or (known.pulse is not None and known.pulse.over)))
                    for known in runs.values())
 
     def _ask_and_judge(self, runs: Mapping[str, Known], now_s: float) -> Asking:
@@ -148,10 +154,10 @@ class Watcher:
                                      "squeue's answer is too long")
                 jobs += slurmtext.parse_watch(result.stdout)
             except ParseError as error:
-                self.is_blind = True
+                self._no_slurm = True
                 self._tell_blind(f"Slurm gives no clear answer ({error.message[:200]})")
                 return None
-        self.is_blind = False
+        self._no_slurm = False
         self._trouble = ""
         by_name: dict[str, list[KnownJob]] = {}
         for job in jobs:
@@ -177,6 +183,8 @@ class Watcher:
         running = next((job for job in alive if pulse is not None and job.number == pulse.job), None)
         if running is None or pulse is None or not watch.is_plainly_well(running, known.silent_s(now_s)):
             return False
+        if pulse.over or any(job.state == "CANCELLED" for job in word.jobs or ()):
+            return False   # its leader leaves; or a person's word is to be written down
         if pulse.successor is None or not any(job.number == pulse.successor for job in alive):
             return False   # it may be this watch that has to queue the next job
         self._note(dir, known, "running", "", now_s)
@@ -187,8 +195,7 @@ class Watcher:
         looks = [Look(dir, words[dir], known, self.world.now(), now_s, bool(self.named), self.host,
                       self.env.get("SLURM_CONF", "")) for dir, known in runs.items()]
         found, blind = self.reader.examine(looks)
-        for dir in blind:
-            self.tell("blind", dir, "its folder does not answer: nothing is known of it, nothing is done")
+        self._tell_blind_to([*self._blind_to, *(dir for dir in blind if dir not in self._blind_to)])
         more = {}
         for dir, row in found.items():
             known = runs[dir]
@@ -208,32 +215,43 @@ class Watcher:
 
     def _ask_more(self, found: Mapping[str, Any], runs: Mapping[str, Known], words: dict[str, Word],
                   now_s: float) -> Generator[Command, Result, dict[str, Any]]:
-        """What the children make of the runs that asked for sacct or for the states of nodes, told that."""
-        asking = [dir for dir, row in found.items() if row["asks"]]
-        jobs = [job for dir in asking if "sacct" in found[dir]["asks"] for job in found[dir]["jobs"]]
-        if jobs:
-            accounts = yield from self._ask_accounts(jobs)
-            words.update({dir: replace(words[dir], accounts=accounts) for dir in asking})
+        """What the children make of the runs that asked for sacct, then perhaps for the states of nodes, told that."""
         nodes: dict[str, tuple[tuple[str, str], ...]] = {}
-        for dir in asking:
-            partition = next((job.partition for job in words[dir].jobs or () if watch.is_alive(job.state)), "")
-            if "nodes" in found[dir]["asks"] and partition not in nodes:
-                result = yield self._run(slurm.sinfo(partition))
-                nodes[partition] = _parsed_nodes(result) or ()
-            if "nodes" in found[dir]["asks"] and nodes[partition]:
+        last = dict(found)
+        while asking := [dir for dir, row in last.items() if row["asks"]]:
+            jobs = [job for dir in asking if "sacct" in last[dir]["asks"] for job in last[dir]["jobs"]]
+            accounts: dict[str, Account] | None = (yield from self._ask_accounts(jobs)) if jobs else {}
+            for dir in asking:
+                if "sacct" in last[dir]["asks"]:
+                    words[dir] = replace(words[dir], accounts=accounts)
+                if "nodes" not in last[dir]["asks"]:
+                    continue
+                partition = next((job.partition for job in words[dir].jobs or () if watch.is_alive(job.state)), "")
+                if partition not in nodes:
+                    nodes[partition] = _parsed_nodes((yield self._run(slurm.sinfo(partition)))) or ()
                 words[dir] = replace(words[dir], nodes=nodes[partition])
-        return self._examine({dir: runs[dir] for dir in asking}, words, now_s) if asking else {}
+            answered = self._examine({dir: runs[dir] for dir in asking}, words, now_s)
+            last = {dir: row for dir, row in answered.items() if not set(row["asks"]) & set(last[dir]["asks"])}
+            found = {**found, **answered}
+        return dict(found)
 
-    def _ask_accounts(self, jobs: Sequence[str]) -> Generator[Command, Result, dict[str, Account]]:
-        """sacct's word on jobs; {} where there is none, which is no word."""
+    def _ask_accounts(self, jobs: Sequence[str]) -> Generator[Command, Result, dict[str, Account] | None]:
+        """sacct's word on jobs; {} where the site keeps none, None while its database does not answer."""
         if self.world.now_s() < self.memory.no_sacct_until_s:
             return {}
         result = yield self._run(slurm.sacct(sorted(set(jobs))))
+        self.memory.no_word_since_s = self.memory.no_word_since_s or self.world.now_s()
         try:
-            return slurmtext.parse_sacct(result.check().stdout)
+            accounts = slurmtext.parse_sacct(result.check().stdout)
         except (ParseError, SlurmError):
+            is_silent = result.returncode is None or slurmtext.is_database_away(result.stderr)
+            if is_silent and self.world.now_s() - self.memory.no_word_since_s < SACCT_PATIENCE_S:
+                self._tell_blind(f"sacct gives no clear answer ({result.stderr.strip()[:200] or 'none in time'})")
+                return None
             self.memory.no_sacct_until_s = self.world.now_s() + NO_SACCT_S
-            return {}
+            accounts = {}
+        self.memory.no_word_since_s = 0.0
+        return accounts
 
     def _space(self, *, is_calm: bool) -> None:
         """When to ask next."""
@@ -246,10 +264,16 @@ class Watcher:
         """Carry out what was judged; True when something was done."""
         if row["act"] is None or self.only_watch:
             return False
-        said = yield from Deed(Path(dir), row, self.world, self.reader.ask, self.host).do()
+        try:
+            said = yield from Deed(Path(dir), row, self.world, self.reader.ask, self.host).do()
+        except Blind as blind:   # whatever was done has been announced, or nothing was
+            known.claim_s = None
+            self.tell("blind", dir, f"{blind}: what was to be done is looked at again ({row['act'][0].lower()})")
+            return False
         if said is None:
             return False
-        known.absences = 0   # two new answers before the next conclusion
+        if row["act"][0] != "Note":
+            known.absences = 0   # two new answers before the next conclusion
         known.claim, known.claim_s = row["claim"] + 1, self.world.now_s()
         known.ended = row["act"][0] == "End"
         self.tell("act", dir, said)
@@ -276,6 +300,13 @@ class Watcher:
         job = KnownJob("", "RUNNING", elapsed_s=float(elapsed_s), start=str(start), nodelist=str(nodelist))
         since_s = now_s - (self.memory.asked_s if self.memory.asked_s is not None else now_s)
         return watch.describe(job, max(0.0, since_s), known.pulse.step if known.pulse is not None else None)
+
+    def _tell_blind_to(self, dirs: Sequence[str]) -> None:
+        """Say once of each folder that it does not answer."""
+        for dir in dirs:
+            if dir not in self._blind_to:
+                self.tell("blind", dir, "its folder does not answer: nothing is known of it, nothing is done")
+        self._blind_to = tuple(dirs)
 
     def _tell_blind(self, trouble: str) -> None:
         if trouble != self._trouble:

@@ -15,8 +15,10 @@ from typing import Any
 
 from safelaunch.adapters import registry
 from safelaunch.core.watched import Pulse, parse_pulse
+from safelaunch.node.probe import run_in_child
 
 VERSION = 1
+HOME_S = 10.0            # as for the run folders
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -54,17 +56,16 @@ class Memory:
     asked_s: float | None = None
     every_s: float = 60.0
     no_sacct_until_s: float = 0.0
+    no_word_since_s: float = 0.0          # since when slurmdbd has been away; 0 = it is not
 
     def save(self, path: Path) -> None:
-        """Write it, replaced as a whole; raises OSError."""
+        """Write it, replaced as a whole, in a child, for homes freeze, too; raises OSError."""
         content = {"v": VERSION, "boot": _boot(), "asked_s": self.asked_s, "every_s": self.every_s,
                    "no_sacct_until_s": self.no_sacct_until_s,
                    "runs": {dir: _render(known) for dir, known in self.runs.items()}}
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.touch(0o600)
-        draft.write_text(json.dumps(content, separators=(",", ":")))
-        draft.replace(path)
+        saved = run_in_child(lambda: _write(path, json.dumps(content, separators=(",", ":"))), HOME_S)
+        if not saved.is_ok:
+            raise OSError(saved.errno, "it does not answer" if saved.late else os.strerror(saved.errno))
 
 
 def file() -> Path:
@@ -74,8 +75,9 @@ def file() -> Path:
 
 def load(path: Path) -> Memory:
     """What was saved; after a reboot, on another host or out of a torn file only which runs have ended, or nothing."""
+    content = run_in_child(lambda: path.read_text(errors="replace"), HOME_S)
     try:
-        raw: Any = json.loads(path.read_bytes())
+        raw: Any = json.loads(content.value or "")
         if raw["v"] != VERSION:
             return Memory()
         runs = {str(dir): _parse(known) for dir, known in raw["runs"].items()}
@@ -83,10 +85,18 @@ def load(path: Path) -> Memory:
             asked_s = raw["asked_s"]
             return Memory(runs, None if asked_s is None else float(asked_s), float(raw["every_s"]),
                           float(raw["no_sacct_until_s"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Memory()
     return Memory({dir: Known(job_name=known.job_name, ended=known.ended, seen=known.seen)
                    for dir, known in runs.items()})
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getppid()}")
+    draft.touch(0o600)
+    draft.write_text(text)
+    draft.replace(path)
 
 
 def _render(known: Known) -> dict[str, Any]:

@@ -159,13 +159,13 @@ def _safely(visit: Callable[[str], Any], dir: str) -> Any:
 
 
 def _registered(sign: Sequence[int]) -> tuple[list[int], list[tuple[str, str]]] | None:
-    """None = unchanged. Without a look at the folders, each of which may hang: registry.entries does look."""
+    """None = unchanged."""
     with contextlib.suppress(FileNotFoundError):
         status = registry.file().stat()
         now = [status.st_ino, status.st_mtime_ns, status.st_size]
         if now == sign:
             return None
-        return now, [(str(entry.dir), f"{entry.name}.{entry.run_id}") for entry in registry._read()]
+        return now, [(str(entry.dir), f"{entry.name}.{entry.run_id}") for entry in registry.listed()]
     return [], []
 
 
@@ -202,7 +202,8 @@ def _examine(look: Look) -> dict[str, Any]:
         look.now_s - known.claim_s if claim == known.claim and known.claim_s is not None else 0.0,
         runfolder.requests_of(runfolder.read_requests(dir, plan.kill_file)),
         None if last is None else _ending(dir, last.id), notes, dir.stat().st_uid == os.getuid(),
-        look.named or known.seen or _is_home(look, dir, [event.host for event in events if event.gen == 0]))
+        look.named or known.seen or _is_home(look, dir, [event.host for event in events if event.gen == 0]),
+        tuple(path.name.removeprefix("orphaned-") for path in (dir / "control").glob("orphaned-*")))
     judged = watch.judge(watched, look.word, look.now)
     ids = {job.id for job in (last, *state.jobs[-1:]) if job is not None} | {state.successor or ""}
     row: dict[str, Any] = {

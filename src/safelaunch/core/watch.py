@@ -11,9 +11,11 @@ import re
 from collections.abc import Callable, Iterable
 
 from safelaunch.core import decide, nodeset, via
+from safelaunch.core.ledger import most_excluded
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED
 from safelaunch.core.slurmtext import KnownJob, render_elapsed
 from safelaunch.core.watched import (
+    CANCELLED,
     CANCELLED_NEXT,
     Cancel,
     End,
@@ -22,6 +24,7 @@ from safelaunch.core.watched import (
     Note,
     Queue,
     Relax,
+    StartNow,
     Watched,
     Word,
 )
@@ -36,6 +39,8 @@ LIVES_S = 50.0            # a leader gives a pulse every 15 s; the two answers a
 HUNG_S = 240.0
 STUCK_S = 50.0            # an impossible reason that two answers, a minute apart, give
 QUIET_S = 180.0           # an announced act whose outcome is missing: its commands have deadlines of 60 s
+# After a refusal of sbatch (a limit on submissions, maintenance) it is asked again after two, four … minutes.
+REFUSED_S, MOST_REFUSED_S = 60.0, 3600.0
 
 FINISHED = frozenset({
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
@@ -114,25 +119,42 @@ def _unanswered(run: Watched, word: Word, now: float) -> Judgement | None:
                                    f"{f' ({word.trouble})' if word.trouble else ''}")
 
 
-# --- a job runs ---------------------------------------------------------------------------------------------------
+# --- a person's word ----------------------------------------------------------------------------------------------
+
+
+def _cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
+    """squeue remembers a scancel for MinJobAge (300 s), and no journal tells of it where no supervisor lived: whoever
+    looks later would go on against a person's word (simulated). So the first who sees it writes it down.
+    """
+    if word.absences >= ABSENT and not _alive(word):
+        return None   # the end itself is about to be written down
+    started = run.state.job if run.state.job is not None and run.state.job.started_t is not None else None
+    for job in word.jobs or ():
+        id = job.number
+        is_told = id in (run.state.next_cancelled, *run.notes.cancelled) or _is_ours(run, id)
+        if job.state != "CANCELLED" or is_told or _is_led(run, id):
+            continue
+        if started is None or not _is_before(id, started.id):
+            why = f"job {id} was cancelled by a person (squeue)"
+            return Judgement(CANCELLED, why, Note(id, why))
+    return None
 
 
 def _next_cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
-    """A person who cancels only the next job wants the run to end with this one; Slurm forgets it after MinJobAge.
+    """A person who cancels only the next job wants the run to end with this one.
 
     While its leader lives, it has an eye on a job that it queued itself (lead.nextjob); this is for the others.
     """
     running, id = _running(word), run.state.successor
-    if running is None or id is None or id in run.state.cancelled_jobs or not _wants_next(run):
+    if running is None or id is None or _is_ours(run, id) or not _wants_next(run, word):
         return None
-    job = _by_id(word, id)
-    if _waiting(word) is not None or (job is not None and job.state != "CANCELLED"):
+    if _waiting(word) is not None or _by_id(word, id) is not None:
         return None
-    if job is None and (word.same_s < STUCK_S or (run.silent_s < STALE_S and not _is_queued_here(run))):
+    if word.same_s < STUCK_S or (run.silent_s < STALE_S and not _is_queued_here(run)):
         return None
-    if job is None and word.accounts is None:
+    if word.accounts is None:
         return Judgement(CANCELLED_NEXT, f"job {id}, queued to go on from {running.id}, is gone", asks=HISTORY)
-    account = (word.accounts or {}).get(id)
+    account = word.accounts.get(id)
     if account is not None and account.state != "CANCELLED":
         return None   # Slurm's own doing
     why = (f"job {id}, queued to go on from {running.id}, was cancelled: nobody but a person takes a job that waits "
@@ -140,15 +162,20 @@ def _next_cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
     return Judgement(CANCELLED_NEXT, why, Note(id, why))
 
 
+# --- a job runs ---------------------------------------------------------------------------------------------------
+
+
 def _queue_next(run: Watched, word: Word, now: float) -> Judgement | None:
     """Where compute nodes may not call sbatch, the next job is queued from here (restart.via: watch)."""
     job = _running(word)
     if job is None or job.state != "RUNNING" or run.silent_s >= STALE_S or _waiting(word) is not None:
         return None
-    if not _is_queued_here(run) or not _wants_next(run) or (run.state.job and run.state.job.id) != job.number:
+    if not _is_queued_here(run) or not _wants_next(run, word) or (run.state.job and run.state.job.id) != job.number:
         return None
     if run.state.successor is not None and _by_id(word, run.state.successor) is None and word.same_s < STUCK_S:
         return None   # one answer without it is unknown
+    if any(map(via.is_dependency_refused, run.notes.refused)):
+        return None   # its turn comes when this job is over: there is nothing to depend upon then
     why = f"job {job.id} runs with no job behind it, and its nodes may not queue one"
     return _unless_announced(run, "queue_next", Queue(job.id, run.state.excluded, why, beside=True))
 
@@ -171,10 +198,12 @@ def _limbo(run: Watched, word: Word, now: float) -> Judgement | None:
     if alive and run.silent_s < STALE_STANDBY_S:
         return Judgement("limbo", f"is in limbo: {lost}; its standby on {alive[0]} is given some time more")
     waiting, suspects = _waiting(word), (job.batch_host,)
-    exclude = _with(run, suspects)
-    if waiting is None and _wants_next(run) and run.state.successor is not None and word.same_s < STUCK_S:
+    if waiting is None and _wants_next(run, word) and run.state.successor is not None and word.same_s < STUCK_S:
         return Judgement("limbo", f"is in limbo: {lost}")   # one answer without the job behind it is unknown
-    if waiting is None and _wants_next(run):
+    exclude = _affordable(run, word, suspects)
+    if exclude is None:
+        return Judgement("limbo", f"is in limbo: {lost}", asks=NODES)
+    if waiting is None and _wants_next(run, word):
         return _unless_announced(run, "limbo", Queue(job.id, exclude, f"is in limbo: {lost}", suspects=suspects))
     return _unless_announced(run, "limbo", Cancel(
         job.id, None if waiting is None else waiting.id, exclude, f"is in limbo: {lost}", suspects))
@@ -210,7 +239,12 @@ def _hung(run: Watched, word: Word, now: float) -> Judgement | None:
     if waiting is not None:
         if f"afterany:{job.number}" not in waiting.dependency:
             return Judgement("completing", f"{text}; job {waiting.id} goes on ({waiting.reason})")
-        return _unless_announced(run, "hung", Free(waiting.id, _with(run, left), why, left))
+        exclude = _affordable(run, word, left)
+        if exclude is None:
+            return Judgement("completing", why, asks=NODES)
+        if run.plan.suspects.exclude and not set(left) <= set(exclude):
+            return Judgement("completing", f"{why}; without them too few nodes are left, so job {waiting.id} waits")
+        return _unless_announced(run, "hung", Free(waiting.id, exclude, why, left))
     return _over(run, word, now, why, left)
 
 
@@ -225,6 +259,10 @@ def _waiting_row(run: Watched, word: Word, now: float) -> Judgement | None:
     if _HELD.search(job.reason):
         let_go = "safelaunch resume" if run.asked("hold") else f"scontrol release {job.id}"
         return Judgement("held", f"{text}; to let it go: {let_go}")
+    if job.reason == "BeginTime" and not run.asked("hold") and _is_requeued(run, job.number):
+        kept = tuple(node for node in run.state.successor_excludes if node not in set(_expand(job.excluded) or ()))
+        why = f"job {job.id} was requeued by safelaunch, and Slurm holds it back for two minutes"
+        return Judgement("requeued", f"{text}: {why}", StartNow(job.id, kept, why))
     if job.reason == "DependencyNeverSatisfied":
         return _unless_announced(run, "never", Free(job.id, _expand(job.excluded) or (), f"{text}: it never would"))
     if not _IMPOSSIBLE.search(job.reason):
@@ -265,14 +303,15 @@ def _submitting(run: Watched, word: Word, now: float) -> Judgement | None:
 def _gone(run: Watched, word: Word, now: float) -> Judgement | None:
     """No job is left, and the journal holds no end."""
     newest = run.state.jobs[-1]
-    if word.absences < ABSENT:
+    if word.absences < ABSENT and not run.notes.is_needed:   # its leader's own word is the second witness
         return Judgement("doubt", "Slurm shows no job of it: asking once more")
     if _is_led(run, newest.id):
         return Judgement("doubt", "Slurm shows no job of it, and its supervisor lives: is this the right cluster?")
     if not run.at_home:
         return Judgement("gone", "Slurm shows no job of it; it may belong to another cluster, so nothing is done: name "
                                  "it on the command line if it is this one's")
-    return _over(run, word, now, "its job has vanished: Slurm knows none, and the journal holds no end", ())
+    return _over(run, word, now, "its job is over, and its supervisor could queue no other" if run.notes.is_needed else
+                 "its job has vanished: Slurm knows none, and the journal holds no end", ())
 
 
 def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, ...]) -> Judgement:
@@ -281,9 +320,9 @@ def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, .
     if killed is not None:
         return _end(run, "stopped", STOPPED, f"{killed.who} touched {killed.name}")
     last = run.state.job or run.state.jobs[-1]
-    if run.ending == "cancelled" and last.id not in run.state.cancelled_jobs:
+    if run.ending == "cancelled" and not _is_ours(run, last.id):
         return _end(run, "stopped", STOPPED, f"job {last.id} was cancelled by a person (its output says so)")
-    known = (last.id, run.state.jobs[-1].id, run.state.successor, run.state.next_cancelled)
+    known = (last.id, run.state.jobs[-1].id, run.state.successor, run.state.next_cancelled, *_taken_back(run, word))
     if word.accounts is None and _cancelled_by_person(run, word, known) is None and _done(word, last.id) is None:
         return Judgement("gone", why, asks=HISTORY)
     cancelled = _cancelled_by_person(run, word, known)
@@ -300,12 +339,15 @@ def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, .
     most = run.plan.restart.max_without_progress
     if run.notes.requeued >= most:
         return _end(run, "gave_up", FAILED_FOR_GOOD, f"{most} jobs in a row, queued by watch, ended without progress")
-    return _unless_announced(run, "gone", Queue(None, _with(run, suspects), why, suspects=suspects))
+    exclude = _affordable(run, word, (*run.notes.needs_excluded, *suspects))
+    if exclude is None:
+        return Judgement("gone", why, asks=NODES)
+    return _unless_announced(run, "gone", Queue(None, exclude, why, suspects=suspects))
 
 
 _ROWS: tuple[Row, ...] = (
-    _ended, _local, _foreign, _unanswered, _next_cancelled, _queue_next, _limbo, _running_row, _hung, _waiting_row,
-    _submitting, _gone,
+    _ended, _local, _foreign, _unanswered, _cancelled, _next_cancelled, _queue_next, _limbo, _running_row, _hung,
+    _waiting_row, _submitting, _gone,
 )
 
 
@@ -314,7 +356,7 @@ _ROWS: tuple[Row, ...] = (
 
 def _is_led(run: Watched, job: str) -> bool:
     """Whether a supervisor in that job has given a pulse just now: it knows better."""
-    return run.silent_s < LIVES_S and run.pulse is not None and run.pulse.job == job
+    return run.silent_s < LIVES_S and run.pulse is not None and run.pulse.job == job and not run.pulse.over
 
 
 def _is_queued_here(run: Watched) -> bool:
@@ -322,10 +364,34 @@ def _is_queued_here(run: Watched) -> bool:
     return (run.state.via or run.plan.restart.via) == via.WATCH
 
 
-def _wants_next(run: Watched) -> bool:
+def _wants_next(run: Watched, word: Word) -> bool:
     """Whether no person wants the run to end with the job that runs, or to wait behind it."""
-    noted = run.state.next_cancelled is not None or run.state.successor in run.notes.cancelled_next
+    noted = run.state.next_cancelled is not None or bool(_taken_back(run, word))
     return not noted and run.asked("kill", "kill-now", "hold") is None
+
+
+def _taken_back(run: Watched, word: Word) -> tuple[str, ...]:
+    """The jobs that were to go on, and that a person cancelled, as some watcher saw or sees; no later one is known."""
+    seen = (job.number for job in word.jobs or () if job.state == "CANCELLED")
+    return tuple(id for id in (*run.notes.cancelled, *seen)
+                 if not _is_ours(run, id) and not any(_is_before(id, job.id) for job in run.state.jobs))
+
+
+def _is_ours(run: Watched, job: str) -> bool:
+    """Whether a scancel of that job is no person's word: the journal announced it, or a node guard did it."""
+    return job in run.state.cancelled_jobs or job in run.orphaned
+
+
+def _is_before(job: str, other: str) -> bool:
+    """Whether Slurm has numbered a job before another one."""
+    return job.isdecimal() and other.isdecimal() and int(job) < int(other)
+
+
+def _is_requeued(run: Watched, job: str) -> bool:
+    """Whether a supervisor put that job, which had run, back into the queue."""
+    ran = any(known.id == job and known.started_t is not None for known in run.state.jobs)
+    announced = any(intent.act == "requeue" and intent.data.get("job") == job for intent in run.state.intents)
+    return ran and (run.state.successor == job or announced)
 
 
 def _alive(word: Word) -> tuple[KnownJob, ...]:
@@ -347,10 +413,12 @@ def _by_id(word: Word, id: str | None) -> KnownJob | None:
 def _cancelled_by_person(run: Watched, word: Word, jobs: Iterable[str | None]) -> str | None:
     """The sentence on the first of `jobs` that a person cancelled; our own journalled cancels are no person's word."""
     for id in jobs:
-        if id is None or id in run.state.cancelled_jobs:
+        if id is None or _is_ours(run, id):
             continue
-        if id in (run.state.next_cancelled, *run.notes.cancelled_next):
+        if id == run.state.next_cancelled:
             return f"job {id} was cancelled by a person before it started"
+        if id in run.notes.cancelled:
+            return f"job {id} was cancelled by a person (squeue)"
         known, account = _by_id(word, id), (word.accounts or {}).get(id)
         if known is not None and known.state == "CANCELLED":
             return f"job {id} was cancelled by a person (squeue)"
@@ -374,6 +442,9 @@ def _unless_announced(run: Watched, row: str, act: Queue | Relax | Free | Cancel
         intent = run.state.intents[-1]
         return Judgement(row, f"{act.why}; somebody has announced to {intent.act.replace('_', ' ')} (claim "
                               f"{intent.claim}): waiting for the outcome")
+    refused = run.notes.refused if isinstance(act, Queue) else ()
+    if refused and run.quiet_s < min(MOST_REFUSED_S, REFUSED_S * 2 ** min(len(refused), 10)):
+        return Judgement(row, f"{act.why}; sbatch refused that: {refused[-1]}")
     return Judgement(row, act.why, act)
 
 
@@ -381,10 +452,24 @@ def _end(run: Watched, how: str, code: int, why: str) -> Judgement:
     return Judgement("over", f"has ended: {how}: {why}", End(how, code, why))
 
 
-def _with(run: Watched, suspects: Iterable[str]) -> tuple[str, ...]:
-    """The run's exclusions and these nodes."""
-    more = suspects if run.plan.suspects.exclude else ()
-    return tuple(dict.fromkeys((*run.state.excluded, *more)))
+def _affordable(run: Watched, word: Word, suspects: Iterable[str]) -> tuple[str, ...] | None:
+    """The run's exclusions and these nodes, as far as a job of it can start without them; None = sinfo is to say first.
+
+    Nodes that are down today count as there, as in lead.endings: they come back, and Slurm keeps them out until then.
+    """
+    known = run.state.excluded
+    exclude = tuple(dict.fromkeys((*known, *(suspects if run.plan.suspects.exclude else ()))))
+    if exclude == known:
+        return exclude
+    if word.nodes is None:
+        return None
+    there = {node for _, nodes in word.nodes for node in _expand(nodes) or ()}
+    if not there:   # no clear answer: no more than the ledger may keep out
+        most = most_excluded(run.plan.suspects, run.plan.nodes, run.plan.spare_nodes)
+        return tuple(reversed(exclude))[:most]
+    there -= set(_expand(dict(run.plan.sbatch).get("exclude") or "") or ())
+    rooms = ((allowed, len(there - set(allowed))) for allowed in (exclude, known))
+    return next((allowed for allowed, room in rooms if room >= run.plan.allocated_nodes), ())
 
 
 def _expand(text: str) -> tuple[str, ...] | None:

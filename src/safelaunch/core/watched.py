@@ -15,6 +15,7 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.slurmtext import Account, KnownJob
 from safelaunch.core.state import State
 
+CANCELLED = "cancelled"                 # the row for a scancel that squeue shows
 CANCELLED_NEXT = "next_job_cancelled"   # the row for a person's scancel of a waiting job
 NOTE = "note_cancelled"                 # the act by which a watcher writes that down
 
@@ -31,6 +32,7 @@ class Pulse:
     attempt: int | None = None
     step: int | None = None
     successor: str | None = None
+    over: bool = False      # the last one of its job, whose leader has done all that was to do
 
     @property
     def beat(self) -> tuple[int, int]:
@@ -42,9 +44,12 @@ class Pulse:
 class Notes:
     """What the watch reads in the journal beside the state."""
 
-    cancelled_next: tuple[str, ...] = ()   # waiting jobs that a person cancelled, as some watcher saw
+    cancelled: tuple[str, ...] = ()        # jobs that a person cancelled, as some watcher saw
     requeued: int = 0                      # jobs queued by watchers since the training last moved
     last_seq: int = 0                      # the highest number of generation 0
+    is_needed: bool = False                # a leader whose job ends has left the next one to a watch
+    needs_excluded: tuple[str, ...] = ()   # ... without these nodes
+    refused: tuple[str, ...] = ()          # what watchers' sbatch was refused with, in a row
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ class Watched:
     notes: Notes = Notes()
     mine: bool = True                      # its folder belongs to this user
     at_home: bool = True                   # this Slurm is the one that the run was submitted to
+    orphaned: tuple[str, ...] = ()         # jobs that a node guard cancelled, since nobody led them any more
 
     def asked(self, *names: str) -> Request | None:
         """The first of the named requests that has been made."""
@@ -126,6 +132,15 @@ class Cancel:
 
 
 @dataclass(frozen=True)
+class StartNow:
+    """Let a job that safelaunch requeued start at once: Slurm holds it back for two minutes."""
+
+    job: str
+    exclude: tuple[str, ...]               # beside what it is kept from already
+    why: str
+
+
+@dataclass(frozen=True)
 class End:
     """Write the run's end down."""
 
@@ -136,14 +151,14 @@ class End:
 
 @dataclass(frozen=True)
 class Note:
-    """Write down that a person cancelled a waiting job: Slurm forgets that within minutes."""
+    """Write down that a person cancelled a job: Slurm forgets that within minutes."""
 
     job: str
     why: str
 
 
-Act = Queue | Relax | Free | Cancel | End | Note
-ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (Queue, Relax, Free, Cancel, End, Note)}
+Act = Queue | Relax | Free | Cancel | StartNow | End | Note
+ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (Queue, Relax, Free, Cancel, StartNow, End, Note)}
 
 
 @dataclass(frozen=True)
@@ -159,20 +174,35 @@ class Judgement:
 def read_notes(events: Iterable[Event]) -> Notes:
     """The notes of a merged journal."""
     cancelled, requeued, last_seq = [], 0, 0
-    rescuers: set[int] = set()   # generations of watchers that went on from a dead job: "queue" is the watch's word
+    needed: tuple[str, ...] | None = None
+    answers: list[tuple[float, str | None]] = []   # of sbatch, by time: generation 0 stands before all others
+    queueing: set[tuple[int, str]] = set()         # generation and host of watchers: "queue" is the watch's word
     for event in events:
-        act = event.data.get("act")
+        data, act = event.data, event.data.get("act")
         if event.gen == 0:
             last_seq = max(last_seq, event.seq)
         if event.event in ("progress", "checkpoint"):
             requeued = 0
-        elif event.event == "decision" and event.gen and event.data.get("action") == "queue":
-            rescuers.add(event.gen)
-        elif event.event == "outcome" and act == "queue_successor" and event.gen in rescuers:
-            requeued += event.data.get("ok") is True
+        elif event.event == "decision" and data.get("action") == "queue":
+            queueing.add((event.gen, event.host))
+        elif event.event == "outcome" and act == "queue_successor" and (event.gen, event.host) in queueing:
+            requeued += data.get("ok") is True and event.gen > 0   # 0: beside a leader that lives
+            answers.append((event.t, str(data.get("why", "")) if data.get("ok") is False else None))
         elif event.event == "intent" and act == NOTE:
-            cancelled.append(str(event.data.get("job")))
-    return Notes(tuple(cancelled), requeued, last_seq)
+            cancelled.append(str(data.get("job")))
+        elif event.event == "need_successor":
+            needed = _names(data.get("exclude"))
+        elif event.event == "job_started":
+            needed = None
+            answers.append((event.t, None))
+    refused: list[str] = []
+    for _, why in sorted(answers, key=lambda answer: answer[0]):
+        refused = [] if why is None else [*refused, why]
+    return Notes(tuple(cancelled), requeued, last_seq, needed is not None, needed or (), tuple(refused))
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
 
 
 def parse_pulse(raw: Any) -> Pulse | None:
@@ -184,7 +214,7 @@ def parse_pulse(raw: Any) -> Pulse | None:
         return Pulse(
             int(raw["count"]), int(raw["gen"]), str(raw["host"]), str(raw["job"]), str(raw.get("state", "")),
             attempt if isinstance(attempt, int) else None, step if isinstance(step, int) else None,
-            None if successor is None else str(successor))
+            None if successor is None else str(successor), raw.get("over") is True)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
