@@ -56,6 +56,10 @@ class Successor:
         """End this job, and put it back into the queue. TERM comes at once, to every process of the job."""
         return self._run(slurm.requeue(self._job.id))
 
+    def start_in(self, seconds: int) -> Command:
+        """Let this job, once it is requeued, start so many seconds from now."""
+        return self._run(slurm.update_job(self._job.id, StartTime=f"now+{seconds}"))
+
     @property
     def script(self) -> str:
         """The job script of every job of the run."""

@@ -26,6 +26,8 @@ from safelaunch.lead.nextjob import (
 AGAIN_S = 5.0
 REFUSALS = 2       # in a row, of Slurm itself, before another way is taken
 CHANGE_TRIES = 5   # of a job that Slurm is ending: a command dies of the TERM that every process of the job gets
+# From this supervisor's last act to the start of its requeued job; what is left to do takes a second on an idle node.
+START_IN_S = 8
 
 # Whether the run is in the next job's hands; None = not yet: whatever the state says now is tried next.
 Passing = Generator[Command | float, Result | None, bool | None]
@@ -177,9 +179,9 @@ def _submit_now(lead: Leader, action: decide.HandOver) -> Generator[Command | fl
 def _requeue(lead: Leader, action: decide.HandOver) -> Passing:
     """This job goes back into the queue, without the nodes that are bad now.
 
-    A plain requeue and no requeuehold: the job waits 121 s in any case, time enough for the changes, and a supervisor
+    A plain requeue and no requeuehold: the job waits 121 s of itself, time enough for the changes, and a supervisor
     that dies among them leaves a job that starts and not one that is held for ever. Measured (22.05): `scontrol update`
-    of ExcNodeList and uhold are obeyed while the job is COMPLETING already, StartTime is not.
+    of ExcNodeList and uhold are obeyed while the job is COMPLETING already (see start_soon).
     """
     if lead.ending is None:
         yield from drain(lead)
@@ -198,9 +200,27 @@ def _requeue(lead: Leader, action: decide.HandOver) -> Passing:
     if action.held:
         yield from _hold(lead, lead.job.id)
     yield from _keep_out(lead, action.exclude)
-    lead.say(f"job {lead.job.id} is back in the queue. Slurm lets it wait for two minutes; to start it at once, once "
-             f"it is pending: scontrol update JobId={lead.job.id} StartTime=now")
     return True
+
+
+def start_soon(lead: Leader) -> Step:
+    """Let this requeued job start when this supervisor has gone, and not two minutes later.
+
+    When a requeued job stops completing, Slurm sets its StartTime to 121 s from then, unless one in the future stands
+    there already (job_mgr.c, batch_requeue_fini). So "now" is of no use while it completes, and "now+8" is. Nor is
+    "now" safe right after that: in the second in which a job was killed slurmd says "already killed, do not launch
+    batch job", the job is FAILED and gone (both measured, 22.05).
+    """
+    if lead.state.successor != lead.job.id:
+        return
+    for _ in range(CHANGE_TRIES):
+        result = yield lead.successor.start_in(START_IN_S)
+        if result is not None and result.is_ok:
+            lead.say(f"job {lead.job.id} is back in the queue, and may start in {START_IN_S} s")
+            return
+        yield 0.5
+    lead.say(f"job {lead.job.id} is back in the queue. Slurm lets it wait for two minutes; to start it at once, once "
+             f"it is pending: scontrol update JobId={lead.job.id} StartTime=now+3")
 
 
 def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, tuple[bool, str]]:
