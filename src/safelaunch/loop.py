@@ -64,6 +64,8 @@ def step(lead: Leader) -> bool:
             # goes on judges this attempt (seen: the healthy node was kept out, and the one that was cut off was used).
             return False
         watch.look_for_early_ending(lead)
+        if watch.is_asking_who_ended_it(lead):
+            return False
         attempts.close_attempt(lead)
         return True
     decision = decide.decide(lead.state, lead.seen(), lead.plan)
@@ -96,6 +98,8 @@ def act(lead: Leader, decision: decide.Decision) -> bool:
                 lead.tell(row, f"waiting until {clock(action.until)}: {action.why}")
             if row == "frozen":
                 lead.find_resume()
+            elif row == "give_up":
+                endings.keep_for_longer(lead, action)
     lead.last_row = row
     return again
 

@@ -290,6 +290,7 @@ def test_an_extended_site_is_kept_beyond_its_time(submit_local: SubmitLocal) -> 
     assert kept_t is not None
     local.wait_for(lambda: time.time() > kept_t + 2, 20, "time does not pass")
     assert local.state().ended is None
+    assert (local.state().preserving_until or 0.0) > kept_t + 3000, "the journal says so, and status with it"
     local.type("release", str(local.run_dir))
     assert local.wait_end().how == "gave_up"
 

@@ -15,6 +15,8 @@ from safelaunch.core.slurmtext import (
     has_cancelled_step,
     has_no_step,
     is_job_over,
+    is_preempted,
+    is_step_cancelled_first,
     is_unreachable,
     parse_addresses,
     parse_elapsed_s,
@@ -260,6 +262,34 @@ def test_other_words_are_no_answer(parse: Callable[[str], object], text: str) ->
 )
 def test_a_step_that_was_cancelled_without_a_reason_is_told(line: str, expected: bool) -> None:
     assert has_cancelled_step(f"talk\n{line}\n", "12") is expected
+
+
+STEP_12 = "slurmstepd-n0: error: *** STEP 12.0 ON n0 CANCELLED AT 2026-11-22T00:19:31 ***\n"
+
+
+@pytest.mark.parametrize(("output", "expected"), [
+    (f"step 7 loss 0.1\n{STEP_12}Terminated\nsrun: error: n1: task 1: Exited with exit code 143\n", True),
+    (f"{STEP_12}saving\nsaved\n", True),
+    (f"srun: error: n1: task 1: Exited with exit code 1\n{STEP_12}", False),
+    (f"srun: launch/slurm: _step_signal: Terminating StepId=12.0\n{STEP_12}", False),
+    (STEP_12.replace(" ***\n", " DUE TO PREEMPTION ***\n"), False),
+    (STEP_12.replace("STEP 12.", "STEP 13."), False),
+    ("", False),
+], ids=["ranks died of it", "ranks left well", "srun -K after a task's end", "srun -K alone", "with a reason",
+        "another job's", "nothing"])
+def test_a_step_that_was_cancelled_before_any_task_ended_is_told(output: str, expected: bool) -> None:
+    assert is_step_cancelled_first(output, "12") is expected
+
+
+@pytest.mark.parametrize(("times", "expected"), [
+    ("StartTime=2026-11-22T00:19:28 EndTime=2026-11-22T00:19:39 PreemptEligibleTime=2026-11-22T00:19:28 "
+     "PreemptTime=2026-11-22T00:19:31", True),
+    ("StartTime=2026-11-22T00:19:28 PreemptEligibleTime=2026-11-22T00:19:28 PreemptTime=None", False),
+    ("StartTime=2026-11-22T00:30:00 PreemptTime=2026-11-22T00:19:31", False),
+    ("StartTime=Unknown", False),
+], ids=["in its grace (22.05)", "not preempted (22.05)", "before it was requeued", "pending"])
+def test_a_job_in_its_time_of_grace_is_told_by_its_preempt_time(times: str, expected: bool) -> None:
+    assert is_preempted(f"JobId=12 JobName=a JobState=RUNNING Reason=None {times} SuspendTime=None") is expected
 
 
 @pytest.mark.parametrize(("said", "expected"), [

@@ -63,6 +63,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--hang-at", type=int, metavar="STEP", help="stand still at the start of this step")
     parser.add_argument("--ignore-term", action="store_true")
     parser.add_argument("--handle-usr2", action="store_true", help="on SIGUSR2: save, exit 0")
+    parser.add_argument("--handle-term", action="store_true", help="on SIGTERM: the same")
     parser.add_argument("--watch-kill-file", action="store_true", help="once $SAFELAUNCH_KILL_FILE exists: the same")
     parser.add_argument("--until", metavar="FILE", help="once FILE exists, the step in it is the last one")
     parser.add_argument("--shards", type=int, default=0, metavar="N",
@@ -127,6 +128,8 @@ class Trainer:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if self.args.handle_usr2:
             signal.signal(signal.SIGUSR2, self.note_request)
+        if self.args.handle_term:
+            signal.signal(signal.SIGTERM, self.note_request)
 
     def note_request(self, number: int, frame: object) -> None:
         """The handler of SIGUSR2: the step ends first."""

@@ -130,7 +130,8 @@ def _intent(data: Data) -> str:
 
 
 def _preserved(data: Data) -> str:
-    return f"{_nodes(data)} are kept for people to look at until {talk.clock(float(data['until']))}"
+    which = _nodes(data) if "nodes" in data else "the nodes"
+    return f"{which} are kept for people to look at until {talk.clock(float(data['until']))}{_because(data)}"
 
 
 def _resubmitted(data: Data) -> str:

@@ -48,6 +48,9 @@ _STEP_ENDING = re.compile(
 # srun's words once it has seen a task end, or ends the step itself: what slurmstepd says of the step then is an echo.
 _SRUN_SAW = re.compile(r"^srun: (?:error: \S+: tasks? |launch/slurm: _step_signal|Terminating|Job step aborted"
                        r"|First task exited)", re.MULTILINE)
+# srun's words once it has seen a task end, or ends the step itself: what slurmstepd says of the step then is an echo.
+_SRUN_SAW = re.compile(r"^srun: (?:error: \S+: tasks? |launch/slurm: _step_signal|Terminating|Job step aborted"
+                       r"|First task exited)", re.MULTILINE)
 _UNUSABLE = ("down", "drain", "fail", "maint", "unk", "inval", "power", "future", "reserved")
 # The first words of templates/slurm/job.sbatch.
 _STARTED = re.compile(r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on ", re.MULTILINE)
@@ -263,6 +266,25 @@ def has_cancelled_step(output: str, job: str) -> bool:
     """Whether the last line about a step of the job says that it was cancelled, and gives no reason."""
     found = [match for match in _STEP_ENDING.finditer(output) if match["id"] == job]
     return bool(found) and not found[-1]["due"]
+
+
+def is_step_cancelled_first(output: str, job: str) -> bool:
+    """Whether a step of the job was cancelled, with no reason beside it, before srun saw a task of it end: a scancel of
+    the step, or a preemption with grace, whose SIGTERM comes at once (22.05, measured).
+    """
+    saw = _SRUN_SAW.search(output)
+    found = _STEP_ENDING.finditer(output, 0, saw.start() if saw else len(output))
+    return any(match["id"] == job and not match["due"] for match in found)
+
+
+def is_preempted(text: str) -> bool:
+    """Whether `scontrol --oneliner show job` says that the job is being preempted.
+
+    It is RUNNING until its grace is over; PreemptTime stands there from the SIGTERM on (22.05, measured). One before
+    its start is of the time before a requeue.
+    """
+    found = {match[1]: match[2] for match in re.finditer(r"\b(PreemptTime|StartTime)=(\d{4}-\S+)", text)}
+    return "PreemptTime" in found and found["PreemptTime"] >= found.get("StartTime", "")
 
 
 def is_step_cancelled_first(output: str, job: str) -> bool:

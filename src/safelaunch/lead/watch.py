@@ -13,6 +13,7 @@ from safelaunch.adapters.control import STANDBY_TASK, Guard
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.storage import find_trouble
 from safelaunch.core import slurmtext
+from safelaunch.core.decide import mark_asked
 from safelaunch.core.model import Exit
 from safelaunch.core.policy import response
 from safelaunch.core.script import warn_before_s
@@ -37,6 +38,8 @@ GUARD_LOST_S = 2.0      # a guard reconnects within 1 s; later than this its tas
 SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
 EVIDENCE_S = 3.0        # slurmstepd writes its line about the end before it signals; a slow folder may show it late
 LAST_WORDS_S = 0.03     # a rank's last lines reach srun within milliseconds of its end
+SRUN_ENDS_S = 2.0       # after its last task has left well, which needs no haste: what it says decides what that means
+WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why they die
 
 
 def observe(lead: Leader) -> None:
@@ -255,6 +258,29 @@ def look_for_early_ending(lead: Leader) -> None:
             lead.say(f"the job is being ended: {reason}")
 
 
+def is_asking_who_ended_it(lead: Leader) -> bool:
+    """Whether Slurm is still being asked who has ended the attempt's step, where nobody here did.
+
+    A preemption with grace ends the steps and leaves the batch script alone: ranks that die of it look failed, and
+    ranks that save and leave well look complete. Whatever the answer, the attempt counts as told to end.
+    """
+    live, process = lead.attempt, lead.process
+    if lead.ending is None and not lead.job.is_local and process is not None and lead.asked_who != live.number:
+        lead.asked_who = live.number
+        if slurmtext.is_step_cancelled_first(process.tail(WHOLE_END_BYTES).decode("latin-1"), lead.job.id):
+            lead.live = mark_asked(live, "step_cancelled", lead.now)
+            lead.begin("who", ask_who_ended_it(lead))
+    return "who" in lead.tasks
+
+
+def ask_who_ended_it(lead: Leader) -> Step:
+    """Ask Slurm whether this job is being preempted."""
+    result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
+    if result is not None and result.is_ok and slurmtext.is_preempted(result.stdout) and lead.ending is None:
+        lead.ending = "preempted"
+        lead.say("the job is being ended: preempted, with a time of grace")
+
+
 def judge_term(lead: Leader) -> Step:
     """No line tells why: a TERM to this process alone is nothing while Slurm still runs the job."""
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
@@ -299,7 +325,8 @@ def _tail(path: Path) -> str:
 def has_last_words(lead: Leader) -> bool:
     """srun has brought what the dying ranks said: it has ended, or nothing came for a moment."""
     assert lead.live is not None
-    return lead.live.srun_code is not None or lead.now_s - max(lead.grew_s, lead.exit_s) > LAST_WORDS_S
+    quiet_s = LAST_WORDS_S if lead.live.failed else SRUN_ENDS_S
+    return lead.live.srun_code is not None or lead.now_s - max(lead.grew_s, lead.exit_s) > quiet_s
 
 
 def pulse_every_s(lead: Leader) -> float:
