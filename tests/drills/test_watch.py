@@ -6,6 +6,7 @@ Its patience is minutes; here it is seconds, set by the words before the command
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 
 from safelaunch.core.state import State
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills import proofs
 from tests.runs import ALICE, Drill, Submitter
 from tests.trainers.steps import losses_until
 
@@ -148,18 +150,21 @@ def test_a_job_that_its_person_cancels_after_its_supervisor_died_is_written_down
 def test_the_next_job_is_queued_from_outside_where_it_is_asked_for(
     sandbox: Sandbox, submit: Submitter, watch: Watching
 ) -> None:
-    drill = submit(sandbox)(f"--steps 800 {FLAGS} --handle-usr2", overrides=("restart.via=watch", "slurm.time=1"))
+    drill = submit(sandbox)(f"{proofs.FLAGS} --handle-usr2", overrides=("restart.via=watch", "kill_switch.grace=1s"))
     watching = watch(drill)
-    second = drill.wait_event("submitted", 2, timeout_s=40)
+    second = drill.wait_event("submitted", 2, timeout_s=120)
     first = drill.state().attempts[0]
-    state = wait_end(drill, watching, timeout_s=240)   # the time limit ends the first job
-
+    drill.wait_step(30)
+    drill.kill(drill.leader(), signal.SIGUSR2)   # the warning that Slurm gives before the time limit
+    drill.wait_event("attempt_started", 2, timeout_s=120)
     told = said(watching)
-    assert second.gen == 0 and second.data["successor_of"] == first.job
+    proofs.check_completes(drill, 120)
+
+    state = drill.state()
+    assert second.gen == 0 and second.data["successor_of"] == first.job, told
     assert "its nodes may not queue one" in told, told
-    assert state.ended and state.ended.how == "completed", told + drill.story()
-    assert [attempt.job for attempt in state.attempts] == [first.job, second.data["job"]]
-    assert drill.losses() == losses_until(800)
+    assert [attempt.job for attempt in state.attempts] == [first.job, second.data["job"]], told + drill.story()
+    assert state.restarts == 0
 
 
 def test_exclusions_of_our_own_that_keep_a_job_from_starting_give_way(
