@@ -99,9 +99,9 @@ def test_deadlock_in_a_collective_of_a_real_torchrun_job_is_ended_and_why_tells_
     (work / "train.py").write_text(GLOO)
     bin_dir = make_torch_bin(work / "bin", installation)
     drill = submit(sandbox)(
-        command=f"python -u {work}/train.py", nodes=2, tasks=1, folder=work, overrides=("hang.no_progress=15s",),
-        extra=f"setup: export PATH={bin_dir}:$PATH GLOO_SOCKET_IFNAME=lo OMP_NUM_THREADS=1\n"
-              "launch: {with: torchrun, nproc_per_node: 2}\n")
+        command=f"python3 -u {work}/train.py", nodes=2, tasks=1, folder=work,
+        extra=f"setup: export PATH={bin_dir}:$PATH\nenv: {{GLOO_SOCKET_IFNAME: lo, OMP_NUM_THREADS: '1'}}\n",
+        overrides=("hang.no_progress=15s", "launch.with=torchrun", "launch.nproc_per_node=2"))
 
     found = drill.wait_event("verdict", timeout_s=150)
     state = drill.wait_end(120)
