@@ -61,6 +61,16 @@ def test_comments_say_where_each_value_came_from(capsys: pytest.CaptureFixture[s
     assert f"  account: abc  # {tmp_path}/site.yaml:1:18 (site)" in lines
 
 
+def test_each_row_of_the_policy_has_a_place_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.yaml").write_text("command: x\nrestart:\n  policy:\n    user_code: once\n    hang: stop\n")
+    words = ("t.yaml", "restart.policy.cuda_oom=stop")
+    lines = shown(capsys, *words, "--origin").splitlines()
+    assert [line for line in lines if line.startswith("    #")] == [
+        "    # user_code: t.yaml:4:16 (file)", "    # hang: t.yaml:5:11 (file)", "    # cuda_oom: command line"]
+    got: dict[str, Any] = json.loads(shown(capsys, *words, "--json"))
+    assert got["origins"]["restart.policy.hang"]["line"] == 5
+
+
 def test_json_holds_the_config_and_the_origins(capsys: pytest.CaptureFixture[str]) -> None:
     Path("t.yaml").write_text("command: x\n")
     got: dict[str, Any] = json.loads(shown(capsys, "t.yaml", "--json"))

@@ -39,7 +39,11 @@ def _lines(resolved: Resolved, *, with_origin: bool) -> Iterator[str]:
         else:
             yield f"{section}:"
             for key, leaf in value.items():
-                yield "  " + _line(f"{section}.{key}", key, leaf, resolved, with_origin)
+                path = f"{section}.{key}"
+                yield "  " + _line(path, key, leaf, resolved, with_origin)
+                for name in leaf if with_origin and isinstance(leaf, dict) else ():
+                    if f"{path}.{name}" in resolved.origins:
+                        yield f"    # {name}: {_place(resolved.origins[f'{path}.{name}'])}"
 
 
 def _line(path: str, key: str, value: object, resolved: Resolved, with_origin: bool) -> str:

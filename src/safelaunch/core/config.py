@@ -125,6 +125,7 @@ class _Reading:
             if node is not None and not self._is_not_built(path, node):
                 try:
                     self._keep(path, key.kind.read(node), node.origin)
+                    self._keep_places(path, node)
                 except WrongValue as fault:
                     self._note(node.origin, path, str(fault))
         self._read_env(tree.entries.get("env"))
@@ -137,6 +138,11 @@ class _Reading:
         else:
             self.config[section] = value
         self.origins[path] = origin
+
+    def _keep_places(self, path: str, node: Node) -> None:
+        """Of a value with names in it, such as restart.policy: each may come from another layer."""
+        for name, inner in node.entries.items() if isinstance(node, MappingNode) else ():
+            self.origins[f"{path}.{name}"] = inner.origin
 
     def _is_not_built(self, path: str, node: Node) -> bool:
         if not isinstance(node, Scalar) or (what := NOT_BUILT.get(f"{path}={node.text}")) is None:
