@@ -250,6 +250,19 @@ def test_the_first_exit_code_stays(leader: Leader) -> None:
     assert leader.server.guards["n0", 0].code == 1
 
 
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [([[5.0, "NVRM: Xid"], [6, "x" * 900]], ((5.0, "NVRM: Xid"), (6.0, "x" * 400))), (None, ()), ("odd", ()),
+     ([["a", "b"], [1.0], 3, [2.0, "well"]], ((2.0, "well"),)), ([[1.0, "x"]] * 900, ((1.0, "x"),) * 40)],
+    ids=["lines", "none", "a word", "odd lines", "too many"])
+def test_what_the_kernel_of_a_node_said_comes_with_an_exit(
+    leader: Leader, kernel: object, expected: tuple[tuple[float, str], ...],
+) -> None:
+    greeted(leader).say(ev="exited", code=1, signal=None, kernel=kernel)
+    leader.serve_until(lambda: leader.server.guards["n0", 0].code is not None, "the exit")
+    assert leader.server.kernel_lines(["n0", "n1"]) == ({"n0": expected} if expected else {})
+
+
 def test_every_guard_is_told_and_pinged(leader: Leader) -> None:
     callers = [greeted(leader, f"n{number}") for number in range(3)]
     assert leader.server.tell({"do": "end", "grace_s": 5.0}, time.monotonic()) == 3

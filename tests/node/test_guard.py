@@ -230,6 +230,31 @@ def test_the_leader_hears_how_the_launcher_ended_and_that_nothing_is_left(node: 
     assert (guard.code, guard.signal) == (128 + signal.SIGSEGV, signal.SIGSEGV)
 
 
+def test_a_guard_finds_what_the_kernel_said_of_hardware_since_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = time.monotonic()
+    said = [(now_s - 900, b"NVRM: Xid (PCI:0000:01:00): 31, long ago"), (now_s - 5, b"usb 1-1: new device"),
+            (now_s - 4, b"NVRM: Xid (PCI:0000:90:00): 79, GPU has fallen off the bus."),
+            (now_s - 3, b"\xff Killed process 4")]
+    (tmp_path / "kmsg").write_bytes(
+        b"".join(b"6,1,%d,-;%s\n DEVICE=+pci:NVRM\n" % (at_s * 1e6, text) for at_s, text in said))
+    monkeypatch.setattr(guard_module, "KMSG", str(tmp_path / "kmsg"))
+    found = guard_module.kernel_words(now_s - 60)
+    assert [text for _, text in found] == [said[2][1].decode(), "\ufffd Killed process 4"]
+    assert abs(found[0][0] - (time.time() - 4)) < 2
+
+
+@pytest.mark.parametrize("text", [b"", b";", b"NVRM", b"a,b,c;Xid", b"6,1,x,-;Xid\n", None], ids=str)
+def test_a_kernel_that_says_odd_things_holds_up_no_exit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes | None,
+) -> None:
+    if text is not None:
+        (tmp_path / "kmsg").write_bytes(text)
+    monkeypatch.setattr(guard_module, "KMSG", str(tmp_path / "kmsg"))
+    assert guard_module.kernel_words(0.0) == []
+
+
 def test_what_the_launcher_says_comes_through(node: Node) -> None:
     process = node.guarded(["sh", "-c", "echo out; echo err >&2"])
     assert process.communicate(timeout=DEADLINE_S) == (b"out\n", b"err\n")
@@ -627,7 +652,7 @@ def test_a_job_without_a_living_supervisor_is_cancelled_with_a_word_that_it_was_
     orphan: Callable[..., Path], tmp_path: Path
 ) -> None:
     called = orphan()
-    wait_until(called.exists, "the cancel", 15.0)
+    wait_until(lambda: called.exists() and called.read_text(), "the cancel", 15.0)
     assert called.read_text() == "scancel 4711\n"
     assert (tmp_path / "control" / "orphaned-4711").read_text().startswith("n0 ")
 

@@ -335,7 +335,7 @@ class SimWorld(World):
                       and attempt.number == number and attempt.job == job), None)
         return None if found is None else SimProcess(found, local, is_child=False)
 
-    def diagnose(self, process: Any, evidence: Any) -> None:
+    def diagnose(self, process: Any, evidence: Any, layout: Any, more: Any) -> None:
         """Nobody can tell: the exits must do."""
 
     def keep_index(self, process: Any, now_s: float) -> None:

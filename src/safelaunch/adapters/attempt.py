@@ -78,6 +78,11 @@ class AttemptProcess:
         return self.local / f"{self.stem}.index"
 
     @property
+    def system_folder(self) -> Path:
+        """What the nodes' kernels said, a file for each."""
+        return self.local / self.stem / "system"
+
+    @property
     def pump_file(self) -> Path:
         """Holds the pump's pid."""
         return self.local / f"{self.stem}.pump"

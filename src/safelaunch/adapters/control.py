@@ -15,7 +15,7 @@ import resource
 import secrets
 import selectors
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ MAX_STRANGERS = 1024        # unproved connections at once: another user's port 
 STRANGERS_SHARE = 4         # ... nor more than this part of them, which are 1024 by default
 _PING = b'{"do":"ping"}\n'
 _ROLES = ("guard", "standby")
+MOST_KERNEL_LINES, MAX_KERNEL_LINE = 40, 400
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
 
 
@@ -43,6 +44,7 @@ class Guard:
     signal: int | None = None
     gone: bool = False              # the launcher and all that came of it have left the node
     sure_s: float = -1e9            # of a standby: when the last ping was sent that it has answered
+    kernel: tuple[tuple[float, str], ...] = ()   # what its node's kernel said until its task ended badly: when, what
 
 
 @dataclass(eq=False)
@@ -256,6 +258,15 @@ class ControlServer:
             guard = self.guards[(node, task)] = Guard(node, task, attempt)
         return guard if guard.attempt == attempt else None
 
+    def kernel_lines(self, nodes: Iterable[str]) -> dict[str, tuple[tuple[float, str], ...]]:
+        """node → what its kernel said until a task of it ended badly, as far as users may read that."""
+        found: dict[str, tuple[tuple[float, str], ...]] = {}
+        for node in nodes:
+            lines = max((guard.kernel for guard in self.of(node)), key=len, default=())
+            if lines:
+                found[node] = lines
+        return found
+
     def _report(self, guard: Guard, message: dict[str, Any], now_s: float) -> None:
         guard.heard_s = now_s
         kind = message.get("ev")
@@ -266,6 +277,7 @@ class ControlServer:
             return
         if kind == "exited" and guard.code is None:
             guard.code, guard.signal = _small_int(message.get("code")), message.get("signal")
+            guard.kernel = _kernel_lines(message.get("kernel"))
         elif kind == "gone":
             guard.gone = True
             if guard.code is None:
@@ -302,6 +314,12 @@ class ControlServer:
 def _mac(token: bytes, role: str, text: str) -> str:
     """As node.guard.mac, which cannot be imported from there to here: the guard travels alone."""
     return hmac.new(token, f"{role}|{text}".encode(errors="replace"), hashlib.sha256).hexdigest()
+
+
+def _kernel_lines(value: object) -> tuple[tuple[float, str], ...]:
+    lines = value[:MOST_KERNEL_LINES] if isinstance(value, list) else []
+    return tuple((float(line[0]), str(line[1])[:MAX_KERNEL_LINE]) for line in lines
+                 if isinstance(line, list) and len(line) == 2 and isinstance(line[0], int | float))
 
 
 def _small_int(value: object) -> int:

@@ -202,15 +202,15 @@ def _is_sound(index: LogIndex) -> bool:
     """Whether the values are of the kinds that the judge reckons with: the file may be somebody else's."""
     part = index.part
     signs = [sign for signs in (*part.progress.values(), part.recent) for sign in signs]
+    heard: list[Finding | Progress] = [*part.findings, *signs]
     numbers = [index.lines, part.newlines, *part.counts.values(), *(one.line_number for one in part.findings),
-               *(number for one in (*part.findings, *signs) for number in (one.offset, one.rank)),
-               *(sign.step for sign in signs)]
+               *(one.rank for one in heard), *(sign.step for sign in signs)]
     texts = [text for one in part.findings for text in (one.rule, one.text, *one.block, *one.groups.values())]
-    return (all(isinstance(number, int | None) for number in numbers)
+    return (all(isinstance(number, int | None) for number in numbers) and index.position >= 0
             and all(isinstance(text, str) for text in texts)
             and all(isinstance(one.offset, int) and isinstance(one.host, str | None)
-                    and isinstance(one.t, float | int | None) for one in (*part.findings, *signs))
-            and all(isinstance(one.chain, int) for one in part.findings) and index.position >= 0)
+                    and isinstance(one.t, float | int | None) for one in heard)
+            and all(isinstance(one.chain, int) for one in part.findings))
 
 
 def save(index: LogIndex, path: Path) -> None:

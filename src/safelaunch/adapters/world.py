@@ -26,6 +26,7 @@ from safelaunch.adapters.liveindex import LiveIndex
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command
 from safelaunch.core.findings import Evidence
+from safelaunch.core.globalranks import Layout
 from safelaunch.node.guard import Link
 
 # Commands that ask slurmctld; it is everybody's, so that a supervisor never sends it more than two a second.
@@ -112,11 +113,15 @@ class World:
         """An attempt's processes as an earlier supervisor on this host left them."""
         return AttemptProcess.adopt(local, number)
 
-    def diagnose(self, process: AttemptProcess, evidence: Evidence) -> dict[str, Any] | None:
-        """What an ended attempt's log says of its cause (adapters.diagnosis); None = nobody could tell in time."""
+    def diagnose(self, process: AttemptProcess, evidence: Evidence, layout: Layout | None,
+                 more: Sequence[Path]) -> dict[str, Any] | None:
+        """What an ended attempt's log says of its cause (adapters.diagnosis); None = nobody could tell in time.
+
+        `layout`: whose ranks are ranks of a node in it; `more` are logs beside it.
+        """
         if self._index is not None:
             self._index.close()   # what a child at the lowest priority has not read yet is read at once
-        return diagnose(process.spool, evidence, process.index_file)
+        return diagnose(process.spool, evidence, process.index_file, layout, more)
 
     def keep_index(self, process: AttemptProcess, now_s: float) -> bytes | None:
         """See that what the rules find in the growing log is known; the index, where it is worth publishing anew."""

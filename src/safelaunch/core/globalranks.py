@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from safelaunch.core.findings import Finding, Line, Log, Progress
 
+Layout = tuple[Sequence[str], int]   # the nodes in order, and how many ranks each has
 Spoken = TypeVar("Spoken", Finding, Line, Progress)
 
 

@@ -15,12 +15,12 @@ from safelaunch.adapters.slurm import Command
 from safelaunch.core import causes, decide, nodeset, slurmtext
 from safelaunch.core.budget import rejects_checkpoint
 from safelaunch.core.checkpoints.resume import resume_args
-from safelaunch.core.findings import Evidence, TaskExit
 from safelaunch.core.fingerprint import make_fingerprint
 from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
 from safelaunch.core.steps import latest_step
 from safelaunch.lead import visit, watch
+from safelaunch.lead.diagnosing import look_deeper, of_hang
 from safelaunch.lead.leader import FIRST_STANDBY_S, Leader, Step
 from safelaunch.lead.suspicion import blamed_nodes, suspect
 
@@ -243,13 +243,8 @@ def _last_progress(lead: Leader, live: decide.Live, tail: bytes) -> list[Event]:
 
 def _judgement(lead: Leader, live: decide.Live, how: str, code: int, tail: bytes) -> list[Event]:
     verdict = causes.judge(live.exits, tuple(lead.lost_of_live()), lead.ending, tail, live.srun_code)
-    if lead.hung is not None and lead.hung[0] == live.number and how == "failed":
-        found = lead.hung[1]
-        verdict = causes.Verdict("hang", found.summary, found.confidence, "restart",
-                                 found.suspects[0] if found.suspects else None, suspects=found.suspects,
-                                 evidence=found.evidence[:8])
-    elif how == "failed" and lead.process is not None:
-        verdict = _look_deeper(lead, live, lead.process, verdict)
+    if how == "failed" and lead.process is not None:
+        verdict = look_deeper(lead, live, lead.process, of_hang(lead, live) or verdict)
     if not verdict.fingerprint:
         first = next((exit for exit in live.exits if exit.code), None)
         what = f"exit code {first.code} signal {first.signal}" if first else verdict.summary
@@ -263,26 +258,6 @@ def _judgement(lead: Leader, live: decide.Live, how: str, code: int, tail: bytes
         confidence=verdict.confidence, action=verdict.action, node=verdict.node, task=verdict.task,
         fingerprint=verdict.fingerprint, suspects=list(culprits), evidence=list(verdict.evidence)),
         *(suspect(lead, live, verdict, culprits) if how in ("failed", "lost") else ())]
-
-
-def _look_deeper(lead: Leader, live: decide.Live, process: AttemptProcess, shallow: causes.Verdict) -> causes.Verdict:
-    """What the whole log says, where it says something; the exits alone know neither GPUs nor filesystems."""
-    found = lead.world.diagnose(process, Evidence(
-        exits=tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits),
-        srun_code=live.srun_code))
-    if found is None:
-        return shallow
-    name = f"{runfolder.attempt_folder(live.number)}/verdict.json"
-    lead.shared.enqueue(PUT, name, json.dumps(found).encode() + b"\n")
-    verdict = found["verdict"]
-    if verdict["category"] in ("none", "unknown"):
-        return shallow if shallow.category == "unknown" else replace(shallow, category="unknown", confidence=0.3,
-                                                                     action="restart")
-    evidence = tuple(str(line["text"])[:400] for line in verdict["evidence"][:4])
-    return replace(shallow, category=verdict["category"], summary=str(verdict["summary"])[:400],
-                   confidence=float(verdict["confidence"]), action=verdict["action"],
-                   node=verdict["host"] or shallow.node, suspects=tuple(verdict["suspects"]), evidence=evidence,
-                   fingerprint=found["fingerprint"])
 
 
 def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:

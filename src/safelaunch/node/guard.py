@@ -50,9 +50,18 @@ TOO_LATE = 75          # exit code of a guard whose attempt is over before it be
 ORPHAN_S = 150.0       # far above a takeover (20 s), a leader's rebirth, and a minute's outage of everything
 ORPHAN_READS = 20      # looks at a pulse that stands still
 ORPHAN_STAGGER_S = 20.0   # the node with the lowest number first
+KMSG = "/dev/kmsg"
+KERNEL_BEFORE_S = 60.0  # of its words: a GPU may have failed while nothing ran on it
+KERNEL_READ_S = 0.05   # its buffer is read in 5-20 ms
+KERNEL_LINES = 30
 LEFTOVER_GRACE_S = 2.0  # for what the launcher left behind, between TERM and KILL
 MAX_LINE = 1 << 16
 PR_SET_CHILD_SUBREAPER = 36
+# What is worth the leader's time: the rules of `why` read it (core.rules).
+KERNEL_WORDS = (b"NVRM", b"Xid", b"ut of memory", b"oom-kill", b"oom_reaper", b"Killed process", b"segfault", b"traps:",
+                b"general protection", b"mlx5", b"I/O error", b"blocked for more than", b"EDAC",
+                b"ardware Error", b"ardware error", b"mce:", b"nfs: ", b"NFS: ", b"Lustre", b"GPFS", b"EXT4-fs error",
+                b"XFS (", b"ead-only", b"ink is down", b"ink is Down", b"nvidia", b"amdgpu")
 PRIVATE = ("SAFELAUNCH_GUARD", "SAFELAUNCH_TOKEN", "SAFELAUNCH_CONTROL")
 
 
@@ -97,7 +106,7 @@ class Guard:
         self.ended = False          # the launcher has been reaped
         self.gone = False           # and nothing of it is left
         self.kill_at: float | None = None   # monotonic: when TERM becomes KILL
-        self.heard = time.monotonic()
+        self.heard = self.started_s = time.monotonic()
         self.ticked = self.heard
         self.record_looked = 0.0
         self.looks_alone = False    # whether the look under way was begun after the lease had run out
@@ -222,7 +231,8 @@ class Guard:
             if pid == self.launcher:
                 self.ended = True
                 self.exit_code, number = exit_of(status)
-                self.link.say({"ev": "exited", "code": self.exit_code, "signal": number})
+                kernel = kernel_words(self.started_s - KERNEL_BEFORE_S) if self.exit_code else []
+                self.link.say({"ev": "exited", "code": self.exit_code, "signal": number, "kernel": kernel})
 
     def _finish_ranks(self, now: float) -> None:
         left = None
@@ -665,6 +675,37 @@ def restore_signals() -> None:
     """Give back what Python ignores for itself: exec would keep it ignored."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
+
+
+def kernel_words(since_s: float) -> list[list[Any]]:
+    """[[epoch s, text]]: what this node's kernel said of hardware, memory and disks since then (monotonic seconds).
+
+    A user may read that only where kernel.dmesg_restrict is 0: dmesg(1), kernel's Documentation/ABI/testing/dev-kmsg.
+    """
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        log = os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            boot, end_s = time.time() - time.monotonic(), time.monotonic() + KERNEL_READ_S
+            while time.monotonic() < end_s:
+                try:
+                    records = os.read(log, 8192)   # one a read, below which " KEY=value" lines may stand
+                except BlockingIOError:   # that was the last
+                    break
+                except BrokenPipeError:   # it was overwritten meanwhile
+                    continue
+                if not records:
+                    break
+                for record in records.split(b"\n"):
+                    head, _, text = record.partition(b";")
+                    if not any(word in text for word in KERNEL_WORDS):
+                        continue
+                    said_s = int(head.split(b",")[2]) / 1e6
+                    if said_s >= since_s:
+                        found.append([round(boot + said_s, 3), text[:300].decode("utf-8", "replace")])
+        finally:
+            os.close(log)
+    return found[-KERNEL_LINES:]
 
 
 def exit_of(status: int) -> tuple[int, int | None]:
