@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core import stacktext
+from safelaunch.core import nodeticket, stacktext
 from safelaunch.core.activity import classify
 from safelaunch.core.hangverdict import judge_hang
 from safelaunch.core.parallel import Sizes, parse_sizes
@@ -401,3 +402,56 @@ def test_public_object_says_what_the_screen_says() -> None:
 def test_unreadable_group_says_why() -> None:
     (group,) = fold([rank(0, (), why="ptrace refused: kernel.yama.ptrace_scope is 1")])
     assert group.kind == UNREADABLE and group.label == "1 unreadable: ptrace refused"
+
+
+# --- what is told beside the stacks ----------------------------------------------------------------------------------
+
+LEFT: dict[str, Any] = {"pid": 4711, "user": "bob", "whose": "others", "state": "S", "name": "python", "job": "12",
+                        "cmd": "python train.py", "mark": "", "rss_mb": 900, "gpus": ["2"], "gpu_mb": 71000.0,
+                        "ended": None, "why": ""}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "n3: pid 4711 of bob (python train.py) holds 71000 MB of GPU 2"),
+        ({"whose": "ours", "gpus": [], "ended": True},
+         "n3: pid 4711 of an earlier attempt of this run (python train.py) holds 900 MB of memory; it was ended"),
+        ({"whose": "ours", "gpus": [], "rss_mb": None, "ended": False, "why": "no KILL ends it"},
+         "n3: pid 4711 of an earlier attempt of this run (python train.py); it could not be ended; no KILL ends it"),
+        ({"whose": "nobody", "user": "", "cmd": "", "name": "", "why": "no process"},
+         "n3: pid 4711 of nobody who is known holds 71000 MB of GPU 2; no process"),
+    ],
+    ids=["a stranger", "ours, ended", "ours, in D state", "a process that is gone"])
+def test_leftover_is_told_in_a_line(changes: dict[str, Any], text: str) -> None:
+    assert stacktext.tell_left("n3", {**LEFT, **changes}) == text
+
+
+def test_leftovers_and_rass_complaints_stand_beside_the_verdict() -> None:
+    found = reports(rank(0), left=(LEFT,), ras="Errors\n======\n\nINCOMPLETE\n  Missing data from 1 process\n")
+    lines = stacktext.tell(fold([rank(0)]), judge_hang(found), found, [], ",".join)
+    assert "left over  n0: pid 4711 of bob (python train.py) holds 71000 MB of GPU 2" in lines
+    assert "NCCL RAS   INCOMPLETE" in lines
+
+
+def test_ras_without_complaints_says_nothing() -> None:
+    assert stacktext.ras_lines("Job summary\n===========\n  Nodes\n  4\n") == []
+
+
+def test_folders_of_files_that_ranks_sleep_on_are_named() -> None:
+    assert judge_hang(reports(asleep(0), rank(9))).folders == ("/gpfs",)
+
+
+def test_ticket_says_what_the_administrators_need_to_know() -> None:
+    text = nodeticket.render("n3", "ranks have not ended", [asleep(5, kernel=("rpc_wait", "nfs_write"))],
+                             job="4711", run="bloom", user="alice", when="2026-11-22T00:00:00+0000")
+    assert text.splitlines()[0] == "Subject: node n3: 1 process that no SIGKILL ends"
+    assert "pid 1005, rank 5, state D, wchan rpc_wait, in write(), /gpfs/log, mount /gpfs (gpfs)" in text
+    assert "kernel: rpc_wait ← nfs_write" in text and "file system on /gpfs" in text and "4711 (bloom) of alice" in text
+
+
+def test_ticket_about_a_gpus_driver_asks_for_the_gpu() -> None:
+    place = Place(1, "python", "D", "nv_wait", "ioctl", "/dev/nvidia3", "", "")
+    text = nodeticket.render("n3", "why", [rank(0)._replace(states="DD", main=place)], job="1", run="r", user="u",
+                             when="now")
+    assert "check the GPUs" in text

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.storage import find_trouble
-from tests.frozen import LoopMount
+from safelaunch.adapters.storage import find_trouble, try_to_write
+from tests.frozen import FuseMount, LoopMount
 
 
 def test_a_folder_with_room_is_no_trouble_and_one_that_is_missing_is_made_by_the_training(tmp_path: Path) -> None:
@@ -31,3 +32,24 @@ def test_a_folder_without_room_is_named(loop_mount: LoopMount) -> None:
             except OSError:
                 continue
     assert find_trouble([str(loop_mount.path)]) == f"{loop_mount.path} is full"
+
+
+@pytest.mark.root
+def test_byte_is_written_once_the_filesystem_has_thawed_and_leaves_nothing_behind(
+    freezable: LoopMount | FuseMount
+) -> None:
+    folder = freezable.path / "run"
+    folder.mkdir()
+    freezable.freeze()
+    child = subprocess.Popen(try_to_write([str(folder)], sys.executable))
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(2.0)   # how long it must hang at least
+    freezable.thaw()
+    assert child.wait(20) == 0 and not list(folder.iterdir())
+
+
+def test_folders_that_are_missing_closed_or_a_file_are_answers(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folders = [str(tmp_path / "missing"), str(tmp_path / "file"), "/proc", str(tmp_path)]
+    done = subprocess.run(try_to_write(folders, sys.executable), check=False, timeout=20, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"") and len(list(tmp_path.iterdir())) == 1

@@ -10,6 +10,7 @@ import os
 import pickle
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +25,8 @@ from hypothesis import strategies as st
 
 from safelaunch.adapters import collect as fan_out
 from safelaunch.adapters.slurm import Command
+from safelaunch.core import stacktext
+from safelaunch.core.hangverdict import judge_hang
 from safelaunch.core.ranks import Reader
 from safelaunch.node import children, collect, devices, evidence, plain, proctable, spy
 from tests.frozen import FuseMount
@@ -474,6 +477,29 @@ def test_py_spy_is_kept_on_the_nodes_own_disk(tmp_path: Path, local_folder: Path
     assert spy.find_tools([env], [], time.monotonic() + 5).py_spy == str(local_folder / "py-spy")
 
 
+def test_stacks_are_read_while_the_filesystem_that_py_spy_was_installed_on_is_frozen(
+    fuse_mount: FuseMount, spawn: Spawn, capsys: pytest.CaptureFixture[str], local_folder: Path,
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Path(sys.executable).with_name("py-spy")
+    if not program.exists():
+        pytest.skip("py-spy is not installed beside the interpreter: pip install py-spy")
+    monkeypatch.delenv("SAFELAUNCH_PYTHON", raising=False)
+    shutil.copy(program, a_program(fuse_mount.behind / "bin"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    path = f"{fuse_mount.path}/bin:/usr/bin:/bin"
+    spawn(["python3", "-c", SLEEPER], SLURM_JOB_ID=JOB, RANK="0", SLURMD_NODENAME="n0", PATH=path)
+    report_of(capsys, samples=0, keep_tool=True)
+
+    fuse_mount.freeze()
+    said = report_of(capsys, samples=1)
+    fuse_mount.thaw()
+
+    (rank,) = Reader().read(json.dumps(said)).ranks
+    assert rank.samples and rank.samples[0][0] == "inner (<string>:3)", said["notes"]
+    assert said["tools"]["py_spy"] == str(local_folder / "py-spy") and not said["tools"]["stuck"]
+
+
 def test_newer_py_spy_takes_the_place_of_the_copy(tmp_path: Path, local_folder: Path) -> None:
     program = a_program(tmp_path / "shared")
     env = {"PATH": str(program.parent)}
@@ -528,6 +554,62 @@ def test_nvidia_smi_without_an_answer_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, answer: str
 ) -> None:
     assert answer in smi(tmp_path, monkeypatch, text)["answer"]
+
+
+def test_one_idle_gpu_among_spinning_ones_is_seen_of_real_processes(
+    spawn: Spawn, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = [a_rank(spawn, 0), a_rank(spawn, 1)]
+    (tmp_path / "nvidia-smi").write_text(f"""#!/bin/sh
+case $1 in
+*compute-apps*) echo "{pids[0]}, GPU-aa, 70000"; echo "{pids[1]}, GPU-bb, 70000";;
+*) echo "0, GPU-aa, 100, 70000, 81920, 1410, 120, 40, P0"; echo "1, GPU-bb, 0, 70000, 81920, 210, 70, 28, P0";;
+esac""")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setattr(devices, "SYSTEM_PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    report = Reader().read(json.dumps(report_of(capsys, gpus=True)))
+
+    assert [rank.gpu_util for rank in report.ranks] == [100.0, 0.0] and report.idle_gpus == ("1",)
+    assert "gpu_pattern" in judge_hang([report]).witnesses
+
+
+RAS = """Job summary
+===========
+  Nodes  Processes
+      4          8
+
+Errors
+======
+
+INCOMPLETE
+  Missing communicator data from 1 job process
+  Process 3487984 on node n3 managing GPU 5
+"""
+RAS_SERVER = f"""import socket
+with socket.create_server(('127.0.0.1', {devices.RAS_PORT})) as door:
+    print('up', flush=True)
+    while True:
+        line, _ = door.accept()
+        if line.recv(100) == b'verbose status\\n':
+            line.sendall({RAS.encode()!r})
+        line.close()
+"""
+
+
+def test_ras_of_nccl_is_asked_where_a_rank_listens_and_its_complaints_are_shown(
+    spawn: Spawn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", devices.RAS_PORT), timeout=1):
+        pytest.skip("somebody listens on RAS's port here")
+    spawn([sys.executable, "-c", RAS_SERVER], SLURM_JOB_ID=JOB, RANK="0", SLURMD_NODENAME="n0")
+    report = Reader().read(json.dumps(report_of(capsys)))
+    assert stacktext.ras_lines(report.ras) == [
+        "INCOMPLETE", "Missing communicator data from 1 job process", "Process 3487984 on node n3 managing GPU 5"]
+
+
+def test_port_of_ras_that_is_not_the_jobs_own_is_not_asked() -> None:
+    assert devices.ras_task([]) is None
 
 
 def test_flight_recorders_newest_collective_is_read() -> None:
