@@ -237,8 +237,8 @@ def test_a_guard_finds_what_the_kernel_said_of_hardware_since_then(
     said = [(now_s - 900, b"NVRM: Xid (PCI:0000:01:00): 31, long ago"), (now_s - 5, b"usb 1-1: new device"),
             (now_s - 4, b"NVRM: Xid (PCI:0000:90:00): 79, GPU has fallen off the bus."),
             (now_s - 3, b"\xff EDAC MC0: 1 CE"), (now_s - 2, b"Buffer I/O error on dev loop3, logical block 4"),
-            (now_s - 2, b"oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/slurm/uid_1/job_12/step_0,task=python,pid=7"),
-            (now_s - 1, b"oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/slurm/uid_1/job_47/step_0,task=python,pid=8")]
+            (now_s - 2, b"oom-kill:constraint=NONE,task_memcg=/slurm/uid_1/job_12/step_0,task=python,pid=7"),
+            (now_s - 1, b"oom-kill:constraint=NONE,task_memcg=/slurm/uid_1/job_47/step_0,task=python,pid=8")]
     (tmp_path / "kmsg").write_bytes(
         b"".join(b"6,1,%d,-;%s\n DEVICE=+pci:NVRM\n" % (at_s * 1e6, text) for at_s, text in said))
     monkeypatch.setattr(guard_module, "KMSG", str(tmp_path / "kmsg"))
