@@ -154,7 +154,7 @@ def test_rank_that_skips_a_collective_is_named_beside_those_that_wait_for_it(han
     said = job.look()
 
     assert said["headline"] == ("3 ranks: all_reduce ← train_step ← <module> · "
-                                "1 rank: save_extra ← train_step ← <module>")
+                                "1 rank: save_extra ← train_step ← <module>"), said
     assert (said["verdict"]["kind"], odd_ranks(said)) == ("deadlock", [1])
     assert said["verdict"]["witnesses"] == ["still_stacks", "asleep"]
     assert group_of(said, "0,2-3")["kind"] == "stuck"
@@ -245,6 +245,36 @@ def helpers(node: str) -> list[int]:
         if is_helper and f"SLURMD_NODENAME={node}".encode() in env and b"srun" not in words[0] and b"bash" not in words:
             found.append(int(path.name))
     return found
+
+
+def test_job_in_limbo_has_no_rank_left_and_says_so(hang: Hang) -> None:
+    job = hang(-1, "none")
+    step = [path for path in Path("/proc").glob("[0-9]*") if comm_of(path) == "srun" and has_in_env(path, job.id)]
+    assert step
+    for path in step:
+        os.kill(int(path.name), signal.SIGSTOP)   # it will not notice, and Slurm's job stays
+    for rank in range(4):
+        os.kill(job.pid(rank), signal.SIGKILL)
+    wait_until(lambda: not any(Path(f"/proc/{job.pid(rank)}").exists() for rank in range(4)), 10, "ranks were left")
+
+    said = job.look()
+
+    assert (said["ranks"], said["verdict"]["kind"]) == (0, "process"), said
+    assert said["verdict"]["summary"] == "no rank of the job is alive on the nodes that answered"
+
+
+def comm_of(path: Path) -> str:
+    try:
+        return (path / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def has_in_env(path: Path, job: str) -> bool:
+    try:
+        return f"SLURM_JOB_ID={job}".encode() in (path / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def test_rank_that_is_closed_to_ptrace_is_shown_with_what_the_kernel_says_and_a_hint(hang: Hang) -> None:
