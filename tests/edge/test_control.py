@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters.control import GREETING_S, MAX_LINE, ControlServer
+from safelaunch.adapters.control import GREETING_S, MAX_LINE, STANDBY_TASK, ControlServer
 from safelaunch.node.guard import mac
 
 TOKEN = "a" * 64
@@ -269,6 +269,39 @@ def test_every_guard_is_told_and_pinged(leader: Leader) -> None:
     for caller in callers:
         leader.serve_until(lambda c=caller: {"do": "ping"} in c.lines, "a ping")  # type: ignore[misc]
         assert {"do": "end", "grace_s": 5.0} in caller.lines
+
+
+def stands_by(leader: Leader) -> Caller:
+    """A standby that has been let in."""
+    caller = Caller(leader)
+    nonce = "c" * 32 + caller.wait_for_lines(1)[0]["nonce"]
+    caller.say(node="n1", task=STANDBY_TASK, attempt=0, role="standby", nonce=nonce,
+               mac=mac(TOKEN.encode(), "standby", f"{nonce}n1|{STANDBY_TASK}|0"))
+    caller.wait_for_lines(2)
+    return caller
+
+
+def test_standby_is_pinged_each_second_however_seldom_the_guards_are(leader: Leader) -> None:
+    guard, standby = greeted(leader), stands_by(leader)
+    for ahead_s in (1.1, 2.2, 3.3):
+        leader.server.tick(time.monotonic() + ahead_s, 100.0)
+    assert [line["do"] for line in standby.wait_for_lines(5)[2:]] == ["ping"] * 3
+    assert {"do": "ping"} not in guard.lines
+
+
+def test_answer_of_a_standby_proves_no_more_than_its_question_could(leader: Leader) -> None:
+    begun_s = time.monotonic()
+    noted: list[bool] = []
+    leader.server.on_standby = lambda: noted.append("n1" in leader.server.standbys)
+    standby = stands_by(leader)
+    known = leader.server.standbys["n1"]
+    assert noted == [True] and begun_s <= known.sure_s <= time.monotonic()
+    asked_s = known.sure_s + 0.001
+    for said in (asked_s, asked_s - 5.0, time.monotonic() + 1e6, "soon", None):
+        standby.say(ev="pong", s=said)
+    standby.say(ev="signalled", reached=["last"])
+    leader.serve_until(lambda: bool(leader.server.signalled), "the last word")
+    assert known.sure_s == asked_s
 
 
 def test_processes_that_took_a_signal_are_named_with_their_node(leader: Leader) -> None:

@@ -27,6 +27,7 @@ _PING = b'{"do":"ping"}\n'
 _ROLES = ("guard", "standby")
 MOST_KERNEL_LINES, MAX_KERNEL_LINE = 40, 400
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
+STANDBY_PING_S = 1.0        # however many guards there are: after twice that silence both sides doubt (core.takeover)
 
 
 @dataclass(eq=False)
@@ -111,7 +112,7 @@ class ControlServer:
             if guard is None:
                 if now_s - connection.born_s > GREETING_S:
                     self._close(connection, now_s)
-            elif now_s - guard.pinged_s >= ping_every_s:
+            elif now_s - guard.pinged_s >= (ping_every_s if guard.task != STANDBY_TASK else STANDBY_PING_S):
                 guard.pinged_s = now_s
                 self._send(connection, self._ping_of(guard, now_s), now_s)
 

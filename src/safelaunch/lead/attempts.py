@@ -85,7 +85,7 @@ def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -
     """What this attempt's script is told beside the plan."""
     env = {"SAFELAUNCH_ATTEMPT": str(number), "SAFELAUNCH_NODELIST": nodeset.fold(nodes),
            "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd}
-    address = "127.0.0.1" if lead.job.is_local else lead.world.address_of(nodes[0]) or lead.addresses.get(nodes[0])
+    address = "127.0.0.1" if lead.job.is_local else lead.address_of(nodes[0])
     if address is not None:
         env["SAFELAUNCH_MASTER_ADDR"] = address
     if lead.resume is not None:

@@ -153,7 +153,11 @@ class Leader:
 
     def own_address(self) -> str:
         """Where other nodes reach this one; "" where a guard knows it anyhow, from srun."""
-        return self.world.address_of(self.job.host) or self.addresses.get(self.job.host) or ""
+        return self.address_of(self.job.host) or ""
+
+    def address_of(self, node: str) -> str | None:
+        """Slurm's address where the name does not resolve: asking for that again costs a question to a name server."""
+        return self.addresses.get(node) or self.world.address_of(node)
 
     @property
     def attempt(self) -> decide.Live:
