@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from safelaunch.commands import stacks
 from safelaunch.commands.stacks import command
 from safelaunch.core import hangverdict, stacktext
 from safelaunch.core.hangverdict import judge_hang
@@ -57,3 +58,20 @@ def test_question_that_cannot_be_obeyed_is_refused(
 ) -> None:
     done = type_safelaunch(["stacks", *argv], tmp_path, local_env)
     assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        ("verdict    deadlock: rank 5 on n1 is in save_extra while 15 wait in all_reduce",
+         ["verdict    deadlock: rank 5 on n1 is in", "           save_extra while 15 wait in", "           all_reduce"]),
+        ("15 stuck · ranks 0-4,6-15 · n[0-3] · 0% of a core", [
+            "15 stuck · ranks 0-4,6-15 · n[0-3] · 0%", "    of a core"]),
+        ("    all_reduce (torch/distributed/distributed_c10d.py:5)", [
+            "    all_reduce", "        (torch/distributed/distributed_c10d.py:5)"]),
+        ("short", ["short"]),
+    ],
+    ids=["a row", "a group", "a frame", "what fits"])
+def test_line_is_folded_for_a_narrow_terminal(line: str, lines: list[str]) -> None:
+    assert stacks._fit(line, 40).splitlines() == lines
+    assert stacks._fit(line, 0) == line

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from safelaunch.errors import ParseError, UsageError
 SQUEUE_DEADLINE_S = 10.0
 DEADLINE_S = 8.0
 NATIVE_DEADLINE_S = 30.0
+LEAST_WIDTH = 40
 # Everything with which a job can have asked for GPUs: a helper step must then ask for none (squeue(1), -O).
 _TRES = "tres-per-job:.200,tres-per-node:.200,tres-per-socket:.200,tres-per-task:.200"
 
@@ -55,9 +58,20 @@ def command(which: str | None, native: bool, as_json: bool, raw: Path | None, gp
         return 0
     lines = stacktext.tell(groups, verdict, collected.reports, collected.silent, talk.fold)
     lines += ["", *collect.gpu_lines(collected)] if gpus else []
-    click.echo("\n".join(map(talk.clean, lines)))
+    width = shutil.get_terminal_size().columns if talk.is_for_person() else 0
+    click.echo("\n".join(_fit(talk.clean(line), width) for line in lines))
     talk.say(f"{len(collected.reports)} of {len(target.nodes)} nodes answered, {collected.took_s:.1f} s")
     return 0
+
+
+def _fit(line: str, width: int) -> str:
+    """A line for a terminal so wide, folded behind its label or deeper than its indentation; 0 = as it is."""
+    if width < LEAST_WIDTH or len(line) <= width:
+        return line
+    own = len(line) - len(line.lstrip())
+    indent = own + 4 if own or line[:1].isdigit() else stacktext.LABEL_WIDTH
+    return textwrap.fill(line, width, subsequent_indent=" " * indent, break_on_hyphens=False,
+                         break_long_words=False)
 
 
 def _find_target(which: str | None) -> tuple[Target, Mapping[str, str]]:

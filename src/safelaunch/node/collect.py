@@ -90,8 +90,7 @@ class Look:
         members, hanging = proctable.find_members(table, want, self.until_s)
         self.members = len(members)
         self.ranks = proctable.find_ranks(table, members)[:MOST_RANKS]
-        if hanging:
-            self.notes.append("/proc files of pid %s hang" % ", ".join(map(str, hanging[:8])))
+        self._note_hanging(hanging)
         if options.samples:
             self._look_at_ranks()
         elif options.gpus:
@@ -134,8 +133,11 @@ class Look:
         facts = {pids[index]: said for index, said in found.items()}
         for rank in self.ranks:
             self.rows[rank.process.pid] = _row(rank, facts)
-        if stuck:
-            self.notes.append("/proc files of pid %s hang" % ", ".join(str(pids[index]) for index in stuck[:8]))
+        self._note_hanging([pids[index] for index in stuck])
+
+    def _note_hanging(self, pids: list[int]) -> None:
+        if pids:
+            self.notes.append("/proc files of pid %s gave no answer in time" % ", ".join(map(str, pids[:8])))
 
     def _find_tools(self) -> None:
         envs = {id(rank.env): rank.env for rank in self.ranks[:1]}
