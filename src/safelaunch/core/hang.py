@@ -22,9 +22,11 @@ from safelaunch.core.progress import END, Talk
 
 START, WARM_UP, STEP = "start", "warm-up", "step"
 SHARE = 1.3             # of the longest learned duration
-NOTICE_S = 55.0         # a hang is noticed within a minute where no phase takes longer; the leader looks each 5 s
+NOTICE_S = 55.0         # a hang is noticed within a minute where no phase takes longer
+LAG_S = 3.0             # the leader hears of a step a second late, and of its absence
 UNSEEN_S = 900.0        # for a phase that was not seen often enough to know it
-UNSEEN_STEPS = 60.0     # ... or so many steps, if that is longer
+UNSEEN_STEPS = 60.0     # ... or so many steps, if that is longer, and not longer than ...
+UNSEEN_MOST_S = 3600.0
 SEEN = 3                # a second checkpoint takes up to twice as long as the first (shared filesystems)
 WARM_STEPS = 5          # the first ones compile, allocate, fill caches: they teach nothing of the others
 QUIET_S = 1800.0        # trainings whose log names no steps: the longest silence counts, and patience
@@ -176,7 +178,7 @@ def patience_s(rhythm: Rhythm) -> float:
         return _start_s(rhythm) * rhythm.patience
     if rhythm.no_progress_s is not None:
         return rhythm.no_progress_s * rhythm.patience
-    return max(NOTICE_S, _learned_s(rhythm), _at_this_place_s(rhythm)) * rhythm.patience
+    return max(NOTICE_S, _learned_s(rhythm) - LAG_S, _at_this_place_s(rhythm) - LAG_S) * rhythm.patience
 
 
 def _start_s(rhythm: Rhythm) -> float:
@@ -189,18 +191,17 @@ def _start_s(rhythm: Rhythm) -> float:
 def _learned_s(rhythm: Rhythm) -> float:
     own, before = rhythm.learned.get(rhythm.phase, Learned()), rhythm.before.get(rhythm.phase, Learned())
     if rhythm.phase == STEP:   # of this attempt only; WARM_STEPS have gone before
-        if own.count:
-            return SHARE * own.longest_s
-        return SHARE * max(rhythm.learned.get(WARM_UP, Learned()).newest[-2:], default=UNSEEN_S)
+        warm = rhythm.learned.get(WARM_UP, Learned()).newest[-2:]
+        return SHARE * max(own.longest_s, *(warm if own.count < WARM_STEPS else ()), 0.0)
     if own.count >= SEEN:
         return SHARE * own.longest_s
-    longest_s = max(own.longest_s, before.longest_s * _slower(rhythm))
+    longest_s = max(own.longest_s, before.longest_s * slower(rhythm))
     if own.count + before.count >= SEEN:
         return SHARE * longest_s
-    return max(UNSEEN_S, SHARE * longest_s, UNSEEN_STEPS * step_s(rhythm))
+    return max(UNSEEN_S, SHARE * longest_s, min(UNSEEN_MOST_S, UNSEEN_STEPS * step_s(rhythm)))
 
 
-def _slower(rhythm: Rhythm) -> float:
+def slower(rhythm: Rhythm) -> float:
     """How much longer than before everything may take: an evaluation on half of the nodes takes twice as long."""
     before = rhythm.before.get(STEP, Learned()).median_s
     now = rhythm.learned.get(STEP, Learned()).median_s

@@ -3,8 +3,9 @@
 Stacks alone are not: an evaluation that nobody announced stands at `loss.item()` for nine of ten looks, and during a
 rank's checkpoint all others stand in a barrier. What speaks for a healthy training here: a rank whose stack moves, that
 reads or writes, that touches new memory, whose compiler or data loaders compute. What is left without any sign of life
-is proof at once where all sleep, where ranks wait for one that is elsewhere, or where a process cannot go on; ranks
-that spin (a GPU that is waited for) must be still for SPIN_S, over all looks.
+is proof at once only where it cannot pass: a process that has ended or is stopped, a node that does not answer, ranks
+in different collectives. A rank that waits for a file, for its data or for the network looks the same a second before
+it goes on, and so does whoever waits for it: that must last for HOLD_S, over all looks.
 """
 
 from __future__ import annotations
@@ -13,15 +14,25 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from safelaunch.core import activity, progress
-from safelaunch.core.hangscene import HangVerdict, names_of
+from safelaunch.core import activity, hang, progress
+from safelaunch.core.hang import Rhythm
+from safelaunch.core.hangscene import HangVerdict, computes, names_of
 from safelaunch.core.ranks import Life, NodeReport, Rank
 from safelaunch.core.stacks import MOVING, Group, normalise, split_frame
 
-SPIN_S = 300.0             # half of NCCL's own patience
-MOVED_BYTES = 1 << 20      # a rank's log lines and heartbeats are less, a checkpoint's piece is more
-FAULTS = 1000              # 4 MB of memory touched anew
-BELOW_S = 0.5              # of CPU: a compiler, a tokeniser; idle data loaders take a hundredth of it
+HOLD_S = 300.0             # half of NCCL's own patience; a failover of Lustre's or GPFS's servers takes minutes
+
+
+class Least(NamedTuple):
+    """What counts as a sign of life: so much between two looks, and so much a second where these are far apart."""
+
+    amount: float
+    a_second: float
+
+
+BYTES = Least(1 << 20, 50_000)   # a rank's heartbeats are less, a checkpoint's piece is more
+FAULTS = Least(1000, 20)         # pages: 4 MB of memory touched anew
+BELOW_S = Least(0.5, 0.05)       # of CPU: a compiler, a tokeniser; idle data loaders take a hundredth of it
 _NOT_A_HANG = "no second witness of a hang"
 # Functions on the way to what takes longer than a step; by name, as the program's own files are anybody's.
 _PHASES = (
@@ -29,14 +40,13 @@ _PHASES = (
     (progress.EVALUATION, re.compile(r"(?:^|[._])(?:evaluate|evaluation|validate|validation|eval|estimate_loss)"
                                      r"(?:_(?:step|batch|loop|epoch|model|loss|all|and_\w+))?$|^(?:run|do)_(?:eval|valid)")),
 )
-_SURE_KINDS = ("storage", "deadlock", "data_loading")
-_SURE = {"asleep", "gpu_pattern", "silent_nodes", "missing_ranks"}
+_SURE = {"silent_nodes", "missing_ranks"}
 _BY_KIND = {activity.COMPILE: progress.COMPILE, activity.DATA: progress.DATA}
 
 
 class Weighed(NamedTuple):
     """What the looks so far say. `phase`: what the stacks show the training at, where that takes longer than a step;
-    `is_sure` False = proof only after SPIN_S of silence.
+    `is_sure` False = proof only after HOLD_S of silence.
     """
 
     is_proof: bool
@@ -54,7 +64,7 @@ class Look(NamedTuple):
 
 
 def weigh(looks: Sequence[Look]) -> Weighed:
-    """What all looks at one silence say; the newest is the last."""
+    """What looks at one silence say, the newest last: whoever was elsewhere at the first of them goes on."""
     found = looks[-1].found
     phase = stacks_phase(looks[-1].groups)
     if not found.witnesses or found.kind == "moving":
@@ -64,7 +74,25 @@ def weigh(looks: Sequence[Look]) -> Weighed:
     alive = signs_of_life(looks)
     if alive:
         return Weighed(False, f"{_NOT_A_HANG}: {alive}", phase)
-    return Weighed(True, found.summary, phase, found.kind in _SURE_KINDS or not _SURE.isdisjoint(found.witnesses))
+    cannot_pass = bool(found.odd) and found.kind == "deadlock" and _is_split(looks[-1].groups)
+    return Weighed(True, found.summary, phase, cannot_pass or not _SURE.isdisjoint(found.witnesses))
+
+
+def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Look]) -> tuple[Rhythm, str]:
+    """(the rhythm from now on, why nothing is ended); "" = it is a hang, as far as these looks say.
+
+    Who has set hang.no_progress has said what a silence means: two looks without a sign of life are enough then.
+    """
+    weighed = weigh(looks)
+    later = hang.look_again(rhythm, now_s, weighed.phase)
+    is_asked = rhythm.no_progress_s is not None
+    if not weighed.is_proof:
+        return later, weighed.why
+    if weighed.phase and later.phase != rhythm.phase and not is_asked:
+        return later, f"the stacks show {weighed.phase}, which may take longer than a step"
+    if not weighed.is_sure and now_s - rhythm.since_s < HOLD_S and not is_asked:
+        return later, f"{weighed.why}: this may pass, and counts once it has lasted for {HOLD_S:.0f} s"
+    return rhythm, ""
 
 
 def stacks_phase(groups: Iterable[Group]) -> str:
@@ -78,16 +106,23 @@ def stacks_phase(groups: Iterable[Group]) -> str:
     return next((phase for phase in order if phase in found), "")
 
 
+def _is_split(groups: Sequence[Group]) -> bool:
+    """Whether all stand in collectives, but not in the same one."""
+    at = [activity.classify(group.stack) for group in groups if group.stack]
+    return len(set(at)) > 1 and all(one.kind == activity.COLLECTIVE for one in at)
+
+
 def signs_of_life(looks: Sequence[Look]) -> str:
     """For people: who still does something, and what; "" = nobody."""
-    moving = [rank for look in looks for group in look.groups if group.kind == MOVING for rank in group.ranks]
+    moving = [rank for look in looks for group in look.groups if group.kind == MOVING for rank in group.ranks
+              if computes(rank)]
     if moving:
         return f"{names_of(_once(moving))} still {_verb(moving)}"
     ranks = [{(rank.node, rank.pid): rank for report in look.reports for rank in report.ranks} for look in looks]
     for key, rank in ranks[-1].items():
         seen = [one[key] for one in ranks if key in one]
         stacks = {normalise(one.samples[-1]) for one in seen if one.samples}
-        if len(stacks) > 1:
+        if len(stacks) > 1 and computes(rank):
             return f"{rank.name} was elsewhere at the last look"
         life = [point for one in seen for point in one.life]
         if len(life) > 1 and (what := _done(life[0], life[-1])):
@@ -96,11 +131,18 @@ def signs_of_life(looks: Sequence[Look]) -> str:
 
 
 def _done(first: Life, last: Life) -> str:
-    if last.moved - first.moved >= MOVED_BYTES:
+    spent_s = max(1.0, last.t - first.t)
+
+    def is_more(now: float, before: float, least: Least) -> bool:
+        return now - before >= max(least.amount, least.a_second * spent_s)
+
+    if is_more(last.moved, first.moved, BYTES):
         return f"has read or written {(last.moved - first.moved) / (1 << 20):.0f} MB"
-    if last.below_s - first.below_s >= BELOW_S:
+    if is_more(last.below_s, first.below_s, BELOW_S):
         return f"waits for processes of its own, which have computed for {last.below_s - first.below_s:.1f} s"
-    if last.faults - first.faults >= FAULTS:
+    if last.rests > first.rests:
+        return "goes through backward passes"
+    if is_more(last.faults, first.faults, FAULTS):
         return f"has touched {(last.faults - first.faults) * 4 / 1024:.0f} MB of new memory"
     return ""
 

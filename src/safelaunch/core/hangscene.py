@@ -10,6 +10,7 @@ from safelaunch.core.parallel import Sizes
 from safelaunch.core.ranks import NodeReport, Rank, Silent
 from safelaunch.core.stacks import GONE, STUCK, UNREADABLE, Group, fold_numbers
 
+COMPUTES = 0.3   # of a core; polling each 2 ms takes 0.05
 _DEVICE = ("/dev/nvidia", "nv", "uvm_", "os_acquire")
 
 
@@ -100,6 +101,11 @@ def missing_ranks(ranks: Iterable[Rank]) -> tuple[int, ...]:
     if None in numbers or len(numbers) >= world:
         return ()
     return tuple(number for number in range(world) if number not in numbers)
+
+
+def computes(rank: Rank) -> bool:
+    """Whether it uses a core, as far as is known. A loop that polls is at this line or at that, and mostly asleep."""
+    return rank.cpu is None or rank.cpu >= COMPUTES
 
 
 def is_device(rank: Rank) -> bool:

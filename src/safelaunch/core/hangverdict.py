@@ -16,6 +16,7 @@ from safelaunch.core.hangscene import (
     Odd,
     Scene,
     behind_in_flight,
+    computes,
     is_device,
     main_wait,
     missing_ranks,
@@ -135,7 +136,7 @@ def _silent(scene: Scene) -> HangVerdict | None:
 
 
 def _moving(scene: Scene) -> HangVerdict | None:
-    moving = sum(group.size for group in scene.groups if group.kind == MOVING)
+    moving = sum(computes(rank) for group in scene.groups if group.kind == MOVING for rank in group.ranks)
     readable = sum(group.size for group in scene.groups if group.kind in (MOVING, STUCK))
     if not moving or moving * 2 < readable:
         return None
@@ -250,7 +251,8 @@ def _odd_of_groups(scene: Scene, odd: list[Odd]) -> list[Odd]:
 def _witnesses(scene: Scene) -> tuple[str, ...]:
     ranks = scene.ranks
     looked = [rank for rank in ranks if len(rank.samples) > 1]
-    still = sum(group.size for group in scene.groups if group.kind == STUCK and len(group.ranks[0].samples) > 1)
+    still = sum(group.kind == STUCK or not computes(rank) for group in scene.groups for rank in group.ranks
+                if len(rank.samples) > 1)
     utils = [rank.gpu_util for rank in ranks if rank.gpu_util is not None]
     facts: tuple[tuple[str, Any], ...] = (
         ("still_stacks", looked and still * 10 >= len(looked) * 9),

@@ -34,13 +34,15 @@ class Place(NamedTuple):
 
 class Life(NamedTuple):
     """What a rank has done so far: how often its main thread has given its core away, bytes it has read and written,
-    page faults, CPU seconds of the processes below it.
+    page faults, CPU seconds of the processes below it, how often its threads for backward passes came to rest.
     """
 
     switches: float
     moved: float
     faults: float
     below_s: float
+    rests: float = 0.0
+    t: float = 0.0      # of its node's own clock
 
 
 class Rank(NamedTuple):
@@ -162,8 +164,8 @@ class Reader:
             _cpu_share(row.get("cpu", ())), row.get("world"), str(row.get("step", "")),
             next((utils[one] for one in (pid, *(place.pid for place in below)) if one in utils), None),
             tuple(sorted(row.get("mounts", ()))), _ran(row.get("switches", ())), flight,
-            tuple(Life(switches, *one) for switches, one in zip(row.get("switches", ()), row.get("life", ()),
-                                                                strict=False)))
+            tuple(Life(switches, *one, t=point[0]) for switches, one, point in zip(
+                row.get("switches", ()), row.get("life", ()), row.get("cpu", ()), strict=False)))
 
 
 def keep_main_step(reports: Sequence[NodeReport]) -> tuple[NodeReport, ...]:

@@ -18,7 +18,7 @@ from safelaunch.adapters.collect import Collected, Depth, Target
 from safelaunch.adapters.outbox import PUT
 from safelaunch.core import hang, nodeset, stacktext
 from safelaunch.core.hang import Rhythm
-from safelaunch.core.hangproof import SPIN_S, Look, weigh
+from safelaunch.core.hangproof import Look, conclude
 from safelaunch.core.hangscene import HangVerdict
 from safelaunch.core.hangverdict import judge_hang
 from safelaunch.core.progress import listen
@@ -46,10 +46,16 @@ def follow(lead: Leader, process: AttemptProcess) -> None:
     if size > lead.heard_bytes:
         chunk = process.read(max(lead.heard_bytes, size - CHUNK_BYTES), CHUNK_BYTES)
         lead.heard_bytes = size
-        rhythm = hang.hear(rhythm, lead.now_s, listen(chunk, lead.plan.step_pattern))
+        rhythm = hang.hear(rhythm, lead.grew_s, listen(chunk, lead.plan.step_pattern))
     lead.rhythm = rhythm
     if lead.now_s > hang.deadline_s(rhythm) and lead.attempt.killed_t is None and not lead.attempt.exits:
         lead.begin("hang", look(lead, process))
+
+
+def is_overdue(lead: Leader) -> bool:
+    """Whether somebody should look by now, as far as the log was read; asked once a second."""
+    return (lead.rhythm is not None and lead.live is not None and lead.rhythm_of == lead.live.number
+            and lead.now_s > hang.deadline_s(lead.rhythm) and lead.is_due("overdue", 1.0))
 
 
 def _rhythm(lead: Leader) -> Rhythm:
@@ -84,9 +90,9 @@ def look(lead: Leader, process: AttemptProcess) -> Step:
         lead.rhythm = hang.look_again(lead.rhythm, lead.now_s)
         return
     lead.say(f"no progress for {since_s:.0f} s ({phase}): looking at the stacks of all ranks")
-    looks: list[Look] = []
+    looks = _earlier_looks(lead)
     for depth in (FIRST, SECOND):
-        if looks:
+        if depth is SECOND:
             yield SECOND_LOOK_S
         collected = yield from _collect(lead, depth)
         if not _is_silent_still(lead, number):
@@ -94,6 +100,7 @@ def look(lead: Leader, process: AttemptProcess) -> Step:
         groups = fold(rank for report in collected.reports for rank in report.ranks)
         found = judge_hang(collected.reports, collected.silent, groups=groups)
         looks.append(Look(collected.reports, groups, found))
+        lead.looked = (lead.rhythm.since_s, looks[-1])
         _keep(lead, number, collected, stacktext.to_public(groups, found, collected.reports, collected.silent,
                                                            collected.took_s))
         if not _speaks_of_a_hang(lead, looks):
@@ -101,23 +108,20 @@ def look(lead: Leader, process: AttemptProcess) -> Step:
     yield from _act(lead, number, looks[-1].found)
 
 
+def _earlier_looks(lead: Leader) -> list[Look]:
+    """The last look at this same silence: who goes on was elsewhere then."""
+    assert lead.rhythm is not None
+    return [lead.looked[1]] if lead.looked is not None and lead.looked[0] == lead.rhythm.since_s else []
+
+
 def _speaks_of_a_hang(lead: Leader, looks: Sequence[Look]) -> bool:
     """Whether these looks do; if not, it is said, and the next ones come later."""
     assert lead.rhythm is not None
-    weighed = weigh(looks)
-    silent_s = lead.now_s - lead.rhythm.since_s
-    patient = hang.look_again(lead.rhythm, lead.now_s, weighed.phase)
-    if weighed.phase and patient.phase != lead.rhythm.phase and lead.rhythm.no_progress_s is None:
-        why = f"the stacks show {weighed.phase}, which may take longer"
-    elif not weighed.is_proof:
-        why = weighed.why
-    elif not weighed.is_sure and silent_s < SPIN_S and lead.rhythm.no_progress_s is None:
-        why = f"{weighed.why}; no rank sleeps, so it counts only once it has lasted for {SPIN_S:.0f} s"
-    else:
-        return True
-    lead.rhythm = patient
-    lead.tell("hang", f"{why}; looking again {clock(lead.now + hang.deadline_s(patient) - lead.now_s)}")
-    return False
+    lead.rhythm, why_not = conclude(lead.rhythm, lead.now_s, looks)
+    if why_not:
+        again_t = lead.now + hang.deadline_s(lead.rhythm) - lead.now_s
+        lead.tell("hang", f"{why_not}; looking again at {clock(again_t)}")
+    return not why_not
 
 
 def _is_silent_still(lead: Leader, number: int) -> bool:

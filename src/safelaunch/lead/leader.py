@@ -25,6 +25,7 @@ from safelaunch.adapters.world import World
 from safelaunch.core import decide
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.hang import Rhythm
+from safelaunch.core.hangproof import Look
 from safelaunch.core.hangscene import HangVerdict
 from safelaunch.core.ledger import Evidence
 from safelaunch.core.model import Event, Request
@@ -94,7 +95,6 @@ class Leader:
         self.ending: str | None = None
         self.term_s: float | None = None
         self.asked_who = 0              # the attempt of which Slurm was asked who ended its step
-        self.asked_who = 0              # the attempt of which Slurm was asked who ended its step
         self.limit_near = False
         self.lost: dict[str, str] = {}
         self.probing: set[str] = set()
@@ -122,6 +122,7 @@ class Leader:
         self.rhythm_of = self.heard_bytes = 0         # the attempt that it is about; how much of its log was heard
         self.rhythm_nodes = 0                         # on how many nodes that attempt runs
         self.followed_s = self.now_s                  # when its log was last looked at
+        self.looked: tuple[float, Look] | None = None  # since when it was silent; what was seen then
         self.hung: tuple[int, HangVerdict] | None = None  # attempt, what two witnesses said of it
         self.trouble: str | None = None               # what keeps the run's folders from being written
         self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on

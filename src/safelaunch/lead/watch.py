@@ -161,7 +161,7 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
         lead.size, lead.grew_s = size, lead.now_s
     if lead.is_due("index", INDEX_S) and not lead.frozen:
         publish_index(lead, process.number, lead.world.keep_index(process, lead.now_s))
-    if lead.is_due("progress", PROGRESS_S):
+    if lead.is_due("progress", PROGRESS_S) or hangs.is_overdue(lead):
         read_progress(lead, process)
         hangs.follow(lead, process)
     if lead.is_due("lost", LOOK_FOR_LOST_S):

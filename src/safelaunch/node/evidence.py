@@ -47,6 +47,8 @@ _PSEUDO = frozenset(("proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2",
                      "securityfs", "pstore", "bpf", "configfs", "hugetlbfs", "rpc_pipefs", "binfmt_misc", "nsfs",
                      "efivarfs", "autofs"))
 
+_BACKWARD: dict[int, list[str]] = {}
+
 
 def look(pid: int) -> dict[str, Any]:
     """Everything of one process, in words that JSON knows."""
@@ -178,10 +180,10 @@ def count_switches(pid: int) -> int:
 
 
 def count_life(pid: int, below: Iterable[int]) -> list[float]:
-    """[bytes read and written, page faults, seconds of CPU of the processes below it] so far.
+    """[bytes read and written, page faults, CPU seconds of the processes below it, rests of its backward threads].
 
-    What moves although the stack does not: a rank that writes its checkpoint in one call, or waits for its compiler.
-    No ptrace is needed: /proc/PID/io asks for the rights of a reader (proc(5)).
+    What moves although the stack does not: a rank that writes its checkpoint in one call, waits for its compiler, or
+    goes through steps that all end in the same wait for its GPU. No ptrace is needed: proc(5), /proc/PID/io.
     """
     moved, faults, below_s = 0, 0, 0.0
     for one in (pid, *below):
@@ -191,7 +193,23 @@ def count_life(pid: int, below: Iterable[int]) -> list[float]:
             faults = int(words[7]) + int(words[9])
         elif len(words) > 12:
             below_s += (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-    return [moved, faults, round(below_s, 2)]
+    return [moved, faults, round(below_s, 2), sum(map(_rests, _backward_threads(pid)))]
+
+
+def _backward_threads(pid: int) -> list[str]:
+    """Folders of the threads that run PyTorch's backward passes, which are named so (pytorch, pull 121170)."""
+    if pid not in _BACKWARD:
+        _BACKWARD[pid] = []
+        with contextlib.suppress(OSError):
+            tasks = ["/proc/%d/task/%s" % (pid, tid) for tid in os.listdir("/proc/%d/task" % pid)[:MOST_THREADS]]
+            _BACKWARD[pid] = [task for task in tasks if _read(task + "/comm").startswith("pt_autograd")]
+    return _BACKWARD[pid]
+
+
+def _rests(task: str) -> int:
+    """How often a thread has gone to sleep by itself: these do behind each step, and never while one hangs."""
+    found = re.search(r"^voluntary_ctxt_switches:\s+(\d+)", _read(task + "/status"), re.MULTILINE)
+    return int(found.group(1)) if found else 0
 
 
 def real_mounts(pid: int) -> dict[str, str]:

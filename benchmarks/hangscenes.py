@@ -1,0 +1,147 @@
+"""What a look at a made-up training shows, healthy or hung: stacks, states and counters of 8 ranks on 2 nodes.
+
+The worst that can be true of a healthy one is drawn often: a loop that stands at `loss.item()` at 85 of 100 samples,
+trainings without data loaders or any read or write, evaluations under names that nobody knows, ranks asleep in D state
+on a filesystem that comes back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from benchmarks.steptraces import CHECKPOINT, COMPILE, DATA, EVALUATION, STALL, START, STEP, WARM_UP, Job, Piece
+from safelaunch.core.hangproof import Look
+from safelaunch.core.hangverdict import judge_hang
+from safelaunch.core.ranks import Life, NodeReport, Place, Rank, Stack
+from safelaunch.core.stacks import fold
+
+RANKS, PER_NODE = 8, 4
+HANGS = ("collectives", "asleep", "network", "storage", "stopped", "loader")
+_TRAIN: Stack = ("train (train.py:120)", "main (train.py:250)", "<module> (train.py:300)")
+_C10D = "torch/distributed/distributed_c10d.py"
+_REDUCE: Stack = (f"all_reduce ({_C10D}:2501)", "reduce_gradients (train.py:140)", *_TRAIN)
+_LOADER: Stack = ("wait (threading.py:324)", "get (queue.py:180)", "_next_data (torch/utils/data/dataloader.py:1284)",
+                  "__next__ (torch/utils/data/dataloader.py:631)", *_TRAIN)
+_LOG: Stack = ("emit (logging/__init__.py:1100)", "report (train.py:60)", *_TRAIN)
+_ASLEEP_ON_GPFS = Place(1, "python", "D", "rpc_wait", "write", "/gpfs/run/log", "/gpfs", "gpfs")
+_WORKER = Place(9, "pt_data_worker", "D", "rpc_wait", "read", "/gpfs/data/shard", "/gpfs", "gpfs")
+
+
+class Camera:
+    """Looks at one silence; the counters go on from one look to the next."""
+
+    def __init__(self, job: Job, piece: Piece, hang: str = "") -> None:
+        self.job, self.piece, self.hang = job, piece, hang
+        self.draw = random.Random(f"{job.seed} {piece.length_s} {hang}")
+        self.is_spinning = random.Random(job.seed).random() < 0.7    # NCCL's waits take a core, gloo's sleep
+        self.has_loaders = random.Random(job.seed + 1).random() < 0.5
+        self.t = 0.0   # of the last look
+        self.life = [Life(100.0, 0.0, 0.0, 0.0)] * RANKS
+        self.backward = 0.0
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the filesystem is, at this very piece."""
+        return random.Random(self.piece.length_s).random() < 0.15
+
+    def look(self, t: float, samples: int) -> Look:
+        """One look at `t`, of so many samples."""
+        spent_s = max(0.0, t - self.t) if self.t else 0.0
+        rows = [self._ranks(0.7 if number else spent_s) for number in range(samples)]
+        self.t = t + 0.7 * (samples - 1)
+        ranks = [_joined([row[number] for row in rows]) for number in range(RANKS)]
+        reports = [NodeReport(f"n{node}", tuple(ranks[node * PER_NODE:(node + 1) * PER_NODE]))
+                   for node in range(RANKS // PER_NODE)]
+        groups = fold(ranks)
+        return Look(reports, groups, judge_hang(reports, groups=groups))
+
+    def _ranks(self, spent_s: float) -> list[Rank]:
+        """All ranks at one moment, so long after the last one."""
+        what: Callable[[int], tuple[Stack, str, float, float]] = self._hung if self.hang else self._healthy()
+        ranks = []
+        for number in range(RANKS):
+            stack, state, cpu, moved_a_s = what(number)
+            self.life[number] = self._lived(self.life[number], cpu, moved_a_s, spent_s)
+            main = _ASLEEP_ON_GPFS if state == "D" else None
+            below = (_WORKER,) if "worker" in (self.piece.who, self.hang) and number == 3 else ()
+            ranks.append(Rank(number, f"n{number // PER_NODE}", 1000 + number, state, (stack,), main=main, below=below,
+                              cpu=cpu, life=(self.life[number],)))
+        return ranks
+
+    def _lived(self, life: Life, cpu: float, moved_a_s: float, spent_s: float) -> Life:
+        trains = not self.hang and self.piece.kind in (STEP, WARM_UP)
+        loads = not self.hang and self.has_loaders and cpu > 0.5
+        self.backward += spent_s / self.job.step_s / RANKS if trains else 0.0
+        below = 0.8 if not self.hang and self._computes_below() else 0.005
+        return Life(life.switches + (cpu > 0.02), life.moved + moved_a_s * spent_s,
+                    life.faults + (150 * loads + 1) * spent_s, life.below_s + below * spent_s, self.backward // 1,
+                    life.t + spent_s)
+
+    def _computes_below(self) -> bool:
+        return self.piece.kind in (COMPILE, DATA) and not self.is_slow
+
+    # --- what a rank does: (stack, state, share of a core, bytes a second) ------------------------------------------
+
+    def _wait(self, stack: Stack) -> tuple[Stack, str, float, float]:
+        return stack, "R" if self.is_spinning else "S", 1.0 if self.is_spinning else 0.0, 0.0
+
+    def _healthy(self) -> Callable[[int], tuple[Stack, str, float, float]]:
+        at_item = self.draw.random() < (0.3 if self.piece.kind in (START, WARM_UP) else 0.85)
+        line = self.draw.randrange(80, 99)
+        kind, who = self.piece.kind, self.piece.who
+
+        def rank(number: int) -> tuple[Stack, str, float, float]:
+            busy: Stack = (f"forward (model.py:{line})", "train_step (train.py:128)", *_TRAIN)
+            if kind == EVALUATION:
+                name = "score_model" if who == "unknown" else "evaluate"
+                if who == "rank0" and number:
+                    return self._wait((f"barrier ({_C10D}:4100)", *_TRAIN))
+                top = ("sync (train.py:75)",) if at_item else (f"forward (model.py:{line})",)
+                return (*top, f"{name} (train.py:77)", *_TRAIN), "R", 1.0, 0.0
+            if kind == CHECKPOINT:
+                if who == "rank0" and number:
+                    return self._wait((f"barrier ({_C10D}:4100)", "save_checkpoint (train.py:99)", *_TRAIN))
+                writes: Stack = ("save (torch/serialization.py:850)", "save_checkpoint (train.py:95)", *_TRAIN)
+                return (writes, "D", 0.0, 0.0) if self.is_slow else (writes, "R", 0.4, 2e8)
+            if kind == DATA:
+                if who == "rank0":
+                    return ((f"build_index (data.py:{line})", *_TRAIN), "R", 1.0, 0.0) if number == 0 else \
+                        self._wait((f"barrier ({_C10D}:4100)", *_TRAIN))
+                return _LOADER, "S", 0.0, 0.0
+            if kind == COMPILE:
+                return ("wait (torch/_inductor/async_compile.py:300)", *_TRAIN), "S", 0.0, 0.0
+            if kind == STALL:
+                if who == "worker" and number == 3:
+                    return _LOADER, "S", 0.0, 0.0
+                if who == "writer" and number == 0:
+                    return _LOG, "D", 0.0, 0.0
+                return self._wait(_REDUCE)
+            return (("sync (train.py:131)", *_TRAIN) if at_item else busy), "R", 1.0, 0.0
+
+        return rank
+
+    def _hung(self, number: int) -> tuple[Stack, str, float, float]:
+        inside: Stack = {EVALUATION: ("evaluate (train.py:77)",), CHECKPOINT: ("save_checkpoint (train.py:99)",)}.get(
+            self.piece.kind, ())
+        is_odd = number == 5
+        if self.hang == "collectives":
+            name = "broadcast" if is_odd else "all_reduce"
+            return self._wait((f"{name} ({_C10D}:2501)", *inside, *_TRAIN))
+        if self.hang == "network" or not is_odd:
+            return self._wait((f"all_reduce ({_C10D}:2501)", *inside, *_TRAIN))
+        if self.hang == "storage":
+            return (_LOG[0], *inside, *_TRAIN), "D", 0.0, 0.0
+        if self.hang == "stopped":
+            return (f"all_reduce ({_C10D}:2501)", *inside, *_TRAIN), "T", 0.0, 0.0
+        if self.hang == "loader":
+            return _LOADER, "S", 0.0, 0.0
+        return ("wait_for_it (plugin.py:7)", *inside, *_TRAIN), "S", 0.0, 0.0
+
+
+def _joined(seen: list[Rank]) -> Rank:
+    """One rank, from what was seen of it at each sample."""
+    life = tuple(rank.life[0] for rank in seen)
+    return seen[-1]._replace(
+        states="".join(rank.states for rank in seen), samples=tuple(rank.samples[0] for rank in seen), life=life,
+        ran=life[0].switches != life[-1].switches)
