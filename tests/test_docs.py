@@ -136,5 +136,5 @@ def test_a_run_leaves_the_files_that_are_documented_with_their_modes(submit_loca
         if FILES[name] != "umask":
             mode = int(FILES[name], 8)   # of what submit writes, a strict umask takes its share
             assert stat.S_IMODE(path.stat().st_mode) in (mode, mode & ~umask), relative
-    theirs = {name for name in FILES if name.startswith("control/")}
+    theirs = {name for name in FILES if name.startswith(("control/", "attempts/<n>/stacks/", "attempts/<n>/system/"))}
     assert seen >= set(FILES) - theirs - {"slurm-<job>.out", "slurm-<job>.standby-<host>.out", "git.json"}

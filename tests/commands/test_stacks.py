@@ -64,7 +64,8 @@ def test_question_that_cannot_be_obeyed_is_refused(
     ("line", "lines"),
     [
         ("verdict    deadlock: rank 5 on n1 is in save_extra while 15 wait in all_reduce",
-         ["verdict    deadlock: rank 5 on n1 is in", "           save_extra while 15 wait in", "           all_reduce"]),
+         ["verdict    deadlock: rank 5 on n1 is in", "           save_extra while 15 wait in",
+          "           all_reduce"]),
         ("15 stuck · ranks 0-4,6-15 · n[0-3] · 0% of a core", [
             "15 stuck · ranks 0-4,6-15 · n[0-3] · 0%", "    of a core"]),
         ("    all_reduce (torch/distributed/distributed_c10d.py:5)", [

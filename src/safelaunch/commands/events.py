@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from safelaunch.commands import runs, talk
-from safelaunch.core import via
+from safelaunch.core import stacktext, via
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
 from safelaunch.core.state import fold
@@ -149,6 +149,8 @@ def _took_over(data: Data) -> str:
     return f"a new supervisor leads job {data['job']}{before}{_because(data)}"
 
 
+# What a journal line leaves out of a leftover's row (lead.visit).
+_UNSAID = {"cmd": "", "name": "", "gpus": (), "rss_mb": None, "why": ""}
 SENTENCES: dict[str, Callable[[Data], str]] = {
     "submitted": _submitted,
     "job_started": lambda data: f"job {data['job']} has started on {_nodes(data)}; batch host {data.get('batch_host')}",
@@ -158,6 +160,8 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "progress": lambda data: f"attempt {data['attempt']} is at step {data['step']}",
     "checkpoint": _checkpoint,
     "hang_suspected": lambda data: f"attempt {data['attempt']} seems to hang{_because(data)}",
+    "leftovers": lambda data: "; ".join(stacktext.tell_left(row["node"], {**_UNSAID, **row}) for row in data["left"]),
+    "cores": lambda data: f"attempt {data['attempt']} has left core files: {', '.join(data['paths'])}",
     "failure": _failure,
     "verdict": _verdict,
     "attempt_ended": _attempt_ended,
