@@ -130,3 +130,25 @@ def test_an_evaluation_that_only_the_stacks_show_is_given_its_time() -> None:
     assert why_not == "the stacks show evaluation, which may take longer than a step"
     assert hang.phase_of(rhythm) == "evaluation" and hang.deadline_s(rhythm) > 600
     assert conclude(rhythm, 1000.0, twice(spinning(SCORE)))[1] == "", "its time is over"
+
+
+def closed(number: int, ran: bool, cpu: float = 0.0) -> Rank:
+    """A rank whose stack nobody may read: its state, its calls and its counters alone are known."""
+    return lived(rank(number, (), ran=ran, cpu=cpu, why="ptrace is closed"), (0.0, 0.0, 0.0, 0.0, 1.0),
+                 (0.0, 0.0, 0.0, 0.0, 3.0))
+
+
+def test_without_a_stack_main_threads_that_do_not_run_are_the_second_witness() -> None:
+    ranks = [*(closed(number, False) for number in range(7)), closed(7, True)]
+    found = look(ranks).found
+    assert found.witnesses == ("asleep",) and [one.number for one in found.odd] == [7]
+    assert found.summary.startswith("no stack can be read; 7 ranks (0-6) sleep without a pause")
+    assert "may pass" in conclude(silent_for(60.0), 0.0, twice(ranks))[1]
+    assert conclude(silent_for(HOLD_S + 1), 0.0, twice(ranks))[1] == ""
+
+
+def test_without_a_stack_ranks_that_compute_are_left_alone() -> None:
+    ranks = [closed(number, True, cpu=1.0) for number in range(8)]
+    assert look(ranks).found.witnesses == ()
+    one = [*(closed(number, False) for number in range(7)), closed(7, True, cpu=1.0)]
+    assert "computes, and nobody may see what" in conclude(silent_for(HOLD_S + 1), 0.0, twice(one))[1]

@@ -124,6 +124,8 @@ def signs_of_life(looks: Sequence[Look]) -> str:
         stacks = {normalise(one.samples[-1]) for one in seen if one.samples}
         if len(stacks) > 1 and computes(rank):
             return f"{rank.name} was elsewhere at the last look"
+        if not rank.samples and rank.cpu is not None and computes(rank):
+            return f"{rank.name} computes, and nobody may see what"
         life = [point for one in seen for point in one.life]
         if len(life) > 1 and (what := _done(life[0], life[-1])):
             return f"{rank.name} {what}"

@@ -10,6 +10,7 @@ from safelaunch.core.parallel import Sizes
 from safelaunch.core.ranks import NodeReport, Rank, Silent
 from safelaunch.core.stacks import GONE, STUCK, UNREADABLE, Group, fold_numbers
 
+ENOUGH = 4       # ranks, of which one may be the one that keeps the others waiting
 COMPUTES = 0.3   # of a core; polling each 2 ms takes 0.05
 _DEVICE = ("/dev/nvidia", "nv", "uvm_", "os_acquire")
 
@@ -106,6 +107,16 @@ def missing_ranks(ranks: Iterable[Rank]) -> tuple[int, ...]:
 def computes(rank: Rank) -> bool:
     """Whether it uses a core, as far as is known. A loop that polls is at this line or at that, and mostly asleep."""
     return rank.cpu is None or rank.cpu >= COMPUTES
+
+
+def is_asleep(ranks: Iterable[Rank]) -> bool:
+    """Whether no main thread ran between the looks, but for one of ten, or for the one that the others wait for.
+
+    The kernel tells it of a rank whose stack nobody may read as well (/proc/PID/status).
+    """
+    looked = [rank for rank in ranks if rank.ran is not None]
+    slept = sum(rank.ran is False for rank in looked)
+    return bool(looked) and slept >= len(looked) - max(len(looked) // 10, len(looked) >= ENOUGH)
 
 
 def is_device(rank: Rank) -> bool:

@@ -17,6 +17,7 @@ from safelaunch.core.hangscene import (
     Scene,
     behind_in_flight,
     computes,
+    is_asleep,
     is_device,
     main_wait,
     missing_ranks,
@@ -201,12 +202,28 @@ def _unknown(scene: Scene) -> HangVerdict:
         return HangVerdict("process", "no rank of the job is alive on the nodes that answered", 0.6)
     stuck = [group for group in scene.groups if group.kind == STUCK]
     if not stuck:
-        return HangVerdict("unknown", f"{unreadable} of {len(scene.ranks)} ranks cannot be read", 0.1)
+        return _unreadable(scene, unreadable)
     if scene.what(stuck[0]).kind == STORAGE:
         return HangVerdict("storage", f"{stuck[0].size} ranks stand at a file ({label(stuck[0].stack)})", 0.5)
     ran = "; they ran in between, and may be busy" if any(rank.ran for rank in stuck[0].ranks) else ""
     return HangVerdict("unknown", f"{stuck[0].size} ranks stand at {label(stuck[0].stack)}, in no collective that is "
                        f"known here{ran}", 0.3)
+
+
+def _unreadable(scene: Scene, count: int) -> HangVerdict:
+    """No stack is to be had: what the kernel says of the main threads, which needs no ptrace."""
+    slept, ran = ([rank for rank in scene.ranks if rank.ran is is_so] for is_so in (False, True))
+    if not slept or not is_asleep(scene.ranks):
+        return HangVerdict("unknown", f"{count} of {len(scene.ranks)} ranks cannot be read", 0.1)
+    where = ", ".join(f"{number} in {call}" for call, number in Counter(map(_call_of, slept)).most_common(3))
+    other = f", while {names_of(ran)} {'runs' if len(ran) == 1 else 'run'}" if ran else ""
+    said = f"no stack can be read; {names_of(slept)} sleep without a pause ({where}){other}"
+    return HangVerdict("unknown", said, 0.3, tuple(odd_one(rank, "runs, while the others sleep") for rank in ran))
+
+
+def _call_of(rank: Rank) -> str:
+    place = rank.main
+    return (place.call or place.wchan if place is not None else "") or "an unknown call"
 
 
 _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
@@ -256,7 +273,7 @@ def _witnesses(scene: Scene) -> tuple[str, ...]:
     utils = [rank.gpu_util for rank in ranks if rank.gpu_util is not None]
     facts: tuple[tuple[str, Any], ...] = (
         ("still_stacks", looked and still * 10 >= len(looked) * 9),
-        ("asleep", looked and sum(rank.ran is False for rank in looked) * 10 >= len(looked) * 9),
+        ("asleep", is_asleep(ranks)),
         ("process_state", any(rank.stuck_in or rank.is_gone or rank.is_stopped for rank in ranks)),
         # One at 0 %, the others spinning: seeds, a rank asleep and 63 in its collective; all spinning says it less.
         ("gpu_pattern", len(utils) > 1 and (min(utils) == 0 and max(utils) >= 90)),

@@ -165,9 +165,9 @@ class Look:
 
     def _sample(self, refused: set[int], others: list[children.Task]) -> None:
         """One stack of every rank, two tries where the first fails."""
+        for rank in self.ranks:   # also of those whose stacks are refused: the kernel's word is all there is then
+            self._note_state(rank.process.pid, rank.process)
         processes = {rank.process.pid: rank.process for rank in self.ranks if rank.process.pid not in refused}
-        for pid, process in processes.items():
-            self._note_state(pid, process)
         asleep = [pid for pid in processes if self._has_slept(pid)]
         tasks = [task for pid, process in processes.items() if pid not in asleep
                  for task in [spy.dump_task(pid, process.state, self.tools, self.options.native)] if task is not None]
