@@ -20,6 +20,7 @@ from safelaunch.sandbox.cluster import Sandbox
 from tests import frozen
 from tests.drills.proofs import long_only
 from tests.frozen import FuseMount, LoopMount
+from tests.localruns import LocalRun, SubmitLocal
 from tests.runs import Drill, Installation, Submitter
 from tests.sandboxes import make_workdir
 from tests.torchbin import make_torch_bin, needs_torch
@@ -131,6 +132,37 @@ def test_limbo_of_an_srun_whose_ranks_have_gone_does_not_hold_the_run(sandbox: S
 
     assert state.ended and state.ended.how == "completed" and drill.losses() == losses_until(300), drill.story()
     drill.wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in sruns), 20, "the stopped srun was left")
+
+
+@pytest.fixture
+def hung(submit_local: SubmitLocal) -> Callable[[str], LocalRun]:
+    """`hung(then)`: a local run whose rank stands still at step 40 of its first attempt, with this `hang.then`."""
+    def go(then: str) -> LocalRun:
+        return submit_local("--steps 80 --step-time 0.05 --save-every 10 --hang-at 40", "hang.no_progress=5s",
+                            f"hang.then={then}")
+    return go
+
+
+def test_hang_that_people_want_to_look_at_is_kept_until_they_release_it(hung: Callable[[str], LocalRun]) -> None:
+    run = hung("preserve")
+    run.wait_for(lambda: run.events("preserved"), 90, "nothing was preserved")
+    (rank,) = run.ranks()
+    seen = json.loads(run.type("stacks", "--json").stdout)
+
+    released = run.type("release")
+    run.wait_for(lambda: run.state().ended, 90, "the run did not go on")
+
+    assert [group["representative"]["pid"] for group in seen["groups"]] == [rank]
+    assert released.returncode == 0 and not Path(f"/proc/{rank}").exists()
+    assert run.wait_end().how == "completed" and run.losses() == losses_until(80)
+
+
+def test_hang_that_is_only_to_be_told_is_told_and_left_alone(hung: Callable[[str], LocalRun]) -> None:
+    run = hung("notify")
+    run.wait_for(lambda: "hang.then is notify" in run.story(), 90, "nothing was told")
+    assert len(run.ranks()) == 1 and not run.events("attempt_ended")
+    run.type("stop", "--now")
+    assert run.wait_end().how == "stopped"
 
 
 # --- a frozen filesystem ---------------------------------------------------------------------------------------------

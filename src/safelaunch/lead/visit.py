@@ -38,19 +38,21 @@ def at_start(lead: Leader, number: int) -> Step:
             return
         collected = yield from _look(lead, nodes, Depth(
             samples=0, gpus=lead.job.has_gpus, keep_tool=True, attempt=number, end_left=True, at_once=AT_ONCE))
-        _tell_left(lead, number, collected.reports)
+        _tell_left(lead, number, collected.reports, "leftovers.json")
         nodes = tuple(node for node, line in collected.lines.items() if not json.loads(line)["tools"]["py_spy"])
         if not nodes:
             return
 
 
 def after_failure(lead: Leader, live: decide.Live, started_t: float) -> Step:
-    """Core files of this attempt, named in its folder and in the job's output."""
+    """Core files of this attempt, named in its folder and in the job's output; what it has left is ended or told."""
     nodes = blamed_nodes(live)[:CORE_NODES]
     if not nodes:
         return
     collected = yield from _look(lead, nodes, Depth(
-        samples=0, gpus=False, deadline_s=CORES_S, cores=((lead.job.cwd,), started_t), at_once=AT_ONCE))
+        samples=0, gpus=lead.job.has_gpus, deadline_s=CORES_S, cores=((lead.job.cwd,), started_t), at_once=AT_ONCE,
+        attempt=live.number + 1, end_left=True))
+    _tell_left(lead, live.number, collected.reports, "leftovers-after.json")
     found: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
     for report in collected.reports:
@@ -90,11 +92,11 @@ def _look(lead: Leader, nodes: Sequence[str], depth: Depth) -> Generator[float, 
     return collected
 
 
-def _tell_left(lead: Leader, number: int, reports: Sequence[NodeReport]) -> None:
+def _tell_left(lead: Leader, number: int, reports: Sequence[NodeReport], name: str) -> None:
     rows = [{"node": report.node, **row} for report in reports for row in report.left]
     if not rows:
         return
-    _put(lead, number, "leftovers.json", {"v": 1, "left": rows})
+    _put(lead, number, name, {"v": 1, "left": rows})
     lead.record(lead.writer.event("leftovers", attempt=number, left=[
         {key: row[key] for key in ("node", "pid", "user", "whose", "gpu_mb", "ended")} for row in rows[:MOST_SAID]]))
     for row in rows[:MOST_SAID]:
