@@ -7,11 +7,13 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from safelaunch import __version__
+from safelaunch import __version__, streams
 from safelaunch.errors import ConfigError, SafelaunchError
 
 if TYPE_CHECKING:
     import click
+
+BUG, UNWRITABLE = 70, 74   # EX_SOFTWARE, EX_IOERR: sysexits.h
 
 # verb → module that defines a click command of that name (in `command`), and its line in --help.
 VERBS: dict[str, tuple[str, str]] = {
@@ -58,7 +60,22 @@ def _help() -> str:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the verb of `argv` and exit; the only place where an exception becomes an exit code."""
-    code = run(sys.argv[1:] if argv is None else argv)
+    streams.secure()
+    try:
+        code = run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+    except streams.ReaderGone:   # `| head`: nothing is left to say, nor anybody to say it to
+        code = 0
+    except streams.Unwritable as error:
+        sys.stderr.write(f"safelaunch: the output cannot be written: {error}\n")
+        code = UNWRITABLE
+    except Exception:   # noqa: BLE001 - whatever it is, it is ours, and has an exit code of its own
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.write("safelaunch: this is a bug in safelaunch; please report what was typed and the lines above\n")
+        code = BUG
+    streams.silence()
     gc.freeze()   # or the interpreter's end searches all modules for cycles: 14 of submit's 106 ms (docs/benchmarks.md)
     sys.exit(code)
 
@@ -101,9 +118,6 @@ def _run_verb(verb: str, rest: list[str]) -> int:
         return wrong.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader went away (`| head`): nothing is left to say, nor anybody to say it to
-        return 0
     except SafelaunchError as error:
         prefix = "" if isinstance(error, ConfigError) else "safelaunch: "   # its lines begin with file:line:column
         sys.stderr.write(f"{prefix}{error.message}\n")

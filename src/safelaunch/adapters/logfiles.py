@@ -29,6 +29,8 @@ from safelaunch.core.scan import Compiled, Part, merge_parts
 
 PARALLEL_FROM = 48 << 20    # less is read faster than workers are started
 LAST_LINES = 40
+STDIN = 0
+MOST_CONTROL = 0.05         # of a text's bytes; of random ones it is 0.11
 HOST_FOLDERS = ("nodes", "system")   # of an attempt: each file is named after a host
 TAIL = 64 << 10
 
@@ -44,6 +46,7 @@ class _Reading:
     lines: int | None = None
     truncated: bool = False
     written_t: float | None = None
+    odd: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,8 @@ def _read_plain(
         pieces = logbounds.choose_pieces(source, compiled, start=start, thorough=thorough)
         if index is not None:
             pieces = [*logindex.missing_in(index, Path(source.path)), *pieces]
-        tasks.extend(_Task(source, start, end) for start, end in logindex.cut_pieces(source, pieces))
+        cuts = logindex.data_of(source, logindex.cut_pieces(source, pieces))
+        tasks.extend(_Task(source, start, end) for start, end in cuts)
     parts: dict[int, list[tuple[_Task, Part]]] = {source.index: [] for source in sources}
     for task, part in zip(tasks, _run(tasks, compiled, workers), strict=True):
         parts[task.source.index].append((task, part))
@@ -106,15 +110,15 @@ def _join_parts(source: Source, parts: Sequence[tuple[_Task, Part]], index: LogI
     at, lines = (index.position, index.lines) if index is not None else (0, 0)
     numbered: list[Part] = [_of_file(index.part, source.index)] if index is not None else []
     for task, part in parts:
-        lines = lines if task.start == at else None
+        lines = lines if logindex.is_hole(source, at, task.start) else None
         numbered.append(logindex.number_lines(part, lines))
         at, lines = max(at, task.end), lines + part.newlines if lines is not None else None
     whole = merge_parts(numbered)
     read = sum(task.end - task.start for task, _ in parts) + (index.read if index is not None else 0)
-    known = lines if at == source.size else None
+    known = lines if logindex.is_hole(source, at, source.size) else None
     tail = _tail_of(source)
     last = _last_lines(tail, source.index, source.size, known)
-    return _Reading(whole, last, source.size, read, known, _is_torn(tail), source.written_t)
+    return _Reading(whole, last, source.size, read, known, _is_torn(tail), source.written_t, _odd_about(tail))
 
 
 def _of_file(part: Part, index: int) -> Part:
@@ -168,8 +172,9 @@ def _read_stream(path: Path, index: int, compiled: Compiled) -> _Reading:
         logchunks.scan_blocks(feed, 0, sys.maxsize, scanner, 1)
     part = scanner.finish()
     tail = feed.tail
+    odd = "its compressed data are damaged or not complete" if feed.is_broken else _odd_about(tail)
     return _Reading(part, _last_lines(tail, index, feed.end, part.newlines), feed.end, feed.end, part.newlines,
-                    feed.is_broken or _is_torn(tail), _written_t(path))
+                    _is_torn(tail), _written_t(path), odd)
 
 
 class _Feed:
@@ -214,7 +219,7 @@ class _Feed:
 
 def _open_stream(path: Path) -> BinaryIO:
     if str(path) == "-":
-        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+        return os.fdopen(os.dup(STDIN), "rb")
     stream = path.open("rb")
     return gzip.GzipFile(fileobj=stream) if _is_gzip(path) else stream  # type: ignore[return-value]
 
@@ -232,6 +237,7 @@ def _is_gzip(path: Path) -> bool:
 
 # --- what a file's name and end say ---------------------------------------------------------------------------------
 
+_CONTROL = bytes(byte for byte in range(32) if byte not in b"\t\n\r\x1b")
 _RANK_NAME = re.compile(r"(?:^|[^a-z])(?:rank|task)[-_.]?(\d{1,6})(?:[^\d]|$)", re.IGNORECASE)
 _NODE_NAME = re.compile(
     r"(?:^|[-_.])((?!(?:slurm|job|rank|task|attempt|log|out|err|step|train|run|part|epoch|version|v)[-_]?\d)"
@@ -268,6 +274,14 @@ def _tail_of(source: Source) -> bytes:
         return os.pread(fd, TAIL, max(0, source.size - TAIL))
     finally:
         os.close(fd)
+
+
+def _odd_about(tail: bytes) -> str:
+    """What a reader should know of a file that is no common log, judged by its end; "" for a common one."""
+    if not tail:
+        return "it is empty"
+    control = len(tail) - len(tail.translate(None, _CONTROL))
+    return "it is hardly text" if control > len(tail) * MOST_CONTROL else ""
 
 
 def _is_torn(tail: bytes) -> bool:
@@ -311,5 +325,6 @@ def _join(files: Sequence[str], readings: Sequence[_Reading]) -> Log:
         size_bytes=sum(reading.size for reading in readings), read_bytes=sum(reading.read for reading in readings),
         lines=None if None in lines else sum(count or 0 for count in lines),
         truncated=any(reading.truncated for reading in readings),
+        odd=tuple(f"{file}: {reading.odd}" for file, reading in zip(files, readings, strict=True) if reading.odd),
         clock=CLOCK_STAMPS if findings and stamped * 2 >= len(findings) else CLOCK_ORDER, offsets_s=offsets_s,
     )

@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -144,6 +144,36 @@ def cut_pieces(source: Source, pieces: Iterable[tuple[int, int]]) -> list[tuple[
             last = source.size if end >= source.size else logchunks.align(fd, end)
             cuts.extend((low, high) for low, high in zip(bounds, [*bounds[1:], last], strict=True) if high > low)
         return cuts
+    finally:
+        os.close(fd)
+
+
+def data_of(source: Source, pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The pieces without the holes in them: a log that was cut under a writer that does not append begins with one."""
+    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_blocks * 512 >= source.size:
+            return list(pieces)
+        return [extent for start, end in pieces for extent in _extents(fd, start, end)]
+    finally:
+        os.close(fd)
+
+
+def _extents(fd: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of [start, end) that are no holes."""
+    while (low := first_data(fd, start)) < end:
+        high = min(end, os.lseek(fd, low, os.SEEK_HOLE))
+        yield low, high
+        start = high
+
+
+def is_hole(source: Source, start: int, end: int) -> bool:
+    """Whether [start, end) is nothing, or nothing but a hole."""
+    if start >= end:
+        return start == end
+    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return first_data(fd, start) >= end
     finally:
         os.close(fd)
 

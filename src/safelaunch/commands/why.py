@@ -6,6 +6,7 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def command(
     log = _read(subject.paths, subject.indexes)
     if subject.layout is not None:
         log = to_global(log, *subject.layout)
-    verdict = number_verdict(judge_log(log, subject.evidence), subject.indexes)
+    verdict = number_verdict(of_nothing(judge_log(log, subject.evidence), log), subject.indexes)
     if as_json:
         talk.emit_json(whyjson.to_public(verdict))
     elif ticket:
@@ -63,6 +64,14 @@ def command(
 def explain_files(paths: Sequence[Path]) -> dict[str, Any]:
     """The object of `why --json` for some logs."""
     return whyjson.to_public(judge_log(_read(paths)))
+
+
+def of_nothing(verdict: Verdict, log: Log) -> Verdict:
+    """The same, but that an empty log is no sign of health."""
+    if log.size_bytes or verdict.category != "none":
+        return verdict
+    said = "there is no log" if not log.files else "the log is empty: nothing was written, or it was written elsewhere"
+    return replace(verdict, category="unknown", summary=said, confidence=0.1, action="restart")
 
 
 def _read(paths: Sequence[Path], indexes: Mapping[Path, LogIndex] | None = None) -> Log:

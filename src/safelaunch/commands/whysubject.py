@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +42,8 @@ class Subject:
 
 def find_subject(words: Sequence[str], attempt: int | None) -> Subject:
     """What the words mean: files where they exist, else one run or job; raises UsageError."""
+    if "" in words:
+        raise UsageError("an empty name is no log", hint="without any name the newest run in this folder is meant")
     kinds: list[str] = runs.ask(lambda: [_kind(word) for word in words], " ".join(words)) if words else []
     missing = [word for word, kind in zip(words, kinds, strict=True) if kind == "name"]
     if len(words) > 1 and missing:
@@ -60,26 +64,60 @@ def find_subject(words: Sequence[str], attempt: int | None) -> Subject:
 
 
 def _kind(word: str) -> str:
-    """stdin, file, run, folder or name; looked at by a disposable child, since the path may be on a frozen mount."""
-    if word == "-":
+    """stdin, file, fifo, device, run, folder, name or "!" and an error; looked at by a disposable child, since the path
+    may be on a frozen mount.
+    """
+    if word == "-" or word == "/dev/stdin":
         return "stdin"
     if word.startswith("/dev/fd/"):   # bash's <(…): the child has it not
         return "file"
     path = Path(word)
-    if path.is_dir():
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):   # ValueError: a NUL in the name
+        return "name"
+    except OSError as error:
+        return f"!{error.strerror}"
+    if stat.S_ISDIR(mode):
         return "run" if runfolder.is_run_folder(path) else "folder"
-    return "file" if path.exists() else "name"
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        return "device"
+    return "fifo" if stat.S_ISFIFO(mode) else "file"
 
 
 def _files(word: str, kind: str) -> list[Path]:
+    """The logs that a word names; raises UsageError for what is none."""
+    if kind.startswith("!"):
+        raise UsageError(f"{word} cannot be read: {kind[1:]}")
     if kind == "run":
         raise UsageError(f"{word} is a run", hint="ask about one run, or about log files, at a time")
+    if kind == "stdin":
+        _look_at_stdin()
+        return [Path("-")]
+    if kind == "device":
+        raise UsageError(f"{word} is a device, not a log")
+    if kind == "fifo":
+        talk.say(f"{word} is a pipe: it is read until its writer closes it")
     if kind != "folder":
         return [Path(word)]
     found = sorted(path for path in Path(word).rglob("*") if LOG_NAMES.search(path.name) and path.is_file())
+    readable = [path for path in found if os.access(path, os.R_OK)]
+    if found and not readable:
+        raise UsageError(f"{word}: none of its {len(found)} logs may be read by you")
+    if len(readable) < len(found):
+        talk.say(f"beware: {len(found) - len(readable)} of the {len(found)} logs in {word} may not be read by you")
     if not found:
         raise UsageError(f"{word} holds no logs", hint="name the files: safelaunch why FILE…")
-    return found
+    return readable
+
+
+def _look_at_stdin() -> None:
+    """Say what is waited for at a terminal; raises UsageError for a device without an end."""
+    status = os.fstat(0)
+    if os.isatty(0):
+        talk.say("reading from the terminal; Ctrl-D ends it")
+    elif stat.S_ISCHR(status.st_mode) and status.st_rdev != os.makedev(1, 3):   # /dev/null has an end at once
+        raise UsageError("standard input is a device, not a log")
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------

@@ -110,6 +110,7 @@ class Log:
     read_bytes: int = 0              # less than the size: a healthy step bounded the search
     lines: int | None = None
     truncated: bool = False          # a file ended amid a line, or could not be decompressed to its end
+    odd: tuple[str, ...] = ()        # files that are no common logs: empty, damaged, no text
     clock: str = CLOCK_ORDER
     offsets_s: Mapping[str, float] = field(default_factory=dict)   # per host, subtracted from its stamps
     rules: tuple[Rule, ...] = ()     # of rule packs, beside those of the rulebook

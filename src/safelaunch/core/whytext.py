@@ -111,6 +111,10 @@ def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
         yield Row("doubt", verdict.changes, "dim")
     for note in verdict.notes:
         yield Row("note", note, "dim")
+    for odd in log.odd[:SHOWN_NAMES]:
+        yield Row("note", odd, "dim")
+    if len(log.odd) > SHOWN_NAMES:
+        yield Row("note", f"… and {len(log.odd) - SHOWN_NAMES} more such files", "dim")
     if log.truncated:
         yield Row("note", "a file ends amid a line: its writer was killed, or still writes", "dim")
 
