@@ -58,14 +58,18 @@ def drain(lead: Leader) -> Step:
         (lead.local / "keep").touch()
 
 
-def announce_end(lead: Leader) -> Step:
+def announce_end(lead: Leader, is_now: bool = True) -> Step:
     """Say that this supervisor is going to cancel its own job, before a next one can start and take that for a person's
     word. After a takeover no script is left whose end would end the job: it would run until its time limit (measured).
+
+    `is_now`: nothing is left to do before. A script can be left after all, of a batch host that was cut off for a
+    while: its supervisor ends when it reads that, and the job with it (simulated: before a next one was submitted).
     """
-    if lead.took_over is None or lead.job.is_local or lead.end_claim:
+    if lead.took_over is None or lead.job.is_local:
         return
-    watch.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
-    while lead.ending is None and lead.term_s is None:
+    if is_now:
+        watch.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
+    while not lead.end_claim and lead.ending is None and lead.term_s is None:
         lead.end_claim = lead.claim("end the job")
         if lead.end_claim:
             lead.record(lead.writer.event("intent", claim=lead.end_claim, act="cancel", job=lead.job.id))
@@ -97,9 +101,10 @@ def _to_successor(lead: Leader, action: decide.HandOver) -> Passing:
     for command in lead.successor.prepare(job, action.exclude, bool(lead.lost), lead.state.successor_excludes):
         result = yield command
         if result is None or not result.is_ok:
-            lead.say(f"the successor could not be changed: {result.stderr.strip()[:200] if result else ''}")
-            yield AGAIN_S
-            return None
+            lead.say(f"the successor could not be changed: {_said(result)}")
+            if not _is_refused_for_good(lead, result):   # else it goes on without: its supervisor knows the bad nodes
+                yield AGAIN_S
+                return None
     if action.held:
         yield from _hold(lead, job)
     _note_passed(lead, job, action)
@@ -112,7 +117,9 @@ def _hold(lead: Leader, job: str) -> Step:
         result = yield lead.successor.hold(job)
         if result is not None and result.is_ok:
             break
-        lead.say(f"job {job} could not be held: {result.stderr.strip()[:200] if result else ''}")
+        lead.say(f"job {job} could not be held: {_said(result)}")
+        if _is_refused_for_good(lead, result):   # its supervisor sees the hold
+            return
         yield AGAIN_S
     watch.read_requests(lead)
     # `resume` takes the file away first and looks for held jobs then: whatever comes after this look, it sees.
@@ -120,6 +127,13 @@ def _hold(lead: Leader, job: str) -> Step:
         yield lead.successor.release(job)
         return
     lead.say(f"job {job} waits, held, for: safelaunch resume {lead.run_dir}")
+
+
+def _is_refused_for_good(lead: Leader, result: Result | None) -> bool:
+    """Whether to ask for no more changes of the next job: scontrol is not there, or has said no again and again."""
+    if result is not None and not result.is_unknown:
+        lead.refused_changes += 1
+    return result is not None and (ways.is_missing(result.returncode) or lead.refused_changes >= CHANGE_TRIES)
 
 
 def _note_passed(lead: Leader, job: str | None, action: decide.HandOver) -> None:
@@ -144,7 +158,7 @@ def _resubmit(lead: Leader, action: decide.HandOver) -> Passing:
             return None   # it waits, or goes on already
         looks -= found is not None
         if looks <= 0:
-            yield from announce_end(lead)
+            yield from announce_end(lead, is_now=False)
             result = yield from _submit_now(lead, action)
             if lead.state.successor is not None:
                 _note_passed(lead, lead.state.successor, action)
@@ -183,6 +197,9 @@ def _requeue(lead: Leader, action: decide.HandOver) -> Passing:
     that dies among them leaves a job that starts and not one that is held for ever. Measured (22.05): `scontrol update`
     of ExcNodeList and uhold are obeyed while the job is COMPLETING already (see start_soon).
     """
+    if lead.ending == "unknown":   # Slurm's last word on it, CANCELLED perhaps, would be lost (simulated)
+        choose(lead, ways.WATCH, "nothing tells why this job ends, and one that a person cancels must not come back")
+        return None
     if lead.ending is None:
         yield from drain(lead)
     while (claim := lead.claim("requeue this job")) == 0:

@@ -129,6 +129,8 @@ class Leader:
         self.took_over = took_over      # from whom, where this process was its standby: nothing else ends the job then
         self.end_claim = 0      # under which this supervisor has announced that it cancels its own job
         self.alone = self.resigned = False   # cut off; and nothing of the attempt is left here
+        self.refused_changes = 0        # of the next job, by Slurm
+        self.alone_every_s = 5.0        # between two questions to the third witness (lead.watch)
         self.slurm_heard_s = self.now_s
         self.contested = False          # somebody may watch this leader without hearing it
         self.was_watched = False        # a supervisor on this host has let a standby in: before, nobody may take over

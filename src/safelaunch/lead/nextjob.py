@@ -14,6 +14,7 @@ from safelaunch.lead.leader import Leader, Step
 SETTLE_S = 5.0         # slurmctld works off what waited in its socket within a second of coming back
 PATIENCE_S = 30.0      # at most, between two questions to a slurmctld that is away
 REFUSED_S = 60.0       # maintenance, or a limit on submissions, passes
+MAX_REFUSED_S = 600.0  # ... while the nodes of this job wait for nothing else
 FIRST_LOOK_S = 60.0    # the one look that tells a job which slurmctld lost from one that a person cancelled
 LOOK_EVERY_S = 3600.0  # with a look at the time limit each half an hour, 48 calls a day are not reached
 # slurm.conf(5), MinJobAge: for so long Slurm remembers a job that was cancelled. A younger one that it does not know
@@ -84,11 +85,13 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
             unclear += 1
             continue
         refusals += 1
-        other = (yield from _other_way(lead, result, refusals)) if lead.plan.restart.via == "auto" else None
+        # At the end of this job whatever way is left is better than a run that is lost.
+        may_choose = lead.plan.restart.via == "auto" or "end" in lead.tasks
+        other = (yield from _other_way(lead, result, refusals)) if may_choose else None
         if other is not None:
             choose(lead, other, said)
             return
-        yield REFUSED_S if "end" in lead.tasks else min(LOOK_EVERY_S, REFUSED_S * 2 ** (refusals - 1))
+        yield min(MAX_REFUSED_S if "end" in lead.tasks else LOOK_EVERY_S, REFUSED_S * 2 ** (refusals - 1))
 
 
 def is_queueing(lead: Leader) -> bool:

@@ -29,6 +29,7 @@ INDEX_S = 2.0
 LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
 ALONE_S = 5.0
+MAX_ALONE_S = 300.0     # simulated: 250 questions to Slurm while a hand-over that the site refuses went on and on
 TROUBLE_S = 2.0
 THIRD_WITNESS_S = 5.0   # slurmctld answers within milliseconds; a cut network lets squeue wait for a minute
 LIMIT_S = 3600.0        # between two looks at the time limit, which people may extend
@@ -100,8 +101,9 @@ def find_out_whether_alone(lead: Leader) -> None:
     if (lead.job.is_local or not others or not all(node in lead.lost for node in others)
             or lead.now_s - heard_s < SILENT_S):
         lead.alone = lead.resigned = False
+        lead.alone_every_s = ALONE_S
         return
-    if lead.is_due("third witness", ALONE_S):
+    if lead.is_due("third witness", lead.alone_every_s):
         lead.begin("third witness", ask_the_third(lead))
     gone = lead.live is None or not any(guard.connection and not guard.gone for guard in lead.server.of(lead.job.host))
     lead.resigned = lead.alone and gone
@@ -112,6 +114,7 @@ def ask_the_third(lead: Leader) -> Step:
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
     lead.alone = result is None or result.is_unknown
     lead.contested = lead.contested or lead.alone
+    lead.alone_every_s = ALONE_S if lead.alone else min(MAX_ALONE_S, 2 * lead.alone_every_s)
 
 
 def watch_limit(lead: Leader) -> Step:
