@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
 import multiprocessing
 import os
+import resource
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing.pool import Pool
 from pathlib import Path
+from typing import IO
 
 from tests.simulation.golden import GOLDEN
 from tests.simulation.pairs import pairs
@@ -18,6 +23,9 @@ from tests.simulation.run import run, run_seed
 from tests.simulation.scenario import Scenario, from_json, make
 from tests.simulation.shrink import shrink
 from tests.simulation.sim import Outcome
+
+PATIENCE_S = 120.0     # a run takes 0.05 s
+SHOW_EVERY_S = 20.0
 
 
 def main(argv: list[str]) -> int:
@@ -36,7 +44,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--shard", default="1/1", help="i/n: only every n-th seed, beginning with the i-th")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--resume", help="a file of results; seeds that stand in it are not run again")
-    parser.add_argument("--pairs", action="store_true", help="every fault at every outside call of golden runs")
+    parser.add_argument("--pairs", nargs="?", const="all", choices=("all", "brief"),
+                        help="every fault at every outside call of golden runs; brief: looks and writes thinned out")
     parser.add_argument("--seed", type=int, help="one seed alone")
     parser.add_argument("--scenario", help="a scenario as JSON, in a file")
     parser.add_argument("--shrink", action="store_true", help="with --seed: make the failing scenario smaller")
@@ -64,7 +73,7 @@ def _show(outcome: Outcome) -> int:
     return 1 if outcome.violations else 0
 
 
-def _seeds(args: argparse.Namespace, done: set[int]) -> Iterator[int]:
+def _seeds(args: argparse.Namespace, done: set[object]) -> Iterator[int]:
     first, _, last = args.seeds.partition("..")
     index, _, count = args.shard.partition("/")
     for seed in range(int(first), int(last)):
@@ -74,53 +83,97 @@ def _seeds(args: argparse.Namespace, done: set[int]) -> Iterator[int]:
 
 def _pairs(args: argparse.Namespace) -> int:
     """Each pair once; a violated one is printed with the scenario to replay it by --scenario FILE."""
-    begun_s, count, bad = time.monotonic(), 0, 0
+    done = _Tally(args.resume, "pairs")
     index, shards = (int(word) for word in args.shard.split("/"))
-    every = (pair for name in GOLDEN for pair in pairs(name))
-    mine = (pair for number, pair in enumerate(every) if number % shards == index % shards)
-    with multiprocessing.get_context("fork").Pool(args.jobs, maxtasksperchild=500) as pool:
-        for name, scenario, violations in pool.imap_unordered(_work_pair, mine, chunksize=16):
-            count += 1
-            if violations:
-                bad += 1
-                print(f"{name}: {violations[0].splitlines()[0]}\n    {scenario}", flush=True)
-    print(f"{count} pairs in {time.monotonic() - begun_s:.0f} s on {args.jobs} processes; {bad} violate an invariant")
-    return 1 if bad else 0
-
-
-def _work_pair(pair: tuple[str, Scenario]) -> tuple[str, str, list[str]]:
-    return pair[0], pair[1].to_json(), run(pair[1]).violations
-
-
-def _work(seed: int) -> tuple[int, str, float, list[str]]:
-    outcome = run_seed(seed)
-    return seed, outcome.how, outcome.virtual_s, outcome.violations
+    every = (pair for name in GOLDEN for pair in pairs(name, is_brief=args.pairs == "brief"))
+    mine = (pair for number, pair in enumerate(every)
+            if number % shards == index % shards and pair[0] not in done.known)
+    with _pool(args) as pool:
+        for name, how, violations, scenario in pool.imap_unordered(_work_pair, mine, chunksize=16):
+            done.take(name, how, 0.0, violations, f"{scenario}\n    replay: save that line, then python -m "
+                                                  f"tests.simulation --scenario FILE -v")
+    return done.close(args.jobs)
 
 
 def _many(args: argparse.Namespace) -> int:
-    done: set[int] = set()
-    bad = 0
-    file = Path(args.resume) if args.resume else None
-    if file is not None and file.exists():
-        rows = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
-        done, bad = {row["seed"] for row in rows}, sum(bool(row["violations"]) for row in rows)
-    seeds = list(_seeds(args, done))
-    begun_s, hows, virtual_s = time.monotonic(), collections.Counter[str](), 0.0
-    log = file.open("a") if file is not None else None
-    with multiprocessing.get_context("fork").Pool(args.jobs, maxtasksperchild=500) as pool:
-        for seed, how, took_s, violations in pool.imap_unordered(_work, seeds, chunksize=4):
-            hows[how] += 1
-            virtual_s += took_s
-            if violations:
-                bad += 1
-                print(f"seed {seed}: {how}: {violations[0].splitlines()[0]}", flush=True)
-            if log is not None:
-                log.write(json.dumps({"seed": seed, "how": how, "violations": violations}) + "\n")
-                log.flush()
-    wall_s = time.monotonic() - begun_s
-    print(f"{len(seeds)} seeds in {wall_s:.0f} s on {args.jobs} processes, {virtual_s / 3600:.0f} simulated hours: "
-          f"{dict(hows)}; {bad} violate an invariant (with those of earlier shards in --resume)")
-    return 1 if bad else 0
+    done = _Tally(args.resume, "seeds")
+    with _pool(args) as pool:
+        for seed, how, virtual_s, violations in pool.imap_unordered(_work, _seeds(args, done.known), chunksize=4):
+            done.take(seed, how, virtual_s, violations, f"replay: python -m tests.simulation --seed {seed} -v --shrink")
+    return done.close(args.jobs)
+
+
+def _pool(args: argparse.Namespace) -> Pool:
+    return multiprocessing.get_context("fork").Pool(args.jobs, maxtasksperchild=500)
+
+
+def _work(seed: int) -> tuple[int, str, float, list[str]]:
+    with _patience():
+        outcome = run_seed(seed)
+    return seed, outcome.how, outcome.virtual_s, outcome.violations
+
+
+def _work_pair(pair: tuple[str, Scenario]) -> tuple[str, str, list[str], str]:
+    with _patience():
+        outcome = run(pair[1])
+    return pair[0], outcome.how, outcome.violations, pair[1].to_json()
+
+
+@contextlib.contextmanager
+def _patience() -> Iterator[None]:
+    """A loop that never sleeps is an exception in it, and so a finding."""
+    def wake(number: int, frame: object) -> None:
+        raise RuntimeError(f"code under test has used {PATIENCE_S:.0f} s of the processor")
+
+    signal.signal(signal.SIGPROF, wake)
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+
+
+class _Tally:
+    """What has been run, and how it went; kept in a file where one is named, and shown now and then."""
+
+    def __init__(self, resume: str | None, what: str) -> None:
+        self.what, self.count, self.bad, self.virtual_s = what, 0, 0, 0.0
+        self.hows = collections.Counter[str]()
+        self.begun_s = self.shown_s = time.monotonic()
+        self.known: set[object] = set()
+        self.log: IO[str] | None = None
+        if resume is not None:
+            file = Path(resume)
+            lines = file.read_text().splitlines() if file.exists() else []
+            rows = [json.loads(line) for line in lines if line.endswith("}")]
+            self.known, self.bad = {row["seed"] for row in rows}, sum(bool(row["violations"]) for row in rows)
+            self.log = file.open("a")
+
+    def take(self, name: object, how: str, virtual_s: float, violations: list[str], replay: str) -> None:
+        """One more."""
+        self.count += 1
+        self.virtual_s += virtual_s
+        self.hows[how] += 1
+        if violations:
+            self.bad += 1
+            print(f"{self.what[:-1]} {name}: {how}: {violations[0].splitlines()[0]}\n    {replay}", flush=True)
+        if self.log is not None:
+            print(json.dumps({"seed": name, "how": how, "violations": violations}), file=self.log, flush=True)
+        if time.monotonic() - self.shown_s > SHOW_EVERY_S:
+            self.shown_s = time.monotonic()
+            print(f"{self.count:,} {self.what}, {self.bad} violations, {self.shown_s - self.begun_s:.0f} s", flush=True)
+
+    def close(self, jobs: int) -> int:
+        """The exit code, after the last line."""
+        wall_s = time.monotonic() - self.begun_s
+        cpu_s = sum(resource.getrusage(who).ru_utime + resource.getrusage(who).ru_stime
+                    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        hows = ", ".join(f"{count:,} {how}" for how, count in self.hows.most_common())
+        virtual = f"{self.virtual_s / 3600:,.0f} simulated hours, " if self.virtual_s else ""
+        earlier = f" (and {len(self.known):,} in earlier turns)" if self.known else ""
+        print(f"({virtual}{wall_s:.0f} s on {jobs} processes, {cpu_s:.0f} s of processor time: {hows})")
+        print(f"{self.count:,} {self.what}{earlier}, {self.bad} violations", flush=True)
+        return 1 if self.bad else 0
 
 
 if __name__ == "__main__":

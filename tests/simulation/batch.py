@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.folder import apply
 from tests.simulation.hosts import Host
 from tests.simulation.process import Supervisor
+from tests.simulation.setting import RUN_ID
 
 if TYPE_CHECKING:
     from tests.simulation.command import SimCommand
@@ -27,7 +28,8 @@ class Shell:
         self.sim, self.host, self.job = sim, host, job
         self.is_over = False
         self.leader: Supervisor | None = None
-        self.local = host.disk / f"{job.id}-{job.restarts}"
+        self.restarts = job.restarts   # as in its environment: the job may be requeued beside it
+        self.local = host.disk / f"{job.id}-{self.restarts}"
         self.strikes = 0
         self._born_t = 0.0
         self._waits_since_t = sim.clock.t
@@ -92,7 +94,7 @@ class Shell:
             self.leader.kill()
             self.leader.kill_courier()
         for attempt in self.sim.attempts:
-            if attempt.job == self.job.id and attempt.host is self.host and attempt.srun_alive:
+            if attempt.local == self.local.name and attempt.host is self.host and attempt.srun_alive:
                 attempt.kill_srun()
 
     def signal(self, number: int) -> None:
@@ -124,6 +126,12 @@ class Batch(Shell):
 
     role = "leader"
 
+    def __init__(self, sim: Sim, host: Host, job: Job) -> None:
+        super().__init__(sim, host, job)
+        if job.restarts:   # its output goes on in the same file: where it begins tells whose end a line is about
+            line = f"safelaunch 2024-01-01T00:00:00 {host.name}: run {RUN_ID}, job {job.id} on {host.name}\n"
+            host.mount.when_thawed(lambda: apply(sim.run_dir, b"A", f"slurm-{job.id}.out", line.encode()))
+
     def gives_up(self, why: str) -> None:
         """Law 1: then the training runs without us."""
         self.sim.unsupervised(self, why)
@@ -151,7 +159,6 @@ class Step(Shell):
     def __init__(self, sim: Sim, host: Host, job: Job, command: SimCommand) -> None:
         self.command = command
         super().__init__(sim, host, job)
-        self.local = host.disk / f"{job.id}-{job.restarts}"
 
     def gives_up(self, why: str) -> None:
         """The leader has another one started."""

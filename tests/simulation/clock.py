@@ -113,6 +113,10 @@ class Process:
         self.dead = True
         self._on_end(code, error)
 
+    def is_current(self, one: object) -> bool:
+        """Whether it is this process whose code runs (`one`: the greenlet that runs)."""
+        return one is self._greenlet
+
     def sleep(self, timeout_s: float) -> None:
         """Called by the process itself: let `timeout_s` pass, or less when somebody calls `wake`."""
         if self.dead:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from greenlet import GreenletExit  # type: ignore[import-untyped,unused-ignore]
 
+from tests.simulation import person
 from tests.simulation.hosts import Host
 from tests.simulation.scenario import MANNERS, Fault
 
@@ -259,6 +261,28 @@ def _touch(name: str) -> Callable[[Sim, Fault], None]:
     return touch
 
 
+def _touch_kept(name: str) -> Callable[[Sim, Fault], None]:
+    """`safelaunch release` and `extend` touch their files while a site is kept, and only then."""
+    def touch(sim: Sim, fault: Fault) -> None:
+        if sim.state().preserving_until is not None:
+            path = sim.run_dir / "control" / name
+            path.touch()
+            os.utime(path, (sim.wall_t(), sim.wall_t()))
+    return touch
+
+
+def _hold(sim: Sim, fault: Fault) -> None:
+    """A person puts the run on hold, and lets it go on later."""
+    sim.types(person.hold)
+    mine = [sim.clock.t, math.inf]
+    sim.holds.append(mine)
+
+    def resume() -> None:
+        mine[1] = sim.clock.t
+        sim.types(person.resume)
+    sim.clock.after(fault.length_s, resume)
+
+
 def _scancel(sim: Sim, fault: Fault) -> None:
     job = sim.live_job()
     if job is not None and sim.slurm.answers:
@@ -285,6 +309,7 @@ _TABLE: dict[str, Callable[[Sim, Fault], None]] = {
     "one_way_cut": _one_way_cut, "freeze": _freeze, "freeze_one": _freeze_one, "refuses": _refuses,
     "unreadable": _unreadable, "loses_links": _loses_links, "wall_jump": _wall_jump,
     "slurm_hung": _slurm_hung, "slurm_gone": _slurm_gone, "manners": _manners, "preempt": _preempt,
-    "kill": _touch("kill"), "kill-now": _touch("kill-now"), "release": _touch("release"),
+    "kill": _touch("kill"), "kill-now": _touch("kill-now"), "release": _touch_kept("release"),
+    "extend": _touch_kept("extend"), "hold": _hold,
     "scancel": _scancel, "scancel_successor": _scancel_successor,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from safelaunch.core import via
 from safelaunch.core.state import State
 
 if TYPE_CHECKING:
@@ -24,10 +25,12 @@ def check(sim: Sim, state: State) -> None:
 
 
 def _ends_in_a_named_state(sim: Sim, state: State) -> None:
-    live = [f"{job.id} {job.state}" for job in sim.all_jobs if job.is_live]
+    # A job that a person holds is that person's to take away, where Slurm did not answer when the run ended.
+    live = [f"{job.id} {job.state}" for job in sim.all_jobs
+            if job.is_live and not (state.ended is not None and job.state == "PENDING" and job.held)]
     if state.ended is None and sim.said and not live and not _a_supervisor_heard(sim):
         return   # a person cancelled, and nobody was left to write it down: nothing runs, and nothing will
-    if state.ended is None and not live and not sim.scenario.watchers and _nobody_was_left(sim):
+    if state.ended is None and not live and not sim.watchers and (_nobody_was_left(sim) or state.via == via.WATCH):
         return   # rung 3 of the ladder is missing
     if state.ended is None:
         jobs = [(job.id, job.state, job.end) for job in sim.all_jobs]
@@ -49,10 +52,16 @@ def _a_supervisor_heard(sim: Sim) -> bool:
 
 
 def _obeys_people(sim: Sim, state: State) -> None:
-    """Kill switch and cancel are never missed, and never undone."""
+    """Kill switch, cancel and hold are never missed, and never undone."""
+    frozen_s = sum(fault.length_s for fault in sim.scenario.faults if fault.kind in (
+        "freeze", "freeze_one", "unreadable", "refuses", "slurm_hung", "slurm_gone"))
+    for from_t, until_t in sim.holds:
+        early = [attempt.number for t, attempt, _ in sim.launches
+                 if from_t + SEEN_S + frozen_s < t < until_t and attempt.has_started]
+        if early:
+            sim.violate(f"a person put the run on hold at {from_t:.1f} s, and attempts {early} were launched before it "
+                        f"was let go at {until_t:.1f} s")
     for said_t, word in sim.said:
-        frozen_s = sum(fault.length_s for fault in sim.scenario.faults if fault.kind in (
-            "freeze", "freeze_one", "unreadable", "refuses", "slurm_hung", "slurm_gone"))
         seen_t = said_t + (1.0 if word == "scancel" else SEEN_S) + frozen_s
         if word == "scancel_successor":   # the run ends with this job; no other job may be queued after it
             later = [job.id for job in sim.all_jobs if job.batch is not None and job.started_t > said_t]
@@ -89,12 +98,13 @@ def _completes(sim: Sim, state: State) -> None:
 def _asks_slurm_little(sim: Sim) -> None:
     made = [(t, who) for (t, _), who in zip(sim.slurm.calls, sim.slurm.callers, strict=True) if who is not None]
     times = [t for t, _ in made]   # those that reached slurmctld
-    incidents = 1 + len(sim.attempts) + len(sim.all_jobs) + len(sim.said)
+    starts = sum(job.restarts for job in sim.all_jobs)
+    incidents = 1 + len(sim.attempts) + len(sim.all_jobs) + starts + len(sim.said) + len(sim.people)
     outage_s = sum(fault.length_s for fault in sim.scenario.faults if fault.kind.startswith("slurm_"))
     allowed = CALLS_AN_INCIDENT * incidents + outage_s / 5.0
     if len(times) > allowed:
         sim.violate(f"{len(times)} calls to Slurm in {incidents} incidents")
-    for caller in dict.fromkeys(who for _, who in made):
+    for caller in dict.fromkeys(who for _, who in made if who not in sim.people):   # who type a verb now and then
         mine = [t for t, who in made if who is caller]
         for first, third in zip(mine, mine[CALLS_A_SECOND:], strict=False):
             if third - first < 0.999:

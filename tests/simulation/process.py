@@ -69,6 +69,12 @@ class Actor:
         self.signal(signal.SIGCHLD)
         self.process.wake()
 
+    def sleep(self, length_s: float) -> None:
+        """time.sleep."""
+        until_t = self.sim.clock.t + length_s
+        while self.sim.clock.t < until_t:
+            self.process.sleep(until_t - self.sim.clock.t)
+
     def kill(self) -> None:
         """SIGKILL: its connections end, its courier goes on."""
         if not self.process.dead:
@@ -104,18 +110,12 @@ class Watching(Actor):
                 except StopIteration:
                     break
                 result = command.wait()
-                self.nap(GAP_S)
-            self.nap(TICK_S)
+                self.sleep(GAP_S)
+            self.sleep(TICK_S)
 
     def ended(self, code: int | None, error: str) -> None:
         """It never ends by itself."""
         self.sim.crashed("watch", error)
-
-    def nap(self, length_s: float) -> None:
-        """time.sleep."""
-        until_t = self.sim.clock.t + length_s
-        while self.sim.clock.t < until_t:
-            self.process.sleep(until_t - self.sim.clock.t)
 
     def _tell(self, kind: str, dir: str, text: str) -> None:
         self.sim.trace(self.host.name, f"{kind.upper()}: {text}")
@@ -177,7 +177,8 @@ class Supervisor(Actor):
         job = self.shell.job
         env = {"SLURM_JOB_ID": job.id, "SLURM_JOB_NODELIST": nodeset.fold(job.first_nodes),
                "SLURMD_NODENAME": self.host.name, "SLURM_JOB_PARTITION": "main",
-               "XDG_STATE_HOME": str(self.sim.folder / "state")}
+               "XDG_STATE_HOME": str(self.sim.folder / "state"),
+               **({"SLURM_RESTART_COUNT": str(self.shell.restarts)} if self.shell.restarts else {})}
         return JobFacts(job.id, tuple(job.first_nodes), self.host.name, str(self.sim.work_dir), False, env)
 
     def _start_facts(self) -> Start | None:
@@ -323,16 +324,15 @@ class SimWorld(World):
                facts: Mapping[str, Any]) -> AttemptProcess:
         """An attempt of the simulated training."""
         self._sim.outside(self._me, f"launch {number}")
-        attempt = Attempt(self._sim, self._host, str(facts["job"]), number, env, facts)
+        attempt = Attempt(self._sim, self._host, local.name, number, env, facts)
         assert isinstance(self._me, Supervisor)
         self._sim.launched(attempt, self._me)
         return SimProcess(attempt, local, is_child=True)
 
     def adopt(self, local: Path, number: int) -> AttemptProcess | None:
         """What this job's supervisors have launched on this host."""
-        job = local.name.partition("-")[0]
         found = next((attempt for attempt in self._sim.attempts if attempt.host is self._host
-                      and attempt.number == number and attempt.job == job), None)
+                      and attempt.number == number and attempt.local == local.name), None)
         return None if found is None else SimProcess(found, local, is_child=False)
 
     def diagnose(self, process: Any, evidence: Any, layout: Any, more: Any) -> None:

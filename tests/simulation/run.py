@@ -8,6 +8,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
+from tests.simulation.person import behind_keyboards
 from tests.simulation.scenario import Scenario, make
 from tests.simulation.sim import Outcome, Sim
 
@@ -20,7 +21,8 @@ def run(scenario: Scenario, is_verbose: bool = False) -> Outcome:
     folder = Path(tempfile.mkdtemp(prefix="safelaunch-sim-", dir=place))
     sim = Sim(scenario, folder, is_verbose)
     try:
-        return sim.run()
+        with behind_keyboards():
+            return sim.run()
     except Exception:  # noqa: BLE001 - reported with the seed, as any other finding
         return Outcome(scenario, "(broken)", [*sim.violations, f"the simulation broke: {traceback.format_exc()}"],
                        timeline=sim.timeline)

@@ -18,6 +18,13 @@ KINDS: dict[str, tuple[float, float] | None] = {
     "slurm_hung": (5.0, 300.0), "slurm_gone": (5.0, 300.0), "manners": None, "preempt": None,
 }
 PEOPLE = ("kill", "kill-now", "scancel", "scancel_successor")
+VIAS = ("auto", "successor", "resubmit", "requeue", "watch")
+# What a site forbids: dependencies (refused in words of its own); commands that its nodes do not have; or jobs from
+# compute nodes, which sbatch there refuses, a mere test included.
+SITES = {
+    "": (), "no_dependency": (), "refuses_sbatch": (), "no_sbatch": ("sbatch",), "no_scontrol": ("sbatch", "scontrol"),
+    "no_sinfo": ("sinfo",),
+}
 MANNERS = ("times_out_done", "times_out_undone", "late", "garbled", "empty", "lies", "refused")
 
 
@@ -62,6 +69,10 @@ class Scenario:
     ignores_term: bool = False
     standby: bool = True
     watchers: int = 1
+    via: str = "auto"                # restart.via
+    site: str = ""                   # one of SITES
+    has_sacct: bool = False
+    preserve_s: float = 0.0          # preserve_site.for
     faults: tuple[Fault, ...] = ()
     at_calls: tuple[tuple[int, str], ...] = field(default=())       # (number of an outside call, what goes wrong then)
 
@@ -101,6 +112,16 @@ def make(seed: int) -> Scenario:
     faults = [_fault(rng, rng.choice(list(KINDS)), span_s) for _ in range(rng.choice((1, 1, 2, 2, 3, 4)))]
     if rng.random() < 0.25:
         faults.append(_fault(rng, rng.choice(PEOPLE), span_s))
+    if rng.random() < 0.08:
+        faults.append(Fault("hold", round(rng.uniform(0.0, span_s), 2), round(20.0 * 20.0 ** rng.random(), 1)))
+    if rng.random() < 0.05:
+        scenario = replace(scenario, preserve_s=rng.choice((30.0, 120.0)))
+        faults += [_fault(rng, kind, span_s) for kind in ("extend", "release") if rng.random() < 0.5]
+    # Half of all runs go on in the usual way, on a site that allows all.
+    if rng.random() < 0.5:
+        scenario = replace(scenario, via=rng.choice(VIAS), site=rng.choice(list(SITES)), has_sacct=rng.random() < 0.5)
+        if rng.random() < 0.5:   # so that there is a next job
+            faults.append(_fault(rng, "preempt", span_s))
     return replace(scenario, faults=tuple(sorted(faults, key=lambda fault: fault.t)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,9 +20,10 @@ from tests.simulation.guards import Task
 from tests.simulation.hosts import Host
 from tests.simulation.invariants import check
 from tests.simulation.net import Net
+from tests.simulation.person import Person
 from tests.simulation.process import EPOCH_T, Actor, Supervisor, Watching
 from tests.simulation.scenario import Scenario
-from tests.simulation.slurm import Job
+from tests.simulation.slurm import REQUEUE_WAIT_S, Job
 from tests.simulation.slurmcommands import Slurm
 from tests.simulation.training import Attempt
 
@@ -32,6 +34,7 @@ LOOK_EVERY_S = 5.0
 WATCH_S = 3600.0      # ... for as long as a watch may take to find that nothing is left of a run
 RELAX_S = 900.0       # a watch finds a job that its own exclusions keep back within two looks
 TROUBLE_S = 15.0      # after a fault its consequences are no false alarm for so long
+BOTH_S = 20.0         # ... for a job that nothing keeps back, and the one that has submitted it
 QUIET_S = 20.0        # after the run's end: does anything still start?
 
 
@@ -76,6 +79,8 @@ class Sim:
         self.is_verbose = is_verbose
         self.writing: dict[Attempt, set[Task]] = {}   # by launch: two can bear one number
         self.said: list[tuple[float, str]] = []          # what people asked for
+        self.people: list[Person] = []
+        self.holds: list[list[float]] = []               # from when on nothing new is to start; and until when
         self.all_jobs: list[Job] = []
         self.job_spans: dict[str, list[tuple[float, float]]] = {}
         self.launches: list[tuple[float, Attempt, Supervisor]] = []
@@ -109,7 +114,7 @@ class Sim:
         for fault in self.scenario.faults:
             self.clock.at(fault.t, partial(faults.inject, self, fault))
         for _ in range(self.scenario.watchers):
-            self.clock.after(self.rng.uniform(0.0, 60.0), self._start_watch)
+            self.clock.after(self.rng.uniform(0.0, 60.0), self.start_watch)
         self.clock.after(LOOK_EVERY_S, self._look)
         try:
             self.clock.run(self.bound_t)
@@ -122,11 +127,17 @@ class Sim:
                           self.clock.t, self.clock.events, len(self.slurm.calls), len(self.attempts),
                           len(self.all_jobs), self.timeline, self.outside_calls, [t for t, _, _ in self.launches],
                           state.ended.t - EPOCH_T if state.ended else None)
-        for actor in (*self.supervisors, *self.watchers):
+        for actor in (*self.supervisors, *self.watchers, *self.people):
             actor.process.kill()
         return outcome
 
-    def _start_watch(self) -> None:
+    def types(self, verb: Callable[[Person], object]) -> None:
+        """Somebody types a verb of safelaunch at a login node."""
+        person = Person(self, self.hosts["login"], verb)
+        self.hosts["login"].processes.append(person.process)
+        self.people.append(person)
+
+    def start_watch(self) -> None:
         """Somebody types `safelaunch watch`."""
         watch = Watching(self, self.hosts["login"], "watch")
         self.hosts["login"].processes.append(watch.process)
@@ -138,7 +149,8 @@ class Sim:
         scenario = self.scenario
         training_s = scenario.steps * (scenario.step_s + scenario.save_s / scenario.save_every)
         jobs_s = 4 * scenario.limit_min * 60.0
-        return scenario.faults_end_t + jobs_s + 4 * training_s + 2 * scenario.slurmd_timeout_s + 1800.0
+        waits_s = 1800.0 + 2 * scenario.preserve_s + 4 * REQUEUE_WAIT_S
+        return scenario.faults_end_t + jobs_s + 4 * training_s + 2 * scenario.slurmd_timeout_s + waits_s
 
     def _look(self) -> None:
         """Over once the run has ended, no job is left, and nothing starts any more."""
@@ -217,10 +229,22 @@ class Sim:
             self.violate("more than two jobs of this run are pending")
 
     def job_started(self, job: Job) -> None:
-        """A job runs: no other may."""
-        others = [other.id for other in self.all_jobs if other is not job and other.state == "RUNNING"]
-        if others:
-            self.violate(f"job {job.id} starts while {others} run")
+        """A job runs: no other may. Where no dependency keeps it back (restart.via: resubmit), the one before may be
+        about to end, with nothing of an attempt left in it.
+        """
+        others = [other for other in self.all_jobs if other is not job and other.state == "RUNNING"]
+        if not others:
+            return
+        names = [other.id for other in others]
+        training = any(task.rank in ("loading", "training") for attempt in self.attempts for task in attempt.tasks
+                       if attempt.job in names)
+        if job.singleton or training:
+            self.violate(f"job {job.id} starts while {names} run")
+
+        def look() -> None:
+            if any(other.state == "RUNNING" for other in others):
+                self.violate(f"jobs {names} still run {BOTH_S:.0f} s after job {job.id} has started")
+        self.clock.after(BOTH_S, look)
 
     def job_ended(self, job: Job) -> None:
         """A job ends."""
@@ -313,7 +337,7 @@ class Sim:
         if isinstance(actor, Supervisor):
             actor.shell.died_alone()
         elif actor.host.is_running:
-            self.clock.after(60.0, self._start_watch)
+            self.clock.after(60.0, self.start_watch)
 
     def guard_cancels(self, host: Host, job: str) -> None:
         """A guard's scancel of a job that nobody leads, where slurmctld hears it."""

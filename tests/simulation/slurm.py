@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MIN_JOB_AGE_S = 300.0       # slurm.conf(5)
 MESSAGE_TIMEOUT_S = 10.0
+REQUEUE_WAIT_S = 121.0      # a requeued job is not started sooner (measured)
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED")
 
 
@@ -40,9 +41,11 @@ class Job:
     after: str | None = None
     singleton: bool = False
     exclude: frozenset[str] = frozenset()
-    requeue: bool = False
+    may_requeue: bool = False   # --no-requeue, until its owner sets Requeue=1
+    is_requeued: bool = False   # it ends in order to be queued again
     held: bool = False
     begin_t: float = 0.0
+    start_t: float = 0.0        # StartTime, as its owner set it
     state: str = "PENDING"
     end: str = ""
     nodes: list[str] = field(default_factory=list)
@@ -186,8 +189,10 @@ class Controller:
                 free = [name for name in names if self._is_free(name) and name not in job.exclude]
                 if len(free) >= job.nodes_wanted:
                     self._start(job, free[:job.nodes_wanted])
-        if any(job.state == "PENDING" and job.begin_t > self.sim.clock.t for job in self.jobs.values()):
-            self.sim.clock.after(30.0, self.kick)
+        now_t = self.sim.clock.t
+        begins_t = [job.begin_t for job in self.jobs.values() if job.state == "PENDING" and job.begin_t > now_t]
+        if begins_t:
+            self.sim.clock.at(min(begins_t), self.kick)
 
     def _may_start(self, job: Job) -> bool:
         if job.held or job.begin_t > self.sim.clock.t:
@@ -227,12 +232,25 @@ class Controller:
             self._requeue(job)
 
     def _requeue(self, job: Job) -> None:
-        self.sim.trace("slurmctld", f"job {job.id} is requeued")
         self._free_steps(job)
-        job.state, job.nodes, job.batch, job.begin_t = "PENDING", [], None, self.sim.clock.t + 121.0
-        job.restarts += 1
         self.sim.job_ended(job)
-        self.sim.clock.after(121.5, self.kick)
+        self._back_in_the_queue(job)
+
+    def requeue(self, job: Job) -> None:
+        """scontrol requeue of a running job, or of one that ends already: it waits once nothing of it is left."""
+        is_running = job.state == "RUNNING"
+        job.is_requeued = True
+        if is_running:
+            self._end(job, "REQUEUED", "DUE TO JOB REQUEUE")
+
+    def _back_in_the_queue(self, job: Job) -> None:
+        self.sim.trace("slurmctld", f"job {job.id} is back in the queue")
+        job.state, job.nodes, job.batch, job.is_requeued, job.end = "PENDING", [], None, False, ""
+        # Slurm's own wait overwrites a StartTime of now, and keeps one that is still to come (measured).
+        now_t = self.sim.clock.t
+        job.begin_t = job.start_t if job.start_t > now_t else now_t + REQUEUE_WAIT_S
+        job.restarts += 1
+        self.kick()
 
     # --- ends -------------------------------------------------------------------------------------------------------
 
@@ -258,6 +276,8 @@ class Controller:
             job.state, job.end, job.ended_t, job.by = "CANCELLED", "CANCELLED", self.sim.clock.t, by
             self._forget_later(job)
             self.kick()
+        elif job.is_requeued:   # it hangs at its end, and will not come back
+            job.is_requeued, job.end, job.by = False, "CANCELLED", by
         elif job.state == "RUNNING":
             job.by = by
             self._end(job, "CANCELLED", "")
@@ -333,6 +353,9 @@ class Controller:
                    for attempt in self.sim.attempts if attempt.job == job.id for task in attempt.tasks)
 
     def _finished(self, job: Job) -> None:
+        if job.is_requeued:
+            self._back_in_the_queue(job)
+            return
         job.state, job.ended_t = job.end or "FAILED", self.sim.clock.t
         self.sim.trace("slurmctld", f"job {job.id} has ended: {job.state}")
         self._forget_later(job)

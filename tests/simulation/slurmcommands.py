@@ -11,9 +11,12 @@ from safelaunch.core import nodeset, slurmtext
 from tests.simulation.batch import Step
 from tests.simulation.command import SimCommand
 from tests.simulation.hosts import Host
+from tests.simulation.scenario import SITES
 from tests.simulation.slurm import ENDED, MESSAGE_TIMEOUT_S, Controller, Job
 
 BUSY = "srun: error: Unable to create step for job {}: Requested nodes are busy"
+NOT_FOUND = 127
+NO_DEPENDENCIES = "{0}: error: job dependencies are not allowed here\n{0}: error: Unspecified error"
 TIMED_OUT = "{}: error: Socket timed out on send/recv operation"
 NO_CONTACT = "{}: error: Unable to contact slurm controller (connect failure)"
 
@@ -26,6 +29,9 @@ class Slurm(Controller):
         verb = command.argv[0]
         if verb == "srun":
             self._helper(command, host)
+            return
+        if host in self.sim.nodes and verb in SITES[self.sim.scenario.site]:
+            self.sim.clock.after(0.002, lambda: command.end(NOT_FOUND, "", f"{verb}: No such file or directory"))
             return
         answers = self.sim.net.is_up(host, self.sim.controller) and self.sim.net.is_up(self.sim.controller, host)
         self.calls.append((self.sim.clock.t, command.argv))
@@ -80,7 +86,7 @@ class Slurm(Controller):
         words = {key: value for key, _, value in (word.partition("=") for word in argv[1:])}
         match argv[0]:
             case "sbatch":
-                return self._sbatch(argv, words)
+                return self._sbatch(command, words)
             case "squeue":
                 return self._squeue(words)
             case "scontrol":
@@ -91,11 +97,30 @@ class Slurm(Controller):
                 return 0, "".join(f"{'down' if host.name in self.down else 'idle'}|{host.name}\n"
                                   for host in self.sim.nodes), ""
             case "sacct":
-                return 1, "", "Slurm accounting storage is disabled"
+                return self._sacct(words)
         raise AssertionError(f"the simulation knows no {argv}")
 
-    def _sbatch(self, argv: Sequence[str], words: Mapping[str, str]) -> tuple[int, str, str]:
-        return 0, f"{self.submit(Path(argv[-1]), words).id}\n", ""
+    def _sbatch(self, command: SimCommand, words: Mapping[str, str]) -> tuple[int, str, str]:
+        site = self.sim.scenario.site
+        if site == "refuses_sbatch" and command.owner.host in self.sim.nodes:
+            return 1, "", "sbatch: error: Batch job submission failed: Access/permission denied"
+        if site == "no_dependency" and words.get("--dependency"):
+            return 1, "", NO_DEPENDENCIES.format("sbatch")
+        if "--test-only" in words:
+            return 0, "", "sbatch: Job 999 to start at 2024-01-01T00:00:00 using 2 processors on nodes n[0-1]"
+        return 0, f"{self.submit(Path(command.argv[-1]), words).id}\n", ""
+
+    def _sacct(self, words: Mapping[str, str]) -> tuple[int, str, str]:
+        if not self.sim.scenario.has_sacct:
+            return 1, "", "Slurm accounting storage is disabled"
+        wanted = words["--jobs"].split(",")
+        rows = []
+        for job in self.sim.all_jobs:
+            state = "RUNNING" if job.state == "COMPLETING" else job.state
+            state = "CANCELLED by 1000" if state == "CANCELLED" else state
+            if job.id in wanted:
+                rows.append(f"{job.id}|{state}|{'1:0' if state == 'FAILED' else '0:0'}\n")
+        return 0, "".join(rows), ""
 
     def submit(self, script: Path, words: Mapping[str, str]) -> Job:
         """A job of this script; `words`: sbatch's options on its command line."""
@@ -132,22 +157,30 @@ class Slurm(Controller):
         line = self._watch_line if words.get("--format") == slurmtext.WATCH_FORMAT else self._line
         return 0, "".join(line(job) for job in jobs), ""
 
-    @staticmethod
-    def _line(job: Job) -> str:
-        return f"{job.id}|{job.state}|u|{job.name}|None|{nodeset.fold(job.nodes)}\n"
+    def _line(self, job: Job) -> str:
+        return f"{job.id}|{job.state}|u|{job.name}|{self._reason(job)}|{nodeset.fold(job.nodes)}\n"
+
+    def _reason(self, job: Job) -> str:
+        """As squeue has it; a job that starts in the very moment of a hold runs on as a held one (measured)."""
+        if job.held:
+            return "JobHeldUser"
+        if job.state != "PENDING":
+            return "None"
+        if job.begin_t > self.sim.clock.t:
+            return "BeginTime"
+        if not self._may_start(job):
+            return "Dependency"
+        return "BadConstraints" if len(self.sim.nodes) - len(job.exclude) < job.nodes_wanted else "Resources"
 
     def _watch_line(self, job: Job) -> str:
         before = self.jobs.get(job.after or "")
         waits = [f"afterany:{job.after}(unfulfilled)"] if before is not None and before.is_live else []
         waits += ["singleton(unfulfilled)"] if job.singleton else []
-        reason = "None" if job.state != "PENDING" else "JobHeldUser" if job.held else (
-            "Dependency" if not self._may_start(job) else
-            "BadConstraints" if len(self.sim.nodes) - len(job.exclude) < job.nodes_wanted else "Resources")
         ran_s = int(self.sim.clock.t - job.started_t) if job.state == "RUNNING" else 0
         clock = f"{ran_s // 86400}-{ran_s // 3600 % 24:02d}:{ran_s // 60 % 60:02d}:{ran_s % 60:02d}"
         start = f"2024-01-01T00:00:{job.started_t:09.3f}" if job.state != "PENDING" else "N/A"
         nodes = sorted(job.leaving) if job.state == "COMPLETING" else job.nodes
-        return "|".join((job.id, job.state, "u", reason, nodeset.fold(nodes), job.batch_host or "n/a",
+        return "|".join((job.id, job.state, "u", self._reason(job), nodeset.fold(nodes), job.batch_host or "n/a",
                          nodeset.fold(job.exclude) or "(null)", ",".join(waits) or "(null)", "main", start, clock,
                          job.name)) + "\n"
 
@@ -159,37 +192,54 @@ class Slurm(Controller):
         return 0, f"{left_s // 3600}:{left_s // 60 % 60:02d}:{left_s % 60:02d}\n", ""
 
     def _scontrol(self, argv: Sequence[str], words: Mapping[str, str]) -> tuple[int, str, str]:
+        if "job" in argv:
+            return 0, f"JobId={argv[-1]} JobName=sim\n", ""
         if "show" in argv:
             return 0, "".join(f"NodeName={host.name} NodeAddr={host.name}\n" for host in self.sim.nodes), ""
         verb = argv[1]
         number = words.get("JobId") or words.get("jobid") or argv[-1]
-        job = self.jobs.get(number)
-        if job is None or job.state in ENDED:
+        jobs = [self.jobs[word] for word in number.split(",") if word in self.jobs]
+        jobs = [job for job in jobs if job.state not in ENDED]
+        if not jobs:
             return 1, "", "slurm_update error: Invalid job id specified"
-        if verb == "release":
-            job.held = False
-        elif verb in ("hold", "uhold"):
-            job.held = True
-        elif verb == "update":
+        job = jobs[0]
+        if verb == "update":
             return self._update(job, words)
-        else:
+        if verb == "requeue":
+            return self._requeue_by_owner(job)
+        if verb not in ("release", "uhold"):
             raise AssertionError(f"the simulation knows no {argv}")
+        for job in jobs:
+            job.held = verb == "uhold"
         self.kick()
+        return 0, "", ""
+
+    def _requeue_by_owner(self, job: Job) -> tuple[int, str, str]:
+        if not job.may_requeue:
+            return 1, "", f"Requested operation is presently disabled for job {job.id}"
+        if job.state == "PENDING":
+            return 1, "", f"Job is pending execution for job {job.id}"
+        self.requeue(job)
         return 0, "", ""
 
     def _update(self, job: Job, words: Mapping[str, str]) -> tuple[int, str, str]:
         for key in ("ExcNodeList", "Dependency", "StartTime"):
-            if key in words and job.state != "PENDING":
+            # A requeued job takes a new ExcNodeList while it still completes, and a StartTime (measured).
+            if key in words and job.state != "PENDING" and not (job.is_requeued and key != "Dependency"):
                 return 1, "", "slurm_update error: Job is no longer pending execution"
+        if words.get("Dependency") and self.sim.scenario.site == "no_dependency":
+            return 1, "", NO_DEPENDENCIES.format("scontrol")
         if "ExcNodeList" in words:   # it replaces the whole list
             job.exclude = frozenset(nodeset.expand(words["ExcNodeList"])) if words["ExcNodeList"] else frozenset()
             self.sim.excluded(job)
         if "Dependency" in words:
             self._depend(job, words["Dependency"])
         if "StartTime" in words:
-            job.begin_t = self.sim.clock.t
+            job.start_t = self.sim.clock.t + float(words["StartTime"].partition("+")[2] or 0)
+            if job.state == "PENDING":
+                job.begin_t = job.start_t
         if "Requeue" in words:
-            job.requeue = words["Requeue"] == "1"
+            job.may_requeue = words["Requeue"] == "1"
         if "NodeList" in words and job.state == "RUNNING":
             kept = nodeset.expand(words["NodeList"])
             if job.batch_host not in kept:

@@ -28,9 +28,10 @@ COLLECTIVE_S = 90.0       # NCCL's own time-out: 600 s by default, shorter here 
 class Attempt:
     """One launch: srun on the launching host, its tasks, and how far the training has come."""
 
-    def __init__(self, sim: Sim, host: Host, job: str, number: int, env: Mapping[str, str],
+    def __init__(self, sim: Sim, host: Host, local: str, number: int, env: Mapping[str, str],
                  facts: Mapping[str, Any]) -> None:
-        self.sim, self.host, self.job, self.number = sim, host, job, number
+        self.sim, self.host, self.local, self.number = sim, host, local, number   # `local`: job-restarts
+        self.job = str(facts["job"])
         self.env, self.facts = env, facts
         self.nodes = [sim.hosts[node] for node in facts["nodes"]]
         self.first_step = int(env.get("SAFELAUNCH_RESUME_STEP") or 0)
