@@ -214,9 +214,18 @@ def test_filesystem_on_which_all_nodes_sleep_blames_no_node() -> None:
 
 def test_mount_that_does_not_answer_is_a_matter_of_storage_without_any_rank_in_it() -> None:
     found = reports(*(rank(n) for n in range(64)))
-    found[2] = found[2]._replace(mounts=(("/gpfs", "late"), ("/home", "ok")))
+    found[2] = found[2]._replace(mounts=(("/gpfs", "late"), ("/home", "ok")),
+                                 ranks=tuple(one._replace(mounts=("/gpfs",)) for one in found[2].ranks))
     verdict = judge_hang(found)
     assert verdict.kind == "storage" and verdict.suspects == ("n2",)
+
+
+def test_dead_mount_that_no_rank_uses_is_told_and_is_no_reason() -> None:
+    found = reports(*(rank(n) for n in range(31)), rank(31, USER))
+    found[0] = found[0]._replace(mounts=(("/mnt/old", "late"),))
+    verdict = judge_hang(found)
+    assert (verdict.kind, verdict.folders) == ("deadlock", ())
+    assert "/mnt/old does not answer on n0, where no rank has a file open on it" in verdict.evidence
 
 
 def test_rank_that_waits_for_a_mount_that_does_not_answer_is_odd_in_whatever_state_it_waits() -> None:

@@ -60,7 +60,7 @@ def judge_hang(reports: Sequence[NodeReport], silent: Sequence[Silent] = (), *, 
 
 def _storage(scene: Scene) -> HangVerdict | None:
     """Seeds: rank 0 asleep for ever in a log write, "the filesystem froze and became unresponsive"."""
-    late = [(report.node, mount) for report in scene.reports for mount, answer in report.mounts if answer == "late"]
+    late = [one for one in _late_mounts(scene) if one in _mounts_in_use(scene)]
     asleep = [rank for rank in scene.ranks for place in [rank.stuck_in] if place is not None and not is_device(rank)
               and (place.mount or place.call in ("read", "write", "fsync"))]
     asleep += [rank for rank in scene.ranks if rank.stuck_in is None and _place_on(rank, late) is not None]
@@ -78,6 +78,21 @@ def _storage(scene: Scene) -> HangVerdict | None:
                        tuple(odd_one(rank, _what_of(rank, late) + _file_of(rank)) for rank in asleep), suspects,
                        tuple(f"{mount} does not answer on {node}" for node, mount in late[:4]),
                        folders=tuple(dict.fromkeys([*_folders(asleep), *(mount for _, mount in late)])))
+
+
+def _late_mounts(scene: Scene) -> list[tuple[str, str]]:
+    """(node, mount) of those that do not answer."""
+    return [(report.node, mount) for report in scene.reports for mount, answer in report.mounts if answer == "late"]
+
+
+def _mounts_in_use(scene: Scene) -> set[tuple[str, str]]:
+    """(node, mount) on which a rank, or a process below it, has files open or is in a call.
+
+    A dead mount that the training does not use is no reason to wait for it (seen: a hang beside another test's frozen
+    folder was taken for storage).
+    """
+    return {(rank.node, mount) for rank in scene.ranks for mount in (
+        *rank.mounts, *(place.mount for place in (rank.main, *rank.blocked, *rank.below) if place is not None))}
 
 
 def _folders(asleep: Sequence[Rank]) -> list[str]:
@@ -288,6 +303,8 @@ def _common_evidence(scene: Scene) -> tuple[str, ...]:
         lines.append(f"no process was seen of rank {fold_numbers(scene.missing)}")
     reasons = Counter(rank.why for rank in scene.ranks if rank.why and not rank.samples)
     lines += [f"{count} without a stack: {why}" for why, count in reasons.most_common(3)]
+    unused = [one for one in _late_mounts(scene) if one not in _mounts_in_use(scene)]
+    lines += [f"{mount} does not answer on {node}, where no rank has a file open on it" for node, mount in unused[:4]]
     low = behind_in_flight(scene.ranks)
     if low:
         lines.append(f"flight recorder: {names_of(low)} behind the others")

@@ -150,9 +150,10 @@ def _threads(pid: int, mounts: dict[int, tuple[str, str]]) -> tuple[int, list[di
 
 
 def _files(pid: int, mounts: dict[int, tuple[str, str]]) -> tuple[list[dict[str, str]], dict[str, int], list[int]]:
-    """(open files on real filesystems, mount → how many of them, inodes of sockets)."""
+    """(open files on real filesystems, mount → how many of them, folder and program included, inodes of sockets)."""
     files: list[dict[str, str]] = []
-    in_use: dict[str, int] = {}
+    links = (_link("/proc/%d/%s" % (pid, name)) for name in ("cwd", "exe"))
+    in_use = {mount_of(path, mounts)[0]: 1 for path in links if path}
     sockets = []
     try:
         numbers = sorted(int(name) for name in os.listdir("/proc/%d/fd" % pid))
