@@ -99,6 +99,16 @@ def test_a_running_run_shows_step_loss_checkpoint_budget_and_why(bloom: Made) ->
         assert line in text
 
 
+def test_what_the_log_says_of_a_step_is_shown_beside_it(bloom: Made) -> None:
+    bloom.running()
+    bloom.log(1, b"".join(b" iteration  %d/ 900 | elapsed time per iteration (ms): %d.0 | lm loss: 2.5E+00 | \n" % pair
+                          for pair in ((88, 12000), (89, 12100), (90, 15500))) + b"tps: 7,282\n")
+    assert "step       90, loss 2.5, 15.5 s a step (median 12.1 s), 7282 tokens/s" in told(bloom, job())
+    seen = overview(bloom.run, Word((job(),)), bloom.now)
+    assert (seen["step_time_s"], seen["typical_step_time_s"]) == (15.5, 12.1)
+    assert seen["throughput"] == {"value": 7282.0, "unit": "tokens/s"}
+
+
 @pytest.mark.parametrize(("line", "loss"), [
     (b" iteration   5/ 10 | lm loss: 2.500000E+00 |", 2.5), (b"{'loss': 0.5, 'step': 5}", 0.5),
     (b"step 5 loss=nan", "nan"), (b"step 5", None), (b"step 5 lossy 7", None),

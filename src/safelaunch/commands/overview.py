@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs, talk
 from safelaunch.commands.runs import Word
 from safelaunch.core.model import Event
+from safelaunch.core.progress import Metrics, measure
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import Attempt, State, fold
 from safelaunch.core.steps import latest_step
@@ -27,8 +27,6 @@ VERSION = 1
 STALE_S = 60.0            # four pulses (loop.PULSE_S = 15 s) without one
 TAIL_BYTES = 64 << 10
 SHOWN_DECISIONS = 3
-# "lm loss: 2.3E+00" (Megatron), "loss=1.2", "'loss': 0.5" (transformers), "loss 0.123"
-_LOSS = re.compile(rb"\bloss['\"]?\s*[:=]?\s*([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf))\b", re.IGNORECASE)
 
 
 def overview(run: Run, word: Word, now: float) -> dict[str, Any]:
@@ -37,7 +35,7 @@ def overview(run: Run, word: Word, now: float) -> dict[str, Any]:
     state, since_t = _fold_since(journal.events)
     pulse = _read_pulse(run.dir, state, now)
     name, sentence = judge(state, word, run.plan.cluster == "local")
-    step, loss = _progress(run, state, pulse)
+    step, figures = _progress(run, state, pulse)
     job, attempt, budget = state.job, state.attempt, run.plan.restart
     hours = node_hours(journal.events, _held_until(state, word, now))
     return {
@@ -51,7 +49,10 @@ def overview(run: Run, word: Word, now: float) -> dict[str, Any]:
                 "batch_host": job.batch_host, "started_t": job.started_t} if job else None,
         "attempt": _attempt(attempt) if attempt else None,
         "attempts": len(state.attempts),
-        "step": step, "loss": loss, "checkpoint_step": state.best_step,
+        "step": step, "loss": _number(figures.loss), "step_time_s": _number(figures.step_s),
+        "typical_step_time_s": _number(figures.typical_step_s),
+        "throughput": {"value": figures.rate, "unit": figures.rate_unit} if figures.rate is not None else None,
+        "checkpoint_step": state.best_step,
         "restarts": state.restarts, "max_restarts": budget.max_restarts,
         "failures_without_progress": state.failures_without_progress,
         "max_without_progress": budget.max_without_progress,
@@ -154,23 +155,22 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
             "summary": attempt.summary}
 
 
-def _progress(run: Run, state: State, pulse: dict[str, Any] | None) -> tuple[int | None, float | str | None]:
-    """The newest attempt's last step and loss: the journal is up to a minute old, its log a second."""
+def _progress(run: Run, state: State, pulse: dict[str, Any] | None) -> tuple[int | None, Metrics]:
+    """The newest attempt's last step and figures: the journal is up to a minute old, its log a second."""
     attempt = state.attempt
     if attempt is None:
-        return None, None
+        return None, Metrics()
     tail = _tail(run.dir / runfolder.attempt_folder(attempt.number) / "main.log")
     steps = [attempt.step, latest_step(tail, run.plan.step_pattern)]
     if pulse is not None and pulse["attempt"] == attempt.number:
         steps.append(pulse["step"])
-    losses = _LOSS.findall(tail)
-    return max((step for step in steps if step is not None), default=None), _number(losses[-1]) if losses else None
+    return (max((step for step in steps if step is not None), default=None),
+            measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern))
 
 
-def _number(text: bytes) -> float | str:
+def _number(value: float | None) -> float | str | None:
     """The number, or "nan", "inf", "-inf" as words: JSON has none for them."""
-    value = float(text)
-    return value if math.isfinite(value) else str(value)
+    return value if value is None or math.isfinite(value) else str(value)
 
 
 def _read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | None:

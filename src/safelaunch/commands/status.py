@@ -103,7 +103,7 @@ def _alarm_rows(seen: dict[str, Any]) -> Iterator[Row]:
         if seen["standby"] is not None:
             yield "standby", f"on {seen['standby']}, ready to take over", ""
         if pulse["hang_t"] is not None:
-            yield "hang", f"would look at the ranks at {talk.clock(pulse['hang_t'])}, if no step comes", ""
+            yield "hang", f"would call it a hang at {talk.clock(pulse['hang_t'])}: no step, and two looks at all ranks", ""
     if seen["slurm"]["trouble"] and not seen["ended"]:
         yield "slurm", f"no clear answer: {seen['slurm']['trouble']}", "yellow"
     for problem in seen["journal_problems"]:
@@ -134,11 +134,23 @@ def _progress_rows(seen: dict[str, Any]) -> Iterator[Row]:
     why = f": {attempt['summary']}" if attempt["summary"] else ""
     yield "attempt", f"{attempt['number']} on {attempt['nodelist']}{at}{end}{why}", ""
     if seen["step"] is not None:
-        yield "step", f"{seen['step']}" + (f", loss {seen['loss']}" if seen["loss"] is not None else ""), ""
+        yield "step", ", ".join([str(seen["step"]), *_figures(seen)]), ""
     if seen["checkpoint_step"] is not None:
         yield "checkpoint", f"step {seen['checkpoint_step']} is the newest complete one", ""
     yield "restarts", (f"{seen['restarts']} of {seen['max_restarts']} used; {seen['failures_without_progress']} of "
                        f"{seen['max_without_progress']} failures in a row without progress"), ""
+
+
+def _figures(seen: dict[str, Any]) -> Iterator[str]:
+    """What the log says of the last step: "loss 2.31", "12.5 s a step (median 11.9 s)", "7282 tokens/s"."""
+    if seen["loss"] is not None:
+        yield f"loss {seen['loss']}"
+    now_s, typical_s = seen["step_time_s"], seen["typical_step_time_s"]
+    if isinstance(now_s, float):
+        usual = f" (median {typical_s:.4g} s)" if isinstance(typical_s, float) and typical_s != now_s else ""
+        yield f"{now_s:.4g} s a step{usual}"
+    if seen["throughput"] is not None:
+        yield f"{seen['throughput']['value']:.6g} {seen['throughput']['unit']}"
 
 
 def _held(seen: dict[str, Any]) -> str:

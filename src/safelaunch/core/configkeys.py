@@ -123,6 +123,8 @@ KEYS: dict[str, Key] = {
     "progress.step": Key(
         StepPattern(), "auto", "auto knows the common trainers' lines; else a regular expression with one group."
     ),
+    "progress.loss": Key(StepPattern(), "auto", "The same for the loss that `status` shows."),
+    "progress.step_time": Key(StepPattern(), "auto", "The same for the time of a step; the group is in seconds."),
     "restart.max_restarts": Key(Integer(0), "30", "Restarts in all before the run gives up."),
     "restart.max_without_progress": Key(Integer(1), "3", "Failures in a row without progress before the run gives up."),
     "restart.backoff": Key(Duration(), "60s", "Wait before a restart that follows a failure without progress."),
@@ -175,8 +177,6 @@ KEYS: dict[str, Key] = {
 
 # Documented, and refused until somebody builds them, who then deletes the row. "key=word" is one word of a key.
 NOT_BUILT: dict[str, str] = {
-    "progress.loss": "reading the loss",
-    "progress.step_time": "reading the time of a step",
     "checks": "checks of the nodes before an attempt",
     "launch.with=accelerate": "starting by accelerate; command: accelerate launch … with launch.with: none works",
     "launch.with=deepspeed": "starting by deepspeed; torchrun starts DeepSpeed trainings too",

@@ -248,7 +248,7 @@ class SignalName:
 
 
 class StepPattern:
-    """`auto`, or a regular expression whose one group is the step."""
+    """`auto`, or a regular expression whose one group is the step, the loss or the time of a step."""
 
     def read(self, node: Node) -> str:
         """The pattern's text."""

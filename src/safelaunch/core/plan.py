@@ -133,6 +133,8 @@ class Plan:
     suspects: Suspects = Suspects()
     hang: Hang = Hang()
     lease_s: float = LEASE_S
+    loss_pattern: str = "auto"
+    step_time_pattern: str = "auto"
 
     @property
     def allocated_nodes(self) -> int:
@@ -198,6 +200,8 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         standby=bool(config.get("standby", False)),   # a run of a version that had none goes on without
         suspects=_suspects(config.get("suspects")),
         hang=_hang(config.get("hang")),
+        loss_pattern=config["progress"].get("loss", "auto"),
+        step_time_pattern=config["progress"].get("step_time", "auto"),
     )
 
 

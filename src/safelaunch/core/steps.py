@@ -28,6 +28,9 @@ _EVALUATION = re.compile(rb"(?i)valid|eval|test|sanity|predict")
 _PREFIX = re.compile(rb"^\s*(?:\[[^\]]{1,60}\]:?\s*|\d+:\s+)+")   # torchrun's, srun's --label
 
 
+_TOLD = re.compile(rb"\bsafelaunch: step (\d{1,12})\b")           # safelaunch.progress
+
+
 class Named(NamedTuple):
     """A step that a log names: where its match begins, and the number."""
 
@@ -38,8 +41,9 @@ class Named(NamedTuple):
 def named_steps(text: bytes, pattern: str = "auto") -> list[Named]:
     """All steps that a piece of a log names, in order; `pattern` as in train.yaml's progress.step."""
     if pattern != "auto":
-        return [Named(match.start(), int(match[1])) for match in re.finditer(pattern.encode(), text, re.MULTILINE)
-                if match[1] is not None and match[1].isdigit()]
+        found = [Named(match.start(), int(match[1])) for match in re.finditer(pattern.encode(), text, re.MULTILINE)
+                 if match[1] is not None and match[1].isdigit()]
+        return found or [Named(match.start(), int(match[1])) for match in _TOLD.finditer(text)]
     found = [Named(match.start(), int(match[match.lastindex or 0])) for match in STEP_LINE.finditer(text)]
     return found or (list(_bar_steps(text)) if b"%" in text else [])
 
