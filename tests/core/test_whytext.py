@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from safelaunch.core import whytext
 from safelaunch.core.causes import Verdict
 from safelaunch.core.findings import CLOCK_STAMPS, Cited, Log
 from safelaunch.core.whyjson import to_public
@@ -56,7 +57,7 @@ def test_without_a_clock_no_time_is_shown() -> None:
 
 def test_the_lines_of_the_end_are_only_counted_unless_all_are_asked_for() -> None:
     short, long = list(tell(GPU, LOG)), list(tell(GPU, LOG, show_all=True))
-    assert [row.text for row in short if row.label == "noise"] == ["48 lines of 1 kind that follow from it (--all)"]
+    assert [row.text for row in short if row.label == "noise"] == ["48 lines that follow from it (--all)"]
     assert any("task 0: Exited" in row.text for row in long) and not any("task 0: Exited" in row.text for row in short)
 
 
@@ -81,7 +82,7 @@ def test_a_line_that_was_not_counted_is_placed_by_its_byte() -> None:
                                      Verdict("of_a_pack", "x", 0.5, "odd_action")], ids=["unknown", "none", "foreign"])
 def test_a_verdict_without_lines_is_told_as_well(verdict: Verdict) -> None:
     rows = list(tell(verdict, Log()))
-    assert rows[0].label == "verdict" and "you" in labels(rows)
+    assert rows[0].label == "verdict" and ("you" in labels(rows)) is (verdict.category != "none")
 
 
 def test_the_public_object_holds_what_was_promised() -> None:
@@ -119,3 +120,28 @@ def test_only_what_administrators_can_mend_is_theirs() -> None:
 
 def test_a_page_says_what_it_means_what_to_check_and_then_what() -> None:
     assert labels(list(page_rows("hang"))) == ["hang", "means", "check", "then"]
+
+
+def trace(*paths: str) -> tuple[str, ...]:
+    frames = [line for number, path in enumerate(paths)
+              for line in (f'  File "{path}", line {number}, in f', "    go()", "    ^^^^")]
+    return ("Traceback (most recent call last):", *frames, "ValueError: no")
+
+
+def test_a_long_traceback_shows_its_first_frame_the_users_own_and_the_last() -> None:
+    library = "/usr/lib/python3.11/site-packages/torch/x.py"
+    shown = whytext.fold_traceback(trace("/home/u/main.py", library, library, "/home/u/model.py", library, library))
+    assert [line.strip() for line in shown] == [
+        "Traceback (most recent call last):", 'File "/home/u/main.py", line 0, in f', "go()", "… 2 frames …",
+        'File "/home/u/model.py", line 3, in f', "go()", "… 1 frame …", f'File "{library}", line 5, in f', "go()",
+        "ValueError: no"]
+
+
+@pytest.mark.parametrize("block", [
+    (), ("ValueError: no",), trace("/home/u/main.py"), ("Traceback (most recent call last):", *["  odd"] * 40, "E: x"),
+    tuple(f'  File "x{number}"' for number in range(30)), trace(*["/home/u/a.py"] * 30)[:-1]],
+    ids=["none", "a line", "short", "no frames", "torn frames", "no exception"])
+def test_no_block_is_too_odd_to_be_folded(block: tuple[str, ...]) -> None:
+    shown = whytext.fold_traceback(block)
+    assert len(shown) <= max(whytext.SHOWN_BLOCK + 3, 3 * (whytext.SHOWN_OWN + 2) + 6)
+    assert shown[-1:] == block[-1:] or not block[-1].strip(" ^")

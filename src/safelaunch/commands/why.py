@@ -97,7 +97,8 @@ def _print_ticket(verdict: Verdict, subject: Subject) -> None:
         talk.say(f"beware: {verdict.category} is hardly a matter for the site's administrators")
     name = subject.run.plan.name if subject.run else ""
     nodes = subject.attempt.nodes if subject.attempt else ()
-    click.echo(talk_clean_lines(whyticket.render_ticket(verdict, subject.job, name, talk.fold(nodes))))
+    click.echo(talk_clean_lines(whyticket.render_ticket(verdict, subject.job, name, talk.fold(nodes),
+                                                          subject.outside)))
 
 
 def talk_clean_lines(text: str) -> str:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
+from itertools import pairwise
 from typing import NamedTuple
 
 from safelaunch.core.causes import Verdict
 from safelaunch.core.findings import CLOCK_ORDER, Cited, Log, Rule
 from safelaunch.core.helppages import ACTIONS, PAGES
 from safelaunch.core.rulebook import BY_ID
+from safelaunch.core.tracebacks import parse_frames
 from safelaunch.core.whyjson import evidence_of
 
 SHOWN_SYMPTOMS = 5
 SHOWN_CANDIDATES = 3
-SHOWN_BLOCK = 12      # lines of a traceback: its head, and what is next to the exception
+SHOWN_BLOCK = 12      # lines of a traceback; of a longer one only the frames that tell something
+SHOWN_OWN = 3         # frames of the user's own code
 SHOWN_LETTERS = 500   # of a line: six lines of a terminal
 SHOWN_NAMES = 4
 SHOWN_CHECKS = 2      # the whole page: --explain
@@ -45,7 +48,8 @@ def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[
     if did:
         yield BLANK
         yield from _listed("safelaunch", did)
-    yield BLANK
+    if verdict.category != "none":
+        yield BLANK
     yield from advice(verdict, log, next_lines)
 
 
@@ -88,7 +92,9 @@ def timeline(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row
             yield from quote(cited)
     elif hidden:
         count = sum(cited.count for cited in hidden)
-        yield Row("noise", f"{_many(count, 'line')} of {_many(len(hidden), 'kind')} that follow from it (--all)", "dim")
+        kinds = f" of {len(hidden)} kinds" if len(hidden) > 1 else ""
+        follow = "that follows" if count == 1 else "that follow"
+        yield Row("noise", f"{_many(count, 'line')}{kinds} {follow} from it (--all)", "dim")
     if log.size_bytes:
         order = "by time stamps" if clocked else "by the order in the files: there are no common time stamps"
         yield Row("order", f"{order}; {_many(len(log.files), 'file')}, {_size(log.size_bytes)}", "dim")
@@ -121,6 +127,8 @@ def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
 
 def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = ()) -> Iterator[Row]:
     """What the reader can do: the rule's own advice first, then the category's page."""
+    if verdict.category == "none":
+        return
     page = PAGES.get(verdict.category, PAGES["unknown"])
     rule = find_rule(verdict.rule or "", log.rules)
     yield from _listed("you", [rule.do if rule is not None and rule.do else page.then, *page.check[:SHOWN_CHECKS]])
@@ -145,10 +153,40 @@ def quote(cited: Cited, whole: bool = False) -> Iterator[Row]:
     block = cited.block
     if len(block) > 1 and block[1].lstrip().startswith("Traceback "):
         block = block[1:]   # what stood before it: for the judge only
-    if len(block) > SHOWN_BLOCK and not whole:
-        block = (*block[:2], f"    … {len(block) - SHOWN_BLOCK} lines …", *block[2 - SHOWN_BLOCK:])
+    if len(block) > 1 and cited.text.startswith(block[-1].strip()):
+        block = (*block[:-1], cited.text)   # of a block's lines the first 400 letters are kept
+    if not whole:
+        block = fold_traceback(block)
     for line in block if len(block) > 1 else (cited.text.strip(),):
         yield Row("", line.rstrip() if whole else shorten(line.rstrip()), "" if cited.role == "cause" else "dim", 1)
+
+
+def fold_traceback(block: Sequence[str]) -> tuple[str, ...]:
+    """A traceback with its first frame, the user's own deepest ones and the last: libraries fill pages in between."""
+    frames = [number for number, line in enumerate(block) if line.lstrip("| +").startswith('File "')]
+    if len(block) > SHOWN_BLOCK and len(frames) > 2:
+        block = (*block[:frames[0]], *_fold_frames(block, frames))
+    elif len(block) > SHOWN_BLOCK:
+        block = (*block[:2], f"    … {len(block) - SHOWN_BLOCK} lines …", *block[2 - SHOWN_BLOCK:])
+    return tuple(line for line in block if line.strip(" ^~|"))
+
+
+def _fold_frames(block: Sequence[str], frames: Sequence[int]) -> Iterator[str]:
+    """The frames that tell something, a word on those between them, and the exception."""
+    own = [number for number in frames if all(frame.is_user for frame in parse_frames((block[number],)))]
+    shown = {frames[0], *own[-SHOWN_OWN:], frames[-1]}
+    behind = range(frames[-1] + 1, len(block))
+    end = next((number for number in behind if not block[number].startswith((" ", "|"))), len(block) - 1)
+    skipped = 0
+    for number, until in pairwise([*frames, end]):
+        if number not in shown:
+            skipped += 1
+            continue
+        if skipped:
+            yield f"    … {_many(skipped, 'frame')} …"
+        skipped = 0
+        yield from block[number:until]
+    yield from block[end:]
 
 
 def shorten(text: str) -> str:

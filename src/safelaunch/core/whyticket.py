@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from safelaunch.core.causes import Verdict
 from safelaunch.core.helppages import PAGES
@@ -39,22 +40,25 @@ def find_device(verdict: Verdict) -> str | None:
     return None
 
 
-def render_ticket(verdict: Verdict, job: str = "", run: str = "", nodes: str = "") -> str:
-    """The ticket's text: a subject, facts, evidence, what is asked."""
+def render_ticket(verdict: Verdict, job: str = "", run: str = "", nodes: str = "", outside: Sequence[str] = ()) -> str:
+    """The ticket's text: a subject, facts, evidence, what is asked. `outside`: evidence that is in no log."""
     page = PAGES.get(verdict.category, PAGES["unknown"])
-    node = ", ".join(verdict.suspects) or verdict.host or verdict.node or "unknown"
+    node = ", ".join(verdict.suspects) or verdict.host or verdict.node or ""
     lines = evidence_of(verdict)
     when = next((stamp(cited.t) for cited in lines if cited.t is not None), "not in the log")
     seen = sum(cited.count for cited in verdict.symptoms)
     where = (job, f"({run})" if run else "", f"on {nodes}" if nodes else "")
     facts = [
-        ("Node", node), ("Device", find_device(verdict) or "not named"), ("Time", when),
+        ("Node", node or "not named"), ("Device", find_device(verdict) or "not named"), ("Time", when),
         ("Job", " ".join(filter(None, where)) or "not known"),
         ("Finding", f"{verdict.category}: {verdict.summary or page.title} ({verdict.confidence:.0%} sure)"),
-        ("Followed by", f"{seen} lines of other ranks' errors, which are echoes" if seen else "nothing"),
+        ("Followed by", f"{seen} {'line' if seen == 1 else 'lines'} of other ranks' errors, which are echoes" if seen
+         else "nothing"),
         ("Fingerprint", verdict.fingerprint or "none"),
     ]
     evidence = [f"  {describe(cited, True)}\n    {cited.text.strip()}" for cited in lines[:SHOWN_LINES]]
+    evidence += [f"  {line}" for line in outside]
     return "\n".join([
-        f"Subject: node {node}: {page.title}", "", *(f"{name + ':':<13}{text}" for name, text in facts), "",
+        f"Subject: node {node}: {page.title}" if node else f"Subject: {page.title}", "",
+        *(f"{name + ':':<13}{text}" for name, text in facts), "",
         "Evidence:", *(evidence or ["  none in the log"]), "", _ASKED.get(verdict.category, "Please have a look."), ""])
