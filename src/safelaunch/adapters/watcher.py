@@ -126,14 +126,13 @@ class Watcher:
     def _ask_and_judge(self, runs: Mapping[str, Known], now_s: float) -> Asking:
         before = {dir: known.row for dir, known in runs.items()}
         claims = {dir: known.claim if known.claim_s is not None else None for dir, known in runs.items()}
-        words = yield from self._ask_queue(runs)
+        jobs = yield from self._ask_queue(runs)
         self.memory.asked_s = self.world.now_s()
-        if words is None:
+        if jobs is None:
             self._space(is_calm=False)
             return
         now_s = self.world.now_s()
-        for dir, known in runs.items():
-            words[dir] = self._remember(known, words[dir], now_s)
+        words = {dir: self._remember(known, jobs.get(known.job_name, ()), now_s) for dir, known in runs.items()}
         doubtful = {dir: known for dir, known in runs.items() if not self._is_well(dir, known, words[dir], now_s)}
         found = self._examine(doubtful, words, now_s)
         found |= yield from self._ask_more(found, doubtful, words, now_s)
@@ -143,8 +142,8 @@ class Watcher:
                 acted |= yield from self._act(dir, runs[dir], row)
         self._space(is_calm=not acted and all(before[dir] == known.row for dir, known in runs.items()))
 
-    def _ask_queue(self, runs: Mapping[str, Known]) -> Generator[Command, Result, dict[str, Word] | None]:
-        """Slurm's word on each run; None = no clear answer, and people are told."""
+    def _ask_queue(self, runs: Mapping[str, Known]) -> Generator[Command, Result, dict[str, list[KnownJob]] | None]:
+        """Slurm's jobs by their name; None = no clear answer, and people are told."""
         jobs: list[KnownJob] = []
         for names in _chunks(sorted({known.job_name for known in runs.values()})):
             result = yield self._run(slurm.squeue_watch(names))
@@ -162,30 +161,30 @@ class Watcher:
         by_name: dict[str, list[KnownJob]] = {}
         for job in jobs:
             by_name.setdefault(job.name, []).append(job)
-        return {dir: Word(tuple(by_name.get(known.job_name, ()))) for dir, known in runs.items()}
+        return by_name
 
-    def _remember(self, known: Known, word: Word, now_s: float) -> Word:
-        """The word with what earlier ones add to it."""
-        jobs = word.jobs or ()
+    def _remember(self, known: Known, jobs: Sequence[KnownJob], now_s: float) -> Word:
+        """Slurm's word on a run, with what earlier ones add to it."""
         known.seen = known.seen or bool(jobs)
-        known.absences = 0 if any(watch.is_alive(job.state) for job in jobs) else known.absences + 1
+        outline = watch.outline(jobs)
+        known.absences = 0 if outline else known.absences + 1
         running = next((job for job in jobs if job.state == "RUNNING"), None)
         known.running = None if running is None else [running.elapsed_s, running.start, running.nodelist]
-        outline = watch.outline(jobs)
         if outline != known.outline:
             known.outline, known.outline_s = outline, now_s
-        return replace(word, absences=known.absences, same_s=now_s - known.outline_s)
+        return Word(tuple(jobs), known.absences, now_s - known.outline_s)
 
     def _is_well(self, dir: str, known: Known, word: Word, now_s: float) -> bool:
         """Whether pulse and Slurm agree that all is well; then the journal is not even read."""
-        pulse = known.pulse
-        alive = [job for job in word.jobs or () if watch.is_alive(job.state)]
-        running = next((job for job in alive if pulse is not None and job.number == pulse.job), None)
-        if running is None or pulse is None or not watch.is_plainly_well(running, known.silent_s(now_s)):
+        pulse, jobs = known.pulse, word.jobs or ()
+        if pulse is None or pulse.over:
+            return False   # there is no leader, or it leaves
+        states = {job.number: job.state for job in jobs}
+        if states.get(pulse.job) != "RUNNING" or known.silent_s(now_s) >= watch.STALE_S:
             return False
-        if pulse.over or any(job.state == "CANCELLED" for job in word.jobs or ()):
-            return False   # its leader leaves; or a person's word is to be written down
-        if pulse.successor is None or not any(job.number == pulse.successor for job in alive):
+        if "CANCELLED" in states.values():
+            return False   # a person's word is to be written down
+        if not known.hands_over and (pulse.successor is None or states.get(pulse.successor) not in watch.WAITING):
             return False   # it may be this watch that has to queue the next job
         self._note(dir, known, "running", "", now_s)
         return True
@@ -204,7 +203,7 @@ class Watcher:
                 continue
             if row["claim"] != known.claim or known.claim_s is None:
                 known.claim, known.claim_s = row["claim"], now_s
-            known.ended = row["ended"]
+            known.ended, known.hands_over = row["ended"], row["hands_over"]
             if row["job_name"] != known.job_name:
                 self._note(dir, known, "unreadable", "is another run than the one that was submitted here", now_s)
                 continue

@@ -35,6 +35,7 @@ class Known:
     claim_s: float | None = None
     absences: int = 0
     seen: bool = False                    # this Slurm has shown a job of it
+    hands_over: bool = False              # its leader makes the next job at the end of this one: none waits until then
     outline: str = ""
     outline_s: float = 0.0
     row: str = ""

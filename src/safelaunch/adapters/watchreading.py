@@ -22,9 +22,9 @@ from safelaunch.adapters import journal, registry, runfolder
 from safelaunch.adapters.watchmemory import Known
 from safelaunch.core import journal as text
 from safelaunch.core import plan as plans
-from safelaunch.core import slurmtext, watch
+from safelaunch.core import slurmtext, via, watch
 from safelaunch.core.state import fold
-from safelaunch.core.watched import Watched, Word, parse_pulse, read_notes
+from safelaunch.core.watched import Watched, Word, pulse_fields, read_notes
 from safelaunch.node.probe import Answer, run_in_child, stuck_children
 
 DEADLINE_S = 10.0        # a sick parallel filesystem answers in seconds; for a group at once
@@ -182,10 +182,10 @@ def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
         now = [status.st_ino, status.st_mtime_ns, status.st_size]
         if now == sign:
             return None
-        pulse = parse_pulse(json.loads(os.read(descriptor, 1 << 16)))
+        pulse = pulse_fields(json.loads(os.read(descriptor, 1 << 16)))
     finally:
         os.close(descriptor)
-    return [now, None if pulse is None else list(vars(pulse).values()), "" if sign else os.path.realpath(dir)]
+    return [now, pulse, "" if sign else os.path.realpath(dir)]
 
 
 def _examine(look: Look) -> dict[str, Any]:
@@ -208,7 +208,8 @@ def _examine(look: Look) -> dict[str, Any]:
     ids = {job.id for job in (last, *state.jobs[-1:]) if job is not None} | {state.successor or ""}
     row: dict[str, Any] = {
         "row": judged.row, "text": judged.text, "asks": sorted(judged.asks), "act": None, "claim": claim,
-        "ended": state.ended is not None, "name": plan.name, "job_name": plan.job_name, "jobs": sorted(ids - {""})}
+        "ended": state.ended is not None, "hands_over": (state.via or plan.restart.via) in (via.RESUBMIT, via.REQUEUE),
+        "name": plan.name, "job_name": plan.job_name, "jobs": sorted(ids - {""})}
     if judged.act is not None:
         row |= {"act": [type(judged.act).__name__, asdict(judged.act)], "seq": notes.last_seq, "meta": {
             "config": meta["config"], "run_id": meta["run_id"], "cwd": str(meta.get("cwd", "/"))},

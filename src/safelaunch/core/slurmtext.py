@@ -28,6 +28,7 @@ _UNREACHABLE = re.compile(
     r"|Resource temporarily unavailable",
     re.IGNORECASE,
 )
+_NOTHING = dict.fromkeys(("(null)", "n/a", "N/A", "None"), "")   # Slurm's several words for it
 # What sacct says of a slurmdbd that is down (22.05, measured); a site without one: "accounting storage is disabled".
 _DATABASE_AWAY = re.compile(r"talking to the database|persistent connection|PersistInit", re.IGNORECASE)
 _ENDING = re.compile(
@@ -45,9 +46,6 @@ _STEP_ENDING = re.compile(
     r"(?P<due> DUE TO .*?)? \*\*\*",
     re.MULTILINE | re.IGNORECASE,
 )
-# srun's words once it has seen a task end, or ends the step itself: what slurmstepd says of the step then is an echo.
-_SRUN_SAW = re.compile(r"^srun: (?:error: \S+: tasks? |launch/slurm: _step_signal|Terminating|Job step aborted"
-                       r"|First task exited)", re.MULTILINE)
 # srun's words once it has seen a task end, or ends the step itself: what slurmstepd says of the step then is an echo.
 _SRUN_SAW = re.compile(r"^srun: (?:error: \S+: tasks? |launch/slurm: _step_signal|Terminating|Job step aborted"
                        r"|First task exited)", re.MULTILINE)
@@ -102,19 +100,25 @@ class KnownJob:
     @property
     def number(self) -> str:
         """The id without its array task or component: 12 of "12_[1-3%1]", "12_4" and "12+1"."""
-        return re.split(r"\D", self.id, maxsplit=1)[0]
+        return self.id if self.id.isdecimal() else re.split(r"\D", self.id, maxsplit=1)[0]
 
 
 def parse_watch(text: str) -> tuple[KnownJob, ...]:
-    """Jobs of `squeue --noheader --format=WATCH_FORMAT`; raises ParseError on a line of another form."""
+    """Jobs of `squeue --noheader --format=WATCH_FORMAT`; raises ParseError on a line of another form.
+
+    A watch of a thousand runs reads two thousand lines at once: no pattern is matched that need not be.
+    """
     jobs = []
-    for line in filter(None, text.splitlines()):
-        parts = [_none(part) for part in line.split("|", 11)]
-        if len(parts) < 12 or not re.match(r"\d", parts[0]):
+    for line in text.splitlines():
+        if not line:
+            continue
+        parts = [_NOTHING.get(part, part) for part in line.split("|", 11)]
+        if len(parts) < 12 or not parts[0][:1].isdecimal():
             raise ParseError(f"squeue printed {line!r}, not {WATCH_FORMAT!r}")
         id, state, user, reason, nodelist, host, excluded, dependency, partition, start, elapsed, name = parts
+        elapsed_s = 0.0 if elapsed == "0:00" else parse_elapsed_s(elapsed)
         jobs.append(KnownJob(id, state, user, reason, nodelist, host, excluded, dependency, partition, start,
-                             parse_elapsed_s(elapsed), name.rstrip()))
+                             elapsed_s, name.rstrip()))
     return tuple(jobs)
 
 
@@ -185,11 +189,6 @@ def _nodes_of(text: str, without: tuple[str, ...]) -> tuple[str, ...] | None:
         return tuple(node for state, nodes in rows if not state.startswith(without) for node in nodeset.expand(nodes))
     except (ParseError, ValueError):
         return None
-
-
-def _none(text: str) -> str:
-    """Slurm's several words for nothing, as ""."""
-    return "" if text in ("(null)", "n/a", "N/A", "None") else text
 
 
 def parse_time_left_s(text: str) -> float | None:
@@ -266,25 +265,6 @@ def has_cancelled_step(output: str, job: str) -> bool:
     """Whether the last line about a step of the job says that it was cancelled, and gives no reason."""
     found = [match for match in _STEP_ENDING.finditer(output) if match["id"] == job]
     return bool(found) and not found[-1]["due"]
-
-
-def is_step_cancelled_first(output: str, job: str) -> bool:
-    """Whether a step of the job was cancelled, with no reason beside it, before srun saw a task of it end: a scancel of
-    the step, or a preemption with grace, whose SIGTERM comes at once (22.05, measured).
-    """
-    saw = _SRUN_SAW.search(output)
-    found = _STEP_ENDING.finditer(output, 0, saw.start() if saw else len(output))
-    return any(match["id"] == job and not match["due"] for match in found)
-
-
-def is_preempted(text: str) -> bool:
-    """Whether `scontrol --oneliner show job` says that the job is being preempted.
-
-    It is RUNNING until its grace is over; PreemptTime stands there from the SIGTERM on (22.05, measured). One before
-    its start is of the time before a requeue.
-    """
-    found = {match[1]: match[2] for match in re.finditer(r"\b(PreemptTime|StartTime)=(\d{4}-\S+)", text)}
-    return "PreemptTime" in found and found["PreemptTime"] >= found.get("StartTime", "")
 
 
 def is_step_cancelled_first(output: str, job: str) -> bool:

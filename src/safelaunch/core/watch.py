@@ -74,13 +74,8 @@ def is_alive(state: str) -> bool:
 
 def outline(jobs: Iterable[KnownJob]) -> str:
     """What must not change for jobs to count as hanging or stuck."""
-    return ";".join(f"{job.id} {job.state} {job.nodelist} {bool(_IMPOSSIBLE.search(job.reason))}"
-                    for job in sorted(jobs, key=lambda job: job.id) if is_alive(job.state))
-
-
-def is_plainly_well(job: KnownJob, silent_s: float) -> bool:
-    """Whether a pulse and Slurm agree that the job runs, so that its journal need not be read."""
-    return job.state == "RUNNING" and silent_s < STALE_S
+    return ";".join(sorted(f"{job.id} {job.state} {job.nodelist} {_IMPOSSIBLE.search(job.reason) is not None}"
+                           for job in jobs if job.state not in FINISHED))
 
 
 def describe(job: KnownJob, since_s: float, step: int | None) -> str:

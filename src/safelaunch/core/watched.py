@@ -207,11 +207,17 @@ def _names(value: Any) -> tuple[str, ...]:
 
 def parse_pulse(raw: Any) -> Pulse | None:
     """The pulse of pulse.json's object; None where it is of another form."""
+    fields = pulse_fields(raw)
+    return None if fields is None else Pulse(*fields)
+
+
+def pulse_fields(raw: Any) -> tuple[Any, ...] | None:
+    """The same as plain values, in their order: a child has a thousand of them to hand on."""
     try:
         if raw["v"] != 1:
             return None
         step, attempt, successor = raw.get("step"), raw.get("attempt"), raw.get("successor")
-        return Pulse(
+        return (
             int(raw["count"]), int(raw["gen"]), str(raw["host"]), str(raw["job"]), str(raw.get("state", "")),
             attempt if isinstance(attempt, int) else None, step if isinstance(step, int) else None,
             None if successor is None else str(successor), raw.get("over") is True)
