@@ -23,6 +23,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "requeue is allowed for this job",
     ),
     "slurm.node_failure": ("srun: error: Node failure on n17", "no node failure was seen on n17"),
+    "slurm.not_responding": (
+        "slurmctld: error: Nodes n[3-4] not responding, setting DOWN",
+        "nfs: server n3 not responding, still trying",
+    ),
     "slurm.cancelled_node_failure": (
         "slurmstepd: error: *** STEP 811.0 ON n3 CANCELLED AT 2025-01-02T03:04:05 DUE TO NODE FAILURE, SEE "
         "SLURMCTLD LOG FOR DETAILS ***",
@@ -278,6 +282,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "Error: unreachable",
         "NET/OFI Selected Provider is efa",
     ),
+    "network.cxi": (
+        "libfabric:811:1701985650::cxi:mr:cxip_do_map():90<warn> nid001097: cxil_map() failed: -22",
+        "libfabric:811:1701985650::cxi:core:cxip_getinfo():90<info> nid001097: found cxi0",
+    ),
     "network.link_down": ("mlx5_core 0000:12:00.0 ib0: Link is Down", "ib0: link becomes ready"),
     "network.mlx5_health": (
         "mlx5_core 0000:12:00.0: device's health compromised - reached miss count",
@@ -412,6 +420,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
         "the actor has begun",
     ),
+    "ray.task_error": (
+        "ray.exceptions.RayTaskError(ValueError): ray::train() (pid=811, ip=10.0.0.7)",
+        "a ray task raised no error",
+    ),
     "ray.node_dead": (
         "The node with node id: 81ab and address: 10.1.2.3 has been marked dead because the detector has missed "
         "too many heartbeats from it.",
@@ -466,6 +478,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "native.check_failed": (
         "F0102 03:04:05.678901 4242 solver.cpp:80] Check failed: error == cudaSuccess (77 vs. 0)",
         "all checks passed, none Check failed",
+    ),
+    "native.assert": (
+        "python: ../src/queue.c:811: push: Assertion `q->size < q->capacity' failed.",
+        "all 12 assertions hold",
     ),
     "native.internal_assert": (
         "RuntimeError: r INTERNAL ASSERT FAILED at \"../aten/src/ATen/x.cpp\":80, please report a bug to PyTorch.",
@@ -636,6 +652,11 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "AssertionError: num_layers value from checkpoint (24) is not equal to the input argument value (32).",
         "num_layers value from checkpoint: 24",
     ),
+    "checkpoint.no_file": (
+        TRACE + "\n  File \"train.py\", line 7, in main\n    load()\n"
+        "FileNotFoundError: [Errno 2] No such file or directory: '/ckpt/iter_0000500/mp_rank_00/model.pt'",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.json'",
+    ),
     "checkpoint.from_scratch": (
         "    will not load any checkpoints and will start from random",
         "loading checkpoint from ckpt",
@@ -647,7 +668,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "checkpoint.tensorflow": ("NotFoundError: Key dense/kernel not found in checkpoint", "all keys were found"),
     # --- data
     "data.loader_bus": (
-        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
+        "RuntimeError: DataLoader worker (pid 87) is killed by signal: Bus error. It is possible that dataloader's "
+        "workers are out of shared memory. Please try to raise your shared memory limit.",
         "shared memory: 64 GB",
     ),
     "data.loader_died": (
@@ -661,6 +683,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "data.image": ("PIL.UnidentifiedImageError: cannot identify image file '/data/81.jpg'", "identified 3 image files"),
     "data.archive": ("zipfile.BadZipFile: File is not a zip file", "the zip file is good"),
     "data.json": ("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)", "decoded 3 JSON lines"),
+    "data.table": (
+        "pandas.errors.ParserError: Error tokenizing data. C error: Expected 5 fields in line 12, saw 7",
+        "pandas reads 7 fields",
+    ),
     "data.decode": (
         "UnicodeDecodeError: 'utf-8' codec can't decode byte 0x80 in position 3: invalid start byte",
         "decoded as utf-8",
@@ -757,6 +783,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "mlflow run 81ab",
     ),
     "hub.storage_client": ("botocore.exceptions.NoCredentialsError: Unable to locate credentials", "found credentials"),
+    "hub.registry": (
+        "docker: Error response from daemon: unauthorized: authentication required",
+        "the registry needs no authentication",
+    ),
     "hub.git": ("fatal: unable to access 'https://git.example.org/x/': Could not connect", "git fetch took 3 s"),
     # --- settings
     "config.arguments": ("train.py: error: unrecognized arguments: --batchsize 8", "the arguments are recognized"),
@@ -836,6 +866,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "progress.saved": ("  successfully saved checkpoint at iteration 80 to ckpt", "saving is switched off"),
     "progress.throughput": ("step 80 done, 1234 tokens/s", "tokens/second are measured"),
     "done.hf": ("{'train_runtime': 81.2, 'train_samples_per_second': 8.1}", "training is slow"),
+    "done.yolo": ("10 epochs completed in 0.132 hours.", "10 epochs are planned, 0.5 hours each"),
     "done.lightning": ("`Trainer.fit` stopped: `max_epochs=10` reached.", "`Trainer.fit` begins"),
     "done.words": ("Training finished.", "training is going to end"),
     "done.megatron": ("[after training is done] datetime: 2025-01-02 03:04:05", "[before the start of training step]"),
@@ -1040,11 +1071,19 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "slurm.options": ("srun: error: CPU count per node can not be satisfied", "srun: error: something else"),
     "slurm.spank": ("slurmstepd: error: Failed to invoke spank plugin stack", "spank plugins: 3"),
+    "data.loader_signal": (
+        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
+        "no unexpected signal was encountered in worker 3",
+    ),
     "data.loader_timeout": ("RuntimeError: DataLoader timed out after 600 seconds", "the DataLoader took 600 seconds"),
     "data.lmdb": ("lmdb.Error: /data/train.lmdb: No such file or directory", "lmdb is open"),
     "memory.child_killed": (
         "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGKILL",
         "process 0 terminated with signal SIGTERM",
+    ),
+    "batch.cloud_preempted": (
+        "Spot instance interruption notice received, terminating at 2026-01-02T03:04:05Z",
+        "this job runs on a spot instance",
     ),
     "slurm.lightning_requeue": ("Handling auto-requeue signal: 10", "the auto-requeue is on"),
     "hang.xla_rendezvous": (
@@ -1064,4 +1103,12 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "python.line": ("mypackage.StrangeError: no such thing", "an error: no such thing"),
     "python.error_word": ("ERROR - the solver gave up", "no errors"),
+    "native.stack": (
+        "#1  0x000014753985ae05 in abort () from /lib64/libc.so.6",
+        "the call to std::terminate() is allowed in abort handlers",
+    ),
+    "memory.java_heap": (
+        "Exception in thread \"main\" java.lang.OutOfMemoryError: Java heap space",
+        "java.lang.OutOfMemoryError was never seen",
+    ),
 }

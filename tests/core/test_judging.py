@@ -164,6 +164,45 @@ def test_steps_of_another_file_excuse_nothing_without_a_clock() -> None:
     assert judge_text(TRACE + OOM + FELL, STEPS + LATER).category == "cuda_oom"
 
 
+def test_the_task_that_srun_reports_first_is_where_it_began() -> None:
+    reports = EXITED + EXITED.replace("n3", "n8").replace("task 5", "task 6")
+    verdict = judge_text(STEPS + TRACE + "KeyError: 'x'\n" + reports)
+    assert (verdict.category, verdict.host, verdict.rank) == ("user_code", "n3", 5)
+
+
+def test_a_task_of_srun_that_runs_torchrun_is_no_rank() -> None:
+    ended = FELL.replace("local_rank: 0", "local_rank: 2").replace("exitcode: 1)", "exitcode: -11)")
+    verdict = judge_text(STEPS + ended + EXITED)
+    assert (verdict.category, verdict.host, verdict.rank) == ("native_crash", "n3", 2)
+
+
+def test_a_traceback_s_line_of_source_is_no_message() -> None:
+    text = TRACE.replace("go()", 'raise ValueError("CUDA out of memory. Tried to allocate " + size)')
+    assert judge_text(STEPS + text + "KeyError: 'size'\n" + FELL).category == "user_code"
+
+
+def test_a_module_that_did_not_load_at_the_start_gives_way_to_what_ended_the_run() -> None:
+    text = "Lmod has detected the following error: These module(s) exist but cannot be loaded as requested\n"
+    assert judge_text(text + STEPS + QUIET + TRACE + OOM + FELL).category == "cuda_oom"
+
+
+def test_a_decoder_that_fails_below_the_loader_is_the_data() -> None:
+    text = ('Traceback (most recent call last):\n  File "/home/u/train.py", line 7, in main\n    for x in loader:\n  File '
+            '"/opt/env/lib/python3.11/site-packages/torch/utils/data/_utils/worker.py", line 80, in _worker_loop\n'
+            "    data = fetcher.fetch(index)\nPIL.UnidentifiedImageError: cannot identify image file '/data/7.jpg'\n")
+    assert judge_text(STEPS + text + FELL).category == "data"
+
+
+def test_a_tracker_s_thread_that_dies_after_the_end_is_no_failure() -> None:
+    thread = "Exception in thread NetStatThr:\n" + TRACE + "BrokenPipeError: [Errno 32] Broken pipe\n"
+    assert judge_text(STEPS + "Training finished.\n" + thread).category == "none"
+
+
+def test_an_xid_of_a_slice_of_a_card_suspects_its_node() -> None:
+    verdict = judge_text(STEPS + XID.replace("4e:00):", "4e:00 GPU-I:05):"))
+    assert (verdict.category, verdict.suspects) == ("gpu_hardware", ("n7",))
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.sampled_from([STEPS, LATER, TRACE, OOM, WATCHDOG, FELL, RESTART, LIMIT, SCANCEL, EXITED, XID, NAN,
                                  IGNORED, "Training finished.\n", "\x00\xff\n", "Killed\n"]), max_size=9))

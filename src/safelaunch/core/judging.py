@@ -173,8 +173,9 @@ def _culprit(chosen: Group, groups: Sequence[Group], episode: Episode) -> tuple[
     if host is None or rank is None or chosen.rule.id in LAUNCHERS_WORDS:
         named = _first_failure(episode)
         if chosen.rule.id in LAUNCHERS_WORDS:   # printed by a launcher under its own prefix
-            return named[0] or host, named[1] if named[1] is not None else rank
-        host, rank = host or named[0], rank if rank is not None else named[1]
+            host, rank = named[0] or host, named[1] if named[1] is not None else rank
+        else:
+            host, rank = host or named[0], rank if rank is not None else named[1]
     if host is None and chosen.category not in ENDINGS:
         host, task = _first_exit(groups)
         # With a launcher below it, srun's task is a node, not a rank.

@@ -11,7 +11,7 @@ _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python\d|<frozen |lib
 # Who prints a traceback and goes on: the interpreter at exit and in __del__, logging, warnings that show their place.
 _IGNORED = re.compile(
     r"Exception ignored in|--- Logging error ---|Error in atexit|Exception in atexit|Error in sys\.excepthook"
-    r"|--- Call stack")
+    r"|--- Call stack|Exception in thread (?:ChkStopThr|NetStatThr|IntMsgThr|SystemMonitor)")   # wandb's own threads
 # What stands before a traceback of an error that was caught, or before a fatal one by chance: most logs hold warnings.
 _PLAYED_DOWN = re.compile(r"(?i)ignoring|ignored|non-fatal|will retry|retrying|falling back|skipping|warning\b")
 _THREAD = re.compile(

@@ -137,7 +137,7 @@ def culprit_host(rule: Rule, found: Finding) -> str | None:
 
 def culprit_rank(rule: Rule, found: Finding) -> int | None:
     """The rank that a line blames."""
-    named = found.groups.get(rule.rank_group) if rule.rank_group else None
+    named = found.groups.get(rule.rank_group or "local")   # of torchrun's own lines: the local rank
     if named and named.isdigit():
         return int(named)
     if found.rank is None:

@@ -41,7 +41,8 @@ RULES = (
     ),
     Rule(
         "checkpoint.write_failed", "storage", (b"PytorchStreamWriter", b"unexpected pos "),
-        rb"PytorchStreamWriter failed|inline_container\S*: .{0,300}?unexpected pos|unexpected pos \d+ vs \d+", "cause",
+        rb"PytorchStreamWriter failed|inline_container\S{0,60}: .{0,300}?unexpected pos|unexpected pos \d+ vs \d+",
+        "cause",
         "node", 0.75, summary="a checkpoint could not be written", explain="Most often the disk or the quota is full.",
         do="Check space and quota of the checkpoint folder.", source="PyTorch, caffe2/serialize", order=3,
     ),
@@ -81,10 +82,10 @@ RULES = (
         "checkpoint.layout", "checkpoint",
         (b"checkpoint being loaded used a DP", b"world size of", b"does not match the number of",
          b"loaded state dict contains a parameter group", b"loaded state dict has a different number of",
-         b"zero_pp_rank", b"Unable to find latest file", b"shape mismatch for", b"Shape mismatch"),
+         b"zero_pp_rank", b"Unable to find latest file", b"CheckpointingException: "),
         rb"checkpoint being loaded used a DP world size|loaded state dict (?:contains a parameter group"
-        rb"|has a different number of)|Unable to find latest file at|(?:Error"
-        rb"|Exception): .{0,300}?zero_pp_rank\S* .{0,300}?(?:not exist|missing)", "cause", "job", 0.72,
+        rb"|has a different number of)|Unable to find latest file at|\bCheckpointingException: |(?:Error"
+        rb"|Exception): .{0,300}?zero_pp_rank\S{0,100} .{0,300}?(?:not exist|missing)", "cause", "job", 0.72,
         action="fix_config", summary="the checkpoint's parallel layout does not fit the job",
         explain="Saved on another number of ranks, or optimizer groups differ.", do=_FIT,
         source="DeepSpeed; torch.optim", order=2,
@@ -96,6 +97,14 @@ RULES = (
         explain="Megatron compares the arguments with those that were saved.",
         do="Use the saved value, or override (--override-opt_param-scheduler, --use-checkpoint-args).",
         source="Megatron-LM, check_checkpoint_args and OptimizerParamScheduler", order=2,
+    ),
+    Rule(
+        "checkpoint.no_file", "checkpoint", (b"No such file or directory",),
+        rb"FileNotFoundError: .{0,80}?No such file or directory: '(?P<path>[^']{0,300}(?:checkpoint-\d|pytorch_model"
+        rb"|/global_step\d|/iter_\d|mp_rank_\d|\.(?:pt|pth|ckpt|safetensors|distcp)')[^']{0,200})", "cause", "job", 0.7,
+        action="fix_config", summary="the checkpoint {path} is not there",
+        explain="A wrong path, or it was never finished.", do="Look which checkpoints there are (`safelaunch verify`).",
+        source="CPython; PyTorch", order=1,
     ),
     Rule(
         "checkpoint.from_scratch", "checkpoint",
@@ -113,8 +122,11 @@ RULES = (
     ),
     Rule(
         "checkpoint.tensorflow", "checkpoint",
-        (b"not found in checkpoint", b"Unable to open table file", b"DATA_LOSS", b"Data loss: "),
-        b"not found in checkpoint|Unable to open table file|DATA_LOSS|(?:Error|W).{0,300}?Data loss: ", "cause", "job",
+        (b"not found in checkpoint", b"Unable to open table file", b"DATA_LOSS", b"Data loss: ",
+         b"TensorSliceReader constructor"),
+        b"not found in checkpoint|Unable to open table file|DATA_LOSS|Unsuccessful TensorSliceReader|(?:Error"
+        b"|W).{0,300}?Data loss: ",
+        "cause", "job",
         0.65, summary="a TensorFlow checkpoint or record cannot be read",
         explain="Damaged, cut off, or of another graph.", do=_BACK, source="TensorFlow", order=1,
     ),

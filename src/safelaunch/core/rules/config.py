@@ -36,7 +36,7 @@ RULES = (
          b"Could not override", b"ConfigCompositionException", b"InterpolationKeyError", b"Error merging override",
          b"ConfigTypeError", b"UnsupportedInterpolationType", b"Key 'x' is not in struct"),
         rb"omegaconf\.errors\.\w+|Config(?:Attribute|Key|Type)Error|MissingMandatoryValue|Missing(?:Mandatory"
-        rb"|Config)\w*Exception|Could not override|ConfigCompositionException|Interpolation\w*Error"
+        rb"|Config)\w{0,40}Exception|Could not override|ConfigCompositionException|Interpolation\w{0,40}Error"
         rb"|Error merging override", "cause", "job", 0.84, summary="the configuration is wrong",
         explain="Hydra or OmegaConf does not find a key, or it has another type.", do="Correct the key it names.",
         source="OmegaConf; Hydra", order=2,
@@ -44,7 +44,7 @@ RULES = (
     Rule(
         "config.yaml", "config",
         (b"yaml.scanner", b"yaml.parser", b"ScannerError", b"ParserError", b"TOMLDecodeError", b"ruamel.yaml"),
-        rb"yaml\.(?:scanner|parser|constructor|composer)\.\w+Error|(?:toml|tomllib)\S*DecodeError", "cause", "job",
+        rb"yaml\.(?:scanner|parser|constructor|composer)\.\w+Error|toml\S{0,40}DecodeError", "cause", "job",
         0.82, summary="a configuration file cannot be read",
         explain="A mistake of indentation or a forbidden character.", do="Correct the line it names.",
         source="PyYAML; tomllib", order=2,

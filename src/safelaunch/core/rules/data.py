@@ -25,6 +25,13 @@ RULES = (
         do="Set num_workers=0 to see its error; look for an OOM kill.", source=_TORCH, order=1,
     ),
     Rule(
+        "data.loader_signal", "data", (b"encountered in worker",),
+        b"ERROR: Unexpected (?P<what>bus error|segmentation fault|floating-point exception) encountered in worker",
+        "cause", "rank", 0.6, action="fix_environment", summary="a data loader worker died: {what}",
+        explain="The worker says so itself; the exception below names it. A bus error is most often a full /dev/shm.",
+        source=_TORCH, order=5,
+    ),
+    Rule(
         "data.loader_timeout", "data", (b"DataLoader timed out after",), rb"DataLoader timed out after \d+ seconds",
         "cause", "rank", 0.7, action="fix_storage", summary="the data loader waited too long for its workers",
         explain="The storage is slow or a worker hangs.", do="Look at the file system, and with py-spy at the workers.",
@@ -72,6 +79,12 @@ RULES = (
         source="CPython, json", order=1,
     ),
     Rule(
+        "data.table", "data", (b"pandas.errors.",), rb"pandas\.errors\.(?:Parser|EmptyData)Error: (?P<why>.*)", "cause",
+        "job", 0.66, action="fix_storage", summary="a table cannot be read: {why}",
+        explain="A damaged, empty or differently separated file.", do="Look at the line it names.", source="pandas",
+        order=2,
+    ),
+    Rule(
         "data.decode", "data", (b"UnicodeDecodeError",), b"UnicodeDecodeError: (?P<why>.*)", "cause", "job", 0.6,
         action="fix_user_code", summary="a file is no valid text: {why}",
         explain="Wrong encoding, a binary or a damaged file.", do="Name the encoding, or check the file.",
@@ -110,7 +123,7 @@ RULES = (
         "data.hdf5", "data",
         (b"truncated file: eof", b"Unable to synchronously open", b"unable to open file (file signature not found",
          b"Can't read data (", b"nable to open object"),
-        rb"truncated file: eof|Unable to (?:synchronously )?open (?:file|object) \((?P<why>[^)]*)\)"
+        rb"truncated file: eof|Unable to (?:synchronously )?open (?:file|object) \((?P<why>[^)]{0,300})\)"
         rb"|file signature not found|Can't read data \(", "cause", "job", 0.64, action="fix_storage",
         summary="an HDF5 file cannot be read: {why}", explain="Damaged, cut off, missing, or locked by a writer.",
         do="h5ls the file.", source="HDF5", order=3,

@@ -164,8 +164,9 @@ RULES = (
         do="Install beforehand on the login node.", source="pip",
     ),
     Rule(
-        "env.command_not_found", "environment", (b"command not found",),
-        rb"(?:^|[\s:])(?P<name>[\w./+-]{1,200}): command not found|(?:^|\s)(?P<name2>[\w./+-]{1,200}): not found$",
+        "env.command_not_found", "environment", (b"command not found", b": not found"),
+        rb"(?:^|[\s:])(?P<name>[\w./+-]{1,200}): command not found"
+        rb"|(?:^|[/\s])(?:ba|da)?sh: (?:line )?\d+: (?P<name2>[\w./+-]{1,200}): not found$",
         "cause", "job", 0.6, summary="{name}{name2}: command not found",
         explain="The command is not on the node's PATH: a module is not loaded or an environment not active.",
         do="Load it in `setup`; compare with the login node.", source="bash",

@@ -141,7 +141,7 @@ RULES = (
     ),
     Rule(
         "gpu.device_assert_line", "user_code", (b"Assertion `",),
-        rb"\.cuh?:\d+: .{0,300}?block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `(?P<what>.*?)` failed",
+        rb"\.cuh?:\d+: .{0,300}?block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `(?P<what>.{0,300}?)` failed",
         "cause", "rank", 0.75, summary="an assertion failed inside a GPU kernel: {what}",
         explain="A GPU kernel was handed an index or a value that it refuses.",
         do="Check the labels, token ids and masks that go into this kernel.", source="PyTorch, CUDA_KERNEL_ASSERT",
@@ -169,15 +169,16 @@ RULES = (
     ),
     Rule(
         "gpu.bare_oom_error", "cuda_oom", (b"OutOfMemoryError", b"OutOfMemory:"),
-        rb"(?:torch\.(?:cuda\.)?|jaxlib\.|cupy\.\S*)OutOfMemoryError|cudaErrorOutOfMemory", "cause", "rank", 0.85,
+        rb"(?:torch\.(?:cuda\.)?|jaxlib\.|cupy\.\S{0,60})OutOfMemoryError|cudaErrorOutOfMemory", "cause", "rank", 0.85,
         summary="GPU memory is exhausted", explain="The allocator of the card refused.",
         do="Smaller micro-batch, activation checkpointing, more sharding.", source="PyTorch, torch.OutOfMemoryError",
         order=2,
     ),
     Rule(
-        "gpu.xla_oom", "cuda_oom", (b"RESOURCE_EXHAUSTED", b"OOM when allocating tensor"),
-        b"RESOURCE_EXHAUSTED: .{0,300}?(?:[Oo]ut of memory|OOM|while trying to allocate|memory space hbm|[Ff]ailed "
-        b"to allocate)|OOM when allocating tensor", "cause", "rank", 0.85, summary="device memory is exhausted (XLA)",
+        "gpu.xla_oom", "cuda_oom", (b"RESOURCE_EXHAUSTED", b"Resource exhausted: ", b"OOM when allocating tensor"),
+        b"(?:RESOURCE_EXHAUSTED|Resource exhausted): .{0,300}?(?:[Oo]ut of memory|OOM|while trying to allocate|memory "
+        b"space \\w?mem|memory space hbm|[Ff]ailed to allocate|Attempting to (?:reserve|allocate))"
+        b"|OOM when allocating tensor", "cause", "rank", 0.85, summary="device memory is exhausted (XLA)",
         explain="XLA or TensorFlow cannot place a tensor on the device.",
         do="Smaller batch, more sharding, rematerialisation; XLA_PYTHON_CLIENT_PREALLOCATE=false shows true use.",
         source="XLA BFC allocator; TensorFlow", order=2,
@@ -227,7 +228,7 @@ RULES = (
     Rule(
         "gpu.rocm", "gpu_hardware", (b"amdgpu",),
         rb"amdgpu.{0,300}?(?:GPU reset begin|ring \S+ timeout|uncorrectable hardware errors|\bfatal error\b"
-        rb"|RAS.{0,300}?poison)", "cause", "node", 0.8, summary="the AMD GPU driver reports a fault",
+        rb"|RAS.{0,60}?poison)", "cause", "node", 0.8, summary="the AMD GPU driver reports a fault",
         explain="The kernel driver resets or gives up a card.", do=_RETIRE, source="Linux, drivers/gpu/drm/amd",
     ),
     Rule(

@@ -93,6 +93,9 @@ DONE = (
         b"successfully|successfully completed|done (?:with )?training|^all done)", "trainers' own lines", 0.5,
     ),
     _done(
+        "done.yolo", (b"epochs completed in ",), rb"\d epochs completed in [\d.]+ hours", "Ultralytics",
+    ),
+    _done(
         "done.megatron", (b"[after training is done]", b"exiting program at iteration", b"[exiting program"),
         rb"\[?after training is done\]?|exiting program (?:at iteration|after [\d.]+ minutes)", "Megatron-LM",
     ),

@@ -11,9 +11,10 @@ RULES = (
         "hub.gated", "hub_auth",
         (b"GatedRepoError", b"Cannot access gated repo", b"gated repo", b"RepositoryNotFoundError",
          b"Repository Not Found", b"Invalid user token", b"Invalid credentials in Authorization",
-         b"is restricted and you are not"),
+         b"is restricted and you are not", b"no token found", b"LocalTokenNotFoundError"),
         b"GatedRepoError|access (?:a )?gated repo|RepositoryNotFoundError|Repository Not Found|Invalid (?:user "
-        b"token|credentials in Authorization)|is restricted and you are not", "cause", "job", 0.88, action="fix_config",
+        b"token|credentials in Authorization)|is restricted and you are not|no token found|LocalTokenNotFoundError",
+        "cause", "job", 0.88, action="fix_config",
         summary="the hub refuses access",
         explain="The repository is gated, private or does not exist, or the token is missing.",
         do="Accept its terms, set HF_TOKEN in the job.", source="huggingface_hub", order=4,
@@ -72,16 +73,16 @@ RULES = (
     ),
     Rule(
         "hub.wandb", "hub_auth", (b"wandb: ERROR", b"wandb.errors", b"api_key not configured", b"wandb login"),
-        rb"api_key not configured|wandb\.(?:errors\.|sdk\.)\S*(?:UsageError|CommError|AuthenticationError)"
-        rb"|wandb: ERROR (?P<why>.*)", "cause", "job", 0.66, action="fix_config",
+        rb"api_key not configured|wandb\.(?:errors\.|sdk\.)\S{0,100}Error\b|wandb: ERROR (?!Abnormal)(?P<why>.*)",
+        "cause", "job", 0.66, action="fix_config",
         summary="Weights & Biases refuses or cannot be reached: {why}",
         explain="No login in the job, no way out, or the service is down.",
         do="WANDB_API_KEY in the job, or WANDB_MODE=offline.", source="wandb", order=3,
     ),
     Rule(
         "hub.tracker", "hub_auth", (b"mlflow.exceptions", b"neptune.", b"comet_ml", b"COMET ERROR", b"clearml"),
-        rb"mlflow\.exceptions\.\w+: .{0,300}?(?:API request|refused|credentials|RESOURCE)|neptune\.\S*(?:Exception"
-        rb"|Error)|COMET ERROR: (?P<why>.*)", "cause", "job", 0.6, action="fix_config",
+        rb"mlflow\.exceptions\.\w+: .{0,300}?(?:API request|refused|credentials|RESOURCE)|neptune\.\S{0,100}(?:Exc"
+        rb"eption|Error)|COMET ERROR: (?P<why>.*)", "cause", "job", 0.6, action="fix_config",
         summary="the experiment tracker refuses or cannot be reached",
         explain="No login in the job, no way out, or the service is down.", source="MLflow; Neptune; Comet", order=1,
     ),
@@ -93,6 +94,14 @@ RULES = (
         rb"|DefaultCredentialsError", "cause", "job", 0.72, action="fix_config",
         summary="the object store refuses access", explain="Credentials are missing, expired or not allowed.",
         do="Renew them, and check that they reach the compute node.", source="botocore; google-auth", order=2,
+    ),
+    Rule(
+        "hub.registry", "hub_auth",
+        (b"authentication required", b"pull access denied", b"toomanyrequests", b"denied: requested access"),
+        b"unauthorized: authentication required|pull access denied for|toomanyrequests: |denied: requested access",
+        "cause", "job", 0.78, action="fix_config", summary="the container registry refuses the image",
+        explain="No login, no such image, or too many pulls.", do="Log in, or keep a copy of the image on the cluster.",
+        source="Docker; Podman; Enroot; Apptainer", order=2,
     ),
     Rule(
         "hub.git", "hub_auth",

@@ -38,8 +38,9 @@ RULES = (
     ),
     Rule(
         "kernel.lockup", "node_failure", (b"soft lockup", b"hard LOCKUP", b"rcu_sched", b"rcu: INFO"),
-        rb"soft lockup - CPU#\d+ stuck|hard LOCKUP|rcu\S*: .{0,300}?(?:self-detected stall|detected stalls)", "cause",
-        "node", 0.75, summary="a processor of the node is stuck", explain="The kernel got no time on it for long.",
+        rb"soft lockup - CPU#\d+ stuck|hard LOCKUP|rcu\S{0,40}: .{0,300}?(?:self-detected stall|detected stalls)",
+        "cause", "node", 0.75, summary="a processor of the node is stuck",
+        explain="The kernel got no time on it for long.",
         do=_OUT, source="Linux, watchdog and RCU",
     ),
     Rule(
@@ -58,9 +59,9 @@ RULES = (
     Rule(
         "kernel.gpu_probe", "gpu_hardware", (b"NVRM: ", b"nvidia-persistenced"),
         rb"NVRM: (?:RmInitAdapter failed|GPU \S+: RmInitAdapter failed|.{0,300}?(?:rm_init_adapter failed"
-        rb"|GPU Board is not|GSP RPC timeout|_kgspLogXid119|nvAssertFailed\w*.{0,300}?GPU|failed to (?:allocate"
-        rb"|initialize)|The NVIDIA GPU .{0,300}? has fallen|GPU lost|.{0,200}?NV_ERR_(?:GPU_IS_LOST|RESET_REQUIRED)"
-        rb"|.{0,100}?rpcSendMessage failed|is no longer on the bus))", "cause", "node", 0.85,
+        rb"|GPU Board is not|GSP RPC timeout|_kgspLogXid119|nvAssertFailed.{0,100}?GPU|failed to (?:allocate"
+        rb"|initialize)|The NVIDIA GPU .{0,300}? has fallen|GPU lost|NV_ERR_(?:GPU_IS_LOST|RESET_REQUIRED)"
+        rb"|rpcSendMessage failed|is no longer on the bus))", "cause", "node", 0.85,
         summary="the NVIDIA driver cannot start or reach a GPU", explain="The card or its firmware does not answer.",
         do=_OUT, source="NVIDIA driver, NVRM",
     ),

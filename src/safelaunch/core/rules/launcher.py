@@ -24,7 +24,7 @@ RULES = (
         "rendezvous.client_timeout", "rendezvous",
         (b"client socket has timed out after", b"waiting for clients", b"Timed out waiting for clients",
          b"RendezvousTimeoutError", b"connect() timed out", b"to connect to any network address"),
-        rb"client socket has timed out after \d+\w* while trying to connect to \(?(?P<peer>[^)\s]*)"
+        rb"client socket has timed out after \d+[a-z]* while trying to connect to \(?(?P<peer>[^)\s]*)"
         rb"|Timed out after \d+ seconds waiting for clients\. (?P<joined>\S+) clients joined|RendezvousTimeoutError"
         rb"|connect\(\) timed out\. Original timeout was|failed to connect to any network address of",
         "cause", "job", 0.72, summary="not every process came to the rendezvous",
@@ -90,7 +90,7 @@ RULES = (
     ),
     Rule(
         "hang.barrier", "hang", (b"monitoredBarrier", b"monitored_barrier"),
-        rb"(?:[Rr]anks? (?P<rank>\d+)[\d, ]* failed to pass monitored_?[Bb]arrier"
+        rb"(?:[Rr]anks? (?P<rank>\d+)\b[\d, ]* failed to pass monitored_?[Bb]arrier"
         rb"|monitored_?[Bb]arrier.{0,300}?(?:timed out|timeout|failed))", "symptom", "rank", 0.8,
         summary="rank {rank} did not come to the barrier", explain="monitored_barrier names who is missing.", do=_HANG,
         source=_C10D + ", ProcessGroupGloo.cpp", rank_group="rank", order=2,
@@ -148,9 +148,10 @@ RULES = (
         "watchdog.consequence", "hang",
         (b"Some NCCL operations have failed or timed out", b"To avoid data inconsistency",
          b"watchdog thread terminated with exception", b"Work WorkNCCL", b"taking the entire process down",
-         b"DistBackendError", b"ProcessGroupNCCL's watchdog"),
+         b"DistBackendError", b"ProcessGroupNCCL's watchdog", b"NCCL communicator was aborted"),
         b"Some NCCL operations have failed or timed out|To avoid data inconsistency|watchdog thread terminated "
-        b"with exception|taking the entire process down|DistBackendError", "teardown", "nobody", 0.3,
+        b"with exception|taking the entire process down|DistBackendError|NCCL communicator was aborted",
+        "teardown", "nobody", 0.3,
         summary="NCCL's watchdog ends the process",
         explain="The consequence of a time-out or an error that stands elsewhere.",
         source=_C10D + ", ProcessGroupNCCL.cpp",
@@ -187,22 +188,25 @@ RULES = (
         source=_ELASTIC + "; DeepSpeed launcher",
     ),
     Rule(
-        "elastic.sighup", "cancelled", (b"closing signal SIGHUP", b"Signals.SIGHUP death signal", b"got signal: 1"),
-        rb"closing signal SIGHUP|Signals\.SIGHUP death signal|SignalException: Process \d+ got signal: 1\b", "cause",
-        "nobody", 0.88, action="requeue_only", summary="the terminal went away (SIGHUP)",
+        "elastic.sighup", "cancelled",
+        (b"closing signal SIGHUP", b"Signals.SIGHUP death signal", b"got signal: 1"),
+        rb"closing signal SIGHUP|Signals\.SIGHUP death signal|SignalException: Process \d+ got signal: 1\b",
+        "cause", "nobody", 0.88, action="requeue_only", summary="the terminal went away (SIGHUP)",
         explain="The launcher ran under a terminal or ssh session that ended; nohup does not help, since torchrun "
                 "handles SIGHUP.", do="Run it by sbatch, or under tmux or setsid.", source=_ELASTIC, order=6,
     ),
     Rule(
-        "elastic.sigint", "cancelled", (b"Signals.SIGINT death signal", b"got signal: 2"),
-        rb"Signals\.SIGINT death signal|SignalException: Process \d+ got signal: 2\b", "cause", "nobody", 0.85,
+        "elastic.sigint", "cancelled", (b"Signals.SIGINT death signal", b"got signal: 2", b"Received 2 death signal"),
+        rb"(?:Signals\.SIGINT|Received 2) death signal|SignalException: Process \d+ got signal: 2\b", "cause", "nobody",
+        0.85,
         summary="interrupted (SIGINT)", explain="Somebody pressed Ctrl-C, or scancel sent INT.", source=_ELASTIC,
         order=6,
     ),
     Rule(
         "elastic.sigterm", "cancelled",
-        (b"Signals.SIGTERM death signal", b"got signal: 15", b"after receiving SIGTERM", b"Received SIGTERM: 15"),
-        rb"Signals\.SIGTERM death signal|SignalException: Process \d+ got signal: 15\b"
+        (b"Signals.SIGTERM death signal", b"got signal: 15", b"after receiving SIGTERM", b"Received SIGTERM: 15",
+         b"Received 15 death signal"),
+        rb"(?:Signals\.SIGTERM|Received 15) death signal|SignalException: Process \d+ got signal: 15\b"
         rb"|exiting program after receiving SIGTERM|Received SIGTERM: 15\b", "symptom", "nobody", 0.6,
         action="requeue_only", summary="the launcher was asked to end (SIGTERM)",
         explain="From outside: scancel, the time limit, preemption, srun ending the step after another task failed.",
@@ -245,6 +249,11 @@ RULES = (
         b"killed|RayActorError|ActorDiedError|WorkerCrashedError|failed to import on the worker", "symptom", "nobody",
         0.35, summary="a Ray worker died",
         explain="The worker's own lines say why; SIGKILL by the OOM killer leaves none.", source="Ray", order=3,
+    ),
+    Rule(
+        "ray.task_error", "user_code", (b"RayTaskError",), rb"\bRayTaskError\b", "symptom", "nobody", 0.35,
+        summary="a Ray task failed", explain="Ray hands on what a task has raised; its own exception stands below.",
+        source="Ray", order=3,
     ),
     Rule(
         "ray.node_dead", "node_failure",

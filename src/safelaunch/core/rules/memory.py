@@ -11,7 +11,8 @@ RULES = (
         "memory.kernel_oom", "host_oom",
         (b"Out of memory: Kill", b"cgroup out of memory", b"oom-kill:constraint", b"invoked oom-killer",
          b"Out of memory (oom_kill"),
-        rb"[Oo]ut of memory: Kill(?:ed)? process \d+ \((?P<process>[^)]*)\)|oom-kill:constraint|invoked oom-killer",
+        rb"[Oo]ut of memory: Kill(?:ed)? process \d+ \((?P<process>[^)]{0,60})\)|oom-kill:constraint"
+        rb"|invoked oom-killer",
         "cause", "node", 0.93, summary="the kernel ended a process: host memory was exhausted",
         explain="The node or the job's cgroup had no memory left.", do=_LESS, source="Linux, mm/oom_kill.c", order=2,
     ),
@@ -32,8 +33,10 @@ RULES = (
     Rule(
         "memory.slurm_limit", "host_oom",
         (b"exceeded memory limit", b"Exceeded job memory limit", b"Exceeded step memory limit", b"TERM_MEMLIMIT",
-         b"exceeded virtual memory limit"), rb"[Ee]xceeded (?:\w+ )?(?:virtual )?memory limit|TERM_MEMLIMIT", "cause",
-        "job", 0.9, summary="the job went over its memory limit", explain="The batch system ended it for that.",
+         b"exceeded virtual memory limit", b"PBS: job killed: "),
+        rb"[Ee]xceeded (?:\w+ )?(?:virtual )?memory limit|TERM_MEMLIMIT|PBS: job killed: p?v?mem\b",
+        "cause", "job", 0.9, summary="the job went over its memory limit",
+        explain="The batch system ended it for that.",
         do=_LESS, source="slurmstepd, jobacct_gather; LSF",
     ),
     Rule(
@@ -45,6 +48,13 @@ RULES = (
         summary="the container's or Ray's memory monitor ended a process",
         explain="The node or the pod ran out of memory.", do=_LESS, source="Kubernetes kubelet; Ray memory monitor",
         order=2,
+    ),
+    Rule(
+        "memory.java_heap", "host_oom", (b"java.lang.OutOfMemoryError",),
+        rb"java\.lang\.OutOfMemoryError: (?P<what>[^\n]+)",
+        "cause", "rank", 0.72, action="fix_config", summary="a Java process has no memory left: {what}",
+        explain="Its heap has a limit of its own (-Xmx), apart from the job's.", do="Raise -Xmx, or the job's memory.",
+        source="OpenJDK", order=3,
     ),
     Rule(
         "memory.ray_oom", "host_oom", (b"ray.exceptions.OutOfMemoryError", b"OutOfMemoryError: Task was killed"),
@@ -79,7 +89,8 @@ RULES = (
     Rule(
         "memory.sigkill_elastic", "host_oom",
         (b"Exit code: -9", b"(SIGKILL) received by PID", b"exitcode: -9", b"return code = -9"),
-        rb"Signal 9 \(SIGKILL\) received by PID|exitcode\s*: -9\b|[Ee]xit ?code:? -9\b|return code = -9\b", "cause",
+        rb"Signal 9 \(SIGKILL\) received by PID|exitcode\s*: -9\b(?:.{0,80}?local_rank: (?P<local>\d+))?"
+        rb"|[Ee]xit ?code:? -9\b|return code = -9\b", "cause",
         "rank", 0.55, summary="a rank was ended by SIGKILL, and nobody says why",
         explain="SIGKILL out of nowhere is most often the OOM killer; its line stands in the node's kernel log only.",
         do="Look at `dmesg -T | grep -i oom` on that node, or sacct's MaxRSS and OUT_OF_MEMORY state.",

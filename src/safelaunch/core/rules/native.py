@@ -33,6 +33,13 @@ RULES = (
         source="PyTorch, torch/distributed/elastic", order=2,
     ),
     Rule(
+        "native.stack", "native_crash",
+        (b"in abort ()", b"in raise ()", b"in __GI_abort", b"std::terminate()", b"(gsignal+0x", b"(abort+0x"),
+        rb"#\d+ .{0,40}\bin (?:raise|abort|__GI_abort|std::terminate)\b|\(gsignal\+0x|\(abort\+0x", "symptom", "rank",
+        0.3, summary="a process aborted, by its native stack", explain="An uncaught C++ exception or a failed check; "
+        "the frames above `abort` name the library.", source="gdb; glibc's backtrace", order=0,
+    ),
+    Rule(
         "native.caught_signal", "native_crash",
         (b"Segfault encountered", b"Caught signal ", b"Process received signal", b"Signal: Segmentation fault",
          b"Signal: Bus error"),
@@ -64,7 +71,8 @@ RULES = (
     Rule(
         "native.kernel_segfault", "native_crash", (b": segfault at ", b"traps: ", b"general protection fault"),
         rb"(?P<process>(?:python|pt_|torch|ray|java|julia|node|train|megatron|nccl|hydra"
-        rb"|mpi)[\w./:-]*)\[\d+\](?:: segfault at| (?:trap invalid opcode|general protection))", "cause", "node", 0.75,
+        rb"|mpi)[\w./:-]{0,60})\[\d+\](?:: segfault at| (?:trap invalid opcode|general protection))",
+        "cause", "node", 0.75,
         summary="the kernel saw {process} crash", explain="A fault in native code; the line names the library.",
         do=_DUMP, source="Linux, arch/x86/mm/fault.c",
     ),
@@ -72,10 +80,10 @@ RULES = (
         "native.heap", "native_crash",
         (b"double free or corruption", b"free(): invalid", b"corrupted size vs. prev_size", b"malloc(): ",
          b"munmap_chunk(): invalid", b"corrupted double-linked list", b"malloc_consolidate()",
-         b"stack smashing detected", b"buffer overflow detected", b"realloc(): invalid"),
+         b"stack smashing detected", b"buffer overflow detected", b"realloc(): invalid", b"sysmalloc: Assertion"),
         rb"double free or corruption|free\(\): invalid|corrupted size vs\. prev_size|malloc(?:_consolidate)?\(\): "
         rb"|munmap_chunk\(\): invalid|corrupted double-linked list|(?:stack smashing|buffer overflow) detected"
-        rb"|realloc\(\): invalid", "cause", "rank", 0.78, summary="the heap is damaged",
+        rb"|realloc\(\): invalid|sysmalloc: Assertion", "cause", "rank", 0.78, summary="the heap is damaged",
         explain="Native code wrote where it may not; often two libraries that do not fit.", do=_DUMP,
         source="glibc, malloc.c",
     ),
@@ -113,6 +121,12 @@ RULES = (
         rb"^F\d{4} .{0,300}?Check failed: (?P<what>.*)|FATAL.{0,300}?Check failed: (?P<what2>.*)", "cause", "rank",
         0.55, summary="a check in native code failed: {what}{what2}",
         explain="glog's or absl's CHECK ends the process.", source="glog; absl",
+    ),
+    Rule(
+        "native.assert", "native_crash", (b"Assertion `", b"Assertion '"),
+        rb"\.(?:c|cc|cpp|cxx|cu|h|hh|hpp):\d+: .{0,300}?Assertion [`'](?P<what>.{0,200}?)' failed", "cause", "rank",
+        0.62, summary="an assertion in native code failed: {what}", explain="assert() of C ends the process.",
+        do=_DUMP, source="glibc, assert.c",
     ),
     Rule(
         "native.internal_assert", "native_crash", (b"INTERNAL ASSERT FAILED",),

@@ -11,7 +11,8 @@ RULES = (
     Rule(
         "network.ib_completion", "network", (b"Got completion with error", b"Got completion from peer", b"IBV_WC_"),
         rb"NET/IB ?: .{0,300}?[Gg]ot completion (?:from peer (?P<peer>[\w.:-]+?)(?:<\d+>)? )?with (?:error"
-        rb"|status)[ =](?P<status>\d+)|IBV_WC_(?:RETRY_EXC_ERR|RNR_RETRY|REM_\w*ERR|LOC_\w*ERR|RESP_TIMEOUT)", "cause",
+        rb"|status)[ =](?P<status>\d+)|IBV_WC_(?:RETRY_EXC_ERR|RNR_RETRY|REM_\w{0,40}ERR|LOC_\w{0,40}ERR"
+        rb"|RESP_TIMEOUT)", "cause",
         "node", 0.82, action="exclude_and_restart", summary="an InfiniBand transfer failed (completion error {status})",
         explain="Status 12 means that the other end did not acknowledge: link, cable, switch, or the peer's node "
                 "died; 4, 9 and 10 are protection errors.", do=_LINK, source="NCCL, net_ib.cc; libibverbs", order=1,
@@ -25,8 +26,9 @@ RULES = (
     Rule(
         "network.ib_call", "network", (b"ibv_",),
         rb"(?:Call to (?P<call>ibv_\w{1,40}) failed|(?P<call2>ibv_\w{1,40}) failed"
-        rb"|(?P<call3>ibv_\w{1,40}).{0,300}?(?:failed with|returned) error)(?: with error (?P<error>[^,]+))?", "cause",
-        "rank", 0.82, action="fix_environment", summary="a verbs call failed: {call}{call2}{call3} {error}",
+        rb"|(?P<call3>ibv_\w{1,40})\b.{0,300}?(?:failed with|returned) error)(?: with error (?P<error>[^,]+))?",
+        "cause", "rank", 0.82, action="fix_environment",
+        summary="a verbs call failed: {call}{call2}{call3} {error}",
         explain="ibv_reg_mr: memory registration (memlock limit, peer memory module, fork); ibv_modify_qp: wrong "
                 "GID or interface; ibv_create_*: resources of the card.",
         do="Check `ulimit -l` inside the job, NCCL_IB_HCA / NCCL_IB_GID_INDEX, and that nvidia_peermem is loaded.",
@@ -34,7 +36,7 @@ RULES = (
     ),
     Rule(
         "network.nccl_connect", "network", (b"Connect to ", b"connect to "),
-        rb"(?:NCCL WARN|socket\w*:).{0,300}?[Cc]onnect to (?:address )?(?P<peer>[\w.:%-]+?)<\d+>.{0,300}?(?:failed"
+        rb"(?:NCCL WARN|socket\w{0,30}:).{0,300}?[Cc]onnect to (?:address )?(?P<peer>[\w.:%-]+?)<\d+>.{0,300}?(?:failed"
         rb"|timed out|refused)(?: : (?P<why>.*))?", "cause", "node", 0.78, action="exclude_and_restart",
         summary="no connection to {peer}: {why}",
         explain="The peer that refuses is the suspect: its process died, or a firewall or a wrong interface is in "
@@ -112,8 +114,17 @@ RULES = (
         source="aws-ofi-nccl", order=1,
     ),
     Rule(
-        "network.link_down", "network", (b"ink is Down", b"ink is down", b"Link DOWN", b"ink DOWN", b"link down"),
-        rb"(?:mlx\d\w*|ib\d+|eth\d+|en[ops]\w+|bond\d+|hsn\d+|opa\w*|hfi1\w*)\S* .{0,300}?[Ll]ink (?:is )?(?:down"
+        "network.cxi", "network", (b"cxip_", b"cxil_"),
+        rb"cxi[pl]_\w{1,60}\(\):?\d{0,6}<warn> (?:(?P<host>[\w.-]{1,60}): )?.{0,200}?(?:[Ff]ailed|error|timed? ?out)",
+        "cause", "node", 0.6, summary="a Slingshot transfer failed",
+        explain="libfabric's cxi provider could not map memory, or a peer did not answer.",
+        do="Look at FI_MR_CACHE_MONITOR, FI_CXI_* and the node's `cxi_stat`.", source="libfabric, prov/cxi",
+        host_group="host", order=1,
+    ),
+    Rule(
+        "network.link_down", "network",
+        (b"ink is Down", b"ink is down", b"Link DOWN", b"ink DOWN", b"link down", b"Link down"),
+        rb"\b(?:mlx\d|ib\d|eth\d|en[ops]\w|bond\d|hsn\d|opa|hfi1)\S{0,40} .{0,300}?[Ll]ink (?:is )?(?:down"
         rb"|Down|DOWN)\b|Port: \d+ Link DOWN", "cause", "node", 0.7, action="exclude_and_restart",
         summary="a network link went down", explain="The kernel saw the link of this node go down.", do=_LINK,
         source="Linux, net drivers; mlx5_ib",
@@ -126,10 +137,12 @@ RULES = (
         do=_LINK, source="Linux, mlx5_core",
     ),
     Rule(
-        "network.ucx", "network", (b"UCX  ERROR", b"UCX ERROR", b"Endpoint timeout", b"ransport retry count"),
+        "network.ucx", "network",
+        (b"UCX  ERROR", b"UCX ERROR", b"Endpoint timeout", b"ransport retry count", b"completion with error: "),
         b"UCX +ERROR .{0,300}?(?:retry count(?:er)? exceeded|[Rr]emote operation error|Endpoint "
         b"timeout|[Cc]onnection reset|Local QP operation|transport error|Destination is unreachable|[Nn]o route "
-        b"to host)|(?i:transport retry count(?:er)? exceeded)", "cause", "node", 0.8, action="exclude_and_restart",
+        b"to host)|(?i:transport retry count(?:er)? exceeded)|Fatal: (?:send|recv|receive) completion with error",
+        "cause", "node", 0.8, action="exclude_and_restart",
         summary="UCX lost a peer", explain="The other end did not acknowledge: link, switch or the peer's node.",
         do=_LINK, source="UCX, uct/ib", order=1,
     ),
@@ -145,7 +158,8 @@ RULES = (
     ),
     Rule(
         "network.gloo_closed", "network", (b"Connection closed by peer", b"Connection reset by peer"),
-        rb"gloo.{0,300}?Connection (?:closed|reset) by peer|Connection (?:closed|reset) by peer \[(?P<peer>[^\]]*)\]",
+        rb"gloo.{0,300}?Connection (?:closed|reset) by peer"
+        rb"|Connection (?:closed|reset) by peer \[(?P<peer>[^\]]{0,100})\]",
         "symptom", "nobody", 0.45, summary="gloo lost its peer {peer}",
         explain="The peer's process is gone; why is said elsewhere.", source="gloo, transport/tcp/pair.cc",
         host_group="peer",
@@ -179,16 +193,18 @@ RULES = (
     ),
     Rule(
         "network.mpi_lost", "node_failure",
-        (b"lost communication with a remote daemon", b"lost connection to a remote daemon"),
-        b"lost (?:communication|connection) (?:with|to) a remote daemon", "cause", "node", 0.7,
-        summary="mpirun lost a node", explain="The remote daemon's node died or its network failed.", do=_LINK,
-        source="Open MPI, ORTE/PRRTE",
+        (b"lost communication with a remote daemon", b"lost connection to a remote daemon",
+         b"unable to complete a TCP connection", b"system-required daemon"),
+        rb"lost (?:communication|connection) (?:with|to) a remote daemon|unable to complete a TCP connection"
+        rb"|daemon on node (?P<peer>[\w.-]+) has died", "cause", "node", 0.7,
+        summary="mpirun lost a node {peer}", explain="The remote daemon's node died or its network failed.", do=_LINK,
+        source="Open MPI, ORTE/PRRTE", host_group="peer",
     ),
     Rule(
         "network.mpi_btl", "network", (b"btl_tcp", b"MPIDI_", b"MPIDU_", b"psm2", b"PSM2", b"psm3"),
         b"btl_tcp.{0,300}?(?:failed|error)|OFI .{0,300}?(?:poll|transport) "
         b"failed|psm[23].{0,300}?(?:timeout|failed|error)", "symptom", "rank", 0.5, summary="MPI's transport failed",
-        explain="A peer is gone, or its interface cannot be reached.", source="Open MPI; MPICH",
+        explain="A peer is gone, or its interface cannot be reached.", source="Open MPI; MPICH", order=3,
     ),
     Rule(
         "network.mpi_error", "network",

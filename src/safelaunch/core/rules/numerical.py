@@ -11,7 +11,8 @@ RULES = (
     Rule(
         "numerical.loss_nan", "numerical",
         (b": nan", b"=nan", b"= nan", b" nan ", b"=NaN", b": NaN", b"': nan", b": inf", b"nan,"),
-        rb"(?i:loss\w*)['\"]?(?:\s*[:=]\s*|\s+)(?:tensor\()?['\"]?[-+]?(?:nan|NaN|NAN)\b", "cause", "job", 0.74,
+        rb"(?i:loss\w{0,40})['\"]?(?:\s{0,8}[:=]\s{0,8}|\s{1,8})(?:tensor\()?['\"]?[-+]?(?:nan|NaN|NAN)\b",
+        "cause", "job", 0.74,
         summary="the loss is not a number any more", explain="The training goes on, but learns nothing.", do=_DO,
         source="trainers' own lines", order=4,
     ),

@@ -49,7 +49,8 @@ RULES = (
     ),
     Rule(
         "serving.custom_allreduce", "native_crash", (b"custom_all_reduce.cuh", b"custom_allreduce"),
-        rb"custom_all_?reduce\S*:\d+.{0,300}?(?:[Ee]rror|[Ff]ailed)|Failed: Cuda error \S*custom_all_reduce", "cause",
+        rb"custom_all_?reduce\S{0,60}:\d{1,6}\b.{0,300}?(?:[Ee]rror|[Ff]ailed)"
+        rb"|Failed: Cuda error \S{0,200}custom_all_reduce", "cause",
         "rank", 0.55, action="fix_config", summary="the custom all-reduce kernel failed",
         explain="Peer access between these cards does not work as the kernel expects.",
         do="--disable-custom-all-reduce.", source="vLLM; SGLang", order=1,

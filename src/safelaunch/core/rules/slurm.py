@@ -27,6 +27,15 @@ RULES = (
         order=5,
     ),
     Rule(
+        "batch.cloud_preempted", "preempted",
+        (b"pot interruption", b"pot instance", b"was preempted", b"been preempted", b"nstances.preempted",
+         b"reemption notice"),
+        rb"(?i:spot (?:instance )?(?:interruption|termination)|preemption notice)|nstances\.preempted"
+        rb"|(?i:(?:job|node|vm|instance|worker|pod|host|machine) \S{0,60} ?(?:was|has been) preempted)", "cause",
+        "nobody", 0.8, summary="the machine was taken back", explain="A cloud reclaims preemptible machines.",
+        do="Continue from the last checkpoint.", source="AWS; Google Cloud; Azure", order=4,
+    ),
+    Rule(
         "slurm.lightning_requeue", "time_limit", (b"auto-requeue signal",), b"Handling auto-requeue signal", "symptom",
         "nobody", 0.6, action="requeue_only", summary="Lightning was told that the time is nearly up",
         explain="It saves a checkpoint and asks Slurm to put the job back.", source="PyTorch Lightning, SLURM plugin",
@@ -43,6 +52,12 @@ RULES = (
         do="Keep the node out; look at its console and power.", source=_SRUN, host_group="host", order=5,
     ),
     Rule(
+        "slurm.not_responding", "node_failure", (b"not responding",),
+        rb"\b[Nn]odes? (?P<host>[\w.\[\],-]+) (?:is |are )?not responding", "cause", "node", 0.8,
+        summary="{host} does not answer Slurm", explain="The node's slurmd is gone, hangs, or cannot be reached.",
+        do="Keep the node out.", source="slurmctld", host_group="host",
+    ),
+    Rule(
         "slurm.cancelled_node_failure", "node_failure", (b"DUE TO NODE FAILURE", b"JobState=NODE_FAIL", b"NODE_FAIL"),
         rb"DUE TO NODE FAILURE|\bNODE_FAIL\b", "cause", "nobody", 0.93, summary="Slurm ended the step: a node failed",
         explain="The named node is the first of the step, not the failed one.",
@@ -50,7 +65,7 @@ RULES = (
     ),
     Rule(
         "slurm.cancelled_signal", "cancelled", (b"DUE to SIGNAL",),
-        rb"CANCELLED AT .{0,300}? DUE to SIGNAL (?P<signal>[\w ]+?) \*\*\*", "cause", "nobody", 0.8,
+        rb"CANCELLED AT .{0,300}? DUE to SIGNAL (?P<signal>[\w ]{1,30}?) \*\*\*", "cause", "nobody", 0.8,
         summary="ended from outside by signal {signal}", explain="scancel -s, or the batch system at its end.",
         source=_STEPD, order=5,
     ),
@@ -177,7 +192,7 @@ RULES = (
     ),
     Rule(
         "slurm.execve", "environment", (b"execve():", b"execve: "),
-        rb"execve\(\): (?P<path>.*): (?P<why>No such file or directory|Permission denied)", "cause", "job", 0.8,
+        rb"execve\(\): (?P<path>.{0,400}?): (?P<why>No such file or directory|Permission denied)", "cause", "job", 0.8,
         summary="{path} cannot be executed: {why}", explain="The command does not exist on the node.",
         do="Check the path, the module and the virtual environment on the compute node.", source=_STEPD, order=2,
     ),

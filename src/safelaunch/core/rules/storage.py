@@ -74,14 +74,14 @@ RULES = (
     ),
     Rule(
         "storage.gpfs", "storage", (b"mmfs",),
-        rb"mmfs\S*:? .{0,300}?(?:[Uu]nmount|expelled|lost (?:membership|quorum)|\[E\]|\[X\]|panic)", "cause", "node",
+        rb"mmfs\S{0,60} .{0,300}?(?:[Uu]nmount|expelled|lost (?:membership|quorum)|\[E\]|\[X\]|panic)", "cause", "node",
         0.68, summary="the GPFS client has a fault", explain="The node was expelled or unmounted the file system.",
         do="mmgetstate, mmdiag --waiters.", source="IBM Storage Scale, mmfsd",
     ),
     Rule(
         "storage.ext4", "storage", (b"EXT4-fs error", b"XFS (", b"BTRFS error", b"BTRFS: error", b"nvme nvme"),
         rb"EXT4-fs error|XFS \(\S+\): .{0,300}?(?:[Cc]orruption|shut(?:ting)? ?down|I/O [Ee]rror)|BTRFS:? error"
-        rb"|nvme nvme\d+: (?:I/O \d+.{0,300}?timeout|Device not ready|controller is down|Abort status)", "cause",
+        rb"|nvme nvme\d+: (?:I/O \d+\b.{0,300}?timeout|Device not ready|controller is down|Abort status)", "cause",
         "node", 0.75, action="exclude_and_restart", summary="a local disk or file system of the node has a fault",
         explain="The kernel reports damage or a disk that does not answer.", do="Keep the node out.",
         source="Linux, fs and nvme drivers",
