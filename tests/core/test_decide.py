@@ -82,6 +82,13 @@ RUNNING = history("running", last_ended=False)
 FAILED_ONCE = history("failed")
 
 
+@pytest.mark.parametrize("row_of_end", decide.LEADERLESS)
+def test_attempt_that_nobody_led_any_more_is_no_failure_of_the_training(row_of_end: str) -> None:
+    ended = replace(ALIVE, exits=(Exit("n1", 2, 143, 15),), killed_t=NOW - 1, end_row=row_of_end)
+    assert decide.how_it_ended(ended, seen(ended)) == "interrupted"
+    assert decide.how_it_ended(ended, seen(ended, lost=((ended.nodes[0], "silent"),))) == "lost"
+
+
 def test_leader_that_nothing_confirms_ends_its_ranks_at_once_even_before_srun_has_ended() -> None:
     """Whoever has taken over starts its own attempt a lease and five seconds after it last heard this one."""
     assert action(RUNNING, seen(ALIVE, unconfirmed=True)) == Kill(0.0, (

@@ -75,6 +75,12 @@ def test_launch_that_slept_starts_nothing_beside_the_attempt_of_whoever_took_ove
         assert outcome.how == "completed"
 
 
+def test_leader_that_only_stood_still_costs_no_node_however_slow_the_guards_call() -> None:
+    outcome = run(replace(_PLAIN, seed=5, steps=150, net_latency_s=0.3, faults=(Fault("leader_pauses", 20.0, 30.0),)))
+    assert outcome.violations == []
+    assert (outcome.how, outcome.attempts, outcome.jobs) == ("completed", 2, 2)   # the other one was queued behind it
+
+
 def test_ranks_that_sleep_in_a_frozen_folder_blame_no_node_and_the_same_job_goes_on() -> None:
     outcome = run(replace(_PLAIN, seed=5, steps=100, save_every=20, faults=(Fault("freeze", 8.0, 200.0),)))
     assert outcome.violations == []

@@ -22,6 +22,7 @@ SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left behi
 SWEEP_DEADLINE_S = 15.0  # a helper step starts in 0.1 s; one on a silent node never does
 SWEEP_AGAIN_S = 5.0      # between two tries while slurmctld does not answer
 CLOSED_S = 2.0           # a guard that lost its connection is back within 1 s, or dead
+OLD_HOST_S = 6.0         # above lead.boot.CALL_S: it is most likely dead, and then a helper step there takes 11 s
 STUCK_S = 60.0           # ranks that a KILL does not end sleep in D state; Slurm gives them 60 s too
 _SWEEP = """for python in /usr/bin/python3 "$2"; do
   if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
@@ -51,6 +52,7 @@ class Fencer:
         self._again_s: dict[str, float] = {}
         self._record_s: float | None = None
         self.alone_since_s: float | None = None   # since when a node without a guard here can have heard nobody
+        self._old_host = ""                       # of the supervisor before: whoever took over judges it
         self._lost: list[tuple[str, str]] = []
 
     def helper(self, node: str, argv: Iterable[str]) -> list[str]:
@@ -86,17 +88,18 @@ class Fencer:
                 elif now_s - self._since_s.setdefault(node, now_s) > STUCK_S:
                     self._give_up(node, f"ranks have not ended {STUCK_S:.0f} s after they were killed")
             elif (live.srun_code is not None and self.alone_since_s is None) or (
-                    now_s - self._since_s.setdefault(node, now_s) > CLOSED_S):   # guards are on their way to a new door
+                    now_s - self._since_s.setdefault(node, now_s) > (
+                        CLOSED_S if node != self._old_host else OLD_HOST_S)):   # guards are on their way to a new door
                 if now_s < self._again_s.get(node, now_s):
                     continue
                 self._sweeping.add(node)
                 sweeps.append((self._sweep(node), node))
         return sweeps
 
-    def take_over(self, live: Live, alone_since_s: float) -> None:
+    def take_over(self, live: Live, alone_since_s: float, old_host: str) -> None:
         """Fence an attempt of another supervisor, whose last word its guards may have heard at `alone_since_s`."""
         self._reset(live.number)
-        self.alone_since_s = alone_since_s
+        self.alone_since_s, self._old_host = alone_since_s, old_host
 
     def swept(self, node: str, result: Result) -> None:
         """Take a sweep's result in: clean, to be repeated, or the node is lost."""

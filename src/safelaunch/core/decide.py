@@ -21,6 +21,8 @@ from safelaunch.core.state import State
 FAILED_GRACE_S = 5.0
 # After this long since the TERM there is no more to wait for: the fence finds out, node by node, what is left.
 KILL_PATIENCE_S = 20.0
+# Rows that end an attempt for want of a supervisor: no word against the training, or against a node that answers.
+LEADERLESS = ("took_over", "unconfirmed")
 MAX_PAUSE_S = 3600.0   # a clock that has jumped must not keep a run from starting
 
 
@@ -415,7 +417,7 @@ def how_it_ended(live: Live, seen: Seen) -> str:
     TERM at the time limit, ends well because of it, and is not complete.
     """
     asked_by_person = live.end_row in ("kill", "kill_now") or seen.asked("kill", "kill-now") is not None
-    job_ends = live.end_row in ("limit_near", "ending", "unconfirmed") or seen.ending is not None
+    job_ends = live.end_row in ("limit_near", "ending", *LEADERLESS) or seen.ending is not None
     was_told = asked_by_person or job_ends or live.end_asked_t is not None or live.killed_t is not None
     ended_well = _ended_well(live) and not was_told
     if ended_well and live.reported:

@@ -245,6 +245,9 @@ def _judgement(lead: Leader, live: decide.Live, how: str, code: int, tail: bytes
     verdict = causes.judge(live.exits, tuple(lead.lost_of_live()), lead.ending, tail, live.srun_code)
     if how == "failed" and lead.process is not None:
         verdict = look_deeper(lead, live, lead.process, of_hang(lead, live) or verdict)
+    if how == "interrupted" and live.end_row in decide.LEADERLESS:
+        verdict = causes.Verdict("unknown", "its supervisor was silent, and another one has taken over" if (
+            live.end_row == "took_over") else "its supervisor could not know whether another one leads", 0.3, "restart")
     if not verdict.fingerprint:
         first = next((exit for exit in live.exits if exit.code), None)
         what = f"exit code {first.code} signal {first.signal}" if first else verdict.summary
