@@ -186,6 +186,12 @@ def test_each_look_that_finds_it_alive_makes_the_next_one_later() -> None:
     assert silence_s(train(plain(1), later, now_s)[0], now_s + 3.0) == pytest.approx(NOTICE_S), "a step begins anew"
 
 
+def test_a_checkpoint_that_has_appeared_is_progress_of_its_own_time() -> None:
+    rhythm, now_s, _ = train(plain(50))
+    assert hang.deadline_s(hang.alive(rhythm, now_s + 30.0)) == now_s + 30 + NOTICE_S
+    assert hang.alive(rhythm, now_s - 30.0) == rhythm, "an old one says nothing"
+
+
 def test_a_leader_that_was_stopped_itself_blames_nobody() -> None:
     rhythm, now_s, _ = train(plain(50))
     assert hang.deadline_s(hang.forgive(rhythm, 600.0)) - now_s == NOTICE_S + 600

@@ -118,6 +118,7 @@ def begin(now_s: float, first_step_s: float, no_progress_s: float | None, before
 
 def hear(rhythm: Rhythm, now_s: float, talk: Talk) -> Rhythm:
     """The log has grown at `now_s`, and this is what the new part says."""
+    now_s = max(now_s, rhythm.since_s)   # what grew before a stop that was forgiven
     quiet_s = now_s - rhythm.grew_s
     rhythm = replace(rhythm, grew_s=now_s, growths=rhythm.growths + 1,
                      longest_quiet_s=max(rhythm.longest_quiet_s, quiet_s))
@@ -228,6 +229,11 @@ def look_again(rhythm: Rhythm, now_s: float, phase: str = "") -> Rhythm:
     while deadline_s(replace(rhythm, patience=patience)) <= now_s or patience == rhythm.patience:
         patience *= 1.5
     return replace(rhythm, patience=patience)
+
+
+def alive(rhythm: Rhythm, at_s: float) -> Rhythm:
+    """Something else than the log has shown that the training went on then: a checkpoint has appeared."""
+    return replace(rhythm, since_s=at_s, patience=1.0) if at_s > rhythm.since_s else rhythm
 
 
 def forgive(rhythm: Rhythm, stalled_s: float) -> Rhythm:

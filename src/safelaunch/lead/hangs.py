@@ -8,11 +8,12 @@ and look again later. A frozen filesystem is waited for: a restart would hang in
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from safelaunch.adapters import runfolder
+from safelaunch.adapters import checkpoints, runfolder
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collected, Depth, Target
 from safelaunch.adapters.outbox import PUT
@@ -31,6 +32,7 @@ POLL_S = 0.05
 PRESERVE_S = 3600.0       # where preserve_site.for names no time
 SECOND_LOOK_S = 10.0      # between two looks that must agree before anything is ended
 FIRST, SECOND = Depth(samples=3, gap_s=1.0), Depth(samples=8, gap_s=0.6)   # a loop is at one line nine times of ten
+CHECKPOINT_S = 1.0        # a folder of some hundred checkpoints takes 0.1 s; the leader's heart must not wait
 STALLED_S = 30.0          # between two looks at the log, which come each 5 s
 
 
@@ -89,6 +91,10 @@ def look(lead: Leader, process: AttemptProcess) -> Step:
         lead.say(f"no progress for {since_s:.0f} s; hang.dump_stacks is off, so nobody looks why")
         lead.rhythm = hang.look_again(lead.rhythm, lead.now_s)
         return
+    lead.rhythm = hang.alive(lead.rhythm, _last_checkpoint_s(lead))
+    if not _is_silent_still(lead, number):
+        lead.tell("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since")
+        return
     lead.say(f"no progress for {since_s:.0f} s ({phase}): looking at the stacks of all ranks")
     looks = _earlier_looks(lead)
     for depth in (FIRST, SECOND):
@@ -106,6 +112,23 @@ def look(lead: Leader, process: AttemptProcess) -> Step:
         if not _speaks_of_a_hang(lead, looks):
             return
     yield from _act(lead, number, looks[-1].found)
+
+
+def _last_checkpoint_s(lead: Leader) -> float:
+    """When the newest complete checkpoint was written; long ago, where there is none or its folder does not answer."""
+    resume = lead.plan.resume
+    if resume.dir is None:
+        return 0.0
+    folder = os.path.join(lead.job.cwd, resume.dir)   # noqa: PTH118 - text only
+
+    def newest() -> float | None:
+        best = checkpoints.find(folder, resume.format, resume.pattern).best
+        return os.stat(best.path).st_mtime if best else None   # noqa: PTH116 - a text
+
+    answer = lead.shared.ask(newest, CHECKPOINT_S)
+    if not answer.is_ok or answer.value is None:
+        return 0.0
+    return lead.now_s - max(0.0, lead.now - answer.value)
 
 
 def _earlier_looks(lead: Leader) -> list[Look]:
