@@ -184,6 +184,25 @@ def test_what_was_gone_before_a_child_could_read_it_is_read_in_a_copy_that_has_i
     assert judge_log(read).category == "cuda_oom"
 
 
+def test_what_becomes_a_hole_while_it_is_read_is_not_taken_for_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(steps(0, 100) + b"x" * 9000 + b"\n" + OOM)
+
+    def read_late(*words: object) -> object:
+        punch(log, 0, 8192)
+        return scan(*words)   # type: ignore[arg-type]
+
+    scan = logindex._read
+    monkeypatch.setattr(logindex, "_read", read_late)
+    index = logindex.update(None, log, rulebook.RULES)
+    assert index.position == 0
+    monkeypatch.setattr(logindex, "_read", scan)
+    index = logindex.update(index, log, rulebook.RULES)
+    assert index.holes and index.holes[0][1] >= 8192 and index.position == log.stat().st_size
+
+
 @pytest.mark.parametrize("key", ["findings", "progress", "counts", "marks", "lines", "position", "holes", "recent"])
 @pytest.mark.parametrize("value", [None, "x", [[1, 2]], {"a": "b"}, [["a", 1, 2, 3, 4]], -1.5], ids=str)
 def test_an_index_of_odd_values_is_none_or_does_no_harm(tmp_path: Path, key: str, value: object) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 PUMP = Path(__file__).parent.parent / "node" / "pump.py"
 TAIL_BYTES = 64 << 10
 MOST_FILES = 65536
+KEEP_MB = 96    # of what was copied: more than the index of the log is behind (liveindex.STEP, and a burst)
 PUMP_BUSY = 3   # exit code of a pump that finds another at the same file
 
 
@@ -178,7 +179,7 @@ class AttemptProcess:
         with (self.local / "pump.out").open("ab") as talk:
             self.pump = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(PUMP), "--spool", str(self.spool), "--target", target,
-                 "--pid-file", str(self.pump_file)],
+                 "--pid-file", str(self.pump_file), "--keep-mb", str(KEEP_MB)],
                 stdin=subprocess.DEVNULL, stdout=talk, stderr=talk, cwd="/", start_new_session=True)
 
     def finish_pump(self) -> None:

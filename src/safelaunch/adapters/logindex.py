@@ -62,7 +62,9 @@ def update(index: LogIndex | None, log: Path, rules: Iterable[Rule]) -> LogIndex
         compiled = Compiled(rules)
         source = replace(source, size=end)
         pieces = logbounds.choose_pieces(source, compiled, start=known.position)
-        return _read(known, source, fd, pieces, compiled)
+        found = _read(known, source, fd, pieces, compiled)
+        # What became a hole while it was read was read as zeros: better known as a hole, the next time.
+        return found if first_data(fd, known.position) == known.position else known
     finally:
         os.close(fd)
 
