@@ -249,7 +249,7 @@ def test_supervisor_is_never_stuck_while_its_run_folder_is_frozen(
     longest_s = pulse.end()
     state = drill.wait_end(180)
 
-    assert len(pulse.times_s) > 0.8 * freeze_s, "a ping a second"
+    assert len(pulse.times_s) > freeze_s / GAP_S
     assert longest_s <= GAP_S, f"no word for {longest_s:.1f} s"
     assert state.ended and state.ended.how == "completed" and len(state.attempts) == 1, drill.story()
     assert drill.losses() == losses_until(steps), "spooled on the node's own disk, and merged after the thaw"

@@ -219,9 +219,9 @@ def _unknown(scene: Scene) -> HangVerdict:
     if not stuck:
         return _unreadable(scene, unreadable)
     if scene.what(stuck[0]).kind == STORAGE:
-        return HangVerdict("storage", f"{stuck[0].size} ranks stand at a file ({label(stuck[0].stack)})", 0.5)
+        return HangVerdict("storage", f"{_standing(stuck[0])} at a file ({label(stuck[0].stack)})", 0.5)
     ran = "; they ran in between, and may be busy" if any(rank.ran for rank in stuck[0].ranks) else ""
-    return HangVerdict("unknown", f"{stuck[0].size} ranks stand at {label(stuck[0].stack)}, in no collective that is "
+    return HangVerdict("unknown", f"{_standing(stuck[0])} at {label(stuck[0].stack)}, in no collective that is "
                        f"known here{ran}", 0.3)
 
 
@@ -239,6 +239,10 @@ def _unreadable(scene: Scene, count: int) -> HangVerdict:
 def _call_of(rank: Rank) -> str:
     place = rank.main
     return (place.call or place.wchan if place is not None else "") or "an unknown call"
+
+
+def _standing(group: Group) -> str:
+    return f"{names_of(group.ranks)} {'stands' if group.size == 1 else 'stand'}"
 
 
 _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (

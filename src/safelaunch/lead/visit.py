@@ -21,7 +21,7 @@ from safelaunch.lead.suspicion import blamed_nodes
 
 AT_START_S = 1.0        # the attempt's own steps come first
 TOOL_AGAIN_S = 60.0     # a slow `setup:` had started no rank before, whose environment says where py-spy is
-AT_ONCE = 4             # each is a request to slurmctld and a process on the batch host
+AT_ONCE = 2             # each is a request to slurmctld and a process on the batch host
 CORES_S = 40.0          # pystack reads the symbols of gigabytes
 CORE_NODES = 4          # where tasks ended first: the others' cores say the same
 TICKET_S = 5.0
