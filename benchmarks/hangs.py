@@ -1,4 +1,4 @@
-"""python -m benchmarks.hangs [--hours 10000] [--seed 1] [--jobs 2]: hangs noticed, and false alarms, in virtual time.
+"""python -m benchmarks.hangs [--hours 10000] [--seed 1] [--replay FOLDER]: hangs noticed, false alarms, in virtual time.
 
 Made-up trainings (steptraces) print into a log that the real core.progress and core.hang read as a leader does. Where
 they are silent for too long, what the ranks do (hangscenes) is judged by the real core.hangverdict and core.hangproof.
@@ -18,8 +18,10 @@ import statistics
 import sys
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from benchmarks.figure import percentile
+from benchmarks.hangreplay import replay_folder
 from benchmarks.hangscenes import HANGS, Camera
 from benchmarks.steptraces import KINDS, STALL, Buffer, Job, Piece, draw_job, play
 from safelaunch.core import hang
@@ -254,7 +256,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--verbose", action="store_true", help="each false alarm, and each hang that was noticed late")
+    parser.add_argument("--replay", type=Path, metavar="FOLDER", help="healthy logs with stamps: heard, and no more")
     args = parser.parse_args()
+    if args.replay:
+        heard = replay_folder(args.replay)
+        print(f"{len(heard)} logs, {sum(one.hours for one in heard):.1f} h: {sum(one.looks for one in heard)} looks")
+        return 0
     count = max(1, round(args.hours / 24))
     tally = Tally()
     with multiprocessing.Pool(args.jobs) as pool:
