@@ -130,11 +130,22 @@ def test_kernel_lines_of_a_node_are_part_of_the_story(made: Made, capsys: pytest
 def test_core_files_are_named_with_their_stacks(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
     made.failed()
     write(made, "exit.json", exits(("n2", 17, 139, 11)))
-    core = {"path": "/x/core.9", "bytes": 1, "t": 1.0, "pid": 9, "program": "python", "command": "", "signal": 11,
-            "by": "gdb", "backtrace": ["f (a.so)", "g (b.so)"], "why": ""}
-    write(made, "cores.json", {"v": 1, "nodes": {"n2": {"cores": [core], "notes": ["cores go to apport"]}}})
+    core = {"node": "n2", "path": "/x/core.9", "bytes": 1, "t": 1.0, "pid": 9, "program": "python", "command": "",
+            "signal": 11, "by": "gdb", "backtrace": ["f (a.so)", "g (b.so)"], "why": ""}
+    write(made, "system/cores.json", {"v": 1, "cores": [core], "notes": ["n2: cores go to apport"]})
     out = told(capsys)
-    assert "core /x/core.9 of python (SIGSEGV) on n2: f (a.so) ← g (b.so)" in out and "cores go to apport on n2" in out
+    assert "core /x/core.9 of python (SIGSEGV) on n2: f (a.so) ← g (b.so)" in out and "n2: cores go to apport" in out
+
+
+def test_who_was_on_a_node_and_should_not_have_been_is_shown(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.failed()
+    row = {"node": "n3", "pid": 4711, "whose": "other", "user": "bob", "cmd": "python train.py", "name": "python",
+           "gpus": [2], "gpu_mb": 71000, "rss_mb": 5, "ended": None, "why": ""}
+    write(made, "system/leftovers.json", {"v": 1, "left": [row]})
+    write(made, "system/ticket-n3.txt", "Dear administrators")
+    out = told(capsys)
+    assert "left over at its start on n3: pid 4711 of bob (python train.py) holds 71000 MB of GPU 2" in out
+    assert "a text for the administrators: " in out and "system/ticket-n3.txt" in out
 
 
 def test_an_earlier_failure_of_the_same_node_makes_it_a_suspect(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +179,8 @@ def test_an_index_in_the_attempt_s_folder_is_used(made: Made, capsys: pytest.Cap
     assert verdict_of(capsys)["category"] == "cuda_oom"
 
 
-@pytest.mark.parametrize("name", ["exit.json", "cores.json", "index.json", "stacks/1/verdict.json", "verdict.json"])
+@pytest.mark.parametrize("name", ["exit.json", "system/cores.json", "system/leftovers.json", "index.json",
+                                  "stacks/1/verdict.json", "verdict.json"])
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"v": 1}', '{"v": 1, "nodes": [1], "tasks": 3, "verdict": {}}'],
     ids=["empty", "torn", "a list", "null", "bare", "odd"])

@@ -16,9 +16,10 @@ from safelaunch.adapters import logindex
 from safelaunch.adapters.logindex import LogIndex
 from safelaunch.core.findings import TaskExit
 from safelaunch.core.outside import signal_name
+from safelaunch.core.stacktext import tell_left
 
 MOST_FRAMES = 6      # of a core, shown in a line
-MOST_CORES = 4
+MOST_CORES = MOST_LEFT = 4
 MOST_BYTES = 16 << 20
 
 
@@ -58,25 +59,37 @@ def read_hang(folder: Path) -> Hang | None:
 
 
 def read_cores(folder: Path) -> tuple[str, ...]:
-    """A line for each core file that was found on the nodes of the attempt."""
+    """A line for each core file that was found on the nodes of the attempt (lead.visit)."""
     try:
-        nodes: Mapping[str, Any] = _read(folder / "cores.json")["nodes"]
-        return tuple(line for node, found in sorted(nodes.items()) for line in tell_cores(found, node))
+        return tuple(tell_cores(_read(folder / "system" / "cores.json")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ()
 
 
-def tell_cores(found: Mapping[str, Any], node: str = "") -> list[str]:
+def tell_cores(found: Mapping[str, Any]) -> list[str]:
     """What node.cores found, in lines: "core /run/core.42 of python (SIGSEGV) on n1: f (x.py:3) ← g (x.py:9)"."""
     lines = []
     for core in found["cores"][:MOST_CORES]:
-        number = core["signal"]
+        number, node = core["signal"], core.get("node")
         signal = f" ({signal_name(number)})" if isinstance(number, int) else ""
         of = f" of {core['program']}" if core["program"] else ""
         frames = [str(frame) for frame in core["backtrace"][:MOST_FRAMES]]
         stack = " ← ".join(frames) if frames else f"no stack: {core['why']}"
         lines.append(f"core {core['path']}{of}{signal}{f' on {node}' if node else ''}: {stack}")
-    return [*lines, *(f"{note}{f' on {node}' if node else ''}" for note in found["notes"])]
+    return [*lines, *map(str, found["notes"])]
+
+
+def read_leftovers(folder: Path) -> tuple[str, ...]:
+    """A line for each process that was on a node and should not have been, and for each ticket that waits there."""
+    lines = []
+    for name, when in (("leftovers.json", "at its start"), ("leftovers-after.json", "after it")):
+        try:
+            rows = _read(folder / "system" / name)["left"]
+            lines += [f"left over {when} on {tell_left(str(row['node']), row)}" for row in rows[:MOST_LEFT]]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return (*lines, *(f"a text for the administrators: {path}"
+                      for path in sorted((folder / "system").glob("ticket-*.txt"))[:MOST_LEFT]))
 
 
 def kernel_logs(folder: Path) -> tuple[Path, ...]:

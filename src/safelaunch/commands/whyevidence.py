@@ -43,7 +43,7 @@ def of_attempt(run: Run, state: State, attempt: Attempt, journal: Sequence[Event
     facts, checks = _ask_slurm(run, state, attempt)
     lines = [attemptfacts.tell_exits(exits), f"Slurm: job {attempt.job} is {facts.said}" if facts.said else "",
              *(f"{node}: {why}" for node, why in checks), f"stacks: {hang.said}" if hang else "",
-             *_tell_cores(run, attempt, folder, exits)]
+             *attemptfacts.read_leftovers(folder), *_tell_cores(run, attempt, folder, exits)]
     evidence = Evidence(
         exits=exits, lost=lost if attempt.ended == "lost" or said == "node_failure" else (),
         ending=_ending(run, attempt, said, is_newest), srun_code=srun_code,
