@@ -1,0 +1,71 @@
+"""No line, however it is made, may take a rule long: the time may grow with a line's length, not with its square."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+
+from safelaunch.core.findings import Rule
+from safelaunch.core.rulebook import RULES
+from safelaunch.core.scan import MAX_LINE
+from tests.core.pumps import pumps_of
+
+SIZES = (*(int(16 * 1.3**power) for power in range(18)), MAX_LINE // 4)
+MOST_S = 0.06          # of processor time for a line of MAX_LINE bytes: worst rule 0.03 here (2026-11-22)
+FROM_S = 0.003         # less is no measure of growth
+MOST_GROWTH = 9.0      # for four times the length: 4 would be linear, 16 quadratic
+
+
+def seconds_of(pattern: re.Pattern[bytes], line: bytes) -> float:
+    start_s = time.process_time()
+    pattern.search(line)
+    return time.process_time() - start_s
+
+
+def least_of(pattern: re.Pattern[bytes], line: bytes) -> float:
+    """The least time of a few tries: a busy machine makes some of them long."""
+    return min(seconds_of(pattern, line) for _ in range(5))
+
+
+def complaint_about(pattern: bytes) -> str:
+    """The line that takes the pattern too long, or longer and longer; empty = there is none among those made for it."""
+    compiled = re.compile(pattern)
+    for pump in pumps_of(pattern):
+        for size in SIZES:   # slowly up, for what doubles with each byte more
+            short_s = seconds_of(compiled, pump(size))
+            if short_s > MOST_S:
+                return f"{short_s:.2f} s for {size} bytes of {pump(80)!r}…"
+        if short_s < FROM_S / 16:
+            continue
+        short_s, long_s = (least_of(compiled, pump(size)) for size in (SIZES[-1], MAX_LINE))
+        if long_s > MOST_S or (long_s > FROM_S and long_s > MOST_GROWTH * short_s):
+            return f"{short_s * 1000:.1f} ms, four times as long: {long_s * 1000:.1f} ms, for {pump(80)!r}…"
+    return ""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_no_line_takes_a_rule_longer_than_its_length_explains(rule: Rule) -> None:
+    assert complaint_about(rule.pattern) == ""
+
+
+@pytest.mark.parametrize("pattern", [
+    rb"(?:x+)+y", rb"ib\w*\S* .{0,300}?down", rb"open .*: .*: no", rb"took \d+\w* s", rb"(?:a|a)+$", rb"\s+end$",
+], ids=repr)
+def test_a_pattern_that_grows_with_the_square_is_found(pattern: bytes) -> None:
+    assert complaint_about(pattern) != ""
+
+
+@pytest.mark.parametrize("pattern", [
+    rb"CUDA error: (?P<what>.*)", rb"GPU.{0,300}?(?:lost|gone)", rb"took \d+ s", rb"^(?P<type>[\w.]+)(?:: .*)?$",
+], ids=repr)
+def test_a_pattern_that_is_linear_passes(pattern: bytes) -> None:
+    assert complaint_about(pattern) == ""
+
+
+def test_a_pump_is_made_for_each_repetition() -> None:
+    made: list[Callable[[int], bytes]] = list(pumps_of(rb"rank \d{1,7} of [a-c]+"))
+    assert any(b"rank 0 of aaaaaaaaaaaaaaa" in pump(60) for pump in made)
+    assert all(0 < len(pump(500)) <= 540 for pump in made)
