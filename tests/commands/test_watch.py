@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import registry, watcher, watchmemory, watchreading
+from safelaunch.adapters import registry, watchacts, watcher, watchmemory, watchreading
 from safelaunch.adapters.watcher import Watcher
 from safelaunch.adapters.watchmemory import Memory
 from safelaunch.adapters.watchreading import Reader
@@ -334,6 +334,142 @@ def test_a_persons_word_is_written_down_and_final(cluster: Cluster, bloom: Made,
     asked = len(cluster.calls())
     cluster.tick(watching, 4000.0, times=3)
     assert len(cluster.calls()) == asked, "nothing is left to ask about"
+
+
+def test_a_scancel_that_squeue_shows_once_is_final(cluster: Cluster, bloom: Made) -> None:
+    """Of a job that the journal does not know, while no supervisor lives; cron looks every five minutes (simulated)."""
+    cluster.shows(line(RUNNING, job="13").replace("RUNNING", "CANCELLED"))
+    cluster.tick(cluster.watcher(), 300.0)
+    cluster.shows()   # MinJobAge has passed
+    memory = Memory()
+    for _ in range(4):   # another watch, on another host
+        cluster.tick(cluster.watcher((str(bloom.dir), NAME), memory=memory), 300.0)
+    ended = state(bloom).ended
+    assert ended is not None and ended.why == "job 13 was cancelled by a person (squeue)", cluster.said
+    assert not cluster.calls("sbatch")
+
+
+def test_a_cancel_of_a_node_guard_lets_the_run_go_on(cluster: Cluster, bloom: Made) -> None:
+    (bloom.dir / "control" / "orphaned-12").touch()
+    cluster.shows(line(RUNNING).replace("RUNNING", "CANCELLED"))
+    cluster.tick(cluster.watcher(), 400.0, times=3)
+    assert len(cluster.calls("sbatch")) == 1 and state(bloom).ended is None
+
+
+def test_a_database_that_is_away_is_waited_for(cluster: Cluster, bloom: Made) -> None:
+    away = "echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1"
+    cluster.answers("sacct", away)
+    cluster.shows()
+    watching = cluster.watcher()
+    cluster.tick(watching, 130.0, times=6)
+    assert not cluster.calls("sbatch") and "sacct gives no clear answer" in "\n".join(cluster.said)
+    cluster.answers("sacct", "echo '12|CANCELLED by 1001|0:15'")
+    cluster.tick(watching, 130.0, times=2)
+    ended = state(bloom).ended
+    assert ended is not None and "(sacct)" in ended.why
+
+
+def test_a_database_that_stays_away_does_not_hold_the_run_for_ever(cluster: Cluster, bloom: Made) -> None:
+    cluster.answers("sacct", "echo 'sacct: error: Sending PersistInit msg: Connection refused' >&2; exit 1")
+    cluster.shows()
+    cluster.tick(cluster.watcher(), 130.0, times=12)
+    assert len(cluster.calls("sbatch")) == 1
+
+
+def test_a_site_that_refuses_dependencies_gets_the_next_job_without(cluster: Cluster, bloom: Made) -> None:
+    cluster.answers("sbatch", 'case "$*" in *dependency*) echo "Job dependency problem" >&2; exit 1;; esac; echo 99')
+    cluster.shows()
+    cluster.tick(cluster.watcher(), times=2)
+    assert cluster.calls("sbatch")[1:] == [f"sbatch --parsable {bloom.dir}/job.sbatch"]
+    assert state(bloom).successor == "99"
+
+
+def test_a_refusing_sbatch_is_asked_less_and_less_often(cluster: Cluster, bloom: Made) -> None:
+    cluster.answers("sbatch", "echo 'QOSMaxSubmitJobPerUserLimit' >&2; exit 1")
+    cluster.shows()
+    cluster.tick(cluster.watcher(), times=240)   # four hours
+    assert 6 <= len(cluster.calls("sbatch")) <= 10, len(cluster.calls("sbatch"))
+
+
+def test_a_requeued_job_starts_without_the_nodes_that_its_leader_named(cluster: Cluster, bloom: Made) -> None:
+    bloom.event("resubmitted", job="12", exclude=["n1"], why="time limit")
+    cluster.shows(line(PENDING, reason="BeginTime", excluded="n3"))
+    watching = cluster.watcher()
+    cluster.tick(watching)
+    assert cluster.calls("scontrol") == ["scontrol update JobId=12 ExcNodeList=n[1,3] StartTime=now+3"]
+    claim = json.loads((bloom.dir / "claims" / "2").read_text())
+    assert claim["gen"] == 0, "whoever leads the job next is not superseded"
+
+
+def test_a_leader_that_asks_for_a_next_job_gets_it_within_two_minutes(cluster: Cluster, bloom: Made) -> None:
+    watching = cluster.watcher()
+    for minute in range(60):
+        pulse(bloom, minute + 2)
+        cluster.tick(watching, MINUTE_S)
+    bloom.event("need_successor", exclude=[], why="time limit")
+    pulse(bloom, 99, over=True)
+    cluster.shows()
+    cluster.tick(watching, MINUTE_S, times=2)
+    assert len(cluster.calls("sbatch")) == 1, cluster.said
+
+
+def test_runs_that_hand_over_at_their_end_are_not_examined_for_want_of_a_next_job(
+    cluster: Cluster, bloom: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bloom.event("via_chosen", via="resubmit", why="dependencies are refused")
+    watching = cluster.watcher()
+    cluster.tick(watching)
+    looked: list[object] = []
+    monkeypatch.setattr(watchreading, "_examine", looked.append)
+    for minute in range(90):
+        pulse(bloom, minute + 2)
+        cluster.tick(watching, MINUTE_S)
+    assert not looked and len(cluster.calls()) > 1
+
+
+# --- what it cannot see -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["claims", "journal"])
+def test_an_act_that_the_folder_does_not_take_is_told_of_and_tried_again(
+    cluster: Cluster, bloom: Made, what: str
+) -> None:
+    hangs = True
+
+    def ask(look: Callable[[], Any], deadline_s: float) -> Answer[Any]:
+        is_act = deadline_s == watchacts.FOLDER_S
+        is_write = is_act and (what == "claims" or (bloom.dir / "claims" / "2").exists())
+        return Answer(late=True) if hangs and is_write else at_once(look, deadline_s)
+
+    watching = cluster.watcher(reader=Reader(ask))
+    cluster.shows()
+    cluster.tick(watching, times=2)
+    assert cluster.said[-1].startswith("blind "), cluster.said
+    assert not cluster.calls("sbatch")
+    hangs = False
+    while not cluster.calls("sbatch"):
+        cluster.tick(watching, 200.0)
+
+
+@pytest.mark.root
+def test_once_ends_with_4_where_a_folder_or_the_home_does_not_answer(
+    cluster: Cluster, bloom: Made, fuse_mount: FuseMount, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watchreading, "DEADLINE_S", 1.0)
+    monkeypatch.setattr(watchmemory, "HOME_S", 1.0)
+    far = make_run(fuse_mount.path / "far", run_id="0000fa00")
+    registry.register(far.dir, "bloom", "0000fa00", "5")
+    fuse_mount.stop()
+    assert run(["watch", "--once"]) == 4
+    assert "its folder does not answer" in capsys.readouterr().out
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(fuse_mount.path))
+    assert run(["watch", "--once"]) == 4
+    told = capsys.readouterr()
+    assert "the list of your runs, in your home, does not answer" in told.out
+    assert "could not be kept" in told.err
+    fuse_mount.cont()
 
 
 def test_an_sbatch_whose_answer_is_lost_is_not_repeated_while_the_job_may_be_in(cluster: Cluster, bloom: Made) -> None:

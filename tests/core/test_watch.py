@@ -281,7 +281,7 @@ REQUEUED = fold(events(("intent", {"claim": 5, "act": "requeue", "job": "12"}),
 def test_a_requeued_job_is_let_go_and_kept_from_the_nodes_that_its_leader_named() -> None:
     job = running(state="PENDING", reason="BeginTime", nodelist="", excluded="n2")
     act = judge(run(REQUEUED, silent_s=400.0), word(job), NOW).act
-    assert isinstance(act, StartNow) and (act.job, act.exclude) == ("12", ("n1",))
+    assert isinstance(act, StartNow) and (act.job, act.exclude) == ("12", ("n2", "n1"))
 
 
 @pytest.mark.parametrize(("known", "requests"), [(REQUEUED, (HOLD,)), (REQUEUED, (KILL,)), (ALONE, ())],

@@ -98,7 +98,9 @@ class Watcher:
             known = runs[dir]
             if isinstance(row, dict):
                 continue   # an error, told when the run is examined
-            known.sign, fields, real = row
+            known.sign, fields, real, claim = row
+            if known.claim_s is None and claim is not None:   # before Slurm is asked, as at every later look
+                known.claim, known.claim_s = claim, now_s
             known.real = real or known.real
             pulse = None if fields is None else Pulse(*fields)
             if known.pulse is None or pulse is None or pulse.beat != known.pulse.beat:
@@ -140,7 +142,8 @@ class Watcher:
         for dir, row in found.items():
             if row["claim"] == claims[dir]:   # else somebody has acted since, perhaps after Slurm was asked
                 acted |= yield from self._act(dir, runs[dir], row)
-        self._space(is_calm=not acted and all(before[dir] == known.row for dir, known in runs.items()))
+        is_same = all(before[dir] == known.row for dir, known in runs.items())
+        self._space(is_calm=is_same and not acted and not self.memory.no_word_since_s)
 
     def _ask_queue(self, runs: Mapping[str, Known]) -> Generator[Command, Result, dict[str, list[KnownJob]] | None]:
         """Slurm's jobs by their name; None = no clear answer, and people are told."""

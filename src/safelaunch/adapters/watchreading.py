@@ -170,13 +170,14 @@ def _registered(sign: Sequence[int]) -> tuple[list[int], list[tuple[str, str]]] 
 
 
 def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
-    """[sign, pulse, folder without links] where the pulse's file is another one than at the last glance; pulse None =
-    there is none. Bare calls: a thousand runs are to take some milliseconds.
+    """[sign, pulse, folder without links, claim] where the pulse's file is another one than at the last glance; pulse
+    None = there is none; the last claim at the first glance only. Bare calls: a thousand runs are to take
+    milliseconds.
     """
     try:
         descriptor = os.open(f"{dir}/pulse.json", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        return None if sign == [] else [[], None, os.path.realpath(dir)]
+        return None if sign == [] else [[], None, os.path.realpath(dir), journal.last_claim(Path(dir))]
     try:
         status = os.fstat(descriptor)
         now = [status.st_ino, status.st_mtime_ns, status.st_size]
@@ -185,7 +186,9 @@ def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
         pulse = pulse_fields(json.loads(os.read(descriptor, 1 << 16)))
     finally:
         os.close(descriptor)
-    return [now, pulse, "" if sign else os.path.realpath(dir)]
+    if sign:
+        return [now, pulse, "", None]
+    return [now, pulse, os.path.realpath(dir), journal.last_claim(Path(dir))]
 
 
 def _examine(look: Look) -> dict[str, Any]:

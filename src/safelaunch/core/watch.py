@@ -255,9 +255,10 @@ def _waiting_row(run: Watched, word: Word, now: float) -> Judgement | None:
         let_go = "safelaunch resume" if run.asked("hold") else f"scontrol release {job.id}"
         return Judgement("held", f"{text}; to let it go: {let_go}")
     if job.reason == "BeginTime" and not run.asked("hold") and _is_requeued(run, job.number):
-        kept = tuple(node for node in run.state.successor_excludes if node not in set(_expand(job.excluded) or ()))
+        kept = _expand(job.excluded) or ()
+        missing = tuple(node for node in run.state.successor_excludes if node not in kept)
         why = f"job {job.id} was requeued by safelaunch, and Slurm holds it back for two minutes"
-        return Judgement("requeued", f"{text}: {why}", StartNow(job.id, kept, why))
+        return Judgement("requeued", f"{text}: {why}", StartNow(job.id, (*kept, *missing) if missing else (), why))
     if job.reason == "DependencyNeverSatisfied":
         return _unless_announced(run, "never", Free(job.id, _expand(job.excluded) or (), f"{text}: it never would"))
     if not _IMPOSSIBLE.search(job.reason):

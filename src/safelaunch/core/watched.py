@@ -136,7 +136,7 @@ class StartNow:
     """Let a job that safelaunch requeued start at once: Slurm holds it back for two minutes."""
 
     job: str
-    exclude: tuple[str, ...]               # beside what it is kept from already
+    exclude: tuple[str, ...]               # its whole new list; () = as it is
     why: str
 
 
