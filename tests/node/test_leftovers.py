@@ -214,3 +214,30 @@ def test_frames_of_gdb_are_read() -> None:
 #2  main (argc=1, argv=0x7ffe) at train.c:12
 """
     assert cores.read_gdb(text) == ["__strlen_evex (libc.so.6)", "main (train.c:12)"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "note"),
+    [("|/usr/lib/systemd/systemd-coredump %P %u", "cores go to systemd-coredump: coredumpctl info"),
+     ("|/usr/share/apport/apport -p%p", "cores go to apport: apport-unpack, /var/crash"),
+     ("|/opt/site/take %p", "cores go to take")],
+    ids=["systemd", "apport", "a site's own"])
+def test_program_that_takes_cores_is_named_with_how_to_ask_it(
+    pattern: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "_pattern", lambda: pattern)
+    assert cores.look([str(tmp_path)], 0.0, time.monotonic() + 20) == {"cores": [], "notes": [note]}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_found"),
+    [("core", "core", True), ("core", "core.4711", True), ("core.%e.%p", "core.python.12", True),
+     ("/x/%h-%%-%t", "n1-%-17", True), ("core.%e.%p", "other", False)],
+    ids=["plain", "with a pid", "named", "a percent sign", "another file"])
+def test_core_is_found_by_the_kernels_pattern(
+    pattern: str, name: str, is_found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "_pattern", lambda: pattern)
+    (tmp_path / name).write_bytes(b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x04\x00" + bytes(100))
+    found = cores.look([str(tmp_path)], 0.0, time.monotonic() + 20)["cores"]
+    assert [core["path"] for core in found] == ([str(tmp_path / name)] if is_found else [])

@@ -23,6 +23,7 @@ AT_START_S = 1.0        # the attempt's own steps come first
 TOOL_AGAIN_S = 60.0     # a slow `setup:` had started no rank before, whose environment says where py-spy is
 AT_ONCE = 2             # each is a request to slurmctld and a process on the batch host
 CORES_S = 40.0          # pystack reads the symbols of gigabytes
+CRASHES = (3, 4, 5, 6, 7, 8, 11, 31)   # signals whose default is a core: signal(7)
 CORE_NODES = 4          # where tasks ended first: the others' cores say the same
 TICKET_S = 5.0
 MOST_SAID = 8
@@ -61,9 +62,14 @@ def after_failure(lead: Leader, live: decide.Live, started_t: float) -> Step:
             # A shared folder shows it to each node.
             found.setdefault(core["path"], {"node": report.node, "rank": None, **core})
         notes += [f"{report.node}: {note}" for note in said["notes"]]
-    if not found:
+    has_crashed = any(exit.signal in CRASHES for exit in live.exits)
+    if not found and not (notes and has_crashed):
         return
     _put(lead, live.number, "cores.json", {"v": 1, "cores": list(found.values()), "notes": notes})
+    for note in notes[:MOST_SAID] if not found else ():
+        lead.say(f"a task crashed, and left no core that could be found: {note}")
+    if not found:
+        return
     lead.record(lead.writer.event("cores", attempt=live.number, paths=list(found)[:MOST_SAID]))
     for path, core in list(found.items())[:MOST_SAID]:
         where = " ← ".join(frame.split(" (")[0] for frame in core["backtrace"][:3])
