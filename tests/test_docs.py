@@ -137,5 +137,5 @@ def test_a_run_leaves_the_files_that_are_documented_with_their_modes(submit_loca
             mode = int(FILES[name], 8)   # of what submit writes, a strict umask takes its share
             assert stat.S_IMODE(path.stat().st_mode) in (mode, mode & ~umask), relative
     theirs = {name for name in FILES if name.startswith(("control/", "attempts/<n>/stacks/", "attempts/<n>/system/"))}
-    rare = {"slurm-<job>.out", "slurm-<job>.standby-<host>.out", "git.json", "attempts/<n>/index.json"}   # of a long log
+    rare = {"slurm-<job>.out", "slurm-<job>.standby-<host>.out", "git.json", "attempts/<n>/index.json"}   # of long logs
     assert seen >= set(FILES) - theirs - rare
