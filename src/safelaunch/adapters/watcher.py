@@ -160,7 +160,7 @@ class Watcher:
                 self._tell_blind(f"Slurm gives no clear answer ({error.message[:200]})")
                 return None
         self._no_slurm = False
-        self._trouble = ""
+        self._trouble = self._trouble if self.memory.no_word_since_s else ""
         by_name: dict[str, list[KnownJob]] = {}
         for job in jobs:
             by_name.setdefault(job.name, []).append(job)
