@@ -236,7 +236,7 @@ def test_supervisor_is_never_stuck_while_its_run_folder_is_frozen(
     freeze_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frozen, "MAX_FROZEN_S", 2 * freeze_s)
-    steps = int((freeze_s + 60) / 0.2)
+    steps = int((freeze_s + 25) / 0.2)
     drill = submit(sandbox)(f"--steps {steps} --step-time 0.2 --save-every 1000000",
                             overrides=(f"run_dir={freezable.path}/drill",))
     drill.wait_step(20)
