@@ -75,6 +75,14 @@ def test_launch_that_slept_starts_nothing_beside_the_attempt_of_whoever_took_ove
         assert outcome.how == "completed"
 
 
+def test_pulse_names_the_next_job_as_soon_as_there_is_one() -> None:
+    """A guard that ends an orphaned job frees the next one by that number, else it waits for a dead node (drill)."""
+    calls = run(_PLAIN).outside_calls
+    queued, standby = (next(number for number, call in enumerate(calls) if call.startswith(what))
+                       for what in ("sbatch", "srun standby"))
+    assert queued < standby and "write pulse.json" in calls[queued:standby]
+
+
 def test_leader_that_only_stood_still_costs_no_node_however_slow_the_guards_call() -> None:
     outcome = run(replace(_PLAIN, seed=5, steps=150, net_latency_s=0.3, faults=(Fault("leader_pauses", 20.0, 30.0),)))
     assert outcome.violations == []

@@ -111,6 +111,7 @@ class Leader:
         self.size = 0
         self.due: dict[str, float] = {}
         self.pulse_count = 0
+        self.shown: tuple[object, ...] = ()   # what the last pulse said and cannot wait (watch.shown_first)
         self.last_row = ""
         self.addresses: dict[str, str] = {}   # of nodes whose names this host cannot resolve
         self.user = runfolder.name_of(os.geteuid())

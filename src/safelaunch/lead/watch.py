@@ -60,7 +60,7 @@ def observe(lead: Leader) -> None:
     find_out_whether_alone(lead)
     if lead.live is None and lead.is_due("trouble", TROUBLE_S):
         look_for_trouble(lead)
-    if lead.is_due("pulse", pulse_every_s(lead)):
+    if lead.is_due("pulse", pulse_every_s(lead)) or lead.shown != shown_first(lead):
         publish_pulse(lead)
 
 
@@ -337,9 +337,17 @@ def pulse_every_s(lead: Leader) -> float:
     return CONTESTED_S if lead.contested else PULSE_S
 
 
+def shown_first(lead: Leader) -> tuple[object, ...]:
+    """What of a pulse cannot wait for the next one: without the next job's number in it, a node guard that ends an
+    orphaned job cannot free that one, which then waits for a dead node (seen in a drill).
+    """
+    return lead.state.successor, lead.state.attempt.number if lead.state.attempt else None, lead.standby_node
+
+
 def publish_pulse(lead: Leader, is_over: bool = False) -> None:
     """Put a copy of the heartbeat into the run folder, for those outside."""
     lead.pulse_count += 1
+    lead.shown = shown_first(lead)
     lead.server.show_pulse(lead.pulse_count, lead.now_s)
     attempt = lead.state.attempt
     lead.shared.enqueue(PUT, "pulse.json", json.dumps({
