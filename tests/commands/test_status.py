@@ -176,6 +176,8 @@ def test_kept_nodes_come_with_the_way_in_the_way_out_and_the_cost(bloom: Made) -
     bloom.event("preserved", until=bloom.now + 3601, nodes=["n0"])
     text = told(bloom, job())
     assert "state      preserving" in text and "(1 h left), for people to look" in text
+    (bloom.dir / "control" / "extend").touch()
+    assert "touched extend" not in told(bloom, job()), "its time is no time at which somebody did something"
     assert "held       2 node-hours, 16 GPU-hours so far" in text
     assert f"safelaunch shell {bloom.dir} n0" in text and f"safelaunch release {bloom.dir}" in text
 

@@ -60,7 +60,8 @@ def rows(seen: dict[str, Any]) -> Iterator[Row]:
         if suspect["node"] not in out:
             yield "suspect", f"{suspect['node']}: {suspect['why']}", "yellow"
     for request in seen["requests"]:
-        yield "asked", f"{request['who']} touched {request['name']} at {talk.clock(request['t'])}", "yellow"
+        if request["name"] != "extend":   # its time says until when, and `kept` says that
+            yield "asked", f"{request['who']} touched {request['name']} at {talk.clock(request['t'])}", "yellow"
     if seen["preserving_until_t"] is not None:
         left_s = seen["preserving_until_t"] - now
         until = talk.clock(seen["preserving_until_t"])
