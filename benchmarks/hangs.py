@@ -1,4 +1,4 @@
-"""python -m benchmarks.hangs [--hours 10000] [--seed 1] [--replay FOLDER]: hangs noticed, false alarms, in virtual time.
+"""python -m benchmarks.hangs [--hours 10000] [--seed 1] [--replay FOLDER]: hangs and false alarms, in virtual time.
 
 Made-up trainings (steptraces) print into a log that the real core.progress and core.hang read as a leader does. Where
 they are silent for too long, what the ranks do (hangscenes) is judged by the real core.hangverdict and core.hangproof.
