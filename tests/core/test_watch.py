@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core import watch
+from safelaunch.core import watchfacts
 from safelaunch.core.model import Event, Request
 from safelaunch.core.slurmtext import Account, KnownJob
 from safelaunch.core.state import Exclusion, Intent, State, fold
@@ -377,7 +377,8 @@ def test_exclusions_stay(own: str, nodes: tuple[tuple[str, str], ...], same_s: f
 
 JOBS = st.lists(st.builds(
     KnownJob, id=st.sampled_from(["12", "13", "14_[1-3%1]"]), state=st.sampled_from(
-        [*sorted(watch.FINISHED), *sorted(watch.WAITING), "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "NEW"]),
+        [*sorted(watchfacts.FINISHED), *sorted(watchfacts.WAITING), "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING",
+         "NEW"]),
     user=st.just("alice"), reason=st.sampled_from(["", "Priority", "Dependency", "BadConstraints", "JobHeldUser"]),
     nodelist=st.sampled_from(["", "n0", "n[0-1]", "n1", "n["]), batch_host=st.sampled_from(["", "n0"]),
     excluded=st.sampled_from(["", "n0", "n[0-3]"]), dependency=st.sampled_from(["", "afterany:12(unfulfilled)"]),

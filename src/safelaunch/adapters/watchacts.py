@@ -22,8 +22,8 @@ from safelaunch.adapters.world import World
 from safelaunch.core import nodeset, slurmtext, via
 from safelaunch.core import plan as plans
 from safelaunch.core.model import Event
-from safelaunch.core.watch import FINISHED
 from safelaunch.core.watched import NOTE, Act, Cancel, End, Free, Note, Queue, Relax, StartNow, act_of
+from safelaunch.core.watchfacts import FINISHED
 from safelaunch.errors import ParseError
 
 FOLDER_S = 5.0

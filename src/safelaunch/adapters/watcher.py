@@ -17,7 +17,7 @@ from safelaunch.adapters.watchacts import Blind, Deed
 from safelaunch.adapters.watchmemory import Known, Memory
 from safelaunch.adapters.watchreading import Look, Reader
 from safelaunch.adapters.world import World
-from safelaunch.core import slurmtext, watch
+from safelaunch.core import slurmtext, watch, watchfacts
 from safelaunch.core.slurmtext import Account, KnownJob
 from safelaunch.core.watched import Pulse, Word
 from safelaunch.errors import ParseError, SlurmError
@@ -187,7 +187,7 @@ class Watcher:
             return False
         if "CANCELLED" in states.values():
             return False   # a person's word is to be written down
-        if not known.hands_over and (pulse.successor is None or states.get(pulse.successor) not in watch.WAITING):
+        if not known.hands_over and (pulse.successor is None or states.get(pulse.successor) not in watchfacts.WAITING):
             return False   # it may be this watch that has to queue the next job
         self._note(dir, known, "running", "", now_s)
         return True
@@ -228,7 +228,7 @@ class Watcher:
                     words[dir] = replace(words[dir], accounts=accounts)
                 if "nodes" not in last[dir]["asks"]:
                     continue
-                partition = next((job.partition for job in words[dir].jobs or () if watch.is_alive(job.state)), "")
+                partition = next((job.partition for job in words[dir].jobs or () if watchfacts.is_alive(job.state)), "")
                 if partition not in nodes:
                     nodes[partition] = _parsed_nodes((yield self._run(slurm.sinfo(partition)))) or ()
                 words[dir] = replace(words[dir], nodes=nodes[partition])

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable
 
 from safelaunch.core import decide, nodeset, via
-from safelaunch.core.ledger import most_excluded
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED
 from safelaunch.core.slurmtext import KnownJob, render_elapsed
 from safelaunch.core.watched import (
@@ -28,7 +27,23 @@ from safelaunch.core.watched import (
     Watched,
     Word,
 )
-from safelaunch.errors import ParseError
+from safelaunch.core.watchfacts import (
+    FINISHED,
+    affordable,
+    cancelled_by_person,
+    ended_well,
+    expand,
+    is_before,
+    is_ours,
+    is_queued_here,
+    is_requeued,
+    job_of,
+    running_job,
+    taken_back,
+    unfinished,
+    waiting_job,
+    wants_next,
+)
 
 STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
 STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder
@@ -42,10 +57,6 @@ QUIET_S = 180.0           # an announced act whose outcome is missing: its comma
 # After a refusal of sbatch (a limit on submissions, maintenance) it is asked again after two, four … minutes.
 REFUSED_S, MOST_REFUSED_S = 60.0, 3600.0
 
-FINISHED = frozenset({
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
-    "TIMEOUT"})
-WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 # squeue(1), "JOB REASON CODES", and what 22.05 printed for exclusions that leave too few nodes: BadConstraints for
 # healthy nodes, "ReqNodeNotAvail, UnavailableNodes:n0" when others are down or drained.
 _IMPOSSIBLE = re.compile(
@@ -65,11 +76,6 @@ def judge(run: Watched, word: Word, now: float) -> Judgement:
         if found is not None:
             return found
     return Judgement("unknown", "nothing is known of it")
-
-
-def is_alive(state: str) -> bool:
-    """Whether a job of that state is not over; a word that this version does not know means yes."""
-    return state not in FINISHED
 
 
 def outline(jobs: Iterable[KnownJob]) -> str:
@@ -121,15 +127,15 @@ def _cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
     """squeue remembers a scancel for MinJobAge (300 s), and no journal tells of it where no supervisor lived: whoever
     looks later would go on against a person's word (simulated). So the first who sees it writes it down.
     """
-    if word.absences >= ABSENT and not _alive(word):
+    if word.absences >= ABSENT and not unfinished(word):
         return None   # the end itself is about to be written down
     started = run.state.job if run.state.job is not None and run.state.job.started_t is not None else None
     for job in word.jobs or ():
         id = job.number
-        is_told = id in (run.state.next_cancelled, *run.notes.cancelled) or _is_ours(run, id)
+        is_told = id in (run.state.next_cancelled, *run.notes.cancelled) or is_ours(run, id)
         if job.state != "CANCELLED" or is_told or _is_led(run, id):
             continue
-        if started is None or not _is_before(id, started.id):
+        if started is None or not is_before(id, started.id):
             why = f"job {id} was cancelled by a person (squeue)"
             return Judgement(CANCELLED, why, Note(id, why))
     return None
@@ -140,12 +146,12 @@ def _next_cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
 
     While its leader lives, it has an eye on a job that it queued itself (lead.nextjob); this is for the others.
     """
-    running, id = _running(word), run.state.successor
-    if running is None or id is None or _is_ours(run, id) or not _wants_next(run, word):
+    running, id = running_job(word), run.state.successor
+    if running is None or id is None or is_ours(run, id) or not wants_next(run, word):
         return None
-    if _waiting(word) is not None or _by_id(word, id) is not None:
+    if waiting_job(word) is not None or job_of(word, id) is not None:
         return None
-    if word.same_s < STUCK_S or (run.silent_s < STALE_S and not _is_queued_here(run)):
+    if word.same_s < STUCK_S or (run.silent_s < STALE_S and not is_queued_here(run)):
         return None
     if word.accounts is None:
         return Judgement(CANCELLED_NEXT, f"job {id}, queued to go on from {running.id}, is gone", asks=HISTORY)
@@ -162,12 +168,12 @@ def _next_cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
 
 def _queue_next(run: Watched, word: Word, now: float) -> Judgement | None:
     """Where compute nodes may not call sbatch, the next job is queued from here (restart.via: watch)."""
-    job = _running(word)
-    if job is None or job.state != "RUNNING" or run.silent_s >= STALE_S or _waiting(word) is not None:
+    job = running_job(word)
+    if job is None or job.state != "RUNNING" or run.silent_s >= STALE_S or waiting_job(word) is not None:
         return None
-    if not _is_queued_here(run) or not _wants_next(run, word) or (run.state.job and run.state.job.id) != job.number:
+    if not is_queued_here(run) or not wants_next(run, word) or (run.state.job and run.state.job.id) != job.number:
         return None
-    if run.state.successor is not None and _by_id(word, run.state.successor) is None and word.same_s < STUCK_S:
+    if run.state.successor is not None and job_of(word, run.state.successor) is None and word.same_s < STUCK_S:
         return None   # one answer without it is unknown
     if any(map(via.is_dependency_refused, run.notes.refused)):
         return None   # its turn comes when this job is over: there is nothing to depend upon then
@@ -180,10 +186,10 @@ def _limbo(run: Watched, word: Word, now: float) -> Judgement | None:
 
     Witnesses: its pulse stands still, and Slurm has taken the batch host out of its nodes.
     """
-    job = _running(word)
+    job = running_job(word)
     if job is None or job.state != "RUNNING" or run.silent_s < STALE_S or not job.batch_host:
         return None
-    nodes = _expand(job.nodelist)
+    nodes = expand(job.nodelist)
     if not nodes or job.batch_host in nodes:
         return None
     lost = f"its batch host {job.batch_host} is no longer among its nodes ({job.nodelist}), no pulse for "
@@ -192,13 +198,13 @@ def _limbo(run: Watched, word: Word, now: float) -> Judgement | None:
     alive = [host for host in hosts if host in nodes]
     if alive and run.silent_s < STALE_STANDBY_S:
         return Judgement("limbo", f"is in limbo: {lost}; its standby on {alive[0]} is given some time more")
-    waiting, suspects = _waiting(word), (job.batch_host,)
-    if waiting is None and _wants_next(run, word) and run.state.successor is not None and word.same_s < STUCK_S:
+    waiting, suspects = waiting_job(word), (job.batch_host,)
+    if waiting is None and wants_next(run, word) and run.state.successor is not None and word.same_s < STUCK_S:
         return Judgement("limbo", f"is in limbo: {lost}")   # one answer without the job behind it is unknown
-    exclude = _affordable(run, word, suspects)
+    exclude = affordable(run, word, suspects)
     if exclude is None:
         return Judgement("limbo", f"is in limbo: {lost}", asks=NODES)
-    if waiting is None and _wants_next(run, word):
+    if waiting is None and wants_next(run, word):
         return _unless_announced(run, "limbo", Queue(job.id, exclude, f"is in limbo: {lost}", suspects=suspects))
     return _unless_announced(run, "limbo", Cancel(
         job.id, None if waiting is None else waiting.id, exclude, f"is in limbo: {lost}", suspects))
@@ -206,7 +212,7 @@ def _limbo(run: Watched, word: Word, now: float) -> Judgement | None:
 
 def _running_row(run: Watched, word: Word, now: float) -> Judgement | None:
     """A job runs, well or in silence: Slurm's word alone ends nothing."""
-    job = _running(word)
+    job = running_job(word)
     if job is None:
         return None
     if job.state != "RUNNING":
@@ -223,10 +229,10 @@ def _running_row(run: Watched, word: Word, now: float) -> Judgement | None:
 
 def _hung(run: Watched, word: Word, now: float) -> Judgement | None:
     """afterany waits for a job that hangs in COMPLETING on a silent node; singleton does not (both measured)."""
-    job = next((job for job in _alive(word) if job.state == "COMPLETING"), None)
-    if job is None or _running(word) is not None:
+    job = next((job for job in unfinished(word) if job.state == "COMPLETING"), None)
+    if job is None or running_job(word) is not None:
         return None
-    waiting, left = _waiting(word), _expand(job.nodelist)
+    waiting, left = waiting_job(word), expand(job.nodelist)
     text = f"job {job.id} is completing on {job.nodelist or '?'}"
     if word.same_s < HUNG_S or not left or not run.state.jobs or _is_led(run, job.number):
         return Judgement("completing", text)
@@ -234,7 +240,7 @@ def _hung(run: Watched, word: Word, now: float) -> Judgement | None:
     if waiting is not None:
         if f"afterany:{job.number}" not in waiting.dependency:
             return Judgement("completing", f"{text}; job {waiting.id} goes on ({waiting.reason})")
-        exclude = _affordable(run, word, left)
+        exclude = affordable(run, word, left)
         if exclude is None:
             return Judgement("completing", why, asks=NODES)
         if run.plan.suspects.exclude and not set(left) <= set(exclude):
@@ -245,7 +251,7 @@ def _hung(run: Watched, word: Word, now: float) -> Judgement | None:
 
 def _waiting_row(run: Watched, word: Word, now: float) -> Judgement | None:
     """A job waits: for its turn, for a person, or for nodes that it can never get."""
-    job = _waiting(word)
+    job = waiting_job(word)
     if job is None:
         return None
     text = f"is waiting to be scheduled ({job.reason or job.state})"
@@ -254,13 +260,13 @@ def _waiting_row(run: Watched, word: Word, now: float) -> Judgement | None:
     if _HELD.search(job.reason):
         let_go = "safelaunch resume" if run.asked("hold") else f"scontrol release {job.id}"
         return Judgement("held", f"{text}; to let it go: {let_go}")
-    if job.reason == "BeginTime" and not run.asked("hold") and _is_requeued(run, job.number):
-        kept = _expand(job.excluded) or ()
+    if job.reason == "BeginTime" and not run.asked("hold") and is_requeued(run, job.number):
+        kept = expand(job.excluded) or ()
         missing = tuple(node for node in run.state.successor_excludes if node not in kept)
         why = f"job {job.id} was requeued by safelaunch, and Slurm holds it back for two minutes"
         return Judgement("requeued", f"{text}: {why}", StartNow(job.id, (*kept, *missing) if missing else (), why))
     if job.reason == "DependencyNeverSatisfied":
-        return _unless_announced(run, "never", Free(job.id, _expand(job.excluded) or (), f"{text}: it never would"))
+        return _unless_announced(run, "never", Free(job.id, expand(job.excluded) or (), f"{text}: it never would"))
     if not _IMPOSSIBLE.search(job.reason):
         return Judgement("waiting", text)
     return _impossible(run, word, job, text)
@@ -268,14 +274,14 @@ def _waiting_row(run: Watched, word: Word, now: float) -> Judgement | None:
 
 def _impossible(run: Watched, word: Word, job: KnownJob, text: str) -> Judgement:
     """Exclusions are dropped when the run could no longer start (design §9); the user's own are not ours to drop."""
-    excluded = _expand(job.excluded)
-    own = set(_expand(dict(run.plan.sbatch).get("exclude") or "") or ())
+    excluded = expand(job.excluded)
+    own = set(expand(dict(run.plan.sbatch).get("exclude") or "") or ())
     ours = [node for node in excluded or () if node not in own]
     if not ours or word.same_s < STUCK_S:
         return Judgement("impossible", f"{text}: too few nodes that it may use are up")
     if word.nodes is None:
         return Judgement("impossible", text, asks=NODES)
-    usable = {node for state, nodes in word.nodes if not _UNUSABLE.match(state) for node in _expand(nodes) or ()} - own
+    usable = {node for state, nodes in word.nodes if not _UNUSABLE.match(state) for node in expand(nodes) or ()} - own
     needed = run.plan.allocated_nodes
     if len(usable - set(ours)) >= needed:
         return Judgement("impossible", f"{text}, though {len(usable - set(ours))} nodes that it may use are up")
@@ -316,15 +322,15 @@ def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, .
     if killed is not None:
         return _end(run, "stopped", STOPPED, f"{killed.who} touched {killed.name}")
     last = run.state.job or run.state.jobs[-1]
-    if run.ending == "cancelled" and not _is_ours(run, last.id):
+    if run.ending == "cancelled" and not is_ours(run, last.id):
         return _end(run, "stopped", STOPPED, f"job {last.id} was cancelled by a person (its output says so)")
-    known = (last.id, run.state.jobs[-1].id, run.state.successor, run.state.next_cancelled, *_taken_back(run, word))
-    if word.accounts is None and _cancelled_by_person(run, word, known) is None and _done(word, last.id) is None:
+    known = (last.id, run.state.jobs[-1].id, run.state.successor, run.state.next_cancelled, *taken_back(run, word))
+    if word.accounts is None and cancelled_by_person(run, word, known) is None and ended_well(word, last.id) is None:
         return Judgement("gone", why, asks=HISTORY)
-    cancelled = _cancelled_by_person(run, word, known)
+    cancelled = cancelled_by_person(run, word, known)
     if cancelled:
         return _end(run, "stopped", STOPPED, cancelled)
-    if (done := _done(word, last.id)) is not None:
+    if (done := ended_well(word, last.id)) is not None:
         return _end(run, "completed", DONE, done)
     if (hold := run.asked("hold")) is not None:
         return Judgement("held", f"{why}; {hold.who} put the run on hold: nothing is queued until `safelaunch resume`")
@@ -335,7 +341,7 @@ def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, .
     most = run.plan.restart.max_without_progress
     if run.notes.requeued >= most:
         return _end(run, "gave_up", FAILED_FOR_GOOD, f"{most} jobs in a row, queued by watch, ended without progress")
-    exclude = _affordable(run, word, (*run.notes.needs_excluded, *suspects))
+    exclude = affordable(run, word, (*run.notes.needs_excluded, *suspects))
     if exclude is None:
         return Judgement("gone", why, asks=NODES)
     return _unless_announced(run, "gone", Queue(None, exclude, why, suspects=suspects))
@@ -355,83 +361,6 @@ def _is_led(run: Watched, job: str) -> bool:
     return run.silent_s < LIVES_S and run.pulse is not None and run.pulse.job == job and not run.pulse.over
 
 
-def _is_queued_here(run: Watched) -> bool:
-    """Whether the run's next job is the watch's to queue: as it was asked, or as its leader found (core.via)."""
-    return (run.state.via or run.plan.restart.via) == via.WATCH
-
-
-def _wants_next(run: Watched, word: Word) -> bool:
-    """Whether no person wants the run to end with the job that runs, or to wait behind it."""
-    noted = run.state.next_cancelled is not None or bool(_taken_back(run, word))
-    return not noted and run.asked("kill", "kill-now", "hold") is None
-
-
-def _taken_back(run: Watched, word: Word) -> tuple[str, ...]:
-    """The jobs that were to go on, and that a person cancelled, as some watcher saw or sees; no later one is known."""
-    seen = (job.number for job in word.jobs or () if job.state == "CANCELLED")
-    return tuple(id for id in (*run.notes.cancelled, *seen)
-                 if not _is_ours(run, id) and not any(_is_before(id, job.id) for job in run.state.jobs))
-
-
-def _is_ours(run: Watched, job: str) -> bool:
-    """Whether a scancel of that job is no person's word: the journal announced it, or a node guard did it."""
-    return job in run.state.cancelled_jobs or job in run.orphaned
-
-
-def _is_before(job: str, other: str) -> bool:
-    """Whether Slurm has numbered a job before another one."""
-    return job.isdecimal() and other.isdecimal() and int(job) < int(other)
-
-
-def _is_requeued(run: Watched, job: str) -> bool:
-    """Whether a supervisor put that job, which had run, back into the queue."""
-    ran = any(known.id == job and known.started_t is not None for known in run.state.jobs)
-    announced = any(intent.act == "requeue" and intent.data.get("job") == job for intent in run.state.intents)
-    return ran and (run.state.successor == job or announced)
-
-
-def _alive(word: Word) -> tuple[KnownJob, ...]:
-    return tuple(job for job in word.jobs or () if is_alive(job.state))
-
-
-def _running(word: Word) -> KnownJob | None:
-    return next((job for job in _alive(word) if job.state not in WAITING and job.state != "COMPLETING"), None)
-
-
-def _waiting(word: Word) -> KnownJob | None:
-    return next((job for job in _alive(word) if job.state in WAITING), None)
-
-
-def _by_id(word: Word, id: str | None) -> KnownJob | None:
-    return next((job for job in word.jobs or () if job.number == id), None)
-
-
-def _cancelled_by_person(run: Watched, word: Word, jobs: Iterable[str | None]) -> str | None:
-    """The sentence on the first of `jobs` that a person cancelled; our own journalled cancels are no person's word."""
-    for id in jobs:
-        if id is None or _is_ours(run, id):
-            continue
-        if id == run.state.next_cancelled:
-            return f"job {id} was cancelled by a person before it started"
-        if id in run.notes.cancelled:
-            return f"job {id} was cancelled by a person (squeue)"
-        known, account = _by_id(word, id), (word.accounts or {}).get(id)
-        if known is not None and known.state == "CANCELLED":
-            return f"job {id} was cancelled by a person (squeue)"
-        if account is not None and account.state == "CANCELLED":
-            by = f" by user {account.cancelled_by}" if account.cancelled_by else " by a person"
-            return f"job {id} was cancelled{by} (sacct)"
-    return None
-
-
-def _done(word: Word, id: str) -> str | None:
-    """A job that trained without a supervisor and ended well: only Slurm has noted it."""
-    known, account = _by_id(word, id), (word.accounts or {}).get(id)
-    if "COMPLETED" not in (known.state if known else "", account.state if account else ""):
-        return None
-    return f"job {id} ended with exit code 0, as Slurm says"
-
-
 def _unless_announced(run: Watched, row: str, act: Queue | Relax | Free | Cancel) -> Judgement:
     """The act; but not while somebody else's, announced and without an outcome, may still be under way."""
     if run.state.intents and run.quiet_s < QUIET_S and not (isinstance(act, Queue) and act.beside):
@@ -446,31 +375,3 @@ def _unless_announced(run: Watched, row: str, act: Queue | Relax | Free | Cancel
 
 def _end(run: Watched, how: str, code: int, why: str) -> Judgement:
     return Judgement("over", f"has ended: {how}: {why}", End(how, code, why))
-
-
-def _affordable(run: Watched, word: Word, suspects: Iterable[str]) -> tuple[str, ...] | None:
-    """The run's exclusions and these nodes, as far as a job of it can start without them; None = sinfo is to say first.
-
-    Nodes that are down today count as there, as in lead.endings: they come back, and Slurm keeps them out until then.
-    """
-    known = run.state.excluded
-    exclude = tuple(dict.fromkeys((*known, *(suspects if run.plan.suspects.exclude else ()))))
-    if exclude == known:
-        return exclude
-    if word.nodes is None:
-        return None
-    there = {node for _, nodes in word.nodes for node in _expand(nodes) or ()}
-    if not there:   # no clear answer: no more than the ledger may keep out
-        most = most_excluded(run.plan.suspects, run.plan.nodes, run.plan.spare_nodes)
-        return tuple(reversed(exclude))[:most]
-    there -= set(_expand(dict(run.plan.sbatch).get("exclude") or "") or ())
-    rooms = ((allowed, len(there - set(allowed))) for allowed in (exclude, known))
-    return next((allowed for allowed, room in rooms if room >= run.plan.allocated_nodes), ())
-
-
-def _expand(text: str) -> tuple[str, ...] | None:
-    """Node names of Slurm's list; None where it cannot be read."""
-    try:
-        return nodeset.expand(text)
-    except ParseError:
-        return None
