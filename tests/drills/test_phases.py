@@ -1,0 +1,94 @@
+"""What takes longer than a step and is no hang: evaluations, checkpoints, a log that is kept back. And what is one."""
+
+from __future__ import annotations
+
+import pytest
+
+from safelaunch.sandbox.cluster import Sandbox
+from tests.runs import Drill, Installation, Submitter
+
+pytestmark = pytest.mark.slurm
+
+
+@pytest.fixture
+def train(sandbox: Sandbox, submit: Submitter, installation: Installation):  # type: ignore[no-untyped-def]
+    """`train(flags, overrides)`: a run of 2 nodes x 2 ranks of tests/trainers/phases.py."""
+    def go(flags: str, overrides: tuple[str, ...] = ()) -> Drill:
+        return submit(sandbox)(command=f"python3 -u {installation.root}/tests/trainers/phases.py {flags}",
+                               overrides=overrides)
+    return go
+
+
+def said(drill: Drill) -> list[str]:
+    """What the leader decided about hangs."""
+    return [str(event.data["why"]) for event in drill.events("decision") if event.data.get("row") == "hang"]
+
+
+def ends_well(drill: Drill, timeout_s: float = 400.0) -> None:
+    """The run completes in its first attempt."""
+    state = drill.wait_end(timeout_s)
+    assert state.ended and state.ended.how == "completed", drill.story()
+    assert len(drill.events("attempt_started")) == 1, drill.story()
+
+
+def test_an_evaluation_of_seven_steps_that_the_log_names_alarms_nobody(train) -> None:  # type: ignore[no-untyped-def]
+    drill = train("--steps 8 --step-time 9 --evaluate-at 7 --evaluation 63")
+    ends_well(drill)
+    assert drill.events("hang_suspected") == [], drill.story()
+
+
+def test_an_evaluation_that_nobody_announced_is_looked_at_and_given_its_time(  # type: ignore[no-untyped-def]
+        train) -> None:
+    drill = train("--steps 48 --step-time 1 --evaluate-at 45 --evaluation 90 --quiet")
+    ends_well(drill)
+    assert len(drill.events("hang_suspected")) == 1, drill.story()
+    assert [why for why in said(drill) if "the stacks show evaluation" in why or "still move" in why], drill.story()
+
+
+def test_a_checkpoint_of_forty_steps_alarms_nobody_and_is_not_looked_at_where_the_log_names_it(  # type: ignore[no-untyped-def]
+        train) -> None:
+    drill = train("--steps 38 --step-time 1.6 --save-at 18 --save 64")
+    ends_well(drill)
+    assert drill.events("hang_suspected") == [], drill.story()
+
+
+def test_a_checkpoint_that_nobody_announced_is_told_by_its_writers_bytes(train) -> None:  # type: ignore[no-untyped-def]
+    drill = train("--steps 34 --step-time 1.6 --save-at 30 --save 90 --quiet")
+    ends_well(drill)
+    assert drill.events("hang_suspected"), drill.story()
+    assert [why for why in said(drill) if "the stacks show checkpoint" in why or "read or written" in why
+            or "still move" in why], drill.story()
+
+
+def test_a_log_that_is_kept_back_while_steps_go_on_ends_nothing(train) -> None:  # type: ignore[no-untyped-def]
+    drill = train("--steps 150 --step-time 1 --hold-from 45 --hold-until 140")
+    ends_well(drill)
+    assert drill.events("hang_suspected"), drill.story()
+
+
+def test_a_hang_into_which_nobody_may_look_is_told_by_main_threads_that_do_not_run(  # type: ignore[no-untyped-def]
+        train) -> None:
+    drill = train("--steps 40 --step-time 0.5 --hang-at 15 --closed", overrides=("hang.no_progress=20s",))
+    found = drill.wait_event("verdict", timeout_s=200)
+    assert found.data["category"] == "hang", drill.story()
+    state = drill.wait_end(200)
+    assert state.ended and state.ended.how == "completed", drill.story()
+    assert [why for why in said(drill) if "no stack can be read" in why], drill.story()
+
+
+def test_a_hang_is_noticed_within_a_minute_and_shown_before(train) -> None:  # type: ignore[no-untyped-def]
+    drill = train("--steps 100000 --step-time 1 --hang-at 45")
+    drill.wait_step(44, timeout_s=200)
+    step_t = _last_step_t(drill)
+    found = drill.wait_event("hang_suspected", timeout_s=120)
+    assert found.t - step_t <= 60, drill.story()
+    shown = drill.as_user("status", str(drill.run_dir)).stdout
+    drill.as_user("stop", str(drill.run_dir), "--now")
+    assert "hang" in shown, shown
+
+
+def _last_step_t(drill: Drill) -> float:
+    """When the log was written last; asked for at once, while the ranks stand still."""
+    path = drill.run_dir / "attempts" / "0001" / "main.log"
+    drill.wait_for(lambda: max(drill.steps(1), default=0) >= 44, 30.0, "no step 44")
+    return path.stat().st_mtime
