@@ -17,7 +17,6 @@ from safelaunch.lead.suspicion import ask_available
 
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
 EXTENDED_S = 0.5           # less is the rounding of a file's time
-EXTENDED_S = 0.5           # less is the rounding of a file's time
 
 
 def preserve(lead: Leader, row: str, action: decide.Preserve) -> None:
@@ -32,16 +31,6 @@ def preserve(lead: Leader, row: str, action: decide.Preserve) -> None:
                     f"with `safelaunch shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
     if len(nodes) < len(lead.job.nodes):
         lead.begin("shrink", _give_back(lead, nodes))
-
-
-def keep_for_longer(lead: Leader, action: decide.Wait) -> None:
-    """Write down that a person has extended the time for which the site is kept: status and people read that."""
-    until = lead.state.preserving_until
-    if until is None or action.until <= until + EXTENDED_S:
-        return
-    who = next((request.who for request in lead.requests if request.name == "extend"), "somebody")
-    lead.record(lead.writer.event("preserved", until=action.until, why=f"{who} extended it"))
-    lead.say(f"{who} extended it: the site is preserved until {clock(action.until)}")
 
 
 def keep_for_longer(lead: Leader, action: decide.Wait) -> None:
