@@ -148,8 +148,10 @@ def test_a_log_of_somebody_else_is_left_out_of_a_folder_and_refused_by_name(here
     for name, mode in (("own.log", 0o644), ("closed.log", 0o600)):
         (here / "logs" / name).write_bytes(OOM)
         (here / "logs" / name).chmod(mode)
-    script = ("import os, sys; from safelaunch.cli import run; from safelaunch.adapters import logfiles\n"
-              "import safelaunch.commands.why\nos.setgid(65534); os.setuid(65534); sys.exit(run(sys.argv[1:]))")
+    script = ("import os, sys; from safelaunch.cli import run\n"
+              "kept, sys.stdout = sys.stdout, open(os.devnull, 'w')\n"
+              "run(['why', sys.argv[-1]])   # all is imported: the interpreter may be root's own\n"
+              "sys.stdout = kept; os.setgid(65534); os.setuid(65534); sys.exit(run(sys.argv[1:]))")
     env = {**os.environ, "XDG_STATE_HOME": "/nonexistent", "HOME": "/nonexistent"}
 
     def as_nobody(*words: str) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,6 @@ a file that ends amid a line or amid a gzip member.
 from __future__ import annotations
 
 import gzip
-import multiprocessing
 import os
 import re
 import sys
@@ -139,6 +138,8 @@ def _run(tasks: Sequence[_Task], compiled: Compiled, workers: int) -> Iterable[P
     if workers < 2 or sum(task.end - task.start for task in tasks) < PARALLEL_FROM:
         shapes = Shapes(compiled.literals, words=compiled.words)
         return [_scan(task, compiled, shapes) for task in tasks]
+    import multiprocessing  # 10 ms that a log of the common size does not need
+
     with multiprocessing.get_context("fork").Pool(workers, _start_worker, (compiled,)) as pool:
         return list(pool.imap(_work, tasks))
 

@@ -164,9 +164,11 @@ def data_of(source: Source, pieces: Iterable[tuple[int, int]]) -> list[tuple[int
 def _extents(fd: int, start: int, end: int) -> Iterator[tuple[int, int]]:
     """The parts of [start, end) that are no holes."""
     while (low := first_data(fd, start)) < end:
-        high = min(end, os.lseek(fd, low, os.SEEK_HOLE))
-        yield low, high
-        start = high
+        try:
+            start = min(end, os.lseek(fd, low, os.SEEK_HOLE))
+        except OSError:   # ENXIO: it was cut meanwhile
+            return
+        yield low, start
 
 
 def is_hole(source: Source, start: int, end: int) -> bool:

@@ -10,9 +10,6 @@ from datetime import datetime
 from typing import Any
 
 import click
-from ClusterShell.NodeSet import NodeSetParseError
-
-from safelaunch.core import nodeset
 
 # What a training prints ends up in the journal, and escape codes in it could rewrite a reader's terminal.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
@@ -57,6 +54,12 @@ def span(seconds: float) -> str:
 def fold(nodes: Iterable[str]) -> str:
     """n[0-3]; names that no node set can hold, as a journal may contain them, are listed as they are."""
     names = tuple(nodes)
+    if not names:
+        return ""
+    from ClusterShell.NodeSet import NodeSetParseError  # 12 ms that few verbs need
+
+    from safelaunch.core import nodeset
+
     try:
         return nodeset.fold(names)
     except NodeSetParseError:

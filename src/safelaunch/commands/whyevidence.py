@@ -12,8 +12,9 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import talk
 from safelaunch.core import whyslurm
 from safelaunch.core.findings import Evidence, TaskExit
+from safelaunch.core.ledger import blamed_before
 from safelaunch.core.model import Event
-from safelaunch.core.outside import CRASHES, blamed_before
+from safelaunch.core.outside import CRASHES
 from safelaunch.core.slurmtext import is_unreachable, parse_ending
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.whyslurm import JobFacts

@@ -24,6 +24,7 @@ from safelaunch.core.plan import Suspects
 # first is suspected "lightly" (design §9), and with four ranks or more chance seldom hits one node four times.
 THRESHOLD = 1.0
 SURE, MEDIUM, WEAK = 2.0, 0.6, 0.3
+BLAME_HALF_LIFE_S = 7 * 86400.0   # of what a verdict is told: suspects.forget_after's default
 MOST_COMPARED = 200       # different sets of blamed nodes; a run has some dozens of failures
 MOST_FAILURES = 4         # 8.0 at most: however much has gone wrong, a node is back after three half-lives
 # Clocks of a cluster differ by less (munge refuses credentials beyond 5 minutes: munged(8), --ttl). What claims to come
@@ -234,3 +235,14 @@ def _order(evidence: Evidence) -> tuple[float, str, str, str, int, str, str, str
     attempt = -1 if evidence.attempt is None else evidence.attempt
     return (evidence.t, evidence.node, evidence.kind, evidence.run, attempt, evidence.owner, evidence.why,
             evidence.fingerprint)
+
+
+def blamed_before(known: Iterable[Evidence], run: str, attempt: int, until_t: float) -> dict[str, int]:
+    """node → failures that blame it, each once, of other attempts and runs, known until that time and not cleared.
+
+    To have failed first, or to have been slow, is no blame: most often somebody else was the reason.
+    """
+    others = [one for one in known if one.t <= until_t and (one.run, one.attempt) != (run, attempt)]
+    counts = {one.node: sum(_weight(witness) >= MEDIUM for witness in one.counted)
+              for one in standings(others, until_t, BLAME_HALF_LIFE_S)}
+    return {node: count for node, count in counts.items() if count}

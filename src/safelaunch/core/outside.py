@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from safelaunch.core import ledger
 from safelaunch.core.causes import Verdict
 from safelaunch.core.findings import Evidence
 from safelaunch.core.fingerprint import make_fingerprint
 from safelaunch.core.rulebook import ACTIONS
 
-LEDGER_HALF_LIFE_S = 7 * 86400.0   # suspects.forget_after's default: what is older still counts, as a note
 CLEAR_MARGIN = 0.05       # what comes from outside replaces the log's cause only when it is surer by this
 ECHO_OF_SRUN = "slurm.step_cancelled"
 AGREED = 0.05             # both say the same: surer than either
@@ -37,18 +34,6 @@ _STATES = {
 def signal_name(number: int) -> str:
     """SIGSEGV for 11."""
     return _SIGNAL_NAMES.get(number, f"signal {number}")
-
-
-def blamed_before(known: Iterable[ledger.Evidence], run: str, attempt: int, until_t: float) -> dict[str, int]:
-    """node → failures that blame it, each once, of other attempts and runs, known until that time and not cleared.
-
-    To have failed first, or to have been slow, is no blame: most often somebody else was the reason.
-    """
-    own = [one for one in known if one.t <= until_t and (one.run, one.attempt) != (run, attempt)]
-    found = ledger.standings(own, until_t, LEDGER_HALF_LIFE_S)
-    counts = {one.node: sum(ledger.KINDS[witness.kind].weight >= ledger.MEDIUM for witness in one.counted
-                            if witness.kind in ledger.KINDS) for one in found}
-    return {node: count for node, count in counts.items() if count}
 
 
 class Witness(NamedTuple):

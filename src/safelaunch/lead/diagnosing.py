@@ -14,7 +14,7 @@ from safelaunch.adapters.outbox import PUT
 from safelaunch.core import causes, decide
 from safelaunch.core.causes import Verdict
 from safelaunch.core.findings import Evidence, TaskExit
-from safelaunch.core.outside import blamed_before
+from safelaunch.core.ledger import blamed_before
 from safelaunch.lead.leader import Leader
 
 BEHIND_A_HANG = ("gpu_hardware", "node_failure", "host_oom", "storage")   # what makes one rank stand, and is logged

@@ -1,0 +1,102 @@
+"""What `why` is asked about when it is a run's attempt, or a job that Slurm knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from safelaunch.adapters import attemptfacts, runfolder
+from safelaunch.adapters.runfolder import Run
+from safelaunch.commands import events, runs, talk, whyevidence
+from safelaunch.commands.whysubject import Subject
+from safelaunch.core.findings import Evidence
+from safelaunch.core.model import Event
+from safelaunch.core.state import Attempt, State
+from safelaunch.errors import UsageError
+
+# What was done about a failure, as the journal tells it; the other kinds are for `safelaunch events`.
+TOLD = ("verdict", "node_suspected", "decision", "attempt_ended", "preserved", "attempt_started", "resubmitted",
+        "kill_switch", "completed", "gave_up", "stopped")
+MOST_TOLD = 8
+
+
+def find(which: str | None, attempt: int | None) -> Subject:
+    """The run that is meant, else the job of that number; raises UsageError."""
+    try:
+        run = runs.load(which)
+    except UsageError:
+        if which is None or not which.isdigit():
+            raise
+        return _foreign_job(which)
+    return _of_run(run, attempt)
+
+
+def _of_run(run: Run, number: int | None) -> Subject:
+    state, journal = run.state(), run.journal().events
+    chosen = _choose(state.attempts, number)
+    if chosen is None:
+        raise UsageError(f"{run.plan.name} has no attempt{f' {number}' if number else ' yet'}{_how_far(state)}",
+                         hint=f"how it is doing: safelaunch status {run.dir}")
+    folder = run.dir / runfolder.attempt_folder(chosen.number)
+    log = folder / "main.log"
+    paths = ((log,) if log.is_file() else ()) + attemptfacts.kernel_logs(folder)
+    index = attemptfacts.read_index(folder)
+    evidence, outside = whyevidence.of_attempt(run, state, chosen, journal)
+    return Subject(paths, evidence, run, chosen, _did(journal, chosen), chosen.job, outside,
+                   {log: index} if index is not None else {}, _layout(run, chosen))
+
+
+def _layout(run: Run, attempt: Attempt) -> tuple[tuple[str, ...], int] | None:
+    """Whose ranks stand before the lines of the attempt's log; None = those of the training already."""
+    by = run.plan.launch
+    return (attempt.nodes, by.nproc_per_node) if by.by == "torchrun" and by.nproc_per_node else None
+
+
+def _how_far(state: State) -> str:
+    """Why a run has no attempt, as far as its journal tells."""
+    if state.ended is not None:
+        return f": {state.ended.how}, {state.ended.why}"
+    if state.job is None:
+        return ": no job of it was submitted"
+    return f": job {state.job.id} has not started" if state.job.started_t is None else ""
+
+
+def _choose(attempts: Sequence[Attempt], number: int | None) -> Attempt | None:
+    """That attempt; without a number the newest that did not end well, else the newest."""
+    if number is not None:
+        return next((attempt for attempt in attempts if attempt.number == number), None)
+    bad = [attempt for attempt in attempts if attempt.ended not in (None, "completed")]
+    return (bad or list(attempts))[-1] if attempts else None
+
+
+def _did(journal: Sequence[Event], attempt: Attempt) -> tuple[str, ...]:
+    """What safelaunch saw and did from that attempt's end on, up to the next one's start."""
+    told = []
+    for event in journal:
+        of = event.data.get("attempt")
+        if event.event in TOLD and event.t >= (attempt.ended_t or attempt.started_t) - 1.0 and of != attempt.number - 1:
+            if event.event == "attempt_started" and of == attempt.number:
+                continue
+            told.append(f"{talk.clock(event.t)} {events.describe(event)}")
+            if event.event == "attempt_started":
+                break
+    return tuple(told[:MOST_TOLD])
+
+
+# --- other people's jobs --------------------------------------------------------------------------------------------
+
+
+def _foreign_job(job: str) -> Subject:
+    """A job that safelaunch did not start; its output is known while Slurm remembers it (MinJobAge: 300 s)."""
+    facts = whyevidence.ask_job(job)
+    paths = tuple(Path(name) for name in dict.fromkeys(facts.outputs) if Path(name).is_file())
+    if not paths and facts.folder:   # sacct does not tell the output's name before Slurm 24.05
+        guess = Path(facts.folder) / f"slurm-{job}.out"
+        paths = (guess,) if guess.is_file() else ()
+    evidence = Evidence(states=facts.states, running=facts.is_alive)
+    if not paths and not facts.states:
+        where = f"its output is not to be found: {', '.join(facts.outputs) or 'Slurm no longer says where it is'}"
+        if facts.state == "PENDING":
+            where = f"it has not started{f' ({facts.reason})' if facts.reason not in ('', 'None') else ''}"
+        raise UsageError(f"job {job} is {facts.state or 'known'}; {where}", hint="name its log: safelaunch why FILE…")
+    return Subject(paths, evidence, job=job, outside=(f"Slurm: job {job} is {facts.said}",) if facts.said else ())
