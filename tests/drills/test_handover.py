@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills import proofs
 from tests.runs import Drill, Submitter
 from tests.trainers.steps import losses_until
 
@@ -28,6 +30,44 @@ def test_time_limit_costs_no_budget_and_the_successor_goes_on(sandbox: Sandbox, 
     assert state.ended and state.ended.how == "stopped"
     last = max(drill.losses())
     assert drill.losses() == {step: loss for step, loss in losses_until(5000).items() if step <= last}
+
+
+@proofs.rounds
+def test_next_job_is_under_way_within_seconds_of_the_end_of_the_one_before(
+    sandbox: Sandbox, submit: Submitter, turn: int
+) -> None:
+    drill = submit(sandbox)(f"{proofs.FLAGS} --handle-usr2", overrides=(QUICK,))
+    drill.wait_event("submitted", 2)
+    drill.wait_step(25)
+
+    warn(drill)
+    drill.wait_for(lambda: not [job for job in drill.jobs() if job == f"{drill.job} RUNNING"], 60, "the job goes on")
+    ended_t = time.time()
+    drill.wait_event("attempt_started", 2, timeout_s=60)
+    drill.wait_for(lambda: drill.log(2), 30, "no line of the next attempt")
+    proofs.note(drill, "job ended, first line of the next job's attempt", time.time() - ended_t)
+    assert proofs.running_again_s(drill, ended_t, 2, "job ended, training again in the next job") < 30, drill.story()
+    proofs.check_completes(drill)
+
+
+@proofs.rounds
+def test_next_job_does_not_wait_for_one_that_hangs_at_its_end_on_a_silent_node(
+    sandbox: Sandbox, submit: Submitter, turn: int
+) -> None:
+    drill = submit(sandbox)(proofs.FLAGS)
+    drill.wait_event("submitted", 2)
+    drill.wait_step(25)
+    worker = drill.state().attempts[0].nodes[1]
+
+    silent_t = proofs.crash(sandbox, worker, silent=True)
+    second = drill.wait_event("attempt_started", 2, timeout_s=90)
+
+    states = dict(line.split() for line in sandbox.slurm(["squeue", "-h", "-o", "%i %T"]).splitlines())
+    assert states[drill.job] == "COMPLETING" and second.data["job"] != drill.job, drill.story()
+    drill.wait_for(lambda: drill.log(2), 30, "no line of the next attempt")
+    proofs.note(drill, "node silent, first line of the next job's attempt", time.time() - silent_t)
+    assert time.time() - silent_t < 60, drill.story()
+    proofs.check_completes(drill)
 
 
 def test_person_who_cancels_the_next_job_ends_the_run_with_this_one(sandbox: Sandbox, submit: Submitter) -> None:
