@@ -135,11 +135,18 @@ def check_nothing_left(drill: Drill) -> None:
     for machine in reversed(drill.sandbox.machines):   # servers first: a node comes back when slurmctld says so
         drill.sandbox.heal(machine)
     drill.wait_for(lambda: not drill.jobs(), LEAVE_S, "a job is left")
-    drill.wait_for(lambda: not _left(drill), LEAVE_S, "processes of the run are left")
+    drill.wait_for(lambda: not _left(drill), LEAVE_S, "processes of the run (the last words below) are left")
     assert stamps(drill) == before, f"a rank made a step after the run's end\n{drill.story()}"
     check_one_writer(drill)
 
 
 def _left(drill: Drill) -> list[int]:
     """Its processes, without srun: one whose node has died waits until Slurm gives the node's answer up (30 s)."""
-    return [pid for pid in drill.pids() if command_name(pid) != "srun"]
+    left = [pid for pid in drill.pids() if command_name(pid) != "srun"]
+    drill.noise = [line for line in drill.noise if not line.startswith("left: ")]
+    for pid in left:
+        with suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            drill.noise.append(f"left: {pid} (child of {state[1]}, {state[0]}) {words[:300]}")
+    return left
