@@ -77,3 +77,18 @@ def test_a_live_run_without_an_error_is_healthy() -> None:
 def test_a_step_that_srun_itself_ended_was_cancelled_by_nobody(evidence: Evidence, category: str) -> None:
     text = STEPS + "slurmstepd-n1: error: *** STEP 12.0 ON n0 CANCELLED AT 2026-11-21T22:48:29 ***\n"
     assert judge_text(text, evidence=evidence).category == category
+
+
+@pytest.mark.parametrize(
+    ("evidence", "category", "said"),
+    [(Evidence(exits=(TaskExit("n2", 2, 3),), srun_code=3), "unknown", "task 2 on n2 ended with exit code 3"),
+     (Evidence(exits=(TaskExit("n2", 2, 143, 15),)), "unknown", "task 2 on n2 died of SIGTERM"),
+     (Evidence(srun_code=1), "unknown", "srun ended with exit code 1"),
+     (Evidence(states=("FAILED",)), "unknown", "Slurm: the job has failed"),
+     (Evidence(states=("COMPLETED",), srun_code=1), "none", ""), (Evidence(exits=(TaskExit("n2", 2, 0),)), "none", "")],
+    ids=["an exit code", "a signal", "srun's code", "Slurm's word", "it has completed", "all is well"])
+def test_a_log_without_a_failure_is_no_health_where_something_ended_badly(
+    evidence: Evidence, category: str, said: str,
+) -> None:
+    verdict = judge_text(STEPS, evidence=evidence)
+    assert verdict.category == category and said in verdict.summary

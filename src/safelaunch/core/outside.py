@@ -50,7 +50,7 @@ def join(verdict: Verdict, known: Evidence) -> Verdict:
     """The log's verdict with what is known from outside: confirmed, replaced, or given its place."""
     if known.running and verdict.cause is None:
         return Verdict("none", "the run is alive, and nothing in its log speaks of a failure", 0.7, "none")
-    verdict = _without_echo(verdict, known)
+    verdict = _not_well(_without_echo(verdict, known), known)
     best = max(read_evidence(known), key=lambda witness: witness.confidence, default=None)
     if best is None:
         return _placed(verdict, known)
@@ -74,6 +74,26 @@ def _without_echo(verdict: Verdict, known: Evidence) -> Verdict:
     return Verdict("unknown", said, 0.3, "restart", first.host, first.task, evidence=(said,), host=first.host,
                    symptoms=followed, candidates=verdict.candidates,
                    fingerprint=make_fingerprint("unknown", "", f"exit code {first.code} signal {first.signal}"))
+
+
+def _not_well(verdict: Verdict, known: Evidence) -> Verdict:
+    """A log without a word of failure is no sign of health where a task, srun or the job ended badly."""
+    first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    if verdict.category != "none" or known.ending is not None or "COMPLETED" in known.states:
+        return verdict
+    if first is not None:
+        how = f"died of {signal_name(first.signal)}" if first.signal else f"ended with exit code {first.code}"
+        said = f"task {first.task} on {first.host} {how}"
+    elif known.srun_code:
+        said = f"srun ended with exit code {known.srun_code}"
+    elif "FAILED" in known.states:
+        said = "Slurm: the job has failed"
+    else:
+        return verdict
+    host, task = (first.host, first.task) if first is not None else (None, None)
+    return Verdict("unknown", f"{said}, and the log does not say why", 0.2, "restart", host, task, evidence=(said,),
+                   host=host, candidates=verdict.candidates, notes=verdict.notes,
+                   fingerprint=make_fingerprint("unknown", "", said))
 
 
 def read_evidence(known: Evidence) -> list[Witness]:
