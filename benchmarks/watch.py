@@ -20,6 +20,8 @@ from safelaunch.adapters import registry
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.watcher import Watcher
 from safelaunch.adapters.world import World
+from safelaunch.commands import watch as verb
+from safelaunch.core import slurmtext
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
 
@@ -63,8 +65,8 @@ class Stage:
         self.beat(range(RUNS))
         lines = (_lines(number) for number in range(RUNS))
         (folder / "squeue").write_text("".join(lines))
-        self.slurm_s = 0.0
         self.calls: list[str] = []
+        self.called_s: list[float] = []
         self.clock = Clock()
         self.clock.command = self._command  # type: ignore[method-assign]
         self.watcher = Watcher(self.clock, dict(os.environ), os.uname().nodename.split(".")[0], lambda *words: None)
@@ -72,7 +74,14 @@ class Stage:
     def _command(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = 60.0,
                  cwd: str = "/") -> Command:
         self.calls.append(argv[0])
-        return Command(["cat", str(self.folder / "squeue")], dict(os.environ))
+        self.called_s.append(time.monotonic())
+        is_look = argv[0] == "squeue" and argv[-1] == f"--format={slurmtext.SQUEUE_FORMAT}"   # that before sbatch
+        instead = ["true"] if is_look else _ANSWERS.get(argv[0], ["cat", str(self.folder / "squeue")])
+        return Command(instead, dict(os.environ))
+
+    def show(self, changed: Callable[[int], str]) -> None:
+        """What squeue says from now on."""
+        (self.folder / "squeue").write_text("".join(map(changed, range(RUNS))))
 
     def beat(self, numbers: range) -> None:
         """Publish a new pulse of these runs."""
@@ -115,7 +124,7 @@ def measure() -> list[Figure]:
                 change(stage)
                 values.append(stage.tick_ms(1.0))
             figures.append(Figure(title, "ms", tuple(values), "" if title == _FROZEN else "≤ 100 ms"))
-        return [*figures, _calls_a_day(stage)]
+        return [*figures, _calls_a_day(stage), *_calls_an_incident(stage)]
 
 
 def _ask(stage: Stage) -> None:
@@ -151,15 +160,49 @@ _CHANGES: dict[str, Callable[[Stage], None]] = {
 def _calls_a_day(stage: Stage) -> Figure:
     stage.watcher.memory.every_s, stage.watcher.memory.asked_s = 1800.0, stage.clock.at_s
     stage.calls.clear()
-    for _ in range(DAY // 10):
-        stage.beat(range(RUNS))
-        for _ in range(10):
-            stage.clock.at_s += MINUTE_S
-            for known in stage.watcher.memory.runs.values():
-                known.moved_s = stage.clock.at_s
-            if stage.watcher._is_due(stage.watcher.runs, stage.clock.at_s):
-                stage.tick_ms(0.0)
+    for _ in range(DAY):
+        stage.clock.at_s += MINUTE_S
+        for known in stage.watcher.memory.runs.values():
+            known.moved_s = stage.clock.at_s
+        if stage.watcher._is_due(stage.watcher.runs, stage.clock.at_s):
+            stage.tick_ms(0.0)
     return Figure("calls of Slurm in a quiet day", "", (float(len(stage.calls)),), "≤ 48")
+
+
+def _calls_an_incident(stage: Stage) -> list[Figure]:
+    """From the first sign to the run that waits in the queue again, and the most calls within a second of that."""
+    figures, most = [], 0
+    for number, (title, broken) in enumerate(_INCIDENTS.items()):
+        stage.calls.clear()
+        stage.called_s.clear()
+        healed = f"99999|PENDING|me|Priority||n/a||(null)|main|N/A|0:00|train.{number:08x}\n"
+        for lines in (broken(number), *[broken(number) + healed] * (title == _LIMBO), healed):
+            stage.show(lambda at, number=number, lines=lines: lines if at == number else _lines(at))
+            _act(stage, number)
+        figures.append(Figure(title, "", (float(len(stage.calls)),), "≤ 10"))
+        most = max(most, *(sum(start <= at < start + 1.0 for at in stage.called_s) for start in stage.called_s))
+    return [*figures, Figure("calls of Slurm within a second, at most", "", (float(most),), "≤ 2")]
+
+
+def _act(stage: Stage, number: int) -> None:
+    """Minutes in which one run gives no pulse, until the watch has acted on it, or sees it wait; as the verb drives."""
+    told: list[str] = []
+    stage.watcher.tell = lambda kind, dir, text: told.append(f"{kind} {text}" * (dir == str(stage.dirs[number])))
+    while not any(text.startswith("act ") or "is waiting to be scheduled" in text for text in told):
+        stage.clock.at_s += MINUTE_S
+        for run_dir, known in stage.watcher.memory.runs.items():
+            known.moved_s = -1e9 if run_dir == str(stage.dirs[number]) else stage.clock.at_s
+        if stage.watcher._is_due(stage.watcher.runs, stage.clock.at_s):
+            verb.drive(stage.watcher.tick())
+
+
+_LIMBO = "calls of Slurm in an incident: a job without a script"
+_INCIDENTS: dict[str, Callable[[int], str]] = {
+    "calls of Slurm in an incident: a job that vanished": lambda number: "",
+    _LIMBO: lambda number: _lines(number).splitlines(keepends=True)[0].replace("n[0-1]", "n1"),
+}
+_ANSWERS = {"sbatch": ["echo", "99999"], "sacct": ["false"], "sinfo": ["echo", "idle|n[0-9]"], "scontrol": ["true"],
+            "scancel": ["true"]}
 
 
 def _lay_out(run_dir: Path, number: int) -> None:
@@ -168,6 +211,7 @@ def _lay_out(run_dir: Path, number: int) -> None:
     meta = {"v": 1, "run_id": f"{number:08x}", "name": "train", "cwd": "/",
             "config": {**CONFIG, "run_dir": str(run_dir)}}
     (run_dir / "run.json").write_text(json.dumps(meta))
+    (run_dir / "submit.env").write_bytes(b"PATH=/usr/bin:/bin")
     (run_dir / "claims" / "2").write_text("{}")
     events: list[tuple[str, dict[str, Any]]] = [("submitted", {"job": str(number)}),
               ("job_started", {"job": str(number), "nodes": ["n0", "n1"], "batch_host": "n0"}),
