@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import leader, restart, startup, submit, why
+from benchmarks import leader, restart, startup, submit, watch
 from benchmarks.figure import render_table
 
 TITLES = {
@@ -22,9 +22,11 @@ TITLES = {
     "restart": "restart: last rank dead → first line of the next attempt",
     "leader": "leader: what the supervisor takes on the batch host",
     "startup": "startup",
+    "watch": "watch: a tick of 1,000 runs, and what it asks of Slurm",
 }
-OTHERS = ("pump", "why")   # with tables of their own
-PUMP_DEADLINE_S = 600.0
+# Modules with tables and options of their own, and how long they may take at most. why scores the corpora that the
+# environment names (see there); why_speed takes 25 GB of disk for half of its time; stacks takes root and Slurm.
+OTHERS = {"pump": 600.0, "why": 900.0, "why_speed": 3600.0, "stacks": 900.0, "hangs": 7200.0}
 
 
 def main() -> int:
@@ -59,14 +61,13 @@ def _machine() -> str:
 
 
 def _run(name: str, options: argparse.Namespace) -> int:
-    if name == "pump":
-        return subprocess.run([sys.executable, "-m", "benchmarks.pump"], timeout=PUMP_DEADLINE_S).returncode
-    if name == "why":
-        return why.main([])   # the corpus and gpualert by the environment: see there
+    if name in OTHERS:
+        return subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], timeout=OTHERS[name]).returncode
     if name == "restart":
         figures = restart.measure(options.torchrun, options.ft_launcher)
     else:
-        figures = {"submit": submit.measure, "leader": leader.measure, "startup": startup.measure}[name]()
+        figures = {"submit": submit.measure, "leader": leader.measure, "startup": startup.measure,
+                   "watch": watch.measure}[name]()
     print(render_table(TITLES[name], figures), flush=True)
     return int(any(figure.is_missed for figure in figures))
 

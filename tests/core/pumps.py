@@ -67,7 +67,7 @@ def _example_of(operation: Any, argument: Any) -> bytes:
         return _member(argument)
     if operation in REPEATS:
         least, _, body = argument
-        return example(list(body)) * max(1, least)
+        return example(list(body)) * max(1, int(least))
     if operation is sre.SUBPATTERN:
         return example(list(argument[-1]))
     if operation is sre.BRANCH:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -85,7 +86,7 @@ def test_a_hundred_thousand_echoes_of_384_ranks_do_not_hide_it(plant: Plant) -> 
     assert is_right(log, verdict) and verdict.cause is not None and log.line in verdict.cause.text, describe(verdict)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=int(os.environ.get("SAFELAUNCH_WHY_EXAMPLES", "120")))
 @given(
     plant=st.sampled_from(PLANTS), seed=st.integers(0, 2**32), hosts=st.integers(2, 12),
     ranks_per_host=st.sampled_from((1, 4, 8)), steps=st.integers(0, 30), echoes=st.integers(0, 800),
@@ -102,7 +103,7 @@ def test_it_is_never_wrong_with_confidence(plant: Plant, seed: int, **shape: obj
     assert verdict.category != "none" or log.line not in whole, describe(verdict)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=50)
 @given(seed=st.integers(0, 2**32), hosts=st.integers(1, 12), steps=st.integers(3, 40), scare=st.booleans(),
        prefix=st.sampled_from(("host:rank", "default", "srun -l", "none")), delay_s=st.floats(0, 20))
 def test_a_healthy_log_raises_no_false_alarm(seed: int, **shape: object) -> None:
@@ -110,7 +111,7 @@ def test_a_healthy_log_raises_no_false_alarm(seed: int, **shape: object) -> None
     assert verdict.category in ("none", "unknown"), describe(verdict)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=40)
 @given(plant=st.sampled_from([plant for plant in PLANTS if plant.lines and plant.speaker == "rank"]),
        seed=st.integers(0, 2**32))
 def test_an_error_after_which_all_steps_go_on_is_no_cause(plant: Plant, seed: int) -> None:
