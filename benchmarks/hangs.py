@@ -25,11 +25,11 @@ from benchmarks.hangreplay import replay_folder
 from benchmarks.hangscenes import HANGS, Camera
 from benchmarks.steptraces import KINDS, STALL, Buffer, Job, Piece, draw_job, play
 from safelaunch.core import hang
-from safelaunch.core.hangproof import Look, conclude
+from safelaunch.core.hangproof import Look, conclude, is_certain
 from safelaunch.core.progress import listen
 
 POLL_S, TICK_S = 5.0, 1.0                  # lead.watch: the log is read each 5 s; what is overdue, each second
-LOOK_S, SECOND_S = 3.0, 10.0 + 5.0         # lead.hangs: what a look takes; when the second one is through
+SAMPLES, LOOKS_S = (3, 8, 40), (3.0, 15.0, 55.0)   # lead.hangs: of each look; what it and the pause before it take
 FIRST_STEP_S = 3600.0
 SLICE_H = 250.0
 HANGS_A_JOB = 40
@@ -81,7 +81,7 @@ class Watcher:
         self.camera: Camera | None = None
         self.looked: Look | None = None    # the first of two
         self.earlier: tuple[float, Look] | None = None   # of this silence
-        self.second_s = math.inf
+        self.second_s, self.turn = math.inf, 0
         self.looks, self.ended_s, self.noticed_s = 0, math.inf, math.inf
         self.noticed_by = self.rhythm      # as it was then
 
@@ -119,22 +119,23 @@ class Watcher:
 
     def _look(self, t: float) -> None:
         assert self.camera is not None
-        is_second = self.looked is not None
+        turn = self.turn if self.looked is not None else 0
         looks = [] if self.earlier is None or self.earlier[0] != self.rhythm.since_s else [self.earlier[1]]
-        looks.append(self.camera.look(t, 8 if is_second else 3))
+        looks.append(self.camera.look(t, SAMPLES[turn]))
         self.earlier = (self.rhythm.since_s, looks[-1])
-        if not is_second:
+        if not turn:
             self.looks += 1
             if self.noticed_s == math.inf:
                 self.noticed_s, self.noticed_by = t, self.rhythm
-        self.rhythm, why_not = conclude(self.rhythm, t + LOOK_S, looks)
+        t += LOOKS_S[0] if not turn else 0.0
+        self.rhythm, why_not = conclude(self.rhythm, t, looks)
         self.looked, self.second_s = None, math.inf
         if why_not:
             self.deadline_s = hang.deadline_s(self.rhythm)
-        elif is_second:
-            self.ended_s = t + LOOK_S
+        elif turn == 2 or (turn == 1 and is_certain(self.rhythm, looks)):
+            self.ended_s = t
         else:
-            self.looked, self.second_s = looks[-1], t + SECOND_S
+            self.looked, self.turn, self.second_s = looks[-1], turn + 1, t + LOOKS_S[turn + 1]
 
 
 class Peers:
@@ -230,6 +231,7 @@ def _plant(watcher: Watcher, peers: Peers, t: float, piece: Piece, draw: random.
     hung.pass_time(at_s, piece)
     was_looked_at = hung.looks > watcher.looks or hung.rhythm.patience > 1 or hung.rhythm.is_guess
     hung.noticed_s, hung.camera, hung.looked, hung.second_s = math.inf, None, None, math.inf
+    hung.noticed_by, hung.ended_s = hung.rhythm, math.inf
     hung.pass_time(at_s + MOST_S, Piece(piece.kind, piece.length_s, who="hung"), kind)
     rhythm = hung.noticed_by
     known = rhythm.learned.get(rhythm.phase, hang.Learned())
@@ -238,7 +240,7 @@ def _plant(watcher: Watcher, peers: Peers, t: float, piece: Piece, draw: random.
     places = [one.longest_s for one in rhythm.places if rhythm.phase == hang.STEP and rhythm.step is not None
               and (rhythm.step - one.anchor) % one.period == 0]
     bound_s = max(NOTICE_TARGET_S, hang.SHARE * max(longest_s, *places, 0.0))
-    is_known = (rhythm.phase != hang.START and not was_looked_at
+    is_known = (rhythm.phase != hang.START and not was_looked_at and rhythm.patience == 1
                 and known.count + before.count >= hang.SEEN)
     limits = peers.timeouts()
     waited_s = at_s - peers.last_s

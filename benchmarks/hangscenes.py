@@ -42,8 +42,9 @@ class Camera:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the filesystem is, at this very piece."""
-        return random.Random(self.piece.length_s).random() < 0.15
+        """Whether the filesystem stands still now: at some pieces, for two minutes and more."""
+        is_one = random.Random(self.piece.length_s).random() < 0.15
+        return is_one and random.Random(f"{self.piece.length_s} {self.t // 120}").random() < 0.5
 
     def look(self, t: float, samples: int) -> Look:
         """One look at `t`, of so many samples."""

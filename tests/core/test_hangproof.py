@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from safelaunch.core import hang
-from safelaunch.core.hangproof import HOLD_S, Look, conclude, signs_of_life, stacks_phase, weigh
+from safelaunch.core.hang import HOLD_S
+from safelaunch.core.hangproof import Look, conclude, signs_of_life, stacks_phase, weigh
 from safelaunch.core.hangverdict import judge_hang
 from safelaunch.core.progress import Talk
 from safelaunch.core.ranks import Life, Rank, Silent, Stack

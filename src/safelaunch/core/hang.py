@@ -31,6 +31,7 @@ SEEN = 3                # a second checkpoint takes up to twice as long as the f
 WARM_STEPS = 5          # the first ones compile, allocate, fill caches: they teach nothing of the others
 QUIET_S = 1800.0        # trainings whose log names no steps: the longest silence counts, and patience
 GROWTHS = 100           # pieces of log after which such a silence is known
+HOLD_S = 300.0          # half of NCCL's own patience; a failover of Lustre's or GPFS's servers takes minutes
 SECOND_START_S = 300.0  # a restart is as long as the others were, give or take a cold cache
 LONG_GAP = 3.0          # times the median: no ordinary step
 LONG_S = 15.0           # ... and at least so long
@@ -97,6 +98,7 @@ class Rhythm:
     silences: tuple[tuple[int, float], ...] = ()   # steps behind which an unexplained long piece lay, and its length
     places: tuple[Places, ...] = ()
     patience: float = 1.0                     # grows with each look that found the training alive
+    alive_s: float = 0.0                      # when a look has seen somebody work, during this silence
 
 
 def begin(now_s: float, first_step_s: float, no_progress_s: float | None, before: Rhythm | None = None, *,
@@ -130,8 +132,9 @@ def hear(rhythm: Rhythm, now_s: float, talk: Talk) -> Rhythm:
     rhythm = _learn(rhythm, now_s - rhythm.since_s)
     steps = rhythm.steps + is_step
     return replace(
-        rhythm, since_s=now_s, steps=steps, patience=1.0, is_guess=False, mark=talk.mark if is_step else rhythm.mark,
-        step=talk.step if is_step else rhythm.step, phase=talk.signs[-1] if talk.signs else _plain(steps))
+        rhythm, since_s=now_s, steps=steps, patience=1.0, alive_s=0.0, is_guess=False,
+        mark=talk.mark if is_step else rhythm.mark, step=talk.step if is_step else rhythm.step,
+        phase=talk.signs[-1] if talk.signs else _plain(steps))
 
 
 def _is_new(rhythm: Rhythm, talk: Talk) -> bool:
@@ -212,7 +215,7 @@ def slower(rhythm: Rhythm) -> float:
 def deadline_s(rhythm: Rhythm) -> float:
     """When somebody should look, monotonic seconds. Of a training that names no steps the log's silence counts."""
     if rhythm.steps == 0 and rhythm.no_progress_s is None and START not in rhythm.before:
-        quiet_s = max(QUIET_S, 3 * rhythm.longest_quiet_s)
+        quiet_s = max(QUIET_S, min(3 * rhythm.longest_quiet_s, rhythm.longest_quiet_s + UNSEEN_MOST_S))
         if rhythm.growths < GROWTHS:
             quiet_s = max(quiet_s, rhythm.first_step_s)
         return max(rhythm.since_s + patience_s(rhythm), rhythm.grew_s + quiet_s * rhythm.patience)
@@ -229,6 +232,16 @@ def look_again(rhythm: Rhythm, now_s: float, phase: str = "") -> Rhythm:
     while deadline_s(replace(rhythm, patience=patience)) <= now_s or patience == rhythm.patience:
         patience *= 1.5
     return replace(rhythm, patience=patience)
+
+
+def hold_s(rhythm: Rhythm, now_s: float) -> float:
+    """Seconds that are left before a silence counts that may pass: without a sign of life since the last one.
+
+    A step may take three times as long as others, a checkpoint on a busy filesystem twice as long as the longest.
+    """
+    longest_s = max(known.get(rhythm.phase, Learned()).longest_s for known in (rhythm.learned, rhythm.before))
+    least_s = max(HOLD_S, (LONG_GAP + 1) * step_s(rhythm), 2 * longest_s if rhythm.phase != START else 0.0)
+    return max(rhythm.since_s + least_s, rhythm.alive_s + HOLD_S if rhythm.alive_s else 0.0) - now_s
 
 
 def alive(rhythm: Rhythm, at_s: float) -> Rhythm:

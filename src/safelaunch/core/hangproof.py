@@ -5,13 +5,14 @@ rank's checkpoint all others stand in a barrier. What speaks for a healthy train
 reads or writes, that touches new memory, whose compiler or data loaders compute. What is left without any sign of life
 is proof at once only where it cannot pass: a process that has ended or is stopped, a node that does not answer, ranks
 in different collectives. A rank that waits for a file, for its data or for the network looks the same a second before
-it goes on, and so does whoever waits for it: that must last for HOLD_S, over all looks.
+it goes on, and so does whoever waits for it: that must last (hang.hold_s), over all looks and a third, longer one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from safelaunch.core import activity, hang, progress
@@ -19,8 +20,6 @@ from safelaunch.core.hang import Rhythm
 from safelaunch.core.hangscene import HangVerdict, computes, names_of
 from safelaunch.core.ranks import Life, NodeReport, Rank
 from safelaunch.core.stacks import MOVING, Group, normalise, split_frame
-
-HOLD_S = 300.0             # half of NCCL's own patience; a failover of Lustre's or GPFS's servers takes minutes
 
 
 class Least(NamedTuple):
@@ -46,13 +45,14 @@ _BY_KIND = {activity.COMPILE: progress.COMPILE, activity.DATA: progress.DATA}
 
 class Weighed(NamedTuple):
     """What the looks so far say. `phase`: what the stacks show the training at, where that takes longer than a step;
-    `is_sure` False = proof only after HOLD_S of silence.
+    `is_sure` False = it may pass, and is proof only once it has lasted; `is_alive`: somebody works.
     """
 
     is_proof: bool
     why: str
     phase: str = ""
     is_sure: bool = True
+    is_alive: bool = False
 
 
 class Look(NamedTuple):
@@ -68,12 +68,12 @@ def weigh(looks: Sequence[Look]) -> Weighed:
     found = looks[-1].found
     phase = stacks_phase(looks[-1].groups)
     if not found.witnesses or found.kind == "moving":
-        return Weighed(False, f"{_NOT_A_HANG}: {found.summary}", phase)
+        return Weighed(False, f"{_NOT_A_HANG}: {found.summary}", phase, is_alive=found.kind == "moving")
     if found.kind in ("process", "gpu"):
         return Weighed(True, found.summary)   # whatever the others do, they will not go on
     alive = signs_of_life(looks)
     if alive:
-        return Weighed(False, f"{_NOT_A_HANG}: {alive}", phase)
+        return Weighed(False, f"{_NOT_A_HANG}: {alive}", phase, is_alive=True)
     cannot_pass = bool(found.odd) and found.kind == "deadlock" and _is_split(looks[-1].groups)
     return Weighed(True, found.summary, phase, cannot_pass or not _SURE.isdisjoint(found.witnesses))
 
@@ -87,12 +87,18 @@ def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Look]) -> tuple[Rhyth
     later = hang.look_again(rhythm, now_s, weighed.phase)
     is_asked = rhythm.no_progress_s is not None
     if not weighed.is_proof:
-        return later, weighed.why
+        return replace(later, alive_s=now_s if weighed.is_alive else rhythm.alive_s), weighed.why
     if weighed.phase and later.phase != rhythm.phase and not is_asked:
         return later, f"the stacks show {weighed.phase}, which may take longer than a step"
-    if not weighed.is_sure and now_s - rhythm.since_s < HOLD_S and not is_asked:
-        return later, f"{weighed.why}: this may pass, and counts once it has lasted for {HOLD_S:.0f} s"
+    left_s = hang.hold_s(rhythm, now_s)
+    if not weighed.is_sure and left_s > 0 and not is_asked:
+        return later, f"{weighed.why}: this may pass, and counts if it lasts for {left_s:.0f} s more"
     return rhythm, ""
+
+
+def is_certain(rhythm: Rhythm, looks: Sequence[Look]) -> bool:
+    """Whether two looks are enough: what may pass is looked at once more, and longer."""
+    return rhythm.no_progress_s is not None or weigh(looks).is_sure
 
 
 def stacks_phase(groups: Iterable[Group]) -> str:

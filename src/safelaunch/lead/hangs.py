@@ -19,7 +19,7 @@ from safelaunch.adapters.collect import Collected, Depth, Target
 from safelaunch.adapters.outbox import PUT
 from safelaunch.core import hang, nodeset, stacktext
 from safelaunch.core.hang import Rhythm
-from safelaunch.core.hangproof import Look, conclude
+from safelaunch.core.hangproof import Look, conclude, is_certain
 from safelaunch.core.hangscene import HangVerdict
 from safelaunch.core.hangverdict import judge_hang
 from safelaunch.core.progress import listen
@@ -31,7 +31,9 @@ CHUNK_BYTES = 64 << 10    # of new log read in one go; more is noise, and was a 
 POLL_S = 0.05
 PRESERVE_S = 3600.0       # where preserve_site.for names no time
 SECOND_LOOK_S = 10.0      # between two looks that must agree before anything is ended
-FIRST, SECOND = Depth(samples=3, gap_s=1.0), Depth(samples=8, gap_s=0.6)   # a loop is at one line nine times of ten
+# A loop stands at one line nine times of ten; the third look is for what may pass only.
+FIRST, SECOND = Depth(samples=3, gap_s=1.0), Depth(samples=8, gap_s=0.6)
+THIRD = Depth(samples=40, gap_s=1.0, deadline_s=60.0)
 CHECKPOINT_S = 1.0        # a folder of some hundred checkpoints takes 0.1 s; the leader's heart must not wait
 STALLED_S = 30.0          # between two looks at the log, which come each 5 s
 
@@ -97,8 +99,10 @@ def look(lead: Leader, process: AttemptProcess) -> Step:
         return
     lead.say(f"no progress for {since_s:.0f} s ({phase}): looking at the stacks of all ranks")
     looks = _earlier_looks(lead)
-    for depth in (FIRST, SECOND):
-        if depth is SECOND:
+    for depth in (FIRST, SECOND, THIRD):
+        if depth is THIRD and is_certain(lead.rhythm, looks):
+            break
+        if depth is not FIRST:
             yield SECOND_LOOK_S
         collected = yield from _collect(lead, depth)
         if not _is_silent_still(lead, number):
