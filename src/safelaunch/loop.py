@@ -44,6 +44,8 @@ def run(lead: Leader) -> int:
             is_ours = other.by is not None   # else the folder is another run's
             if lead.process is not None:
                 lead.process.finish_pump()
+                if other.by not in (None, lead.job.host):
+                    lead.process.kill()   # what it was to hear got lost with the cable: it waited for minutes (drill)
     if lead.final != DEMOTED and is_ours:
         watch.publish_pulse(lead)
     lead.shared.close()
