@@ -432,6 +432,25 @@ def test_reason_for_a_missing_stack_is_told(state: str, said: str, why: str) -> 
     assert why in spy.why_not(process, spy.Tools("/x/py-spy", None, []), outcome)[0]
 
 
+# prctl(2): no new privileges, then a filter of one instruction, which allows everything (linux/filter.h, seccomp.h).
+FILTERED = """import ctypes, struct, time
+code = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000))
+program = ctypes.create_string_buffer(struct.pack('HxxxxxxP', 1, ctypes.addressof(code)))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+print('up', flush=True)
+time.sleep(600)
+"""
+
+
+def test_filter_of_system_calls_is_named_as_the_reason_with_what_helps(spawn: Spawn) -> None:
+    pid = spawn([sys.executable, "-c", FILTERED]).pid
+    outcome = children.Outcome(b"", b"Error: Permission Denied (os error 1)", 1, False, 0.1)
+    process = proctable.read_stat(f"/proc/{pid}/stat")
+    why, hint = spy.why_not(process, spy.Tools("/x/py-spy", None, []), outcome)
+    assert "seccomp" in why and "--cap-add SYS_PTRACE" in hint
+
+
 @pytest.mark.parametrize("state", ["D", "T", "Z"])
 def test_process_that_cannot_be_stopped_is_never_dumped_with_a_pause(state: str) -> None:
     tools = spy.Tools("/x/py-spy", "/x/pystack", [])

@@ -228,12 +228,17 @@ def _why_refused(process: Process) -> Optional[tuple[str, str]]:
                     "run py-spy inside of the container, or start it with --cap-add SYS_PTRACE")
     if process.state == "D":
         return "refused while it sleeps in D state", ""
+    if _first("/sys/fs/selinux/booleans/deny_ptrace").startswith("1"):
+        return ("ptrace refused: SELinux's deny_ptrace is on", "an administrator can allow it: setsebool deny_ptrace 0")
+    if any("\nSeccomp:\t2" in _first("/proc/%s/status" % pid, 8192) for pid in (process.pid, "self")):
+        return ("ptrace refused: a filter of system calls (seccomp) is in force, as in most containers",
+                "start the container with --cap-add SYS_PTRACE, or with --security-opt seccomp=unconfined")
     return None
 
 
-def _first(path: str) -> str:
+def _first(path: str, most: int = 16) -> str:
     try:
         with open(path) as file:
-            return file.read(16).strip()
+            return file.read(most).strip()
     except OSError:
         return ""
