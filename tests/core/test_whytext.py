@@ -119,7 +119,7 @@ def test_only_what_administrators_can_mend_is_theirs() -> None:
 
 
 def test_a_page_says_what_it_means_what_to_check_and_then_what() -> None:
-    assert labels(list(page_rows("hang"))) == ["hang", "means", "check", "then"]
+    assert labels(list(page_rows("hang"))) == ["category", "means", "check", "then"]
 
 
 def trace(*paths: str) -> tuple[str, ...]:

@@ -108,8 +108,9 @@ def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
         yield Row("or", f"{other.category} ({other.confidence:.0%} sure): {other.summary}")
         for cited in evidence_of(other)[:1]:
             yield Row("", describe(cited, clocked), "dim", 1)
-    shown = verdict.candidates if show_all else verdict.candidates[:SHOWN_CANDIDATES if other is None else 0]
-    for cited in shown:
+    said = {(cited.file, cited.offset) for cited in evidence_of(other)[:1]} if other is not None else set()
+    more = [cited for cited in verdict.candidates if (cited.file, cited.offset) not in said]
+    for cited in more if show_all else more[:SHOWN_CANDIDATES if other is None else 0]:
         rule = find_rule(cited.rule, log.rules)
         yield Row("candidate", f"{rule.category + ' · ' if rule else ''}{describe(cited, clocked)}")
         yield from quote(cited)
@@ -237,7 +238,7 @@ def explain_rule(name: str, packs: Iterable[Rule] = ()) -> Iterator[Row] | None:
 def page_rows(category: str) -> Iterator[Row]:
     """A category's help page."""
     page = PAGES[category]
-    yield Row(category, page.title, "bold")
+    yield Row("category", f"{category}: {page.title}", "bold")
     yield Row("means", page.means)
     yield from _listed("check", page.check)
     yield Row("then", page.then)
