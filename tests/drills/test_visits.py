@@ -80,6 +80,7 @@ def test_core_file_of_a_crashed_rank_is_named_with_its_stack(submit_local: Submi
     (core,) = read_system(run.run_dir, "cores.json")["cores"]
     assert core["signal"] == signal.SIGSEGV and Path(core["path"]).parent == run.folder, core
     assert f"core file on local0: {core['path']}" in (run.run_dir / "job.out").read_text()
+    assert core["path"] in run.type("why", "--attempt", "1").stdout
     if core["by"] == "pystack":
         assert any(frame.startswith("fail_if_due (") for frame in core["backtrace"]), core
 
@@ -134,6 +135,7 @@ def test_rank_that_no_kill_ends_costs_its_node_and_becomes_a_ticket_for_the_admi
     assert text.startswith(f"Subject: node {node}: 1 process that no SIGKILL ends"), text
     assert f"mount {loop_mount.path} (ext4)" in text and "state D" in text and "restart the node" in text
     assert state.ended and state.ended.how == "completed", drill.story()
+    assert f"ticket-{node}.txt" in drill.as_user("why", str(drill.run_dir), "--attempt", "1").stdout
 
 
 def _state(pid: int) -> str:
