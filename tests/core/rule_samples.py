@@ -1111,4 +1111,26 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "Exception in thread \"main\" java.lang.OutOfMemoryError: Java heap space",
         "java.lang.OutOfMemoryError was never seen",
     ),
+    "memory.oom_killer": (
+        "[  510.7] python3 invoked oom-killer: gfp_mask=0x100cca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=0",
+        "oom-killer: not invoked",
+    ),
+    "rendezvous.xla_connect": (
+        "XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: PjRT_Client_Connect. Timed out task names:",
+        "PjRT_Client_Connect: all tasks are there",
+    ),
+    "gpu.no_peer_access": (
+        "gpu-vm:47:47 [0] transport/shm.cc:590 NCCL WARN Cuda failure 217 'peer access is not supported between these "
+        "two devices'",
+        "peer access is supported between these two devices",
+    ),
+    "hydra.failed": (
+        "[2025-10-31 05:07:11,062][__main__][ERROR] - Error executing job with overrides: ['train.epochs=100']",
+        "executing job with overrides: ['train.epochs=100']",
+    ),
+    "storage.short_write": (
+        "[16:24:41] src/io/local_filesys.cc:39: Check failed: std::fwrite(ptr, 1, size, fp_) == size FileStream.Write "
+        "incomplete",
+        "short writes are batched",
+    ),
 }

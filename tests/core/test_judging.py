@@ -187,8 +187,8 @@ def test_a_module_that_did_not_load_at_the_start_gives_way_to_what_ended_the_run
 
 
 def test_a_decoder_that_fails_below_the_loader_is_the_data() -> None:
-    text = ('Traceback (most recent call last):\n  File "/home/u/train.py", line 7, in main\n    for x in loader:\n  File '
-            '"/opt/env/lib/python3.11/site-packages/torch/utils/data/_utils/worker.py", line 80, in _worker_loop\n'
+    text = ('Traceback (most recent call last):\n  File "/home/u/train.py", line 7, in main\n    for x in loader:\n'
+            '  File "/opt/env/site-packages/torch/utils/data/_utils/worker.py", line 80, in _worker_loop\n'
             "    data = fetcher.fetch(index)\nPIL.UnidentifiedImageError: cannot identify image file '/data/7.jpg'\n")
     assert judge_text(STEPS + text + FELL).category == "data"
 
@@ -201,6 +201,28 @@ def test_a_tracker_s_thread_that_dies_after_the_end_is_no_failure() -> None:
 def test_an_xid_of_a_slice_of_a_card_suspects_its_node() -> None:
     verdict = judge_text(STEPS + XID.replace("4e:00):", "4e:00 GPU-I:05):"))
     assert (verdict.category, verdict.suspects) == ("gpu_hardware", ("n7",))
+
+
+def test_a_step_that_srun_ends_after_a_task_failed_was_not_cancelled() -> None:
+    text = EXITED + "slurmstepd: error: *** STEP 8.0 ON n1 CANCELLED AT 2025-01-02T03:04:05 ***\n"
+    verdict = judge_text(STEPS + text)
+    assert (verdict.category, verdict.host, verdict.rank) == ("unknown", "n3", 5)
+
+
+def test_the_line_about_the_rank_that_failed_first_is_cited() -> None:
+    one = "  host      : n4\n  rank      : {0} (local_rank: {0})\n  exitcode  : -11 (pid: {1})\n"
+    text = ("Failures:\n[1]:\n" + one.format(1, 6175) + "Root Cause (first observed failure):\n[0]:\n"
+            + one.format(0, 6174))
+    verdict = judge_text(STEPS + FELL + text)
+    assert verdict.cause is not None and "6174" in verdict.cause.text
+    assert verdict.rank == 0
+
+
+def test_the_store_below_torchrun_is_no_fault_of_the_program() -> None:
+    text = ('Traceback (most recent call last):\n  File "/opt/env/site-packages/torch/distributed/elastic/'
+            'rendezvous/c10d_rendezvous_backend.py", line 113, in _call_store\n    return getattr(self._store, op)()\n'
+            "RuntimeError: Broken pipe\n")
+    assert judge_text(STEPS + text + FELL).category == "rendezvous"
 
 
 @settings(deadline=None, max_examples=60)

@@ -17,6 +17,7 @@ RAISED_COST = 0.12        # … although a rank that has died may leave the othe
 MENTIONED_COST = 0.25     # a line about an error, beside an exception that nothing caught
 PLAYED_DOWN_COST = 0.35   # "falling back to …:" and a traceback, and nothing fell
 OUTLIVED_COST = 0.25      # Slurm ended what had failed before
+KILLED_COST = 0.4         # srun itself ends a step one of whose tasks has failed
 QUIET_BYTES = 32 << 10    # that much ordinary text after an error: somebody was still working
 WENT_ON_COST = 0.2
 SURE_END = 0.7            # weight of a good end that only a program that has finished says
@@ -40,6 +41,7 @@ class Course:
     ended: Moment | None
     ends: tuple[int, ...]
     has_raised: bool
+    failed_task: Moment | None   # when srun first reported a task that failed
     fell_before_end: bool     # a cause and a fall, and only then Slurm's word: the others hung until it came
     is_timed: bool
 
@@ -59,7 +61,8 @@ def trace_course(groups: Sequence[Group], episode: Episode, log: Log) -> Course:
     fell = end is not None and any(
         group.role == "cause" and group.weight >= 0.5 and not group.is_excused and group.category not in ENDINGS
         and any(order_of(group.first, timed) < fall < end for fall in falls) for group in groups)
-    return Course(falls, events, end, ends, raised, fell, timed)
+    failed = [order_of(one, timed) for one in episode.findings if one.rule == "slurm.task_exit"]
+    return Course(falls, events, end, ends, raised, failed[0] if failed else None, fell, timed)
 
 
 def doubt(group: Group, course: Course) -> Group:
@@ -70,6 +73,9 @@ def doubt(group: Group, course: Course) -> Group:
 def cost_of(group: Group, course: Course) -> float:
     """What speaks against the group as the cause."""
     rule = group.rule
+    if rule.id == "slurm.step_cancelled":
+        failed = course.failed_task
+        return KILLED_COST if failed is not None and failed < order_of(group.first, course.is_timed) else 0.0
     if rule.category in ENDINGS:
         return OUTLIVED_COST if course.fell_before_end and rule.id in _ENDED else 0.0
     if rule.blames == "node":

@@ -21,7 +21,7 @@ BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?
                        r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
                        r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|NCCL WARN)\b")
 HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
-                      r"|debug|retry|not found in cache|info\b|logging error|exception ignored")
+                      r"|debug|retry|not found in cache|info\b|logging error|exception ignored|\bWRN\b")
 SPEAKING = ("cause", "symptom", "teardown")
 WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
 MIN_WEIGHT = 0.3
@@ -48,7 +48,7 @@ def judge(log: Log, known: Evidence) -> Verdict:
     if not causes:
         verdict = _without_cause(groups, episode, log)
     else:
-        chosen = _choose(causes, episode)
+        chosen = _first_failed(_choose(causes, episode), episode)
         verdict = _with_cause(chosen, causes, groups, episode, log)
     return join(replace(verdict, notes=(*notes, *verdict.notes)), known)
 
@@ -195,6 +195,15 @@ def _first_exit(groups: Sequence[Group]) -> tuple[str | None, int | None]:
 def _has_launcher(groups: Sequence[Group]) -> bool:
     """Whether torchrun or its like speaks in the log."""
     return any(group.rule.id.startswith("elastic.") or group.rule.id in LAUNCHERS_WORDS for group in groups)
+
+
+def _first_failed(group: Group, episode: Episode) -> Group:
+    """A launcher's words about its ranks, led by those about the rank that it says failed first: it lists that last."""
+    if group.rule.id in LAUNCHERS_WORDS and any(
+            0 < group.last.offset - found.offset < SUMMARY_BYTES for found in episode.findings
+            if found.rule == "elastic.root_cause" and found.file == group.last.file):
+        return replace(group, first=group.last)
+    return group
 
 
 def _first_failure(episode: Episode) -> tuple[str | None, int | None]:

@@ -139,6 +139,7 @@ _ABOUT_SETTINGS = frozenset(
 _ARGUMENT_PLACE = re.compile(r"(?:^|/)(?:arguments?|args|config\w*|configuration\w*|options|cli|settings)\.py$")
 _ARGUMENT_FUNCTION = re.compile(
     r"validate_?args|parse_?args|check_?(?:args|config)|__post_init__|validate|load_config|from_args")
+_STORE = re.compile(r"torch/distributed/elastic/rendezvous/")
 _LOADER = re.compile(r"torch/utils/data/|tensorflow/python/data/|webdataset/|litdata/|streaming/base/")
 _DATA_PLACE = re.compile(r"(?:^|/)\w*(?:data|dataset|loader|collat|sampler)\w*\.py$")
 
@@ -161,6 +162,8 @@ def read_exception(kind: str, message: str, block: Sequence[str]) -> Reading:
             return Reading("config", 0.66)
         if _DATA_PLACE.search(deepest.path) and deepest.is_user and name in _ABOUT_SETTINGS:
             return Reading("data", 0.52, "fix_user_code")
+    if (known is None or name == "RuntimeError") and any(_STORE.search(frame.path) for frame in frames):
+        return Reading("rendezvous", 0.5, "restart")   # the words of a socket, of the store below torchrun
     if known is None and any(_LOADER.search(frame.path) for frame in frames):
         return Reading("data", 0.55, "fix_user_code")   # a decoder's own exception, raised while a sample was read
     return known or _OTHER

@@ -6,6 +6,11 @@ from safelaunch.core.findings import Rule
 
 RULES = (
     Rule(
+        "hydra.failed", "user_code", (b"Error executing job with overrides",), b"Error executing job with overrides: ",
+        "symptom", "nobody", 0.2, summary="Hydra's job ended with an exception",
+        explain="Its traceback stands below, or in another file.", source="Hydra",
+    ),
+    Rule(
         "ddp.unused", "user_code",
         (b"Expected to have finished reduction in the prior iteration", b"Expected to mark a variable ready only once"),
         b"Expected to have finished reduction in the prior iteration|Expected to mark a variable ready only once",

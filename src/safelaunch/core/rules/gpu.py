@@ -168,6 +168,13 @@ RULES = (
         order=3,
     ),
     Rule(
+        "gpu.no_peer_access", "environment", (b"peer access is not supported",), b"peer access is not supported",
+        "cause", "job", 0.7, action="fix_config", summary="two cards cannot reach each other's memory",
+        explain="PCIe cards under a hypervisor or behind an IOMMU often cannot.",
+        do="NCCL_P2P_DISABLE=1, and NCCL_SHM_DISABLE=1 if NCCL's shm transport says it.", source="CUDA, error 217",
+        order=4,
+    ),
+    Rule(
         "gpu.bare_oom_error", "cuda_oom", (b"OutOfMemoryError", b"OutOfMemory:"),
         rb"(?:torch\.(?:cuda\.)?|jaxlib\.|cupy\.\S{0,60})OutOfMemoryError|cudaErrorOutOfMemory", "cause", "rank", 0.85,
         summary="GPU memory is exhausted", explain="The allocator of the card refused.",

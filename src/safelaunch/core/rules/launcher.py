@@ -120,6 +120,16 @@ RULES = (
         do="Read /proc/PID/stack and wchan of that process as root.", source="py-spy",
     ),
     Rule(
+        "rendezvous.xla_connect", "rendezvous",
+        (b"PjRT_Client_Connect", b"all_tasks_to_register", b"cluster registration failed",
+         b"CoordinationService/RegisterTask"),
+        b"(?:DEADLINE_EXCEEDED|[Tt]imed out).{0,200}?(?:PjRT_Client_Connect|all_tasks_to_register)"
+        b"|cluster registration failed|RPC: /tensorflow.CoordinationService/RegisterTask", "cause", "rank", 0.66,
+        summary="not all processes came to the coordination service",
+        explain="The address is wrong or closed, the number of processes too high, or some of them never started.",
+        source="XLA, coordination service", order=3,
+    ),
+    Rule(
         "hang.xla_barrier", "hang", (b"DEADLINE_EXCEEDED", b"Barrier timed out"),
         b"DEADLINE_EXCEEDED.{0,300}?(?:[Bb]arrier|[Cc]oordination|GetKeyValue)|Barrier timed out", "symptom", "rank",
         0.65, summary="a process did not come to the barrier of the coordination service",

@@ -9,12 +9,17 @@ _LESS = "Ask for more memory (--mem), or use less: fewer loader workers, no whol
 RULES = (
     Rule(
         "memory.kernel_oom", "host_oom",
-        (b"Out of memory: Kill", b"cgroup out of memory", b"oom-kill:constraint", b"invoked oom-killer",
-         b"Out of memory (oom_kill"),
-        rb"[Oo]ut of memory: Kill(?:ed)? process \d+ \((?P<process>[^)]{0,60})\)|oom-kill:constraint"
-        rb"|invoked oom-killer",
+        (b"Out of memory: Kill", b"cgroup out of memory", b"oom-kill:constraint", b"Out of memory (oom_kill"),
+        rb"[Oo]ut of memory: Kill(?:ed)? process \d+ \((?P<process>[^)]{0,60})\)|oom-kill:constraint",
         "cause", "node", 0.93, summary="the kernel ended a process: host memory was exhausted",
         explain="The node or the job's cgroup had no memory left.", do=_LESS, source="Linux, mm/oom_kill.c", order=2,
+    ),
+    Rule(
+        "memory.oom_killer", "host_oom", (b"invoked oom-killer",),
+        rb"(?P<process>\S{1,60}) invoked oom-killer", "cause", "node", 0.76,
+        summary="{process} called the kernel's OOM killer: host memory was exhausted",
+        explain="The line below names the process that was ended, which may be another.", do=_LESS,
+        source="Linux, mm/oom_kill.c", order=2,
     ),
     Rule(
         "memory.slurm_oom", "host_oom", (b"oom_kill event", b"oom-kill event"),

@@ -26,6 +26,12 @@ RULES = (
         do="Check that the mount answers on that node.", source="errno(3), ESTALE", order=3,
     ),
     Rule(
+        "storage.short_write", "storage", (b"rite incomplete", b"short write", b"ncomplete write"),
+        rb"\bWrite incomplete|\b(?:[Ss]hort|[Ii]ncomplete) write\b", "cause", "job", 0.66,
+        summary="a file was written only in part", explain="The file system or the quota is full, or it fails.",
+        do="df and the quota, from the node.", source="dmlc-core; coreutils", order=2,
+    ),
+    Rule(
         "storage.io_error", "storage",
         (b"Input/output error", b"Buffer I/O error", b"blk_update_request", b"critical medium error",
          b"Remote I/O error"),
