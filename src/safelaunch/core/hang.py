@@ -32,6 +32,7 @@ WARM_STEPS = 5          # the first ones compile, allocate, fill caches: they te
 QUIET_S = 1800.0        # trainings whose log names no steps: the longest silence counts, and patience
 GROWTHS = 100           # pieces of log after which such a silence is known
 HOLD_S = 300.0          # half of NCCL's own patience; a failover of Lustre's or GPFS's servers takes minutes
+HOLD_MOST_S = 3600.0
 SECOND_START_S = 300.0  # a restart is as long as the others were, give or take a cold cache
 LONG_GAP = 3.0          # times the median: no ordinary step
 LONG_S = 15.0           # ... and at least so long
@@ -241,6 +242,7 @@ def hold_s(rhythm: Rhythm, now_s: float) -> float:
     """
     longest_s = max(known.get(rhythm.phase, Learned()).longest_s for known in (rhythm.learned, rhythm.before))
     least_s = max(HOLD_S, (LONG_GAP + 1) * step_s(rhythm), 2 * longest_s if rhythm.phase != START else 0.0)
+    least_s = min(least_s, HOLD_MOST_S)   # a log that comes in blocks of hours tells nothing of steps
     return max(rhythm.since_s + least_s, rhythm.alive_s + HOLD_S if rhythm.alive_s else 0.0) - now_s
 
 
