@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from safelaunch.adapters import liveindex, logfiles, logindex
+from safelaunch.adapters import liveindex, logfiles, logindex, rulepacks
 from safelaunch.adapters.diagnosis import diagnose
 from safelaunch.adapters.liveindex import LiveIndex
 from safelaunch.core import rulebook
@@ -264,3 +264,34 @@ while True:
 raise type("OutOfMemoryError", (RuntimeError,), {"__module__": "torch.cuda"})(
     "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a capacity of 79 GiB.")
 '''
+
+
+PACK = """version: 1
+rules:
+  - id: site.cooling
+    category: node_failure
+    anchor: [our cooling loop]
+    pattern: our cooling loop has failed on (?P<host>[a-z0-9]+)
+    weight: 0.9
+"""
+
+
+def test_rules_of_the_submitter_s_packs_are_the_supervisor_s_as_well(
+    submit_local: SubmitLocal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local_env: dict[str, str],
+) -> None:
+    (tmp_path / "pack.yaml").write_text(PACK)
+    local_env["SAFELAUNCH_RULES"] = str(tmp_path / "pack.yaml")
+    run = submit_local("", "command=echo our cooling loop has failed on rack7; exit 5", "restart.max_restarts=0")
+    run.wait_end()
+    verdict = run.events("verdict")[0].data
+    assert (verdict["category"], verdict["node"]) == ("node_failure", "local0"), run.story()
+
+
+@pytest.mark.parametrize("kept", [None, 3, [3], [{}], [{"anchor": [1], "pattern": "x"}], [{"anchor": ["abcd"],
+                                  "pattern": "(", "id": "a.b", "category": "x"}]], ids=str)
+def test_odd_rules_in_run_json_are_left_out(kept: object) -> None:
+    assert rulepacks.undump(kept) == ()
+
+
+def test_rules_come_back_as_they_were_kept() -> None:
+    assert rulepacks.undump(json.loads(json.dumps(rulepacks.dump(rulebook.RULES)))) == tuple(rulebook.RULES)

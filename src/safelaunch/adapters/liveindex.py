@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from safelaunch.adapters import logindex
 from safelaunch.core import rulebook
+from safelaunch.core.findings import Rule
 from safelaunch.node.probe import REAP_WITHIN_S, RESET_SIGNALS, is_gone_within
 
 STEP = 32 << 20         # of new log that is worth a child: it is read in 0.05-0.3 s
@@ -27,8 +28,8 @@ SHARE = 0.1             # of a core: after a child that took 0.2 s of it none is
 class LiveIndex:
     """Keeps the index of one log in a file beside it. `keep` is cheap; call it often."""
 
-    def __init__(self, log: Path, file: Path) -> None:
-        self.log, self.file = log, file
+    def __init__(self, log: Path, file: Path, rules: tuple[Rule, ...] = ()) -> None:
+        self.log, self.file, self.rules = log, file, rules
         self._pid = 0
         self._known = 0                 # how much of the log is known, or being read
         self._published = 0             # how much the published one knows
@@ -63,7 +64,7 @@ class LiveIndex:
             self._next_s = now_s + DEADLINE_S
             return
         if pid == 0:
-            _be_the_child(lambda: update(self.log, self.file))
+            _be_the_child(lambda: update(self.log, self.file, self.rules))
         self._pid, self._known, self._started_s = pid, size, now_s
 
     def _collect(self, now_s: float) -> None:
@@ -80,9 +81,9 @@ class LiveIndex:
             self.close()
 
 
-def update(log: Path, file: Path) -> None:
-    """Bring the index in `file` up to date."""
-    logindex.save(logindex.update(logindex.load(file), log, rulebook.RULES), file)
+def update(log: Path, file: Path, rules: tuple[Rule, ...] = ()) -> None:
+    """Bring the index in `file` up to date; `rules` are those of rule packs."""
+    logindex.save(logindex.update(logindex.load(file), log, (*rulebook.RULES, *rules)), file)
 
 
 def read_text(file: Path) -> bytes | None:

@@ -6,10 +6,12 @@ Where there is none, neither a YAML parser nor importlib.metadata is imported: 6
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from safelaunch.core.findings import Rule
 from safelaunch.errors import ConfigError, Problem
@@ -41,6 +43,27 @@ def load_packs(environ: Mapping[str, str] | None = None) -> tuple[Rule, ...]:
         rules += found
     if problems:
         raise ConfigError(problems)
+    return tuple(rules)
+
+
+def dump(rules: Iterable[Rule]) -> list[dict[str, Any]]:
+    """The rules as JSON knows them; their bytes as Latin-1."""
+    return [{**asdict(rule), "anchor": [word.decode("latin-1") for word in rule.anchor],
+             "pattern": rule.pattern.decode("latin-1")} for rule in rules]
+
+
+def undump(kept: object) -> tuple[Rule, ...]:
+    """The rules out of `dump`; those of an odd form, as a later version may write them, are left out."""
+    rules: list[Rule] = []
+    for one in kept if isinstance(kept, list) else []:
+        try:
+            anchor = tuple(word.encode("latin-1") for word in one["anchor"])
+            rules.append(Rule(**{**one, "anchor": anchor, "pattern": one["pattern"].encode("latin-1")}))
+            re.compile(rules[-1].pattern)
+        except (KeyError, TypeError, AttributeError, UnicodeEncodeError):
+            continue
+        except re.error:
+            rules.pop()
     return tuple(rules)
 
 

@@ -25,7 +25,7 @@ from safelaunch.adapters.job import address_of
 from safelaunch.adapters.liveindex import LiveIndex
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command
-from safelaunch.core.findings import Evidence
+from safelaunch.core.findings import Evidence, Rule
 from safelaunch.core.globalranks import Layout
 from safelaunch.node.guard import Link
 
@@ -41,6 +41,7 @@ class World:
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._asked_s = (-1e9, -1e9)   # when the last two commands asked slurmctld
         self._index: LiveIndex | None = None
+        self.rules: tuple[Rule, ...] = ()   # of the submitter's rule packs
 
     def now(self) -> float:
         """Wall clock, epoch seconds: for what people and journals read, never for how long something takes."""
@@ -121,12 +122,12 @@ class World:
         """
         if self._index is not None:
             self._index.close()   # what a child at the lowest priority has not read yet is read at once
-        return diagnose(process.spool, evidence, process.index_file, layout, more)
+        return diagnose(process.spool, evidence, process.index_file, layout, more, self.rules)
 
     def keep_index(self, process: AttemptProcess, now_s: float) -> bytes | None:
         """See that what the rules find in the growing log is known; the index, where it is worth publishing anew."""
         if self._index is None or self._index.log != process.spool:
-            self._index = LiveIndex(process.spool, process.index_file)
+            self._index = LiveIndex(process.spool, process.index_file, self.rules)
         return self._index.keep(process.size(), now_s)
 
     def last_index(self, process: AttemptProcess) -> bytes | None:

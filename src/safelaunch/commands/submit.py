@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from safelaunch import __version__
-from safelaunch.adapters import local, registry, runfolder, sitefiles, slurm
+from safelaunch.adapters import local, registry, rulepacks, runfolder, sitefiles, slurm
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.adapters.provenance import GitFacts
 from safelaunch.adapters.submission import Submission
@@ -23,7 +23,7 @@ from safelaunch.core import plan as plans
 from safelaunch.core import script
 from safelaunch.core.config import Resolved
 from safelaunch.core.plan import Plan
-from safelaunch.errors import RunFolderError, SlurmRefused
+from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused
 
 GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
 
@@ -95,7 +95,7 @@ def _submit(resolved: Resolved, cwd: str, git: GitFacts) -> tuple[runfolder.Run,
         "v": 1, "run_id": run_id, "name": plan.name, "submitted_t": round(time.time(), 3), "cwd": cwd,
         "config": resolved.config, "origins": {key: asdict(origin) for key, origin in resolved.origins.items()},
         "versions": {"safelaunch": __version__, "python": sys.version.split()[0]},
-        "git": facts if facts is not None else "git.json",
+        "git": facts if facts is not None else "git.json", "rules": _packs(),
     }
     run = runfolder.create(folder, meta, plan, text, os.environ)
     try:
@@ -109,6 +109,15 @@ def _submit(resolved: Resolved, cwd: str, git: GitFacts) -> tuple[runfolder.Run,
         facts = late if late is not None else {"error": "git took too long"}
         (folder / "git.json").write_text(json.dumps(facts) + "\n")
     return run, job
+
+
+def _packs() -> list[dict[str, Any]]:
+    """The rules of this site's and user's rule packs, for the supervisor's verdicts; bad ones hold up no training."""
+    try:
+        return rulepacks.dump(rulepacks.load_packs())
+    except ConfigError as error:
+        _say(f"beware: the supervisor will do without rule packs: {error.message}")
+        return []
 
 
 def _go_on(run: runfolder.Run, cwd: str) -> tuple[runfolder.Run, str]:

@@ -6,6 +6,7 @@ import json
 
 from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
+from safelaunch.adapters.rulepacks import undump
 from safelaunch.adapters.successor import Successor
 from safelaunch.core import decide
 from safelaunch.core import plan as plans
@@ -31,6 +32,7 @@ def boot(lead: Leader) -> None:
     lead.shared = lead.world.share(lead.run_dir, lead.local / "spool")
     meta = lead.patiently(lambda: json.loads((lead.run_dir / "run.json").read_text()))
     lead.plan = plans.make(meta["config"], meta["run_id"])
+    lead.world.rules = undump(meta.get("rules"))
     lead.claim_number = int(lead.patiently(lambda: journal.last_claim(lead.run_dir)))
     lead.gen = lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True)
     lead.pulse_count = lead.gen * PULSES_A_GENERATION   # a watcher takes a counter that goes back for one that stands
