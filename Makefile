@@ -8,7 +8,10 @@ WORKERS ?= 4
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 TEST_VENV := .venv-test
 
-.PHONY: demo test check deps bench clean
+# Simulated runs behind the tests; 0: none.
+SEEDS ?= 10000
+
+.PHONY: demo test check deps simulation bench clean
 
 demo: .venv/installed  ## a crash and the recovery from it on this machine: no Slurm, no root, no PyTorch
 	.venv/bin/safelaunch demo
@@ -16,6 +19,7 @@ demo: .venv/installed  ## a crash and the recovery from it on this machine: no S
 test: deps $(TEST_VENV)/installed  ## everything; installs Slurm and the like, which takes root or sudo
 	$(MAKE) --no-print-directory check
 	SAFELAUNCH_REQUIRE_SLURM=1 $(SUDO) $(TEST_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST)
+	$(MAKE) --no-print-directory simulation   # last, and alone: the drills before it are timed
 
 check: $(TEST_VENV)/installed  ## style, types and the contracts between the layers
 	$(TEST_VENV)/bin/ruff check .
@@ -24,6 +28,10 @@ check: $(TEST_VENV)/installed  ## style, types and the contracts between the lay
 
 deps:
 	scripts/install-test-deps
+
+simulation: $(TEST_VENV)/installed  ## simulated runs with faults drawn from their seeds, and each fault at each call of the golden ones
+	[ "$(SEEDS)" = 0 ] || $(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS)
+	[ "$(SEEDS)" = 0 ] || $(TEST_VENV)/bin/python -m tests.simulation --pairs brief
 
 bench: $(TEST_VENV)/installed  ## the figures of docs/benchmarks.md, side by side with the peers
 	$(TEST_VENV)/bin/python -m benchmarks

@@ -35,6 +35,7 @@ WATCH_S = 3600.0      # ... for as long as a watch may take to find that nothing
 RELAX_S = 900.0       # a watch finds a job that its own exclusions keep back within two looks
 TROUBLE_S = 15.0      # after a fault its consequences are no false alarm for so long
 BOTH_S = 20.0         # ... for a job that nothing keeps back, and the one that has submitted it
+MAX_JOBS = 30         # of a run; those with the most bad luck need ten
 QUIET_S = 20.0        # after the run's end: does anything still start?
 
 
@@ -212,6 +213,9 @@ class Sim:
                                 f"exclude {sorted(job.exclude)}")
         self._count_pending()
         self.excluded(job)
+        if len(self.all_jobs) > MAX_JOBS:
+            self.violate(f"the run goes from job to job: {MAX_JOBS} of them, with {len(self.attempts)} attempts")
+            self.clock.is_over = True
 
     def excluded(self, job: Job) -> None:
         """A pending job's exclusions are set: it must not wait for them for ever, nor until a person comes."""

@@ -49,6 +49,31 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         replace(_PLAIN, faults=(Fault("preempt", 1.5),)), "completed", 1),
     "a batch host that dies before there is a standby is found by its guards or the watch": (
         replace(_PLAIN, faults=(Fault("batch_crashes", 3.5, 900.0),)), "completed", 2),
+    "hosts whose clocks are hours apart pass the run from job to job only so often": (
+        Scenario(seed=100094, nodes=3, steps=75, step_s=2.0, save_every=50, load_s=10.0, limit_min=8,
+                 slurmd_timeout_s=30.0, net_latency_s=0.01, ignores_term=True,
+                 faults=(Fault("batch_crashes", 11.08, 69.7, 21), Fault("one_way_cut", 129.48, 109.7, 85),
+                         Fault("wall_jump", 150.48, 0.0, 5))), "completed", 3),
+    "a next job that cannot be changed, without scontrol, is not asked about again and again": (
+        Scenario(seed=1672, steps=136, step_s=2.0, load_s=10.0, limit_min=20, net_latency_s=0.001, handles_signal=False,
+                 watchers=2, via="watch", site="no_scontrol", has_sacct=True,
+                 faults=(Fault("freeze", 9.83, 2.2), Fault("unreadable", 12.89, 11.8),
+                         Fault("worker_silent", 149.16, 53.4, 81), Fault("corrupt", 177.43))), "completed", 2),
+    "a job does not end by its old batch host before the next one is submitted": (
+        Scenario(seed=1898, pool=3, steps=144, step_s=2.0, load_s=0.5, limit_min=20, net_latency_s=0.0002,
+                 handles_signal=False, watchers=0, via="resubmit", site="refuses_sbatch", has_sacct=True,
+                 faults=(Fault("refuses", 3.57, 5.5, 64), Fault("batch_cut", 39.89, 24.1, 34),
+                         Fault("preempt", 170.69))), "completed", 3),
+    "a cancelled job of which no line was written is not requeued": (
+        Scenario(seed=2841, nodes=4, spare_nodes=1, pool=7, steps=73, save_every=10, save_s=0.1, limit_min=4,
+                 slurmd_timeout_s=60.0, net_latency_s=0.0002, via="resubmit", site="refuses_sbatch", preserve_s=30.0,
+                 faults=(Fault("batch_cut", 15.08, 82.0, 13), Fault("scancel", 88.06))), "stopped", 2),
+    "a successor that the site refuses is replaced by another way when the job ends": (
+        Scenario(seed=19, pool=3, steps=158, step_s=0.5, limit_min=20, slurmd_timeout_s=30.0, net_latency_s=0.001,
+                 watchers=0, via="successor", site="no_sbatch", has_sacct=True,
+                 faults=(Fault("leader_dies_at_call", 4.96, 0.0, 5), Fault("manners", 5.23, 0.0, 86, ("lies",)),
+                         Fault("slurm_hung", 7.36, 21.0, 95), Fault("worker_crashes", 70.06, 147.9, 17))),
+        "completed", 2),
 }
 
 

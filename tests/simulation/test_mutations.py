@@ -1,4 +1,7 @@
-"""Each invariant fires: a bug put into the code under test is found by the scenario that is there for it."""
+"""Each invariant fires: a bug put into the code under test is found by the scenario that is there for it.
+
+And the bugs that matter most are found by chance as well, among the first seeds.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,19 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
+from safelaunch import loop
 from safelaunch.adapters import control, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
+from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
 from safelaunch.core import decide, takeover
 from safelaunch.core.budget import GiveUp
 from safelaunch.core.state import State
-from safelaunch.lead import attempts, endings, keep_standby, watch
+from safelaunch.lead import attempts, boot, endings, handover, keep_standby, watch
 from safelaunch.lead.leader import Leader
 from tests.simulation.golden import GOLDEN
-from tests.simulation.run import run
+from tests.simulation.process import SimWorld
+from tests.simulation.run import run, run_seed
 from tests.simulation.scenario import Fault, Scenario
 
 ALONE = {"watchers": 0}   # a watch would put right what the mutation breaks
@@ -51,17 +57,55 @@ def _no_dependency(script: str, options: tuple[str, ...] = ()) -> tuple[str, ...
     return ("sbatch", "--parsable", script)
 
 
+def _claim_nothing(self: Leader, action: str, own_gen: bool = False) -> int:
+    self.claim_number += 1
+    self.confirmed_s, self.claimed_s = self.now_s, self.world.now_s()
+    return self.claim_number
+
+
+def _launch_twice(*words: Any, launch: Any = SimWorld.launch) -> Any:
+    launch(*words)
+    return launch(*words)
+
+
+_NO_FENCE: list[Patch] = [(Fencer, "is_done", lambda *words: True),
+                          (decide, "is_over", lambda live, seen: live.killed_t is not None)]
+_NO_CLAIM: list[Patch] = [(Leader, "claim", _claim_nothing), (Leader, "find_other", _nothing)]
+_NO_KILL_SWITCH: list[Patch] = [(runfolder, "read_requests", lambda *words: [])]
+_NO_CANCEL: list[Patch] = [(watch, "ending_of", lambda *words: "preempted")]
+_NO_CAP: list[Patch] = [(endings, "_affordable", lambda lead, exclude: lead.job.nodes)]
+_DOUBLE_LAUNCH: list[Patch] = [(SimWorld, "launch", _launch_twice)]
+_BLIND_QUEUEING: list[Patch] = [(Successor, "waiting", lambda self, result: () if result.is_ok else None),
+                                (Successor, "job_from", _nothing)]
+_NO_SUPERVISOR: list[Patch] = [(loop, "boot", _fail)]
+
+
 MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "an attempt starts before the last one is fenced": (
         _golden("a rank dies", ignores_term=True),
-        [(Fencer, "is_done", lambda *words: True), (decide, "is_over", lambda live, seen: live.killed_t is not None)],
-        "write at once"),
+        _NO_FENCE, "write at once"),
+    "nothing is claimed, and nobody else's claim is heeded": (
+        _golden("the batch host is cut off", steps=120), _NO_CLAIM, "write at once"),
+    "each attempt is launched twice": (
+        _golden("nothing goes wrong"), _DOUBLE_LAUNCH, "attempt 1 is launched twice"),
+    "an attempt that a dead supervisor announced is forgotten": (
+        _golden("the batch host falls silent", at_calls=((16, "freeze"),)), [(boot, "presume_launched", _nothing)],
+        "attempt 1 is launched twice"),
+    "the queue is not believed": (
+        _golden("nothing goes wrong", steps=120), _BLIND_QUEUEING, "more than two jobs of this run are pending"),
+    "no supervisor is ever born": (
+        _golden("nothing goes wrong"), _NO_SUPERVISOR, "trains unsupervised"),
+    "a run on hold goes on": (
+        _golden("a rank dies", steps=100, faults=(Fault("hold", 5.0, 200.0), Fault("rank_dies", 60.0))),
+        [(decide, "BETWEEN", tuple(row for row in decide.BETWEEN if row is not decide._held))], "put the run on hold"),
+    "a change that Slurm refuses is asked for again and again": (
+        _golden("a worker dies, without a spare", via="watch", site="no_scontrol", steps=200,
+                faults=(Fault("worker_silent", 150.0, 900.0),)),
+        [(handover, "_is_refused_for_good", lambda *words: False)], "calls to Slurm in"),
     "the kill switch is never looked at": (
-        _golden("a teammate touches the kill switch", steps=200), [(runfolder, "read_requests", lambda *words: [])],
-        "a person said kill"),
+        _golden("a teammate touches the kill switch", steps=200), _NO_KILL_SWITCH, "a person said kill"),
     "a person's cancel is taken for a preemption": (
-        _golden("a person cancels the job", **ALONE), [(watch, "ending_of", lambda *words: "preempted")],
-        "a person said scancel"),
+        _golden("a person cancels the job", **ALONE), _NO_CANCEL, "a person said scancel"),
     "nothing is ever launched": (
         _golden("nothing goes wrong"), [(attempts, "launch", _nothing)], "the run is lost"),
     "the end is not written down": (
@@ -69,8 +113,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "the next job does not wait for this one": (
         _golden("nothing goes wrong"), [(slurm, "sbatch", _no_dependency)], "starts while"),
     "a lost node is excluded whatever that costs": (
-        _golden("a worker dies, without a spare", pool=3, **ALONE),
-        [(endings, "_affordable", lambda lead, exclude: lead.job.nodes)], "waits for ever"),
+        _golden("a worker dies, without a spare", pool=3, **ALONE), _NO_CAP, "waits for ever"),
     "commands are not paced": (
         _golden("the batch host dies"), [(World, "_wait_s", lambda *words: 0.0)], "calls to Slurm within a second"),
     "the time left is asked for all the time": (
@@ -96,6 +139,26 @@ def test_mutation_breaks_the_invariant_that_is_there_for_it(name: str, monkeypat
         monkeypatch.setattr(owner, attribute, value)
     violations = run(scenario).violations
     assert any(expected in one for one in violations), violations
+
+
+BY_CHANCE: dict[str, tuple[list[Patch], str, int]] = {   # what must be found within so many seeds
+    "skip the fence": (_NO_FENCE, "write at once", 60),
+    "skip the claim": (_NO_CLAIM, "write at once", 60),
+    "ignore the kill switch": (_NO_KILL_SWITCH, "a person said kill", 60),
+    "forget a person's cancel": (_NO_CANCEL, "a person said scancel", 60),
+    "exclude without a cap": (_NO_CAP, "waits for ever", 20),
+    "launch twice": (_DOUBLE_LAUNCH, "is launched twice", 5),
+    "queue without looking": (_BLIND_QUEUEING, "more than two jobs of this run are pending", 5),
+    "leave the training unsupervised": (_NO_SUPERVISOR, "trains unsupervised", 5),
+}
+
+
+@pytest.mark.parametrize("name", BY_CHANCE)
+def test_bug_is_found_among_the_first_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    patches, expected, within = BY_CHANCE[name]
+    for owner, attribute, value in patches:
+        monkeypatch.setattr(owner, attribute, value)
+    assert any(expected in violation for seed in range(within) for violation in run_seed(seed).violations)
 
 
 def test_supervisors_that_take_the_run_from_each_other_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

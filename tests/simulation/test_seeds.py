@@ -10,8 +10,8 @@ pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip insta
 
 from tests.simulation.run import run_seed
 
-COUNT = 10_000 if os.environ.get("SAFELAUNCH_LONG") else 160
-BATCH = 20
+COUNT = 10_000 if os.environ.get("SAFELAUNCH_LONG") else 60   # `make simulation` runs 10,000 beside pytest
+BATCH = 10
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, BATCH))

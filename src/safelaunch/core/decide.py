@@ -23,6 +23,7 @@ FAILED_GRACE_S = 5.0
 KILL_PATIENCE_S = 20.0
 # Rows that end an attempt for want of a supervisor: no word against the training, or against a node that answers.
 LEADERLESS = ("took_over", "unconfirmed")
+MAX_BARREN = 3         # jobs in a row that hand over without an attempt
 MAX_PAUSE_S = 3600.0   # a clock that has jumped must not keep a run from starting
 
 
@@ -401,7 +402,18 @@ BETWEEN: tuple[Row, ...] = (
 
 def _bad(state: State, seen: Seen) -> tuple[str, ...]:
     """Nodes that the next job must not use: those kept out, and whatever is lost now, evidence or not."""
-    return tuple(sorted({*state.excluded, *(node for node, _ in seen.lost)}))
+    kept_out = () if _begins_nothing(state) else state.excluded
+    return tuple(sorted({*kept_out, *(node for node, _ in seen.lost)}))
+
+
+def _begins_nothing(state: State) -> bool:
+    """Whether the last three jobs, this one included, have launched nothing: then what they get must do.
+
+    Simulated: two hosts whose clocks were hours apart disagreed on which node to keep out, and the run went from one
+    job to the next each three seconds, for ever.
+    """
+    last = [job.id for job in state.jobs if job.started_t is not None][-MAX_BARREN:]
+    return len(last) == MAX_BARREN and not any(attempt.job in last for attempt in state.attempts)
 
 
 def good_nodes(state: State, seen: Seen) -> tuple[str, ...]:
