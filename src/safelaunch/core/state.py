@@ -161,6 +161,7 @@ class State:
 def fold(events: Iterable[Event], start: State | None = None) -> State:
     """The state after all events, which must be in journal order."""
     state = start or State()
+    gen, last_t = state.gen, state.last_t
     for event in events:
         step = _STEPS.get(event.event)
         if step is not None:
@@ -168,8 +169,8 @@ def fold(events: Iterable[Event], start: State | None = None) -> State:
                 state = step(state, event)
             except (KeyError, TypeError, ValueError, OverflowError):   # JSON can say Infinity, and int() cannot
                 continue   # a known event of an unknown form: written by another version, never fatal
-        state = replace(state, gen=max(state.gen, event.gen), last_t=event.t)
-    return state
+        gen, last_t = max(gen, event.gen), event.t
+    return state if (gen, last_t) == (state.gen, state.last_t) else replace(state, gen=gen, last_t=last_t)
 
 
 def _submitted(state: State, event: Event) -> State:
