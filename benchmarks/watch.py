@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -177,11 +178,15 @@ def _calls_an_incident(stage: Stage) -> list[Figure]:
         stage.called_s.clear()
         healed = f"99999|PENDING|me|Priority||n/a||(null)|main|N/A|0:00|train.{number:08x}\n"
         for lines in (broken(number), *[broken(number) + healed] * (title == _LIMBO), healed):
-            stage.show(lambda at, number=number, lines=lines: lines if at == number else _lines(at))
+            stage.show(partial(_lines_but, number, lines))
             _act(stage, number)
         figures.append(Figure(title, "", (float(len(stage.calls)),), "≤ 10"))
         most = max(most, *(sum(start <= at < start + 1.0 for at in stage.called_s) for start in stage.called_s))
     return [*figures, Figure("calls of Slurm within a second, at most", "", (float(most),), "≤ 2")]
+
+
+def _lines_but(number: int, lines: str, at: int) -> str:
+    return lines if at == number else _lines(at)
 
 
 def _act(stage: Stage, number: int) -> None:
