@@ -241,7 +241,8 @@ def _plant(watcher: Watcher, peers: Peers, t: float, piece: Piece, draw: random.
               and (rhythm.step - one.anchor) % one.period == 0]
     bound_s = max(NOTICE_TARGET_S, hang.SHARE * max(longest_s, *places, 0.0))
     is_known = (rhythm.phase != hang.START and not was_looked_at and rhythm.patience == 1
-                and known.count + before.count >= hang.SEEN)
+                and (known.count >= hang.WARM_STEPS if rhythm.phase == hang.STEP
+                     else known.count + before.count >= hang.SEEN))
     limits = peers.timeouts()
     waited_s = at_s - peers.last_s
     return Hang(piece.kind + ", looked at before" * was_looked_at, kind, hung.noticed_s - at_s, hung.ended_s - at_s,

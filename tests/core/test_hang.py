@@ -164,6 +164,21 @@ def test_what_a_look_shows_is_what_the_silence_is_learned_as() -> None:
     assert looks == 0 and rhythm.learned["evaluation"].longest_s == 300
 
 
+def test_what_a_look_shows_is_measured_by_its_own_kind_however_often_somebody_has_looked() -> None:
+    rhythm, now_s, _ = train(plain(30))
+    for second in (60.0, 100.0, 150.0, 250.0, 400.0):
+        rhythm = hang.look_again(rhythm, now_s + second)
+    assert hang.deadline_s(hang.look_again(rhythm, now_s + 500.0, "evaluation")) - now_s == UNSEEN_S - 3
+
+
+def test_somebody_looks_again_within_an_hour() -> None:
+    rhythm = train(plain(30))[0]
+    for _ in range(40):
+        deadline_s = hang.deadline_s(rhythm)
+        rhythm = hang.look_again(rhythm, deadline_s)
+        assert deadline_s < hang.deadline_s(rhythm) <= deadline_s + hang.LOOK_MOST_S + 1.0
+
+
 def test_the_users_own_word_counts_for_every_later_step() -> None:
     rhythm = hang.begin(0.0, FIRST_S, 120.0)
     rhythm, now_s, _ = train(plain(10), rhythm)

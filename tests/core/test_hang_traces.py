@@ -30,7 +30,7 @@ def test_a_hang_is_noticed_within_a_minute_or_a_third_more_than_the_longest_of_i
 
 
 def test_every_hang_is_ended_in_time(tally: Tally) -> None:
-    assert max(one.ended_s for one in tally.hangs) < 5 * 3600
+    assert max(one.ended_s for one in tally.hangs) < 5 * 3600, "also in logs that come in blocks of hours"
 
 
 def test_a_training_is_the_same_for_its_seed() -> None:

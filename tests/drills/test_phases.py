@@ -92,3 +92,15 @@ def _last_step_t(drill: Drill) -> float:
     path = drill.run_dir / "attempts" / "0001" / "main.log"
     drill.wait_for(lambda: max(drill.steps(1), default=0) >= 44, 30.0, "no step 44")
     return path.stat().st_mtime
+
+
+@pytest.mark.long
+def test_a_hang_that_might_pass_is_ended_once_it_has_lasted(train) -> None:  # type: ignore[no-untyped-def]
+    drill = train("--steps 60 --step-time 1 --hang-at 45")
+    drill.wait_step(44, timeout_s=200)
+    step_t = _last_step_t(drill)
+    found = drill.wait_event("verdict", timeout_s=900)
+    assert found.data["category"] == "hang" and found.t - step_t >= 300, drill.story()
+    state = drill.wait_end(300)
+    assert state.ended and state.ended.how == "completed", drill.story()
+    assert [why for why in said(drill) if "this may pass" in why], drill.story()

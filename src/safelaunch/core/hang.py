@@ -33,6 +33,7 @@ QUIET_S = 1800.0        # trainings whose log names no steps: the longest silenc
 GROWTHS = 100           # pieces of log after which such a silence is known
 HOLD_S = 300.0          # half of NCCL's own patience; a failover of Lustre's or GPFS's servers takes minutes
 HOLD_MOST_S = 3600.0
+LOOK_MOST_S = 3600.0    # between two looks at one silence
 SECOND_START_S = 300.0  # a restart is as long as the others were, give or take a cold cache
 LONG_GAP = 3.0          # times the median: no ordinary step
 LONG_S = 15.0           # ... and at least so long
@@ -226,13 +227,15 @@ def deadline_s(rhythm: Rhythm) -> float:
 def look_again(rhythm: Rhythm, now_s: float, phase: str = "") -> Rhythm:
     """A look has found the training alive, in this phase if its stacks show one: the next look comes later."""
     if phase and rhythm.phase in (STEP, WARM_UP):
-        rhythm = replace(rhythm, phase=phase, is_guess=True)
+        rhythm = replace(rhythm, phase=phase, is_guess=True, patience=1.0)   # which grew by another phase's measure
         if deadline_s(rhythm) > now_s:
             return rhythm
     patience = rhythm.patience
     while deadline_s(replace(rhythm, patience=patience)) <= now_s or patience == rhythm.patience:
         patience *= 1.5
-    return replace(rhythm, patience=patience)
+    span_s = deadline_s(replace(rhythm, patience=patience)) - rhythm.since_s
+    most_s = now_s + LOOK_MOST_S - rhythm.since_s
+    return replace(rhythm, patience=patience * min(1.0, most_s / span_s))
 
 
 def hold_s(rhythm: Rhythm, now_s: float) -> float:
