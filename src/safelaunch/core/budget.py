@@ -109,8 +109,9 @@ def _run_budgets(state: State, plan: Plan) -> GiveUp | None:
     last, budget = state.attempt, plan.restart
     because = f"; last: {last.summary}" if last and last.summary else ""
     if state.failures_without_progress >= budget.max_without_progress:
-        return GiveUp("spent", FAILED_FOR_GOOD, f"{state.failures_without_progress} attempts in a row failed without a "
-                                                f"new checkpoint{because}")
+        failures = state.failures_without_progress
+        which = "one attempt" if failures == 1 else f"{failures} attempts in a row"
+        return GiveUp("spent", FAILED_FOR_GOOD, f"{which} failed without a new checkpoint{because}")
     if state.restarts > budget.max_restarts:
         return GiveUp("spent", BUDGET_SPENT, f"all {budget.max_restarts} restarts are used{because}")
     return None
