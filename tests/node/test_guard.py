@@ -655,7 +655,7 @@ def test_a_job_without_a_living_supervisor_is_cancelled_with_a_word_that_it_was_
     orphan: Callable[..., Path], tmp_path: Path
 ) -> None:
     called = orphan()
-    wait_until(lambda: called.exists() and called.read_text(), "the cancel", 15.0)
+    wait_until(lambda: called.exists() and bool(called.read_text()), "the cancel", 15.0)
     assert called.read_text() == "scancel 4711\n"
     assert (tmp_path / "control" / "orphaned-4711").read_text().startswith("n0 ")
 

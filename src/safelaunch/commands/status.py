@@ -104,7 +104,8 @@ def _alarm_rows(seen: dict[str, Any]) -> Iterator[Row]:
         if seen["standby"] is not None:
             yield "standby", f"on {seen['standby']}, ready to take over", ""
         if pulse["hang_t"] is not None:
-            yield "hang", f"would call it a hang at {talk.clock(pulse['hang_t'])}: no step, and two looks at all ranks", ""
+            hang = f"would call it a hang at {talk.clock(pulse['hang_t'])}: no step, and two looks at all ranks"
+            yield "hang", hang, ""
     if seen["slurm"]["trouble"] and not seen["ended"]:
         yield "slurm", f"no clear answer: {seen['slurm']['trouble']}", "yellow"
     for problem in seen["journal_problems"]:

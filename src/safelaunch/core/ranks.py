@@ -164,7 +164,7 @@ class Reader:
             _cpu_share(row.get("cpu", ())), row.get("world"), str(row.get("step", "")),
             next((utils[one] for one in (pid, *(place.pid for place in below)) if one in utils), None),
             tuple(sorted(row.get("mounts", ()))), _ran(row.get("switches", ())), flight,
-            tuple(Life(switches, *one, t=point[0]) for switches, one, point in zip(
+            tuple(Life(switches, *one[:4])._replace(t=point[0]) for switches, one, point in zip(
                 row.get("switches", ()), row.get("life", ()), row.get("cpu", ()), strict=False)))
 
 
