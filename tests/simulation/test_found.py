@@ -68,6 +68,10 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         Scenario(seed=2841, nodes=4, spare_nodes=1, pool=7, steps=73, save_every=10, save_s=0.1, limit_min=4,
                  slurmd_timeout_s=60.0, net_latency_s=0.0002, via="resubmit", site="refuses_sbatch", preserve_s=30.0,
                  faults=(Fault("batch_cut", 15.08, 82.0, 13), Fault("scancel", 88.06))), "stopped", 2),
+    "a person's cancel while the run is being handed over is final": (
+        Scenario(seed=6564, pool=3, steps=117, save_every=10, load_s=0.5, limit_min=20, slurmd_timeout_s=30.0,
+                 fs_latency_s=0.003, net_latency_s=0.01, via="resubmit", site="refuses_sbatch",
+                 faults=(Fault("worker_crashes", 6.6, 191.4, 17), Fault("scancel", 39.95))), "stopped", 1),
     "a successor that the site refuses is replaced by another way when the job ends": (
         Scenario(seed=19, pool=3, steps=158, step_s=0.5, limit_min=20, slurmd_timeout_s=30.0, net_latency_s=0.001,
                  watchers=0, via="successor", site="no_sbatch", has_sacct=True,

@@ -69,7 +69,8 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
     action = replace(action, exclude=_affordable(lead, action.exclude))
     lead.record(lead.writer.event("intent", claim=claim, act="hand_over", exclude=list(action.exclude)))
     if not (yield from handover.pass_on(lead, action)):
-        yield from finish(lead, row, decide.Finish("stopped", STOPPED, "a person cancelled the run's next job"))
+        why = "this job" if lead.ending == "cancelled" else "the run's next job"
+        yield from finish(lead, row, decide.Finish("stopped", STOPPED, f"a person cancelled {why}"))
         return
     lead.record(lead.writer.event("outcome", claim=claim, act="hand_over", ok=True))
     yield from handover.drain(lead)

@@ -40,8 +40,10 @@ def pass_on(lead: Leader, action: decide.HandOver) -> Generator[Command | float,
     if not is_queueing(lead):
         lead.tasks.pop("successor", None)   # it sleeps after a refusal, for an hour perhaps
     while True:
-        while "successor" in lead.tasks:
+        while "successor" in lead.tasks or (lead.term_s is not None and lead.ending is None):
             yield 0.1
+        if lead.ending == "cancelled":   # meanwhile; a requeued job would undo that (simulated)
+            return False
         has_job = lead.state.successor is not None or lead.state.next_cancelled is not None
         via = ways.SUCCESSOR if has_job else lead.state.via or ways.SUCCESSOR
         passed = yield from _WAYS[via](lead, action)
@@ -154,8 +156,8 @@ def _resubmit(lead: Leader, action: decide.HandOver) -> Passing:
     looks, refusals = 1, 0
     while True:
         found = yield from find_queued(lead)
-        if found:
-            return None   # it waits, or goes on already
+        if found or lead.ending == "cancelled":
+            return None   # it waits, or goes on already; or a person wants none
         looks -= found is not None
         if looks <= 0:
             yield from announce_end(lead, is_now=False)
