@@ -631,7 +631,7 @@ def orphan(node: Node, tmp_path: Path) -> Callable[..., Path]:
         (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho "{name} $@" >> {called}\n')
         (tmp_path / "bin" / name).chmod(0o755)
 
-    def start(state: str = "live", **env: str) -> Path:
+    def start(state: str = "live", is_silent: bool = False, **env: str) -> Path:
         record.write_text(json.dumps({"v": 1, "attempt": 1, "state": state, "endpoint": None}) + "\n")
         put_pulse(tmp_path, 7)
         leader = node.lead()
@@ -639,8 +639,9 @@ def orphan(node: Node, tmp_path: Path) -> Callable[..., Path]:
         node.guarded(node.rank(step_s=0.05), leader, python=sys.executable, source=ORPHANED, port=leader.server.port,
                      **{**words, **env})
         leader.guard()
-        leader.close()
-        node.leaders.remove(leader)
+        if not is_silent:
+            leader.close()
+            node.leaders.remove(leader)
         return called
 
     return start
@@ -685,6 +686,70 @@ def test_only_the_first_task_of_the_first_node_cancels_an_orphaned_job(
     called = orphan(**env)
     time.sleep(6.0)
     assert not called.exists()
+
+
+# --- last words that nobody hears ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unheard(orphan: Callable[..., Path], node: Node) -> Callable[..., Leader]:
+    """The rank of a guard ends while its leader's host is silent, as one without power; returns that leader."""
+    def start(**env: str) -> Leader:
+        orphan(is_silent=True, **env)
+        time.sleep(LEASE_S / 2 + 0.5)
+        os.kill(node.rank_pid(), signal.SIGKILL)
+        return node.leaders[-1]
+
+    return start
+
+
+def test_last_words_that_nobody_hears_wait_for_somebody_who_does(unheard: Callable[..., Leader], node: Node) -> None:
+    leader = unheard()
+    guard = leader.server.guards["n0", 0]
+    time.sleep(1.0)
+    assert node.guards[0].poll() is None
+    leader.serve_until(lambda: guard.gone, "the last word")
+    leader.serve_until(lambda: node.guards[0].poll() is not None, "the guard's end")
+    assert guard.code == node.guards[0].returncode == 128 + signal.SIGKILL
+
+
+def test_an_orphaned_job_is_cancelled_although_its_ranks_have_ended(
+    unheard: Callable[..., Leader], node: Node, tmp_path: Path
+) -> None:
+    unheard()
+    called = tmp_path / "scancelled"
+    wait_until(lambda: called.exists() and bool(called.read_text()), "the cancel", 15.0)
+    assert called.read_text() == "scancel 4711\n"
+    assert node.guards[0].poll() is None
+    node.guards[0].send_signal(signal.SIGTERM)   # as Slurm does then
+    assert node.guards[0].wait(DEADLINE_S) == 128 + signal.SIGKILL
+
+
+def test_last_words_wait_no_longer_once_somebody_leads(
+    unheard: Callable[..., Leader], node: Node, tmp_path: Path
+) -> None:
+    unheard(SLURM_NODEID="3")   # whose turn to end an orphaned job comes later
+    time.sleep(3.0)   # so that the guard has read the pulse before
+    assert node.guards[0].poll() is None
+    put_pulse(tmp_path, 8)
+    assert node.guards[0].wait(DEADLINE_S) == 128 + signal.SIGKILL
+    assert not (tmp_path / "scancelled").exists()
+
+
+@pytest.mark.parametrize("env", [{"SLURM_LOCALID": "1"}, {"SAFELAUNCH_LOCAL": "1"}],
+                         ids=["another task of the node", "no Slurm"])
+def test_guards_that_end_no_job_wait_for_nobody(
+    unheard: Callable[..., Leader], node: Node, env: dict[str, str]
+) -> None:
+    unheard(**env)
+    assert node.guards[0].wait(DEADLINE_S) == 128 + signal.SIGKILL
+
+
+def test_guard_whose_leader_has_hung_up_waits_for_nobody(orphan: Callable[..., Path], node: Node) -> None:
+    orphan()   # its host lives, and the shell there waits for srun
+    time.sleep(LEASE_S / 2 + 0.5)
+    os.kill(node.rank_pid(), signal.SIGKILL)
+    assert node.guards[0].wait(DEADLINE_S) == 128 + signal.SIGKILL
 
 
 # --- a node that was stopped and wakes up -------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from errno import ETIMEDOUT
 from typing import TYPE_CHECKING, Any
 
 from safelaunch.node.guard import (
@@ -14,6 +15,7 @@ from safelaunch.node.guard import (
     PROBE_DEADLINE_S,
     RECORD_CHECK_S,
     RETRY_S,
+    STAY_S,
     SWITCH_MARGIN_S,
     TICK_S,
     TOO_LATE,
@@ -59,6 +61,10 @@ class Task:
         self._pulse_t = 0.0
         self._pulse_reads = 0
         self._orphan_s = ORPHAN_S + ORPHAN_STAGGER_S * index
+        self._answered_t = 0.0          # the last sign of life of the leader's host
+        self._stays_until_t: float | None = None    # it has last words and nobody to hear them
+        self._over = False
+        self._checking = False
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -71,10 +77,11 @@ class Task:
             self.attempt.task_ended(self, TOO_LATE)
             return
         self.guard_alive, self.rank, self.attempt.has_started = True, "loading", True
-        self._heard_t = self.sim.clock.t
+        self._heard_t = self._answered_t = self.sim.clock.t
         self.host.living.append(self)
         self.sim.writes(self)
         self._connect()
+        self._checking = True
         self.sim.clock.after(LOOK_S + 0.1, self._check_silence)
         self.sim.clock.after(self.sim.scenario.load_s * self.sim.rng.uniform(0.8, 1.2), self._loaded)
 
@@ -133,9 +140,22 @@ class Task:
         self.sim.clock.after(0.03 if self._greeted else LAST_WORDS_S, self._leave)
 
     def _leave(self) -> None:
-        if self.guard_alive:
+        if self.guard_alive and self._is_unheard():
+            self.sim.clock.after(TICK_S, self._leave)
+            if not self._checking:
+                self._checking = True
+                self._check_silence()
+        elif self.guard_alive:
             self.guard_dies()
             self.attempt.task_ended(self, self.code)
+
+    def _is_unheard(self) -> bool:
+        """Nobody answers where the leader was, nor does anybody else lead, nor does Slurm end the step."""
+        now_t = self.sim.clock.t
+        if not self._greeted_ever or self._over or now_t - self._answered_t <= LOOK_S:
+            return False
+        self._stays_until_t = self._stays_until_t or now_t + STAY_S
+        return now_t < self._stays_until_t
 
     def guard_dies(self) -> None:
         """The guard is gone; its connection says so, where the host still can."""
@@ -191,6 +211,7 @@ class Task:
             self._deaf = True
             self.attempt.waits_for.discard(self)
             return
+        self._over = True
         self.term()
         self.sim.clock.after(kill_wait_s, self.slurm_kills)
 
@@ -238,7 +259,8 @@ class Task:
 
     def _check_silence(self) -> None:
         """From LOOK_S of silence on the record is looked at, each second."""
-        if not self.guard_alive or self.rank == "dead":
+        if not self.guard_alive or (self.rank == "dead" and self._stays_until_t is None):
+            self._checking = False
             return
         left_s = self._heard_t + LOOK_S - self.sim.clock.t
         if left_s <= 0:
@@ -277,6 +299,9 @@ class Task:
         if endpoint and self.sim.clock.t - self._heard_t > LOOK_S:
             self._move(endpoint)
         unknown = state == "unreadable" and not self._greeted_ever
+        if self.rank == "dead":
+            self._over = self._over or (is_alone and state not in ("live", "missing"))
+            return
         if not is_alone or state in ("live", "missing") or unknown:
             if state != "ended" and self.is_held:
                 self.is_held = False
@@ -297,6 +322,8 @@ class Task:
             return
         if state != "live" or self.host.mount.is_frozen or self.host.mount.unreadable:
             return
+        if self._stays_until_t is not None and self._pulse_t > self._heard_t and pulse != self._pulse:
+            self._over = True   # somebody leads who does not hear this guard: as ever, srun tells him
         if pulse != self._pulse or now_t - self._heard_t < LOOK_S + 1.0:
             self._pulse, self._pulse_t, self._pulse_reads = pulse, now_t, 0
         self._pulse_reads += 1
@@ -342,14 +369,18 @@ class Task:
             data = sock.recv(1 << 16)
         except BlockingIOError:
             return
-        except OSError:
+        except OSError as error:
             data = b""
+            is_answer = error.errno != ETIMEDOUT
+        else:
+            is_answer = True
         if not data:
+            self._answered_t = self.sim.clock.t if is_answer else self._answered_t
             self._drop()
             self.sim.clock.after(RETRY_S, self._connect)
             return
         if data == PING + b"\n" and self._greeted and not self._inbox:   # nearly all there is
-            self._heard_t = self.sim.clock.t
+            self._heard_t = self._answered_t = self.sim.clock.t
             sock._put(PONG)
             return
         *lines, self._inbox = (self._inbox + data).split(b"\n")
@@ -359,7 +390,7 @@ class Task:
 
     def _take(self, line: bytes) -> None:
         if self._greeted:
-            self._heard_t = self.sim.clock.t
+            self._heard_t = self._answered_t = self.sim.clock.t
             if line == PING:
                 self._say({"ev": "pong"})
             else:
@@ -374,7 +405,7 @@ class Task:
             self._send(json.dumps(hello).encode() + b"\n")
         elif message.get("mac") == mac(self._token, "leader", self._nonce):
             self._greeted = self._greeted_ever = True
-            self._heard_t = self.sim.clock.t
+            self._heard_t = self._answered_t = self.sim.clock.t
             for told in self._unsent:
                 self._send(told)
         else:

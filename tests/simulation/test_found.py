@@ -124,6 +124,16 @@ def test_ranks_that_sleep_in_a_frozen_folder_blame_no_node_and_the_same_job_goes
     assert (outcome.how, outcome.attempts, outcome.jobs) == ("completed", 2, 2)   # the other one was queued behind it
 
 
+def test_job_whose_supervisors_are_dead_is_ended_although_its_ranks_ended_before() -> None:
+    """Their guards left with them, and the job kept its nodes until its limit, 1,800 s."""
+    outcome = run(replace(_PLAIN, nodes=3, pool=6, watchers=0, faults=(
+        Fault("worker_crashes", 9.0, 900.0, 1), Fault("batch_crashes", 9.0, 900.0))), is_verbose=True)
+    ended_s = next(float(line.split()[0]) for line in outcome.timeline if "job 101 ends" in line)
+    assert outcome.violations == []
+    assert (outcome.how, outcome.attempts) == ("completed", 2)
+    assert 150.0 < ended_s < 250.0
+
+
 def test_standby_is_there_four_seconds_after_the_first_attempt() -> None:
     outcome = run(_PLAIN, is_verbose=True)
     started_s = [float(line.split()[0]) for line in outcome.timeline

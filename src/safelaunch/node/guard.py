@@ -13,6 +13,8 @@ What it does beside waiting:
 - the orphan's end: when leader and standby are both gone, and nobody outside is awake, the job would keep its nodes
   until its time limit; after ORPHAN_S without a word and with a pulse that stands still, it cancels the job, and the
   run goes on in its next one;
+- last words: when the launcher has gone and the leader's host answers no more, the first guard of the node stays until
+  it is heard or somebody else is seen to lead, so that there is one left to end an orphaned job;
 - the fence: when it has heard nobody for `lease_s` and the attempt's record has moved on (or, after a lost connection,
   cannot be read), it ends its own ranks, so that they never write beside their successors.
 """
@@ -20,6 +22,7 @@ What it does beside waiting:
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import hmac
@@ -50,6 +53,7 @@ TOO_LATE = 75          # exit code of a guard whose attempt is over before it be
 ORPHAN_S = 150.0       # far above a takeover (20 s), a leader's rebirth, and a minute's outage of everything
 ORPHAN_READS = 20      # looks at a pulse that stands still
 ORPHAN_STAGGER_S = 20.0   # the node with the lowest number first
+STAY_S = 900.0         # for last words that nobody hears: beyond the second try at an orphan's end
 KMSG = "/dev/kmsg"
 KERNEL_BEFORE_S = 60.0  # of its words: a GPU may have failed while nothing ran on it
 KERNEL_READ_S = 0.05   # its buffer is read in 5-20 ms
@@ -119,6 +123,7 @@ class Guard:
         self.pulse_at = 0.0                     # since when it has been that,
         self.pulse_reads = 0                    # and how often it was
         self.canceller = 0                      # the child that cancels the orphaned job
+        self.is_over = False                    # Slurm ends the step, or others see to this attempt
         is_first = env.get("SLURM_LOCALID", "0") == "0" and "SAFELAUNCH_LOCAL" not in env
         self.job = env.get("SLURM_JOB_ID", "") if is_first else ""
         self.orphan_s = ORPHAN_S + ORPHAN_STAGGER_S * int(env.get("SLURM_NODEID", "0"))
@@ -131,7 +136,11 @@ class Guard:
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
         for name in ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT"):
             # Slurm signals every process of a step; the ranks have theirs, the guard stays to see them go.
-            signal.signal(getattr(signal, name), lambda number, frame: None)
+            signal.signal(getattr(signal, name), self._take_signal)
+
+    def _take_signal(self, number: int, frame: Any) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.is_over = True
 
     def start(self, argv: list[str], env: dict[str, str]) -> None:
         """Start the launcher in this process group: leaving it would leave proctrack/pgid's container."""
@@ -168,24 +177,43 @@ class Guard:
     def run(self) -> None:
         """Watch until nothing is left, then say so."""
         while not self.gone:
-            self._sleep()
-            now = time.monotonic()
-            self.switch.rearm()
-            self._hold_if_woken(now)
-            self._fence_if_alone(now)
-            for message in self.link.messages(now):
-                self.heard = now
-                self._obey(message, now)
-            self._reap()
-            self._finish_ranks(now)
-            if now - self.known_at > KNOWN_S:
-                self.known, self.known_at = near_descendants(os.getpid()), now
-                self.switch.watch(self.known)
-            self.ticked = time.monotonic()
-        if self.probe is not None:
-            self.probe.close()
+            self._turn()
         self.link.say({"ev": "gone", "code": self.exit_code})
         self.link.drain(LAST_WORDS_S)
+        if self._is_unheard():
+            until = time.monotonic() + STAY_S
+            while self._is_unheard() and time.monotonic() < until:
+                self._turn()
+            self.link.drain(LAST_WORDS_S)
+        if self.probe is not None:
+            self.probe.close()
+        self.link.end()
+
+    def _turn(self) -> None:
+        self._sleep()
+        now = time.monotonic()
+        self.switch.rearm()
+        self._hold_if_woken(now)
+        self._fence_if_alone(now)
+        for message in self.link.messages(now):
+            self.heard = now
+            self._obey(message, now)
+        self._reap()
+        if not self.gone:
+            self._finish_ranks(now)
+        if now - self.known_at > KNOWN_S:
+            self.known, self.known_at = near_descendants(os.getpid()), now
+            self.switch.watch(self.known)
+        self.ticked = time.monotonic()
+
+    def _is_unheard(self) -> bool:
+        """Nobody answers where the leader was, nor does anybody else lead, nor does Slurm end the step.
+
+        A host that refuses or hangs up lives, and its shell sees srun's end; from one without power nothing comes.
+        Were nobody left when both supervisors are dead, the job would keep its nodes until its limit (simulation).
+        """
+        is_silent = time.monotonic() - self.link.answered > self.look_s
+        return bool(self.job) and self.link.greeted_ever and is_silent and not self.is_over
 
     def _sleep(self) -> None:
         fds_r: list[Any] = [self.wake_r]
@@ -197,7 +225,7 @@ class Guard:
                 fds_w.append(sock)
         if self.probe is not None:
             fds_r.append(self.probe.fd)
-        select.select(fds_r, fds_w, [], TICK_S if not self.ended else 0.02)
+        select.select(fds_r, fds_w, [], TICK_S if self.gone or not self.ended else 0.02)
         with contextlib.suppress(BlockingIOError):
             os.read(self.wake_r, 4096)
 
@@ -286,6 +314,9 @@ class Guard:
             if state != "ended":
                 self._let_go()
             return
+        if self.gone:
+            self.is_over = True
+            return
         sys.stderr.write("safelaunch: guard of %s: heard nobody for %.1f s and the attempt's record is %s: "
                          "ending its ranks\n" % (self.node, now - self.heard, state))
         send(self._ranks(), signal.SIGKILL)
@@ -296,6 +327,8 @@ class Guard:
         """End a job that nobody leads: the attempt is not over, nobody speaks, and the pulse does not move."""
         if pulse is None or state != "live":
             return   # a folder that does not answer tells nothing
+        if self.gone and self.pulse_at > self.heard and pulse != self.pulse:
+            self.is_over = True   # somebody leads who does not hear this guard: srun tells him
         if pulse != self.pulse or now - self.heard < self.look_s + 1.0:
             self.pulse, self.pulse_at, self.pulse_reads = pulse, now, 0
         self.pulse_reads += 1
@@ -381,6 +414,7 @@ class Link:
         self.unsent: list[dict[str, Any]] = []   # what a reborn leader must hear again
         self.nonce = ""
         self.try_at = 0.0
+        self.answered = time.monotonic()         # the last sign of life from where the leader was
 
     def move(self, endpoint: tuple[str, int]) -> None:
         """Use another address from now on: a supervisor was born again elsewhere, and this one has been silent."""
@@ -414,6 +448,9 @@ class Link:
             select.select([self.sock] if is_idle else [], [] if is_idle else [self.sock], [], 0.1)
             self._flush()
             now = time.monotonic()
+
+    def end(self) -> None:
+        """Nothing more will be said."""
         if self.sock is not None:
             with contextlib.suppress(OSError):
                 self.sock.shutdown(socket.SHUT_WR)
@@ -437,15 +474,16 @@ class Link:
             self.sock.connect(self.address)
         except BlockingIOError:
             return
-        except OSError:
-            self._drop()
+        except OSError as error:
+            self._fail(error.errno)
 
     def _finish_connect(self, sock: socket.socket) -> bool:
         _, writable, _ = select.select([], [sock], [], 0)
         if not writable:
             return False
-        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._drop()
+        number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            self._fail(number)
             return False
         self.connected = True
         return True
@@ -454,6 +492,7 @@ class Link:
         try:
             while True:
                 data = sock.recv(65536)
+                self.answered = time.monotonic() if self.greeted or not data else self.answered
                 if not data:
                     self._drop()
                     return []
@@ -462,8 +501,8 @@ class Link:
                     break
         except BlockingIOError:
             pass
-        except OSError:
-            self._drop()
+        except OSError as error:
+            self._fail(error.errno)
             return []
         lines = self.inbox.split(b"\n")
         self.inbox = lines.pop()
@@ -490,6 +529,7 @@ class Link:
         if self.nonce and hmac.compare_digest(
                 str(message.get("mac", "")).encode(errors="replace"), mac(self.token, "leader", self.nonce).encode()):
             self.greeted = self.greeted_ever = True
+            self.answered = time.monotonic()
             for told in list(self.unsent):
                 self.outbox += json.dumps(told).encode() + b"\n"
             self._flush()
@@ -512,11 +552,16 @@ class Link:
             self.outbox = self.outbox[self.sock.send(self.outbox):]
         except BlockingIOError:
             return
-        except OSError:
-            self._drop()
+        except OSError as error:
+            self._fail(error.errno)
 
     def close(self) -> None:
         """Hang up, and do not call again unless asked for messages."""
+        self._drop()
+
+    def _fail(self, number: int | None) -> None:
+        if number in (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE):   # said by a living kernel
+            self.answered = time.monotonic()
         self._drop()
 
     def _drop(self) -> None:
