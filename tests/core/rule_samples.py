@@ -1133,4 +1133,218 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "incomplete",
         "short writes are batched",
     ),
+    "gpu.other_driver_word": (
+        "[ 8123.1] NVRM: A GPU crash dump has been created. If possible, please run nvidia-bug-report.sh",
+        "[ 8123.1] NVRM: loading NVIDIA UNIX x86_64 Kernel Module",
+    ),
+    "gpu.sxid_other": (
+        "nvidia-nvswitch3: SXid (PCI:0000:c3:00.0): 12028, Non-fatal, Link 44 egress non-posted PRIV error",
+        "nvidia-nvswitch3: SXid (PCI:0000:c3:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+    ),
+    "kernel.device_gone": (
+        "[ 812.1] pcieport 0000:3a:00.0: pciehp: Slot(12): Link Down",
+        "[ 812.1] pciehp: Slot(12): Link Up",
+    ),
+    "kernel.mlx5": (
+        "[ 812.3] mlx5_core 0000:1a:00.0: Port module event[error]: module 0, Cable error, High Temperature",
+        "[ 812.3] mlx5_core 0000:1a:00.0 ens1f0: Link up",
+    ),
+    "kernel.netfs": (
+        "[ 81.2] beegfs: enabling retries: Communication error: storage node 12",
+        "[ 81.2] beegfs: mounted",
+    ),
+    "kernel.dcgm_code": (
+        "GPU 4: DCGM_FR_PENDING_PAGE_RETIREMENTS",
+        "DCGM diag: Pass",
+    ),
+    "gpu.alloc_failed": (
+        "n1:81:99 [0] include/alloc.h:205 NCCL WARN Failed to CUDA calloc async 4194304 bytes",
+        "cudaMalloc took 3 ms",
+    ),
+    "gpu.failure_oom": (
+        "NCCL WARN Cuda failure 'out of memory'",
+        "NCCL WARN Cuda failure 'invalid argument'",
+    ),
+    "gpu.xla_alloc": (
+        "W bfc_allocator.cc:482] Allocator (GPU_0_bfc) ran out of memory trying to allocate 16.00GiB",
+        "Allocator (GPU_0_bfc) is used",
+    ),
+    "gpu.kv_cache": (
+        "ValueError: To serve at least one request, 16.00 GiB KV cache is needed, which is larger than what "
+        "is free",
+        "GPU KV cache size: 81,000 tokens",
+    ),
+    "memory.arrow": (
+        "pyarrow.lib.ArrowMemoryError: malloc of size 8589934592 failed",
+        "malloc of size 80 is fast",
+    ),
+    "memory.managers": (
+        "systemd-oomd[811]: Killed /system.slice/job_81 due to memory pressure for /system.slice being "
+        "91.15% > 60.00%",
+        "systemd-oomd[811]: started",
+    ),
+    "memory.pin_refused": (
+        "RuntimeError: cudaHostRegister failed, cannot pin memory",
+        "cudaHostRegister took 3 ms",
+    ),
+    "network.ucx_register": (
+        "[n3:811 :0] uct_md.c:98 UCX  ERROR failed to register address 0x7f (host) length 8192 on "
+        "md[4]=mlx5_0: Input/output error",
+        "UCX  INFO registered address",
+    ),
+    "network.mpi_tcp": (
+        "A process or daemon was unable to complete a TCP connection to another process:",
+        "a TCP connection to another process was made",
+    ),
+    "network.aborted": (
+        "urllib3.exceptions.ProtocolError: ('Connection aborted.', RemoteDisconnected('Remote end closed "
+        "connection without response'))",
+        "Connection aborted by the user",
+    ),
+    "slurm.node_words": (
+        "slurmctld: error: Prolog launch failure, JobId=81",
+        "the prolog is ready",
+    ),
+    "slurm.step_wait": (
+        "srun: error: Timed out waiting for job step to complete",
+        "job step is complete",
+    ),
+    "slurm.preempt_words": (
+        "slurmctld: preempted JobId=81 has been requeued to reclaim resources for JobId=82",
+        "the job may be preempted",
+    ),
+    "slurm.limit_words": (
+        "qmaster: job 81 exceeded hard wallclock time h_rt",
+        "the wallclock time of this job",
+    ),
+    "slurm.scancel_words": (
+        "scancel: Signal 15 to batch job 81",
+        "use scancel: it ends a job",
+    ),
+    "ray.node_died": (
+        "ray.exceptions.NodeDiedError: Task was killed because the node it was running on has died",
+        "the node it was running on is healthy",
+    ),
+    "ssh.closed": (
+        "Connection to n14 closed by remote host.",
+        "closed by remote hosts",
+    ),
+    "hang.words": (
+        "[WARN] no step logged for 1800 s; killing the job (hang detected)",
+        "no hang was detected",
+    ),
+    "rendezvous.store_barrier": (
+        "RuntimeError: Port 8476 is already in use",
+        "port 8476 is in use",
+    ),
+    "storage.timed_out": (
+        "OSError: [Errno 110] Connection timed out: '/lustre/data/part-003.bin'",
+        "[Errno 110] Connection timed out",
+    ),
+    "storage.parent": (
+        "RuntimeError: Parent directory /scratch/ckpt does not exist.",
+        "Parent directory: /scratch",
+    ),
+    "storage.object_store": (
+        "google.api_core.exceptions.ServiceUnavailable: 503 GET https://storage.example: Service Unavailable",
+        "import google.api_core.exceptions",
+    ),
+    "storage.locks": (
+        "filelock._error.Timeout: The file lock '/home/u/x.lock' could not be acquired.",
+        "the file lock was taken",
+    ),
+    "ckpt.dcp": (
+        "ValueError: Size mismatch between saved torch.Size([32000]) and current: torch.Size([32064]) for "
+        "embed",
+        "sizes saved and current match",
+    ),
+    "ckpt.absent": (
+        "FileNotFoundError: Checkpoint at /ckpt/last.ckpt not found. Aborting training.",
+        "no checkpoint found in /ckpt, starting from scratch",
+    ),
+    "ckpt.optimizer_key": (
+        "KeyError: 'optimizer_states'",
+        "KeyError: 'name'",
+    ),
+    "ckpt.args": (
+        "AssertionError: expected checkpoint args num_layers = 24, got 32 from the checkpoint",
+        "using args from the checkpoint",
+    ),
+    "data.codecs": (
+        "libpng error: IDAT: CRC error",
+        "import cv2, DALI",
+    ),
+    "data.index_files": (
+        "AssertionError: Could not find index file /data/corpus_text_document.idx",
+        "reading index file /data/corpus_text_document.idx",
+    ),
+    "data.tables": (
+        "OSError: Couldn't deserialize thrift: TProtocolException: Invalid data",
+        "CastError is raised for other columns",
+    ),
+    "data.samples": (
+        "ValueError: cannot reshape array of size 811 into shape (3,224,224)",
+        "skipped 3 bad samples",
+    ),
+    "data.tokenizer_file": (
+        "RuntimeError: Internal: src/sentencepiece_processor.cc(1101) "
+        "[model_proto->ParseFromArray(serialized.data())]",
+        "sentencepiece_processor is loaded",
+    ),
+    "data.mmap_shm": (
+        "OSError: unable to mmap 8192 bytes from file </torch_811_22>: Cannot allocate memory (12)",
+        "mmap 8192 bytes from file x.bin",
+    ),
+    "numerical.words": (
+        "RuntimeError: Detected nan in gradient of layer 12",
+        "skipping a step: inf in the gradients",
+    ),
+    "hub.words": (
+        "mlflow.exceptions.RestException: PERMISSION_DENIED: token expired",
+        "CAS service is up",
+    ),
+    "env.python_home": (
+        "Fatal Python error: init_fs_encoding: failed to get the Python codec",
+        "Fatal Python error: Aborted",
+    ),
+    "env.compiler": (
+        "RuntimeError: Failed to find C compiler. Please specify via CC environment variable",
+        "the C compiler is gcc 12",
+    ),
+    "env.cudnn": (
+        "RuntimeError: GET was unable to find an engine to execute this computation",
+        "cudnn found an engine",
+    ),
+    "env.container_start": (
+        "OCI runtime create failed: runc create failed: unable to start container process",
+        "OCI runtime is runc",
+    ),
+    "env.conda_shell": (
+        "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.",
+        "conda activate base",
+    ),
+    "env.pmix": (
+        "srun: error: cannot create mpi context for mpi/pmix",
+        "srun --mpi=pmix",
+    ),
+    "env.operators": (
+        "RuntimeError: operator torchvision::nms does not exist",
+        "operator + is defined",
+    ),
+    "env.jax_devices": (
+        "jaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: No visible GPU devices.",
+        "8 visible GPU devices",
+    ),
+    "config.multiple": (
+        "AssertionError: batch size 100 must be a multiple of data parallel size 8",
+        "sizes should be a multiple of 8 for speed",
+    ),
+    "config.needs": (
+        "AssertionError: --sequence-parallel requires --tensor-model-parallel-size > 1",
+        "--sequence-parallel requires care",
+    ),
+    "config.env_key": (
+        "KeyError: 'LOCAL_RANK'",
+        "KeyError: 'rank'",
+    ),
 }

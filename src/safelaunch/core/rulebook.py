@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from safelaunch.core.findings import Rule
 from safelaunch.core.rules import (
+    builds,
     checkpoint,
     config,
     data,
@@ -15,6 +16,7 @@ from safelaunch.core.rules import (
     hub,
     kernel,
     launcher,
+    layouts,
     memory,
     native,
     network,
@@ -27,7 +29,7 @@ from safelaunch.core.rules import (
 RULES: tuple[Rule, ...] = (
     *slurm.RULES, *gpu.RULES, *memory.RULES, *network.RULES, *launcher.RULES, *native.RULES, *environment.RULES,
     *storage.RULES, *checkpoint.RULES, *data.RULES, *numerical.RULES, *hub.RULES, *config.RULES, *healthy.RULES,
-    *kernel.RULES, *serving.RULES, *frameworks.RULES, *generic.RULES,
+    *kernel.RULES, *serving.RULES, *frameworks.RULES, *builds.RULES, *layouts.RULES, *generic.RULES,
 )
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
 

@@ -130,4 +130,52 @@ RULES = (
         0.65, summary="a TensorFlow checkpoint or record cannot be read",
         explain="Damaged, cut off, or of another graph.", do=_BACK, source="TensorFlow", order=1,
     ),
+    Rule(
+        "ckpt.dcp", "checkpoint",
+        (b"CheckpointException", b"Size mismatch between saved", b"do not match",
+         b"is not compatible with the stored shape"),
+        rb"CheckpointException(?:: | ranks)|Size mismatch between saved|on-disk value metadata tree structures "
+        rb"do not match|is not compatible with the stored shape",
+        "cause", "job", 0.78,
+        summary="the checkpoint does not fit the model",
+        explain="Names or sizes differ between what is saved and what is asked for.",
+        do=_FIT,
+        source="torch.distributed.checkpoint; Orbax", order=4,
+    ),
+    Rule(
+        "ckpt.absent", "checkpoint",
+        (b"heckpoint",),
+        rb"(?i:(?:Error|Exception|exiting)\b.{0,100}?(?:could ?n[o']t find (?:a )?(?:valid )?checkpoint"
+        rb"|checkpoint\b.{0,100}? (?:not found|does not exist)|no checkpoint (?:found|files)|checkpoint "
+        rb".{0,60}? is (?:missing|incomplete|corrupt)|checksum mismatch|checkpoint\b.{0,80}?different "
+        rb"world.size))|exit-on-missing-checkpoint' set|checkpoint file \S+: checksum mismatch",
+        "cause", "job", 0.72,
+        summary="the checkpoint is missing or damaged",
+        explain="It was not written to its end, was removed, or the path is wrong.",
+        do="List the folder; go back to the checkpoint before.",
+        source="trainers", order=3,
+    ),
+    Rule(
+        "ckpt.optimizer_key", "checkpoint",
+        (b"KeyError: 'optim", b"KeyError: 'state_dict", b"KeyError: 'model_state", b"KeyError: 'lr_sched",
+         b"of *_optim_states.pt", b"_optim_states.pt but"),
+        rb"KeyError: '(?P<name>optimizer\w*|optim_state\w*|state_dict|model_state\w*|lr_scheduler\w*)'"
+        rb"|expected \d+ of \*?_?optim_states",
+        "cause", "job", 0.68,
+        summary="the checkpoint lacks a part: {name}",
+        explain="It was saved by other code, or only in part.",
+        do=_FIT,
+        source="PyTorch, Lightning, DeepSpeed", order=3,
+    ),
+    Rule(
+        "ckpt.args", "checkpoint",
+        (b"from the checkpoint", b"from checkpoint", b"checkpoint args"),
+        rb"(?:Error|Exception): .{0,100}?checkpoint arg.{0,100}?\bgot\b|(?:Error|Exception): .{0,200}?\bgot "
+        rb".{0,40}? from (?:the )?checkpoint",
+        "cause", "job", 0.74,
+        summary="the checkpoint was made with other arguments",
+        explain="Layers, sizes or the layout differ.",
+        do=_FIT,
+        source="Megatron-LM", order=3,
+    ),
 )

@@ -168,4 +168,70 @@ RULES = (
         explain="A token id is larger than the vocabulary of the model.",
         do="Compare the tokenizer's size with the model's.", source="PyTorch, embedding", order=2,
     ),
+    Rule(
+        "data.codecs", "data",
+        (b"cv2.error", b"libpng error", b"libjpeg error", b"LibsndfileError", b"Error loading audio", b"DALI",
+         b"ffmpeg"),
+        rb"cv2\.error: OpenCV.{0,300}?(?:empty\(\)|imread|resize|cvtColor)|lib(?:png|jpeg) error"
+        rb"|LibsndfileError|Error loading audio file|DALI.{0,60}?(?:Critical error|Error (?:in|when))"
+        rb"|nvidia\.dali\.fn\.",
+        "cause", "job", 0.7, action="fix_user_code",
+        summary="a sample cannot be decoded",
+        explain="The file is damaged, empty, or of another format.",
+        do="Find and drop the bad file; check its size against its source.",
+        source="OpenCV; libpng; libsndfile; DALI", order=2,
+    ),
+    Rule(
+        "data.index_files", "data",
+        (b"index file", b"cannot be found at the path prefix", b"Shard hash mismatch", b".idx", b"no document",
+         b"at least one document"),
+        rb"Could not find index file|\.idx and \.bin files|cannot be found at the path prefix|[Ss]hard hash "
+        rb"mismatch|shard\.\d+\.mds|expect the dataset to have at least one",
+        "cause", "job", 0.72, action="fix_config",
+        summary="the data set's index or a shard is missing or does not fit",
+        explain="Preprocessing did not end, or the prefix is wrong.",
+        source="Megatron-LM; MosaicML streaming", order=3,
+    ),
+    Rule(
+        "data.tables", "data",
+        (b"CastError", b"deserialize thrift", b"allow_pickle=False", b"There is no item named", b"ArrayRecord"),
+        rb"CastError: Couldn't cast|Couldn't deserialize thrift|Cannot load file containing pickled data|There "
+        rb"is no item named '?|ArrayRecord file \S+: |ArrayRecord.{0,100}?(?:truncated|[Cc]orrupt)",
+        "cause", "job", 0.72,
+        summary="a file of the data set cannot be read",
+        explain="It is damaged, cut short or of another form than its loader expects.",
+        do="Make the file again from its source.",
+        source="datasets; Arrow; numpy", order=3,
+    ),
+    Rule(
+        "data.samples", "data",
+        (b"bad sample", b"cannot reshape array of size", b"dataset exhausted", b"DataLoader ran out"),
+        rb"(?i:bad sample|corrupt(?:ed)? (?:sample|shard|record)) .{0,60}?(?:shard|tar|file|record)|cannot "
+        rb"reshape array of size \d+ into shape|dataset exhausted|webdataset\.\w+.{0,40}?Error",
+        "cause", "job", 0.5,
+        summary="a sample is not as its loader expects",
+        explain="It is cut short, or of another size.",
+        source="webdataset; numpy", order=1,
+    ),
+    Rule(
+        "data.tokenizer_file", "data",
+        (b"sentencepiece_processor", b"untagged enum", b"Error #2"),
+        rb"sentencepiece_processor\.cc\(\d+\) \[|Not found: \"[^\"]+\": No such file or directory Error #2|did "
+        rb"not match any variant of untagged enum",
+        "cause", "job", 0.64, action="fix_config",
+        summary="the tokenizer's file cannot be read",
+        explain="It is missing, cut short, a pointer of git-lfs, or of a newer format than the library knows.",
+        do="Fetch the file again; compare the version of tokenizers.",
+        source="sentencepiece; tokenizers", order=3,
+    ),
+    Rule(
+        "data.mmap_shm", "data",
+        (b"unable to mmap",),
+        rb"unable to mmap \d+ bytes from file <?/?torch_",
+        "cause", "node", 0.72, action="fix_environment",
+        summary="shared memory for the data loader is full",
+        explain="Too many batches wait in /dev/shm, or too many maps are open.",
+        do="Larger /dev/shm, fewer workers; set_sharing_strategy.",
+        source="PyTorch, MapAllocator", order=5,
+    ),
 )

@@ -283,4 +283,13 @@ RULES = (
         explain="Another release of the package than the caller expects, or a mistake of the program.",
         do="Compare the installed version with the one that the code was written for.", source="CPython", order=1,
     ),
+    Rule(
+        "env.python_home", "environment",
+        (b"Fatal Python error: init",),
+        rb"Fatal Python error: init_\w+: ",
+        "cause", "job", 0.84,
+        summary="Python could not start",
+        explain="PYTHONHOME or PYTHONPATH points to another installation, or the environment's files are gone.",
+        source="CPython, initconfig", order=5,
+    ),
 )

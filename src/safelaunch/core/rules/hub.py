@@ -111,4 +111,16 @@ RULES = (
         action="fix_config", summary="git was refused", explain="No key or token on the node, or no way out.",
         source="git", order=2,
     ),
+    Rule(
+        "hub.words", "hub_auth",
+        (b"Connection error, and we cannot find", b"CAS service error", b"PERMISSION_DENIED", b"RestException",
+         b"NLTK Downloader", b"Couldn't reach '"),
+        rb"Connection error, and we cannot find the requested files|CAS service error|RestException: "
+        rb"(?:PERMISSION_DENIED|UNAUTHENTICATED)|use the NLTK Downloader|Resource \S+ not found\.$",
+        "cause", "job", 0.74,
+        summary="a download or a tracker was refused or not reached",
+        explain="No network on the node, no token, or the server's fault.",
+        do=_OFFLINE,
+        source="transformers; hf_xet; MLflow; NLTK", order=4,
+    ),
 )

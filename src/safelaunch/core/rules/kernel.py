@@ -84,4 +84,70 @@ RULES = (
         rb"(?:DCGM|dcgmi).{0,300}?(?:Fail\b|FAIL\b|violation|Error detected)", "cause", "node", 0.75,
         summary="a GPU check failed", explain="NVIDIA's data centre tool found a fault.", do=_OUT, source="DCGM",
     ),
+    Rule(
+        "gpu.other_driver_word", "gpu_hardware",
+        (b"NVRM: ",),
+        rb"NVRM: .{0,200}?(?:crash dump has been created|stopped responding|is not supported by|installed in "
+        rb"this system is not|channel \d+ repair failure)|NVRM: Xid .{0,100}?: 160\b",
+        "cause", "node", 0.72,
+        summary="the NVIDIA driver reports a fault",
+        explain="The card or its firmware does not answer, or the driver does not take it.",
+        do=_OUT,
+        source="NVIDIA driver, NVRM", order=2,
+    ),
+    Rule(
+        "gpu.sxid_other", "gpu_hardware",
+        (b"SXid (",),
+        rb"SXid \((?:PCI:)?(?P<device>[0-9a-fA-F:.]+)\): (?P<xid>\d+), Non-fatal",
+        "symptom", "node", 0.5,
+        summary="NVSwitch {device}: SXid {xid}",
+        explain="An NVSwitch reports a fault that it calls non-fatal.",
+        do=_OUT,
+        source="nvidia-nvswitch kernel driver", order=2,
+    ),
+    Rule(
+        "kernel.device_gone", "gpu_hardware",
+        (b"device inaccessible", b"Link Down", b"not ready", b"Card not present"),
+        rb"(?:nvidia|amdgpu) [0-9a-f:.]+: Unable to change power state.{0,100}?device inaccessible|pciehp: "
+        rb"Slot\(\S+\): (?:Link Down|Card not present)",
+        "cause", "node", 0.78,
+        summary="a card has left the PCIe bus",
+        explain="The slot lost its link; the card does not answer.",
+        do=_OUT,
+        source="Linux, pciehp", order=2,
+    ),
+    Rule(
+        "kernel.mlx5", "network",
+        (b"mlx5_core",),
+        rb"mlx5_core \S+ .{0,200}?(?:health recovery|NIC state is invalid|status limits exceeded|Cable error"
+        rb"|Fatal error|Link down|not responding|timeout\. Will cause a leak)|mlx5_core \S+: "
+        rb".{0,200}?(?:health recovery|Port module event\[error\])",
+        "cause", "node", 0.7, action="exclude_and_restart",
+        summary="the network card reports a fault",
+        explain="Its firmware, cable or module fails.",
+        do=_OUT,
+        source="Linux, mlx5 driver", order=1,
+    ),
+    Rule(
+        "kernel.netfs", "storage",
+        (b"wekafs", b"beegfs", b"libceph", b"ceph: ", b"NFS: state manager", b"weka: "),
+        rb"(?:wekafs|weka): .{0,200}?(?:timed out|unreachable|[Ee]rror|fail)|beegfs: .{0,200}?(?:Communication "
+        rb"error|Remote I/O error|unreachable)|libceph: .{0,100}?(?:down|socket (?:closed|error)|timed? ?out)"
+        rb"|ceph: mds\d+ (?:hung|caps stale|reconnect denied)|NFS: state manager: .{0,80}?(?:failed|error)",
+        "cause", "node", 0.68,
+        summary="a network file system's client has lost its server",
+        explain="Reads and writes wait or fail until it is back.",
+        do="Check the mount from that node and from another.",
+        source="WekaFS, BeeGFS, Ceph and NFS clients", order=2,
+    ),
+    Rule(
+        "kernel.dcgm_code", "gpu_hardware",
+        (b"DCGM_FR_",),
+        rb"DCGM_FR_(?P<what>\w+)",
+        "cause", "node", 0.72,
+        summary="a GPU check failed: {what}",
+        explain="NVIDIA's data centre tool found a fault.",
+        do=_OUT,
+        source="DCGM", order=2,
+    ),
 )

@@ -85,4 +85,16 @@ RULES = (
         rb"number of nan iterations: +(?P<count>[1-9]\d*)", "cause", "job", 0.6, summary="{count} iterations gave NaN",
         explain="Megatron counts and skips them.", do=_DO, source="Megatron-LM, training_log", order=4,
     ),
+    Rule(
+        "numerical.words", "numerical",
+        (b" nan ", b"non-finite", b"spiky loss", b"is NaN", b"NaN detected", b"not finite"),
+        rb"(?:Error|Exception): (?:.{0,100}?(?i:detected (?:nan|inf)|nan (?:detected|encountered|in (?:the "
+        rb")?(?:grad|loss|logits|weights))|is (?:nan|inf)\b|nan or inf|non-?finite|loss is not finite)"
+        rb"|.{0,60}?spiky loss)",
+        "cause", "job", 0.78,
+        summary="a value is not a number: {line}",
+        explain="The loss or a gradient left the range of its type.",
+        do="Lower the learning rate, look at the batch before; bf16 in place of fp16.",
+        source="PyTorch; Lightning; Megatron-LM", order=4,
+    ),
 )

@@ -139,4 +139,43 @@ RULES = (
         explain="Shared memory for data loaders and NCCL.", do="Larger /dev/shm; clear left-over files.",
         source="tmpfs(5)", order=4,
     ),
+    Rule(
+        "storage.timed_out", "storage",
+        (b"Connection timed out",),
+        rb"\[Errno 110\] Connection timed out: '/",
+        "cause", "node", 0.7,
+        summary="a file system did not answer in time",
+        explain="An error of the network file system, with a path.",
+        source="errno(3), ETIMEDOUT", order=4,
+    ),
+    Rule(
+        "storage.parent", "storage",
+        (b"Parent directory ",),
+        rb"Parent directory (?P<path>\S+) does not exist",
+        "cause", "job", 0.74, action="fix_config",
+        summary="the folder {path} does not exist",
+        explain="Nothing made it, or its file system is not mounted.",
+        source="PyTorch, inline_container.cc", order=3,
+    ),
+    Rule(
+        "storage.object_store", "storage",
+        (b"FSTimeoutError", b"gcsfs.retry", b"google.api_core.exceptions", b"google.cloud.exceptions", b"s3fs.",
+         b"ReadOnlyError"),
+        rb"FSTimeoutError|gcsfs\.\w+\.HttpError|google\.(?:api_core|cloud)\.exceptions\.\w+"
+        rb"|zarr\.errors\.ReadOnlyError",
+        "cause", "job", 0.66, action="fix_config",
+        summary="the object store did not do what was asked",
+        explain="Access, load or the network between.",
+        source="fsspec; Google Cloud Storage", order=2,
+    ),
+    Rule(
+        "storage.locks", "storage",
+        (b"The file lock", b"readonly database", b"unable to lock file, errno"),
+        rb"The file lock '[^']*' could not be acquired|attempt to write a readonly database|unable to lock "
+        rb"file, errno",
+        "cause", "job", 0.72,
+        summary="a file or database could not be locked or written",
+        explain="The file system does not do locks, another process holds it, or it may not be written.",
+        source="filelock; SQLite; HDF5", order=4,
+    ),
 )
