@@ -215,7 +215,8 @@ RULES = (
         order=-1,
     ),
     Rule(
-        "network.nccl_warn", "network", (b"NCCL WARN",), b"NCCL WARN (?P<what>.{1,200})", "symptom", "rank", 0.45,
+        "network.nccl_warn", "network", (b"NCCL WARN",),
+        b"NCCL WARN (?!Failed to open lib|NET/Plugin ?:)(?P<what>.{1,200})", "symptom", "rank", 0.45,
         summary="NCCL warns: {what}", explain="A warning of NCCL's without a rule of its own.", source="NCCL", order=-3,
     ),
     Rule(
