@@ -65,5 +65,15 @@ def test_pause_of_five_seconds_is_no_death() -> None:
         assert not is_dead(signs, now_s)
 
 
+def test_watcher_that_a_new_pulse_lists_no_more_never_takes_over_until_it_is_heard_again() -> None:
+    struck_off = read(hear(begin(0.0), 100.0, 5), 165.0, 6, CONTESTED_S, is_listed=False)
+    assert watch(struck_off, 166.0, 1000.0, count=6) is None
+    assert watch(hear(struck_off, 1000.0, 7), 1000.0, 1100.0, count=7) is not None
+
+
+def test_pulse_from_before_the_greeting_strikes_nobody_off() -> None:
+    assert read(hear(begin(0.0), 100.0, 5), 103.0, 5, is_listed=False).is_known
+
+
 def test_leader_that_says_itself_that_it_is_cut_off_is_followed_at_once() -> None:
     assert is_dead(read(hear(begin(0.0), 100.0, 5), 103.0, 6, has_resigned=True), 103.0)

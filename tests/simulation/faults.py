@@ -174,6 +174,25 @@ def _one_way_cut(sim: Sim, fault: Fault) -> None:
     _cut(sim, host, fault, (True, False) if fault.x % 4 < 2 else (False, True))
 
 
+def _pair_cut(sim: Sim, fault: Fault) -> None:
+    """Between the leader and its standby only. Not among the seeds' kinds: those would all become others."""
+    batch = _batch(sim)
+    standby = next((one.host for one in reversed(sim.supervisors) if one.host is not batch), None)
+    if batch is None or standby is None:
+        return
+    _trouble(sim, batch, standby, until_t=fault.end_t)
+    pairs = {(batch.name, standby.name), (standby.name, batch.name)} - sim.net.cut
+    sim.net.cut |= pairs
+    sim.net.change()
+    sim.ranks_changed()
+
+    def mend() -> None:
+        sim.net.cut -= pairs
+        sim.net.change()
+        sim.ranks_changed()
+    sim.clock.after(fault.length_s, mend)
+
+
 def _trouble(sim: Sim, *hosts: Host, until_t: float) -> None:
     """A supervisor there may rightly be taken for dead."""
     for host in hosts:
@@ -306,7 +325,8 @@ _TABLE: dict[str, Callable[[Sim, Fault], None]] = {
     "batch_silent": lambda sim, fault: _silence(sim, _batch(sim), fault),
     "worker_cut": lambda sim, fault: _cut(sim, _worker(sim, fault.x), fault),
     "batch_cut": lambda sim, fault: _cut(sim, _batch(sim), fault),
-    "one_way_cut": _one_way_cut, "freeze": _freeze, "freeze_one": _freeze_one, "refuses": _refuses,
+    "one_way_cut": _one_way_cut, "pair_cut": _pair_cut,
+    "freeze": _freeze, "freeze_one": _freeze_one, "refuses": _refuses,
     "unreadable": _unreadable, "loses_links": _loses_links, "wall_jump": _wall_jump,
     "slurm_hung": _slurm_hung, "slurm_gone": _slurm_gone, "manners": _manners, "preempt": _preempt,
     "kill": _touch("kill"), "kill-now": _touch("kill-now"), "release": _touch_kept("release"),

@@ -107,6 +107,11 @@ class Task:
         is_alive = self.rank in ("loading", "training") and self.host.is_running
         return is_alive and not self.is_held and not self.is_blocked
 
+    @property
+    def is_doomed(self) -> bool:
+        """The rank sleeps in D state and was killed: it never runs again."""
+        return self.is_blocked and self._killed is not None
+
     def rank_ends(self, code: int, signal: int | None) -> None:
         """The rank ends, or will as soon as it wakes up from D state."""
         if self.rank in ("new", "dead"):

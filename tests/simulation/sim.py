@@ -288,7 +288,8 @@ class Sim:
             mine.discard(task)
             return
         mine.add(task)
-        for other, tasks in self.writing.items():
+        for other, known in self.writing.items():
+            tasks = {one for one in known if not one.is_doomed}
             if other is not task.attempt and tasks:
                 names = sorted({one.host.name for one in tasks})
                 self.violate(f"attempts {other.number} and {task.attempt.number} write at once, on {names} and "

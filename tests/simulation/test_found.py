@@ -134,6 +134,15 @@ def test_job_whose_supervisors_are_dead_is_ended_although_its_ranks_ended_before
     assert 150.0 < ended_s < 250.0
 
 
+@pytest.mark.parametrize("after_s", [30.0, 55.0, 61.0, 66.0, 75.0, 100.0, 150.0])
+def test_standby_that_was_cut_off_for_long_leads_beside_nobody(after_s: float) -> None:
+    """Forgotten by its leader, it took over from one that the folder, frozen there alone, told nothing of it."""
+    outcome = run(replace(_PLAIN, nodes=2, spare_nodes=1, steps=400, faults=(
+        Fault("pair_cut", 15.0, 300.0), Fault("freeze_one", 15.0 + after_s, 60.0))))
+    assert outcome.violations == []
+    assert outcome.how == "completed"
+
+
 def test_standby_is_there_four_seconds_after_the_first_attempt() -> None:
     outcome = run(_PLAIN, is_verbose=True)
     started_s = [float(line.split()[0]) for line in outcome.timeline

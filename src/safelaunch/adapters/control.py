@@ -144,6 +144,12 @@ class ControlServer:
             if guard.connection:
                 self._close(guard.connection, now_s)
 
+    def forget_standby(self, node: str) -> None:
+        """Hang up on a standby that has been silent for long: it must be let in anew."""
+        guard = self.standbys[node]
+        if guard.connection:
+            self._close(guard.connection, guard.heard_s)
+
     def of(self, node: str) -> list[Guard]:
         """The node's guards."""
         return [guard for guard in self.guards.values() if guard.node == node]

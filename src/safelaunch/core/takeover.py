@@ -12,6 +12,8 @@ judged after 7 s, two supervisors took the run from each other in turn, and two 
 
 Nobody takes over from a leader that has never let him in, so that a leader knows who may lead in its stead: one whose
 standby was still on its way when the folder froze ended its healthy attempt, as it could not know (seen in a drill).
+The pulse lists who may: one who is not heard for long is struck off, before the leader ceases to reckon with him.
+Merely forgotten, he led beside a leader that was sure of itself, its folder frozen there alone (found by simulation).
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ READ_EVERY_S = 1.0
 FRESH_S = 2.5       # a look at the pulse that is older says nothing about now
 PULSE_S = 15.0      # between two pulses of a leader that hears everybody who may watch it
 CONTESTED_S = 1.0   # ... and of one that does not
-CALM_AFTER_S = 60.0   # for so long a watcher that is not heard any more is shown a pulse each second
+CALM_AFTER_S = 60.0   # for so long a watcher that is not heard any more is shown a pulse each second, and then
+SETTLE_S = 10.0       # ... it is struck off the pulse's list, and after so long has read that, or has acted before
 MIN_READS = 3       # answers of the folder within the silence, all with the same counter
 
 
@@ -54,11 +57,15 @@ def hear(signs: Signs, now_s: float, count: int | None) -> Signs:
                    is_known=True)
 
 
-def read(signs: Signs, now_s: float, count: int, every_s: float = PULSE_S, has_resigned: bool = False) -> Signs:
-    """The folder has shown the pulse, which promises another one each `every_s`."""
+def read(signs: Signs, now_s: float, count: int, every_s: float = PULSE_S, has_resigned: bool = False,
+         is_listed: bool = True) -> Signs:
+    """The folder has shown the pulse, which promises another one each `every_s`.
+
+    A new one that does not list this watcher takes back that it was let in, until the leader is heard again.
+    """
     if count > signs.count:
         return replace(signs, count=count, moved_s=now_s, reads=0, read_s=now_s, promise_s=every_s,
-                       has_resigned=has_resigned)
+                       has_resigned=has_resigned, is_known=signs.is_known and is_listed)
     return replace(signs, reads=signs.reads + 1, read_s=now_s, has_resigned=has_resigned and count == signs.count)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.adapters.job import hand_to_standby
-from safelaunch.core.takeover import CALM_AFTER_S, SUSPICION_S
+from safelaunch.core.takeover import CALM_AFTER_S, SETTLE_S, SUSPICION_S
 from safelaunch.lead.leader import Leader
 
 START_S = 90.0       # a library copied from a slow folder, an interpreter from a slower one
@@ -16,7 +16,10 @@ def keep_standby(lead: Leader) -> None:
     """See that there is a standby on another node, once an attempt runs; look once a second."""
     if not lead.wants_standby or lead.final is not None:
         return
-    lead.contested = lead.was_watched and _may_be_watched_unheard(lead)
+    for node, quiet_s in _silences_s(lead).items():
+        if quiet_s >= CALM_AFTER_S:
+            lead.server.forget_standby(node)   # before the pulse says so: what he hears from then on is a new greeting
+    lead.contested = lead.was_watched and (_may_be_watched_unheard(lead) or _is_striking_off(lead))
     if not lead.contested:
         _confirm(lead)
     if lead.live is None:
@@ -51,14 +54,47 @@ def _may_be_watched_unheard(lead: Leader) -> bool:
     its way may not take over (core.takeover). After CALM_AFTER_S it has read in the pulse that it comes seldom, and has
     more patience.
     """
-    silences_s = {guard.node: lead.now_s - guard.heard_s for guard in lead.server.standbys.values()
-                  if guard.node != lead.job.host}
+    silences_s = _silences_s(lead)
     if not silences_s and lead.took_over is None:
         silences_s = {"": lead.now_s - lead.born_s}   # the one whom this host's disk remembers has not called yet
     if any(SUSPICION_S < silent_s < CALM_AFTER_S for silent_s in silences_s.values()):
         return True
     expected = lead.standby_node or lead.state.standby
     return expected is not None and silences_s.get(expected, CALM_AFTER_S) > SUSPICION_S
+
+
+def _silences_s(lead: Leader) -> dict[str, float]:
+    return {guard.node: lead.now_s - guard.heard_s for guard in lead.server.standbys.values()
+            if guard.node != lead.job.host}
+
+
+def watchers_of(lead: Leader) -> list[str] | None:
+    """Who may take over; None = whoever was let in, as long as an earlier leader's standby may still call."""
+    silences_s = _silences_s(lead)
+    if not silences_s and lead.now_s - lead.born_s < CALM_AFTER_S:
+        return None
+    return sorted(node for node, silent_s in silences_s.items() if silent_s < CALM_AFTER_S)
+
+
+def strike_off(lead: Leader, watchers: list[str] | None, ticket: int) -> None:
+    """Note that the pulse with this ticket lists these watchers, and whom no more."""
+    if watchers is not None and lead.watchers and not set(watchers).issuperset(lead.watchers):
+        lead.struck_off, lead.struck_s = ticket, None
+    lead.watchers = None if watchers is None else tuple(watchers)
+
+
+def _is_striking_off(lead: Leader) -> bool:
+    """Whether somebody who is listed no more may not have read that yet, or has acted before, unseen so far."""
+    if watchers_of(lead) is not None and not set(watchers_of(lead) or ()).issuperset(lead.watchers or ()):
+        return True   # the next pulse is due at once
+    if lead.struck_off is None:
+        return False
+    if lead.struck_s is None and lead.shared.is_durable(lead.struck_off):
+        lead.struck_s = lead.now_s
+    if lead.struck_s is None or lead.confirmed_s < lead.struck_s + SETTLE_S:
+        return True
+    lead.struck_off = None
+    return False
 
 
 def _confirm(lead: Leader) -> None:
@@ -69,7 +105,8 @@ def _confirm(lead: Leader) -> None:
     if not lead.was_watched:
         lead.confirmed_s = lead.now_s
     else:
-        sure_s = (guard.sure_s for guard in lead.server.standbys.values() if guard.node != lead.job.host)
+        sure_s = (guard.sure_s for guard in lead.server.standbys.values()
+                  if guard.node != lead.job.host and lead.now_s - guard.heard_s < CALM_AFTER_S)
         lead.confirmed_s = max(lead.confirmed_s, min(sure_s, default=lead.confirmed_s))
 
 

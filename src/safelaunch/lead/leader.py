@@ -135,6 +135,9 @@ class Leader:
         self.slurm_heard_s = self.now_s
         self.contested = False          # somebody may watch this leader without hearing it
         self.was_watched = False        # a supervisor on this host has let a standby in: before, nobody may take over
+        self.watchers: tuple[str, ...] | None = None    # who may take over, as its pulse said last; None = all let in
+        self.struck_off: int | None = None      # the ticket of a pulse that lists somebody no more
+        self.struck_s: float | None = None      # since when the folder has it
         self.confirmed_s = self.now_s   # when folder or standby last showed that nobody else leads this run
         self.standby_process: Command | None = None
         self.standby_node: str | None = None

@@ -62,7 +62,9 @@ class Standby:
     @property
     def took_over(self) -> TookOver:
         """From whom, once `watch` has said so."""
-        return TookOver(self.leader or "its host", self.signs.heard_s)
+        # Its pulse moved while only the line was cut: until then it was sure of itself, and its guards heard it.
+        seen_s = 0.0 if self.signs.has_resigned else self.signs.moved_s
+        return TookOver(self.leader or "its host", max(self.signs.heard_s, seen_s))
 
     def _listen(self) -> None:
         for message in self.line.messages(self.now_s) if self.line is not None else ():
@@ -93,6 +95,7 @@ class Standby:
             count, job, host, gen = int(pulse["count"]), str(pulse["job"]), str(pulse["host"]), int(pulse["gen"])
             address, port = str(pulse["endpoint"][0]), int(pulse["endpoint"][1])
             every_s = float(pulse.get("every_s", takeover.PULSE_S))
+            is_listed = pulse.get("watchers") is None or self.job.host in pulse["watchers"]
         except (KeyError, TypeError, ValueError, IndexError):
             return   # of another version
         if gen < self.gen or (host == self.job.host and job == self.job.id):
@@ -102,10 +105,10 @@ class Standby:
             self.is_over = True
             return
         if (address, port) != self.endpoint or (host != self.leader and self.leader):
-            self._follow(host, (address, port), count, every_s)
+            self._follow(host, (address, port), count, every_s, is_listed)
             return
         self.leader = host
-        self.signs = takeover.read(self.signs, self.now_s, count, every_s, bool(pulse.get("alone")))
+        self.signs = takeover.read(self.signs, self.now_s, count, every_s, bool(pulse.get("alone")), is_listed)
 
     def _is_still_due(self) -> bool:
         """Whether no other job leads the run by now: a node that was cut off may have missed the end of this one."""
@@ -113,11 +116,12 @@ class Standby:
         self.is_over = answer.is_ok and answer.value not in (None, self.job.id)
         return answer.is_ok
 
-    def _follow(self, host: str, endpoint: tuple[str, int], count: int, every_s: float) -> None:
+    def _follow(self, host: str, endpoint: tuple[str, int], count: int, every_s: float, is_listed: bool) -> None:
         """Another supervisor leads: it took over, or was born again elsewhere."""
         if self.line is not None:
             self.world.hang_up(self.line)
-        is_known = self.signs.is_known and host == self.leader   # its disk says so to whoever is born there
+        # Whoever is born on that host knows of this watcher from its disk.
+        is_known = self.signs.is_known and is_listed and host == self.leader
         self.leader, self.endpoint = host, endpoint
         self.line = self.world.call(endpoint, self.token, self.job.host)
         self.signs = takeover.Signs(heard_s=self.now_s, count=count, moved_s=self.now_s, promise_s=every_s,

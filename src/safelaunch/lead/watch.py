@@ -20,7 +20,7 @@ from safelaunch.core.script import warn_before_s
 from safelaunch.core.steps import latest_step
 from safelaunch.core.takeover import CONTESTED_S, PULSE_S
 from safelaunch.lead import hangs, thaw
-from safelaunch.lead.keep_standby import keep_standby
+from safelaunch.lead.keep_standby import keep_standby, strike_off, watchers_of
 from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
@@ -344,7 +344,8 @@ def shown_first(lead: Leader) -> tuple[object, ...]:
     """What of a pulse cannot wait for the next one: without the next job's number in it, a node guard that ends an
     orphaned job cannot free that one, which then waits for a dead node (seen in a drill).
     """
-    return lead.state.successor, lead.state.attempt.number if lead.state.attempt else None, lead.standby_node
+    return (lead.state.successor, lead.state.attempt.number if lead.state.attempt else None, lead.standby_node,
+            watchers_of(lead))
 
 
 def publish_pulse(lead: Leader, is_over: bool = False) -> None:
@@ -353,11 +354,14 @@ def publish_pulse(lead: Leader, is_over: bool = False) -> None:
     lead.shown = shown_first(lead)
     lead.server.show_pulse(lead.pulse_count, lead.now_s)
     attempt = lead.state.attempt
-    lead.shared.enqueue(PUT, "pulse.json", json.dumps({
+    watchers = watchers_of(lead)
+    ticket = lead.shared.enqueue(PUT, "pulse.json", json.dumps({
         "v": 1, "count": lead.pulse_count, "t": round(lead.now, 3), "gen": lead.gen, "host": lead.job.host,
         "job": lead.job.id, "state": lead.state.name, "attempt": attempt.number if attempt else None,
         "step": attempt.step if attempt else None, "successor": lead.state.successor,
         "every_s": pulse_every_s(lead), "endpoint": [lead.own_address(), lead.server.port], "alone": lead.resigned,
-        "standby": lead.standby_node, "hang_t": hangs.would_call_t(lead), "over": is_over or lead.final is not None,
+        "standby": lead.standby_node, "watchers": watchers, "hang_t": hangs.would_call_t(lead),
+        "over": is_over or lead.final is not None,
         "guards": sum(guard.connection is not None for guard in lead.server.guards.values()),
     }).encode() + b"\n")
+    strike_off(lead, watchers, ticket)
