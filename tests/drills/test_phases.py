@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import long_only
 from tests.runs import Drill, Installation, Submitter
 
 pytestmark = pytest.mark.slurm
@@ -37,6 +38,7 @@ def test_an_evaluation_of_seven_steps_that_the_log_names_alarms_nobody(train) ->
     assert drill.events("hang_suspected") == [], drill.story()
 
 
+@long_only
 def test_an_evaluation_that_nobody_announced_is_looked_at_and_given_its_time(  # type: ignore[no-untyped-def]
         train) -> None:
     drill = train("--steps 48 --step-time 1 --evaluate-at 45 --evaluation 90 --quiet")
@@ -52,6 +54,7 @@ def test_a_checkpoint_of_forty_steps_alarms_nobody_and_is_not_looked_at_where_th
     assert drill.events("hang_suspected") == [], drill.story()
 
 
+@long_only
 def test_a_checkpoint_that_nobody_announced_is_told_by_its_writers_bytes(train) -> None:  # type: ignore[no-untyped-def]
     drill = train("--steps 34 --step-time 1.6 --save-at 30 --save 90 --quiet")
     ends_well(drill)
@@ -94,7 +97,7 @@ def _last_step_t(drill: Drill) -> float:
     return path.stat().st_mtime
 
 
-@pytest.mark.long
+@long_only
 def test_a_hang_that_might_pass_is_ended_once_it_has_lasted(train) -> None:  # type: ignore[no-untyped-def]
     drill = train("--steps 60 --step-time 1 --hang-at 45")
     drill.wait_step(44, timeout_s=200)
