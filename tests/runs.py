@@ -25,6 +25,7 @@ import pytest
 from safelaunch.adapters import runfolder
 from safelaunch.core.model import Event
 from safelaunch.core.state import State
+from safelaunch.errors import SandboxError
 from safelaunch.sandbox.cluster import Sandbox
 from tests.sandboxes import make_workdir
 
@@ -175,7 +176,11 @@ class Drill:
         parts = [path.read_text(errors="replace") for path in sorted(self.run_dir.glob("slurm-*.out"))]
         parts += [f"{e.t:.2f} {e.host} {e.event} {json.dumps(dict(e.data))[:300]}" for e in self.events()[-40:]]
         parts += [path.read_text(errors="replace")[-2000:] for path in self.local_dirs_files("leader.out")]
-        return "\n".join([*parts, *self.jobs(), *self.noise])
+        try:
+            parts += self.jobs()
+        except SandboxError as failure:   # where slurmctld's silence is the fault
+            parts.append(str(failure))
+        return "\n".join([*parts, *self.noise])
 
     # --- where its processes are ----------------------------------------------------------------------------------
 

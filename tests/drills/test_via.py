@@ -140,6 +140,7 @@ def test_where_nodes_have_neither_a_watcher_queues_the_next_job(
     watching = watch_hurried(drill)
     try:
         drill.wait_for(lambda: len(queue(drill)) == 2, 120, "the watcher queued nothing")
+        drill.wait_step(20)
         end_soon(drill)
         finishes(drill)
     finally:
