@@ -3,7 +3,7 @@ SHELL := /bin/bash
 # An interpreter that ordinary users can run as well: the tests' jobs belong to one.
 PYTHON ?= $(shell for python in /usr/bin/python3 python3; do \
 	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
-WORKERS ?= 4
+WORKERS ?= 5
 # The sandbox of the tests takes root; the jobs in it do not.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 TEST_VENV := .venv-test
@@ -29,9 +29,8 @@ check: $(TEST_VENV)/installed  ## style, types and the contracts between the lay
 deps:
 	scripts/install-test-deps
 
-simulation: $(TEST_VENV)/installed  ## simulated runs with faults drawn from their seeds, and each fault at each call of the golden ones
+simulation: $(TEST_VENV)/installed  ## simulated runs with faults drawn from their seeds
 	[ "$(SEEDS)" = 0 ] || $(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS)
-	[ "$(SEEDS)" = 0 ] || $(TEST_VENV)/bin/python -m tests.simulation --pairs brief
 
 bench: $(TEST_VENV)/installed  ## the figures of docs/benchmarks.md, side by side with the peers
 	$(TEST_VENV)/bin/python -m benchmarks
