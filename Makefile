@@ -9,7 +9,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 TEST_VENV := .venv-test
 
 # Simulated runs behind the tests; 0: none.
-SEEDS ?= 10000
+SEEDS ?= 4000
 
 .PHONY: demo test check deps simulation bench clean
 

@@ -47,6 +47,7 @@ def test_an_evaluation_that_nobody_announced_is_looked_at_and_given_its_time(  #
     assert [why for why in said(drill) if "the stacks show evaluation" in why or "still move" in why], drill.story()
 
 
+@long_only
 def test_a_checkpoint_of_forty_steps_alarms_nobody_and_is_not_looked_at_where_the_log_names_it(  # type: ignore[no-untyped-def]
         train) -> None:
     drill = train("--steps 38 --step-time 1.6 --save-at 18 --save 64")
@@ -63,6 +64,7 @@ def test_a_checkpoint_that_nobody_announced_is_told_by_its_writers_bytes(train) 
             or "still move" in why], drill.story()
 
 
+@long_only
 def test_a_log_that_is_kept_back_while_steps_go_on_ends_nothing(train) -> None:  # type: ignore[no-untyped-def]
     drill = train("--steps 150 --step-time 1 --hold-from 45 --hold-until 140")
     ends_well(drill)
