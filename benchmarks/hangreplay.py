@@ -11,8 +11,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from safelaunch.core import hang, logstamps
+from safelaunch.core.hangs import hang
 from safelaunch.core.progress import listen
+from safelaunch.core.why import logstamps
 
 POLL_S = 5.0
 MOST_S = 30 * 86400.0

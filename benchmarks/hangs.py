@@ -1,7 +1,7 @@
 """python -m benchmarks.hangs [--hours 10000] [--seed 1] [--replay FOLDER]: hangs and false alarms, in virtual time.
 
-Made-up trainings (steptraces) print into a log that the real core.progress and core.hang read as a leader does. Where
-they are silent for too long, what the ranks do (hangscenes) is judged by the real core.hangverdict and core.hangproof.
+Made-up trainings (steptraces) print into a log that the real core.progress and core.hangs read as a leader does. Where
+they are silent for too long, what the ranks do (hangscenes) is judged by the real verdict and proof of core.hangs.
 At random moments of each phase a copy of the training stops for ever. In the same run: a timeout of 600 s on each
 collective (NCCL), five times the longest interval (nvidia-resiliency-ext) and ten times the median step.
 """
@@ -24,8 +24,8 @@ from benchmarks.figure import percentile
 from benchmarks.hangreplay import replay_folder
 from benchmarks.hangscenes import HANGS, Camera
 from benchmarks.steptraces import KINDS, STALL, Buffer, Job, Piece, draw_job, play
-from safelaunch.core import hang
-from safelaunch.core.hangproof import Look, conclude, is_certain
+from safelaunch.core.hangs import hang
+from safelaunch.core.hangs.proof import Look, conclude, is_certain
 from safelaunch.core.progress import listen
 
 POLL_S, TICK_S = 5.0, 1.0                  # lead.watch: the log is read each 5 s; what is overdue, each second

@@ -11,10 +11,10 @@ import random
 from collections.abc import Callable
 
 from benchmarks.steptraces import CHECKPOINT, COMPILE, DATA, EVALUATION, STALL, START, STEP, WARM_UP, Job, Piece
-from safelaunch.core.hangproof import Look
-from safelaunch.core.hangverdict import judge_hang
-from safelaunch.core.ranks import Life, NodeReport, Place, Rank, Stack
-from safelaunch.core.stacks import fold
+from safelaunch.core.hangs.proof import Look
+from safelaunch.core.hangs.ranks import Life, NodeReport, Place, Rank, Stack
+from safelaunch.core.hangs.stacks import fold
+from safelaunch.core.hangs.verdict import judge_hang
 
 RANKS, PER_NODE = 8, 4
 HANGS = ("collectives", "asleep", "network", "storage", "stopped", "loader")

@@ -20,9 +20,9 @@ from tests.frozen import LoopMount, mount_loop
 
 from benchmarks.figure import Figure, render_table
 from benchmarks.stage import ALICE, Stage, open_stage
-from safelaunch.core.hangverdict import judge_hang
-from safelaunch.core.ranks import NodeReport, Reader
-from safelaunch.core.stacks import fold
+from safelaunch.core.hangs.ranks import NodeReport, Reader
+from safelaunch.core.hangs.stacks import fold
+from safelaunch.core.hangs.verdict import judge_hang
 
 NODES, TASKS, ROUNDS = 4, 8, 5
 MANY_NODES, SHAPES, DEPTH = 12_544, 40, 30

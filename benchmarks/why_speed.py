@@ -24,8 +24,8 @@ from pathlib import Path
 
 from benchmarks import whylogs
 from benchmarks.figure import Figure, ratio_of_pairs, render_table
-from safelaunch.core.rulebook import RULES
-from safelaunch.core.scan import Compiled
+from safelaunch.core.why.rulebook import RULES
+from safelaunch.core.why.scan import Compiled
 
 DEADLINE_S = 900.0
 LOOP_MB = 4            # of the log for the Python loops, which take as long for each byte as for the others
@@ -34,7 +34,7 @@ WHY = """
 import resource, sys
 from pathlib import Path
 from safelaunch.adapters import logengine, logfiles, logindex
-from safelaunch.core import causes, rulebook
+from safelaunch.core.why import causes, rulebook
 log, mode, index = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 logengine.make_search = {"plain": lambda literals: None, "fast": logengine.make_search}.get(
     mode, logengine.make_aho_corasick)

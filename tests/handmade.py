@@ -11,7 +11,7 @@ from typing import Any
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import plan as plans
-from safelaunch.core.config import Source, resolve
+from safelaunch.core.config.resolve import Source, resolve
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.cli import run
-from safelaunch.core.config import Source, resolve
-from safelaunch.core.starter import render_value
+from safelaunch.core.config.resolve import Source, resolve
+from safelaunch.core.config.starter import render_value
 from safelaunch.errors import ConfigError
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.cli import run
-from safelaunch.core.config import Source, resolve
-from safelaunch.core.sbatchscript import draft_from_script
-from safelaunch.core.starter import Draft, render_draft
+from safelaunch.core.config.resolve import Source, resolve
+from safelaunch.core.config.sbatchscript import draft_from_script
+from safelaunch.core.config.starter import Draft, render_draft
 from safelaunch.errors import ConfigError
 
 JOB = """\

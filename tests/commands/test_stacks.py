@@ -9,9 +9,10 @@ import pytest
 
 from safelaunch.commands import stacks
 from safelaunch.commands.stacks import command
-from safelaunch.core import hangverdict, stacktext
-from safelaunch.core.hangverdict import judge_hang
-from safelaunch.core.stacks import fold
+from safelaunch.core.hangs import stacktext
+from safelaunch.core.hangs import verdict as hangverdict
+from safelaunch.core.hangs.stacks import fold
+from safelaunch.core.hangs.verdict import judge_hang
 from tests.core.stack_values import rank, reports
 from tests.localruns import type_safelaunch
 

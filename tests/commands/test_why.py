@@ -20,9 +20,9 @@ import pytest
 
 from safelaunch.cli import run
 from safelaunch.commands.why import _lines
-from safelaunch.core.helppages import ACTIONS, PAGES
-from safelaunch.core.rulebook import BY_ID
-from safelaunch.core.whytext import Row
+from safelaunch.core.why.helppages import ACTIONS, PAGES
+from safelaunch.core.why.rulebook import BY_ID
+from safelaunch.core.why.verdicttext import Row
 from tests.handmade import Made, fake_command, make_run
 
 OOM = b"""[n1:3]:Traceback (most recent call last):

@@ -11,8 +11,8 @@ import pytest
 
 from safelaunch.adapters import ledger, logindex
 from safelaunch.cli import run
-from safelaunch.core import rulebook
 from safelaunch.core.ledger import Evidence
+from safelaunch.core.why import rulebook
 from tests.handmade import Made, fake_command, make_run
 
 STEPS = b"".join(b"[n1:0]:step %d loss 2.5\n" % number for number in range(40))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from safelaunch.core.causes import Verdict, judge_log
-from safelaunch.core.findings import CLOCK_ORDER, Evidence, Line, Log
-from safelaunch.core.prefilter import Shapes
-from safelaunch.core.rulebook import RULES
-from safelaunch.core.scan import Compiled, Scanner
+from safelaunch.core.why.causes import Verdict, judge_log
+from safelaunch.core.why.findings import CLOCK_ORDER, Evidence, Line, Log
+from safelaunch.core.why.prefilter import Shapes
+from safelaunch.core.why.rulebook import RULES
+from safelaunch.core.why.scan import Compiled, Scanner
 
 COMPILED = Compiled(RULES)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.ranks import NodeReport, Place, Rank, Stack
+from safelaunch.core.hangs.ranks import NodeReport, Place, Rank, Stack
 
 BROADCAST: Stack = (
     "broadcast (torch/distributed/distributed_c10d.py:1191)",

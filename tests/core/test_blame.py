@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.blame import CONFIDENT, NOBODY, SHORT_CYCLE_S, Failure, blame
-from safelaunch.core.configkeys import CATEGORIES
+from safelaunch.core.config.keys import CATEGORIES
 from safelaunch.core.ledger import KINDS, exclusions
 from safelaunch.core.plan import Suspects
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.causes import judge, last_exception
 from safelaunch.core.model import Exit
+from safelaunch.core.why.causes import judge, last_exception
 
 RAISED = Exit("n1", 1, 1)
 OTHER = Exit("n0", 0, 1)

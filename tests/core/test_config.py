@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.config import Resolved, Source, resolve
-from safelaunch.core.configkeys import NOT_BUILT
-from safelaunch.core.handed import BASHS_OWN, MAX_VALUE_BYTES
+from safelaunch.core.config.handed import BASHS_OWN, MAX_VALUE_BYTES
+from safelaunch.core.config.keys import NOT_BUILT
+from safelaunch.core.config.resolve import Resolved, Source, resolve
+from safelaunch.core.config.schema import train_model
+from safelaunch.core.config.yamltext import parse_document
 from safelaunch.core.plan import make
-from safelaunch.core.schema import train_model
 from safelaunch.core.script import render
-from safelaunch.core.yamltext import parse_document
 from safelaunch.errors import ConfigError
 
 MINIMAL = "command: python train.py\n"

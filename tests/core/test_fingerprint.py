@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.fingerprint import MAX_LETTERS, generalize, make_fingerprint
+from safelaunch.core.why.fingerprint import MAX_LETTERS, generalize, make_fingerprint
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from functools import cache
 import pytest
 
 from safelaunch.adapters import logengine
-from safelaunch.core import flood, prefilter
-from safelaunch.core.literals import MakeSearch
-from safelaunch.core.prefilter import Folded, Shapes
+from safelaunch.core.why import flood, prefilter
+from safelaunch.core.why.literals import MakeSearch
+from safelaunch.core.why.prefilter import Folded, Shapes
 
 LITERALS = (b"Traceback (most recent call last)", b"CUDA error", b"loss", b"step", b"Xid (", b"iteration ")
 BLOCK = 100 << 10

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.findings import Finding, Line, Log, Progress
-from safelaunch.core.globalranks import to_global
+from safelaunch.core.why.findings import Finding, Line, Log, Progress
+from safelaunch.core.why.globalranks import to_global
 
 NODES = ("n4", "n7", "n9")
 

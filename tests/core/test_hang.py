@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core import hang
-from safelaunch.core.hang import NOTICE_S, UNSEEN_S, Learned, Rhythm
+from safelaunch.core.hangs import hang
+from safelaunch.core.hangs.hang import NOTICE_S, UNSEEN_S, Learned, Rhythm
 from safelaunch.core.progress import Talk
 
 FIRST_S = 3600.0

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from safelaunch.core import hang
-from safelaunch.core.hang import HOLD_S
-from safelaunch.core.hangproof import Look, conclude, signs_of_life, stacks_phase, weigh
-from safelaunch.core.hangverdict import judge_hang
+from safelaunch.core.hangs import hang
+from safelaunch.core.hangs.hang import HOLD_S
+from safelaunch.core.hangs.proof import Look, conclude, signs_of_life, stacks_phase, weigh
+from safelaunch.core.hangs.ranks import Life, Rank, Silent, Stack
+from safelaunch.core.hangs.stacks import fold
+from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress import Talk
-from safelaunch.core.ranks import Life, Rank, Silent, Stack
-from safelaunch.core.stacks import fold
 from tests.core.stack_values import ALL_REDUCE, DATA, SEND, asleep, rank, reports
 
 ITEM: Stack = ("sync (train.py:131)", "train (train.py:120)", "<module> (train.py:300)")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.config import Origin, Resolved, Source, resolve
+from safelaunch.core.config.resolve import Origin, Resolved, Source, resolve
 from safelaunch.errors import ConfigError
 
 SITE = Source("site", "/etc/site.yaml", "slurm: {account: site, partition: cpu}\nenv: {A: site, B: site}\n")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.adapters import logengine
-from safelaunch.core.literals import ENGINE_FROM, Place, Search, Words
+from safelaunch.core.why.literals import ENGINE_FROM, Place, Search, Words
 
 LITERALS = (b"Traceback (most recent call last)", b"CUDA error", b"NCCL WARN", b"Xid (", b": nan", b"=nan", b"ENOSPC",
             b"out of memory", b"it/s", b"efa_", b"Killed", b"errno: 98", b"No space left on device", b"rror: ")

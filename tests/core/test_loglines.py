@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core import loglines
+from safelaunch.core.why import loglines
 
 
 def at(text: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.findings import Evidence, TaskExit
+from safelaunch.core.why.findings import Evidence, TaskExit
 from tests.core.judged import judge_text
 
 STEPS = "".join(f"step {number} loss 2.{number}\n" for number in range(10, 20))

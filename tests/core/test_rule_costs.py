@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from safelaunch.core.findings import Rule
-from safelaunch.core.rulebook import RULES
-from safelaunch.core.scan import MAX_LINE
+from safelaunch.core.why.findings import Rule
+from safelaunch.core.why.rulebook import RULES
+from safelaunch.core.why.scan import MAX_LINE
 from tests.core.pumps import pumps_of
 
 SIZES = (*(int(16 * 1.3**power) for power in range(18)), MAX_LINE // 4)

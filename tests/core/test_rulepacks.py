@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core.findings import Rule
-from safelaunch.core.rulepacks import parse_pack, read_pack
+from safelaunch.core.why.findings import Rule
+from safelaunch.core.why.rulepacks import parse_pack, read_pack
 from safelaunch.errors import ConfigError
 
 GOOD: dict[str, Any] = {

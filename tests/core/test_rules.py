@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from safelaunch.core.configkeys import CATEGORIES
-from safelaunch.core.findings import Finding, Rule
-from safelaunch.core.prefilter import Shapes
-from safelaunch.core.rulebook import ACTIONS, BY_ID, RULES
-from safelaunch.core.scan import Compiled, Scanner
-from safelaunch.core.weighing import fill
+from safelaunch.core.config.keys import CATEGORIES
+from safelaunch.core.why.findings import Finding, Rule
+from safelaunch.core.why.prefilter import Shapes
+from safelaunch.core.why.rulebook import ACTIONS, BY_ID, RULES
+from safelaunch.core.why.scan import Compiled, Scanner
+from safelaunch.core.why.weighing import fill
 from tests.core.rule_samples import SAMPLES
 
 COMPILED = Compiled(RULES)

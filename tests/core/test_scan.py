@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.findings import Finding, Rule
-from safelaunch.core.prefilter import Shapes
-from safelaunch.core.scan import KEEP_ALL, TRACEBACK, Compiled, Part, Scanner, merge_parts
+from safelaunch.core.why.findings import Finding, Rule
+from safelaunch.core.why.prefilter import Shapes
+from safelaunch.core.why.scan import KEEP_ALL, TRACEBACK, Compiled, Part, Scanner, merge_parts
 
 
 def rule(name: str, anchor: bytes, pattern: bytes, role: str = "cause", order: int = 0, weight: float = 0.5) -> Rule:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core.configkeys import KEYS, NOT_BUILT, OPEN_SECTIONS
-from safelaunch.core.sbatchoptions import OPTIONS, REFUSED
-from safelaunch.core.schema import train_schema
+from safelaunch.core.config.keys import KEYS, NOT_BUILT, OPEN_SECTIONS
+from safelaunch.core.config.sbatchoptions import OPTIONS, REFUSED
+from safelaunch.core.config.schema import train_schema
 
 PAGE = (Path(__file__).parents[2] / "docs" / "train-yaml.md").read_text(encoding="utf-8")
 

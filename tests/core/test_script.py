@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.config import Source, resolve
-from safelaunch.core.handed import MAX_VALUE_BYTES
+from safelaunch.core.config.handed import MAX_VALUE_BYTES
+from safelaunch.core.config.resolve import Source, resolve
 from safelaunch.core.plan import Plan, make
 from safelaunch.core.script import directives, quote_bash, quote_directive, render, time_limit_s, warn_before_s
 from safelaunch.errors import TemplateError

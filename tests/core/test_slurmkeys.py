@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.config import Origin, Source, resolve
-from safelaunch.core.sbatchoptions import FIRST_JOB_ONLY, LETTERS, OPTIONS, REFUSED
-from safelaunch.core.slurmkeys import SlurmValue, refuse_option, split_flags
+from safelaunch.core.config.resolve import Origin, Source, resolve
+from safelaunch.core.config.sbatchoptions import FIRST_JOB_ONLY, LETTERS, OPTIONS, REFUSED
+from safelaunch.core.config.slurmkeys import SlurmValue, refuse_option, split_flags
 from safelaunch.errors import ConfigError
 
 COMMAND = "command: x\n"

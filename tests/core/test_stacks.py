@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core import nodeticket, stacktext
-from safelaunch.core.activity import classify
-from safelaunch.core.hangverdict import judge_hang
-from safelaunch.core.parallel import Sizes, parse_sizes
-from safelaunch.core.ranks import Place, Rank, Reader, Silent, Stack, logical_stack
-from safelaunch.core.stacks import MOVING, STUCK, UNREADABLE, fold, fold_numbers, label, normalise
-from safelaunch.core.stacktree import grow, render_tree
+from safelaunch.core.hangs import nodeticket, stacktext
+from safelaunch.core.hangs.activity import classify
+from safelaunch.core.hangs.parallel import Sizes, parse_sizes
+from safelaunch.core.hangs.ranks import Place, Rank, Reader, Silent, Stack, logical_stack
+from safelaunch.core.hangs.stacks import MOVING, STUCK, UNREADABLE, fold, fold_numbers, label, normalise
+from safelaunch.core.hangs.stacktree import grow, render_tree
+from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.errors import ParseError, UsageError
 from tests.core.stack_values import (
     ALL_REDUCE,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.values import expand, parse_duration_s
-from safelaunch.core.yamlnodes import DEFAULT, MappingNode, Scalar, quoted
-from safelaunch.core.yamltext import parse_document
+from safelaunch.core.config.values import expand, parse_duration_s
+from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Scalar, quoted
+from safelaunch.core.config.yamltext import parse_document
 from safelaunch.errors import ParseError
 
 

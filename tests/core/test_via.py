@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from safelaunch.core import via
-from safelaunch.core.configkeys import KEYS
-from safelaunch.core.kinds import Choice
+from safelaunch.core.config.keys import KEYS
+from safelaunch.core.config.kinds import Choice
 
 
 @pytest.mark.parametrize(

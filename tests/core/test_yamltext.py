@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.yamlnodes import ListNode, MappingNode, Node, Scalar
-from safelaunch.core.yamltext import parse_document, parse_value
+from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar
+from safelaunch.core.config.yamltext import parse_document, parse_value
 from safelaunch.errors import Problem
 
 

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from safelaunch.adapters import liveindex, logfiles, logindex, rulepacks
 from safelaunch.adapters.diagnosis import diagnose
 from safelaunch.adapters.liveindex import LiveIndex
-from safelaunch.core import rulebook
-from safelaunch.core.causes import judge_log
-from safelaunch.core.findings import Evidence, Log
+from safelaunch.core.why import rulebook
+from safelaunch.core.why.causes import judge_log
+from safelaunch.core.why.findings import Evidence, Log
 from tests.localruns import LocalRun, SubmitLocal
 
 OOM = b"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a capacity of 79 GiB.\n"

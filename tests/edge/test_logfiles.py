@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from safelaunch.adapters import logbounds, logfiles, logindex
 from safelaunch.adapters.linenumbers import line_numbers
-from safelaunch.core.findings import CLOCK_ORDER, CLOCK_STAMPS, Log, Rule
-from safelaunch.core.scan import TRACEBACK
+from safelaunch.core.why.findings import CLOCK_ORDER, CLOCK_STAMPS, Log, Rule
+from safelaunch.core.why.scan import TRACEBACK
 
 RULES = (
     Rule("cuda", "native_crash", (b"CUDA error",), rb"CUDA error: \w+"),

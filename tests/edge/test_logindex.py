@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from safelaunch.adapters import logbounds, logfiles, logindex
-from safelaunch.core.findings import Log, Rule
-from safelaunch.core.scan import TRACEBACK
+from safelaunch.core.why.findings import Log, Rule
+from safelaunch.core.why.scan import TRACEBACK
 
 RULES = (
     Rule("cuda", "native_crash", (b"CUDA error",), rb"CUDA error: (?P<what>\w+)"),

@@ -8,8 +8,8 @@ import pytest
 
 from safelaunch.adapters.logfiles import read_logs
 from safelaunch.adapters.rulepacks import load_packs
-from safelaunch.core.causes import judge_log
-from safelaunch.core.rulebook import RULES
+from safelaunch.core.why.causes import judge_log
+from safelaunch.core.why.rulebook import RULES
 from safelaunch.errors import ConfigError
 
 PACK = r"""version: 1

@@ -13,7 +13,7 @@ import pytest
 
 from safelaunch.adapters.checkpoints import find
 from safelaunch.core.checkpoints.resume import resume_args
-from safelaunch.core.config import Source, resolve
+from safelaunch.core.config.resolve import Source, resolve
 from safelaunch.core.plan import make
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -25,9 +25,9 @@ from hypothesis import strategies as st
 
 from safelaunch.adapters import collect as fan_out
 from safelaunch.adapters.slurm import Command
-from safelaunch.core import stacktext
-from safelaunch.core.hangverdict import judge_hang
-from safelaunch.core.ranks import Reader
+from safelaunch.core.hangs import stacktext
+from safelaunch.core.hangs.ranks import Reader
+from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.node import children, collect, devices, evidence, plain, proctable, spy
 from tests.frozen import FuseMount
 from tests.sandboxes import wait_until

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from safelaunch.adapters import journal, sitefiles
 from safelaunch.core import plan as plans
 from safelaunch.core import script
-from safelaunch.core.config import Source, resolve
+from safelaunch.core.config.resolve import Source, resolve
 from safelaunch.core.plan import Plan
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from tempfile import TemporaryDirectory
 
 from safelaunch.adapters import logbounds, logchunks
 from safelaunch.adapters.logfiles import read_logs
-from safelaunch.core import whyjson
-from safelaunch.core.causes import judge_log
-from safelaunch.core.rulebook import RULES
+from safelaunch.core.why import verdictjson
+from safelaunch.core.why.causes import judge_log
+from safelaunch.core.why.rulebook import RULES
 from tests.core.rule_samples import SAMPLES
 
 MOST_MB = 300
@@ -81,7 +81,7 @@ def check(data: bytes, folder: Path) -> None:
     start_s = time.process_time()
     read = read_logs(paths, RULES, workers=1)
     verdict = judge_log(read)
-    public = whyjson.to_public(verdict)
+    public = verdictjson.to_public(verdict)
     taken_s = time.process_time() - start_s
     assert taken_s < MOST_RUN_S, f"{taken_s:.1f} s for {len(log)} bytes"
     assert json.loads(json.dumps(public))["verdict"]["category"], public

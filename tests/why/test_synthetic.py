@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safelaunch.adapters.logfiles import read_logs
-from safelaunch.core.causes import Verdict, judge_log
-from safelaunch.core.rulebook import RULES
+from safelaunch.core.why.causes import Verdict, judge_log
+from safelaunch.core.why.rulebook import RULES
 from tests.why.generator import Shape, Synthetic, make_log
 from tests.why.plants import PLANTS, Plant
 

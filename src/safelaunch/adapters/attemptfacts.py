@@ -14,9 +14,9 @@ from typing import Any
 
 from safelaunch.adapters import logindex
 from safelaunch.adapters.logindex import LogIndex
-from safelaunch.core.findings import TaskExit
-from safelaunch.core.outside import signal_name
-from safelaunch.core.stacktext import tell_left
+from safelaunch.core.hangs.stacktext import tell_left
+from safelaunch.core.why.findings import TaskExit
+from safelaunch.core.why.outside import signal_name
 
 MOST_FRAMES = 6      # of a core, shown in a line
 MOST_CORES = MOST_LEFT = 4
@@ -25,7 +25,7 @@ MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Hang:
-    """What a look at the ranks of a silent attempt showed (core.hangscene), as far as it speaks of a hang."""
+    """What a look at the ranks of a silent attempt showed (core.hangs.scene), as far as it speaks of a hang."""
 
     odd: tuple[tuple[str, str], ...]      # (node, which rank and where it stands)
     said: str

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from safelaunch.adapters.job import Job
 from safelaunch.adapters.slurm import Command, Result, Start
-from safelaunch.core.ranks import NodeReport, Reader, Silent, keep_main_step
-from safelaunch.core.stacktext import render_rank
+from safelaunch.core.hangs.ranks import NodeReport, Reader, Silent, keep_main_step
+from safelaunch.core.hangs.stacktext import render_rank
 from safelaunch.errors import ParseError
 
 MODULES = ("children", "plain", "proctable", "evidence", "devices", "spy", "leftovers", "cores",

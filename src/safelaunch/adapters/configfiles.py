@@ -7,8 +7,8 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from safelaunch.core.config import Resolved, Source, resolve
-from safelaunch.core.yamltext import TEXT_MAX_BYTES
+from safelaunch.core.config.resolve import Resolved, Source, resolve
+from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
 from safelaunch.errors import ConfigError, Problem
 
 SITE_FILE = "/etc/safelaunch/site.yaml"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import logfiles, logindex
-from safelaunch.core import rulebook, whyjson
-from safelaunch.core.causes import judge_log
-from safelaunch.core.findings import Evidence, Rule
-from safelaunch.core.globalranks import Layout, to_global
+from safelaunch.core.why import rulebook, verdictjson
+from safelaunch.core.why.causes import judge_log
+from safelaunch.core.why.findings import Evidence, Rule
+from safelaunch.core.why.globalranks import Layout, to_global
 from safelaunch.node.probe import run_in_child
 
 DEADLINE_S = 3.0      # a log of 20 GB; most take 20 ms
@@ -38,4 +38,4 @@ def _judge(log: Path, evidence: Evidence, index: Path | None, layout: Layout | N
         known = logindex.begin(log, rules)
     read = logfiles.read_logs([log, *more], rules, indexes={log: known}, workers=1)
     verdict = judge_log(to_global(read, *layout) if layout is not None else read, evidence)
-    return {**whyjson.to_public(verdict), "fingerprint": verdict.fingerprint}
+    return {**verdictjson.to_public(verdict), "fingerprint": verdict.fingerprint}

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from safelaunch.adapters.logindex import LogIndex, Mark, count_lines
-from safelaunch.core.causes import Verdict
-from safelaunch.core.findings import Cited
+from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.findings import Cited
 
 BUDGET_S = 0.7
 STEP = 8 << 20     # counted between two looks at the clock: 6 ms

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from safelaunch.adapters import logindex
-from safelaunch.core import rulebook
-from safelaunch.core.findings import Rule
+from safelaunch.core.why import rulebook
+from safelaunch.core.why.findings import Rule
 from safelaunch.node.probe import REAP_WITHIN_S, RESET_SIGNALS, is_gone_within
 
 STEP = 32 << 20         # of new log that is worth a child: it is read in 0.05-0.3 s

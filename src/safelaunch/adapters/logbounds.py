@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 from safelaunch.adapters import logchunks
 from safelaunch.adapters.logchunks import Source
-from safelaunch.core.prefilter import Shapes
-from safelaunch.core.scan import Compiled, Speaker
+from safelaunch.core.why.prefilter import Shapes
+from safelaunch.core.why.scan import Compiled, Speaker
 
 SMALL = 64 << 20         # a log up to this size is read whole
 HEAD = 1 << 20

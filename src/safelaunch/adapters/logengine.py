@@ -4,14 +4,14 @@ It matters for logs no two lines of which are alike: the lines of ordinary logs 
 any literal is searched. ahocorasick_rs comes with safelaunch on x86-64 and aarch64: it is imported in 2 ms, made in 20,
 and reads 370 MB/s; hyperscan (`pip install safelaunch[fast]`) takes 16 and 25 ms and reads 2600; see
 benchmarks/why_speed.py.
-Without both core/literals.py searches by itself.
+Without both core/why/literals.py searches by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from safelaunch.core.literals import Place, Search
+from safelaunch.core.why.literals import Place, Search
 
 
 def make_search(literals: Sequence[bytes]) -> Search | None:

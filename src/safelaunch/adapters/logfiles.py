@@ -20,11 +20,11 @@ from typing import BinaryIO
 from safelaunch.adapters import logbounds, logchunks, logengine, logindex
 from safelaunch.adapters.logchunks import Source
 from safelaunch.adapters.logindex import LogIndex
-from safelaunch.core import clocks, loglines
-from safelaunch.core.findings import CLOCK_ORDER, CLOCK_STAMPS, Finding, Line, Log, Progress, Rule
-from safelaunch.core.prefilter import Shapes
-from safelaunch.core.rulebook import BY_ID
-from safelaunch.core.scan import Compiled, Part, merge_parts
+from safelaunch.core.why import clocks, loglines
+from safelaunch.core.why.findings import CLOCK_ORDER, CLOCK_STAMPS, Finding, Line, Log, Progress, Rule
+from safelaunch.core.why.prefilter import Shapes
+from safelaunch.core.why.rulebook import BY_ID
+from safelaunch.core.why.scan import Compiled, Part, merge_parts
 
 PARALLEL_FROM = 48 << 20    # less is read faster than workers are started
 LAST_LINES = 40

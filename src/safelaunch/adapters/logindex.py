@@ -17,9 +17,9 @@ from pathlib import Path
 
 from safelaunch.adapters import logbounds, logchunks
 from safelaunch.adapters.logchunks import Source
-from safelaunch.core.findings import Finding, Progress, Rule
-from safelaunch.core.prefilter import Shapes
-from safelaunch.core.scan import Compiled, Part, merge_parts
+from safelaunch.core.why.findings import Finding, Progress, Rule
+from safelaunch.core.why.prefilter import Shapes
+from safelaunch.core.why.scan import Compiled, Part, merge_parts
 
 VERSION = 2
 WITNESS = 256           # bytes before the position: a file that was cut or replaced has others there

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safelaunch.core.findings import Rule
+from safelaunch.core.why.findings import Rule
 from safelaunch.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ class _File:
         self.path = path
 
     def __call__(self) -> tuple[Rule, ...]:
-        from safelaunch.core.rulepacks import read_pack
-        from safelaunch.core.yamltext import TEXT_MAX_BYTES
+        from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
+        from safelaunch.core.why.rulepacks import read_pack
 
         try:
             with self.path.open("rb") as stream:
@@ -92,7 +92,7 @@ class _EntryPoint:
         self.entry = entry
 
     def __call__(self) -> tuple[Rule, ...]:
-        from safelaunch.core.rulepacks import parse_pack
+        from safelaunch.core.why.rulepacks import parse_pack
 
         source = f"entry point {self.entry.name}"
         try:

@@ -25,8 +25,8 @@ from safelaunch.adapters.job import address_of
 from safelaunch.adapters.liveindex import LiveIndex
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command
-from safelaunch.core.findings import Evidence, Rule
-from safelaunch.core.globalranks import Layout
+from safelaunch.core.why.findings import Evidence, Rule
+from safelaunch.core.why.globalranks import Layout
 from safelaunch.node.guard import Link
 
 # Commands that ask slurmctld; it is everybody's, so that a supervisor never sends it more than two a second.

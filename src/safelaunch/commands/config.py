@@ -10,8 +10,8 @@ import click
 
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.commands.trainfile import split_rest, train_file_arguments
-from safelaunch.core.config import Origin, Resolved
-from safelaunch.core.starter import render_value
+from safelaunch.core.config.resolve import Origin, Resolved
+from safelaunch.core.config.starter import render_value
 
 
 @click.command()

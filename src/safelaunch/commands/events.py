@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from safelaunch.commands import runs, talk
-from safelaunch.core import stacktext, via
+from safelaunch.core import via
+from safelaunch.core.hangs import stacktext
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
 from safelaunch.core.state import fold

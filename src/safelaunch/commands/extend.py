@@ -8,7 +8,7 @@ import click
 
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import controls, runs, talk
-from safelaunch.core.values import parse_duration_s
+from safelaunch.core.config.values import parse_duration_s
 from safelaunch.errors import ParseError, UsageError
 
 VERSION = 1

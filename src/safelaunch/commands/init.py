@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from safelaunch.core.sbatchscript import draft_from_script
-from safelaunch.core.starter import EXAMPLE, Draft, render_draft
+from safelaunch.core.config.sbatchscript import draft_from_script
+from safelaunch.core.config.starter import EXAMPLE, Draft, render_draft
 from safelaunch.errors import UsageError
 
 

@@ -14,7 +14,8 @@ import click
 
 from safelaunch.adapters import configfiles, ledger, runfolder, slurm
 from safelaunch.commands import nodetable, runs, talk
-from safelaunch.core import config, nodeset
+from safelaunch.core import nodeset
+from safelaunch.core.config import resolve as config
 from safelaunch.core.ledger import CLEARED, Evidence, Standing, standings
 from safelaunch.core.ledgerlines import is_node_name
 from safelaunch.core.plan import Suspects

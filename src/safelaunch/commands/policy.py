@@ -17,9 +17,9 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs, talk
 from safelaunch.core import plan as plans
 from safelaunch.core import policytext, replaytext
-from safelaunch.core.config import Origin, Source, resolve
+from safelaunch.core.config.resolve import Origin, Source, resolve
+from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
 from safelaunch.core.replay import overridden, replay
-from safelaunch.core.yamltext import TEXT_MAX_BYTES
 from safelaunch.errors import ConfigError, Problem, RunFolderError, UsageError
 
 _OVERRIDE = re.compile(r"[a-z_]+(\.[^\s=/]+)*=")

@@ -10,7 +10,7 @@ import click
 @click.command()
 def command() -> int:
     """Print the JSON Schema (draft 2020-12) of train.yaml."""
-    from safelaunch.core.schema import train_schema
+    from safelaunch.core.config.schema import train_schema
 
     click.echo(json.dumps(train_schema(), indent=2, ensure_ascii=False))
     return 0

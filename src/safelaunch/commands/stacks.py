@@ -14,11 +14,12 @@ from safelaunch.adapters import collect, runfolder, slurm
 from safelaunch.adapters.collect import Collected, Depth, Target
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs, talk
-from safelaunch.core import nodeset, stacktext
-from safelaunch.core.hangverdict import judge_hang
-from safelaunch.core.parallel import parse_sizes
+from safelaunch.core import nodeset
+from safelaunch.core.hangs import stacktext
+from safelaunch.core.hangs.parallel import parse_sizes
+from safelaunch.core.hangs.stacks import fold
+from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.slurmtext import parse_squeue
-from safelaunch.core.stacks import fold
 from safelaunch.errors import ParseError, UsageError
 
 SQUEUE_DEADLINE_S = 10.0

@@ -21,7 +21,7 @@ from safelaunch.adapters.submission import Submission
 from safelaunch.commands.trainfile import split_rest, train_file_arguments
 from safelaunch.core import plan as plans
 from safelaunch.core import script
-from safelaunch.core.config import Resolved
+from safelaunch.core.config.resolve import Resolved
 from safelaunch.core.plan import Plan
 from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused
 

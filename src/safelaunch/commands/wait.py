@@ -8,8 +8,8 @@ import click
 
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs, talk
+from safelaunch.core.config.values import parse_duration_s
 from safelaunch.core.state import Ended, State, fold
-from safelaunch.core.values import parse_duration_s
 from safelaunch.errors import ParseError, UsageError, WaitTimedOut
 
 POLL_S = (0.2, 2.0)     # an end is seen within 2 s; the shared folder is asked once in that time

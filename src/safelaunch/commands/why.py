@@ -18,13 +18,14 @@ from safelaunch.adapters.logindex import LogIndex
 from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.commands import talk
 from safelaunch.commands.whysubject import Subject, find_subject
-from safelaunch.core import rulebook, whyjson, whytext, whyticket
-from safelaunch.core.causes import Verdict, judge_log
-from safelaunch.core.findings import Log
-from safelaunch.core.globalranks import to_global
-from safelaunch.core.helppages import PAGES
-from safelaunch.core.nearest import nearest_word
-from safelaunch.core.whytext import Row
+from safelaunch.core.config.nearest import nearest_word
+from safelaunch.core.why import rulebook, verdictjson, verdicttext
+from safelaunch.core.why import ticket as whyticket
+from safelaunch.core.why.causes import Verdict, judge_log
+from safelaunch.core.why.findings import Log
+from safelaunch.core.why.globalranks import to_global
+from safelaunch.core.why.helppages import PAGES
+from safelaunch.core.why.verdicttext import Row
 from safelaunch.errors import UsageError
 
 LABEL_WIDTH = 11
@@ -53,17 +54,18 @@ def command(
         log = to_global(log, *subject.layout)
     verdict = number_verdict(of_nothing(judge_log(log, subject.evidence), log), subject.indexes)
     if as_json:
-        talk.emit_json(whyjson.to_public(verdict))
+        talk.emit_json(verdictjson.to_public(verdict))
     elif ticket:
         _print_ticket(verdict, subject)
     else:
-        _print(whytext.tell(verdict, log, subject.outside, subject.did, _next_lines(verdict, words, subject), show_all))
+        following = _next_lines(verdict, words, subject)
+        _print(verdicttext.tell(verdict, log, subject.outside, subject.did, following, show_all))
     return 0
 
 
 def explain_files(paths: Sequence[Path]) -> dict[str, Any]:
     """The object of `why --json` for some logs."""
-    return whyjson.to_public(judge_log(_read(paths)))
+    return verdictjson.to_public(judge_log(_read(paths)))
 
 
 def of_nothing(verdict: Verdict, log: Log) -> Verdict:
@@ -83,7 +85,7 @@ def _read(paths: Sequence[Path], indexes: Mapping[Path, LogIndex] | None = None)
 
 def _explain(name: str) -> int:
     packs = load_packs()
-    rows = whytext.explain_rule(name, packs)
+    rows = verdicttext.explain_rule(name, packs)
     if rows is None:
         guess = nearest_word(name, [*rulebook.BY_ID, *(rule.id for rule in packs), *PAGES])
         raise UsageError(f"no rule or category {name!r}", hint=f"did you mean {guess!r}?" if guess else

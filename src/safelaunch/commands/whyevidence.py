@@ -10,14 +10,14 @@ from pathlib import Path
 from safelaunch.adapters import attemptfacts, ledger, runfolder, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import talk
-from safelaunch.core import whyslurm
-from safelaunch.core.findings import Evidence, TaskExit
 from safelaunch.core.ledger import blamed_before
 from safelaunch.core.model import Event
-from safelaunch.core.outside import CRASHES
 from safelaunch.core.slurmtext import is_unreachable, parse_ending
 from safelaunch.core.state import Attempt, State
-from safelaunch.core.whyslurm import JobFacts
+from safelaunch.core.why import slurmfacts
+from safelaunch.core.why.findings import Evidence, TaskExit
+from safelaunch.core.why.outside import CRASHES
+from safelaunch.core.why.slurmfacts import JobFacts
 from safelaunch.errors import RunFolderError, SlurmUnreachable
 from safelaunch.node import cores
 from safelaunch.node.probe import run_in_child
@@ -58,9 +58,9 @@ def ask_job(job: str) -> JobFacts:
     """What Slurm knows of any job; raises RunFolderError where it knows none, SlurmUnreachable where nobody knows."""
     env = slurm.outside_job(os.environ)
     shown = slurm.run(slurm.show_job(job), env, SLURM_DEADLINE_S)
-    facts = whyslurm.parse_job(shown.stdout) if shown.is_ok else None
+    facts = slurmfacts.parse_job(shown.stdout) if shown.is_ok else None
     account = slurm.run(_sacct(job), env, SLURM_DEADLINE_S) if facts is None or not facts.is_alive else None
-    counted = whyslurm.parse_account(account.stdout, job) if account is not None and account.is_ok else None
+    counted = slurmfacts.parse_account(account.stdout, job) if account is not None and account.is_ok else None
     if facts is not None:
         return JobFacts(facts.state, facts.reason, facts.exit_code, facts.nodes, facts.outputs, facts.folder,
                         counted.steps if counted else ())
@@ -75,7 +75,7 @@ def ask_job(job: str) -> JobFacts:
 
 
 def _sacct(job: str) -> tuple[str, ...]:
-    return ("sacct", "--noheader", "--parsable2", f"--jobs={job}", f"--format={whyslurm.ACCOUNT_FORMAT}")
+    return ("sacct", "--noheader", "--parsable2", f"--jobs={job}", f"--format={slurmfacts.ACCOUNT_FORMAT}")
 
 
 def _ask_slurm(run: Run, state: State, attempt: Attempt) -> tuple[JobFacts, tuple[tuple[str, str], ...]]:
@@ -97,7 +97,7 @@ def _ask_slurm(run: Run, state: State, attempt: Attempt) -> tuple[JobFacts, tupl
         return facts, ()
     shown = slurm.run(slurm.show_nodes(talk.fold(attempt.nodes)), slurm.outside_job(os.environ), SLURM_DEADLINE_S)
     until_t = (attempt.ended_t or float("inf")) + NODES_LATE_S
-    return facts, whyslurm.bad_nodes(shown.stdout, attempt.started_t, until_t) if shown.is_ok else ()
+    return facts, slurmfacts.bad_nodes(shown.stdout, attempt.started_t, until_t) if shown.is_ok else ()
 
 
 def _ending(run: Run, attempt: Attempt, said: str, is_newest: bool) -> str | None:

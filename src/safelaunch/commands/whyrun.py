@@ -9,9 +9,9 @@ from safelaunch.adapters import attemptfacts, runfolder
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import events, runs, talk, whyevidence
 from safelaunch.commands.whysubject import Subject
-from safelaunch.core.findings import Evidence
 from safelaunch.core.model import Event
 from safelaunch.core.state import Attempt, State
+from safelaunch.core.why.findings import Evidence
 from safelaunch.errors import UsageError
 
 # What was done about a failure, as the journal tells it; the other kinds are for `safelaunch events`.

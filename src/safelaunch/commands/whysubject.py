@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from safelaunch.adapters.logindex import LogIndex
 from safelaunch.commands import talk
-from safelaunch.core.findings import Evidence
+from safelaunch.core.why.findings import Evidence
 from safelaunch.errors import RunFolderError, UsageError
 from safelaunch.node.probe import run_in_child
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from safelaunch.core import decide
 from safelaunch.core.budget import reason_to_give_up
-from safelaunch.core.config import Source, resolve
-from safelaunch.core.configkeys import KEYS
+from safelaunch.core.config.keys import KEYS
+from safelaunch.core.config.resolve import Source, resolve
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.policy import response

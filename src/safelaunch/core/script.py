@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from safelaunch.core.handed import BASHS_OWN, unfit, unfit_for_output
+from safelaunch.core.config.handed import BASHS_OWN, unfit, unfit_for_output
+from safelaunch.core.config.sbatchoptions import FIRST_JOB_ONLY
 from safelaunch.core.plan import Plan
-from safelaunch.core.sbatchoptions import FIRST_JOB_ONLY
 from safelaunch.errors import TemplateError
 
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+\Z")

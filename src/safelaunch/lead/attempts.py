@@ -12,13 +12,14 @@ from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command
-from safelaunch.core import causes, decide, nodeset, slurmtext
+from safelaunch.core import decide, nodeset, slurmtext
 from safelaunch.core.budget import rejects_checkpoint
 from safelaunch.core.checkpoints.resume import resume_args
-from safelaunch.core.fingerprint import make_fingerprint
 from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
 from safelaunch.core.steps import latest_step
+from safelaunch.core.why import causes
+from safelaunch.core.why.fingerprint import make_fingerprint
 from safelaunch.lead import visit, watch
 from safelaunch.lead.diagnosing import look_deeper, of_hang
 from safelaunch.lead.leader import FIRST_STANDBY_S, Leader, Step

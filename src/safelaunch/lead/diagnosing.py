@@ -11,10 +11,11 @@ from pathlib import Path
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.outbox import PUT
-from safelaunch.core import causes, decide
-from safelaunch.core.causes import Verdict
-from safelaunch.core.findings import Evidence, TaskExit
+from safelaunch.core import decide
 from safelaunch.core.ledger import blamed_before
+from safelaunch.core.why import causes
+from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.findings import Evidence, TaskExit
 from safelaunch.lead.leader import Leader
 
 BEHIND_A_HANG = ("gpu_hardware", "node_failure", "host_oom", "storage")   # what makes one rank stand, and is logged

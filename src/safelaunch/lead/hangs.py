@@ -1,7 +1,7 @@
 """A training that has gone silent: looked at, judged by a second witness, and ended only then.
 
-Silence is the first witness (core.hang). The second is what a look at all nodes shows: stacks that do not move, ranks
-asleep in D state or stopped, nodes that do not answer, ranks that are gone (core.hangverdict). Short of that: say so,
+Silence is the first witness (core.hangs). The second is what a look at all nodes shows: stacks that do not move, ranks
+asleep in D state or stopped, nodes that do not answer, ranks that are gone (core.hangs.verdict). Short of that: say so,
 and look again later. A frozen filesystem is waited for: a restart would hang in its first read.
 """
 
@@ -17,13 +17,14 @@ from safelaunch.adapters import checkpoints, runfolder
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collected, Depth, Target
 from safelaunch.adapters.outbox import PUT
-from safelaunch.core import hang, nodeset, stacktext
-from safelaunch.core.hang import Rhythm
-from safelaunch.core.hangproof import Look, conclude, is_certain
-from safelaunch.core.hangscene import HangVerdict
-from safelaunch.core.hangverdict import judge_hang
+from safelaunch.core import nodeset
+from safelaunch.core.hangs import hang, stacktext
+from safelaunch.core.hangs.hang import Rhythm
+from safelaunch.core.hangs.proof import Look, conclude, is_certain
+from safelaunch.core.hangs.scene import HangVerdict
+from safelaunch.core.hangs.stacks import fold
+from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress import listen
-from safelaunch.core.stacks import fold
 from safelaunch.lead.leader import Leader, Step, clock
 from safelaunch.lead.thaw import wait_for_thaw
 

@@ -24,9 +24,9 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
 from safelaunch.core import decide
 from safelaunch.core.checkpoints.model import Checkpoint
-from safelaunch.core.hang import Rhythm
-from safelaunch.core.hangproof import Look
-from safelaunch.core.hangscene import HangVerdict
+from safelaunch.core.hangs.hang import Rhythm
+from safelaunch.core.hangs.proof import Look
+from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.ledger import Evidence
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import LEASE_S, Plan

@@ -9,10 +9,10 @@ from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import decide, slurmtext
 from safelaunch.core.blame import Failure, blame
-from safelaunch.core.causes import Verdict
 from safelaunch.core.ledger import Evidence, exclusions
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
 from safelaunch.core.model import Event
+from safelaunch.core.why.causes import Verdict
 from safelaunch.lead.leader import Leader, Step
 
 ASK_S = 15.0         # for sinfo at the start of a job

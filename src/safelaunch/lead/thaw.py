@@ -14,7 +14,7 @@ from pathlib import Path
 
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import try_to_write
-from safelaunch.core.hangscene import HangVerdict
+from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.lead.leader import Leader, Step
 
 ANSWERS_S = 3.0            # a write of one byte to a busy filesystem takes up to a second

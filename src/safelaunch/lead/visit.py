@@ -14,8 +14,9 @@ from typing import Any
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.collect import Collected, Depth, Target
 from safelaunch.adapters.outbox import PUT
-from safelaunch.core import decide, nodeticket, stacktext
-from safelaunch.core.ranks import NodeReport
+from safelaunch.core import decide
+from safelaunch.core.hangs import nodeticket, stacktext
+from safelaunch.core.hangs.ranks import NodeReport
 from safelaunch.lead.leader import Leader, Step, clock
 from safelaunch.lead.suspicion import blamed_nodes
 

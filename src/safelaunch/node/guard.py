@@ -61,7 +61,7 @@ KERNEL_LINES = 30
 LEFTOVER_GRACE_S = 2.0  # for what the launcher left behind, between TERM and KILL
 MAX_LINE = 1 << 16
 PR_SET_CHILD_SUBREAPER = 36
-# What the rules of `why` know of hardware and file systems (core.rules). Processes that others lost on a shared node
+# What rules of `why` know of hardware and file systems (core/why/rules). Processes that others lost on a shared node
 # are none of ours: of the OOM killer's words only those count that name this job's cgroup. Loop devices are tests' own.
 KERNEL_WORDS = (b"NVRM", b"Xid", b"mlx5", b"I/O error", b"EDAC", b"ardware Error", b"ardware error", b"mce:", b"nfs: ",
                 b"NFS: ", b"Lustre", b"GPFS", b"EXT4-fs error", b"XFS (", b"ead-only", b"ink is down", b"ink is Down",

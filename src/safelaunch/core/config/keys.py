@@ -1,0 +1,188 @@
+"""The keys of train.yaml: one literal table, which the check, the JSON Schema and docs/train-yaml.md all follow."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from safelaunch.core.config.kinds import (
+    AutoOrDuration,
+    CheckpointPattern,
+    Choice,
+    Duration,
+    Flag,
+    Integer,
+    Kind,
+    Path,
+    PolicyTable,
+    ResumeArgs,
+    Share,
+    Shell,
+    SignalName,
+    SrunFlags,
+    StepPattern,
+    Text,
+    Words,
+    ZeroOrOne,
+)
+
+_A_NAME = "a name of letters, digits, . _ and -, at most 64, the first a letter or digit"
+NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
+
+class Key(NamedTuple):
+    """One key: what it takes, its default as it would be written (None: nothing), and what it is for."""
+
+    kind: Kind
+    default: str | tuple[str, ...] | None
+    doc: str
+
+
+# The taxonomy of causes (what `why` answers), and unknown.
+CATEGORIES = (
+    "gpu_hardware",
+    "network",
+    "node_failure",
+    "host_oom",
+    "cuda_oom",
+    "time_limit",
+    "preempted",
+    "cancelled",
+    "storage",
+    "checkpoint",
+    "rendezvous",
+    "user_code",
+    "config",
+    "environment",
+    "version_mismatch",
+    "data",
+    "numerical",
+    "native_crash",
+    "hang",
+    "hub_auth",
+    "unknown",
+)
+
+# What can follow a failure; core/policy.py says what each does. A number behind one is its budget.
+POLICY_WORDS = ("restart", "exclude", "once", "wait", "fall_back", "continue", "stop")
+
+# Sections whose keys are the user's own: names of variables, options of sbatch.
+OPEN_SECTIONS: dict[str, str] = {
+    "env": "Variables for setup and command: text as written. ${VAR} is filled in at submit, not on the nodes.",
+    "slurm": "Any long option of sbatch, with - or _ (nodes: 16, gpus_per_node: 8). true sets a flag; false or null "
+    "takes back what a site or user file set. An unknown option near a known one is an error; written with its dashes "
+    '("--new-option": 1) it passes as it is.',
+}
+
+KEYS: dict[str, Key] = {
+    "version": Key(Integer(1, 1), "1", "Version of this format."),
+    "name": Key(Text(_A_NAME, NAME_PATTERN), None, "The run's name; by default the file's own name without .yaml."),
+    "run_dir": Key(Path(), "runs/${name}", "The run folder; a relative one starts at the folder of train.yaml."),
+    "cluster": Key(
+        Choice(("auto", "slurm", "local")),
+        "auto",
+        "Where to run: auto takes Slurm where there is one; local is this machine.",
+    ),
+    "command": Key(Shell(), None, "Required. What to train with: shell code, expanded by bash on the nodes only."),
+    "setup": Key(Shell(), "", "Shell code for each node, in bash, before the command (module load, activate)."),
+    "srun.wait": Key(
+        Integer(0), "60", "Seconds that srun waits for the other tasks when the first has ended (--wait)."
+    ),
+    "srun.kill_on_bad_exit": Key(ZeroOrOne(), "1", "End the attempt as soon as one task fails (--kill-on-bad-exit)."),
+    "srun.extra": Key(SrunFlags(), (), "More flags for srun, such as [--hint=nomultithread]."),
+    "launch.with": Key(
+        Choice(("torchrun", "srun", "none")),
+        None,
+        "torchrun: one launcher a node; srun: a task for each GPU; none: the command once a node. By default torchrun "
+        "if nproc_per_node is given, else srun if there are several nodes, tasks or GPUs, else none.",
+    ),
+    "launch.nproc_per_node": Key(
+        Integer(1), None, "torchrun's processes on each node; by default the GPUs of a node, or 1."
+    ),
+    "launch.tee": Key(Integer(0, 3), "3", "torchrun's --tee: which streams of each rank reach the log (3: both)."),
+    "resume.dir": Key(
+        Path(),
+        None,
+        "Where the checkpoints are, as the command sees it: a relative one starts at the job's working directory.",
+    ),
+    "resume.format": Key(
+        Choice(("auto", "torch", "dcp", "deepspeed", "megatron", "pattern")),
+        "auto",
+        "How to tell a complete checkpoint; auto looks at what is there.",
+    ),
+    "resume.pattern": Key(
+        CheckpointPattern(), None, "For format: pattern, the file or folder of a step, such as step_{step}.pt."
+    ),
+    "resume.args": Key(
+        ResumeArgs(),
+        "",
+        "What ${RESUME_ARGS} in command stands for once there is a checkpoint: its {path} and {step}.",
+    ),
+    "resume.keep_trying": Key(
+        Integer(0), "2", "How many older checkpoints to fall back to when attempts die while they load the newest."
+    ),
+    "progress.step": Key(
+        StepPattern(), "auto", "auto knows the common trainers' lines; else a regular expression with one group."
+    ),
+    "progress.loss": Key(StepPattern(), "auto", "The same for the loss that `status` shows."),
+    "progress.step_time": Key(StepPattern(), "auto", "The same for the time of a step; the group is in seconds."),
+    "restart.max_restarts": Key(Integer(0), "30", "Restarts in all before the run gives up."),
+    "restart.max_without_progress": Key(Integer(1), "3", "Failures in a row without progress before the run gives up."),
+    "restart.backoff": Key(Duration(), "60s", "Wait before a restart that follows a failure without progress."),
+    "restart.via": Key(
+        Choice(("auto", "successor", "requeue", "resubmit", "watch")),
+        "auto",
+        "How a new job is made: successor (queued while this one runs), requeue, resubmit (queued when it ends), or "
+        "watch (by `safelaunch watch` on a login node). auto takes the first that the site allows, and says which.",
+    ),
+    "restart.policy": Key(
+        PolicyTable(CATEGORIES, POLICY_WORDS),
+        None,
+        "What to do after a failure of a category, such as {cuda_oom: stop, network: restart 5}; "
+        "`safelaunch policy` prints the table.",
+    ),
+    "spare_nodes": Key(Integer(0), "0", "Nodes asked for on top of slurm.nodes, to take the place of failed ones."),
+    "standby": Key(
+        Flag(), "true", "From 2 nodes on, keep a second supervisor on another node: it goes on if the first one's dies."
+    ),
+    "suspects.exclude": Key(Flag(), "true", "Keep nodes with enough evidence against them out of the next attempts."),
+    "suspects.max_excluded": Key(
+        Share(), "10%", "The most nodes to keep out at once: a share of slurm.nodes (at least one node), or a number."
+    ),
+    "suspects.forget_after": Key(Duration(), "7d", "The time after which evidence against a node counts half."),
+    "suspects.ledger": Key(
+        Path(), None, "A folder for the evidence of a team's runs, from train.yaml's folder on; by default your own."
+    ),
+    "hang.no_progress": Key(
+        AutoOrDuration(), "auto", "The silence after which a training is looked at; auto learns it for each phase."
+    ),
+    "hang.first_step": Key(Duration(), "60m", "How long an attempt may take to its first step."),
+    "hang.dump_stacks": Key(Flag(), "true", "Look at all ranks' stacks before anything is ended, and keep them."),
+    "hang.then": Key(
+        Choice(("restart", "preserve", "notify")),
+        "restart",
+        "What follows a hang that two witnesses confirm: restart, preserve (keep the site first), or notify (say it).",
+    ),
+    "kill_switch.file": Key(Path(), "control/kill", "Touch it to end the run; a relative one is in the run folder."),
+    "kill_switch.grace": Key(Duration(), "15m", "How long the training may take to end by itself."),
+    "kill_switch.group": Key(
+        Text("the name of a group", "[A-Za-z0-9_][A-Za-z0-9_.@-]*"),
+        None,
+        "The Unix group whose members may end the run and read its folder; by default only you.",
+    ),
+    "kill_switch.signal": Key(SignalName(), "SIGUSR2", "The signal that asks the training to end."),
+    "preserve_site.for": Key(Duration(), "0", "How long to keep failed nodes for people to look at; 0: not at all."),
+    "preserve_site.when": Key(Words(CATEGORIES), ("unknown", "hang"), "The causes to keep them for."),
+    "preserve_site.nodes": Key(Choice(("suspects", "all")), "suspects", "Which nodes to keep."),
+}
+
+# Documented, and refused until somebody builds them, who then deletes the row. "key=word" is one word of a key.
+NOT_BUILT: dict[str, str] = {
+    "checks": "checks of the nodes before an attempt",
+    "launch.with=accelerate": "starting by accelerate; command: accelerate launch … with launch.with: none works",
+    "launch.with=deepspeed": "starting by deepspeed; torchrun starts DeepSpeed trainings too",
+    "resume.format=hf": "Hugging Face checkpoints; format: pattern with checkpoint-{step} finds them",
+    "resume.format=lightning": "Lightning checkpoints; format: pattern finds them",
+    "resume.format=safetensors": "safetensors checkpoints; format: pattern finds them",
+    "slow": "the detection of slow nodes",
+    "notify": "notifications",
+}

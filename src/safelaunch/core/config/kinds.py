@@ -1,0 +1,296 @@
+"""The kinds of value a key can have: each reads one node, or says in plain words what it expected."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from safelaunch.core.config.handed import unfit
+from safelaunch.core.config.sbatchoptions import owned_srun_flag
+from safelaunch.core.config.values import parse_duration_s
+from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, show
+from safelaunch.errors import ParseError
+
+# Line breaks of any kind would end an #SBATCH line; surrogates are bytes of the environment that are not UTF-8.
+_NOT_IN_A_LINE = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+_INTEGER_MAX = (1 << 31) - 1
+
+
+class WrongValue(Exception):
+    """What is wrong with a value, in words that follow "key: "."""
+
+
+class Kind(Protocol):
+    """Reads one node as the value that the resolved config holds; raises WrongValue."""
+
+    def read(self, node: Node) -> Any: ...  # noqa: D102
+
+
+def expected(what: str, node: Node) -> WrongValue:
+    """The complaint `expected an integer ≥ 1, got "four"`."""
+    return WrongValue(f"expected {what}, got {show(node)}")
+
+
+def read_line(node: Node, what: str = "text") -> str:
+    """One line of text as it was written; a number counts as its text, a boolean does not."""
+    if not isinstance(node, Scalar) or isinstance(node.value, bool) or node.value is None:
+        hint = "; put it in quotes if you mean the word" if isinstance(node, Scalar) and node.value is not None else ""
+        raise WrongValue(f"{expected(what, node)}{hint}")
+    if not node.text.isprintable() and (found := re.search(_NOT_IN_A_LINE, node.text)):
+        raise WrongValue(
+            f"holds a character that a line of text cannot (U+{ord(found[0]):04X}); expected {what} in one line"
+        )
+    return handed(node.text)
+
+
+def handed(text: str, name: str = "") -> str:
+    """The text, which a process can be given, behind the name of its variable if it has one."""
+    if fault := unfit(f"{name}={text}" if name else text):
+        raise WrongValue(fault)
+    return text
+
+
+@dataclass(frozen=True)
+class Text:
+    """One line of text, if need be of a pattern."""
+
+    what: str = "text"
+    pattern: str | None = None
+    may_be_empty: bool = False
+
+    def read(self, node: Node) -> str:
+        """The text."""
+        text = read_line(node, self.what)
+        if not text and not self.may_be_empty:
+            raise expected(self.what, node)
+        if self.pattern is not None and re.fullmatch(self.pattern, text) is None:
+            raise expected(self.what, node)
+        return text
+
+
+class Path:
+    """A path; `$HOME/x` would be a folder named "$HOME", and is refused."""
+
+    def read(self, node: Node) -> str:
+        """The path as written."""
+        text = Text("a path").read(node)
+        if "$" in text and (found := re.search(r"\$([A-Za-z_][A-Za-z0-9_]*)", text)):
+            raise WrongValue(f"write ${{{found[1]}}}, with braces, for the variable {found[1]}")
+        if text.startswith("~") and text != "~" and not text.startswith("~/"):
+            raise WrongValue(f"expected ~/… or the full path, got {show(node)}")
+        return text
+
+
+class Shell:
+    """Shell code for bash on the nodes: any text that a process can be given."""
+
+    def read(self, node: Node) -> str:
+        """The code, untouched."""
+        if isinstance(node, ListNode):
+            raise WrongValue("expected one text, as you would type it in a shell, got a list")
+        if not isinstance(node, Scalar) or not isinstance(node.value, str):
+            raise expected("text, as you would type it in a shell", node)
+        return handed(node.text)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some words."""
+
+    words: tuple[str, ...]
+
+    def read(self, node: Node) -> str:
+        """The word."""
+        if not isinstance(node, Scalar) or node.text not in self.words:
+            raise expected(_one_of(self.words), node)
+        return node.text
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A whole number within bounds."""
+
+    min: int
+    max: int = _INTEGER_MAX
+
+    def read(self, node: Node) -> int:
+        """The number."""
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, bool) or not isinstance(value, int) or not self.min <= value <= self.max:
+            raise expected(self._what(), node)
+        return value
+
+    def _what(self) -> str:
+        if self.min == self.max:
+            return f"{self.min}"
+        return f"an integer ≥ {self.min}" if self.max == _INTEGER_MAX else f"an integer from {self.min} to {self.max}"
+
+
+class Duration:
+    """A length of time: seconds as a number, or `15m`."""
+
+    def read(self, node: Node) -> float:
+        """Seconds."""
+        text = node.text if isinstance(node, Scalar) else ""
+        try:
+            return parse_duration_s(text)
+        except ParseError as error:
+            raise WrongValue(f"{error.message}, got {show(node)}") from error
+
+
+class AutoOrDuration:
+    """`auto`, or a length of time."""
+
+    def read(self, node: Node) -> float | str:
+        """Seconds, or "auto"."""
+        if isinstance(node, Scalar) and node.text == "auto":
+            return "auto"
+        return Duration().read(node)
+
+
+@dataclass(frozen=True)
+class Words:
+    """A list of lines of text, if need be out of some words."""
+
+    words: tuple[str, ...] = ()
+
+    def read(self, node: Node) -> list[str]:
+        """The list."""
+        if not isinstance(node, ListNode):
+            raise expected("a list, such as [a, b]", node)
+        kind: Kind = Choice(self.words) if self.words else Text()
+        return [kind.read(item) for item in node.items]
+
+
+class SrunFlags(Words):
+    """A list of srun's flags, without those that safelaunch sets itself."""
+
+    def read(self, node: Node) -> list[str]:
+        """The flags."""
+        flags = super().read(node)
+        for flag in flags:
+            if reason := owned_srun_flag(flag):
+                raise WrongValue(f"{flag}: {reason}")
+        return flags
+
+
+class ZeroOrOne:
+    """srun's own 0 or 1, also as true or false."""
+
+    def read(self, node: Node) -> int:
+        """0 or 1."""
+        if not isinstance(node, Scalar) or node.value not in (0, 1) or isinstance(node.value, float):
+            raise expected("0 or 1", node)
+        return int(bool(node.value))
+
+
+class Flag:
+    """true or false."""
+
+    def read(self, node: Node) -> bool:
+        """Whether it is true."""
+        if not isinstance(node, Scalar) or not isinstance(node.value, bool):
+            raise expected("true or false", node)
+        return node.value
+
+
+class Share:
+    """A share of a number of nodes, such as 10%, or a number of them."""
+
+    pattern = r"\d{1,2}(\.\d+)?%|100%|\d{1,6}"
+
+    def read(self, node: Node) -> str:
+        """The text as written."""
+        text = node.text if isinstance(node, Scalar) else ""
+        if re.fullmatch(self.pattern, text) is None:
+            raise expected("a share such as 10%, or a number of nodes", node)
+        return text
+
+
+@dataclass(frozen=True)
+class PolicyTable:
+    """Categories of failure, each with what follows: a word, and a budget behind it if need be."""
+
+    categories: tuple[str, ...]
+    words: tuple[str, ...]
+
+    @property
+    def pattern(self) -> str:
+        """What follows, as a regular expression."""
+        return f"({'|'.join(self.words)})( [0-9]{{1,4}})?"
+
+    def read(self, node: Node) -> dict[str, str]:
+        """Category → "word" or "word number"."""
+        if not isinstance(node, MappingNode):
+            raise expected("categories and what follows, such as {cuda_oom: stop}", node)
+        for category, value in node.entries.items():
+            if category not in self.categories:
+                raise WrongValue(f"{category}: no such category; known: {', '.join(self.categories)}")
+            if not isinstance(value, Scalar) or re.fullmatch(self.pattern, value.text) is None:
+                what = f"{_one_of(self.words)}, with a number of restarts behind it if need be"
+                raise WrongValue(f"{category}: {expected(what, value)}")
+        return {category: value.text for category, value in node.entries.items() if isinstance(value, Scalar)}
+
+
+class SignalName:
+    """A signal that a program can catch and survive."""
+
+    names = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP")
+
+    def read(self, node: Node) -> str:
+        """The name with SIG."""
+        text = node.text if isinstance(node, Scalar) else ""
+        name = text if text.startswith("SIG") else f"SIG{text}"
+        if name not in self.names:
+            raise expected(_one_of(self.names), node)
+        return name
+
+
+class StepPattern:
+    """`auto`, or a regular expression whose one group is the step, the loss or the time of a step."""
+
+    def read(self, node: Node) -> str:
+        """The pattern's text."""
+        text = read_line(node, "auto or a regular expression")
+        try:
+            groups = 1 if text == "auto" else re.compile(text).groups
+        except (re.error, RecursionError, OverflowError) as error:
+            raise WrongValue(f"not a regular expression: {error}") from error
+        if groups != 1:
+            raise WrongValue(f'expected exactly one group, such as "step (\\d+)", got {groups}')
+        return text
+
+
+class ResumeArgs:
+    """Arguments for the training, with {path} and {step} to be filled in."""
+
+    def read(self, node: Node) -> str:
+        """The text as written; bash quoting is undone when it is filled in."""
+        text = Text(may_be_empty=True).read(node)
+        for name in re.findall(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", text):
+            if name not in ("path", "step"):
+                raise WrongValue(f"{{{name}}}: only {{path}} and {{step}} are filled in")
+        if "'" in text or '"' in text or "\\" in text:
+            import shlex  # not before it is needed: `safelaunch submit` counts its milliseconds
+
+            try:
+                shlex.split(text)
+            except ValueError as error:
+                raise WrongValue(f"bash could not split it: {str(error).lower()}") from error
+        return text
+
+
+class CheckpointPattern:
+    """A path pattern whose {step} is the step."""
+
+    def read(self, node: Node) -> str:
+        """The pattern."""
+        text = read_line(node, "a path pattern")
+        if text.count("{step}") != 1:
+            raise expected("a path pattern with {step} in it once, such as step_{step}.pt", node)
+        return text
+
+
+def _one_of(words: tuple[str, ...]) -> str:
+    return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]

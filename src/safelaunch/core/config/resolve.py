@@ -1,0 +1,231 @@
+"""texts of the layers ▸ the resolved config, or every problem in them at once.
+
+    sources ▸ yamltext (nodes with places) ▸ slurmkeys (one spelling) ▸ layers (one tree) ▸ values (${VAR})
+            ▸ kinds (by the table in keys) ▸ rules (keys that depend on keys) ▸ Resolved
+
+Not by pydantic: importing it takes 75 ms here and building the models 25 ms, as much as the whole of submitit's
+submission (100 ms), which `safelaunch submit` must not exceed. schema.py makes pydantic models from the same table, for the JSON Schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from safelaunch.core.config.handed import BASHS_OWN
+from safelaunch.core.config.keys import KEYS, NOT_BUILT, OPEN_SECTIONS
+from safelaunch.core.config.kinds import WrongValue, expected, handed
+from safelaunch.core.config.layers import COMMAND_LINE, default_layer, merge_layers, name_from_file, parse_overrides
+from safelaunch.core.config.nearest import nearest_word
+from safelaunch.core.config.rules import complete
+from safelaunch.core.config.sbatchoptions import OPTIONS
+from safelaunch.core.config.slurmkeys import canonical_slurm, parse_flags, read_slurm
+from safelaunch.core.config.values import expand
+from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Node, Origin, Scalar
+from safelaunch.core.config.yamltext import parse_document
+from safelaunch.errors import ConfigError, Problem
+
+__all__ = ["Origin", "Resolved", "Source", "resolve"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One layer's text, such as ("file", "train.yaml", "command: …")."""
+
+    layer: str  # site | user | file
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A complete config: JSON-able values under train.yaml's keys, durations in seconds; `origins` by dotted key."""
+
+    config: dict[str, Any]
+    origins: dict[str, Origin]
+
+
+def resolve(
+    sources: Sequence[Source],
+    overrides: Sequence[str],
+    environ: Mapping[str, str],
+    raw_sbatch: Sequence[str] = (),
+    base_dir: str = "",
+) -> Resolved:
+    """The config that these layers make, lowest first; raises ConfigError with every problem.
+
+    `base_dir` is the folder of train.yaml, which a relative run_dir starts at.
+    """
+    layers, problems, readable = _read_layers(sources, overrides, raw_sbatch)
+    file = next((source.name for source in reversed(sources) if source.layer == "file"), "train.yaml")
+    if not readable:
+        raise _config_error(problems, sources)
+    tree = merge_layers(default_layer(name_from_file(file)), layers)
+    tree, faults = expand(tree, environ)
+    problems += faults
+    reading = _Reading()
+    reading.read(tree)
+    problems += reading.problems
+    faulty = frozenset(problem.key for problem in problems)
+    problems += complete(reading, environ=environ, base_dir=base_dir, file=file, faulty=faulty)
+    if problems:
+        raise _config_error(problems, sources)
+    return Resolved(reading.config, reading.origins)
+
+
+def _read_layers(
+    sources: Sequence[Source], overrides: Sequence[str], raw_sbatch: Sequence[str]
+) -> tuple[list[MappingNode], list[Problem], bool]:
+    """The layers' trees, lowest first, their problems, and whether all could be read at all."""
+    trees: list[MappingNode] = []
+    problems: list[Problem] = []
+    readable = True
+    for source in sources:
+        tree, faults = parse_document(source.text, layer=source.layer, file=source.name)
+        problems += faults
+        readable = readable and tree is not None
+        trees += [tree] if tree is not None else []
+    override_trees, faults = parse_overrides(overrides)
+    flag_tree, flag_faults = parse_flags(raw_sbatch, COMMAND_LINE)
+    problems += faults + flag_faults
+    layers = []
+    for tree in (*trees, *override_trees, flag_tree):
+        layer, faults = canonical_slurm(tree)
+        layers.append(layer)
+        problems += faults
+    return layers, problems, readable
+
+
+def _config_error(problems: Sequence[Problem], sources: Sequence[Source]) -> ConfigError:
+    """The problems in the order of the layers and lines, one for each key and place: the first is the cause."""
+    order = {source.name: number for number, source in enumerate(sources)}
+    ranked = sorted(problems, key=lambda one: (order.get(one.file, len(order)), one.line, one.column))
+    first: dict[tuple[str, int, int, str], Problem] = {}
+    for problem in ranked:
+        first.setdefault((problem.file, problem.line, problem.column, problem.key), problem)
+    return ConfigError(list(first.values()))
+
+
+class _Reading:
+    """Nodes to values by the table of keys."""
+
+    def __init__(self) -> None:
+        self.config: dict[str, Any] = {}
+        self.origins: dict[str, Origin] = {}
+        self.problems: list[Problem] = []
+
+    def read(self, tree: MappingNode) -> None:
+        """Fill config and origins; a value with a problem is left at None."""
+        self._refuse_unknown(tree, "")
+        for path, key in KEYS.items():
+            node = _at(tree, path)
+            self._keep(path, None, node.origin if node is not None else DEFAULT)
+            if node is not None and not self._is_not_built(path, node):
+                try:
+                    self._keep(path, key.kind.read(node), node.origin)
+                    self._keep_places(path, node)
+                except WrongValue as fault:
+                    self._note(node.origin, path, str(fault))
+        self._read_env(tree.entries.get("env"))
+        self._read_slurm(tree.entries.get("slurm"))
+
+    def _keep(self, path: str, value: Any, origin: Origin) -> None:
+        section, dot, key = path.partition(".")
+        if dot:
+            self.config.setdefault(section, {})[key] = value
+        else:
+            self.config[section] = value
+        self.origins[path] = origin
+
+    def _keep_places(self, path: str, node: Node) -> None:
+        """Of a value with names in it, such as restart.policy: each may come from another layer."""
+        for name, inner in node.entries.items() if isinstance(node, MappingNode) else ():
+            self.origins[f"{path}.{name}"] = inner.origin
+
+    def _is_not_built(self, path: str, node: Node) -> bool:
+        if not isinstance(node, Scalar) or (what := NOT_BUILT.get(f"{path}={node.text}")) is None:
+            return False
+        self._note(node.origin, path, f"not built yet: {what}")
+        return True
+
+    def _refuse_unknown(self, mapping: MappingNode, section: str) -> None:
+        known = _known_keys(section)
+        for key, node in mapping.entries.items():
+            path = f"{section}.{key}" if section else key
+            place = mapping.key_origins.get(key, node.origin)
+            if path in NOT_BUILT:
+                self._note(place, path, f"not built yet: {NOT_BUILT[path]}")
+            elif key not in known:
+                self._note(place, path, f"unknown key{_guess(key, section, known)}")
+            elif path not in KEYS and not isinstance(node, MappingNode):
+                self._note(node.origin, path, str(expected("a section of keys", node)))
+            elif path not in KEYS and path not in OPEN_SECTIONS and isinstance(node, MappingNode):
+                self._refuse_unknown(node, path)
+
+    def _read_env(self, node: Node | None) -> None:
+        env: dict[str, str] = {}
+        for name, value in node.entries.items() if isinstance(node, MappingNode) else ():
+            try:
+                env[name] = _env_value(name, value)
+                self.origins[f"env.{name}"] = value.origin
+            except WrongValue as fault:
+                self._note(value.origin, f"env.{name}", str(fault))
+        self.config["env"] = env
+
+    def _read_slurm(self, node: Node | None) -> None:
+        section = node if isinstance(node, MappingNode) else MappingNode({}, DEFAULT)
+        values, problems = read_slurm(section)
+        self.config["slurm"] = values
+        self.problems += problems
+        for name, value in section.entries.items():
+            self.origins[f"slurm.{name.removeprefix('--')}"] = value.origin
+
+    def _note(self, origin: Origin, key: str, text: str) -> None:
+        self.problems.append(Problem(origin.file, origin.line, origin.column, key, text))
+
+
+# Fresh for every attempt: a port in use is a known failure.
+_OURS = frozenset(("MASTER_ADDR", "MASTER_PORT", "RESUME_ARGS"))
+
+
+def _env_value(name: str, node: Node) -> str:
+    """A variable's value as text, `1.10` and `true` as they were written."""
+    if not (name.isascii() and name.isidentifier()):
+        raise WrongValue("not a name that an environment variable can have")
+    if name in BASHS_OWN:
+        raise WrongValue("bash sets this variable itself, and does not hand yours to the training")
+    if name in _OURS or name.startswith("SAFELAUNCH_"):
+        raise WrongValue("safelaunch sets this variable for each attempt")
+    if not isinstance(node, Scalar):
+        raise expected("text", node)
+    return handed(node.text, name)
+
+
+def _known_keys(section: str) -> frozenset[str]:
+    prefix = f"{section}." if section else ""
+    paths = (path for path in (*KEYS, *OPEN_SECTIONS, *NOT_BUILT) if path.startswith(prefix) and "=" not in path)
+    return frozenset(path[len(prefix) :].partition(".")[0] for path in paths)
+
+
+def _guess(key: str, section: str, known: frozenset[str]) -> str:
+    """The rest of "unknown key…": a key of another section first, as `nodes: 4` at the top is sbatch's habit."""
+    word = key.replace("-", "_")
+    elsewhere = (path for path in _all_paths() if path.rpartition(".")[2] == word and path != word)
+    near = word if word in known else next(elsewhere, None) or nearest_word(word, known)
+    if near:
+        return f'; did you mean "{near}"?'
+    return f"; known here: {', '.join(sorted(known))}" if section else ""
+
+
+def _all_paths() -> Iterator[str]:
+    yield from (f"slurm.{name.replace('-', '_')}" for name in OPTIONS)
+    yield from KEYS
+
+
+def _at(tree: MappingNode, path: str) -> Node | None:
+    section, _, key = path.partition(".")
+    node = tree.entries.get(section)
+    if not key:
+        return node
+    return node.entries.get(key) if isinstance(node, MappingNode) else None

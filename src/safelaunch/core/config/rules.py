@@ -1,0 +1,148 @@
+"""What one key alone cannot say: defaults that follow from other keys, and keys that need or exclude each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from safelaunch.core.config.handed import unfit, unfit_for_output
+from safelaunch.core.config.yamlnodes import Origin
+from safelaunch.errors import Problem
+
+_UNKNOWN = Origin("default", "", 0, 0)
+
+
+class Values(Protocol):
+    """The values read so far, and where each came from."""
+
+    config: dict[str, Any]
+    origins: dict[str, Origin]
+
+
+def complete(
+    values: Values,
+    *,
+    environ: Mapping[str, str],
+    base_dir: str,
+    file: str,
+    faulty: frozenset[str],
+) -> list[Problem]:
+    """Fill in what follows from other keys, in place; the problems between keys, unless a key has one already."""
+    config, origins = values.config, values.origins
+    rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules)
+    found = [fault for rule in rules for fault in rule(config, origins)]
+    found += _paths(config, environ, base_dir)
+    problems = []
+    for key, needs, text in found:
+        if not faulty.isdisjoint((key, *needs)):
+            continue
+        place = next((origins[one] for one in (key, *needs) if one in origins and origins[one].line), _UNKNOWN)
+        if place is _UNKNOWN and (origin := origins.get(key)) is not None and origin.layer == "command line":
+            place = origin
+        problems.append(Problem(place.file or file, place.line, place.column, key, text))
+    return problems
+
+
+# (the key, other keys it depends on, what is wrong)
+Fault = tuple[str, tuple[str, ...], str]
+
+
+def gpus_per_node(slurm: Mapping[str, Any]) -> int:
+    """GPUs that each node gives by gpus-per-node, gres, or gpus over the nodes; 0 where none are asked for."""
+    for name in ("gpus-per-node", "gres"):
+        counts = [_gpu_count(part, is_gres=name == "gres") for part in str(slurm.get(name, "")).split(",")]
+        if total := sum(counts):
+            return total
+    nodes = slurm.get("nodes", 1)
+    total = sum(_gpu_count(part, is_gres=False) for part in str(slurm.get("gpus", "")).split(","))
+    return total // nodes if isinstance(nodes, int) and nodes > 0 else 0
+
+
+def _gpu_count(part: str, *, is_gres: bool) -> int:
+    """GPUs in `8`, `a100:8`, and, of a gres, `gpu`, `gpu:8`, `gpu:a100:8`."""
+    fields = part.strip().partition("(")[0].split(":")
+    if is_gres:
+        if fields[0] != "gpu":
+            return 0
+        fields = fields[1:] or ["1"]
+    if fields[-1].isascii() and fields[-1].isdigit() and len(fields[-1]) < 10:
+        return int(fields[-1])
+    return 1 if is_gres else 0
+
+
+def _command_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault]:
+    command = config.get("command")
+    if command is None:
+        return [("command", (), "missing; it says what to train with, such as command: python train.py")]
+    return [] if command.strip() else [("command", (), "empty; it says what to train with")]
+
+
+def _slurm_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
+    """sbatch would work out the nodes from these; a supervisor must know how many there are."""
+    if origins.get("slurm.nodes", _UNKNOWN).layer != "default":
+        return []
+    return [
+        (f"slurm.{name}", (), "needs slurm.nodes beside it: a run has a fixed number of nodes")
+        for name in ("ntasks", "nodelist", "nodefile")
+        if name in config["slurm"]
+    ]
+
+
+def _launch_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault]:
+    launch, slurm = config["launch"], config["slurm"]
+    gpus = gpus_per_node(slurm)
+    wide = gpus > 0 or slurm.get("nodes", 1) != 1 or "gpus-per-task" in slurm or slurm.get("ntasks", 1) != 1
+    if launch["with"] is None:
+        launch["with"] = "torchrun" if launch["nproc_per_node"] is not None else "srun" if wide else "none"
+    if launch["with"] != "torchrun":
+        if launch["nproc_per_node"] is not None:
+            text = f"has no meaning with launch.with: {launch['with']}; use slurm.ntasks_per_node"
+            return [("launch.nproc_per_node", ("launch.with",), text)]
+        return []
+    if launch["nproc_per_node"] is None:
+        launch["nproc_per_node"] = gpus or 1
+    return []
+
+
+def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
+    resume = config["resume"]
+    # a site may well say how its checkpoints look, for runs that have any
+    mine = ("file", "command line")
+    quiet = {"format": "auto", "pattern": None, "args": ""}
+    written = [key for key in quiet if resume[key] != quiet[key] and origins[f"resume.{key}"].layer in mine]
+    faults: list[Fault] = []
+    if resume["dir"] is None and written:
+        faults.append((f"resume.{written[0]}", ("resume.dir",), "needs resume.dir: where the checkpoints are"))
+    if resume["format"] == "pattern" and resume["pattern"] is None:
+        faults.append(("resume.format", ("resume.pattern",), "needs resume.pattern, such as step_{step}.pt"))
+    if resume["format"] != "pattern" and resume["pattern"] is not None:
+        faults.append(("resume.pattern", ("resume.format",), "needs resume.format: pattern"))
+    return faults
+
+
+def _paths(config: dict[str, Any], environ: Mapping[str, str], base_dir: str) -> list[Fault]:
+    """`~/` becomes the home folder (a folder named "~" is never meant); run_dir becomes absolute if base_dir is."""
+    faults: list[Fault] = []
+    for key in ("run_dir", "resume.dir", "kill_switch.file", "suspects.ledger"):
+        section, _, leaf = key.rpartition(".")
+        holder = config[section] if section else config
+        path = holder[leaf]
+        if path is not None and (path == "~" or path.startswith("~/")):
+            if environ.get("HOME"):
+                holder[leaf] = environ["HOME"].rstrip("/") + path[1:]
+            else:
+                faults.append((key, (), "~ needs HOME in the environment"))
+    for holder, leaf in ((config, "run_dir"), (config["suspects"], "ledger")):
+        path = holder[leaf]
+        if path is not None and base_dir and not path.startswith(("/", "~")):
+            holder[leaf] = f"{base_dir.rstrip('/')}/{path}"
+    return faults + _path_faults(config)
+
+
+def _path_faults(config: Mapping[str, Any]) -> list[Fault]:
+    """What the home folder and the folder of train.yaml have brought in; read_line has seen the rest."""
+    paths = {"run_dir": config["run_dir"], "resume.dir": config["resume"]["dir"],
+             "kill_switch.file": config["kill_switch"]["file"]}
+    found = [(key, unfit(path) or (unfit_for_output(path) if key == "run_dir" else None))
+             for key, path in paths.items() if path is not None]
+    return [(key, (), fault) for key, fault in found if fault is not None]

@@ -1,0 +1,161 @@
+"""An sbatch script ▸ the draft of a train.yaml, with a note for everything that was left out or guessed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from safelaunch.core.config.layers import name_from_file
+from safelaunch.core.config.sbatchoptions import LETTERS, OPTIONS, REFUSED
+from safelaunch.core.config.slurmkeys import split_flags
+from safelaunch.core.config.starter import Draft
+
+# A word as bash sees it, its quotes kept: `"$DIR/a b"`.
+_WORD = re.compile(r"""(?:[^\s'"\\]+|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""")
+# Every attempt gets its own (a port in use is a known failure).
+_OUR_VARIABLE = re.compile(r"\s*(?:export\s+)?(MASTER_ADDR|MASTER_PORT)=")
+_LAUNCHER = re.compile(r"\s*(?:time\s+|exec\s+)?(?:srun|torchrun|python3? -m torch\.distributed\.(?:run|launch))\s")
+_BRANCH = re.compile(r"\s*(?:if|for|while|until|case|function)\b|.*\(\)\s*\{|.*<<")
+
+# torchrun's options that take a value (torch.distributed.run, PyTorch 2.x); safelaunch sets those of the rendezvous.
+_TORCHRUN_VALUES = frozenset((
+    "nnodes", "nproc-per-node", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts",
+    "monitor-interval", "start-method", "role", "log-dir", "redirects", "tee", "local-ranks-filter", "node-rank",
+    "master-addr", "master-port", "local-addr", "event-log-handler", "logs-specs", "numa-binding",
+))  # fmt: skip
+
+
+def draft_from_script(text: str) -> Draft:
+    """The draft: #SBATCH lines as slurm:, the srun or torchrun line as command:, what stands before it as setup:."""
+    directives, body = _split_script(text)
+    name, slurm, notes = _read_directives(directives)
+    setup, launch_line, after = _find_launch(body)
+    if launch_line is None:
+        note = "no single srun or torchrun line was found: the whole script is in command:, and runs once on every node"
+        return Draft(name, "\n".join(body).strip("\n") or "true", "", slurm, {"with": "none"}, (*notes, note))
+    kept = [line for line in setup if not _OUR_VARIABLE.match(line)]
+    if len(kept) < len(setup):
+        notes.append("MASTER_ADDR and MASTER_PORT are left out: safelaunch sets them for every attempt")
+    if any(line.strip() and not line.lstrip().startswith("#") for line in after):
+        notes.append("left out, as it stood after the training: " + "; ".join(filter(None, map(str.strip, after))))
+    command, launch, said = _read_launch(launch_line, slurm)
+    return Draft(name, command, "\n".join(kept).strip("\n"), slurm, launch, (*notes, *said))
+
+
+def _split_script(text: str) -> tuple[list[str], list[str]]:
+    """The #SBATCH lines, and the script without them. sbatch stops reading them at the first command (sbatch(1))."""
+    directives: list[str] = []
+    body: list[str] = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        begun = any(one.strip() and not one.lstrip().startswith("#") for one in body)
+        if line.startswith("#SBATCH") and not begun:
+            directives.append(line.removeprefix("#SBATCH"))
+        elif not line.startswith(("#!", "#SBATCH")):
+            body.append(line)
+    return directives, body
+
+
+def _read_directives(lines: list[str]) -> tuple[str | None, dict[str, str | int | bool], list[str]]:
+    """The run's name, the options for slurm:, and a note for each that safelaunch owns."""
+    slurm: dict[str, str | int | bool] = {}
+    notes: list[str] = []
+    name = None
+    for line in lines:
+        try:
+            flags, faults = split_flags(shlex.split(line, comments=True))
+        except ValueError as error:
+            notes.append(f"left out, not readable ({error}): #SBATCH{line}")
+            continue
+        notes += [f"left out, no option of sbatch known here: {flag}" for flag, _ in faults]
+        for option, value in flags:
+            if option == "job-name" and value:
+                name = name_from_file(value)
+            elif option in REFUSED:
+                notes.append(f"left out --{option}: {REFUSED[option]}")
+            else:
+                slurm[option.replace("-", "_")] = _yaml_value(value)
+    notes += _settle_nodes(slurm)
+    return name, slurm, notes
+
+
+def _yaml_value(value: str | None) -> str | int | bool:
+    if value is None:
+        return True
+    return int(value) if re.fullmatch(r"0|[1-9]\d{0,17}", value) else value
+
+
+def _settle_nodes(slurm: dict[str, str | int | bool]) -> list[str]:
+    """One number of nodes, in place: sbatch may leave it open, a run does not."""
+    written, ntasks, per_node = (slurm.get(key) for key in ("nodes", "ntasks", "ntasks_per_node"))
+    if isinstance(written, int) and written > 0:
+        return []
+    first = re.match(r"[1-9]\d*", str(written or ""))
+    if first:
+        slurm["nodes"] = int(first[0])
+        return [f"nodes: {written} became {first[0]}: a run has a fixed number of nodes"]
+    is_known = isinstance(ntasks, int) and isinstance(per_node, int) and per_node > 0
+    slurm["nodes"] = -(-int(ntasks or 1) // int(per_node or 1)) if is_known else 1
+    return [] if is_known or ntasks is None else [f"nodes: 1 is a guess: the script only said --ntasks={ntasks}"]
+
+
+def _find_launch(body: list[str]) -> tuple[list[str], str | None, list[str]]:
+    """The lines before, the one line that starts the training (continuations joined), and the lines after."""
+    joined = re.sub(r"\\\n\s*", "", "\n".join(body)).split("\n")
+    found = [i for i, line in enumerate(joined) if _LAUNCHER.match(f"{line} ")]
+    tangled = any(_BRANCH.match(line) for line in joined)
+    if len(found) != 1 or tangled or re.search(r"&&|;|\|\||&\s*$", joined[found[0]]):
+        return [], None, []
+    return joined[: found[0]], joined[found[0]].strip(), joined[found[0] + 1 :]
+
+
+def _read_launch(line: str, slurm: dict[str, str | int | bool]) -> tuple[str, dict[str, str | int], list[str]]:
+    """The training's own command, launch:, and notes; `srun FLAGS torchrun FLAGS train.py` is read inwards."""
+    words: list[str] = _WORD.findall(line)
+    notes: list[str] = []
+    while words[0] in ("time", "exec"):
+        words.pop(0)
+    by_srun = words[0] == "srun"
+    if by_srun:
+        words, dropped = _without_srun(words[1:])
+        if dropped:
+            notes.append(f"flags of srun left out (see srun.extra): {' '.join(dropped)}")
+    if words[:1] == ["torchrun"] or words[1:3] in (["-m", "torch.distributed.run"], ["-m", "torch.distributed.launch"]):
+        command, nproc, dropped = _without_torchrun(words[1:] if words[0] == "torchrun" else words[3:])
+        notes.append(f"flags of torchrun left out, safelaunch sets its own: {' '.join(dropped)}")
+        launch: dict[str, str | int] = {"with": "torchrun"}
+        return command, {**launch, "nproc_per_node": nproc} if nproc else launch, notes
+    return " ".join(words), {"with": "srun"}, notes
+
+
+def _without_srun(words: list[str]) -> tuple[list[str], list[str]]:
+    """The command behind srun's flags, and the flags."""
+    dropped = []
+    while words and words[0].startswith("-"):
+        dropped.append(words.pop(0))
+        flag = dropped[-1]
+        name = flag[2:] if flag.startswith("--") else LETTERS.get(flag[1:2], "")
+        is_open = "=" not in flag and (flag.startswith("--") or len(flag) == 2)
+        if is_open and name in OPTIONS and OPTIONS[name].takes in ("required", "count") and words:
+            dropped.append(words.pop(0))
+    return words, dropped
+
+
+def _without_torchrun(words: list[str]) -> tuple[str, int | None, list[str]]:
+    """The command that torchrun starts on each rank, its processes per node, and its flags."""
+    dropped: list[str] = []
+    nproc, prefix = None, ["python", "-u"]
+    while words and words[0].startswith("-"):
+        flag, equals, value = words.pop(0).partition("=")
+        name = flag.lstrip("-").replace("_", "-")
+        dropped.append(flag + equals + value)
+        if name in ("m", "module"):
+            prefix.append("-m")
+            dropped.pop()
+        elif name == "no-python":
+            prefix = []
+        elif name in _TORCHRUN_VALUES and not equals and words:
+            value = words.pop(0)
+            dropped.append(value)
+        if name == "nproc-per-node" and re.fullmatch(r"[1-9]\d{0,5}", value):
+            nproc = int(value)
+    return " ".join([*prefix, *words]), nproc, dropped

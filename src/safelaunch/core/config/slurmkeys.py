@@ -1,0 +1,194 @@
+"""`slurm:` and the flags after `--`, both read by sbatch's own table of options.
+
+A layer's keys are brought to one spelling (dashes) before layers are merged, so that a site's `gpus_per_node` and a
+user's `gpus-per-node` are one option. What sbatch gets is the text as written: an account `0123` stays "0123".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from safelaunch.core.config.kinds import WrongValue, expected, handed, read_line
+from safelaunch.core.config.nearest import nearest_word
+from safelaunch.core.config.sbatchoptions import LETTERS, OPTIONS, REFUSED, Option
+from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Origin, Scalar, is_null, quoted, with_entries
+from safelaunch.errors import Problem
+
+SlurmValue = str | int | bool
+
+_OPTION_NAME = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
+# sbatch(1), --time: [[hours:]minutes[:seconds]] or days-hours[:minutes[:seconds]].
+_TIME = r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|(?i:infinite|unlimited)"
+# Nearer than this to a known option, an unknown one is a slip of the keys ("gpu-per-node"), not a newer Slurm.
+_SLIP = 0.8
+
+
+def canonical_slurm(root: MappingNode) -> tuple[MappingNode, list[Problem]]:
+    """One layer with sbatch's spelling under `slurm`, and the options in it that cannot be passed."""
+    section = root.entries.get("slurm")
+    if not isinstance(section, MappingNode):
+        return root, []
+    entries: dict[str, Node] = {}
+    places: dict[str, Origin] = {}
+    problems: list[Problem] = []
+    for written, node in section.entries.items():
+        place = section.key_origins.get(written, node.origin)
+        name = _canonical_name(written)
+        fault = f"given twice, the first time in line {places[name].line}" if name in entries else refuse_option(name)
+        if fault:
+            problems.append(Problem(place.file, place.line, place.column, f"slurm.{written}", fault))
+        entries[name], places[name] = _taken_back(node), place
+    slurm = MappingNode(entries, section.origin, places)
+    return with_entries(root, {**root.entries, "slurm": slurm}), problems
+
+
+def refuse_option(name: str) -> str | None:
+    """Why this option cannot be passed to sbatch, or None. `--name` is one that the user vouches for."""
+    if name in REFUSED:
+        return REFUSED[name]
+    bare = name.removeprefix("--")
+    if name in OPTIONS:
+        return None
+    if not re.fullmatch(_OPTION_NAME, bare):
+        return "not the name of an sbatch option"
+    if name != bare:
+        return None
+    near = nearest_word(name, OPTIONS, cutoff=_SLIP)
+    if near is None:
+        return None
+    return f'unknown option; did you mean "{near}"? (if your Slurm is newer and has it, write "--{name}")'
+
+
+def read_slurm(section: MappingNode) -> tuple[dict[str, SlurmValue], list[Problem]]:
+    """Each option as sbatch takes it: a text, a whole number, or True for a bare flag."""
+    values: dict[str, SlurmValue] = {}
+    problems = []
+    for name, node in section.entries.items():
+        try:
+            values[name.removeprefix("--")] = _read_option(name, node)
+        except WrongValue as fault:
+            place = node.origin
+            problems.append(Problem(place.file, place.line, place.column, f"slurm.{name}", str(fault)))
+    return values, problems
+
+
+def parse_flags(tokens: Sequence[str], origin: Origin) -> tuple[MappingNode, list[Problem]]:
+    """A layer of the options that sbatch would read from these arguments (`--qos=high`, `-p gpu`, `-N4`, `-HO`)."""
+    flags, faults = split_flags(tokens)
+    entries: dict[str, Node] = {
+        name: Scalar(True, "true", True, origin) if text is None else quoted(text, origin) for name, text in flags
+    }
+    problems = [Problem(origin.file, origin.line, origin.column, flag, text) for flag, text in faults]
+    slurm = MappingNode(entries, origin, dict.fromkeys(entries, origin))
+    return MappingNode({"slurm": slurm} if entries else {}, origin), problems
+
+
+def split_flags(tokens: Sequence[str]) -> tuple[list[tuple[str, str | None]], list[tuple[str, str]]]:
+    """Long names with their values (None: none), in order; and each argument that is no flag, with the reason."""
+    flags: list[tuple[str, str | None]] = []
+    faults: list[tuple[str, str]] = []
+    rest = iter(tokens)
+    for token in rest:
+        try:
+            flags.extend(_split_flag(token, rest))
+        except WrongValue as fault:
+            faults.append((token, str(fault)))
+    return flags, faults
+
+
+def _canonical_name(written: str) -> str:
+    if written.startswith("--"):
+        bare = written[2:].replace("_", "-")
+        return bare if bare in OPTIONS else f"--{bare}"
+    return written.replace("_", "-")
+
+
+def _taken_back(node: Node) -> Node:
+    """`false` unsets an option as null does: sbatch's flags have no "no"."""
+    if isinstance(node, Scalar) and node.value is False:
+        return Scalar(None, node.text, node.plain, node.origin)
+    return node
+
+
+def _read_option(name: str, node: Node) -> SlurmValue:
+    option = OPTIONS.get(name, Option("optional", "", True))
+    if isinstance(node, Scalar) and node.value is True:
+        if option.takes in ("required", "count"):
+            raise WrongValue("needs a value")
+        return True
+    if option.takes == "none":
+        raise expected("true or false (it takes no value)", node)
+    text = handed(_joined(node)) if isinstance(node, ListNode) and option.is_list else read_line(node)
+    if not text:
+        raise WrongValue("expected a value, got an empty text; null takes back what a lower layer set")
+    if option.takes == "count":
+        _check_count(name, text, node)
+    if name in ("time", "time-min") and not re.fullmatch(_TIME, text, re.ASCII):
+        raise expected("a time as sbatch takes it, such as 20:00:00, 1-12:00:00 or minutes", node)
+    number = _whole_number(text)
+    return text if number is None else number
+
+
+def _whole_number(text: str) -> int | None:
+    """The number, if it is written just as it would be printed (`0123` is a text)."""
+    number = int(text) if len(text) < 19 and text.isascii() and text.removeprefix("-").isdigit() else None
+    return number if str(number) == text else None
+
+
+def _joined(node: ListNode) -> str:
+    if not node.items or any(is_null(item) for item in node.items):
+        raise WrongValue("expected at least one value, and no empty ones")
+    return ",".join(read_line(item) for item in node.items)
+
+
+def _check_count(name: str, text: str, node: Node) -> None:
+    if name == "nodes" and re.fullmatch(r"\d+[-,].*|.*[:,].*", text):
+        raise WrongValue(f'"{text}": a range of nodes is not supported; a run has a fixed number of them')
+    if (_whole_number(text) or 0) < 1:
+        raise expected("an integer ≥ 1", node)
+
+
+def _split_flag(token: str, rest: Iterator[str]) -> Iterator[tuple[str, str | None]]:
+    if token.startswith("--") and len(token) > 2:
+        yield _long_flag(token, rest)
+    elif token.startswith("-") and len(token) > 1 and token[1:] != "-":
+        yield from _short_flags(token, rest)
+    else:
+        raise WrongValue("not a flag of sbatch; overrides such as slurm.nodes=4 stand before the --")
+
+
+def _long_flag(token: str, rest: Iterator[str]) -> tuple[str, str | None]:
+    name, equals, text = token[2:].partition("=")
+    option = OPTIONS.get(name)
+    if option is None:
+        near = nearest_word(name, OPTIONS, cutoff=_SLIP)
+        guess = f'; did you mean "--{near}"?' if near else ""
+        raise WrongValue(f'unknown option of sbatch{guess} (if your Slurm has it, write it in slurm: as "--{name}")')
+    if option.takes == "none" and equals:
+        raise WrongValue("takes no value")
+    if equals or option.takes in ("none", "optional"):
+        return name, text if equals else None
+    return name, _next_value(rest)
+
+
+def _short_flags(token: str, rest: Iterator[str]) -> Iterator[tuple[str, str | None]]:
+    letters = token[1:]
+    while letters:
+        name = LETTERS.get(letters[0])
+        letters, attached = letters[1:], letters[1:]
+        if name is None:
+            raise WrongValue("unknown option of sbatch")
+        if OPTIONS[name].takes == "none":
+            yield name, None
+            continue
+        needs_value = OPTIONS[name].takes != "optional"
+        yield name, attached or (_next_value(rest) if needs_value else None)
+        return
+
+
+def _next_value(rest: Iterator[str]) -> str:
+    value = next(rest, None)
+    if value is None:
+        raise WrongValue("needs a value")
+    return value

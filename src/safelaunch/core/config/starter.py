@@ -1,0 +1,95 @@
+"""Values ▸ the text of a train.yaml that a person can go on writing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from safelaunch.core.config.values import NEVER_EXPANDED
+from safelaunch.core.config.yamlnodes import read_plain
+
+# What needs no quotes anywhere, lists in brackets included.
+_BARE = re.compile(r"[A-Za-z0-9_./+-][A-Za-z0-9_./+@%=-]*(?: [A-Za-z0-9_./+@%=-]+)*")
+# JSON leaves these as they are; YAML takes them as line breaks, as a byte order mark, or not at all (1.2, section 5).
+_NOT_PRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a first train.yaml says; `notes` become comments at its top."""
+
+    name: str | None
+    command: str
+    setup: str = ""
+    slurm: Mapping[str, str | int | bool] = field(default_factory=dict)
+    launch: Mapping[str, str | int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+EXAMPLE = Draft(
+    name=None,
+    command="python train.py ${RESUME_ARGS}",
+    slurm={"nodes": 1, "gpus_per_node": 8, "cpus_per_task": 8, "time": "20:00:00"},
+    launch={"with": "torchrun", "nproc_per_node": 8},
+)
+
+_MORE = """
+# Where checkpoints appear, and how the command is told of the newest complete one (as ${RESUME_ARGS}).
+# resume:
+#   dir: checkpoints
+#   args: "--resume {path}"
+
+# How often to try again: in all, and in a row without a new step.
+# restart:
+#   max_restarts: 30
+#   max_without_progress: 3
+
+# Touch control/kill in the run folder to end the run for good; with a group, its members may do so too.
+# kill_switch:
+#   group: ourteam
+
+# Keep failed nodes for people to look at.
+# preserve_site:
+#   for: 2h
+"""
+
+
+def render_draft(draft: Draft) -> str:
+    """The text of a train.yaml that passes the check, with comments on what to add."""
+    lines = ["# What safelaunch trains. All keys: docs/train-yaml.md; is it right? safelaunch check FILE"]
+    lines += [f"# NOTE: {''.join(filter(str.isprintable, note))}" for note in draft.notes]
+    lines.append("version: 1")
+    if draft.name is not None:
+        lines.append(f"name: {render_value('name', draft.name)}")
+    lines += ["", "# Shell code, expanded on the nodes only."]
+    if draft.setup:
+        lines += _block("setup", draft.setup)
+    lines += _block("command", draft.command)
+    for section, comment in (("slurm", "Any long option of sbatch."), ("launch", "torchrun, srun or none.")):
+        values: Mapping[str, str | int | bool] = getattr(draft, section)
+        if values:
+            rows = (f"  {render_value('', key)}: {render_value('', value)}" for key, value in values.items())
+            lines += ["", f"# {comment}", f"{section}:", *rows]
+    return "\n".join(lines) + "\n" + _MORE
+
+
+def render_value(path: str, value: object) -> str:
+    """One value as YAML in one line; ${ is written $${ where it would be filled in."""
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(render_value(path, item) for item in value) + "]"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    text = value if path in NEVER_EXPANDED else value.replace("${", "$${")
+    if _BARE.fullmatch(text) and isinstance(read_plain(text), str) and not text.startswith("-"):
+        return text
+    return _NOT_PRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
+
+
+def _block(key: str, text: str) -> list[str]:
+    """Shell code as people write it: many lines as a block, if YAML gives them back unchanged."""
+    lines = text.strip("\n").split("\n")
+    if len(lines) == 1 or lines[0] != lines[0].lstrip() or not all(map(str.isprintable, text.replace("\n", ""))):
+        return [f"{key}: {render_value(key, text)}"]
+    return [f"{key}: |", *(f"  {line}" if line else "" for line in lines)]

@@ -1,0 +1,57 @@
+"""What a stack is at: in a collective, waiting for data, at a file, at the rendezvous, in the program's own code.
+
+By the files of its innermost frames, which libraries keep for years; by function names only inside of these.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from safelaunch.core.hangs.ranks import Stack
+from safelaunch.core.hangs.stacks import split_frame
+
+COLLECTIVE, DATA, STORAGE, RENDEZVOUS, GPU, COMPILE, USER, NOTHING = (
+    "collective", "data", "storage", "rendezvous", "gpu", "compile", "user", "nothing")
+_DEPTH = 14    # frames from the innermost one; deeper ones say who called, not what it waits for
+
+_COLLECTIVE_FILES = re.compile(
+    r"torch/distributed/(?:distributed_c10d|_functional_collectives|nn/functional|pipelining/stage)\.py|deepspeed/comm/"
+    r"|horovod/torch/mpi_ops|mpi4py|megatron/.*p2p_communication|jaxlib|cupy/cuda/nccl")
+_COLLECTIVE_NATIVE = re.compile(
+    r"^(?:p?nccl(?:All|Reduce|Broad|Send|Recv|Group)\w*|c10d::\w+|gloo::\w+|ProcessGroup\w+::\w+)")
+_RENDEZVOUS = re.compile(r"^(?:init_process_group|_store_based_barrier|_create_c10d_store|rendezvous|_rendezvous_helper"
+                         r"|_new_group_with_tag|new_group|initialize_model_parallel)$")
+_DATA = re.compile(r"torch/utils/data/|(?:^|/)datasets/|webdataset/|litdata/|streaming/base/|tensorflow/.*/data/"
+                   r"|petastorm|megatron/(?:core/datasets|data)/|nvidia/dali|torchdata/")
+_STORAGE = re.compile(r"torch/serialization\.py|safetensors|torch/distributed/checkpoint|(?:^|/)shutil\.py"
+                      r"|logging/__init__|megatron/.*checkpointing|deepspeed/.*checkpoint|h5py|zarr|numpy/lib/.*npyio|zipfile")
+_GPU = re.compile(r"torch/cuda/(?:__init__|streams|graphs)\.py|torch/xpu/|torch/_C/_cuda")
+# Not eval_frame.py nor _inductor's output code: these are on the stack of every compiled model that runs.
+_COMPILE = re.compile(r"torch/_inductor/(?:compile_fx|async_compile|codegen|graph|scheduler)"
+                      r"|torch/_dynamo/(?:convert_frame|symbolic_convert)|triton/compiler|jax/_src/compiler")
+_INSIDE = ("wait", "synchronize", "wrapper")   # on the way into a collective, not which one
+
+
+class Activity(NamedTuple):
+    """What a stack is at; `what` names it more closely: the collective's function, the frame of the program's own."""
+
+    kind: str
+    what: str
+
+
+def classify(stack: Stack) -> Activity:
+    """What a stack is at."""
+    frames = [split_frame(frame) for frame in stack[:_DEPTH]]
+    if any(_RENDEZVOUS.match(name.rpartition(".")[2]) for name, _ in frames):
+        return Activity(RENDEZVOUS, "rendezvous")
+    for name, file in frames:
+        short = name.rpartition(".")[2]
+        if _COLLECTIVE_NATIVE.match(name) or (_COLLECTIVE_FILES.search(file) and short not in _INSIDE):
+            return Activity(COLLECTIVE, short.strip("_"))
+        for kind, files in ((DATA, _DATA), (STORAGE, _STORAGE), (GPU, _GPU), (COMPILE, _COMPILE)):
+            if files.search(file):
+                return Activity(kind, short)
+    if not frames:
+        return Activity(NOTHING, "")
+    return Activity(USER, f"{frames[0][0]} ({frames[0][1]})")

@@ -1,0 +1,290 @@
+"""How long a training may be silent before somebody looks: learned for each phase from the run's own history.
+
+Seeds: 35 h were lost to hangs that nobody noticed; an evaluation that takes 7 steps is healthy, a checkpoint takes 40.
+Silence is the first witness only. It leads to a look at all ranks' stacks; nothing is ended before a second one speaks
+(core.hangs.verdict). So a threshold that is a little too short costs a look, and one that is too long costs the nodes'
+hours. benchmarks.hangs plays thousands of job-hours through this file.
+
+Laws:
+- The first step is never judged by later ones: it loads, compiles, warms up. `first_step_s` is its bound.
+- Time is cut where the log says something of progress: a new step, a sign of a phase that begins or is over. A piece
+  belongs to the phase that its first word named, and is judged by the longest pieces of its own kind.
+- A phase that was seen less than SEEN times gets patience.
+- Long silences without any sign that come at regular steps (a silent evaluation each 500) are told by their place.
+- Single stalls (a shared filesystem's) stretch nothing: the next one is looked at again, and found alive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from safelaunch.core.progress import END, Talk
+
+START, WARM_UP, STEP = "start", "warm-up", "step"
+SHARE = 1.3             # of the longest learned duration
+NOTICE_S = 55.0         # a hang is noticed within a minute where no phase takes longer
+LAG_S = 3.0             # the leader hears of a step a second late, and of its absence
+UNSEEN_S = 900.0        # for a phase that was not seen often enough to know it
+UNSEEN_STEPS = 60.0     # ... or so many steps, if that is longer, and not longer than ...
+UNSEEN_MOST_S = 3600.0
+SEEN = 3                # a second checkpoint takes up to twice as long as the first (shared filesystems)
+WARM_STEPS = 5          # the first ones compile, allocate, fill caches: they teach nothing of the others
+QUIET_S = 1800.0        # trainings whose log names no steps: the longest silence counts, and patience
+GROWTHS = 100           # pieces of log after which such a silence is known
+HOLD_S = 300.0          # half of NCCL's own patience; a failover of Lustre's or GPFS's servers takes minutes
+HOLD_MOST_S = 3600.0
+LOOK_MOST_S = 3600.0    # between two looks at one silence
+SECOND_START_S = 300.0  # a restart is as long as the others were, give or take a cold cache
+LONG_GAP = 3.0          # times the median: no ordinary step
+LONG_S = 15.0           # ... and at least so long
+KEPT = 64               # durations of each phase
+WINDOW = 1000           # durations after which the longest one may begin to be forgotten
+PLACES = 24             # long silences that are searched for a rule
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Durations of one phase: the newest, how many there were, and the longest of the last WINDOW to 2 x WINDOW."""
+
+    newest: tuple[float, ...] = ()
+    count: int = 0
+    longest_s: float = 0.0
+    window_s: float = 0.0     # the longest of the present window
+
+    def add(self, duration_s: float) -> Learned:
+        """With one more."""
+        is_new = self.count % WINDOW == 0
+        window_s = max(duration_s, 0.0 if is_new else self.window_s)
+        longest_s = max(self.window_s, duration_s) if is_new else max(self.longest_s, duration_s)
+        return Learned((*self.newest, duration_s)[-KEPT:], self.count + 1, longest_s, window_s)
+
+    def and_then(self, later: Learned) -> Learned:
+        """Both, where one attempt follows another."""
+        return Learned((*self.newest, *later.newest)[-KEPT:], self.count + later.count,
+                       max(self.longest_s, later.longest_s), later.window_s)
+
+    @property
+    def median_s(self) -> float:
+        """The median of the newest."""
+        ordered = sorted(self.newest)
+        return ordered[len(ordered) // 2] if ordered else 0.0
+
+
+@dataclass(frozen=True)
+class Places:
+    """Steps at which silences without a sign come: every `period`-th, as `anchor` is one; the longest of them."""
+
+    period: int
+    anchor: int
+    longest_s: float
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """What was learned, and where the training is now; times are monotonic seconds."""
+
+    began_s: float
+    first_step_s: float                       # how long the first step may take
+    no_progress_s: float | None = None        # the user's own word on every later one; None = learn
+    step: int | None = None
+    mark: str = ""                            # what the log named last: a step, an epoch's fraction
+    since_s: float = 0.0                      # when the present piece began
+    steps: int = 0
+    phase: str = START                        # which the log named last
+    is_guess: bool = False                    # ... or which the stacks showed
+    grew_s: float = 0.0
+    growths: int = 0
+    longest_quiet_s: float = 0.0              # between two pieces of log
+    learned: dict[str, Learned] = field(default_factory=dict)   # by phase, of this attempt
+    before: dict[str, Learned] = field(default_factory=dict)    # of those before it
+    silences: tuple[tuple[int, float], ...] = ()   # steps behind which an unexplained long piece lay, and its length
+    places: tuple[Places, ...] = ()
+    patience: float = 1.0                     # grows with each look that found the training alive
+    alive_s: float = 0.0                      # when a look has seen somebody work, during this silence
+
+
+def begin(now_s: float, first_step_s: float, no_progress_s: float | None, before: Rhythm | None = None, *,
+          is_resized: bool = False) -> Rhythm:
+    """The rhythm of a new attempt; what the attempts before it have taught is kept.
+
+    With another number of nodes its steps take another time: starts and first steps are learned anew then.
+    """
+    fresh = Rhythm(now_s, first_step_s, no_progress_s, since_s=now_s, grew_s=now_s)
+    if before is None:
+        return fresh
+    kept = {phase: before.before.get(phase, Learned()).and_then(before.learned.get(phase, Learned()))
+            for phase in (*before.before, *before.learned)}
+    if is_resized:
+        kept = {phase: learned for phase, learned in kept.items() if phase not in (START, WARM_UP)}
+    return replace(fresh, before=kept, silences=before.silences, places=before.places,
+                   longest_quiet_s=before.longest_quiet_s)
+
+
+def hear(rhythm: Rhythm, now_s: float, talk: Talk) -> Rhythm:
+    """The log has grown at `now_s`, and this is what the new part says."""
+    now_s = max(now_s, rhythm.since_s)   # what grew before a stop that was forgiven
+    quiet_s = now_s - rhythm.grew_s
+    rhythm = replace(rhythm, grew_s=now_s, growths=rhythm.growths + 1,
+                     longest_quiet_s=max(rhythm.longest_quiet_s, quiet_s))
+    is_step = _is_new(rhythm, talk)
+    if rhythm.steps == 0 and not is_step:
+        return rhythm   # the start is one piece: its words are as many as there are frameworks
+    if not is_step and (not talk.signs or talk.signs == (rhythm.phase,)):
+        return rhythm   # 64 ranks say "saving checkpoint" once each
+    rhythm = _learn(rhythm, now_s - rhythm.since_s)
+    steps = rhythm.steps + is_step
+    return replace(
+        rhythm, since_s=now_s, steps=steps, patience=1.0, alive_s=0.0, is_guess=False,
+        mark=talk.mark if is_step else rhythm.mark, step=talk.step if is_step else rhythm.step,
+        phase=talk.signs[-1] if talk.signs else _plain(steps))
+
+
+def _is_new(rhythm: Rhythm, talk: Talk) -> bool:
+    if not talk.mark or talk.mark == rhythm.mark:
+        return False
+    # Ranks that lag behind name older steps; a bar that begins again at each epoch falls farther.
+    return talk.step is None or rhythm.step is None or not rhythm.step - 3 <= talk.step <= rhythm.step
+
+
+def _plain(steps: int) -> str:
+    return STEP if steps > WARM_STEPS else WARM_UP
+
+
+def _learn(rhythm: Rhythm, length_s: float) -> Rhythm:
+    """With the piece that has just ended."""
+    phase, typical_s = rhythm.phase, step_s(rhythm)
+    is_plain = phase == STEP or rhythm.is_guess
+    if is_plain and rhythm.step is not None and typical_s > 0 and length_s > max(LONG_GAP * typical_s, LONG_S):
+        # No step's own duration: it must not stretch what a plain step is given.
+        silences = (*rhythm.silences, (rhythm.step, length_s))[-PLACES:]
+        rhythm = replace(rhythm, silences=silences, places=find_places(silences))
+        if not rhythm.is_guess:
+            return rhythm
+    known = rhythm.learned.get(phase, Learned())
+    return replace(rhythm, learned={**rhythm.learned, phase: known.add(length_s)})
+
+
+def step_s(rhythm: Rhythm) -> float:
+    """The median time between two lines that name a step, each tenth perhaps; 0 = not known yet.
+
+    Of the commonest piece: where each step's line ends an evaluation ("val_loss: 4.1", NeMo), that is the step.
+    """
+    pieces = [learned for phase, learned in rhythm.learned.items() if phase not in (START, WARM_UP)]
+    return max(pieces, key=lambda learned: learned.count).median_s if pieces else 0.0
+
+
+def phase_of(rhythm: Rhythm) -> str:
+    """What the training is doing, as far as its log or its stacks tell; for people."""
+    return rhythm.phase.removesuffix(END)
+
+
+def patience_s(rhythm: Rhythm) -> float:
+    """Seconds of silence, counted from `since_s`, after which somebody should look."""
+    if rhythm.phase == START:
+        return _start_s(rhythm) * rhythm.patience
+    if rhythm.no_progress_s is not None:
+        return rhythm.no_progress_s * rhythm.patience
+    return max(NOTICE_S, _learned_s(rhythm) - LAG_S, _at_this_place_s(rhythm) - LAG_S) * rhythm.patience
+
+
+def _start_s(rhythm: Rhythm) -> float:
+    seen = rhythm.before.get(START, Learned())
+    if seen.count < 2:
+        return rhythm.first_step_s
+    return min(rhythm.first_step_s, max(SECOND_START_S, SHARE * seen.longest_s))
+
+
+def _learned_s(rhythm: Rhythm) -> float:
+    own, before = rhythm.learned.get(rhythm.phase, Learned()), rhythm.before.get(rhythm.phase, Learned())
+    if rhythm.phase == STEP:   # of this attempt only; WARM_STEPS have gone before
+        warm = rhythm.learned.get(WARM_UP, Learned()).newest[-2:]
+        return SHARE * max(own.longest_s, *(warm if own.count < WARM_STEPS else ()), 0.0)
+    if own.count >= SEEN:
+        return SHARE * own.longest_s
+    longest_s = max(own.longest_s, before.longest_s * slower(rhythm))
+    if own.count + before.count >= SEEN:
+        return SHARE * longest_s
+    return max(UNSEEN_S, SHARE * longest_s, min(UNSEEN_MOST_S, UNSEEN_STEPS * step_s(rhythm)))
+
+
+def slower(rhythm: Rhythm) -> float:
+    """How much longer than before everything may take: an evaluation on half of the nodes takes twice as long."""
+    before = rhythm.before.get(STEP, Learned()).median_s
+    now = rhythm.learned.get(STEP, Learned()).median_s
+    return max(1.0, now / before) if before else 1.0
+
+
+def deadline_s(rhythm: Rhythm) -> float:
+    """When somebody should look, monotonic seconds. Of a training that names no steps the log's silence counts."""
+    if rhythm.steps == 0 and rhythm.no_progress_s is None and START not in rhythm.before:
+        quiet_s = max(QUIET_S, min(3 * rhythm.longest_quiet_s, rhythm.longest_quiet_s + UNSEEN_MOST_S))
+        if rhythm.growths < GROWTHS:
+            quiet_s = max(quiet_s, rhythm.first_step_s)
+        return max(rhythm.since_s + patience_s(rhythm), rhythm.grew_s + quiet_s * rhythm.patience)
+    return rhythm.since_s + patience_s(rhythm)
+
+
+def look_again(rhythm: Rhythm, now_s: float, phase: str = "") -> Rhythm:
+    """A look has found the training alive, in this phase if its stacks show one: the next look comes later."""
+    if phase and rhythm.phase in (STEP, WARM_UP):
+        rhythm = replace(rhythm, phase=phase, is_guess=True, patience=1.0)   # which grew by another phase's measure
+        if deadline_s(rhythm) > now_s:
+            return rhythm
+    patience = rhythm.patience
+    while deadline_s(replace(rhythm, patience=patience)) <= now_s or patience == rhythm.patience:
+        patience *= 1.5
+    span_s = deadline_s(replace(rhythm, patience=patience)) - rhythm.since_s
+    most_s = now_s + LOOK_MOST_S - rhythm.since_s
+    return replace(rhythm, patience=patience * min(1.0, most_s / span_s))
+
+
+def hold_s(rhythm: Rhythm, now_s: float) -> float:
+    """Seconds that are left before a silence counts that may pass: without a sign of life since the last one.
+
+    A step may take three times as long as others, a checkpoint on a busy filesystem twice as long as the longest.
+    """
+    longest_s = max(known.get(rhythm.phase, Learned()).longest_s for known in (rhythm.learned, rhythm.before))
+    least_s = max(HOLD_S, (LONG_GAP + 1) * step_s(rhythm), 2 * longest_s if rhythm.phase != START else 0.0)
+    least_s = min(least_s, HOLD_MOST_S)   # a log that comes in blocks of hours tells nothing of steps
+    return max(rhythm.since_s + least_s, rhythm.alive_s + HOLD_S if rhythm.alive_s else 0.0) - now_s
+
+
+def alive(rhythm: Rhythm, at_s: float) -> Rhythm:
+    """Something else than the log has shown that the training went on then: a checkpoint has appeared."""
+    return replace(rhythm, since_s=at_s, patience=1.0) if at_s > rhythm.since_s else rhythm
+
+
+def forgive(rhythm: Rhythm, stalled_s: float) -> Rhythm:
+    """Nobody listened for so long (the leader itself was stopped): that was no silence of the training's."""
+    return replace(rhythm, since_s=rhythm.since_s + stalled_s, grew_s=rhythm.grew_s + stalled_s)
+
+
+def _at_this_place_s(rhythm: Rhythm) -> float:
+    """What the coming piece is given because unexplained long ones have come at such steps before."""
+    if rhythm.phase != STEP or rhythm.step is None:
+        return 0.0
+    return max((SHARE * one.longest_s for one in rhythm.places if (rhythm.step - one.anchor) % one.period == 0),
+               default=0.0)
+
+
+def find_places(silences: tuple[tuple[int, float], ...]) -> tuple[Places, ...]:
+    """Where long silences come regularly: the distance at which at least three lie, with few left out.
+
+    A silent checkpoint at every 2000 among evaluations at every 500 makes the place of these longer.
+    """
+    steps = sorted({step for step, _ in silences})
+    periods = sorted({after - before for number, before in enumerate(steps) for after in steps[number + 1:]})
+    found: list[Places] = []
+    for period in periods:
+        if period < 2:
+            continue
+        for anchor in {step % period: step for step in steps}.values():
+            members = [(step, length_s) for step, length_s in silences if (step - anchor) % period == 0]
+            span = (max(members)[0] - min(members)[0]) // period + 1
+            if len(members) >= 3 and len(members) * 3 >= span * 2 and not _is_known(found, period, anchor):
+                found.append(Places(period, anchor, max(length_s for _, length_s in members)))
+    return tuple(found)
+
+
+def _is_known(found: list[Places], period: int, anchor: int) -> bool:
+    return any(period % one.period == 0 and (anchor - one.anchor) % one.period == 0 for one in found)

@@ -1,0 +1,164 @@
+"""Whether what the looks at a silent training show is proof of a hang, or something that takes its time.
+
+Stacks alone are not: an evaluation that nobody announced stands at `loss.item()` for nine of ten looks, and during a
+rank's checkpoint all others stand in a barrier. What speaks for a healthy training here: a rank whose stack moves, that
+reads or writes, that touches new memory, whose compiler or data loaders compute. What is left without any sign of life
+is proof at once only where it cannot pass: a process that has ended or is stopped, a node that does not answer, ranks
+in different collectives. A rank that waits for a file, for its data or for the network looks the same a second before
+it goes on, and so does whoever waits for it: that must last (hang.hold_s), over all looks and a third, longer one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from safelaunch.core import progress
+from safelaunch.core.hangs import activity, hang
+from safelaunch.core.hangs.hang import Rhythm
+from safelaunch.core.hangs.ranks import Life, NodeReport, Rank
+from safelaunch.core.hangs.scene import HangVerdict, computes, names_of
+from safelaunch.core.hangs.stacks import MOVING, Group, normalise, split_frame
+
+
+class Least(NamedTuple):
+    """What counts as a sign of life: so much between two looks, and so much a second where these are far apart."""
+
+    amount: float
+    a_second: float
+
+
+BYTES = Least(1 << 20, 50_000)   # a rank's heartbeats are less, a checkpoint's piece is more
+FAULTS = Least(1000, 20)         # pages: 4 MB of memory touched anew
+BELOW_S = Least(0.5, 0.05)       # of CPU: a compiler, a tokeniser; idle data loaders take a hundredth of it
+_NOT_A_HANG = "no second witness of a hang"
+# Functions on the way to what takes longer than a step; by name, as the program's own files are anybody's.
+_PHASES = (
+    (progress.CHECKPOINT, re.compile(r"(?:^|[._])save(?:_|$)|save_(?:checkpoint|model|pretrained|state)|save_to_disk")),
+    (progress.EVALUATION, re.compile(r"(?:^|[._])(?:evaluate|evaluation|validate|validation|eval|estimate_loss)"
+                                     r"(?:_(?:step|batch|loop|epoch|model|loss|all|and_\w+))?$|^(?:run|do)_(?:eval|valid)")),
+)
+_SURE = {"silent_nodes", "missing_ranks"}
+_BY_KIND = {activity.COMPILE: progress.COMPILE, activity.DATA: progress.DATA}
+
+
+class Weighed(NamedTuple):
+    """What the looks so far say. `phase`: what the stacks show the training at, where that takes longer than a step;
+    `is_sure` False = it may pass, and is proof only once it has lasted; `is_alive`: somebody works.
+    """
+
+    is_proof: bool
+    why: str
+    phase: str = ""
+    is_sure: bool = True
+    is_alive: bool = False
+
+
+class Look(NamedTuple):
+    """One look at all nodes, and its verdict."""
+
+    reports: Sequence[NodeReport]
+    groups: Sequence[Group]
+    found: HangVerdict
+
+
+def weigh(looks: Sequence[Look]) -> Weighed:
+    """What looks at one silence say, the newest last: whoever was elsewhere at the first of them goes on."""
+    found = looks[-1].found
+    phase = stacks_phase(looks[-1].groups)
+    if not found.witnesses or found.kind == "moving":
+        return Weighed(False, f"{_NOT_A_HANG}: {found.summary}", phase, is_alive=found.kind == "moving")
+    if found.kind in ("process", "gpu"):
+        return Weighed(True, found.summary)   # whatever the others do, they will not go on
+    alive = signs_of_life(looks)
+    if alive:
+        return Weighed(False, f"{_NOT_A_HANG}: {alive}", phase, is_alive=True)
+    cannot_pass = bool(found.odd) and found.kind == "deadlock" and _is_split(looks[-1].groups)
+    return Weighed(True, found.summary, phase, cannot_pass or not _SURE.isdisjoint(found.witnesses))
+
+
+def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Look]) -> tuple[Rhythm, str]:
+    """(the rhythm from now on, why nothing is ended); "" = it is a hang, as far as these looks say.
+
+    Who has set hang.no_progress has said what a silence means: two looks without a sign of life are enough then.
+    """
+    weighed = weigh(looks)
+    later = hang.look_again(rhythm, now_s, weighed.phase)
+    is_asked = rhythm.no_progress_s is not None
+    if not weighed.is_proof:
+        return replace(later, alive_s=now_s if weighed.is_alive else rhythm.alive_s), weighed.why
+    if weighed.phase and later.phase != rhythm.phase and not is_asked:
+        return later, f"the stacks show {weighed.phase}, which may take longer than a step"
+    left_s = hang.hold_s(rhythm, now_s)
+    if not weighed.is_sure and left_s > 0 and not is_asked:
+        return later, f"{weighed.why}: this may pass, and counts if it lasts for {left_s:.0f} s more"
+    return rhythm, ""
+
+
+def is_certain(rhythm: Rhythm, looks: Sequence[Look]) -> bool:
+    """Whether two looks are enough: what may pass is looked at once more, and longer."""
+    return rhythm.no_progress_s is not None or weigh(looks).is_sure
+
+
+def stacks_phase(groups: Iterable[Group]) -> str:
+    """What takes longer than a step, of what any of the ranks is at; "" = none of it."""
+    found = set()
+    for group in groups:
+        found.add(_BY_KIND.get(activity.classify(group.stack).kind, ""))
+        names = [split_frame(frame)[0] for frame in group.stack]
+        found |= {phase for phase, words in _PHASES if any(words.search(name) for name in names)}
+    order = (progress.CHECKPOINT, progress.EVALUATION, progress.COMPILE, progress.DATA)
+    return next((phase for phase in order if phase in found), "")
+
+
+def _is_split(groups: Sequence[Group]) -> bool:
+    """Whether all stand in collectives, but not in the same one."""
+    at = [activity.classify(group.stack) for group in groups if group.stack]
+    return len(set(at)) > 1 and all(one.kind == activity.COLLECTIVE for one in at)
+
+
+def signs_of_life(looks: Sequence[Look]) -> str:
+    """For people: who still does something, and what; "" = nobody."""
+    moving = [rank for look in looks for group in look.groups if group.kind == MOVING for rank in group.ranks
+              if computes(rank)]
+    if moving:
+        return f"{names_of(_once(moving))} still {_verb(moving)}"
+    ranks = [{(rank.node, rank.pid): rank for report in look.reports for rank in report.ranks} for look in looks]
+    for key, rank in ranks[-1].items():
+        seen = [one[key] for one in ranks if key in one]
+        stacks = {normalise(one.samples[-1]) for one in seen if one.samples}
+        if len(stacks) > 1 and computes(rank):
+            return f"{rank.name} was elsewhere at the last look"
+        if not rank.samples and rank.cpu is not None and computes(rank):
+            return f"{rank.name} computes, and nobody may see what"
+        life = [point for one in seen for point in one.life]
+        if len(life) > 1 and (what := _done(life[0], life[-1])):
+            return f"{rank.name} {what}"
+    return ""
+
+
+def _done(first: Life, last: Life) -> str:
+    spent_s = max(1.0, last.t - first.t)
+
+    def is_more(now: float, before: float, least: Least) -> bool:
+        return now - before >= max(least.amount, least.a_second * spent_s)
+
+    if is_more(last.moved, first.moved, BYTES):
+        return f"has read or written {(last.moved - first.moved) / (1 << 20):.0f} MB"
+    if is_more(last.below_s, first.below_s, BELOW_S):
+        return f"waits for processes of its own, which have computed for {last.below_s - first.below_s:.1f} s"
+    if last.rests > first.rests:
+        return "goes through backward passes"
+    if is_more(last.faults, first.faults, FAULTS):
+        return f"has touched {(last.faults - first.faults) * 4 / 1024:.0f} MB of new memory"
+    return ""
+
+
+def _verb(ranks: Sequence[Rank]) -> str:
+    return "moves" if len(_once(ranks)) == 1 else "move"
+
+
+def _once(ranks: Sequence[Rank]) -> list[Rank]:
+    return list({(rank.node, rank.pid): rank for rank in ranks}.values())

@@ -1,0 +1,157 @@
+"""What a verdict on a hang is made of: all ranks, where they are, who is not where the others are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from safelaunch.core.hangs.activity import COLLECTIVE, NOTHING, RENDEZVOUS, Activity
+from safelaunch.core.hangs.parallel import Sizes
+from safelaunch.core.hangs.ranks import NodeReport, Rank, Silent
+from safelaunch.core.hangs.stacks import GONE, STUCK, UNREADABLE, Group, fold_numbers
+
+ENOUGH = 4       # ranks, of which one may be the one that keeps the others waiting
+COMPUTES = 0.3   # of a core; polling each 2 ms takes 0.05
+_DEVICE = ("/dev/nvidia", "nv", "uvm_", "os_acquire")
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A rank that is not where the others are, and why it is held to be odd."""
+
+    number: int | None
+    node: str
+    pid: int
+    why: str
+
+    @property
+    def name(self) -> str:
+        """For people: its number and node."""
+        return f"rank {'?' if self.number is None else self.number}{f' on {self.node}' if self.node else ''}"
+
+
+@dataclass(frozen=True)
+class HangVerdict:
+    """`kind`: storage | deadlock | data_loading | network | gpu | process | moving | unknown.
+
+    `witnesses` are what speaks for a hang besides silence: still_stacks (the same at all looks), asleep (and no main
+    thread ran in between), process_state, gpu_pattern, silent_nodes, missing_ranks.
+    """
+
+    kind: str
+    summary: str
+    confidence: float
+    odd: tuple[Odd, ...] = ()
+    suspects: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    witnesses: tuple[str, ...] = ()
+    category: str = "hang"
+    folders: tuple[str, ...] = ()    # of the files that ranks sleep on, and mounts that do not answer
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that the rows look at."""
+
+    groups: tuple[Group, ...]
+    reports: tuple[NodeReport, ...]
+    silent: tuple[Silent, ...]
+    sizes: Sizes | None
+    at: dict[int, Activity]           # by the group's place in `groups`
+    missing: tuple[int, ...]          # numbers that no node reported
+
+    @property
+    def ranks(self) -> tuple[Rank, ...]:
+        """All ranks."""
+        return tuple(rank for group in self.groups for rank in group.ranks)
+
+    @property
+    def mute(self) -> tuple[str, ...]:
+        """Nodes that were asked and did not answer."""
+        return tuple(one.node for one in self.silent if one.is_node_mute)
+
+    def of(self, *kinds: str) -> list[Group]:
+        """Groups that are at something of these kinds, and readable."""
+        return [group for number, group in enumerate(self.groups) if self.at[number].kind in kinds]
+
+    def what(self, group: Group) -> Activity:
+        """What a group is at."""
+        return self.at[self.groups.index(group)]
+
+
+def main_wait(scene: Scene) -> Group | None:
+    """The largest group of ranks that wait for others."""
+    waiting = [group for group in scene.of(COLLECTIVE, RENDEZVOUS) if group.kind == STUCK]
+    return max(waiting, key=lambda group: group.size, default=None)
+
+
+def odd_groups(scene: Scene) -> list[Group]:
+    """Groups that are not in the collective in which most wait; moving ones count, unreadable ones tell nothing."""
+    most = main_wait(scene)
+    if most is None:
+        return []
+    wait = scene.what(most)
+    return [group for number, group in enumerate(scene.groups) if group.kind not in (UNREADABLE, GONE)
+            and not group.where and scene.at[number].kind != NOTHING and scene.at[number] != wait]
+
+
+def missing_ranks(ranks: Iterable[Rank]) -> tuple[int, ...]:
+    """Numbers below WORLD_SIZE that no process has; () where a rank has no number."""
+    numbers = {rank.number for rank in ranks}
+    world = max((rank.world or 0 for rank in ranks), default=0)
+    if None in numbers or len(numbers) >= world:
+        return ()
+    return tuple(number for number in range(world) if number not in numbers)
+
+
+def computes(rank: Rank) -> bool:
+    """Whether it uses a core, as far as is known. A loop that polls is at this line or at that, and mostly asleep."""
+    return rank.cpu is None or rank.cpu >= COMPUTES
+
+
+def is_asleep(ranks: Iterable[Rank]) -> bool:
+    """Whether no main thread ran between the looks, but for one of ten, or for the one that the others wait for.
+
+    The kernel tells it of a rank whose stack nobody may read as well (/proc/PID/status).
+    """
+    looked = [rank for rank in ranks if rank.ran is not None]
+    slept = sum(rank.ran is False for rank in looked)
+    return bool(looked) and slept >= len(looked) - max(len(looked) // 10, len(looked) >= ENOUGH)
+
+
+def is_device(rank: Rank) -> bool:
+    """Whether it sleeps in D state in the GPU's driver."""
+    place = rank.stuck_in
+    return place is not None and (place.path.startswith(_DEVICE[0]) or place.wchan.startswith(_DEVICE[1:])
+                                  or any(name.startswith(("nvidia", "uvm_", "_nv")) for name in rank.kernel[:6]))
+
+
+def behind_in_flight(ranks: Iterable[Rank]) -> list[Rank]:
+    """Ranks whose newest collective is older than the others', where they are few."""
+    known = [rank for rank in ranks if rank.flight is not None]
+    newest = max((rank.flight or 0 for rank in known), default=0)
+    low = [rank for rank in known if (rank.flight or 0) < newest]
+    return low if low and len(low) * 4 <= len(known) else []
+
+
+def names_of(ranks: Sequence[Rank]) -> str:
+    """For people: "rank 3 on n1", "12 ranks (0-11)"."""
+    return ranks[0].name if len(ranks) == 1 else f"{len(ranks)} ranks ({numbers_of(rank.number for rank in ranks)})"
+
+
+def odd_names(odd: Sequence[Odd]) -> str:
+    """The same of odd ranks."""
+    if len(odd) == 1:
+        return odd[0].name
+    return f"{len(odd)} ranks ({numbers_of(one.number for one in odd)})"
+
+
+def numbers_of(numbers: Iterable[int | None]) -> str:
+    """Folded numbers, cut off where they are many."""
+    text = fold_numbers(number for number in numbers if number is not None)
+    return text if len(text) <= 40 else text[:37] + "…"
+
+
+def odd_one(rank: Rank, why: str) -> Odd:
+    """A rank as an odd one."""
+    return Odd(rank.number, rank.node, rank.pid, why)

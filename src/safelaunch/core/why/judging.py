@@ -1,0 +1,238 @@
+"""The verdict on a set of logs: candidates weighed, the earliest of the heaviest chosen, outside evidence joined."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.doubts import ENDINGS, SURE_END, doubt, is_past, trace_course
+from safelaunch.core.why.episodes import Episode, Moment, last_episode, order_of
+from safelaunch.core.why.findings import Cited, Evidence, Finding, Line, Log
+from safelaunch.core.why.fingerprint import make_fingerprint
+from safelaunch.core.why.outside import join
+from safelaunch.core.why.weighing import SYMPTOM_SHARE, Group, cite, gather, moment, place_of
+
+LAST_WORDS = 5          # lines at the end of a file that may tell what no rule knows
+# Words of a failure in any program's last lines, and lines in which they mean nothing.
+BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|could ?n[o']t|unable"
+                       r"|died|killed|not found|unsupported|denied|refused|no such|not enough|time(?:d )?out|seg-?fault"
+                       r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
+                       r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|NCCL WARN)\b")
+HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
+                      r"|debug|retry|not found in cache|info\b|logging error|exception ignored|\bWRN\b")
+SPEAKING = ("cause", "symptom", "teardown")
+WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
+MIN_WEIGHT = 0.3
+CLEAR_WEIGHT = 0.45     # a cause below this does not keep symptoms from being considered
+MAX_CONFIDENCE = 0.97
+REMARK_CONFIDENCE = 0.78
+RIVAL_COST = 0.12       # another category weighs about as much
+MAX_CANDIDATES = 8
+# What a launcher prints under its own prefix about one of its ranks.
+LAUNCHERS_WORDS = ("native.elastic_signal", "native.elastic_code", "native.abort_code", "memory.sigkill_elastic")
+# How srun reports the end of a task that it did not end itself.
+EXIT_REPORTS = ("slurm.task_exit", "slurm.task_signal", "slurm.task_aborted", "memory.srun_killed",
+                "memory.slurm_task_oom")
+MAX_SUSPECTS = 2        # the same cause on more nodes than this blames no node
+SUMMARY_BYTES = 600     # torchrun's summary of one failed rank is shorter
+
+
+def judge(log: Log, known: Evidence) -> Verdict:
+    """The verdict on the last episode of a set of logs, with what is known from outside."""
+    episode = last_episode(log)
+    groups = gather(episode, log)
+    notes = (f"only the last of {episode.number} launches was looked at",) if episode.number > 1 else ()
+    causes = _candidates(groups, episode, log)
+    if not causes:
+        verdict = _without_cause(groups, episode, log)
+    else:
+        chosen = _first_failed(_choose(causes, episode), episode)
+        verdict = _with_cause(chosen, causes, groups, episode, log)
+    return join(replace(verdict, notes=(*notes, *verdict.notes)), known)
+
+
+def _candidates(groups: Sequence[Group], episode: Episode, log: Log) -> list[Group]:
+    """What can be the cause, each with its weight: symptoms only when there is no clear cause."""
+    course = trace_course(groups, episode, log)
+    living = [group for group in groups if not group.is_excused and not is_past(group, episode)]
+    causes = [doubt(group, course) for group in living if group.role == "cause"]
+    causes = [group for group in causes if group.weight >= MIN_WEIGHT]
+    if any(group.weight >= CLEAR_WEIGHT for group in causes):
+        return causes
+    symptoms = [doubt(replace(group, weight=group.weight * SYMPTOM_SHARE), course)
+                for group in living if group.role == "symptom"]
+    return [*causes, *(group for group in symptoms if group.weight >= MIN_WEIGHT)]
+
+
+def _good_end(episode: Episode) -> Moment | None:
+    """When the program said that it had finished, if it did and nothing fell afterwards."""
+    ends = [order_of(found, episode.is_timed) for found in episode.findings if episode.role(found) == "done"]
+    return ends[-1] if ends else None
+
+
+def _choose(causes: Sequence[Group], episode: Episode) -> Group:
+    """The earliest of those that weigh about as much as the heaviest."""
+    heaviest = max(group.weight for group in causes)
+    near = [group for group in causes if group.weight >= heaviest - WINDOW]
+    return min(near, key=lambda group: moment(group, episode))
+
+
+def _without_cause(groups: Sequence[Group], episode: Episode, log: Log) -> Verdict:
+    """Healthy when there are signs of life and nothing fell; else unknown, with what could be meant."""
+    fallen = [group for group in groups if not group.is_excused and not is_past(group, episode)
+              and (group.role == "teardown" or (group.role == "symptom" and group.is_fatal))]
+    end = _good_end(episode)
+    alive = bool(episode.progress) or end is not None
+    candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
+    bad = None if fallen or end is not None else _bad_last_words(episode, log)
+    if bad is not None:
+        cited = Cited("", "context", log.files[bad.file], bad.line_number, bad.text, bad.host, bad.rank, bad.t,
+                      bad.offset)
+        return Verdict("unknown", f"the last words may tell why: {bad.text.strip()}"[:300], 0.15, "restart",
+                       candidates=candidates, cited=(cited,), host=bad.host, rank=bad.rank)
+    if not fallen and alive:
+        if end is None:
+            return Verdict("none", "no failure: steps were made up to the end", 0.7, "none", candidates=candidates)
+        sure = any(episode.role(found) == "done" and episode.rules[found.rule].weight >= SURE_END
+                   for found in episode.findings)
+        return Verdict("none", "no failure: the program says that it has finished", 0.85 if sure else 0.75, "none",
+                       candidates=candidates)
+    if not fallen and not groups:
+        return Verdict("none", "no failure: nothing in the log speaks of one", 0.5, "none")
+    if not fallen:
+        return Verdict("unknown", "nothing in the log names a cause", 0.1, "restart", candidates=candidates)
+    first = fallen[0]
+    return Verdict("unknown", f"the log tells the end, not its cause: {first.summary}", 0.2, "restart",
+                   candidates=candidates, cited=(cite(first, log),), host=first.hosts[0] if first.hosts else None,
+                   rank=first.ranks[0] if first.ranks else None)
+
+
+def _bad_last_words(episode: Episode, log: Log) -> Line | None:
+    """A line after the last step that sounds like a failure, though no rule knows it; the last of such lines."""
+    reached: dict[int, int] = {}
+    for sign in episode.progress:
+        reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
+    known = {(found.file, found.offset) for found in episode.findings}   # judged already: ignored, or too weak
+    for file in range(len(log.files)):
+        for line in [line for line in log.last if line.file == file][:-LAST_WORDS - 1:-1]:
+            if (line.offset > reached.get(file, -1) and (file, line.offset) not in known
+                    and BAD_WORDS.search(line.text) and not HARMLESS.search(line.text)):
+                return line
+    return None
+
+
+def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group], episode: Episode,
+                log: Log) -> Verdict:
+    """The verdict with its cause, what followed from it, and what else it may be."""
+    others = sorted((group for group in causes if group is not chosen and group.category != chosen.category),
+                    key=lambda group: -group.weight)
+    rivals = [group for group in others if group.weight >= chosen.weight - WINDOW / 2]
+    most = REMARK_CONFIDENCE if _may_be_remark(chosen) else MAX_CONFIDENCE
+    confidence = max(0.1, min(most, chosen.weight - (RIVAL_COST if rivals else 0.0)))
+    host, rank = _culprit(chosen, groups, episode)
+    context = tuple(cite(group, log, "context") for group in groups
+                    if group.role == "context" and group.category == chosen.category)
+    symptoms = tuple(cite(group, log) for group in groups
+                     if group.role in ("symptom", "teardown") and group.rule.id != chosen.rule.id)
+    cause = cite(chosen, log, "cause")
+    runner = others[0] if others else None
+    return Verdict(
+        chosen.category, chosen.summary, round(confidence, 2), chosen.action, host, rank,
+        suspects=_suspects(chosen, host),
+        evidence=(cause.text,), rank=rank, host=host, rule=chosen.rule.id, cause=cause, cited=(cause, *context),
+        symptoms=symptoms,
+        candidates=tuple(cite(group, log) for group in others[:MAX_CANDIDATES]),
+        runner_up=_as_runner_up(runner, log) if runner else None,
+        fingerprint=make_fingerprint(chosen.category, chosen.rule.id, cause.text),
+        changes=_what_would_change(chosen, runner), place=place_of(chosen),
+    )
+
+
+def _may_be_remark(group: Group) -> bool:
+    """Whether the cause may be no more than a remark: no traceback, not near the end, not the kernel's or Slurm's."""
+    return not group.first.block and not group.is_fatal and group.rule.blames in ("job", "rank")
+
+
+def _as_runner_up(group: Group, log: Log) -> Verdict:
+    cause = cite(group, log, "cause")
+    return Verdict(group.category, group.summary, round(max(0.05, group.weight / 2), 2), group.action,
+                   rule=group.rule.id, cause=cause, cited=(cause,), host=group.hosts[0] if group.hosts else None,
+                   rank=group.ranks[0] if group.ranks else None)
+
+
+def _culprit(chosen: Group, groups: Sequence[Group], episode: Episode) -> tuple[str | None, int | None]:
+    """Host and rank of the cause: its own, else those of another line of its kind, else of the launcher's summary."""
+    host = chosen.hosts[0] if chosen.hosts else None
+    rank = chosen.ranks[0] if chosen.ranks else None
+    if host is None and rank is None:   # slurmstepd counts the kills, srun names the task
+        alike = [group for group in groups if group.role == "cause" and group.category == chosen.category]
+        host = next((group.hosts[0] for group in alike if group.hosts), None)
+        rank = next((group.ranks[0] for group in alike if group.ranks), None)
+    if host is None or rank is None or chosen.rule.id in LAUNCHERS_WORDS:
+        named = _first_failure(episode)
+        if chosen.rule.id in LAUNCHERS_WORDS:   # printed by a launcher under its own prefix
+            host, rank = named[0] or host, named[1] if named[1] is not None else rank
+        else:
+            host, rank = host or named[0], rank if rank is not None else named[1]
+    if host is None and chosen.category not in ENDINGS:
+        host, task = _first_exit(groups)
+        # With a launcher below it, srun's task is a node, not a rank.
+        rank = rank if rank is not None or _has_launcher(groups) else task
+    return host, rank
+
+
+def _first_exit(groups: Sequence[Group]) -> tuple[str | None, int | None]:
+    """Host and number of the task whose end srun reports first: it reports them in the order in which they end."""
+    for group in groups:
+        if group.rule.id in EXIT_REPORTS and group.hosts:
+            named = group.first.groups.get("rank", "")
+            return group.hosts[0], int(named) if named.isdigit() else None
+    return None, None
+
+
+def _has_launcher(groups: Sequence[Group]) -> bool:
+    """Whether torchrun or its like speaks in the log."""
+    return any(group.rule.id.startswith("elastic.") or group.rule.id in LAUNCHERS_WORDS for group in groups)
+
+
+def _first_failed(group: Group, episode: Episode) -> Group:
+    """A launcher's words about its ranks, led by those about the rank that it says failed first: it lists that last."""
+    if group.rule.id in LAUNCHERS_WORDS and any(
+            0 < group.last.offset - found.offset < SUMMARY_BYTES for found in episode.findings
+            if found.rule == "elastic.root_cause" and found.file == group.last.file):
+        return replace(group, first=group.last)
+    return group
+
+
+def _first_failure(episode: Episode) -> tuple[str | None, int | None]:
+    """Host and rank under torchrun's "Root Cause (first observed failure)"."""
+    host: str | None = None
+    rank: int | None = None
+    begun: Finding | None = None
+    for found in episode.findings:
+        if found.rule == "elastic.root_cause" and begun is None:
+            begun = found
+        elif begun is not None and found.file == begun.file and found.offset - begun.offset < SUMMARY_BYTES:
+            if found.rule == "elastic.host_line":
+                host = host or found.groups.get("host")
+            elif found.rule == "elastic.rank_line" and rank is None:
+                rank = int(found.groups["rank"])
+    return host, rank
+
+
+def _suspects(chosen: Group, host: str | None) -> tuple[str, ...]:
+    """The nodes that the cause blames; the same on many nodes blames none."""
+    if chosen.rule.blames != "node" or chosen.action != "exclude_and_restart":
+        return ()
+    hosts = chosen.hosts or ((host,) if host else ())
+    return hosts if len(hosts) <= MAX_SUSPECTS else ()
+
+
+def _what_would_change(chosen: Group, runner: Group | None) -> str:
+    if chosen.role == "symptom":
+        return "an error line of any rank before this one would be the cause: this is an echo"
+    if runner is not None:
+        return f"had it come first, or alone: {runner.summary}"
+    return "steps after this line would excuse it"

@@ -1,0 +1,168 @@
+"""Evidence from outside joined to the log's verdict: exits, lost nodes, Slurm's states, Xids, checks, stacks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.findings import Evidence
+from safelaunch.core.why.fingerprint import make_fingerprint
+from safelaunch.core.why.rulebook import ACTIONS
+
+CLEAR_MARGIN = 0.05       # what comes from outside replaces the log's cause only when it is surer by this
+ECHO_OF_SRUN = "slurm.step_cancelled"
+AGREED = 0.05             # both say the same: surer than either
+MOST_ODD = 4              # ranks of more nodes than this are no suspects: they are the others' echo
+_SIGNAL_NAMES = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+CRASHES = frozenset({4, 7, 8, 11})
+# Hardware by NVIDIA's Xid Errors guide, as in rules/gpu.py.
+_HARDWARE_XIDS = frozenset(
+    {48, 63, 64, 74, 79, 92, 94, 95, 110, 119, 120, 121, 122, 123, 136, 140, 143, *range(144, 151), 154})
+# Slurm's words for a job's state (squeue(1), JOB STATE CODES) that name a cause, how sure they are, and what they say.
+_STATES = {
+    "NODE_FAIL": ("node_failure", 0.93, "Slurm: the job ended since a node failed"),
+    "BOOT_FAIL": ("node_failure", 0.93, "Slurm: a node did not boot"),
+    "OUT_OF_MEMORY": ("host_oom", 0.95, "Slurm: the job ran out of memory"),
+    "TIMEOUT": ("time_limit", 0.96, "Slurm: the time limit was reached"),
+    "DEADLINE": ("time_limit", 0.95, "Slurm: the deadline was reached"),
+    "PREEMPTED": ("preempted", 0.96, "Slurm: the job was preempted"),
+    "CANCELLED": ("cancelled", 0.75, "Slurm: the job was cancelled"),
+}
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV for 11."""
+    return _SIGNAL_NAMES.get(number, f"signal {number}")
+
+
+class Witness(NamedTuple):
+    """One reading of the evidence, and whose fault it is."""
+
+    category: str
+    confidence: float
+    summary: str
+    hosts: tuple[str, ...] = ()
+    task: int | None = None
+
+
+def join(verdict: Verdict, known: Evidence) -> Verdict:
+    """The log's verdict with what is known from outside: confirmed, replaced, or given its place."""
+    if known.running and verdict.cause is None:
+        return Verdict("none", "the run is alive, and nothing in its log speaks of a failure", 0.7, "none")
+    verdict = _not_well(_without_echo(verdict, known), known)
+    best = max(read_evidence(known), key=lambda witness: witness.confidence, default=None)
+    if best is None:
+        return _placed(verdict, known)
+    if best.category == verdict.category:
+        sure = round(min(0.98, max(best.confidence, verdict.confidence) + AGREED), 2)
+        return _placed(replace(verdict, confidence=sure, suspects=_suspects(best) or verdict.suspects), known)
+    if verdict.cause is not None and verdict.confidence + CLEAR_MARGIN > best.confidence:
+        return _placed(verdict, known)
+    return _replaced(verdict, best)
+
+
+def _without_echo(verdict: Verdict, known: Evidence) -> Verdict:
+    """srun cancels its own step when a task has failed (-K): where a supervisor saw tasks end, and no cancel, the line
+    about the step is what followed.
+    """
+    first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    if verdict.rule != ECHO_OF_SRUN or first is None or known.ending is not None:
+        return verdict
+    said = f"task {first.task} on {first.host} ended with exit code {first.code}, and the log does not say why"
+    followed = (*((verdict.cause,) if verdict.cause else ()), *verdict.symptoms)
+    return Verdict("unknown", said, 0.3, "restart", first.host, first.task, evidence=(said,), host=first.host,
+                   symptoms=followed, candidates=verdict.candidates,
+                   fingerprint=make_fingerprint("unknown", "", f"exit code {first.code} signal {first.signal}"))
+
+
+def _not_well(verdict: Verdict, known: Evidence) -> Verdict:
+    """A log without a word of failure is no sign of health where a task, srun or the job ended badly."""
+    first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    if verdict.category != "none" or known.ending is not None or "COMPLETED" in known.states:
+        return verdict
+    if first is not None:
+        how = f"died of {signal_name(first.signal)}" if first.signal else f"ended with exit code {first.code}"
+        said = f"task {first.task} on {first.host} {how}"
+    elif known.srun_code:
+        said = f"srun ended with exit code {known.srun_code}"
+    elif "FAILED" in known.states:
+        said = "Slurm: the job has failed"
+    else:
+        return verdict
+    host, task = (first.host, first.task) if first is not None else (None, None)
+    return Verdict("unknown", f"{said}, and the log does not say why", 0.2, "restart", host, task, evidence=(said,),
+                   host=host, candidates=verdict.candidates, notes=verdict.notes,
+                   fingerprint=make_fingerprint("unknown", "", said))
+
+
+def read_evidence(known: Evidence) -> list[Witness]:
+    """What each piece of the evidence says by itself."""
+    found = []
+    if known.lost:
+        found.append(Witness("node_failure", 0.9, "; ".join(f"{host}: {why}" for host, why in known.lost),
+                             tuple(host for host, _ in known.lost)))
+    if known.ending in ("time_limit", "preempted", "cancelled"):
+        found.append(Witness(known.ending, 0.97, f"Slurm ended the job: {known.ending}"))
+    for state in known.states:
+        reading = _STATES.get(state.split()[0].rstrip("+") if state else "")
+        if reading is not None:
+            found.append(Witness(*reading))
+    hardware = tuple(dict.fromkeys(host for host, number in known.xids if number in _HARDWARE_XIDS))
+    if hardware:
+        numbers = sorted({number for host, number in known.xids if host in hardware and number in _HARDWARE_XIDS})
+        said = f"Xid {', '.join(map(str, numbers))} on {', '.join(hardware)}"
+        found.append(Witness("gpu_hardware", 0.93, said, hardware))
+    if known.checks:
+        found.append(Witness("node_failure", 0.8, "; ".join(f"{host}: {what}" for host, what in known.checks),
+                             tuple(host for host, _ in known.checks)))
+    if known.stacks:
+        odd = tuple(dict.fromkeys(host for host, _ in known.stacks if host))
+        said = "; ".join(f"{host}: {where}" if host else where for host, where in known.stacks[:MOST_ODD])
+        found.append(Witness("hang", known.stacks_sure, said, odd if len(odd) <= MOST_ODD else ()))
+    return [*found, *_read_exits(known)]
+
+
+def _read_exits(known: Evidence) -> list[Witness]:
+    first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    if first is None or first.signal is None:
+        return []
+    said = f"task {first.task} on {first.host} died of {signal_name(first.signal)}, before any other"
+    if first.signal in CRASHES:
+        return [Witness("native_crash", 0.7, said, (first.host,), first.task)]
+    if first.signal == 9:
+        return [Witness("host_oom", 0.45, f"{said}: most often the OOM killer", (first.host,), first.task)]
+    return []
+
+
+def _placed(verdict: Verdict, known: Evidence) -> Verdict:
+    """The verdict with the task that ended first as its place, where the log names none, and a suspect by record."""
+    first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    if first is not None and verdict.category not in ("none", "time_limit", "preempted", "cancelled"):
+        if verdict.host is None:
+            verdict = replace(verdict, host=first.host, node=first.host)
+        if verdict.rank is None and verdict.host == first.host:
+            verdict = replace(verdict, task=first.task)
+    if not verdict.suspects and verdict.category in ("network", "hang", "unknown", "native_crash") and verdict.host:
+        earlier = known.ledger.get(verdict.host, 0)
+        if earlier:
+            note = f"{verdict.host} was blamed {'once' if earlier == 1 else f'{earlier} times'} before"
+            verdict = replace(verdict, suspects=(verdict.host,), notes=(*verdict.notes, note))
+    return verdict
+
+
+def _replaced(verdict: Verdict, best: Witness) -> Verdict:
+    """A verdict from outside; the log's own reading stays as the runner-up, its lines as what followed."""
+    followed = (*((verdict.cause,) if verdict.cause else ()), *verdict.symptoms)
+    host = best.hosts[0] if best.hosts else None
+    return Verdict(
+        best.category, best.summary, best.confidence, ACTIONS[best.category], host, best.task, _suspects(best),
+        evidence=(best.summary,), host=host, rank=verdict.rank if verdict.host == host else None, symptoms=followed,
+        candidates=verdict.candidates, runner_up=verdict if verdict.cause is not None else None,
+        fingerprint=make_fingerprint(best.category, "", best.summary), notes=verdict.notes,
+        changes="a line in the log that names a surer cause",
+    )
+
+
+def _suspects(best: Witness) -> tuple[str, ...]:
+    return best.hosts if best.category in ("node_failure", "gpu_hardware", "hang") else ()

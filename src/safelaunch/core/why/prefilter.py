@@ -1,0 +1,299 @@
+"""Which lines of a block can matter: an exact multi-literal search in Python at most of a GB/s.
+
+Most lines of a log have been seen before, numbers aside. So digits, spaces and punctuation are deleted (one pass of
+bytes.translate), the block is split, and the set of its *shapes* is compared with the shapes already judged. Only new
+shapes are searched for the literals (`literals`). Where nearly all lines are new, `flood` takes over.
+
+Measured on a Megatron log (one core, GB/s): shapes 0.8-1.0; hyperscan 0.6, ahocorasick_rs 0.4; `grep -F -f` 0.23. See
+benchmarks/why_speed.py.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from safelaunch.core.why.flood import Flood, Hit
+from safelaunch.core.why.literals import MakeSearch, Words
+
+FOLD = bytes(10 if byte == 13 else byte for byte in range(256))      # a carriage return ends a line as well
+EMPTY = b"\r\n\x00"            # sparse files read as NULs
+DELETE = b"\x000123456789 \t.,:-+|/()[]=_{}'\""
+QUOTA = 600                    # lines of one shape that are looked at
+QUOTA_REPEATED = 60            # lines of one shape and one rank, as far as their starts say
+QUOTA_DULL = 40                # lines of one shape, when no rule has matched one of them in its first block
+QUOTA_SEEN = 6000              # lines of one shape among which such are looked for
+QUOTA_ALIKE = 1000             # lines with the same literals, in whatever shape; then QUOTA_DEAR of each new shape
+QUOTA_DEAR = 2                 # (addresses make a shape of each rank's stack frame)
+QUOTA_ALIKE_MOST = 4000        # the same; then no new shape is looked at but in sampled blocks
+QUOTA_PROGRESS = 100           # then the last one of each block
+HEAD_LENGTH = 16               # of a line, which tells ranks apart: "137: [default1]:"
+SAMPLED_BLOCK = 64
+MOST_LOOKED = 20_000           # lines in all; then LOOKED_A_BLOCK of each block, and SURE_ALIKE of any set of literals
+LOOKED_A_BLOCK, SURE_ALIKE = 32, 20
+# A flood of lines no two of which are alike is on when blocks bring so many bytes of new shapes, for so long. One block
+# of FLOOD_SAMPLED is then judged as ever, the others by `flood`.
+FLOOD_FROM, FLOOD_AFTER, FLOOD_SAMPLED = 32 << 10, 1 << 20, 16
+MAX_SHAPES = 60_000            # known shapes; then all are forgotten (a log of unique lines)
+MAX_SHAPE_LENGTH = 1000        # a longer shape is not remembered
+
+
+class Folded(Words):
+    """The literals as shapes have them; `raw` has them as lines have."""
+
+    def __init__(self, literals: Sequence[bytes], make: MakeSearch | None = None) -> None:
+        super().__init__([fold(literal) for literal in literals], make)
+        self._literals = literals
+        self._raw: Words | None = None
+
+    def raw(self) -> Words:
+        """The literals as they stand in a line, made ready when first asked for."""
+        if self._raw is None:
+            self._raw = Words(self._literals, self.make, engine_from=0)
+        return self._raw
+
+
+@dataclass
+class _Shape:
+    """A shape that holds literals: how many of its lines were seen and looked at, and which rule had the last."""
+
+    literals: tuple[int, ...]
+    block: int           # number of the first block that held it
+    seen: int = 0
+    looked: int = 0
+    grant: int | None = None    # how many are looked at, since the quotas were renewed
+    heads: set[bytes] = field(default_factory=set)
+    rule: str = ""
+    is_progress: bool = False
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Lines of a block that were not selected: the rules they would have gone to, and where those of progress are."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    shapes: tuple[bytes, ...] = ()
+    progress: frozenset[bytes] = frozenset()
+
+
+class Shapes:
+    """The prefilter with its memory of shapes; one for each log (or worker), fed block after block.
+
+    Lines of one shape are looked at up to a quota. Then the shape is spent: one of its lines is looked at, and all are
+    counted, in every SAMPLED_BLOCK-th block only; of progress the last line of each block is looked at, or
+    (`all_progress`) every one.
+    """
+
+    def __init__(self, literals: Sequence[bytes], *, words: Folded | None = None, all_progress: bool = False) -> None:
+        self._words = words or Folded(literals)
+        self._quota_progress = QUOTA_SEEN if all_progress else QUOTA_PROGRESS
+        self.newlines = 0          # of the last block
+        self.unseen = Unseen()     # of the last block
+        self._dull: set[bytes] = set()
+        self._spent: set[bytes] = set()
+        self._progress: set[bytes] = set()   # those of the spent shapes that are signs of life
+        self._known: dict[bytes, _Shape] = {}
+        self._alike: dict[tuple[int, ...], int] = {}
+        self._blocks = 0
+        self._looked = 0
+        self._looked_here = 0      # in this block
+        self._new_bytes = 0        # of new shapes, as far as blocks brought more than FLOOD_FROM
+        self._flood: Flood | None = None
+        self._flood_blocks = 0     # that are still to be judged by it
+
+    def select(self, block: bytes) -> list[Hit]:
+        """The lines of the block that are to be looked at, in order."""
+        if not block.strip(EMPTY):
+            self.newlines, self.unseen = block.count(b"\n"), Unseen()
+            return []
+        if self._flood is not None and self._flood_blocks > 0:
+            self._flood_blocks -= 1
+            hits = self._flood.select(block)
+            self.newlines, self.unseen = block.count(b"\n"), Unseen(self._flood.counts)
+            return hits
+        shapes = block.translate(FOLD, DELETE).split(b"\n")
+        self.newlines = block.count(b"\n") if b"\r" in block else len(shapes) - 1
+        self.unseen = Unseen()
+        self._blocks += 1
+        self._looked_here = 0
+        found = set(shapes)
+        found -= self._dull
+        is_sampled = self._blocks % SAMPLED_BLOCK == 0
+        if not is_sampled:
+            found -= self._spent
+        if not found:
+            return []
+        hot = self._judge(found)
+        if not hot:
+            return []
+        lines = _split(block)
+        wanted = self._wanted(shapes, lines, hot)
+        if not wanted:
+            return []
+        starts = list(accumulate(map(len, lines), lambda start, length: start + length + 1, initial=0))
+        return [Hit(starts[index], starts[index + 1] - 1, hot[shapes[index]].literals, shapes[index])
+                for index in wanted]
+
+    def renew(self, grant: int) -> None:
+        """Look at `grant` more lines of each shape: here something may end or begin, of which an old shape tells."""
+        for known in self._known.values():
+            known.grant, known.looked, known.seen = grant, 0, 0
+            known.heads.clear()
+        self._spent.clear()
+        self._progress.clear()
+        if self._flood is not None:
+            self._flood.renew()
+        for literals, count in self._alike.items():
+            self._alike[literals] = max(0, min(count, QUOTA_ALIKE - 8 * grant))
+
+    def learn(self, shape: bytes, rule: str, *, is_progress: bool = False) -> None:
+        """A rule has matched a line of this shape."""
+        known = self._known.get(shape)
+        if known is None:
+            if self._flood is not None:
+                self._flood.learn(shape, rule, is_progress)
+            return
+        known.rule, known.is_progress = rule, is_progress
+        if is_progress and shape in self._spent:   # in the very block that brought it
+            self._spent.discard(shape)
+            self._progress.add(shape)
+
+    def present(self, line: bytes) -> list[int]:
+        """Indices of the literals that the line holds."""
+        return [index for _, indices in self._words.present(fold(line)) for index in indices]
+
+    def _judge(self, found: set[bytes]) -> dict[bytes, _Shape]:
+        """Those of the shapes that hold a literal; all but very long ones are remembered either way."""
+        known = self._known
+        hot = {shape: known[shape] for shape in found.intersection(known)}
+        new = list(found.difference(hot))
+        if not new:
+            return hot
+        if len(self._dull) + len(self._known) + len(new) > MAX_SHAPES:
+            self._dull.clear()
+            self._spent.clear()
+            self._progress.clear()
+            self._known.clear()
+        text = b"\n".join(new)
+        self._watch_for_flood(len(text))
+        holds = self._hold(new, text)
+        for index, literals in holds.items():
+            shape = new[index]
+            hot[shape] = _Shape(literals, self._blocks)
+            if len(shape) <= MAX_SHAPE_LENGTH:
+                self._known[shape] = hot[shape]
+        is_long = len(text) > MAX_SHAPE_LENGTH and len(max(new, key=len)) > MAX_SHAPE_LENGTH
+        self._dull.update([shape for shape in new if len(shape) <= MAX_SHAPE_LENGTH] if is_long else new)
+        self._dull.difference_update(hot)
+        return hot
+
+    def _hold(self, new: Sequence[bytes], text: bytes) -> dict[int, tuple[int, ...]]:
+        """Which of the shapes hold literals: their places in `new`, of which `text` is the join."""
+        starts = list(accumulate(map(len, new), lambda start, length: start + length + 1, initial=0))
+        held: dict[int, set[int]] = {}
+        for literal, start, end in self._words.find(text):
+            index = bisect_right(starts, start) - 1
+            if end < starts[index + 1]:
+                held.setdefault(index, set()).add(literal)
+        places = self._words.places
+        sets: dict[frozenset[int], tuple[int, ...]] = {}
+        holds: dict[int, tuple[int, ...]] = {}
+        for index, literals in held.items():
+            key = frozenset(literals)
+            if key not in sets:
+                sets[key] = tuple(sorted(place for literal in key for place in places[literal]))
+            holds[index] = sets[key]
+        return holds
+
+    def _watch_for_flood(self, new_bytes: int) -> None:
+        """Leave the next blocks to the flood's search if block after block brings new shapes only."""
+        if new_bytes < FLOOD_FROM:
+            self._new_bytes = max(0, self._new_bytes - FLOOD_FROM)
+            return
+        self._new_bytes += new_bytes
+        if self._new_bytes >= FLOOD_AFTER:
+            if self._flood is None:
+                self._flood = Flood(self._words.raw())
+            self._flood_blocks = FLOOD_SAMPLED - 1
+
+    def _wanted(self, shapes: list[bytes], lines: list[bytes], hot: dict[bytes, _Shape]) -> list[int]:
+        """Numbers, from 0, of the lines to look at."""
+        passed = (self._spent | self._progress).intersection(hot)
+        fresh = {shape: known for shape, known in hot.items() if shape not in passed} if passed else hot
+        wanted = []
+        if fresh:
+            for index in [index for index, shape in enumerate(shapes) if shape in fresh]:
+                if self._is_wanted(shapes[index], fresh[shapes[index]], lines[index][:HEAD_LENGTH]):
+                    wanted.append(index)
+        over = passed | (self._spent | self._progress).intersection(fresh)   # the latter passed their quota right here
+        if over:
+            self._pass_over(shapes, hot, passed, over)
+            wanted = sorted({*wanted, *self._last_of(shapes, hot, over)})
+        return wanted
+
+    def _last_of(self, shapes: list[bytes], hot: dict[bytes, _Shape], passed: set[bytes]) -> Iterable[int]:
+        """Numbers of the last lines: one for each set of literals, and one for each shape of progress."""
+        last: dict[bytes | tuple[int, ...], int] = {}
+        for index in [index for index, shape in enumerate(shapes) if shape in passed]:
+            shape = shapes[index]
+            last[shape if shape in self._progress else hot[shape].literals] = index
+        return last.values()
+
+    def _is_wanted(self, shape: bytes, known: _Shape, head: bytes) -> bool:
+        """Whether one more line of the shape is looked at; it is spent when the quota is."""
+        known.seen += 1
+        alike = self._alike.get(known.literals, 0)
+        quota = self._quota_of(known, alike)
+        is_repeated = known.rule and not known.is_progress and known.looked >= QUOTA_REPEATED and head in known.heads
+        if known.looked >= quota or known.seen >= QUOTA_SEEN:
+            self._spend(shape, known)
+            return False
+        is_over = self._looked > MOST_LOOKED and self._looked_here >= LOOKED_A_BLOCK and alike >= SURE_ALIKE
+        if is_repeated or is_over:
+            return False
+        self._looked += 1
+        self._looked_here += 1
+        known.looked += 1
+        known.heads.add(head)
+        self._alike[known.literals] = alike + 1
+        return True
+
+    def _quota_of(self, known: _Shape, alike: int) -> int:
+        """How many lines of the shape are looked at. No rule can have matched before its first block has been seen."""
+        if known.is_progress:
+            return self._quota_progress
+        if self._blocks == 1:
+            return QUOTA_SEEN
+        if alike >= QUOTA_ALIKE:
+            return QUOTA_DEAR if alike < QUOTA_ALIKE_MOST else 0
+        if known.grant is not None:
+            return known.grant
+        return QUOTA if known.rule or known.block == self._blocks else QUOTA_DULL
+
+    def _spend(self, shape: bytes, known: _Shape) -> None:
+        if len(shape) <= MAX_SHAPE_LENGTH:
+            (self._progress if known.is_progress else self._spent).add(shape)
+            known.heads.clear()
+
+    def _pass_over(
+        self, shapes: list[bytes], hot: dict[bytes, _Shape], passed: set[bytes], over: set[bytes],
+    ) -> None:
+        """Note what is not looked at: all lines of these shapes but the last."""
+        counts: Counter[str] = Counter()
+        for shape, count in Counter(filter(passed.__contains__, shapes)).items():
+            if hot[shape].rule:
+                counts[hot[shape].rule] += count * (1 if shape in self._progress else SAMPLED_BLOCK) - 1
+        progress = self._progress & over
+        self.unseen = Unseen(counts, tuple(shapes) if progress else (), frozenset(progress))
+
+
+def fold(text: bytes) -> bytes:
+    """The text as shapes have it."""
+    return text.translate(FOLD, DELETE)
+
+
+def _split(block: bytes) -> list[bytes]:
+    return (block.translate(FOLD) if b"\r" in block else block).split(b"\n")

@@ -1,0 +1,89 @@
+"""Compilers, containers' starts and packages that must be of one age."""
+
+from __future__ import annotations
+
+from safelaunch.core.why.findings import Rule
+
+RULES = (
+    Rule(
+        "env.compiler", "environment",
+        (b"Failed to find C compiler", b"Cannot find ptxas", b"cannot find -l", b"Python.h: No such file",
+         b"is less than the minimum required version by CUDA", b"cuda_utils", b"No such file or directory: 'nvcc'",
+         b"working triton installation", b"Triton only support"),
+        rb"Failed to find C compiler|Cannot find ptxas|\bld: cannot find -l\S+|Python\.h: No such file|is less "
+        rb"than the minimum required version by CUDA|CalledProcessError: Command '\['\S*(?:gcc|cc|g\+\+|nvcc"
+        rb"|ptxas)'|No such file or directory: '\S*nvcc'|Cannot find a working triton|Triton only supports? "
+        rb"CUDA",
+        "cause", "job", 0.76,
+        summary="a compiler or its files are missing on the node",
+        explain="Triton and extensions are built at run time: they need gcc, the headers and libcuda.",
+        do="Load a compiler and the CUDA toolkit in `setup`.",
+        source="Triton; PyTorch; gcc", order=4,
+    ),
+    Rule(
+        "env.cudnn", "environment",
+        (b"unable to find an engine to execute", b"CUDNN_STATUS_SUBLIBRARY", b"Unable to load any of {libcudnn",
+         b"Cannot load symbol cudnn", b"CUDNN_STATUS_NOT_SUPPORTED"),
+        rb"unable to find an engine to execute this computation|CUDNN_STATUS_SUBLIBRARY\w+|Unable to load any "
+        rb"of \{libcud\w+|Cannot load symbol cudnn\w+",
+        "cause", "job", 0.68,
+        summary="cuDNN does not fit or is incomplete",
+        explain="Two releases of cuDNN are mixed, or one of its libraries is not found.",
+        do="Remove the other cuDNN from LD_LIBRARY_PATH.",
+        source="cuDNN; PyTorch", order=4,
+    ),
+    Rule(
+        "env.container_start", "environment",
+        (b"enroot-", b"OCI runtime", b"exec format error", b"executable file not found", b"create user namespace",
+         b"failed to create container"),
+        rb"enroot-\w+: (?:failed|.{0,100}?(?:not permitted|No such file))|OCI runtime (?:create|exec) failed"
+        rb"|exec format error|executable file not found in \$PATH|failed to create container",
+        "cause", "job", 0.72,
+        summary="the container or its program could not start",
+        explain="The image lacks the program, is of another processor, or namespaces are not allowed.",
+        source="Enroot; runc; Apptainer", order=1,
+    ),
+    Rule(
+        "env.conda_shell", "environment",
+        (b"CommandNotFoundError", b"is not a supported wheel"),
+        rb"CommandNotFoundError: |is not a supported wheel on this platform",
+        "cause", "job", 0.66,
+        summary="the environment could not be set up",
+        explain="conda's hook is not loaded in the batch shell, or a wheel is for another system.",
+        source="conda; pip", order=2,
+    ),
+    Rule(
+        "env.pmix", "environment",
+        (b"could not load libpmix", b"cannot create mpi context", b"plugin name for mpi/", b"_load_pmix"),
+        rb"could not load libpmix|cannot create mpi context|Couldn't find the specified plugin name for mpi/",
+        "cause", "job", 0.74,
+        summary="srun has no fitting MPI plug-in",
+        explain="The plug-in or its library is not installed on the node.",
+        do="srun --mpi=list.",
+        source="Slurm, mpi plug-ins", order=2,
+    ),
+    Rule(
+        "env.operators", "version_mismatch",
+        (b"operator torchvision::", b"Failed to import transformers", b"already exists for device type",
+         b"is not compatible with the installed jaxlib", b"mutable default <class",
+         b"proto file into descriptor pool", b"has no attribute 'get_max_length'", b"DynamicCache", b"rope_scaling"),
+        rb"operator \w+::\w+ does not exist|Failed to import \w+\.\S+ because of the following error|is not "
+        rb"compatible with the installed \w+ version|mutable default <class|Couldn't build proto file into "
+        rb"descriptor pool|'\w*Cache' object has no attribute|`?rope_scaling`? must be a dictionary",
+        "cause", "job", 0.76,
+        summary="two packages are of different age",
+        explain="One calls what the other does not have, or has no more.",
+        do="Install releases that belong together.",
+        source="torchvision; transformers; JAX; protobuf", order=3,
+    ),
+    Rule(
+        "env.jax_devices", "environment",
+        (b"No visible GPU devices", b"TPU initialization failed", b"Failed to connect to remote device"),
+        rb"No visible GPU devices|TPU initialization failed|hardware stack error",
+        "cause", "node", 0.62,
+        summary="the program found no device",
+        explain="The driver, the plug-in or the card does not answer, or none was allotted.",
+        do="Compare nvidia-smi on that node and CUDA_VISIBLE_DEVICES.",
+        source="JAX", order=4,
+    ),
+)

@@ -1,0 +1,171 @@
+"""Arguments, sizes and settings that do not fit the job or the model."""
+
+from __future__ import annotations
+
+from safelaunch.core.why.findings import Rule
+
+RULES = (
+    Rule(
+        "config.arguments", "config",
+        (b"error: unrecognized arguments", b"error: the following arguments are required", b"error: argument ",
+         b": error: ambiguous option"),
+        rb"error: (?:unrecognized arguments: (?P<name>.{0,100})"
+        rb"|the following arguments are required: (?P<name2>.{0,100})|argument (?P<name3>\S+): (?P<why>.{0,150})"
+        rb"|ambiguous option)", "cause", "job", 0.88, summary="the command line is refused: {name}{name2}{name3} {why}",
+        explain="argparse does not know or miss an argument.", do="Correct the command.", source="CPython, argparse",
+        order=2,
+    ),
+    Rule(
+        "config.click", "config",
+        (b"No such option", b"Missing option", b"Missing argument", b"Got unexpected extra argument",
+         b"Invalid value for "),
+        b"^Error: (?:No such option|Missing (?:option|argument|parameter)|Got unexpected extra|Invalid value "
+        b"for)(?P<why>.{0,150})", "cause", "job", 0.85, summary="the command line is refused: {why}",
+        explain="click does not take an option.", do="Correct the command.", source="click", order=2,
+    ),
+    Rule(
+        "config.hf_parser", "config",
+        (b"are not used by the HfArgumentParser", b"absl.flags._exceptions", b"FATAL Flags parsing error"),
+        rb"not used by the HfArgumentParser|absl\.flags\._exceptions\.\w+|FATAL Flags parsing error", "cause", "job",
+        0.85, summary="the command line is refused", explain="An unknown or missing argument.",
+        do="Correct the command.", source="transformers; absl", order=2,
+    ),
+    Rule(
+        "config.hydra", "config",
+        (b"ConfigAttributeError", b"ConfigKeyError", b"MissingMandatoryValue", b"MissingConfigException",
+         b"Could not override", b"ConfigCompositionException", b"InterpolationKeyError", b"Error merging override",
+         b"ConfigTypeError", b"UnsupportedInterpolationType", b"Key 'x' is not in struct"),
+        rb"omegaconf\.errors\.\w+|Config(?:Attribute|Key|Type)Error|MissingMandatoryValue|Missing(?:Mandatory"
+        rb"|Config)\w{0,40}Exception|Could not override|ConfigCompositionException|Interpolation\w{0,40}Error"
+        rb"|Error merging override", "cause", "job", 0.84, summary="the configuration is wrong",
+        explain="Hydra or OmegaConf does not find a key, or it has another type.", do="Correct the key it names.",
+        source="OmegaConf; Hydra", order=2,
+    ),
+    Rule(
+        "config.yaml", "config",
+        (b"yaml.scanner", b"yaml.parser", b"ScannerError", b"ParserError", b"TOMLDecodeError", b"ruamel.yaml"),
+        rb"yaml\.(?:scanner|parser|constructor|composer)\.\w+Error|toml\S{0,40}DecodeError", "cause", "job",
+        0.82, summary="a configuration file cannot be read",
+        explain="A mistake of indentation or a forbidden character.", do="Correct the line it names.",
+        source="PyYAML; tomllib", order=2,
+    ),
+    Rule(
+        "config.pydantic", "config", (b"validation error for ", b"validation errors for "),
+        rb"\b\d{1,6} validation errors? for (?P<name>\w+)", "cause", "job", 0.72,
+        summary="the settings of {name} are not valid", explain="pydantic names the fields below.",
+        do="Correct the fields.", source="pydantic", order=2,
+    ),
+    Rule(
+        "config.divisible", "config", (b"divisible by",),
+        rb"(?:Error|Exception|assert)\b.{0,300}?(?:not |must be |should be |needs to be |to be "
+        rb"|is not )(?:evenly )?divisible by", "cause", "job", 0.82, summary="sizes do not divide: {line}",
+        explain="World size, heads, layers or batch do not fit the parallel layout.", do="Choose sizes that divide.",
+        source="Megatron-LM, DeepSpeed, vLLM, transformers", order=2,
+    ),
+    Rule(
+        "config.parallel_size", "config",
+        (b"world_size", b"world size", b"World size", b"arallel_size", b"arallel size", b"ngpus"),
+        rb"(?:Error|Exception)\b.{0,300}?(?:[Ww]orld[ _]size|parallel[ _]size)\b.{0,300}?(?:less than|smaller than"
+        rb"|larger than|greater than|exceeds?|not equal|must|does not match|mismatch|not enough)", "cause", "job", 0.8,
+        summary="the parallel layout does not fit the number of processes",
+        explain="More parallelism is asked for than there are ranks, or it does not multiply up.",
+        do="Make the product of the parallel sizes equal to the world size.",
+        source="Megatron-LM, DeepSpeed, vLLM and others", order=2,
+    ),
+    Rule(
+        "config.deepspeed_batch", "config",
+        (b"Check batch related parameters", b"DeepSpeedConfigError",
+         b"Either train_batch_size or train_micro_batch_size", b"train_batch_size is not equal"),
+        b"Check batch related parameters|DeepSpeedConfigError|Either train_batch_size or "
+        b"train_micro_batch|train_batch_size is not equal", "cause", "job", 0.88,
+        summary="DeepSpeed's batch sizes do not multiply up",
+        explain="train_batch_size = micro batch × accumulation × world size must hold.",
+        do="Correct ds_config for this number of GPUs.", source="DeepSpeed, runtime/config.py", order=3,
+    ),
+    Rule(
+        "config.lightning", "config", (b"MisconfigurationException",), b"MisconfigurationException: (?P<why>.{0,200})",
+        "cause", "job", 0.82, summary="Lightning refuses the settings: {why}",
+        explain="Trainer arguments do not fit each other or the machine.", do="Correct them.",
+        source="PyTorch Lightning", order=2,
+    ),
+    Rule(
+        "config.hf_trainer", "config",
+        (b"max_steps has to be specified", b"requires an eval_dataset", b"load_best_model_at_end requires",
+         b"mixed precision training with AMP", b"FP16 Mixed precision", b"BF16 Mixed precision", b"bf16/gpu", b"fsdp"),
+        b"max_steps has to be specified|requires an eval_dataset|load_best_model_at_end requires|Your setup "
+        b"doesn't support bf16|(?:FP16|BF16) Mixed precision training with AMP", "cause", "job", 0.8,
+        summary="the Trainer refuses its arguments",
+        explain="TrainingArguments do not fit each other, the data or the card.", do="Correct them.",
+        source="transformers, Trainer", order=2,
+    ),
+    Rule(
+        "config.vllm", "config",
+        (b"model's max seq len", b"maximum number of tokens that can be stored in KV cache",
+         b"is greater than the derived max_model_len", b"No available memory for the cache blocks",
+         b"less than desired GPU memory utilization", b"is larger than the maximum number of tokens"),
+        b"model's max seq len|is greater than the derived max_model_len|No available memory for the cache "
+        b"blocks|less than desired GPU memory utilization|larger than the maximum number of tokens", "cause", "job",
+        0.72, summary="the model's context does not fit the cache memory",
+        explain="The KV cache that is left is smaller than one sequence.",
+        do="Smaller max_model_len, larger gpu_memory_utilization, more tensor parallelism; look for other "
+           "processes on the card.", source="vLLM", order=2,
+    ),
+    Rule(
+        "config.megatron", "config",
+        (b"AnnealingLR: ", b"OptimizerParamScheduler: ", b"--use-checkpoint-args", b"micro batch size",
+         b"number of microbatches"),
+        b"(?:AnnealingLR|OptimizerParamScheduler): class input value|AssertionError.{0,300}?(?:micro[ "
+        b"-]?batch|microbatches)", "cause", "job", 0.82, summary="Megatron refuses its arguments",
+        explain="Sizes or schedules do not fit each other or the checkpoint.", do="Correct them.", source="Megatron-LM",
+        order=2,
+    ),
+    Rule(
+        "config.dtype", "config",
+        (b"is only supported on GPUs with compute", b"Bfloat16 is only supported", b"does not support bfloat16",
+         b"not support bfloat16"), b"[Bb]f(?:loat)?16 is only supported on GPUs|does(?:n't| not) support bf(?:loat)?16",
+        "cause", "job", 0.78, summary="the card does not know bfloat16", explain="bf16 needs compute capability 8.0.",
+        do="Use fp16 or other cards.", source="vLLM; transformers", order=3,
+    ),
+    Rule(
+        "config.unsupported_value", "config", (b"ValueError: ", b"NotImplementedError: ", b"KeyError: "),
+        b"(?:ValueError|NotImplementedError|KeyError): (?P<why>.{0,200}(?i:unsupported|not supported|unknown "
+        b"(?:model|optimizer|task|dataset|arch|scheduler|architecture)|not a valid|is not supported|unrecognized "
+        b"(?:model|configuration)|invalid choice|must be specified|has to be specified|is required|are "
+        b"required|please (?:set|specify|provide)|must be (?:one of|set|greater|positive|a positive|in)|should be "
+        b"one of).{0,200})", "cause", "job", 0.62, summary="a setting is refused: {why}",
+        explain="The program does not take this value.", do="Correct the setting it names.",
+        source="programs' own checks", order=0,
+    ),
+    Rule(
+        "config.script_missing", "config", (b"can't open file",), rb"can't open file '(?P<path>[^']*)': \[Errno 2\]",
+        "cause", "job", 0.85, summary="the script {path} does not exist",
+        explain="A wrong path, or another working folder on the node.", do="Correct the path.", source="CPython",
+        order=2,
+    ),
+    Rule(
+        "config.no_such_file", "config", (b"No such file or directory",),
+        rb"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<path>[^']*)'", "cause", "job", 0.66,
+        summary="{path} does not exist",
+        explain="A wrong path, another working folder, or the file system is not mounted on that node.",
+        do="Check the path on that node.", source="CPython", order=1,
+    ),
+    Rule(
+        "config.shell_no_file", "config", (b"No such file or directory",),
+        rb"(?:line \d+: (?P<path>\S+)|^(?:ls|cat|cp|mv|cd|source|bash"
+        rb"|rm): (?:cannot \w+ )?(?P<path2>\S+)): No such file or directory", "cause", "job", 0.4, action="fix_config",
+        summary="{path}{path2} does not exist", explain="The batch script names a file that is not there.",
+        do="Correct the path.", source="bash",
+    ),
+    Rule(
+        "config.torchrun_nproc", "config", (b"nproc_per_node", b"nproc-per-node", b"WORLD_SIZE"),
+        rb"(?:Error|Exception)\b.{0,300}?(?:nproc[_-]per[_-]node|WORLD_SIZE).*", "cause", "job", 0.6,
+        summary="the number of processes does not fit", explain="torchrun or the program refuses it.",
+        do="Make it fit the GPUs of the node.", source="torchrun", order=1,
+    ),
+    Rule(
+        "config.kubernetes", "config", (b"ImagePullBackOff", b"ErrImagePull", b"CreateContainerConfigError"),
+        b"ImagePullBackOff|ErrImagePull|CreateContainerConfigError", "cause", "job", 0.72,
+        summary="the container could not be started", explain="The image does not exist or may not be pulled.",
+        do="Check its name and the pull secret.", source="Kubernetes",
+    ),
+)

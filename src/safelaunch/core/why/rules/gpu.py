@@ -1,0 +1,251 @@
+"""GPUs: the driver's Xid lines, ECC, NVLink, CUDA errors, memory of the card."""
+
+from __future__ import annotations
+
+from safelaunch.core.why.findings import Rule
+
+_XID_SOURCE = "NVIDIA driver, NVRM kernel log; classes: NVIDIA Xid Errors guide"
+# The device is followed by "GPU-I:05" when it is cut into MIG slices.
+_XID = rb"Xid \((?:PCI:)?(?P<device>[0-9A-Fa-f:.]+)(?: GPU-I:\d+)?\): (?P<xid>%s)\b(?:, )?(?P<what>.*)"
+_CUDA = "CUDA runtime, cudaGetErrorString"
+_RETIRE = "Keep the node out, reset the GPU or reboot; give the line to the site's admins (`why --ticket`)."
+
+RULES = (
+    # 48 double-bit ECC, 63/64 row remap or page retirement, 74 NVLink, 79 off the bus, 92 ECC rate, 94/95 (un)contained
+    # ECC, 110 security fault, 119/120 GSP, 121 C2C link, 122-126 SPI and inforom, 136 link training, 140 ECC, 143 init,
+    # 144-150 NVLink and fabric, 154 recovery action.
+    Rule(
+        "gpu.xid_hardware", "gpu_hardware", (b"Xid (",),
+        _XID % rb"48|6[34]|74|79|92|9[45]|110|119|12[0-6]|136|14[03-9]|15[0456]", "cause", "node", 0.95,
+        summary="Xid {xid} on GPU {device}: {what}",
+        explain="The driver reports a fault of the card, its memory or its links.", do=_RETIRE, source=_XID_SOURCE,
+    ),
+    Rule(
+        "gpu.xid_doubtful", "gpu_hardware", (b"Xid (",), _XID % rb"8|3[28]|5[67]|6[1256]|69|109|1[01]1|137", "cause",
+        "node", 0.6, summary="Xid {xid} on GPU {device}: {what}",
+        explain="The driver reports a fault that a sick card or a program's mistake can cause.",
+        do="Run a GPU check on the node; a second one of these on the same node speaks against the node.",
+        source=_XID_SOURCE,
+    ),
+    Rule(
+        "gpu.xid_program", "native_crash", (b"Xid (",), _XID % rb"13|31|68|80", "symptom", "rank", 0.6,
+        summary="Xid {xid} on GPU {device}: {what}",
+        explain="A kernel touched memory it may not touch; nearly always the program, seldom the card.",
+        do="Repeat with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; suspect the card only if other programs fail "
+           "on it.", source=_XID_SOURCE,
+    ),
+    Rule(
+        "gpu.xid_aftermath", "native_crash", (b"Xid (",), _XID % rb"4[357]|44", "teardown", "nobody", 0.3,
+        summary="Xid {xid} on GPU {device}", explain="The driver ended or cleaned up a GPU context after a fault.",
+        source=_XID_SOURCE,
+    ),
+    Rule(
+        "gpu.sxid_fatal", "gpu_hardware", (b"SXid (",),
+        rb"SXid \((?:PCI:)?(?P<device>[0-9a-fA-F:.]+)\): (?P<xid>\d+), Fatal", "cause", "node", 0.95,
+        summary="NVSwitch {device}: fatal SXid {xid}",
+        explain="An NVSwitch reports a fatal fault; every GPU behind it is affected.", do=_RETIRE,
+        source="nvidia-nvswitch kernel driver; NVIDIA Fabric Manager guide",
+    ),
+    Rule(
+        "gpu.off_bus", "gpu_hardware", (b"fallen off the bus", b"GPU is lost", b"GPU is lost.  Reboot"),
+        b"fallen off the bus|GPU is lost", "cause", "node", 0.95, summary="a GPU has fallen off the bus",
+        explain="The card does not answer on PCIe any more.", do=_RETIRE, source="NVIDIA driver; nvidia-smi",
+    ),
+    Rule(
+        "gpu.smi_lost", "gpu_hardware",
+        (b"Critical Xid", b"Unable to determine the device handle for", b"NVIDIA-SMI has failed because",
+         b"GPU requires reset", b"No devices were found"),
+        b"Critical Xid Error|Unable to determine the device handle for|NVIDIA-SMI has failed because|GPU requires "
+        b"reset|^(?:nvidia-smi: )?No devices were found", "cause", "node", 0.85,
+        summary="nvidia-smi cannot reach a GPU", explain="The driver or a card of this node does not answer.",
+        do=_RETIRE, source="nvidia-smi",
+    ),
+    Rule(
+        "gpu.ecc", "gpu_hardware",
+        (b"uncorrectable ECC error", b"cudaErrorECCUncorrectable", b"CUDA_ERROR_ECC_UNCORRECTABLE"),
+        b"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE", "cause", "node", 0.95,
+        summary="uncorrectable ECC error of a GPU", explain="The card's memory holds an error that it cannot correct.",
+        do=_RETIRE, source=_CUDA, order=3,
+    ),
+    Rule(
+        "gpu.row_remap", "gpu_hardware", (b"Row Remapper", b"Row remapping failure", b"row remapping failure"),
+        b"Row Remapper|[Rr]ow remapping failure", "cause", "node", 0.9, summary="a GPU's memory rows were remapped",
+        explain="The card replaced bad memory rows, or could not; it needs a reset.", do=_RETIRE, source=_XID_SOURCE,
+    ),
+    Rule(
+        "gpu.nvlink", "gpu_hardware",
+        (b"uncorrectable NVLink error", b"cudaErrorNvlinkUncorrectable", b"CUDA_ERROR_NVLINK_UNCORRECTABLE"),
+        b"uncorrectable NVLink error|NvlinkUncorrectable|NVLINK_UNCORRECTABLE", "cause", "node", 0.95,
+        summary="uncorrectable NVLink error", explain="A link between GPUs of this node fails.", do=_RETIRE,
+        source=_CUDA, order=3,
+    ),
+    Rule(
+        "gpu.unknown_error", "gpu_hardware",
+        (b"CUDA error: unknown error", b"CUDA_ERROR_UNKNOWN", b"failure 999 'unknown error'"),
+        rb"CUDA error: unknown error|CUDA_ERROR_UNKNOWN\b|failure 999 'unknown error'", "cause", "node", 0.72,
+        summary="CUDA answers with an unknown error",
+        explain="The driver lost the card in a way it has no name for; most often a dying GPU or a node in a bad "
+                "state.",
+        do="Look for Xid lines in the node's kernel log; keep the node out until it has passed a GPU check.",
+        source=_CUDA, order=2,
+    ),
+    Rule(
+        "gpu.none_detected", "gpu_hardware",
+        (b"CUDA error: initialization error", b"CUDA_ERROR_NOT_INITIALIZED", b"no CUDA-capable device is detected",
+         b"No CUDA GPUs are available", b"CUDA_ERROR_NO_DEVICE"),
+        b"CUDA error: initialization error|CUDA_ERROR_NOT_INITIALIZED|no CUDA-capable device is detected|No CUDA "
+        b"GPUs are available|CUDA_ERROR_NO_DEVICE", "cause", "node", 0.55, summary="no GPU is visible",
+        explain="The process sees no GPU: none allotted, none set visible, or the node lost it.",
+        do="Compare CUDA_VISIBLE_DEVICES and the job's --gpus with nvidia-smi on that node.", source=_CUDA, order=2,
+    ),
+    Rule(
+        "gpu.busy", "gpu_hardware",
+        (b"CUDA-capable device(s) is/are busy or unavailable", b"all CUDA-capable devices are busy"),
+        rb"CUDA-capable devices?(?:\(s\))? (?:is/)?are busy or unavailable", "symptom", "node", 0.55,
+        summary="a GPU is busy or unavailable",
+        explain="Another process holds the card in exclusive mode, or a broken context has not been cleaned up.",
+        do="Look for left-over processes on the node's GPUs.", source=_CUDA, order=2,
+    ),
+    Rule(
+        "gpu.fabric", "node_failure",
+        (b"system not yet initialized", b"cudaErrorSystemNotReady", b"CUDA_ERROR_SYSTEM_NOT_READY"),
+        b"system not yet initialized|cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY", "cause", "node", 0.85,
+        summary="CUDA's fabric manager is not running on this node",
+        explain="Error 802: NVSwitch machines need nvidia-fabricmanager, which is down or of another version.",
+        do="Keep the node out and tell the admins.", source="CUDA runtime; NVIDIA Fabric Manager guide", order=3,
+    ),
+    Rule(
+        "gpu.launch_failure", "native_crash",
+        (b"unspecified launch failure", b"CUDA_ERROR_LAUNCH_FAILED", b"cudaErrorLaunchFailure"),
+        b"unspecified launch failure|CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure", "cause", "rank", 0.6,
+        summary="a CUDA kernel crashed (unspecified launch failure)",
+        explain="A kernel died without a more exact word; the program's mistake more often than the card's.",
+        do="Repeat with CUDA_LAUNCH_BLOCKING=1; look for Xid lines.", source=_CUDA, order=2,
+    ),
+    Rule(
+        "gpu.illegal_access", "native_crash",
+        (b"illegal memory access", b"CUDA_ERROR_ILLEGAL_ADDRESS", b"illegal instruction was encountered",
+         b"misaligned address", b"Memory access fault by GPU node", b"an illegal address was encountered"),
+        b"illegal memory access|ILLEGAL_ADDRESS|illegal instruction was encountered|misaligned address|Memory "
+        b"access fault by GPU node", "cause", "rank", 0.75, summary="a GPU kernel touched memory it may not touch",
+        explain="A kernel's wrong index or a library's bug; without an Xid of hardware there is no evidence "
+                "against the card.", do="Repeat with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer to find the kernel.",
+        source=_CUDA, order=2,
+    ),
+    Rule(
+        "gpu.device_assert", "user_code", (b"device-side assert triggered", b"cudaErrorAssert", b"CUDA_ERROR_ASSERT"),
+        b"device-side assert triggered|cudaErrorAssert|CUDA_ERROR_ASSERT", "cause", "rank", 0.7,
+        summary="an assertion failed inside a GPU kernel",
+        explain="Most often an index out of range: a token beyond the vocabulary, a label beyond the classes.",
+        do="Read the first `Assertion ... failed` line, or repeat with CUDA_LAUNCH_BLOCKING=1.", source=_CUDA, order=2,
+    ),
+    Rule(
+        "gpu.device_assert_line", "user_code", (b"Assertion `",),
+        rb"\.cuh?:\d+: .{0,300}?block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `(?P<what>.{0,300}?)` failed",
+        "cause", "rank", 0.75, summary="an assertion failed inside a GPU kernel: {what}",
+        explain="A GPU kernel was handed an index or a value that it refuses.",
+        do="Check the labels, token ids and masks that go into this kernel.", source="PyTorch, CUDA_KERNEL_ASSERT",
+    ),
+    Rule(
+        "gpu.bad_ordinal", "config", (b"invalid device ordinal", b"CUDA_ERROR_INVALID_DEVICE"),
+        rb"invalid device ordinal|CUDA_ERROR_INVALID_DEVICE\b", "cause", "job", 0.7,
+        summary="a process asks for a GPU number that does not exist",
+        explain="More processes on a node than GPUs are visible there.",
+        do="Make nproc_per_node fit the GPUs of the job; check CUDA_VISIBLE_DEVICES.", source=_CUDA, order=2,
+    ),
+    Rule(
+        "gpu.out_of_memory", "cuda_oom",
+        (b"cudaMalloc failed: out of memory", b"CUDA out of memory", b"HIP out of memory", b"CUDA error: out of memory",
+         b"cudaErrorMemoryAllocation", b"CUDA_ERROR_OUT_OF_MEMORY", b"failure 2 'out of memory'",
+         b"hipErrorOutOfMemory", b"NPU out of memory", b"XPU out of memory"),
+        b"cudaMalloc failed: out of memory|(?:CUDA|HIP|NPU|XPU) out of memory|CUDA error: out of "
+        b"memory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|failure 2 'out of memory'|hipErrorOutOfMemory",
+        "cause", "rank", 0.88, summary="GPU memory is exhausted",
+        explain="The model, its batch or its activations do not fit on the card.",
+        do="Smaller micro-batch, activation checkpointing, more sharding; "
+           "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation. If it worked before on other "
+           "nodes, look for left-over processes on the card.", source="PyTorch, CUDACachingAllocator; CUDA runtime",
+        order=3,
+    ),
+    Rule(
+        "gpu.no_peer_access", "environment", (b"peer access is not supported",), b"peer access is not supported",
+        "cause", "job", 0.7, action="fix_config", summary="two cards cannot reach each other's memory",
+        explain="PCIe cards under a hypervisor or behind an IOMMU often cannot.",
+        do="NCCL_P2P_DISABLE=1, and NCCL_SHM_DISABLE=1 if NCCL's shm transport says it.", source="CUDA, error 217",
+        order=4,
+    ),
+    Rule(
+        "gpu.bare_oom_error", "cuda_oom", (b"OutOfMemoryError", b"OutOfMemory:"),
+        rb"(?:torch\.(?:cuda\.)?|jaxlib\.|cupy\.\S{0,60})OutOfMemoryError|cudaErrorOutOfMemory", "cause", "rank", 0.85,
+        summary="GPU memory is exhausted", explain="The allocator of the card refused.",
+        do="Smaller micro-batch, activation checkpointing, more sharding.", source="PyTorch, torch.OutOfMemoryError",
+        order=2,
+    ),
+    Rule(
+        "gpu.xla_oom", "cuda_oom", (b"RESOURCE_EXHAUSTED", b"Resource exhausted: ", b"OOM when allocating tensor"),
+        b"(?:RESOURCE_EXHAUSTED|Resource exhausted): .{0,300}?(?:[Oo]ut of memory|OOM|while trying to allocate|memory "
+        b"space \\w?mem|memory space hbm|[Ff]ailed to allocate|Attempting to (?:reserve|allocate))"
+        b"|OOM when allocating tensor", "cause", "rank", 0.85, summary="device memory is exhausted (XLA)",
+        explain="XLA or TensorFlow cannot place a tensor on the device.",
+        do="Smaller batch, more sharding, rematerialisation; XLA_PYTHON_CLIENT_PREALLOCATE=false shows true use.",
+        source="XLA BFC allocator; TensorFlow", order=2,
+    ),
+    Rule(
+        "gpu.lib_alloc", "cuda_oom",
+        (b"CUBLAS_STATUS_ALLOC_FAILED", b"CUDNN_STATUS_ALLOC_FAILED", b"CUSOLVER_STATUS_ALLOC_FAILED",
+         b"Unable to find a valid cuDNN algorithm", b"CUFFT_ALLOC_FAILED"),
+        b"STATUS_ALLOC_FAILED|Unable to find a valid cuDNN algorithm|CUFFT_ALLOC_FAILED", "cause", "rank", 0.7,
+        summary="a CUDA library found no GPU memory for its workspace",
+        explain="The card is full: the library's workspace came last.", do="As for CUDA out of memory.",
+        source="cuBLAS, cuDNN", order=2,
+    ),
+    Rule(
+        "gpu.cublas", "native_crash",
+        (b"CUBLAS_STATUS_EXECUTION_FAILED", b"CUBLAS_STATUS_INTERNAL_ERROR", b"CUDNN_STATUS_EXECUTION_FAILED",
+         b"CUDNN_STATUS_INTERNAL_ERROR", b"CUSOLVER_STATUS_EXECUTION_FAILED", b"CUDNN_STATUS_MAPPING_ERROR"),
+        b"CU(?:BLAS|DNN|SOLVER)_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|MAPPING_ERROR)", "cause", "rank", 0.5,
+        summary="a CUDA library failed inside",
+        explain="Often the echo of an earlier fault of the card's context: a wrong index, memory, or a library "
+                "that does not fit the driver.", do="Repeat with CUDA_LAUNCH_BLOCKING=1.", source="cuBLAS, cuDNN",
+        order=1,
+    ),
+    Rule(
+        "gpu.cublas_init", "cuda_oom", (b"CUBLAS_STATUS_NOT_INITIALIZED", b"CUDNN_STATUS_NOT_INITIALIZED"),
+        b"CU(?:BLAS|DNN)_STATUS_NOT_INITIALIZED", "cause", "rank", 0.45, summary="a CUDA library could not start",
+        explain="Most often no GPU memory is left for its handle; sometimes the library does not fit the driver.",
+        do="Look at nvidia-smi; check library and driver versions.", source="cuBLAS, cuDNN", order=1,
+    ),
+    Rule(
+        "gpu.ecc_page_context", "gpu_hardware", (b"pending page retirement", b"Remapped Rows", b"remapping pending"),
+        b"[Pp]ending page retirement|[Rr]emapping pending", "context", "node", 0.4,
+        summary="a GPU has memory waiting to be retired", explain="The card has asked for a reset.",
+        source="nvidia-smi -q",
+    ),
+    Rule(
+        "gpu.xid_other", "gpu_hardware", (b"Xid (",), _XID % rb"\d{1,3}", "context", "node", 0.3,
+        summary="Xid {xid} on GPU {device}: {what}", explain="An Xid without a class of its own here.",
+        source=_XID_SOURCE, order=-1,
+    ),
+    Rule(
+        "gpu.other_error", "native_crash", (b"CUDA error: ", b"HIP error: ", b"Cuda failure "),
+        rb"(?:CUDA|HIP) error: (?P<what>.+)|Cuda failure \d* ?'(?P<what2>[^']+)", "cause", "rank", 0.5,
+        summary="a GPU call failed: {what}{what2}", explain="An error of the GPU's runtime without a rule of its own.",
+        do="Repeat with CUDA_LAUNCH_BLOCKING=1; look for Xid lines.", source="CUDA and HIP runtimes", order=1,
+    ),
+    Rule(
+        "gpu.rocm", "gpu_hardware", (b"amdgpu",),
+        rb"amdgpu.{0,300}?(?:GPU reset begin|ring \S+ timeout|uncorrectable hardware errors|\bfatal error\b"
+        rb"|RAS.{0,60}?poison)", "cause", "node", 0.8, summary="the AMD GPU driver reports a fault",
+        explain="The kernel driver resets or gives up a card.", do=_RETIRE, source="Linux, drivers/gpu/drm/amd",
+    ),
+    Rule(
+        "gpu.hsa", "native_crash", (b"HSA_STATUS_ERROR",), rb"HSA_STATUS_ERROR_(?P<what>\w+)", "cause", "rank", 0.6,
+        summary="the ROCm runtime reports {what}", explain="A queue of the AMD GPU was ended after a fault.",
+        do="Look for amdgpu lines in the kernel log.", source="ROCm, hsa-runtime",
+    ),
+    Rule(
+        "gpu.thermal", "gpu_hardware", (b"hermal", b"HW Slowdown"),
+        b"GPU.{0,300}?(?:[Tt]hermal (?:violation|slowdown|shutdown)|HW Slowdown)", "context", "node", 0.4,
+        summary="a GPU is throttled", explain="Heat or power limits slow a card.", source="NVML; DCGM",
+    ),
+)

@@ -1,0 +1,150 @@
+"""Crashes below Python: signals, heaps, failed checks."""
+
+from __future__ import annotations
+
+from safelaunch.core.why.findings import Rule
+
+_DUMP = "Run with python -X faulthandler and core dumps (ulimit -c unlimited); the native stack names the library."
+
+RULES = (
+    Rule(
+        "native.elastic_signal", "native_crash",
+        (b"(SIGSEGV) received by PID", b"(SIGBUS) received by PID", b"(SIGFPE) received by PID",
+         b"(SIGILL) received by PID"),
+        rb"Signal (?P<signal>\d+) \((?P<what>SIG(?:SEGV|BUS|FPE|ILL))\) received by PID (?P<pid>\d+)", "cause", "rank",
+        0.82, summary="a rank died of {what}",
+        explain="SIGSEGV: a bug in native code or unfitting libraries. SIGBUS: /dev/shm full, or a mapped file "
+                "was truncated.", do=_DUMP, source="PyTorch, torch/distributed/elastic", order=2,
+    ),
+    Rule(
+        "native.elastic_code", "native_crash",
+        (b"exitcode: -11", b"exitcode: -7", b"exitcode: -8", b"exitcode: -4", b"exitcode  : -11", b"exitcode  : -7",
+         b"return code = -11", b"return code = -7"),
+        rb"exitcode *: -(?P<signal>11|7|8|4)\b(?:.{0,300}?local_rank: (?P<local>\d+))?|return code = -(?:11|7)\b",
+        "cause", "rank", 0.78, summary="a rank died of signal {signal}",
+        explain="Negative exit codes are signals: -11 SIGSEGV, -7 SIGBUS.", do=_DUMP,
+        source="PyTorch, torch/distributed/elastic; DeepSpeed launcher", order=2,
+    ),
+    Rule(
+        "native.abort_code", "native_crash",
+        (b"exitcode: -6", b"exitcode  : -6", b"(SIGABRT) received by PID", b"return code = -6"),
+        rb"exitcode *: -6\b|\(SIGABRT\) received by PID|return code = -6\b", "symptom", "rank", 0.45,
+        summary="a rank aborted", explain="An uncaught C++ exception or a failed check; its words stand above.",
+        source="PyTorch, torch/distributed/elastic", order=2,
+    ),
+    Rule(
+        "native.stack", "native_crash",
+        (b"in abort ()", b"in raise ()", b"in __GI_abort", b"std::terminate()", b"(gsignal+0x", b"(abort+0x"),
+        rb"#\d+ .{0,40}\bin (?:raise|abort|__GI_abort|std::terminate)\b|\(gsignal\+0x|\(abort\+0x", "symptom", "rank",
+        0.3, summary="a process aborted, by its native stack", explain="An uncaught C++ exception or a failed check; "
+        "the frames above `abort` name the library.", source="gdb; glibc's backtrace", order=0,
+    ),
+    Rule(
+        "native.caught_signal", "native_crash",
+        (b"Segfault encountered", b"Caught signal ", b"Process received signal", b"Signal: Segmentation fault",
+         b"Signal: Bus error", b"; stack trace: ***"),
+        rb"\*\*\* (?P<what3>SIG(?:SEGV|BUS|FPE|ILL)) \(@.{0,200}?; stack trace: \*\*\*|Segfault encountered"
+        rb"|Caught signal (?P<signal>\d+) \((?P<what>[^:)]*)"
+        rb"|Signal: (?P<what2>Segmentation fault|Bus error) \(\d+\)|\*\*\* Process received signal \*\*\*", "cause",
+        "rank", 0.7, summary="the process caught a fatal signal: {what}{what2}{what3}",
+        explain="A library's handler prints the native stack below.", do=_DUMP, source="UCX; Open MPI; glog", order=1,
+    ),
+    Rule(
+        "native.faulthandler", "native_crash", (b"Fatal Python error",),
+        rb"Fatal Python error: (?P<what>Segmentation fault|Bus error|Floating point exception|Illegal instruction"
+        rb"|[A-Za-z_]\w*.*)", "cause", "rank", 0.78, summary="fatal Python error: {what}",
+        explain="Python's faulthandler or the interpreter itself prints the stacks below.", do=_DUMP,
+        source="CPython, faulthandler", order=1,
+    ),
+    Rule(
+        "native.faulthandler_abort", "native_crash", (b"Fatal Python error: Aborted",), b"Fatal Python error: Aborted",
+        "symptom", "rank", 0.5, summary="the process aborted",
+        explain="An uncaught C++ exception or a failed check; its words stand above.", source="CPython, faulthandler",
+        order=2,
+    ),
+    Rule(
+        "native.shell", "native_crash",
+        (b"Segmentation fault", b"Bus error", b"Illegal instruction", b"Floating point exception"),
+        rb"(?P<what>Segmentation fault|Bus error|Illegal instruction|Floating point exception)(?: +\(core dumped\)|$"
+        rb"| {3,}|: address not mapped)", "cause", "rank", 0.72, summary="the process died: {what}",
+        explain="The shell or a handler reports a fatal signal.", do=_DUMP, source="bash, job control",
+    ),
+    Rule(
+        "native.kernel_segfault", "native_crash", (b": segfault at ", b"traps: ", b"general protection fault"),
+        rb"(?P<process>(?:python|pt_|torch|ray|java|julia|node|train|megatron|nccl|hydra"
+        rb"|mpi)[\w./:-]{0,60})\[\d+\](?:: segfault at| (?:trap invalid opcode|general protection))",
+        "cause", "node", 0.75,
+        summary="the kernel saw {process} crash", explain="A fault in native code; the line names the library.",
+        do=_DUMP, source="Linux, arch/x86/mm/fault.c",
+    ),
+    Rule(
+        "native.heap", "native_crash",
+        (b"double free or corruption", b"free(): invalid", b"corrupted size vs. prev_size", b"malloc(): ",
+         b"munmap_chunk(): invalid", b"corrupted double-linked list", b"malloc_consolidate()",
+         b"stack smashing detected", b"buffer overflow detected", b"realloc(): invalid", b"sysmalloc: Assertion"),
+        rb"double free or corruption|free\(\): invalid|corrupted size vs\. prev_size|malloc(?:_consolidate)?\(\): "
+        rb"|munmap_chunk\(\): invalid|corrupted double-linked list|(?:stack smashing|buffer overflow) detected"
+        rb"|realloc\(\): invalid|sysmalloc: Assertion", "cause", "rank", 0.78, summary="the heap is damaged",
+        explain="Native code wrote where it may not; often two libraries that do not fit.", do=_DUMP,
+        source="glibc, malloc.c",
+    ),
+    Rule(
+        "native.mpi_signal", "native_crash", (b"exited on signal",),
+        rb"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>[\w.-]+) exited on signal (?P<signal>4|7|8|11) ",
+        "cause", "rank", 0.75, summary="rank {rank} on {host} died of signal {signal}",
+        explain="mpirun names the first process that died.", do=_DUMP, source="Open MPI, mpirun", host_group="host",
+        rank_group="rank",
+    ),
+    Rule(
+        "native.mpi_killed", "host_oom", (b"exited on signal 9",),
+        rb"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>[\w.-]+) exited on signal 9", "cause", "rank", 0.55,
+        summary="rank {rank} on {host} was killed", explain="SIGKILL out of nowhere is most often the OOM killer.",
+        source="Open MPI, mpirun", host_group="host", rank_group="rank", order=1,
+    ),
+    Rule(
+        "native.subprocess_signal", "native_crash", (b"died with <Signals.SIG",),
+        rb"died with <Signals\.(?P<what>SIG(?:SEGV|BUS|ILL|FPE))", "cause", "rank", 0.7,
+        summary="a child process died of {what}", explain="Python's subprocess saw the signal.", do=_DUMP,
+        source="CPython, subprocess", order=2,
+    ),
+    Rule(
+        "native.terminate", "native_crash", (b"terminate called",),
+        b"terminate called (?:after throwing an instance of '(?P<type>[^']*)'|without an active|recursively)",
+        "symptom", "rank", 0.4, summary="an uncaught C++ exception ({type})",
+        explain="Its words follow after `what():`.", source="libstdc++", order=-1,
+    ),
+    Rule(
+        "native.what", "native_crash", (b"what():  ", b"what(): "), rb"what\(\): +(?P<message>.+)", "cause", "rank",
+        0.5, summary="{message}", explain="An uncaught C++ exception.", source="libstdc++", order=-5,
+    ),
+    Rule(
+        "native.check_failed", "native_crash", (b"Check failed: ", b"CHECK failed"),
+        rb"^F\d{4} .{0,300}?Check failed: (?P<what>.*)|FATAL.{0,300}?Check failed: (?P<what2>.*)", "cause", "rank",
+        0.55, summary="a check in native code failed: {what}{what2}",
+        explain="glog's or absl's CHECK ends the process.", source="glog; absl",
+    ),
+    Rule(
+        "native.assert", "native_crash", (b"Assertion `", b"Assertion '"),
+        rb"\.(?:c|cc|cpp|cxx|cu|h|hh|hpp):\d+: .{0,300}?Assertion [`'](?P<what>.{0,200}?)' failed", "cause", "rank",
+        0.62, summary="an assertion in native code failed: {what}", explain="assert() of C ends the process.",
+        do=_DUMP, source="glibc, assert.c",
+    ),
+    Rule(
+        "native.internal_assert", "native_crash", (b"INTERNAL ASSERT FAILED",),
+        rb"INTERNAL ASSERT FAILED at (?P<where>\S+)", "cause", "rank", 0.5,
+        summary="PyTorch's own assertion failed at {where}",
+        explain="A bug in PyTorch, or a use that it does not expect.", source="PyTorch, c10/util/Exception.h", order=-1,
+    ),
+    Rule(
+        "native.aborted", "native_crash", (b"Aborted",), rb"(?:^|line \d+: +\d+ )Aborted(?:$| {2,}| +\(core dumped\))",
+        "symptom", "rank", 0.4, summary="the process aborted",
+        explain="An uncaught C++ exception or a failed check; its words stand above.", source="bash, job control",
+    ),
+    Rule(
+        "native.ptxas", "native_crash", (b"LLVM ERROR", b"PassManager::run failed", b"ptxas fatal", b"ptxas error"),
+        b"LLVM ERROR: (?P<what>.*)|PassManager::run failed|ptxas (?:fatal|error)", "cause", "job", 0.65,
+        action="fix_environment", summary="the kernel compiler failed: {what}",
+        explain="Triton or ptxas could not compile a kernel for this card.",
+        do="Check that Triton, CUDA and the card's generation fit.", source="Triton; LLVM; ptxas", order=1,
+    ),
+)

@@ -1,0 +1,400 @@
+"""Blocks of a log's bytes → findings.
+
+A literal prefilter names the lines that can matter; only those are taken apart and shown to the rules. Inside a
+traceback every line is looked at, because the exception's own line need hold no literal at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from safelaunch.core.why import loglines
+from safelaunch.core.why.findings import Finding, Progress, Rule
+from safelaunch.core.why.flood import Hit
+from safelaunch.core.why.loglines import Parsed
+from safelaunch.core.why.prefilter import Folded, Shapes, Unseen
+from safelaunch.core.why.rules.generic import EXCEPTION
+
+Speaker = tuple[str | None, int | None]   # host and rank, as far as they are known
+
+Signs = tuple[Progress, Progress, Progress]   # first, last, highest
+
+TRACEBACK = b"Traceback (most recent call last)"
+LEAD = 200                 # bytes of a long line shown before what was found in it
+MAX_LINE = 8192            # bytes of a line shown to the rules, around what the prefilter hit
+MAX_TRACEBACK = 2000       # lines of one; Python folds a recursion's, so that more is indented text of another kind
+MAX_BLOCK_LINES = 60       # of a traceback, kept; the frames in the middle of a deeper one go
+MOST_KNOWN = 8             # tracebacks open at once whose labels are compared with a line
+MAX_PATIENCE = 400         # lines of others while a traceback is open; then it is given up as torn
+KEEP_ALL = 300             # findings of one rule; beyond, only the first of each rank or host, and the last
+LATE_BLOCKS = 2            # with lines of progress that were passed over
+KEEP_IN_ALL = 20_000       # of all rules: some 40 MB
+KEEP_MOST = 2000           # of one rule in any case
+RECENT_SIGNS = 64          # the judge excuses an error by the steps after it: a few must be known, not one
+MOST_STAMPLESS = 64        # lines in vain; then every 64th
+LOOK_BACK = 4096           # bytes before a line in which its stamp is looked for when it has none
+LAST: Speaker = (None, -1)   # nobody: the place of the last finding of a rule that has too many
+_EXCEPTION = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?$", re.DOTALL)
+_SURE = re.compile(rb"(?:[A-Za-z_]\w*\.)*"
+                   rb"(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Iteration|Failure)\w*"
+                   rb"|[a-z_]\w*\.(?:error|timeout|gaierror|herror|Empty|Full|Aborted))(?:: |:?$)")
+_CHAINED = (b"During handling of the above exception", b"The above exception was the direct cause")
+
+
+class Compiled:
+    """Rules made ready to search: `literals[i]` is an anchor of the rules `users[i]`, which are in order of precedence.
+
+    Patterns are compiled when first needed: all of them take a third of a second, a log needs few.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(sorted(rules, key=lambda rule: (-rule.order, -rule.weight)))
+        users: dict[bytes, list[int]] = {TRACEBACK: []}
+        for index, rule in enumerate(self.rules):
+            for literal in rule.anchor:
+                users.setdefault(literal, []).append(index)
+        for literal in _CHAINED:
+            users.setdefault(literal, [])
+        self.literals = tuple(users)
+        self.users = tuple(tuple(indices) for indices in users.values())
+        self.words = Folded(self.literals)
+        self._patterns: dict[int, re.Pattern[bytes]] = {}
+
+    def pattern(self, index: int) -> re.Pattern[bytes]:
+        """The pattern of the rule at `index`."""
+        found = self._patterns.get(index)
+        if found is None:
+            found = self._patterns[index] = re.compile(self.rules[index].pattern)
+        return found
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a line stands: [start, end) of the block, its offset and number in the file."""
+
+    block: bytes
+    start: int
+    end: int
+    offset: int
+    number: int | None
+
+
+@dataclass
+class _Open:
+    """A traceback that has begun on one stream."""
+
+    offset: int
+    lines: list[bytes]
+    chain: int
+    label: bytes = b""        # what stands before the payload
+    length: int = 0           # lines, those that were not kept included
+    age: int = 0
+    is_fresh: bool = True     # the line before, of the same stream, belonged to it
+
+
+@dataclass
+class _Stream:
+    """What is remembered of who prints: chained tracebacks are told by the lines between them."""
+
+    chain: int = -1
+    is_chained: bool = False
+    last: int | None = None   # index of the last finding of a traceback
+
+
+@dataclass
+class Part:
+    """What one file, or a piece of it, gave."""
+
+    findings: list[Finding] = field(default_factory=list)
+    progress: dict[Speaker, Signs] = field(default_factory=dict)
+    recent: list[Progress] = field(default_factory=list)   # the last signs of anybody: what steps came after an error
+    counts: dict[str, int] = field(default_factory=dict)
+    newlines: int = 0
+
+
+class Scanner:
+    """Reads one file's blocks in order and gathers what the rules find in them."""
+
+    def __init__(self, compiled: Compiled, file: int, shapes: Shapes, *, hosts: frozenset[bytes] = frozenset(),
+                 host: str | None = None, rank: int | None = None) -> None:
+        self.compiled = compiled
+        self.part = Part()
+        self._file = file
+        self._shapes = shapes
+        self._hosts = hosts
+        self._host = host
+        self._rank = rank
+        self._open: dict[bytes, _Open] = {}
+        self._streams: dict[bytes, _Stream] = {}
+        self._kept: dict[str, dict[Speaker, int]] = {}
+        self._stampless = 0
+        self._late: deque[tuple[bytes, int, Unseen]] = deque(maxlen=LATE_BLOCKS)
+
+    def forget(self) -> None:
+        """Drop what was found so far; tracebacks that are open stay open."""
+        self.part = Part()
+        self._kept.clear()
+        self._late.clear()
+        for stream in self._streams.values():
+            stream.last = None
+
+    def finish(self) -> Part:
+        """All that was found: the last signs of life of ranks whose lines were passed over are looked at now."""
+        for block, offset, unseen in self._late:
+            at = 0
+            for shape in unseen.shapes:
+                end = _end_of(block, at)
+                if shape in unseen.progress:
+                    place = _Place(block, at, end, offset + at, None)
+                    line = self._parse(place, None)
+                    self._try(self._shapes.present(line.body), line, place)
+                at = end + 1
+        self._late.clear()
+        return self.part
+
+    def feed(self, block: bytes, offset: int, number: int | None = None) -> int:
+        """Look at a block of whole lines and count its newlines; `number` is that of its first line, None = unknown."""
+        hits = self._shapes.select(block)
+        newlines = self._shapes.newlines
+        unseen = self._shapes.unseen
+        for rule, count in unseen.counts.items():
+            self.part.counts[rule] = self.part.counts.get(rule, 0) + count
+        if unseen.progress:
+            self._late.append((block, offset, unseen))
+        at = counted = 0
+        index = 0
+        while at < len(block) and (self._open or index < len(hits)):
+            start = at if self._open else max(at, hits[index].start)
+            hit = hits[index] if index < len(hits) and hits[index].start == start else None
+            end = hit.end if hit is not None else _end_of(block, start)
+            if number is not None:
+                number += block.count(b"\n", counted, start)
+                counted = start
+            self._look(_Place(block, start, end, offset + start, number), hit)
+            at = end + 1
+            while index < len(hits) and hits[index].start < at:
+                index += 1
+        self.part.newlines += newlines
+        return newlines
+
+    def _look(self, place: _Place, hit: Hit | None) -> None:
+        """One line: what belongs to an open traceback goes there, else the rules whose literals it holds are tried."""
+        if hit is None and self._is_frame(place):
+            return
+        line = self._parse(place, hit)
+        if hit is not None and 0 in hit.literals and TRACEBACK in line.payload:
+            self._begin(line, place)
+            self._shapes.learn(hit.shape, EXCEPTION)   # else the 41st rank's traceback is dull
+            return
+        opened = self._open.get(line.stream)
+        if opened is not None:
+            if self._continue(opened, line, place):
+                return
+        elif self._open:
+            self._grow_old()
+        if hit is None:
+            return
+        if any(word in line.payload for word in _CHAINED):
+            self._streams.setdefault(line.stream, _Stream()).is_chained = True
+        rule = self._try(hit.literals, line, place)
+        if rule is not None:
+            self._shapes.learn(hit.shape, rule.id, is_progress=rule.role == "progress")
+
+    def _is_frame(self, place: _Place) -> bool:
+        """Whether the line is an indented one of an open traceback, known by its label: it is taken without parsing."""
+        if len(self._open) > MOST_KNOWN or place.end - place.start > MAX_LINE:
+            return False
+        for stream, opened in self._open.items():
+            at = place.start + len(opened.label)
+            if opened.label and place.block.startswith(opened.label, place.start) and place.block[at:at + 2] == b"  ":
+                self._add(opened, stream, loglines.plain(place.block[at:place.end]))
+                return True
+        return False
+
+    def _parse(self, place: _Place, hit: Hit | None) -> Parsed:
+        """The line taken apart; of a very long one the prefix and what is around the first literal."""
+        block, start, end = place.block, place.start, place.end
+        if end - start <= MAX_LINE:
+            return loglines.parse(block[start:end], self._hosts)
+        at = start
+        if hit is not None:
+            found = [block.find(self.compiled.literals[index], start, end) for index in hit.literals]
+            at = max(start, min((place for place in found if place >= 0), default=start) - LEAD)
+        line = loglines.parse(block[start:start + MAX_LINE], self._hosts)
+        if at == start:
+            return line
+        return line._replace(body=b"", payload=loglines.plain(block[at:min(end, at + MAX_LINE)]))
+
+    def _begin(self, line: Parsed, place: _Place) -> None:
+        stream = self._streams.setdefault(line.stream, _Stream())
+        if b"Original Traceback" in line.payload and stream.last is not None:
+            # DataLoader and DataParallel print the outer exception first and the one from the worker below it.
+            outer = self.part.findings[stream.last]
+            self.part.findings[stream.last] = outer._replace(chain=stream.chain + 1)
+        else:
+            stream.chain = stream.chain + 1 if stream.is_chained else 0
+        stream.is_chained = False
+        raw = place.block[place.start:place.end]
+        label = raw.removesuffix(line.payload) if line.payload.startswith(TRACEBACK) else b""
+        self._open[line.stream] = _Open(place.offset, [*self._line_before(line, place), line.payload], stream.chain,
+                                        label if label != raw else b"")
+
+    def _line_before(self, line: Parsed, place: _Place) -> tuple[bytes, ...]:
+        """The same rank's line before a traceback, which tells whether anybody minds ("Exception ignored in")."""
+        for raw in reversed(place.block[max(0, place.start - LOOK_BACK):place.start].splitlines()[-12:]):
+            before = loglines.parse(raw[:loglines.MAX_PREFIX + 400], self._hosts)
+            if before.stream == line.stream:
+                return (before.payload,)
+        return ()
+
+    def _continue(self, opened: _Open, line: Parsed, place: _Place) -> bool:
+        """Whether the line belongs to the traceback; its exception's line ends it."""
+        payload = line.payload
+        if payload[:1] in (b" ", b"\t", b"+", b"|"):
+            self._add(opened, line.stream, payload)
+            return True
+        if not payload.strip():
+            return True
+        if _SURE.match(payload) or (opened.is_fresh and len(opened.lines) > 2 and _EXCEPTION.match(payload)):
+            del self._open[line.stream]
+            block = tuple(loglines.text(text, 400) for text in (*opened.lines, payload))
+            stream = self._streams[line.stream]
+            count = len(self.part.findings)
+            self._try({0, *self._shapes.present(payload)}, line, place, block, opened.chain)
+            stream.last = count if len(self.part.findings) > count else None
+            return True
+        opened.is_fresh = False
+        self._grow_old()
+        return False
+
+    def _add(self, opened: _Open, stream: bytes, payload: bytes) -> None:
+        if len(opened.lines) >= MAX_BLOCK_LINES:
+            del opened.lines[MAX_BLOCK_LINES // 2]
+        opened.lines.append(payload)
+        opened.is_fresh = True
+        opened.length += 1
+        if opened.length > MAX_TRACEBACK:
+            del self._open[stream]
+
+    def _grow_old(self) -> None:
+        for stream, opened in list(self._open.items()):
+            opened.age += 1
+            if opened.age > MAX_PATIENCE:
+                del self._open[stream]
+
+    def _try(self, literals: Iterable[int], line: Parsed, place: _Place, traceback: tuple[str, ...] = (),
+             chain: int = 0) -> Rule | None:
+        """The rule that has the line, of those whose literals it holds; None = none has it."""
+        for index in sorted({user for literal in literals for user in self.compiled.users[literal]}):
+            pattern = self.compiled.pattern(index)
+            match = pattern.search(line.payload) or (
+                pattern.search(line.body) if len(line.body) > len(line.payload) else None)
+            if match is not None:
+                rule = self.compiled.rules[index]
+                self._keep(rule, match, line, place, traceback, chain)
+                return rule
+        return None
+
+    def _keep(self, rule: Rule, match: re.Match[bytes], line: Parsed, place: _Place, traceback: tuple[str, ...],
+              chain: int) -> None:
+        part = self.part
+        count = part.counts[rule.id] = part.counts.get(rule.id, 0) + 1
+        if rule.role == "noise":
+            return
+        host, rank = line.host or self._host, line.rank if line.rank is not None else self._rank
+        groups = {name: loglines.text(value, 400) for name, value in match.groupdict().items() if value is not None}
+        if rule.role == "progress":
+            t = line.t if line.t is not None or not part.progress else None
+            self._note_progress(Progress(self._file, place.offset, _number(groups.get("step")), rank, host, t))
+            return
+        kept = self._kept.setdefault(rule.id, {})
+        is_extra = (count > KEEP_ALL and (host, rank) in kept) or len(kept) > KEEP_MOST or (
+            len(part.findings) > KEEP_IN_ALL and count > 1)
+        key = LAST if is_extra else (host, rank)
+        t = line.t if line.t is not None else self._stamp_before(place)
+        said = line.payload if match.end() <= 2000 else match.string[max(0, match.start() - LEAD):]
+        finding = Finding(rule.id, self._file, place.offset, place.number, loglines.text(said), host, rank, t, groups,
+                          traceback, chain)
+        last = kept.get(LAST) if is_extra else None
+        if last is None:
+            kept[key] = len(part.findings)
+            part.findings.append(finding)
+        else:
+            part.findings[last] = finding
+
+    def _note_progress(self, sign: Progress) -> None:
+        key = (sign.host, sign.rank)
+        known = self.part.progress.get(key)
+        self.part.progress[key] = (sign, sign, sign) if known is None else join_signs(known, (sign, sign, sign))
+        self.part.recent.append(sign)
+        if len(self.part.recent) > 4 * RECENT_SIGNS:
+            self.part.recent = _latest(self.part.recent)
+
+    def _stamp_before(self, place: _Place) -> float | None:
+        """The stamp of the nearest line before that has one; None = there is none near, and often none in the log."""
+        self._stampless += 1
+        if self._stampless > MOST_STAMPLESS and self._stampless % MOST_STAMPLESS:
+            return None
+        for raw in reversed(place.block[max(0, place.start - LOOK_BACK):place.start].splitlines()[-12:]):
+            t = loglines.parse(raw[:loglines.MAX_PREFIX], self._hosts).t
+            if t is not None:
+                self._stampless = 0
+                return t
+        return None
+
+
+def _latest(signs: list[Progress]) -> list[Progress]:
+    return sorted(signs, key=_offset)[-RECENT_SIGNS:]
+
+
+def join_signs(known: Signs, more: Signs) -> Signs:
+    """The first, the last and the highest of both; one whose step is not known is not the highest while others are."""
+    return (min(known[0], more[0], key=_offset), max(known[1], more[1], key=_offset),
+            max(known[2], more[2], key=lambda sign: (-1 if sign.step is None else sign.step, sign.offset)))
+
+
+def merge_parts(parts: Iterable[Part]) -> Part:
+    """The parts of one file, in the order of the file, as one."""
+    whole = Part()
+    kept: dict[str, set[Speaker]] = {}
+    last: dict[str, Finding] = {}
+    totals: dict[str, int] = {}
+    for part in parts:
+        whole.newlines += part.newlines
+        for rule, count in part.counts.items():
+            whole.counts[rule] = whole.counts.get(rule, 0) + count
+        whole.recent = _latest([*whole.recent, *part.recent])
+        for speaker, signs in part.progress.items():
+            known = whole.progress.get(speaker)
+            whole.progress[speaker] = signs if known is None else join_signs(known, signs)
+        for finding in sorted(part.findings, key=_offset):
+            speakers = kept.setdefault(finding.rule, set())
+            totals[finding.rule] = totals.get(finding.rule, 0) + 1
+            is_new = (finding.host, finding.rank) not in speakers
+            if totals[finding.rule] <= KEEP_ALL or (is_new and len(speakers) < KEEP_MOST):
+                speakers.add((finding.host, finding.rank))
+                whole.findings.append(finding)
+            else:
+                last[finding.rule] = finding
+    whole.findings = sorted((*whole.findings, *last.values()), key=_offset)
+    return whole
+
+
+def _offset(found: Finding | Progress) -> int:
+    return found.offset
+
+
+def _end_of(block: bytes, start: int) -> int:
+    line_end = block.find(b"\n", start)
+    if line_end < 0:
+        line_end = len(block)
+    piece_end = block.find(b"\r", start, line_end)
+    return line_end if piece_end < 0 else piece_end
+
+
+def _number(text: str | None) -> int | None:
+    digits = (text or "").replace(",", "")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 18 else None

@@ -1,0 +1,64 @@
+"""A verdict as a ticket: what the administrators of a site need to act on a node without asking back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.helppages import PAGES
+from safelaunch.core.why.verdictjson import evidence_of
+from safelaunch.core.why.verdicttext import describe, stamp
+
+FOR_SITE = ("gpu_hardware", "network", "node_failure", "storage")
+SHOWN_LINES = 8
+# A GPU's PCI address as the driver writes it ("NVRM: Xid (PCI:0000:90:1c)"), adapters of InfiniBand, Omni-Path, EFA.
+_DEVICE = re.compile(
+    r"PCI:[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}|\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d\b"
+    r"|\b(?:mlx[45]_(?:bond_)?\d+|hfi1_\d+|rdmap\w+|efa_\d+|GPU[ -]?\d{1,2}(?![0-9a-f:])"
+    r"|GPU-[0-9a-f]{8}[-0-9a-f]+)(?::\d+)?")
+_ASKED = {
+    "gpu_hardware": "Please drain the node, check the GPU (dmesg for Xid, nvidia-smi -q, dcgmi diag -r 3) and reset or "
+                    "replace it.",
+    "network": "Please check the port, cable and switch side of the adapters of the node (link state, error counters).",
+    "node_failure": "Please check the node's state, its reason in Slurm and its system log.",
+    "storage": "Please check the file system and its mount on the nodes that are named.",
+}
+
+
+def is_for_site(verdict: Verdict) -> bool:
+    """Whether it is something that only administrators can mend."""
+    return verdict.category in FOR_SITE
+
+
+def find_device(verdict: Verdict) -> str | None:
+    """The device that the evidence names: a PCI address, an adapter, a GPU."""
+    for cited in evidence_of(verdict):
+        found = _DEVICE.search(cited.text)
+        if found:
+            return found[0]
+    return None
+
+
+def render_ticket(verdict: Verdict, job: str = "", run: str = "", nodes: str = "", outside: Sequence[str] = ()) -> str:
+    """The ticket's text: a subject, facts, evidence, what is asked. `outside`: evidence that is in no log."""
+    page = PAGES.get(verdict.category, PAGES["unknown"])
+    node = ", ".join(verdict.suspects) or verdict.host or verdict.node or ""
+    lines = evidence_of(verdict)
+    when = next((stamp(cited.t) for cited in lines if cited.t is not None), "not in the log")
+    seen = sum(cited.count for cited in verdict.symptoms)
+    where = (job, f"({run})" if run else "", f"on {nodes}" if nodes else "")
+    facts = [
+        ("Node", node or "not named"), ("Device", find_device(verdict) or "not named"), ("Time", when),
+        ("Job", " ".join(filter(None, where)) or "not known"),
+        ("Finding", f"{verdict.category}: {verdict.summary or page.title} ({verdict.confidence:.0%} sure)"),
+        ("Followed by", f"{seen} {'line' if seen == 1 else 'lines'} of other ranks' errors, which are echoes" if seen
+         else "nothing"),
+        ("Fingerprint", verdict.fingerprint or "none"),
+    ]
+    evidence = [f"  {describe(cited, True)}\n    {cited.text.strip()}" for cited in lines[:SHOWN_LINES]]
+    evidence += [f"  {line}" for line in outside]
+    return "\n".join([
+        f"Subject: node {node}: {page.title}" if node else f"Subject: {page.title}", "",
+        *(f"{name + ':':<13}{text}" for name, text in facts), "",
+        "Evidence:", *(evidence or ["  none in the log"]), "", _ASKED.get(verdict.category, "Please have a look."), ""])

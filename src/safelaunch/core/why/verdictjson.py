@@ -1,0 +1,50 @@
+"""A verdict as the object that `why --json` prints (a public contract: docs/why.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.findings import Cited
+
+VERSION = 1
+
+
+def to_public(verdict: Verdict) -> dict[str, Any]:
+    """The whole object: the verdict with its runner-up, and the symptoms that it explains."""
+    after = verdict.cause.t if verdict.cause else None
+    return {
+        "v": VERSION,
+        "verdict": {**_plain(verdict), "runner_up": _plain(verdict.runner_up) if verdict.runner_up else None},
+        "symptoms": [_symptom(cited, after) for cited in verdict.symptoms],
+    }
+
+
+def evidence_of(verdict: Verdict) -> tuple[Cited, ...]:
+    """The lines that the verdict rests on: first the one that states the cause best, then the others in their order."""
+    if verdict.cause is None:
+        return verdict.cited
+    return (verdict.cause, *(cited for cited in verdict.cited if cited != verdict.cause))
+
+
+def _plain(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "category": verdict.category,
+        "confidence": round(verdict.confidence, 2),
+        "action": verdict.action,
+        "summary": verdict.summary,
+        "host": verdict.host or verdict.node,
+        "rank": verdict.rank,
+        "suspects": list(verdict.suspects),
+        "evidence": [{"file": cited.file, "line_number": cited.line_number, "text": cited.text, "role": cited.role}
+                     for cited in evidence_of(verdict)],
+    }
+
+
+def _symptom(cited: Cited, after: float | None) -> dict[str, Any]:
+    """`count` lines of one meaning; `after_s` from the cause to the first of them, null without a common clock."""
+    return {
+        "file": cited.file, "line_number": cited.line_number, "text": cited.text, "role": cited.role,
+        "count": cited.count, "hosts": len(cited.hosts), "ranks": len(cited.ranks),
+        "after_s": round(cited.t - after, 3) if cited.t is not None and after is not None else None,
+    }

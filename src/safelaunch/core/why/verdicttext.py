@@ -1,0 +1,287 @@
+"""A verdict for people: rows of a label, a text and a style; the shell folds and colours them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timezone
+from itertools import pairwise
+from typing import NamedTuple
+
+from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.findings import CLOCK_ORDER, Cited, Log, Rule
+from safelaunch.core.why.helppages import ACTIONS, PAGES
+from safelaunch.core.why.rulebook import BY_ID
+from safelaunch.core.why.tracebacks import parse_frames
+from safelaunch.core.why.verdictjson import evidence_of
+
+SHOWN_SYMPTOMS = 5
+SHOWN_CANDIDATES = 3
+SHOWN_BLOCK = 12      # lines of a traceback; of a longer one only the frames that tell something
+SHOWN_OWN = 3         # frames of the user's own code
+SHOWN_LETTERS = 500   # of a line: six lines of a terminal
+SHOWN_NAMES = 4
+SHOWN_CHECKS = 2      # the whole page: --explain
+_UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+
+
+class Row(NamedTuple):
+    """One paragraph. A row without a label continues the one above it; `depth` indents it."""
+
+    label: str
+    text: str
+    style: str = ""       # bold | red | yellow | green | dim, joined by spaces
+    depth: int = 0
+
+
+BLANK = Row("", "")
+
+
+def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[str] = (),
+         next_lines: Sequence[str] = (), show_all: bool = False) -> Iterator[Row]:
+    """The whole answer: verdict, what happened in which order, what else it may be, what was done, what to do."""
+    yield from head(verdict)
+    yield BLANK
+    yield from timeline(verdict, log, show_all)
+    for number, line in enumerate(outside):
+        yield Row("outside" if number == 0 else "", shorten(line))
+    yield from doubts(verdict, log, show_all)
+    if did:
+        yield BLANK
+        yield from _listed("safelaunch", did)
+    if verdict.category != "none":
+        yield BLANK
+    yield from advice(verdict, log, next_lines)
+
+
+def head(verdict: Verdict) -> Iterator[Row]:
+    """The verdict itself."""
+    page = PAGES.get(verdict.category, PAGES["unknown"])
+    colour = {"none": "green", "unknown": "yellow"}.get(verdict.category, "red")
+    yield Row("verdict", f"{verdict.category}: {page.title} ({verdict.confidence:.0%} sure)", f"bold {colour}")
+    if verdict.summary:
+        yield Row("", shorten(verdict.summary))
+    where = " on ".join(filter(None, (f"rank {verdict.rank}" if verdict.rank is not None else "",
+                                      verdict.host or verdict.node or "")))
+    if where:
+        yield Row("where", where)
+    if verdict.place:
+        yield Row("code", verdict.place)
+    if verdict.suspects:
+        yield Row("suspect", ", ".join(verdict.suspects), "yellow")
+    yield Row("action", f"{verdict.action} ({ACTIONS.get(verdict.action, '')})".replace(" ()", ""))
+
+
+def timeline(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
+    """First the cause, then what followed from it, then the noise of the end, folded."""
+    clocked = log.clock != CLOCK_ORDER
+    lines = evidence_of(verdict)
+    for number, cited in enumerate(lines if show_all else lines[:SHOWN_SYMPTOMS]):
+        label = "first" if number == 0 and cited.role == "cause" else cited.role
+        yield Row(label, describe(cited, clocked))
+        yield from quote(cited, show_all)
+    start = verdict.cause.t if verdict.cause and clocked else None
+    followed = [cited for cited in verdict.symptoms if cited.role != "teardown"]
+    noise = [cited for cited in verdict.symptoms if cited.role == "teardown"]
+    for cited in followed if show_all else followed[:SHOWN_SYMPTOMS]:
+        yield Row("then", describe(cited, clocked, start))
+        yield from quote(cited)
+    hidden = [*noise, *followed[SHOWN_SYMPTOMS:]]
+    if show_all:
+        for cited in noise:
+            yield Row("noise", describe(cited, clocked, start))
+            yield from quote(cited)
+    elif hidden:
+        count = sum(cited.count for cited in hidden)
+        kinds = f" of {len(hidden)} kinds" if len(hidden) > 1 else ""
+        follow = "that follows" if count == 1 else "that follow"
+        yield Row("noise", f"{_many(count, 'line')}{kinds} {follow} from it (--all)", "dim")
+    if log.size_bytes:
+        order = "by time stamps" if clocked else "by the order in the files: there are no common time stamps"
+        yield Row("order", f"{order}; {_many(len(log.files), 'file')}, {_size(log.size_bytes)}", "dim")
+
+
+def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
+    """What else it may be, what would have changed the verdict, and what was not looked at."""
+    clocked = log.clock != CLOCK_ORDER
+    other = verdict.runner_up
+    if other is not None and other.category != "none":
+        yield Row("or", f"{other.category} ({other.confidence:.0%} sure): {other.summary}")
+        for cited in evidence_of(other)[:1]:
+            yield Row("", describe(cited, clocked), "dim", 1)
+    said = {(cited.file, cited.offset) for cited in evidence_of(other)[:1]} if other is not None else set()
+    more = [cited for cited in verdict.candidates if (cited.file, cited.offset) not in said]
+    for cited in more if show_all else more[:SHOWN_CANDIDATES if other is None else 0]:
+        rule = find_rule(cited.rule, log.rules)
+        yield Row("candidate", f"{rule.category + ' · ' if rule else ''}{describe(cited, clocked)}")
+        yield from quote(cited)
+    if verdict.changes:
+        yield Row("doubt", verdict.changes, "dim")
+    for note in verdict.notes:
+        yield Row("note", note, "dim")
+    for odd in log.odd[:SHOWN_NAMES]:
+        yield Row("note", odd, "dim")
+    if len(log.odd) > SHOWN_NAMES:
+        yield Row("note", f"… and {len(log.odd) - SHOWN_NAMES} more such files", "dim")
+    if log.truncated:
+        yield Row("note", "a file ends amid a line: its writer was killed, or still writes", "dim")
+
+
+def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = ()) -> Iterator[Row]:
+    """What the reader can do: the rule's own advice first, then the category's page."""
+    if verdict.category == "none":
+        return
+    page = PAGES.get(verdict.category, PAGES["unknown"])
+    rule = find_rule(verdict.rule or "", log.rules)
+    yield from _listed("you", [rule.do if rule is not None and rule.do else page.then, *page.check[:SHOWN_CHECKS]])
+    for line in next_lines:
+        yield Row("next", line, "bold")
+
+
+def describe(cited: Cited, clocked: bool, start: float | None = None) -> str:
+    """When, where and by whom: "10 min later · main.log:1301 · 62 ranks on 8 hosts · 10234 lines"."""
+    parts = []
+    if cited.t is not None and clocked:
+        parts.append(stamp(cited.t) if start is None else _later(cited.t - start))
+    parts.append(place(cited))
+    parts += filter(None, [who(cited)])
+    if cited.count > 1:
+        parts.append(_many(cited.count, "line"))
+    return " · ".join(parts)
+
+
+def quote(cited: Cited, whole: bool = False) -> Iterator[Row]:
+    """The line itself, or the traceback that ends in it."""
+    block = cited.block
+    if len(block) > 1 and block[1].lstrip().startswith("Traceback "):
+        block = block[1:]   # what stood before it: for the judge only
+    if len(block) > 1 and cited.text.startswith(block[-1].strip()):
+        block = (*block[:-1], cited.text)   # of a block's lines the first 400 letters are kept
+    if not whole:
+        block = fold_traceback(block)
+    for line in block if len(block) > 1 else (cited.text.strip(),):
+        yield Row("", line.rstrip() if whole else shorten(line.rstrip()), "" if cited.role == "cause" else "dim", 1)
+
+
+def fold_traceback(block: Sequence[str]) -> tuple[str, ...]:
+    """A traceback with its first frame, the user's own deepest ones and the last: libraries fill pages in between."""
+    frames = [number for number, line in enumerate(block) if line.lstrip("| +").startswith('File "')]
+    if len(block) > SHOWN_BLOCK and len(frames) > 2:
+        block = (*block[:frames[0]], *_fold_frames(block, frames))
+    elif len(block) > SHOWN_BLOCK:
+        block = (*block[:2], f"    … {len(block) - SHOWN_BLOCK} lines …", *block[2 - SHOWN_BLOCK:])
+    return tuple(line for line in block if line.strip(" ^~|"))
+
+
+def _fold_frames(block: Sequence[str], frames: Sequence[int]) -> Iterator[str]:
+    """The frames that tell something, a word on those between them, and the exception."""
+    own = [number for number in frames if all(frame.is_user for frame in parse_frames((block[number],)))]
+    shown = {frames[0], *own[-SHOWN_OWN:], frames[-1]}
+    behind = range(frames[-1] + 1, len(block))
+    end = next((number for number in behind if not block[number].startswith((" ", "|"))), len(block) - 1)
+    skipped = 0
+    for number, until in pairwise([*frames, end]):
+        if number not in shown:
+            skipped += 1
+            continue
+        if skipped:
+            yield f"    … {_many(skipped, 'frame')} …"
+        skipped = 0
+        yield from block[number:until]
+    yield from block[end:]
+
+
+def shorten(text: str) -> str:
+    """The text, without the middle of a very long one: what went wrong often stands at the end."""
+    if len(text) <= SHOWN_LETTERS:
+        return text
+    return f"{text[:SHOWN_LETTERS - 100]} … {text[-100:]}"
+
+
+def place(cited: Cited) -> str:
+    """file:line, as editors take it; the byte where lines were not counted."""
+    return f"{cited.file}:{cited.line_number}" if cited.line_number else f"{cited.file} at byte {cited.offset}"
+
+
+def who(cited: Cited) -> str:
+    """Whose line it is: one rank and host, or how many."""
+    ranks, hosts = len(cited.ranks), len(cited.hosts)
+    if ranks > 1 or hosts > 1:
+        # Fewer ranks than hosts: they are local ones, the same on each.
+        words = [_few(tuple(map(str, cited.ranks)), "rank") if ranks >= hosts else "",
+                 _few(cited.hosts, "host") if hosts else ""]
+        return " on ".join(filter(None, words))
+    rank = f"rank {cited.rank}" if cited.rank is not None else ""
+    return " on ".join(filter(None, (rank, cited.host or "")))
+
+
+def stamp(t: float) -> str:
+    """2022-03-21 13:34:34, as the log's own clock says it: a log seldom names its zone."""
+    try:
+        return datetime.fromtimestamp(t, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{t:.0f}"
+
+
+def find_rule(name: str, packs: Iterable[Rule] = ()) -> Rule | None:
+    """The rule of that id, of the rulebook or of rule packs."""
+    return BY_ID.get(name) or next((rule for rule in packs if rule.id == name), None)
+
+
+def explain_rule(name: str, packs: Iterable[Rule] = ()) -> Iterator[Row] | None:
+    """What a rule looks for and means, or the help page of a category; None = there is neither."""
+    rule = find_rule(name, packs)
+    if rule is not None:
+        return _rule_rows(rule)
+    return page_rows(name) if name in PAGES else None
+
+
+def page_rows(category: str) -> Iterator[Row]:
+    """A category's help page."""
+    page = PAGES[category]
+    yield Row("category", f"{category}: {page.title}", "bold")
+    yield Row("means", page.means)
+    yield from _listed("check", page.check)
+    yield Row("then", page.then)
+
+
+def _rule_rows(rule: Rule) -> Iterator[Row]:
+    yield Row("rule", f"{rule.id}: {rule.role} of {rule.category}, weight {rule.weight:g}, blames {rule.blames}",
+              "bold")
+    yield Row("looks for", rule.pattern.decode(errors="replace"))
+    for label, text in (("means", rule.explain), ("do", rule.do), ("source", rule.source)):
+        if text:
+            yield Row(label, text)
+    if rule.category in PAGES:
+        yield BLANK
+        yield from page_rows(rule.category)
+
+
+def _listed(label: str, lines: Sequence[str]) -> Iterator[Row]:
+    for number, line in enumerate(lines):
+        yield Row(label if number == 0 else "", f"- {line}" if len(lines) > 1 else line)
+
+
+def _few(names: Sequence[str], noun: str) -> str:
+    if len(names) > SHOWN_NAMES:
+        return f"{len(names)} {noun}s"
+    return f"{noun if len(names) == 1 else noun + 's'} {', '.join(names)}"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _later(seconds: float) -> str:
+    if abs(seconds) < 1:
+        return "at once"
+    for unit, size in _UNITS:
+        if abs(seconds) >= size:
+            return f"{abs(seconds) / size:.0f} {unit} {'later' if seconds > 0 else 'before'}"
+    return "at once"
+
+
+def _size(size_bytes: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size_bytes >= size:
+            return f"{size_bytes / size:.3g} {unit}"
+    return f"{size_bytes} bytes"

@@ -1,0 +1,180 @@
+"""Findings folded into groups of one meaning, and how much each group weighs as the cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from safelaunch.core.why.episodes import Episode, Moment, is_excused, order_of
+from safelaunch.core.why.findings import Cited, Finding, Log, Role, Rule
+from safelaunch.core.why.fingerprint import generalize
+from safelaunch.core.why.rulebook import ACTIONS
+from safelaunch.core.why.rules.generic import EXCEPTION, LINE
+from safelaunch.core.why.tracebacks import find_user_frame, is_ignored, is_of_thread, read_exception
+
+SYMPTOM_SHARE = 0.85        # what a symptom is worth as a cause when nothing deeper is there
+THREAD_COST = 0.15
+SOURCE_COST = 0.2           # a line of a program's text, shown by a traceback: its message stands below
+NEAR_END_LINES = 25         # an error so near the last line may well be what ended the log
+
+
+@dataclass(frozen=True)
+class Group:
+    """Findings of one meaning. `first` states it; `weight` is what it is worth as the cause."""
+
+    rule: Rule
+    category: str
+    role: Role
+    weight: float
+    action: str
+    first: Finding
+    last: Finding
+    count: int
+    hosts: tuple[str, ...]
+    ranks: tuple[int, ...]
+    is_fatal: bool = False
+    is_excused: bool = False
+
+    @property
+    def summary(self) -> str:
+        """The rule's summary with what the line says filled in."""
+        return fill(self.rule, self.first)
+
+
+_SOURCE = re.compile(r"\s{2,}(?:raise|return|assert|await|yield|from|import|with|if|for) ")
+
+
+def fill(rule: Rule, found: Finding) -> str:
+    """The rule's summary; a group that took no part in the match is left out."""
+    words = dict.fromkeys(_names(rule.summary), "") | dict(found.groups) | {"line": found.text}
+    text = rule.summary.format_map(words)
+    return " ".join(text.split()).rstrip(" :") if text.strip() else found.text.strip()
+
+
+def _names(template: str) -> list[str]:
+    return [part.split("}")[0] for part in template.split("{")[1:]]
+
+
+def gather(episode: Episode, log: Log) -> tuple[Group, ...]:
+    """The groups of an episode, in the order of their first lines."""
+    ends = _last_lines(log)
+    folded: dict[tuple[str, str], list[Finding]] = {}
+    ignored: set[tuple[str, str]] = set()
+    for found in _unchained(episode):
+        rule = episode.rules[found.rule]
+        if rule.role in ("progress", "launch", "done", "noise"):
+            continue
+        key = (rule.id, generalize(found.text) if rule.role == "cause" else "")
+        if is_ignored(found.block):
+            ignored.add(key)
+        else:
+            folded.setdefault(key, []).append(found)
+    for key in ignored & folded.keys():
+        # Ignored tracebacks of several processes mixed under one prefix: a line torn from its own is ignored, too.
+        folded[key] = [found for found in folded[key] if found.block]
+    groups = [_weigh(episode.rules[key[0]], items, episode, log, ends) for key, items in folded.items() if items]
+    return tuple(sorted(groups, key=lambda group: order_of(group.first, episode.is_timed)))
+
+
+def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, ends: dict[int, int]) -> Group:
+    first = items[0]
+    category, weight, action = rule.category, rule.weight, rule.action
+    if rule.id in (EXCEPTION, LINE):
+        reading = read_exception(first.groups.get("type", ""), first.groups.get("message", ""), first.block)
+        category, weight, action = reading.category, min(reading.weight, 1.0), reading.action
+        if rule.id == LINE:
+            weight = min(weight, rule.weight)
+    if any(is_of_thread(found.block) for found in items):
+        weight -= THREAD_COST
+    if not first.block and _SOURCE.match(first.text):
+        weight -= SOURCE_COST
+    hosts = tuple(dict.fromkeys(host for found in items if (host := culprit_host(rule, found)) is not None))
+    ranks = tuple(dict.fromkeys(rank for found in items if (rank := culprit_rank(rule, found)) is not None))
+    group = Group(rule, category, rule.role, weight, action or ACTIONS.get(category, "restart"), first, items[-1],
+                  max(len(items), log.counts.get(rule.id, 0) if rule.role != "cause" else 0), hosts, ranks)
+    excused = is_excused(items[-1], episode, same_run=category == "numerical")
+    fatal = not excused and _is_near_end(items[-1], ends)
+    return replace(group, is_excused=excused, is_fatal=fatal)
+
+
+def _unchained(episode: Episode) -> list[Finding]:
+    """The findings with each chain of exceptions reduced to the one that says most, the first raised among equals."""
+    kept: list[Finding] = []
+    heads: dict[tuple[int, str | None, int | None], int] = {}
+    for found in episode.findings:
+        key = (found.file, found.host, found.rank)
+        if not found.block:
+            kept.append(found)
+        elif found.chain == 0 or key not in heads:
+            heads[key] = len(kept)
+            kept.append(found)
+        elif _worth(found, episode) > _worth(kept[heads[key]], episode) + 0.05:
+            kept[heads[key]] = found
+    return kept
+
+
+def _worth(found: Finding, episode: Episode) -> float:
+    rule = episode.rules[found.rule]
+    if rule.id == EXCEPTION:
+        return read_exception(found.groups.get("type", ""), found.groups.get("message", ""), found.block).weight
+    return rule.weight if rule.role == "cause" else rule.weight * 0.4
+
+
+# Prefixes that did not stand at the line's start: behind a progress bar that ended without a line end, or quoted.
+_HOST_INSIDE = re.compile(r"(?:^|\s)(?P<host>[A-Za-z][A-Za-z0-9.-]{1,62}) kernel: ")
+_RANK_INSIDE = re.compile(r"\[rank(\d{1,6})\]|\b[Rr]ank #?(\d{1,6})[\]:]")
+
+
+def culprit_host(rule: Rule, found: Finding) -> str | None:
+    """The host that a line blames: the one it names, else the one that printed it."""
+    named = (found.groups.get(rule.host_group) if rule.host_group else None) or found.host
+    if named is None:
+        inside = _HOST_INSIDE.search(found.text)
+        named = inside["host"] if inside else None
+    return named
+
+
+def culprit_rank(rule: Rule, found: Finding) -> int | None:
+    """The rank that a line blames."""
+    named = found.groups.get(rule.rank_group or "local")   # of torchrun's own lines: the local rank
+    if named and named.isdigit():
+        return int(named)
+    if found.rank is None:
+        inside = _RANK_INSIDE.search(found.text)
+        return int(next(filter(None, inside.groups()))) if inside else None
+    return found.rank
+
+
+def _last_lines(log: Log) -> dict[int, int]:
+    """file → offset from which on a line is near the end."""
+    ends: dict[int, int] = {}
+    for index in range(len(log.files)):
+        offsets = [line.offset for line in log.last if line.file == index]
+        if offsets:
+            ends[index] = offsets[max(0, len(offsets) - NEAR_END_LINES)]
+    return ends
+
+
+def _is_near_end(found: Finding, ends: dict[int, int]) -> bool:
+    return found.offset >= ends.get(found.file, 0)
+
+
+def cite(group: Group, log: Log, role: Role | None = None) -> Cited:
+    """The group as a line that the verdict shows."""
+    found = group.first
+    return Cited(
+        group.rule.id, role or group.role, log.files[found.file], found.line_number, found.text, found.host, found.rank,
+        found.t, found.offset, group.count, group.hosts, group.ranks, found.block,
+    )
+
+
+def moment(group: Group, episode: Episode) -> Moment:
+    """When the group's first line was printed."""
+    return order_of(group.first, episode.is_timed)
+
+
+def place_of(group: Group) -> str:
+    """The user's frame behind the group's exception, as "file.py:12 in function"; empty when there is none."""
+    frame = find_user_frame(group.first.block)
+    return f"{frame.path}:{frame.line} in {frame.function}" if frame else ""
