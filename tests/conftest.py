@@ -13,9 +13,12 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 
-# A run of the tests in the background ignores what Ctrl-C sends, and so would all that the tests start.
+# A run of the tests in the background ignores what Ctrl-C sends, one under nohup a hang-up, and so would all that the
+# tests start. A handler is not inherited by what is executed; the run itself goes on ignoring the hang-up.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 pytest_plugins = ["tests.sandboxes", "tests.frozen", "tests.runs", "tests.localruns"]
 

@@ -31,6 +31,8 @@ from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
 
 RESET_TIMEOUT_S = 60.0
+# Above what Sandbox.up hands out by port, and below Slurm's last id (MaxJobId, 67,043,328).
+FIRST_JOB, LAST_JOB, JOBS_EACH = 20_000_001, 60_000_000, 2_000
 _numbers = itertools.count()
 
 
@@ -131,12 +133,22 @@ def make_workdir(sandbox: Sandbox, name: str | None = None) -> Path:
 def new_sandbox(nodes: int = 4, *, conf: dict[str, str] | None = None, **options: Any) -> Sandbox:
     """A sandbox of this process, `options` as in Sandbox.up; skips, or fails, where these need what is missing here.
 
-    Its job ids differ from those of every earlier one, which left files named by them.
+    Its job ids are no other sandbox's: node-local folders of jobs are named by them, and lie in one /tmp.
     """
     skip_unless_able(with_accounting=options.get("accounting", False), with_netns=options.get("netns", False))
     name = f"pytest-{os.getpid()}-{next(_numbers)}"
-    first_job = {"FirstJobId": str(int(time.time() * 100) % 60_000_000 + 1)}
+    first_job = {"FirstJobId": str(take_job_ids())}
     return Sandbox.up(registry.ROOT / name, nodes, name=name, conf={**first_job, **(conf or {})}, **options)
+
+
+def take_job_ids() -> int:
+    """The first of JOBS_EACH ids that no sandbox of any test run on this machine has had for 20,000 sandboxes."""
+    with registry.locked():
+        file = registry.ROOT / "next-job"
+        first = int(file.read_text()) if file.exists() else FIRST_JOB
+        following = first + JOBS_EACH
+        file.write_text(str(following if following + JOBS_EACH <= LAST_JOB else FIRST_JOB))
+    return first
 
 
 def wait_until(is_so: Callable[[], bool], timeout_s: float, complaint: str, every_s: float = 0.02) -> None:

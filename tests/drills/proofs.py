@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -32,27 +31,9 @@ LEAVE_S = 60.0   # for what an ended run leaves behind: KillWait (30 s), and a g
 
 
 def crash(sandbox: Sandbox, node: str, silent: bool = False) -> float:
-    """A node loses its power, or falls silent; when (epoch s).
-
-    All is stopped before the first process is killed: under load a pass of kills takes long enough for a leader to see
-    its srun die, or for srun's shepherd to have a step on a healthy node cancelled (both seen), which no machine
-    without power does. Children are killed before their parents: a stopped process group that a kill orphans is sent
-    SIGHUP and SIGCONT by the kernel (setpgid(2)), and its guard lives to report that.
-    """
-    sandbox.crash(node, silent=True)
-    if not silent:
-        for pid in sorted(sandbox.machine(node).pids(), key=_started, reverse=True):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        sandbox.kill_silent(node)
+    """A node loses its power, or falls silent; when (epoch s)."""
+    sandbox.crash(node, silent=silent)
     return time.time()
-
-
-def _started(pid: int) -> tuple[int, int]:
-    """Sorts processes by their start, proc(5): no child starts before its parent."""
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]), pid
-    return 0, pid
 
 
 # --- when it ran --------------------------------------------------------------------------------------------------

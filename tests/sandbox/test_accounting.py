@@ -11,6 +11,7 @@ import pytest
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import daemons
 from safelaunch.sandbox.cluster import Sandbox
+from safelaunch.sandbox.namespaces import command_name
 from tests.sandboxes import RESET_TIMEOUT_S, new_sandbox, reset, wait_until
 
 
@@ -122,6 +123,13 @@ def test_no_system_database_is_started_or_touched(booked: Sandbox) -> None:
     assert running == {"mariadbd", "slurmdbd"}
     assert (booked.dir / "db").stat().st_mode & 0o077 == 0
     assert (booked.dir / "slurmdbd.conf").stat().st_mode & 0o077 == 0
+
+
+def test_the_database_opens_no_file_outside_of_its_sandbox(booked: Sandbox) -> None:
+    (server,) = [pid for pid in booked.machine("db").pids() if command_name(pid) == "mariadbd"]
+    files = {str(link.readlink()) for link in Path(f"/proc/{server}/fd").iterdir()}
+    assert {file for file in files if file.startswith("/tmp/") and not file.startswith(f"{booked.dir}/")} == set()
+    assert any(file.startswith(f"{booked.dir}/db/tmp/") for file in files), files
 
 
 def test_without_accounting_sacct_says_that_it_is_off(sandbox: Sandbox) -> None:

@@ -27,6 +27,29 @@ while line := peer.recv(100):
 """
 
 
+# One process that dies early, many that take time to be killed, and one that tells of the first one's death.
+WITNESS = """
+import os, sys, time
+ends, held = os.pipe()
+os.set_inheritable(held, True)
+def born(work):
+    if os.fork() == 0:
+        work()
+        os._exit(0)
+def wait_for_the_end():
+    os.close(held)
+    open(sys.argv[1] + "/up", "w").close()
+    os.read(ends, 1)
+    open(sys.argv[1] + "/told", "w").close()
+born(lambda: os.execvp("sleep", ["sleep", "1000"]))
+for _ in range(1000):
+    born(lambda: (os.close(held), time.sleep(1000)))
+born(wait_for_the_end)
+os.close(held)
+time.sleep(1000)
+"""
+
+
 def talk_to_rank(sandbox: Sandbox, workdir: Path, node: str) -> socket.socket:
     """A connection to a rank of sl-alice that runs on `node`."""
     port = workdir / "port"
@@ -55,6 +78,13 @@ def test_a_crashed_nodes_connections_close_at_once(sandbox: Sandbox, workdir: Pa
         peer.settimeout(2)
         with contextlib.suppress(ConnectionResetError):
             assert peer.recv(100) == b""
+
+
+def test_no_process_of_a_crashed_node_tells_of_another_ones_end(sandbox: Sandbox, workdir: Path) -> None:
+    sandbox.start(["srun", "-N1", "-w", "n1", "python3", "-c", WITNESS, str(workdir)])
+    wait_until((workdir / "up").exists, 30, "the witness did not start")
+    sandbox.crash("n1")
+    assert not (workdir / "told").exists()
 
 
 def test_a_silent_nodes_connections_stay_open_and_say_nothing(sandbox: Sandbox, workdir: Path) -> None:

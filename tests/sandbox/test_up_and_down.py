@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -17,7 +19,7 @@ import pytest
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import registry
 from safelaunch.sandbox.cluster import Sandbox
-from tests.sandboxes import reset, skip_unless_able, wait_until
+from tests.sandboxes import JOBS_EACH, reset, skip_unless_able, wait_until
 
 SAFELAUNCH = [sys.executable, "-m", "safelaunch"]
 
@@ -92,11 +94,13 @@ def test_two_sandboxes_live_side_by_side(own_sandbox: Callable[..., Sandbox]) ->
     assert two.run(["srun", "-N2", "true"]).returncode == 0
 
 
-def test_sandboxes_that_start_at_the_same_moment_share_no_port(own_sandbox: Callable[..., Sandbox]) -> None:
+def test_sandboxes_that_start_at_the_same_moment_share_neither_ports_nor_job_ids(own_sandbox: Callable[..., Sandbox]) -> None:
     with ThreadPoolExecutor(4) as pool:
         boxes = list(pool.map(own_sandbox, [2, 2, 2, 2]))
     entries = [registry.find(box.name) for box in boxes]
     assert len({entry.port + i for entry in entries for i in range(3)}) == 12
+    firsts = sorted(int(re.findall(r"FirstJobId=(\d+)", box.conf.read_text())[0]) for box in boxes)
+    assert all(after - before >= JOBS_EACH for before, after in itertools.pairwise(firsts)), firsts
 
 
 def test_slurms_defaults_are_kept(sandbox: Sandbox) -> None:

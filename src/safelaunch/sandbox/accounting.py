@@ -53,7 +53,8 @@ def lay_out(entry: Entry, enter: list[str], host: str, address: str) -> None:
     conf = folder / "slurmdbd.conf"
     conf.touch(mode=0o600)  # slurmdbd refuses one that others can read
     conf.write_text(render_slurmdbd_conf(entry, host, address))
-    (folder / "db" / "data").mkdir(parents=True)
+    for sub in ("data", "tmp"):
+        (folder / "db" / sub).mkdir(parents=True)
     (folder / "db").chmod(0o700)
     # root enters through the socket and without a password (the plugin unix_socket); nobody else is known.
     head = "create database mysql;\nuse mysql;\nset @auth_root_socket='root';\nset @skip_auth_anonymous=1;\n"
@@ -86,7 +87,10 @@ def enrol_argv(cluster: str) -> list[list[str]]:
 
 
 def _server(folder: Path) -> list[str]:
+    # Not /tmp: a server that starts removes the temporary tables of every other one there (seen: "Table './#sql-…' is
+    # marked as crashed" when two sandboxes started together).
     return [
-        "mariadbd", "--no-defaults", "--user=root", f"--datadir={folder}/db/data", f"--lc-messages-dir={SQL}",
+        "mariadbd", "--no-defaults", "--user=root", f"--datadir={folder}/db/data", f"--tmpdir={folder}/db/tmp",
+        f"--lc-messages-dir={SQL}",
         f"--pid-file={folder}/db/pid", *TUNING,
     ]  # fmt: skip

@@ -109,6 +109,19 @@ class Namespace:
         if left:
             raise SandboxError(f"{self.file.name}: still running {timeout_s:.0f} s after SIGSTOP: {describe(left)}")
 
+    def cut_power(self, timeout_s: float = 10.0) -> None:
+        """SIGKILL all of it before any of it can say that the rest is gone.
+
+        All is stopped before the first process dies: under load a pass of kills takes long enough for a leader to see
+        its srun die, or for srun's second process to have a step on a healthy node cancelled (both seen), which no
+        machine without power does. Children die before their parents: a stopped process group that a kill orphans is
+        sent SIGHUP and SIGCONT by the kernel (setpgid(2)), and its guard lives to report that.
+        """
+        _signal_all(self.pids(), signal.SIGSTOP)
+        self._signal_until(signal.SIGSTOP, _is_speechless, timeout_s)
+        _signal_all(sorted(self.pids(), key=_begun, reverse=True), signal.SIGKILL)
+        self.kill(timeout_s)
+
     def wake(self) -> bool:
         """SIGCONT to all that is stopped; true if something was."""
         stopped = [pid for pid in self.pids() if is_stopped(pid)]
@@ -164,6 +177,19 @@ def command_name(pid: int) -> str:
 def is_stopped(pid: int) -> bool:
     """The process is stopped by a signal or a tracer, or gone."""
     return state_of(pid) in ("T", "t", "Z", "X", "")
+
+
+def _is_speechless(pid: int) -> bool:
+    """Stopped, or asleep on a dead mount: it stops as soon as it wakes, and a kill ends it there too."""
+    return is_stopped(pid) or state_of(pid) == "D"
+
+
+def _begun(pid: int) -> tuple[int, int]:
+    """Sorts processes by their start (proc(5), field 22): no child starts before its parent."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]), pid
+    except (FileNotFoundError, ProcessLookupError):
+        return 0, pid
 
 
 def state_of(pid: int) -> str:
