@@ -30,6 +30,7 @@ from safelaunch.core.hangs.ranks import Reader
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.node import children, collect, devices, evidence, plain, proctable, spy
 from tests.frozen import FuseMount
+from tests.node.names import JOB, OTHER_JOB
 from tests.sandboxes import wait_until
 
 NODE = Path(children.__file__).parent
@@ -41,7 +42,6 @@ def outer():
 print('up', flush=True)
 outer()
 """
-JOB = "990001"
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
 
 
@@ -107,7 +107,7 @@ def test_stacks_are_those_of_the_python_program(spawn: Spawn, capsys: pytest.Cap
 
 @pytest.mark.parametrize(
     ("env", "options"),
-    [({"job": "990002"}, {}), ({}, {"mark": "abc.990001."}), ({}, {"node": "n1"})],
+    [({"job": OTHER_JOB}, {}), ({}, {"mark": f"abc.{JOB}."}), ({}, {"node": "n1"})],
     ids=["another job", "another run", "another node"])
 def test_processes_of_others_are_not_reported(
     spawn: Spawn, capsys: pytest.CaptureFixture[str], env: dict[str, str], options: dict[str, str]

@@ -16,10 +16,10 @@ import pytest
 
 from safelaunch.node import collect, cores, leftovers, proctable
 from tests.frozen import FuseMount, LoopMount
+from tests.node.names import JOB, OTHER_JOB, RUN
 from tests.sandboxes import wait_until
 
 NODE = "n0"
-RUN = "run0leftovers"
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 Rank = Callable[..., "subprocess.Popen[bytes]"]
@@ -32,7 +32,7 @@ def rank() -> Iterator[Rank]:
 
     def go(mark: str, code: str = SLEEP, **env: str) -> subprocess.Popen[bytes]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM", "SAFELAUNCH"))}
-        own = {"SAFELAUNCH_MARK": mark, "SLURMD_NODENAME": NODE, "SLURM_JOB_ID": "7", "RANK": "0", **env}
+        own = {"SAFELAUNCH_MARK": mark, "SLURMD_NODENAME": NODE, "SLURM_JOB_ID": JOB, "RANK": "0", **env}
         process = subprocess.Popen([sys.executable, "-c", code], env={**kept, **own}, stdout=subprocess.PIPE)
         started.append(process)
         assert process.stdout is not None and process.stdout.readline()
@@ -48,7 +48,7 @@ def rank() -> Iterator[Rank]:
 
 def look(capsys: pytest.CaptureFixture[str], **options: object) -> list[dict[str, Any]]:
     """The leftovers that the collector reports."""
-    words = {"job": "7", "node": NODE, "mark": f"{RUN}.7.", "run": RUN, "attempt": 3, "samples": 0, "gpus": False,
+    words = {"job": JOB, "node": NODE, "mark": f"{RUN}.{JOB}.", "run": RUN, "attempt": 3, "samples": 0, "gpus": False,
              "deadline_s": 20.0, **options}
     assert collect.main(json.dumps(words)) == 0
     said = json.loads(capsys.readouterr().out)
@@ -59,7 +59,7 @@ def look(capsys: pytest.CaptureFixture[str], **options: object) -> list[dict[str
 def test_rank_of_an_earlier_attempt_is_ended_and_that_of_this_one_is_not(
     rank: Rank, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old, own = rank(f"{RUN}.6.2"), rank(f"{RUN}.7.3")
+    old, own = rank(f"{RUN}.6.2"), rank(f"{RUN}.{JOB}.3")
 
     (row,) = look(capsys, end_left=True)
 
@@ -72,7 +72,7 @@ def test_rank_that_ignores_a_polite_word_is_killed(
     rank: Rank, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "GRACE_S", 0.1)
-    old = rank(f"{RUN}.7.1", STUBBORN)
+    old = rank(f"{RUN}.{JOB}.1", STUBBORN)
     (row,) = look(capsys, end_left=True)
     assert row["ended"] and old.wait(5) == -signal.SIGKILL
 
@@ -91,15 +91,15 @@ def test_processes_of_others_are_no_leftovers(
 
 
 def test_leftover_is_only_reported_unless_it_is_to_be_ended(rank: Rank, capsys: pytest.CaptureFixture[str]) -> None:
-    old = rank(f"{RUN}.7.2")
+    old = rank(f"{RUN}.{JOB}.2")
     (row,) = look(capsys)
     assert (row["pid"], row["ended"]) == (old.pid, None) and old.poll() is None
 
 
 def test_number_that_was_given_to_another_process_meanwhile_is_left_alone(rank: Rank) -> None:
-    process = rank(f"{RUN}.7.2")
+    process = rank(f"{RUN}.{JOB}.2")
     seen = proctable.read_stat(f"/proc/{process.pid}/stat")
-    seen.env = {"SAFELAUNCH_MARK": f"{RUN}.7.2"}
+    seen.env = {"SAFELAUNCH_MARK": f"{RUN}.{JOB}.2"}
     seen.started -= 1   # the process that was looked at had the same number, and began earlier
     rows = [{"pid": process.pid, "whose": leftovers.OURS, "state": "S", "ended": None, "why": ""}]
 
@@ -112,7 +112,7 @@ def test_number_that_was_given_to_another_process_meanwhile_is_left_alone(rank: 
 def test_stranger_on_a_gpu_is_reported_with_user_and_memory(
     rank: Rank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own, stranger = rank(f"{RUN}.7.3"), rank("", SLURM_JOB_ID="8")
+    own, stranger = rank(f"{RUN}.{JOB}.3"), rank("", SLURM_JOB_ID=OTHER_JOB)
     (tmp_path / "nvidia-smi").write_text(f"""#!/bin/sh
 case $1 in
 *compute-apps*) printf '%s\\n' "{own.pid}, GPU-aa, 1000" "{stranger.pid}, GPU-bb, 71000" "4194303, GPU-bb, 512";;
@@ -124,7 +124,7 @@ esac""")
     first, second = look(capsys, gpus=True, end_left=True)
 
     assert (first["pid"], first["gpus"], first["gpu_mb"], first["ended"]) == (stranger.pid, ["1"], 71000, None)
-    assert first["user"] in ("root", os.environ.get("USER")) and first["job"] == "8"
+    assert first["user"] in ("root", os.environ.get("USER")) and first["job"] == OTHER_JOB
     assert (second["pid"], second["whose"], second["gpu_mb"]) == (4194303, "nobody", 512)
     assert stranger.poll() is None
 
@@ -135,7 +135,7 @@ def test_leftover_in_an_unkillable_sleep_is_said_to_be_one(
     monkeypatch.setattr(leftovers, "GRACE_S", 0.1)
     code = (f"file = open({str(loop_mount.path / 'log')!r}, 'w')\nprint('up', flush=True)\n"
             "while True:\n    file.write('x')\n    file.flush()\n")
-    old = rank(f"{RUN}.7.2", code)
+    old = rank(f"{RUN}.{JOB}.2", code)
     loop_mount.freeze()
     wait_until(lambda: proctable.read_stat(f"/proc/{old.pid}/stat").state == "D", 10, "no D state")
 
@@ -169,7 +169,7 @@ def crashed(tmp_path: Path) -> Path:
 
 
 def cores_of(capsys: pytest.CaptureFixture[str], folder: Path, since_t: float) -> dict[str, Any]:
-    words = {"job": "7", "node": NODE, "samples": 0, "gpus": False, "deadline_s": 60.0,
+    words = {"job": JOB, "node": NODE, "samples": 0, "gpus": False, "deadline_s": 60.0,
              "cores": [[str(folder)], since_t]}
     assert collect.main(json.dumps(words)) == 0
     return dict(json.loads(capsys.readouterr().out)["cores"])
