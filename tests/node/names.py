@@ -1,4 +1,4 @@
-"""A job id and a run's name that no other test run on this machine uses: the collector looks for them in all of /proc."""
+"""Job ids and a run's name that no other process of tests uses: the collector looks for them in all of /proc."""
 
 from __future__ import annotations
 

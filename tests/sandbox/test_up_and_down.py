@@ -94,7 +94,9 @@ def test_two_sandboxes_live_side_by_side(own_sandbox: Callable[..., Sandbox]) ->
     assert two.run(["srun", "-N2", "true"]).returncode == 0
 
 
-def test_sandboxes_that_start_at_the_same_moment_share_neither_ports_nor_job_ids(own_sandbox: Callable[..., Sandbox]) -> None:
+def test_sandboxes_that_start_at_the_same_moment_share_neither_ports_nor_job_ids(
+    own_sandbox: Callable[..., Sandbox],
+) -> None:
     with ThreadPoolExecutor(4) as pool:
         boxes = list(pool.map(own_sandbox, [2, 2, 2, 2]))
     entries = [registry.find(box.name) for box in boxes]

@@ -10,7 +10,8 @@ from safelaunch.core.steps import Named, named_steps
 
 # What a training says when it does something that takes longer than a step, and when that is over. Only words from the
 # lines of Megatron-LM, DeepSpeed, Transformers, Lightning, NeMo, torchtitan, nanoGPT, fairseq and MaxText (their own
-# sources and logs); what none of them says is learned from its duration, and from a look at the stacks (core.hangs.hang).
+# sources and logs); what none of them says is learned from its duration, and from a look at the stacks
+# (core.hangs.hang).
 CHECKPOINT, EVALUATION, COMPILE, DATA = "checkpoint", "evaluation", "compile", "data"
 _BEGINS = {
     CHECKPOINT: rb"(?<!finished )(?<!done )\bsaving\b.{0,60}\b(?:checkpoint|model|states?|weights|optimizer)"

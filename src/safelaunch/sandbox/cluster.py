@@ -117,10 +117,10 @@ class Sandbox:
     def crash(self, node: str, *, silent: bool = False, cut: bool = False) -> None:
         """A node loses its power; `ctl` is slurmctld, `db` the accounting.
 
-        Loud: all of its processes are stopped and then killed, and their sockets close. Silent: all are stopped, no FIN and no RST (its
-        kernel still accepts connections, as that of a hung machine does), until `heal` or `kill_silent`. Cut: all go
-        on, but no packet reaches the node or leaves it (needs `netns`). A loud crash of slurmctld forgets what it had
-        not saved yet, some seconds at most: jobs may vanish, or end a second time.
+        Loud: all of its processes are stopped and then killed, and their sockets close. Silent: all are stopped, no FIN
+        and no RST (its kernel still accepts connections, as that of a hung machine does), until `heal` or
+        `kill_silent`. Cut: all go on, but no packet reaches the node or leaves it (needs `netns`). A loud crash of
+        slurmctld forgets what it had not saved yet, some seconds at most: jobs may vanish, or end a second time.
         """
         daemons.check_root()
         machine = self.machine(node)

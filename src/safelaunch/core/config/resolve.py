@@ -4,7 +4,8 @@
             ▸ kinds (by the table in keys) ▸ rules (keys that depend on keys) ▸ Resolved
 
 Not by pydantic: importing it takes 75 ms here and building the models 25 ms, as much as the whole of submitit's
-submission (100 ms), which `safelaunch submit` must not exceed. schema.py makes pydantic models from the same table, for the JSON Schema.
+submission (100 ms), which `safelaunch submit` must not exceed. schema.py makes pydantic models from the same
+table, for the JSON Schema.
 """
 
 from __future__ import annotations
