@@ -166,5 +166,28 @@ def test_every_category_has_a_row_and_users_rows_replace_them() -> None:
 def test_a_checkpoint_that_is_left_out_gives_the_one_before_it_its_turn() -> None:
     state = run({"step": 5}, {"path": "/c/2", "from": 2}, {"path": "/c/2", "from": 2})
     assert reason(state) is not None
-    rejected = fold([Event(2000.0, 1, 999, "n0", "checkpoint_rejected", {"path": "/c/2", "why": "x"})], state)
+    rejected = fold([Event(2000.0, 1, 999, "n0", "checkpoint_rejected",
+                           {"path": "/c/2", "step": 2, "why": "x"})], state)
     assert rejected.failures_without_progress == 0
+    assert reason(rejected) is None
+
+
+def test_failures_from_a_checkpoint_that_is_left_out_prove_nothing_against_the_one_before_it() -> None:
+    worked: Facts = {"step": 25, "path": "/c/10", "from": 10}
+    dead: Facts = {"category": "user_code", "confidence": 0.9, "path": "/c/20", "from": 20}
+    older: Facts = {**dead, "path": "/c/15", "from": 15}
+    left_out = Event(2000.0, 1, 999, "n0", "checkpoint_rejected", {"path": "/c/20", "step": 20, "why": "x"})
+    both = run(worked, dead, dead)
+    assert reason(both) is not None
+    assert reason(fold([left_out], both)) is None
+    assert reason(fold([left_out], run(worked, dead, dead, older))) is None
+
+
+def test_a_checkpoint_that_was_written_anew_under_its_old_name_is_another_one() -> None:
+    dead: Facts = {"category": "checkpoint", "path": "/c/last.ckpt", "from": 20}
+    state = fold([Event(2000.0, 1, 999, "n0", "checkpoint_rejected", {"path": "/c/last.ckpt", "step": 20})], run(dead))
+    assert ("/c/last.ckpt", 20) in state.rejected
+    assert ("/c/last.ckpt", 40) not in state.rejected
+    worked: Facts = {"step": 25, "path": "/c/last.ckpt", "from": 10}
+    later: Facts = {"path": "/c/last.ckpt", "from": 20}
+    assert rejects_checkpoint(run(worked, later, later), PLAN) is not None

@@ -216,6 +216,17 @@ def test_a_requeued_job_is_not_over() -> None:
     pen = started().next_gen().write("job_started", job="12", nodes=["n2"])
     state = pen.next_gen().write("job_started", job="11", nodes=["n3"]).state
     assert [(job.id, job.over) for job in state.jobs] == [("11", False), ("12", True)]
+    assert state.job == state.jobs[0]
+
+
+def test_the_job_that_started_last_is_the_current_one_although_it_was_written_down_before_another() -> None:
+    """A watch submits beside a living leader under generation 0, which stands before all others."""
+    pen = Pen().write("submitted", job="11").write("submitted", job="13", successor_of="12").next_gen()
+    pen.write("job_started", job="11", nodes=["n0"]).write("submitted", job="12", successor_of="11")
+    pen.next_gen().write("job_started", job="12", nodes=["n0"]).next_gen().write("job_started", job="13", nodes=["n0"])
+    assert [job.id for job in pen.state.jobs] == ["11", "13", "12"]
+    assert pen.state.job is not None
+    assert pen.state.job.id == "13"
 
 
 def test_a_job_that_nobody_saw_submitted_is_known_once_it_starts() -> None:

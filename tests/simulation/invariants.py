@@ -114,8 +114,8 @@ def _asks_slurm_little(sim: Sim) -> None:
 
 def _resumes_from_the_newest(sim: Sim, state: State) -> None:
     """No step of a whole checkpoint is trained again, unless that one was journalled as one that does not load."""
-    rejected = {path for path, _ in state.rejected}
+    rejected = {step for _, step in state.rejected}
     for t, attempt, newest in sim.resumes:
-        if attempt.first_step < newest and not any(path.endswith(f"step_{newest}.json") for path in rejected):
+        if attempt.first_step < newest and newest not in rejected:
             said = f"the checkpoint of step {newest} is whole"
             sim.violate(f"attempt {attempt.number} starts at step {attempt.first_step} at {t:.1f} s, but {said}")

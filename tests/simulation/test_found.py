@@ -78,6 +78,9 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  faults=(Fault("leader_dies_at_call", 4.96, 0.0, 5), Fault("manners", 5.23, 0.0, 86, ("lies",)),
                          Fault("slurm_hung", 7.36, 21.0, 95), Fault("worker_crashes", 70.06, 147.9, 17))),
         "completed", 2),
+    "a leader that dies in a job that a watch had queued beside another is born again beside no second attempt": (
+        replace(_PLAIN, via="watch", steps=900,
+                faults=(Fault("preempt", 12.0), Fault("preempt", 700.0), Fault("leader_dies", 740.0))), "completed", 3),
 }
 
 

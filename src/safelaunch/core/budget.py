@@ -31,6 +31,8 @@ def reason_to_give_up(state: State, plan: Plan) -> GiveUp | None:
     last = state.attempt
     if last is None or not last.has_failed:
         return _run_budgets(state, plan)
+    if state.starts_from_rejected(last):   # the checkpoint before it gets its turn: resume.keep_trying bounds that
+        return _do_not_restart(state, last, plan) or _run_budgets(state, plan)
     for row in (_do_not_restart, _proven, _policy_says_stop, _category_budget):
         found = row(state, last, plan)
         if found is not None:
@@ -50,7 +52,7 @@ def _proven(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
     """The same failure at the same step on other nodes is no node's fault, and no chance: it is deterministic."""
     if not last.fingerprint or last.category in BAD_NODE:
         return None
-    before = next((known for known in reversed(state.attempts[:-1]) if known.has_failed), None)
+    before = next((known for known in reversed(state.attempts[:-1]) if _has_failed_by_itself(state, known)), None)
     if before is None or before.fingerprint != last.fingerprint or before.step != last.step:
         return None
     if last.step is None and last.resume_step != before.resume_step:
@@ -74,13 +76,18 @@ def _policy_says_stop(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
     if row.then == "stop":
         return GiveUp("policy", FAILED_FOR_GOOD, f"{last.category}: {last.summary}; the policy says stop")
     before = next((known for known in reversed(state.attempts[:-1])
-                   if known.has_failed and known.category == last.category), None)
+                   if _has_failed_by_itself(state, known) and known.category == last.category), None)
     since = state.attempts if before is None else state.attempts[state.attempts.index(before) + 1:]
     if any(_got_somewhere(state, known) and (before is None or _got_further(known, before)) for known in since):
         return None
     start = f"attempt {before.number} failed like this" if before else "the start"
     return GiveUp("policy", FAILED_FOR_GOOD,
                   f"{last.category}: {last.summary}; no step was made since {start}: a restart would fail again")
+
+
+def _has_failed_by_itself(state: State, attempt: Attempt) -> bool:
+    """It failed, and not because of a checkpoint that has been left out since."""
+    return attempt.has_failed and not state.starts_from_rejected(attempt)
 
 
 def _got_somewhere(state: State, attempt: Attempt) -> bool:
@@ -128,10 +135,11 @@ def rejects_checkpoint(state: State, plan: Plan) -> str | None:
         return None
     if response(plan, last.category).then == "fall_back":
         return f"attempt {last.number} died while loading it: {last.summary}"
-    same = [known for known in state.attempts if known.resume_path == last.resume_path]
+    same = [known for known in state.attempts
+            if (known.resume_path, known.resume_step) == (last.resume_path, last.resume_step)]
     alike = [known for known in same[-2:] if known.has_failed and not known.made_steps
              and known.category not in (*BAD_NODE, "network", "storage", "rendezvous", "hub_auth")]
-    others_work = any(known.made_steps for known in state.attempts if known.resume_path != last.resume_path)
+    others_work = any(known.made_steps for known in state.attempts if known not in same)
     if len(alike) == 2 and others_work and not any(known.made_steps for known in same):
         return f"attempts {alike[0].number} and {alike[1].number} died before their first step from it"
     return None

@@ -114,7 +114,8 @@ class State:
     restarts: int = 0                       # failures that cost budget
     suspects: tuple[tuple[str, str], ...] = ()   # node, why; evidence, see core.ledger
     exclusions: tuple[Exclusion, ...] = ()
-    rejected: tuple[tuple[str, str], ...] = ()   # path of a checkpoint that did not load, why
+    # Path and step of each checkpoint that did not load. The path alone is no name: `last.ckpt` is written anew.
+    rejected: tuple[tuple[str, int | None], ...] = ()
     rejected_in_a_row: int = 0              # since a checkpoint has advanced
     cancelled_jobs: tuple[str, ...] = ()    # by safelaunch itself: no person's word
     via: str | None = None                  # how the next job is made: successor | requeue | resubmit | watch
@@ -128,15 +129,24 @@ class State:
 
     @property
     def job(self) -> Job | None:
-        """The newest job that has started, else the newest submitted."""
+        """The job that has started last, else the newest submitted.
+
+        `over` tells it, and no place among `jobs`: what a watch submits beside a living leader is of generation 0, so
+        that it stands before earlier ones (simulated: after the death of a leader in such a job two attempts at once).
+        """
         started = [job for job in self.jobs if job.started_t is not None]
-        known = started or list(self.jobs)
+        current = [job for job in started if not job.over]
+        known = current or started or self.jobs
         return known[-1] if known else None
 
     @property
     def attempt(self) -> Attempt | None:
         """The newest attempt."""
         return self.attempts[-1] if self.attempts else None
+
+    def starts_from_rejected(self, attempt: Attempt) -> bool:
+        """Whether the checkpoint that an attempt started from was left out later: that one explains its end."""
+        return (attempt.resume_path, attempt.resume_step) in self.rejected
 
     @property
     def excluded(self) -> tuple[str, ...]:
@@ -244,10 +254,11 @@ def _checkpoint(state: State, event: Event) -> State:
 
 
 def _checkpoint_rejected(state: State, event: Event) -> State:
-    path = str(event.data["path"])
-    if any(known == path for known, _ in state.rejected):
+    step = event.data.get("step")
+    checkpoint = (str(event.data["path"]), None if step is None else int(step))
+    if checkpoint in state.rejected:
         return state
-    return replace(state, rejected=(*state.rejected, (path, str(event.data.get("why", "")))),
+    return replace(state, rejected=(*state.rejected, checkpoint),
                    rejected_in_a_row=state.rejected_in_a_row + 1,
                    failures_without_progress=0)   # resume.keep_trying bounds these: the older one gets its turn
 

@@ -215,15 +215,18 @@ def _never_started(lead: Leader) -> tuple[str, float | None]:
 
 def fall_back(lead: Leader) -> None:
     """Leave out a checkpoint that the last attempt could not load, and take the one before it."""
-    attempt, path = lead.state.attempt, lead.resume.path if lead.resume else None
+    attempt, newest = lead.state.attempt, lead.resume
     why = rejects_checkpoint(lead.state, lead.plan)
-    if attempt is None or why is None or path is None or attempt.resume_path != path:
+    if attempt is None or why is None or newest is None:
         return
+    path = newest.path
+    if (attempt.resume_path, attempt.resume_step) != (path, newest.step):
+        return   # it has been written anew since, perhaps under the same name
     if lead.state.rejected_in_a_row >= lead.plan.resume.keep_trying:
         lead.say(f"checkpoint {path} does not load either; {lead.plan.resume.keep_trying} have been left out already")
         return
     lead.record(lead.writer.event("checkpoint_rejected", path=path, attempt=attempt.number, why=why,
-                                  step=lead.resume.step if lead.resume else None))
+                                  step=newest.step))
     lead.find_resume()
     instead = f"the one before it, {lead.resume.path}" if lead.resume else "none: there is no older one"
     lead.say(f"checkpoint {path} is left out ({why}); going on from {instead}")

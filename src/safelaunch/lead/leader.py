@@ -393,9 +393,8 @@ class Leader:
         self.resume_deadline_s = RESUME_DEADLINE_S
         self.resume_unknown = not answer.is_ok
         if answer.is_ok and answer.value is not None:
-            bad = {path for path, _ in self.state.rejected}
-            loadable = (one for one in answer.value["found"] if one["path"] not in bad)
-            self.resume = next((Checkpoint(**one) for one in loadable), None)
+            found = (Checkpoint(**one) for one in answer.value["found"])
+            self.resume = next((one for one in found if (one.path, one.step) not in self.state.rejected), None)
             for skipped in answer.value["skipped"][:5]:
                 self.say(f"checkpoint {skipped['path']} is skipped: {skipped['reason']}")
         else:
