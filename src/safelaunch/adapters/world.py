@@ -41,6 +41,7 @@ class World:
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._asked_s = (-1e9, -1e9)   # when the last two commands asked slurmctld
         self._index: LiveIndex | None = None
+        self._take_signal: Callable[[int, float], None] | None = None
         self.rules: tuple[Rule, ...] = ()   # of the submitter's rule packs
 
     def now(self) -> float:
@@ -60,15 +61,25 @@ class World:
         return secrets.token_hex(32)
 
     def on_signals(self, numbers: Iterable[int], take: Callable[[int, float], None]) -> None:
-        """Call `take` with each of these signals that comes, and the time, from the selector; none ends the process."""
-        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        """Call `take` with each of these signals that comes, and the time, from the selector; none ends the process.
+
+        Asked again, the new one takes them from now on, those included that have come and were not heard yet: a standby
+        that becomes the leader would lose the job's TERM.
+        """
+        is_first, self._take_signal = self._take_signal is None, take
+        if is_first:
+            self._open_signals()
         for number in numbers:
             signal.signal(number, lambda number, frame: None)
 
+    def _open_signals(self) -> None:
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
         def hear(now_s: float) -> None:
             for number in os.read(reader, 4096):
-                take(number, now_s)
+                if self._take_signal is not None:
+                    self._take_signal(number, now_s)
 
         self.selector.register(reader, selectors.EVENT_READ, hear)
 

@@ -52,7 +52,7 @@ class Standby:
             self._listen()
             if self._should_read():
                 self._read_pulse()
-            if takeover.is_dead(self.signs, self.now_s) and self._is_still_due():
+            if not self.is_over and takeover.is_dead(self.signs, self.now_s) and self._is_still_due():
                 break
         self.shared.close()
         if self.line is not None:
