@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
+from safelaunch.adapters.control import STANDBY_TASK
+from tests.simulation import folder, process
 from tests.simulation.golden import GOLDEN
+from tests.simulation.process import SimServer
 from tests.simulation.run import run
 from tests.simulation.scenario import Fault, Scenario
 
@@ -162,3 +167,24 @@ def test_attempt_of_which_only_the_claim_is_left_keeps_its_number(kind: str) -> 
         outcome = run(replace(scenario, at_calls=((call, kind),)))
         assert outcome.violations == []
         assert outcome.how == "completed"
+
+
+@pytest.mark.parametrize("more", [(), (Fault("worker_silent", 60.0, 4.0),), (Fault("rank_dies", 60.0),)],
+                         ids=["while ranks train", "after a doubt", "between two attempts"])
+def test_standby_hears_its_leader_each_two_seconds_however_long_the_folder_is_frozen(
+    more: tuple[Fault, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped FUSE server lets each child be killed, so that each look waits anew; one at checkpoints took 49 s."""
+    monkeypatch.setattr(folder, "MAX_STUCK", 1_000_000)
+    pinged_s: list[float] = []
+
+    class Heard(SimServer):
+        def _ping(self, guard: Any, connection: Any, now_s: float) -> None:
+            if guard.task == STANDBY_TASK:
+                pinged_s.append(self._supervisor.sim.clock.t)
+            super()._ping(guard, connection, now_s)
+
+    monkeypatch.setattr(process, "SimServer", Heard)
+    outcome = run(replace(_PLAIN, steps=300, save_every=1000, faults=(Fault("freeze", 20.0, 120.0), *more)))
+    assert outcome.violations == [] and outcome.how == "completed"
+    assert max(later - sooner for sooner, later in itertools.pairwise(pinged_s)) < 2.01

@@ -113,16 +113,22 @@ class ControlServer:
                 if now_s - connection.born_s > GREETING_S:
                     self._close(connection, now_s)
             elif now_s - guard.pinged_s >= (ping_every_s if guard.task != STANDBY_TASK else STANDBY_PING_S):
-                guard.pinged_s = now_s
-                self._send(connection, self._ping_of(guard, now_s), now_s)
+                self._ping(guard, connection, now_s)
 
     def show_pulse(self, count: int, now_s: float) -> None:
         """Tell the standbys of a pulse before the folder does: whoever reads it as new follows its promise."""
         self.pulse_count = count
+        self.ping_standbys(now_s)
+
+    def ping_standbys(self, now_s: float) -> None:
+        """Ping them out of turn."""
         for guard in self.standbys.values():
             if guard.connection:
-                guard.pinged_s = now_s
-                self._send(guard.connection, self._ping_of(guard, now_s), now_s)
+                self._ping(guard, guard.connection, now_s)
+
+    def _ping(self, guard: Guard, connection: Connection, now_s: float) -> None:
+        guard.pinged_s = now_s
+        self._send(connection, self._ping_of(guard, now_s), now_s)
 
     def _ping_of(self, guard: Guard, now_s: float) -> bytes:
         if guard.task != STANDBY_TASK:

@@ -15,7 +15,7 @@ from typing import Any
 
 from safelaunch.adapters import checkpoints, runfolder
 from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.adapters.collect import Collected, Depth, Target
+from safelaunch.adapters.collect import Collected, Depth
 from safelaunch.adapters.outbox import PUT
 from safelaunch.core import nodeset
 from safelaunch.core.hangs import hang, stacktext
@@ -27,9 +27,9 @@ from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress import listen
 from safelaunch.lead.leader import Leader, Step, clock
 from safelaunch.lead.thaw import wait_for_thaw
+from safelaunch.lead.visit import collect
 
 CHUNK_BYTES = 64 << 10    # of new log read in one go; more is noise, and was a third of the leader's CPU (64 ranks)
-POLL_S = 0.05
 PRESERVE_S = 3600.0       # where preserve_site.for names no time
 SECOND_LOOK_S = 10.0      # between two looks that must agree before anything is ended
 # A loop stands at one line nine times of ten; the third look is for what may pass only.
@@ -105,7 +105,7 @@ def look(lead: Leader, process: AttemptProcess) -> Step:
             break
         if depth is not FIRST:
             yield SECOND_LOOK_S
-        collected = yield from _collect(lead, depth)
+        collected = yield from collect(lead, lead.attempt.nodes, depth)
         if not _is_silent_still(lead, number):
             return
         groups = fold(rank for report in collected.reports for rank in report.ranks)
@@ -130,7 +130,7 @@ def _last_checkpoint_s(lead: Leader) -> float:
         best = checkpoints.find(folder, resume.format, resume.pattern).best
         return os.stat(best.path).st_mtime if best else None   # noqa: PTH116 - a text
 
-    answer = lead.shared.ask(newest, CHECKPOINT_S)
+    answer = lead.ask_folder(newest, CHECKPOINT_S)
     if not answer.is_ok or answer.value is None:
         return 0.0
     return lead.now_s - max(0.0, lead.now - answer.value)
@@ -156,16 +156,6 @@ def _is_silent_still(lead: Leader, number: int) -> bool:
     """Whether the attempt is still there, and no step has come meanwhile."""
     return (lead.live is not None and lead.live.number == number and lead.live.killed_t is None
             and not lead.live.exits and lead.rhythm is not None and lead.now_s > hang.deadline_s(lead.rhythm))
-
-
-def _collect(lead: Leader, depth: Depth) -> Any:
-    """One look at all nodes of the attempt; never waits for one of them."""
-    live = lead.attempt
-    target = Target(lead.job.id, live.nodes, f"{lead.plan.run_id}.{lead.job.id}.", lead.job.is_local, lead.job.has_gpus)
-    look = lead.world.look(target, lead.job.env, depth)
-    while (collected := look.poll()) is None:
-        yield POLL_S
-    return collected
 
 
 def _keep(lead: Leader, number: int, collected: Collected, found: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ from safelaunch.core.ledger import Evidence
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import LEASE_S, Plan
 from safelaunch.core.state import State, fold
+from safelaunch.node.probe import Answer
 
 TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
@@ -41,6 +42,7 @@ PING_S = 1.0            # a tenth of the lease
 MANY_PING_S = 3.0       # a third of it, which keeps 64 guards within 0.3 % of a core
 MANY_GUARDS = 32
 STALL_S = 3.0           # longer than any tick takes, the waits of two seconds for a folder that freezes included
+TOUCH_S = 1.0           # one stat of a folder that works takes milliseconds
 RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 STANDBY_AFTER_S = 5.0     # a standby of the leader before has called by then
@@ -133,6 +135,7 @@ class Leader:
         self.refused_changes = 0        # of the next job, by Slurm
         self.alone_every_s = 5.0        # between two questions to the third witness (lead.watch)
         self.slurm_heard_s = self.now_s
+        self.late_s = -1.0              # the tick in which a shared folder did not answer
         self.contested = False          # somebody may watch this leader without hearing it
         self.was_watched = False        # a supervisor on this host has let a standby in: before, nobody may take over
         self.watchers: tuple[str, ...] | None = None    # who may take over, as its pulse said last; None = all let in
@@ -237,6 +240,20 @@ class Leader:
             since_s = self.now_s - max(self.exit_s, self.grew_s, self.killed_s)
             waits_s.append(BUSY_TICK_S if since_s < BUSY_FOR_S else COMMAND_TICK_S)
         return max(BUSY_TICK_S, min([TICK_S, *waits_s]))
+
+    def ask_folder(self, ask: Callable[[], T], deadline_s: float) -> Answer[T]:
+        """The answer of a shared folder; late at once where one was late in this very tick.
+
+        A standby doubts a leader from which nothing has come for two seconds: it hears a word right before, and two
+        such waits never follow each other (measured on a stopped FUSE server, with two in a row: 3.1 s).
+        """
+        if self.late_s == self.now_s:
+            return Answer(late=True)
+        self.server.ping_standbys(self.world.now_s())
+        answer = self.shared.ask(ask, deadline_s)
+        if answer.late:
+            self.late_s = self.now_s
+        return answer
 
     def patiently(self, ask: Callable[[], T]) -> Any:
         """The answer of the run folder, however long it is frozen; the guards are heard meanwhile."""
@@ -386,7 +403,12 @@ class Leader:
         def look() -> dict[str, Any]:
             return _plain(checkpoints.find(folder, resume.format, resume.pattern))
 
-        answer = self.shared.ask(look, self.resume_deadline_s)
+        # A long wait is for a search that takes long, not for a folder that does not answer at all (49 s, simulated).
+        is_doubtful = self.frozen or self.resume_unknown
+        if is_doubtful and self.ask_folder(lambda: Path(folder).exists(), TOUCH_S).late:
+            self.resume_unknown = True
+            return
+        answer = self.ask_folder(look, self.resume_deadline_s)
         if answer.late:
             self.resume_unknown, self.resume_deadline_s = True, min(60.0, self.resume_deadline_s * 2)
             return

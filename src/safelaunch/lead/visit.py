@@ -38,7 +38,7 @@ def at_start(lead: Leader, number: int) -> Step:
         yield pause_s
         if lead.live is None or lead.live.number != number or lead.live.killed_t is not None:
             return
-        collected = yield from _look(lead, nodes, Depth(
+        collected = yield from collect(lead, nodes, Depth(
             samples=0, gpus=lead.job.has_gpus, keep_tool=True, attempt=number, end_left=True, at_once=AT_ONCE))
         _tell_left(lead, number, collected.reports, "leftovers.json")
         nodes = tuple(node for node, line in collected.lines.items() if not json.loads(line)["tools"]["py_spy"])
@@ -51,7 +51,7 @@ def after_failure(lead: Leader, live: decide.Live, started_t: float) -> Step:
     nodes = blamed_nodes(live)[:CORE_NODES]
     if not nodes:
         return
-    collected = yield from _look(lead, nodes, Depth(
+    collected = yield from collect(lead, nodes, Depth(
         samples=0, gpus=lead.job.has_gpus, deadline_s=CORES_S, cores=((lead.job.cwd,), started_t), at_once=AT_ONCE,
         attempt=live.number + 1, end_left=True))
     _tell_left(lead, live.number, collected.reports, "leftovers-after.json")
@@ -79,7 +79,7 @@ def after_failure(lead: Leader, live: decide.Live, started_t: float) -> Step:
 
 def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
     """A text for the administrators, where the node answers and shows ranks that no KILL has ended."""
-    collected = yield from _look(lead, (node,), Depth(samples=1, gpus=False, deadline_s=TICKET_S))
+    collected = yield from collect(lead, (node,), Depth(samples=1, gpus=False, deadline_s=TICKET_S))
     ranks = [rank for report in collected.reports for rank in report.ranks if not rank.is_gone]
     if not ranks:
         return
@@ -90,7 +90,8 @@ def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
     lead.say(f"{node}: {len(ranks)} processes that no KILL ends; a text for the administrators is in {name}")
 
 
-def _look(lead: Leader, nodes: Sequence[str], depth: Depth) -> Generator[float, Any, Collected]:
+def collect(lead: Leader, nodes: Sequence[str], depth: Depth) -> Generator[float, Any, Collected]:
+    """One look at these nodes; never waits for one of them. Whatever the leader looks for, this is its way."""
     job = lead.job
     target = Target(job.id, tuple(nodes), f"{lead.plan.run_id}.{job.id}.", job.is_local, job.has_gpus)
     look = lead.world.look(target, job.env, depth)

@@ -48,8 +48,6 @@ def observe(lead: Leader) -> None:
     lead.shared.poll(lead.now_s)
     lead.frozen = lead.shared.is_frozen
     lead.advance_tasks()
-    # Each of the two can wait a second for a frozen folder, and both look at the claims: two in a row left the guards
-    # without a word for 3.1 s (measured, stopped FUSE server).
     has_asked = lead.is_due("requests", REQUESTS_S)
     if has_asked:
         read_requests(lead)
@@ -69,7 +67,7 @@ def observe(lead: Leader) -> None:
 
 def see_who_leads(lead: Leader) -> None:
     """The standby and this leader do not hear each other: before anything else, see whether it has taken over."""
-    answer = lead.shared.ask(lambda: journal.claims_after(lead.run_dir, lead.claim_number), 1.0)
+    answer = lead.ask_folder(lambda: journal.claims_after(lead.run_dir, lead.claim_number), 1.0)
     if answer.is_ok and answer.value is not None:
         lead.find_other(answer.value)
     lead.due["pulse"] = min(lead.due.get("pulse", 0.0), lead.now_s)   # its second witness that this leader lives
@@ -88,7 +86,7 @@ def look_for_trouble(lead: Leader) -> None:
     folders = [str(lead.run_dir)]
     if lead.plan.resume.dir is not None:
         folders.append(os.path.join(lead.job.cwd, lead.plan.resume.dir))   # noqa: PTH118 - text only
-    answer = lead.shared.ask(lambda: find_trouble(folders), 1.0)
+    answer = lead.ask_folder(lambda: find_trouble(folders), 1.0)
     if answer.is_ok:
         lead.trouble = answer.value or lead.shared.trouble or None
 
@@ -135,7 +133,7 @@ def watch_limit(lead: Leader) -> Step:
 def read_requests(lead: Leader) -> bool:
     """Look at the control files; False = no answer came, which means neither asked nor not asked."""
     kill_file = lead.plan.kill_file
-    answer = lead.shared.ask(
+    answer = lead.ask_folder(
         lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir),
                  journal.claims_after(lead.run_dir, lead.claim_number)), 1.0)
     if not answer.is_ok or answer.value is None:
@@ -304,7 +302,7 @@ def ending_of(lead: Leader, job: str) -> str | None:
         return "\n".join(map(_tail, [lead.run_dir / f"slurm-{job}.out",
                                      *sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))]))
 
-    answer = lead.shared.ask(tails, 1.0)
+    answer = lead.ask_folder(tails, 1.0)
     return slurmtext.parse_ending(answer.value, job) if answer.is_ok and answer.value else None
 
 
@@ -313,7 +311,7 @@ def is_step_cancelled(lead: Leader, job: str) -> bool:
     def tails() -> str:
         return "\n".join(map(_tail, sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))))
 
-    answer = lead.shared.ask(tails, 1.0)
+    answer = lead.ask_folder(tails, 1.0)
     return bool(answer.is_ok and answer.value and slurmtext.has_cancelled_step(answer.value, job))
 
 
