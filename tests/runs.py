@@ -216,10 +216,10 @@ class Drill:
     def ranks(self, node: str | None = None) -> list[int]:
         """The trainer's processes, of one node if named."""
         found = [pid for pid in self.pids("steps.py") if _is_python(pid)
-                 and b"SAFELAUNCH_GUARD" not in _environ(pid) and b"-S" not in _words(pid)]
+                 and b"SAFELAUNCH_GUARD" not in environ_of(pid) and b"-S" not in _words(pid)]
         if node is None:
             return found
-        return [pid for pid in found if f"SLURMD_NODENAME={node}".encode() in _environ(pid).split(b"\0")]
+        return [pid for pid in found if f"SLURMD_NODENAME={node}".encode() in environ_of(pid).split(b"\0")]
 
     def kill(self, pid: int | None, number: int = signal.SIGKILL) -> None:
         """Signal one process of this run."""
@@ -240,7 +240,16 @@ def _parent_name(pid: int) -> str:
         return ""
 
 
-def _environ(pid: int) -> bytes:
+def comm_of(pid: int) -> str:
+    """The name of a process; "" where it has just ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def environ_of(pid: int) -> bytes:
+    """The environment of a process as the kernel has it; b"" where it has just ended."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

@@ -60,6 +60,14 @@ def test_a_stopped_rank_is_proof_at_once() -> None:
     assert conclude(silent_for(60.0), 0.0, twice(ranks))[1] == ""
 
 
+def test_ranks_that_their_launcher_has_started_anew_are_no_hang() -> None:
+    before = [*spinning(ALL_REDUCE, 7), rank(7, ALL_REDUCE, states="ZZ")]
+    after = [rank(0, ITEM, pid=2000), *(rank(n, ALL_REDUCE, states="ZZ") for n in range(1, 8))]
+    weighed = weigh([look(before), look(after)])
+    assert (weighed.is_proof, weighed.is_alive) == (False, True)
+    assert "rank 0 on n0 was started anew" in weighed.why
+
+
 @pytest.mark.parametrize(
     "ranks",
     [spinning(ITEM), spinning(ALL_REDUCE), [rank(n, ALL_REDUCE, ran=False) for n in range(8)],

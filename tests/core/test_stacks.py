@@ -320,6 +320,14 @@ def test_stopped_and_dead_ranks_come_before_what_the_others_wait_for() -> None:
     assert (stopped.kind, stopped.odd[0].number) == ("process", 7) == (dead.kind, dead.odd[0].number)
 
 
+@pytest.mark.parametrize("states", ["SX", "X", "SZ"])
+def test_rank_that_ended_while_it_was_looked_at_is_no_hang_yet(states: str) -> None:
+    verdict = judge_hang(reports(*(rank(n) for n in range(7)), rank(7, states=states)))
+    assert (verdict.kind, verdict.odd) == ("moving", ()), "its launcher may be about to go on"
+    assert verdict.summary == "rank 7 on n0 ended during this look: this is no hang, or not yet"
+    assert "process_state" not in verdict.witnesses
+
+
 def test_ranks_that_move_are_no_hang() -> None:
     verdict = judge_hang(reports(*(rank(n, ALL_REDUCE, USER) for n in range(8))))
     assert verdict.kind == "moving" and "still_stacks" not in verdict.witnesses

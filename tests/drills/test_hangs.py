@@ -21,7 +21,7 @@ from tests import frozen
 from tests.drills.proofs import long_only
 from tests.frozen import FuseMount, LoopMount
 from tests.localruns import LocalRun, SubmitLocal
-from tests.runs import Drill, Installation, Submitter
+from tests.runs import Drill, Installation, Submitter, comm_of, environ_of
 from tests.sandboxes import make_workdir
 from tests.torchbin import make_torch_bin, needs_torch
 from tests.trainers.steps import losses_until
@@ -119,8 +119,7 @@ def test_deadlock_in_a_collective_of_a_real_torchrun_job_is_ended_and_why_tells_
 def test_limbo_of_an_srun_whose_ranks_have_gone_does_not_hold_the_run(sandbox: Sandbox, submit: Submitter) -> None:
     drill = submit(sandbox)("--steps 300 --step-time 0.1 --save-every 10")
     drill.wait_step(30)
-    sruns = [pid for pid in drill.pids("srun") if Path(f"/proc/{pid}/comm").read_text().strip() == "srun"
-             and b"SAFELAUNCH_MARK=" in Path(f"/proc/{pid}/environ").read_bytes()]
+    sruns = [pid for pid in drill.pids("srun") if comm_of(pid) == "srun" and b"SAFELAUNCH_MARK=" in environ_of(pid)]
     assert sruns, drill.story()
     for pid in sruns:
         os.kill(pid, signal.SIGSTOP)   # alive for Slurm and for everybody who looks at the job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ import pytest
 from safelaunch.sandbox.cluster import Sandbox
 from tests.frozen import FuseMount, LoopMount
 from tests.localruns import SubmitLocal
-from tests.runs import ALICE, Installation, Submitter
+from tests.runs import ALICE, Installation, Submitter, comm_of, environ_of
 from tests.sandboxes import make_workdir, wait_until
 from tests.torchbin import make_torch_bin, needs_torch
 
@@ -224,7 +225,8 @@ def test_helper_that_is_killed_on_one_node_takes_no_other_nodes_dump_with_it(han
                                 cwd=job.folder, env=job.installation.env)
     wait_until(lambda: bool(helpers(job.nodes[2])), 20, "no helper came to the node")
     for pid in helpers(job.nodes[2]):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):   # its own children come and go
+            os.kill(pid, signal.SIGKILL)
 
     out, _ = watcher.communicate(timeout=60)
 
@@ -249,10 +251,12 @@ def helpers(node: str) -> list[int]:
 
 def test_job_in_limbo_has_no_rank_left_and_says_so(hang: Hang) -> None:
     job = hang(-1, "none")
-    step = [path for path in Path("/proc").glob("[0-9]*") if comm_of(path) == "srun" and has_in_env(path, job.id)]
+    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    mine = f"SLURM_JOB_ID={job.id}".encode()
+    step = [pid for pid in pids if comm_of(pid) == "srun" and mine in environ_of(pid).split(b"\0")]
     assert step
-    for path in step:
-        os.kill(int(path.name), signal.SIGSTOP)   # it will not notice, and Slurm's job stays
+    for pid in step:
+        os.kill(pid, signal.SIGSTOP)   # it will not notice, and Slurm's job stays
     for rank in range(4):
         os.kill(job.pid(rank), signal.SIGKILL)
     wait_until(lambda: not any(Path(f"/proc/{job.pid(rank)}").exists() for rank in range(4)), 10, "ranks were left")
@@ -261,20 +265,6 @@ def test_job_in_limbo_has_no_rank_left_and_says_so(hang: Hang) -> None:
 
     assert (said["ranks"], said["verdict"]["kind"]) == (0, "process"), said
     assert said["verdict"]["summary"] == "no rank of the job is alive on the nodes that answered"
-
-
-def comm_of(path: Path) -> str:
-    try:
-        return (path / "comm").read_text().strip()
-    except OSError:
-        return ""
-
-
-def has_in_env(path: Path, job: str) -> bool:
-    try:
-        return f"SLURM_JOB_ID={job}".encode() in (path / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 def test_rank_that_is_closed_to_ptrace_is_shown_with_what_the_kernel_says_and_a_hint(hang: Hang) -> None:

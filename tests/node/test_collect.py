@@ -377,6 +377,35 @@ def test_path_of_a_call_on_a_frozen_mount_is_read_from_the_process_and_not_touch
         process.stdout.close()
 
 
+CHILD = """
+import os, sys, time
+print('up', flush=True)
+for line in sys.stdin:
+    pid = os.fork()
+    if not pid:
+        end, out = time.process_time() + 0.6, os.open(os.devnull, os.O_WRONLY)
+        while time.process_time() < end:
+            os.write(out, b'x' * (1 << 20))
+        os._exit(0)
+    os.waitpid(pid, 0)
+    print('over', flush=True)
+"""
+
+
+def test_what_a_child_has_done_still_counts_when_it_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stdout.readline() == b"up\n"
+        before = evidence.count_life(process.pid, [])
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"over\n"
+
+        after = evidence.count_life(process.pid, [])
+
+        assert after[0] - before[0] > 1 << 20, "its bytes"
+        assert after[2] - before[2] >= 0.5, "compilers live for less than the time between two looks"
+
+
 def test_longest_mount_point_holds_a_path() -> None:
     mounts = {1: ("/", "ext4"), 2: ("/gpfs", "gpfs"), 3: ("/gpfs/fs1", "gpfs"), 4: ("/gpfs2", "nfs")}
     assert evidence.mount_of("/gpfs/fs1/log", mounts) == ("/gpfs/fs1", "gpfs")

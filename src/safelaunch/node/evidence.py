@@ -184,17 +184,20 @@ def count_life(pid: int, below: Iterable[int]) -> list[float]:
     """[bytes read and written, page faults, CPU seconds of the processes below it, rests of its backward threads].
 
     What moves although the stack does not: a rank that writes its checkpoint in one call, waits for its compiler, or
-    goes through steps that all end in the same wait for its GPU. No ptrace is needed: proc(5), /proc/PID/io.
+    goes through steps that all end in the same wait for its GPU. No ptrace is needed: proc(5), /proc/PID/io. Children
+    that have ended stay in the sums, as their parents' cutime and cstime, and in their io: a compiler lives for less
+    time than lies between two looks, and a data loader's end must not outweigh what the rank itself has written.
     """
-    moved, faults, below_s = 0, 0, 0.0
+    moved, faults, below_ticks = 0, 0, 0
     for one in (pid, *below):
         moved += sum(map(int, re.findall(r"^[rw]char: (\d+)", _read("/proc/%d/io" % one), re.MULTILINE)))
         words = _read("/proc/%d/stat" % one).rpartition(")")[2].split()
-        if len(words) > 12 and one == pid:
-            faults = int(words[7]) + int(words[9])
-        elif len(words) > 12:
-            below_s += (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-    return [moved, faults, round(below_s, 2), sum(map(_rests, _backward_threads(pid)))]
+        if len(words) > 14:
+            own_ticks, ended_ticks = (int(words[at]) + int(words[at + 1]) for at in (11, 13))
+            below_ticks += ended_ticks if one == pid else own_ticks + ended_ticks
+            faults += int(words[7]) + int(words[9]) if one == pid else 0
+    below_s = round(below_ticks / os.sysconf("SC_CLK_TCK"), 2)
+    return [moved, faults, below_s, sum(map(_rests, _backward_threads(pid)))]
 
 
 def _backward_threads(pid: int) -> list[str]:

@@ -68,6 +68,10 @@ def weigh(looks: Sequence[Look]) -> Weighed:
     """What looks at one silence say, the newest last: whoever was elsewhere at the first of them goes on."""
     found = looks[-1].found
     phase = stacks_phase(looks[-1].groups)
+    if anew := _started_anew(looks):
+        verb = "was" if len(anew) == 1 else "were"
+        return Weighed(False, f"{_NOT_A_HANG}: {names_of(anew)} {verb} started anew since the last look", phase,
+                       is_alive=True)
     if not found.witnesses or found.kind == "moving":
         return Weighed(False, f"{_NOT_A_HANG}: {found.summary}", phase, is_alive=found.kind == "moving")
     if found.kind in ("process", "gpu"):
@@ -137,6 +141,14 @@ def signs_of_life(looks: Sequence[Look]) -> str:
         if len(life) > 1 and (what := _done(life[0], life[-1])):
             return f"{rank.name} {what}"
     return ""
+
+
+def _started_anew(looks: Sequence[Look]) -> list[Rank]:
+    """Ranks whose number another process had at an earlier look: a launcher that starts its workers again."""
+    earlier, last = ({(rank.node, rank.number): rank for report in look.reports for rank in report.ranks}
+                     for look in (looks[0], looks[-1]))
+    return [rank for (node, number), rank in last.items() if number is not None
+            and earlier.get((node, number), rank).pid != rank.pid]
 
 
 def _done(first: Life, last: Life) -> str:

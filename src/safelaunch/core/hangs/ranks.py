@@ -83,6 +83,11 @@ class Rank(NamedTuple):
         return self.states[-1:] in ("Z", "X")
 
     @property
+    def has_just_ended(self) -> bool:
+        """It was there when the look began: whoever has started it may be about to go on."""
+        return self.is_gone and self.states.strip("Z") != ""
+
+    @property
     def is_stopped(self) -> bool:
         """It was stopped, by a signal or a debugger."""
         return self.states[-1:] in ("T", "t")

@@ -159,7 +159,7 @@ def _join_moving(found: dict[tuple[str, Stack, str], list[Rank]]) -> dict[tuple[
 def describe_where(rank: Rank) -> str:
     """What the kernel adds to a stack: "D state in write() on /gpfs", "stopped"; "" for a rank that runs or sleeps."""
     if rank.is_gone:
-        return "has ended (zombie)"
+        return "ended during this look" if rank.has_just_ended else "has ended (zombie)"
     place = rank.stuck_in
     if place is not None:
         return describe_place(place, "D state" if place is rank.main else f"D state of thread {place.name}")

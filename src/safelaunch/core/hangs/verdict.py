@@ -128,7 +128,8 @@ def _gpu(scene: Scene) -> HangVerdict | None:
 
 def _process(scene: Scene) -> HangVerdict | None:
     """Ranks that cannot go on: ended, stopped, or not there at all."""
-    odd = [odd_one(rank, "has ended, and its launcher has not noticed") for rank in scene.ranks if rank.is_gone]
+    odd = [odd_one(rank, "has ended, and its launcher has not noticed") for rank in scene.ranks
+           if rank.is_gone and not rank.has_just_ended]
     odd += [odd_one(rank, "is stopped (by SIGSTOP or a debugger)") for rank in scene.ranks if rank.is_stopped]
     answered = tuple(report.node for report in scene.reports)
     if scene.missing and not scene.silent:
@@ -152,6 +153,9 @@ def _silent(scene: Scene) -> HangVerdict | None:
 
 
 def _moving(scene: Scene) -> HangVerdict | None:
+    ended = [rank for rank in scene.ranks if rank.has_just_ended]
+    if ended:
+        return HangVerdict("moving", f"{names_of(ended)} ended during this look: this is no hang, or not yet", 0.7)
     moving = sum(computes(rank) for group in scene.groups if group.kind == MOVING for rank in group.ranks)
     readable = sum(group.size for group in scene.groups if group.kind in (MOVING, STUCK))
     if not moving or moving * 2 < readable:
@@ -293,7 +297,8 @@ def _witnesses(scene: Scene) -> tuple[str, ...]:
     facts: tuple[tuple[str, Any], ...] = (
         ("still_stacks", looked and still * 10 >= len(looked) * 9),
         ("asleep", is_asleep(ranks)),
-        ("process_state", any(rank.stuck_in or rank.is_gone or rank.is_stopped for rank in ranks)),
+        ("process_state", any(rank.stuck_in or rank.is_stopped or (rank.is_gone and not rank.has_just_ended)
+                              for rank in ranks)),
         # One at 0 %, the others spinning: seeds, a rank asleep and 63 in its collective; all spinning says it less.
         ("gpu_pattern", len(utils) > 1 and (min(utils) == 0 and max(utils) >= 90)),
         ("silent_nodes", scene.mute), ("missing_ranks", scene.missing and not scene.silent))
