@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,7 +21,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 
-pytest_plugins = ["tests.sandboxes", "tests.frozen", "tests.runs", "tests.localruns"]
+TESTS = Path(__file__).parent
+
+pytest_plugins = ["tests.secondchance", "tests.sandboxes", "tests.frozen", "tests.runs", "tests.localruns"]
+
+
+# Folders whose tests take longest, longest first: what is begun last should be short, or one worker ends alone.
+LONG = ("drills", "examples", "sandbox", "edge", "commands", "node", "simulation", "why")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the long tests; `--dist load --maxschedchunk 1` hands them out in this order."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    folder = item.path.relative_to(TESTS).parts[0]
+    return LONG.index(folder) if folder in LONG else len(LONG)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@
   `make_workdir(sandbox, name)` makes one in any sandbox. (pytest's tmp_path is closed to ordinary users.)
 
 Without root or Slurm such a test is skipped, with the reason; with SAFELAUNCH_REQUIRE_SLURM=1 it fails.
-Every test that uses one of them carries the markers `slurm` and `root` by itself.
+Every test that starts a sandbox carries the markers `slurm` and `root` by itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _numbers = itertools.count()
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"sandbox", "own_sandbox"} & set(getattr(item, "fixturenames", ())):
+        if "slurm_here" in getattr(item, "fixturenames", ()):
             item.add_marker("slurm")
             item.add_marker("root")
 
