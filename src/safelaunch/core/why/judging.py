@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.doubts import ENDINGS, SURE_END, doubt, is_past, trace_course
 from safelaunch.core.why.episodes import Episode, Moment, last_episode, order_of
-from safelaunch.core.why.findings import Cited, Evidence, Finding, Line, Log
+from safelaunch.core.why.findings import Cited, Evidence, Finding, Log
 from safelaunch.core.why.fingerprint import make_fingerprint
+from safelaunch.core.why.lastwords import LastWords, hear_last_words
 from safelaunch.core.why.outside import join
+from safelaunch.core.why.rulebook import ACTIONS
 from safelaunch.core.why.weighing import SYMPTOM_SHARE, Group, cite, gather, moment, place_of
 
-LAST_WORDS = 5          # lines at the end of a file that may tell what no rule knows
-# Words of a failure in any program's last lines, and lines in which they mean nothing.
-BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|could ?n[o']t|unable"
-                       r"|died|killed|not found|unsupported|denied|refused|no such|not enough|time(?:d )?out|seg-?fault"
-                       r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
-                       r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|NCCL WARN)\b")
-HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
-                      r"|debug|retry|not found in cache|info\b|logging error|exception ignored|\bWRN\b")
 SPEAKING = ("cause", "symptom", "teardown")
 WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
 MIN_WEIGHT = 0.3
@@ -82,16 +75,13 @@ def _choose(causes: Sequence[Group], episode: Episode) -> Group:
 def _without_cause(groups: Sequence[Group], episode: Episode, log: Log) -> Verdict:
     """Healthy when there are signs of life and nothing fell; else unknown, with what could be meant."""
     fallen = [group for group in groups if not group.is_excused and not is_past(group, episode)
-              and (group.role == "teardown" or (group.role == "symptom" and group.is_fatal))]
+              and (group.role == "teardown" or (group.is_fatal and (group.role == "symptom" or group.first.block)))]
     end = _good_end(episode)
     alive = bool(episode.progress) or end is not None
     candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
-    bad = None if fallen or end is not None else _bad_last_words(episode, log)
-    if bad is not None:
-        cited = Cited("", "context", log.files[bad.file], bad.line_number, bad.text, bad.host, bad.rank, bad.t,
-                      bad.offset)
-        return Verdict("unknown", f"the last words may tell why: {bad.text.strip()}"[:300], 0.15, "restart",
-                       candidates=candidates, cited=(cited,), host=bad.host, rank=bad.rank)
+    words = None if end is not None and not fallen else hear_last_words(episode, log)
+    if words is not None and (words.category or not fallen):
+        return _by_words(words, candidates, log)
     if not fallen and alive:
         if end is None:
             return Verdict("none", "no failure: steps were made up to the end", 0.7, "none", candidates=candidates)
@@ -109,18 +99,18 @@ def _without_cause(groups: Sequence[Group], episode: Episode, log: Log) -> Verdi
                    rank=first.ranks[0] if first.ranks else None)
 
 
-def _bad_last_words(episode: Episode, log: Log) -> Line | None:
-    """A line after the last step that sounds like a failure, though no rule knows it; the last of such lines."""
-    reached: dict[int, int] = {}
-    for sign in episode.progress:
-        reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
-    known = {(found.file, found.offset) for found in episode.findings}   # judged already: ignored, or too weak
-    for file in range(len(log.files)):
-        for line in [line for line in log.last if line.file == file][:-LAST_WORDS - 1:-1]:
-            if (line.offset > reached.get(file, -1) and (file, line.offset) not in known
-                    and BAD_WORDS.search(line.text) and not HARMLESS.search(line.text)):
-                return line
-    return None
+def _by_words(words: LastWords, candidates: tuple[Cited, ...], log: Log) -> Verdict:
+    """What a line that no rule knows sounds like; unknown where it sounds like nothing in particular."""
+    line = words.line
+    cited = Cited("", "cause" if words.category else "context", log.files[line.file], line.line_number, line.text,
+                  line.host, line.rank, line.t, line.offset)
+    category = words.category or "unknown"
+    said = f"the last words {'sound like it' if words.category else 'may tell why'}: {line.text.strip()}"[:300]
+    return Verdict(category, said, words.weight, ACTIONS[category], candidates=candidates, cited=(cited,),
+                   evidence=(line.text,), host=line.host, rank=line.rank, cause=cited if words.category else None,
+                   fingerprint=make_fingerprint(category, "", line.text) if words.category else "",
+                   changes="no rule knows this line: another one that a person finds would be better evidence"
+                   if words.category else "")
 
 
 def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group], episode: Episode,

@@ -1,0 +1,33 @@
+"""What the numbers and names of the system's errors mean, wherever a program prints them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# Linux, errno(3): number, name, what it is a sign of. Those that say nothing by themselves (ENOENT) are left out.
+_ERRNOS = (
+    (5, "EIO", "storage"), (7, "E2BIG", "environment"), (8, "ENOEXEC", "environment"),
+    (12, "ENOMEM", "host_oom"), (13, "EACCES", "storage"), (16, "EBUSY", "storage"), (23, "ENFILE", "environment"),
+    (24, "EMFILE", "environment"), (26, "ETXTBSY", "storage"), (27, "EFBIG", "storage"), (28, "ENOSPC", "storage"),
+    (30, "EROFS", "storage"), (36, "ENAMETOOLONG", "user_code"), (71, "EPROTO", "network"),
+    (98, "EADDRINUSE", "rendezvous"),
+    (99, "EADDRNOTAVAIL", "network"), (100, "ENETDOWN", "network"), (101, "ENETUNREACH", "network"),
+    (103, "ECONNABORTED", "network"), (104, "ECONNRESET", "network"), (107, "ENOTCONN", "storage"),
+    (108, "ESHUTDOWN", "storage"), (110, "ETIMEDOUT", "network"), (111, "ECONNREFUSED", "network"),
+    (112, "EHOSTDOWN", "network"), (113, "EHOSTUNREACH", "network"), (116, "ESTALE", "storage"),
+    (117, "EUCLEAN", "storage"), (121, "EREMOTEIO", "storage"), (122, "EDQUOT", "storage"),
+)
+_BY_NUMBER: Mapping[int, str] = {number: category for number, _, category in _ERRNOS}
+_BY_NAME: Mapping[str, str] = {name: category for _, name, category in _ERRNOS}
+# "[Errno 28]", "errno = 11", "errno: 28", Lustre's "rc = -28", the kernel's "error -5".
+_NUMBER = re.compile(r"(?i)\b(?:errno[ :=]{1,3}|rc[ :=]{1,3}-|(?:error|err|ret|status|code)[ :=]{1,3}-)(\d{1,3})\b")
+_NAME = re.compile(r"\bE[A-Z0-9]{3,14}\b")
+
+
+def category_of_errno(text: str) -> str | None:
+    """The category that the first telling error number or name in a text is a sign of; None = there is none."""
+    for number in _NUMBER.findall(text):
+        if (category := _BY_NUMBER.get(int(number))) is not None:
+            return category
+    return next((_BY_NAME[name] for name in _NAME.findall(text) if name in _BY_NAME), None)

@@ -1,0 +1,82 @@
+"""The last words of a log that no rule knows, and what they sound like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from safelaunch.core.why.episodes import Episode
+from safelaunch.core.why.errnos import category_of_errno
+from safelaunch.core.why.findings import Line, Log
+from safelaunch.core.why.rules.generic import ERROR_WORD
+from safelaunch.core.why.wording import weigh_words
+
+LAST_LINES = 5          # the very end of a file: what it says may tell why, whatever it is
+LEAST_POINTS = 4.0      # below that, and without a lead, words sound like nothing in particular
+LEAST_LEAD = 1.5
+ERRNO_POINTS = 4.0
+UNHEARD_WEIGHT = 0.15
+MOST_WEIGHT = 0.6
+# Words of a failure in any program's last lines, and lines in which they mean nothing.
+BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|could ?n[o']t|unable"
+                       r"|died|killed|not found|unsupported|denied|refused|no such|not enough|time(?:d )?out|seg-?fault"
+                       r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
+                       r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|has run out of|insufficient|NCCL WARN)\b")
+HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
+                      r"|debug|retry|not found in cache|info\b|logging error|exception ignored|\bWRN\b")
+
+
+class LastWords(NamedTuple):
+    """A line that sounds like a failure; `category` is empty where it does not say of which kind."""
+
+    line: Line
+    category: str
+    weight: float
+
+
+def hear_last_words(episode: Episode, log: Log) -> LastWords | None:
+    """The line after the last step that says most about a failure, else the last that sounds bad; None = neither."""
+    best: tuple[float, Line, str] | None = None
+    latest: Line | None = None
+    for line, is_last in _suspicious(episode, log):
+        category, points = sound_of(line.text)
+        if category and (best is None or points > best[0]):
+            best = points, line, category
+        if is_last:
+            latest = line
+    if best is not None:
+        return LastWords(best[1], best[2], round(min(MOST_WEIGHT, 0.3 + 0.03 * best[0]), 2))
+    return LastWords(latest, "", UNHEARD_WEIGHT) if latest is not None else None
+
+
+def sound_of(text: str) -> tuple[str, float]:
+    """The category that a line sounds like, and how strongly; empty where none leads."""
+    points = dict(weigh_words(text))
+    if (category := category_of_errno(text)) is not None:
+        points[category] = points.get(category, 0.0) + ERRNO_POINTS
+    first, second = sorted([*points.values(), 0.0, 0.0], reverse=True)[:2]
+    if first < LEAST_POINTS or first - second < LEAST_LEAD:
+        return "", 0.0
+    return max(points, key=lambda name: points[name]), first
+
+
+def _suspicious(episode: Episode, log: Log) -> Iterator[tuple[Line, bool]]:
+    """Lines after the last step that sound bad and that no rule knows; whether each is near its file's end."""
+    reached: dict[int, int] = {}
+    for sign in episode.progress:
+        reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
+    judged = {(found.file, found.offset) for found in episode.findings if found.rule != ERROR_WORD}
+    for line, is_last in _ends(log):
+        if (line.offset > reached.get(line.file, -1) and (line.file, line.offset) not in judged
+                and BAD_WORDS.search(line.text) and not HARMLESS.search(line.text)):
+            yield line, is_last
+
+
+def _ends(log: Log) -> Iterator[tuple[Line, bool]]:
+    by_file: Mapping[int, list[Line]] = {file: [] for file in range(len(log.files))}
+    for line in log.last:
+        by_file[line.file].append(line)
+    for lines in by_file.values():
+        for number, line in enumerate(lines):
+            yield line, number >= len(lines) - LAST_LINES
