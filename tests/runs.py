@@ -163,10 +163,11 @@ class Drill:
         numbers = [attempt] if attempt else range(1, len(list((self.run_dir / "attempts").glob("0*"))) + 1)
         return [int(step) for number in numbers for step in re.findall(r"step (\d+) loss", self.log(number))]
 
-    def losses(self, rank: int = 0) -> dict[int, str]:
-        """step → loss as one rank printed it; a later attempt's word counts."""
+    def losses(self, rank: int = 0, attempt: int | None = None) -> dict[int, str]:
+        """step → loss as one rank printed it, in one attempt if named; else a later attempt's word counts."""
         found: dict[int, str] = {}
-        for number in range(1, len(list((self.run_dir / "attempts").glob("0*"))) + 1):
+        every = range(1, len(list((self.run_dir / "attempts").glob("0*"))) + 1)
+        for number in every if attempt is None else [attempt]:
             pairs = re.findall(rf"step (\d+) loss (\S+) rank {rank}\b", self.log(number))
             found.update({int(step): loss for step, loss in pairs})
         return found

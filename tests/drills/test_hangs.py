@@ -18,7 +18,7 @@ from safelaunch.adapters.control import STANDBY_TASK
 from safelaunch.node.guard import Link
 from safelaunch.sandbox.cluster import Sandbox
 from tests import frozen
-from tests.drills.proofs import long_only
+from tests.drills.proofs import check_losses, long_only
 from tests.frozen import FuseMount, LoopMount
 from tests.localruns import LocalRun, SubmitLocal
 from tests.runs import Drill, Installation, Submitter, comm_of, environ_of
@@ -129,7 +129,8 @@ def test_limbo_of_an_srun_whose_ranks_have_gone_does_not_hold_the_run(sandbox: S
     drill.wait_event("attempt_started", count=2, timeout_s=120)
     state = drill.wait_end(240)
 
-    assert state.ended and state.ended.how == "completed" and drill.losses() == losses_until(300), drill.story()
+    assert state.ended and state.ended.how == "completed", drill.story()
+    check_losses(drill, 300, has_lost_log_end=True)   # a stopped srun keeps what it has read
     drill.wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in sruns), 20, "the stopped srun was left")
 
 

@@ -150,7 +150,7 @@ def test_port_that_is_in_use_costs_one_attempt(torchrun: Submit) -> None:
 
 @needs_torch
 @pytest.mark.torch
-def test_ranks_that_wait_in_a_barrier_for_a_dead_one_are_ended_within_seconds(
+def test_ranks_that_wait_in_a_barrier_for_a_dead_one_are_ended_within_a_minute(
     sandbox: Sandbox, torchrun: Submit
 ) -> None:
     work = make_workdir(sandbox)
@@ -161,7 +161,8 @@ def test_ranks_that_wait_in_a_barrier_for_a_dead_one_are_ended_within_seconds(
 
     assert state.ended and state.ended.exit_code == 11, drill.story()
     died = re.search(r"dies at (\S+)", drill.log(1))
-    assert died and drill.events("attempt_ended")[0].t - float(died[1]) < 10, drill.story()   # 2.3 s here
+    # 2.3 s on a quiet machine, 10.7 s among ten other jobs; by themselves they would wait for an hour.
+    assert died and drill.events("attempt_ended")[0].t - float(died[1]) < 60, drill.story()
 
 
 def test_every_rank_is_told_an_address_that_works_though_names_do_not_resolve(

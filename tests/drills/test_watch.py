@@ -19,7 +19,6 @@ from safelaunch.core.state import State
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills import proofs
 from tests.runs import ALICE, Drill, Submitter
-from tests.trainers.steps import losses_until
 
 FLAGS = "--step-time 0.05 --save-every 10 --lockstep sync"
 SUDDEN = {"SlurmdTimeout": "10"}   # slurmctld itself takes a dead node out of its jobs after that
@@ -102,7 +101,7 @@ def test_a_job_without_a_script_is_ended_and_the_run_completes_in_the_next_one(
     assert "is in limbo: its batch host n0 is no longer among its nodes" in told
     assert first.job in state.cancelled_jobs and first.nodes[0] in state.excluded
     assert state.attempts[-1].job != first.job and first.nodes[0] not in state.attempts[-1].nodes
-    assert drill.losses() == losses_until(150)
+    proofs.check_losses(drill, 150, has_lost_log_end=True)
 
 
 def test_two_watches_bring_a_run_back_once_that_slurm_has_lost(
@@ -121,7 +120,7 @@ def test_two_watches_bring_a_run_back_once_that_slurm_has_lost(
     assert state.ended and state.ended.how == "completed", told + drill.story()
     rescues = [event for event in drill.events("decision") if event.data.get("action") == "queue"]
     assert len(rescues) == 1 and told.count(" was queued to go on: its job has vanished") == 1, told
-    assert drill.losses() == losses_until(150)
+    proofs.check_losses(drill, 150, has_lost_log_end=True)
 
 
 @pytest.mark.parametrize("witness", ["squeue", "sacct"])
@@ -201,7 +200,7 @@ def test_a_job_that_hangs_at_its_end_does_not_hold_the_run(
     assert state.ended and state.ended.how == "completed", told + drill.story()
     assert "may start now, without n[0-1]" in told, told
     assert not set(first.nodes) & set(state.attempts[-1].nodes)
-    assert drill.losses() == losses_until(150)
+    proofs.check_losses(drill, 150, has_lost_log_end=True)
 
 
 def test_a_watch_that_cannot_see_says_so_and_the_run_is_left_alone(
