@@ -652,6 +652,36 @@ def test_a_torn_memory_costs_nothing(tmp_path: Path, content: str) -> None:
     assert watchmemory.load(tmp_path / "watch.json") == Memory()
 
 
+FORGETTING = """
+import os, signal, sys, time
+from safelaunch.adapters.watcher import Watcher
+from safelaunch.cli import main
+from safelaunch.commands import watch
+class Dying:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0)   # here Python raises it, and prints that it is ignored
+def tick(self):
+    print("tick", flush=True)
+    Dying()
+    return iter(())
+watch.TICK_S, Watcher.tick = 0.1, tick
+main(["watch"])
+"""
+
+
+def test_a_ctrl_c_that_python_forgets_ends_the_watch_all_the_same(cluster: Cluster) -> None:
+    process = subprocess.Popen([sys.executable, "-c", FORGETTING], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, env={**os.environ, "PYTHONPATH": str(Path(watch.__file__).parents[2])})
+    try:
+        said, complaints = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert "Exception ignored in: <function Dying.__del__" in complaints, "it is forgotten"
+    assert (process.returncode, said) == (130, "tick\n")
+
+
 def test_a_signal_ends_the_watch_and_keeps_what_it_knows(cluster: Cluster, bloom: Made) -> None:
     process = subprocess.Popen([sys.executable, "-m", "safelaunch", "watch"], stdout=subprocess.PIPE, text=True,
                                env={**os.environ, "PYTHONPATH": str(Path(watch.__file__).parents[2])})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
+import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -47,11 +50,43 @@ def command(which: tuple[str, ...], once: bool, dry_run: bool, as_json: bool) ->
         return UNREACHABLE if watcher.is_blind else DONE
     if not watcher.named:
         talk.say("watching all runs of yours; Ctrl-C ends the watch, and no run")
-    _watch(watcher, file)
+    with Interrupt() as interrupt:
+        _watch(watcher, file, interrupt)
     return DONE
 
 
-def drive(asking: Asking) -> None:
+class Interrupt:
+    """Ctrl-C, which Python itself can lose: a KeyboardInterrupt that is raised within a __del__ is printed and
+    forgotten (seen: a watch that went on). Here it stays known, and whoever waits wakes up.
+    """
+
+    def __init__(self) -> None:
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+
+    def __enter__(self) -> Interrupt:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:   # ignored, in the background of a shell
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        if signal.getsignal(signal.SIGINT) == self._note:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.close(self._woken)
+        os.close(self._wake)
+
+    def _note(self, number: int, frame: object) -> None:
+        with contextlib.suppress(BlockingIOError):   # full: it is known for long
+            os.write(self._wake, b"x")
+        raise KeyboardInterrupt
+
+    def pause(self, seconds: float) -> None:
+        """Wait; raises KeyboardInterrupt after a Ctrl-C, also after one of long ago."""
+        if select.select([self._woken], [], [], seconds)[0]:
+            raise KeyboardInterrupt
+
+
+def drive(asking: Asking, pause: Callable[[float], None] = time.sleep) -> None:
     """Run a tick: its commands one after the other, with a pause that Slurm's controller is owed."""
     result: Result | None = None
     while True:
@@ -60,20 +95,20 @@ def drive(asking: Asking) -> None:
         except StopIteration:
             return
         result = command.wait()
-        time.sleep(GAP_S)
+        pause(GAP_S)
 
 
-def _watch(watcher: Watcher, file: Path) -> None:
+def _watch(watcher: Watcher, file: Path, interrupt: Interrupt) -> None:
     """Tick for ever."""
     saved_s = time.monotonic()
     try:
         while True:
             started_s = time.monotonic()
-            drive(watcher.tick())
+            drive(watcher.tick(), interrupt.pause)
             if started_s - saved_s >= SAVE_EVERY_S:
                 _save(watcher, file)
                 saved_s = started_s
-            time.sleep(max(0.0, TICK_S - (time.monotonic() - started_s)))
+            interrupt.pause(max(0.0, TICK_S - (time.monotonic() - started_s)))
     finally:
         _save(watcher, file)
 
