@@ -160,10 +160,22 @@ def test_a_clock_that_is_behind_raises_no_alarm(bloom: Made) -> None:
     assert overview(bloom.run, Word((job(),)), bloom.now)["pulse"]["is_stale"] is False
 
 
-def pulse(made: Made, age_s: float, mtime_age_s: float | None = None) -> None:
+@pytest.mark.parametrize(("in_s", "attempt", "says"), [
+    (40.0, 1, "would call it a hang at"), (-5.0, 1, "silent for longer than usual, since"), (40.0, 2, ""),
+], ids=["not yet", "is looked at", "an attempt that is over"])
+def test_when_a_silence_would_be_called_a_hang_is_told_of_this_attempt(
+    bloom: Made, in_s: float, attempt: int, says: str
+) -> None:
+    bloom.running()
+    pulse(bloom, age_s=5, attempt=attempt, hang_t=bloom.now + in_s)
+    rows = [line for line in told(bloom, job()).splitlines() if line.startswith("hang ")]
+    assert [says in row for row in rows] == [True] * bool(says)
+
+
+def pulse(made: Made, age_s: float, mtime_age_s: float | None = None, **more: object) -> None:
     path = made.dir / "pulse.json"
     path.write_text(json.dumps({"v": 1, "count": 3, "t": made.now - age_s, "gen": 1, "host": "n0", "attempt": 1,
-                                "step": 7, "guards": 4}))
+                                "step": 7, "guards": 4, **more}))
     mtime = made.now - (age_s if mtime_age_s is None else mtime_age_s)
     os.utime(path, (mtime, mtime))
 

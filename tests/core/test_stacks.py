@@ -333,6 +333,17 @@ def test_ranks_that_move_are_no_hang() -> None:
     assert verdict.kind == "moving" and "still_stacks" not in verdict.witnesses
 
 
+def test_rank_that_stands_elsewhere_than_nearly_all_is_odd_in_whatever_they_wait() -> None:
+    wait = ("recv (socket.py:706)", "wait_for_all (ring.py:20)", "train_step (train.py:7)")
+    verdict = judge_hang(reports(*(rank(n, wait) for n in range(7)), rank(7, USER)))
+    assert (verdict.kind, [one.number for one in verdict.odd], verdict.suspects) == ("deadlock", [7], ())
+    assert verdict.summary == ("rank 7 on n0 is in save_extra ← train_step ← <module>, while 7 ranks (0-6) stand at "
+                               "wait_for_all ← train_step, in no collective that is known here")
+    assert verdict.confidence < 0.6, "nobody knows that they wait for it"
+    halves = judge_hang(reports(*(rank(n, wait if n % 2 else USER) for n in range(8))))
+    assert (halves.kind, halves.odd) == ("unknown", ())
+
+
 def test_nobody_is_blamed_for_what_could_not_be_read() -> None:
     verdict = judge_hang(reports(*(rank(n, (), why="py-spy is not on this node") for n in range(8))))
     assert (verdict.kind, verdict.odd, verdict.suspects) == ("unknown", (), ())

@@ -74,6 +74,7 @@ def test_training_that_hangs_is_seen_by_its_silence_and_its_stacks_and_goes_on(
     assert state.ended and state.ended.how == "completed", drill.story()
     assert drill.losses() == losses_until(600)
     assert len(looks(drill)) == 2, "two looks agree before anything is ended"
+    assert drill.events("node_suspected") == [], "code is to blame; whose ranks end first is chance"
 
 
 def test_stopped_rank_is_named_ended_and_the_training_goes_on(sandbox: Sandbox, submit: Submitter) -> None:

@@ -99,6 +99,12 @@ def _attempt_started(data: Data) -> str:
     return f"attempt {data['attempt']} starts on {_nodes(data)}{at}{_because(data)}"
 
 
+def _hang_suspected(data: Data) -> str:
+    step = f" behind step {data['step']}" if data.get("step") is not None else ""
+    silent = talk.span(float(data["silent_s"]))
+    return f"attempt {data['attempt']} may hang: silent for {silent}{step} ({data['phase']})"
+
+
 def _checkpoint(data: Data) -> str:
     return f"the checkpoint of step {data['step']} is complete" + (f": {data['path']}" if data.get("path") else "")
 
@@ -160,7 +166,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "attempt_started": _attempt_started,
     "progress": lambda data: f"attempt {data['attempt']} is at step {data['step']}",
     "checkpoint": _checkpoint,
-    "hang_suspected": lambda data: f"attempt {data['attempt']} seems to hang{_because(data)}",
+    "hang_suspected": _hang_suspected,
     "leftovers": lambda data: "; ".join(stacktext.tell_left(row["node"], {**_UNSAID, **row}) for row in data["left"]),
     "cores": lambda data: f"attempt {data['attempt']} has left core files: {', '.join(data['paths'])}",
     "failure": _failure,

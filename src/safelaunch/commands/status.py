@@ -103,13 +103,21 @@ def _alarm_rows(seen: dict[str, Any]) -> Iterator[Row]:
         yield "pulse", f"{talk.span(pulse['age_s'])} old, from {pulse['host']}", ""
         if seen["standby"] is not None:
             yield "standby", f"on {seen['standby']}, ready to take over", ""
-        if pulse["hang_t"] is not None:
-            hang = f"would call it a hang at {talk.clock(pulse['hang_t'])}: no step, and two looks at all ranks"
-            yield "hang", hang, ""
+        yield from _hang_rows(seen)
     if seen["slurm"]["trouble"] and not seen["ended"]:
         yield "slurm", f"no clear answer: {seen['slurm']['trouble']}", "yellow"
     for problem in seen["journal_problems"]:
         yield "journal", f"cannot be read: {problem}", "red"
+
+
+def _hang_rows(seen: dict[str, Any]) -> Iterator[Row]:
+    hang_t, attempt = seen["pulse"]["hang_t"], seen["attempt"]
+    if hang_t is None or attempt is None or attempt["number"] != seen["pulse"]["attempt"]:
+        return   # the pulse is as old as 15 s, and may tell of the attempt before
+    if hang_t > seen["now_t"]:
+        yield "hang", f"would call it a hang at {talk.clock(hang_t)}: no step by then, and two looks at all ranks", ""
+    else:
+        yield "hang", f"silent for longer than usual, since {talk.clock(hang_t)}: all ranks are looked at", "yellow"
 
 
 def _job_rows(seen: dict[str, Any]) -> Iterator[Row]:

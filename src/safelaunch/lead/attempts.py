@@ -257,7 +257,8 @@ def _judgement(lead: Leader, live: decide.Live, how: str, code: int, tail: bytes
         what = f"exit code {first.code} signal {first.signal}" if first else verdict.summary
         verdict = replace(verdict, fingerprint=make_fingerprint(verdict.category, "", what if (
             verdict.category == "unknown") else verdict.summary))
-    culprits = verdict.suspects or blamed_nodes(live)
+    # Of a hang's ranks the first to end says nothing: this supervisor has ended them (seen: a healthy node suspected).
+    culprits = verdict.suspects or (blamed_nodes(live) if live.hung is None else ())
     events = [] if how not in ("failed", "lost") else [lead.writer.event(
         "failure", attempt=live.number, exit_code=code, exits=[exit.text for exit in live.exits][:64])]
     return [*events, lead.writer.event(

@@ -224,9 +224,25 @@ def _unknown(scene: Scene) -> HangVerdict:
         return _unreadable(scene, unreadable)
     if scene.what(stuck[0]).kind == STORAGE:
         return HangVerdict("storage", f"{_standing(stuck[0])} at a file ({label(stuck[0].stack)})", 0.5)
+    if apart := _apart(stuck):
+        return apart
     ran = "; they ran in between, and may be busy" if any(rank.ran for rank in stuck[0].ranks) else ""
     return HangVerdict("unknown", f"{_standing(stuck[0])} at {label(stuck[0].stack)}, in no collective that is "
                        f"known here{ran}", 0.3)
+
+
+def _apart(stuck: Sequence[Group]) -> HangVerdict | None:
+    """Few who stand elsewhere than nearly all others: these wait for somebody, by whatever library."""
+    most, *others = stuck
+    few = [rank for group in others for rank in group.ranks]
+    if not few or len(few) * 3 > most.size:
+        return None
+    verb = "is" if len(few) == 1 else "are"
+    return HangVerdict(
+        "deadlock", f"{names_of(few)} {verb} in {label(others[0].stack)}, while {_standing(most)} at "
+        f"{label(most.stack)}, in no collective that is known here", 0.4,
+        tuple(odd_one(rank, f"stands elsewhere than most: {label(group.stack)}") for group in others
+              for rank in group.ranks))
 
 
 def _unreadable(scene: Scene, count: int) -> HangVerdict:

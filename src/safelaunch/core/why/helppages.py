@@ -156,9 +156,9 @@ PAGES: dict[str, Page] = {
         "it stood still",
         "No progress, and no cause in the log. A collective that timed out says that some rank did not come, not which "
         "one or why; every rank that waited prints the same line.",
-        ("stacks of all ranks: srun --overlap --jobid=JOB --gres=gpu:0 --ntasks-per-node=1 bash -c "
-         "'pgrep -P $(pgrep -o python) | xargs -I {} py-spy dump --pid {}'; the odd ones out are what to look at",
-         "a rank that py-spy cannot suspend (EPERM): ps -o stat,wchan; state D means storage or driver",
+        ("while it still hangs, stacks of all ranks, also of a job that safelaunch did not start: safelaunch stacks "
+         "JOBID; the odd ones out are what to look at",
+         "a rank whose stack cannot be read: what the kernel says of it stands beside; state D means storage or driver",
          "nvidia-smi: waiting ranks show 100 %, the one that is waited for shows 0 %",
          "did all ranks print the same last step? Which did not? Do data loader workers stand in a lock?"),
         "Restart; without the node where the odd ranks are when it comes back there."),
