@@ -152,7 +152,7 @@ def stand_by(run_dir: Path, local: Path, job: Job, world: World, start: Start | 
     watcher = Standby(run_dir, local, job, world, token, start.endpoint if start else None)
     if not watcher.watch():
         return None
-    hold_token(local, token, watched=True)   # by the leader before, should it come back
+    hold_token(local, token, watched=watcher.took_over.watchers)   # those who may take over from the leader before
     return watcher.took_over
 
 

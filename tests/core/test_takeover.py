@@ -71,6 +71,19 @@ def test_watcher_that_a_new_pulse_lists_no_more_never_takes_over_until_it_is_hea
     assert watch(hear(struck_off, 1000.0, 7), 1000.0, 1100.0, count=7) is not None
 
 
+def test_ping_that_a_mended_cable_brings_late_lets_nobody_in_again() -> None:
+    """A leader that had struck its standby off was sure of itself while that one led."""
+    struck_off = read(hear(begin(0.0), 100.0, 5), 165.0, 6, CONTESTED_S, is_listed=False)
+    assert hear(struck_off, 170.0, 5) == struck_off
+
+
+def test_leader_that_is_being_born_lives_and_lets_nobody_in() -> None:
+    struck_off = read(hear(begin(0.0), 100.0, 5), 165.0, 6, CONTESTED_S, is_listed=False)
+    greeted = hear(struck_off, 170.0, None)
+    assert (greeted.heard_s, greeted.is_known) == (170.0, False)
+    assert hear(hear(begin(0.0), 100.0, 5), 170.0, None).is_known
+
+
 def test_pulse_from_before_the_greeting_strikes_nobody_off() -> None:
     assert read(hear(begin(0.0), 100.0, 5), 103.0, 5, is_listed=False).is_known
 

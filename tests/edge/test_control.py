@@ -304,6 +304,21 @@ def test_answer_of_a_standby_proves_no_more_than_its_question_could(leader: Lead
     assert known.sure_s == asked_s
 
 
+def test_standby_is_told_no_counter_before_the_leader_has_shown_a_pulse(leader: Leader) -> None:
+    standby = stands_by(leader)
+    leader.server.tick(time.monotonic() + 1.1, 100.0)
+    leader.server.show_pulse(2_000_001, time.monotonic())
+    assert [line["count"] for line in standby.wait_for_lines(4)[2:]] == [None, 2_000_001]
+
+
+def test_guard_that_asks_whether_somebody_lives_is_answered_at_once_with_its_own_question(leader: Leader) -> None:
+    caller = greeted(leader)
+    before_s = time.monotonic()
+    caller.say(ev="pong", t=12.5)
+    assert caller.wait_for_lines(3)[2] == {"do": "ping", "t": 12.5}
+    assert leader.server.guards["n0", 0].pinged_s >= before_s, "its lease may begin anew"
+
+
 def test_processes_that_took_a_signal_are_named_with_their_node(leader: Leader) -> None:
     greeted(leader, "n7").say(ev="signalled", reached=["python[12]", "python[13]"])
     leader.serve_until(lambda: bool(leader.server.signalled), "the names")
@@ -328,6 +343,20 @@ def test_a_guard_that_calls_again_takes_the_place_of_its_old_connection(leader: 
     assert guard.closed_s is None
     new.say(ev="exited", code=4, signal=None)
     leader.serve_until(lambda: guard.code == 4, "the new connection to be heard")
+
+
+def test_what_was_said_to_a_node_before_it_was_hung_up_on_is_not_heard_later(leader: Leader) -> None:
+    """It waited in the kernel for a cable to be mended, and began a lease anew."""
+    caller = greeted(leader)
+    guard = leader.server.guards["n0", 0]
+    assert guard.connection is not None
+    while not guard.connection.outbox:   # until the kernel takes no more
+        leader.server.tell({"do": "ping", "filler": "x" * 10_000}, time.monotonic())
+    leader.server.hang_up("n0", time.monotonic())
+    caller.sock.setblocking(True)
+    with pytest.raises(ConnectionResetError):
+        while caller.sock.recv(1 << 20):
+            pass
 
 
 def test_a_node_that_was_hung_up_on_is_never_spoken_to_again(leader: Leader) -> None:

@@ -523,6 +523,22 @@ def test_without_a_leader_the_ranks_end_soon_after_their_record_has_moved_on(nod
     assert b"heard nobody for" in process.stderr.read()
 
 
+def test_words_that_may_be_old_prolong_no_lease_unless_a_question_is_answered(node: Node) -> None:
+    """They waited for a cable to be mended, or for this node to wake; here nobody serves, and pings come all the same."""
+    leader = node.lead()
+    node.guarded(node.rank(), leader)
+    leader.guard()
+    pid = node.rank_pid()
+    time.sleep(LEASE_S)
+    node.put_record("ended")
+
+    def is_over() -> bool:
+        leader.server.tell({"do": "ping"}, time.monotonic())
+        return not is_alive(pid)
+
+    wait_until(is_over, "the ranks' end")
+
+
 @pytest.mark.parametrize("how", ["folder", "hanging", "empty", "garbage"])
 def test_without_a_leader_a_record_that_cannot_be_read_ends_the_ranks(node: Node, how: str) -> None:
     pid = lose_the_leader(node)

@@ -385,7 +385,7 @@ class Task:
             self.sim.clock.after(RETRY_S, self._connect)
             return
         if data == PING + b"\n" and self._greeted and not self._inbox:   # nearly all there is
-            self._heard_t = self._answered_t = self.sim.clock.t
+            self._hear(None)
             sock._put(PONG)
             return
         *lines, self._inbox = (self._inbox + data).split(b"\n")
@@ -395,11 +395,12 @@ class Task:
 
     def _take(self, line: bytes) -> None:
         if self._greeted:
-            self._heard_t = self._answered_t = self.sim.clock.t
-            if line == PING:
+            said = json.loads(line)
+            self._hear(said.get("t"))
+            if said["do"] == "ping":
                 self._say({"ev": "pong"})
             else:
-                self._obey(json.loads(line))
+                self._obey(said)
             return
         message = json.loads(line)
         if "nonce" in message and not self._nonce:
@@ -410,12 +411,22 @@ class Task:
             self._send(json.dumps(hello).encode() + b"\n")
         elif message.get("mac") == mac(self._token, "leader", self._nonce):
             self._greeted = self._greeted_ever = True
-            self._heard_t = self._answered_t = self.sim.clock.t
+            self._hear(None)
             for told in self._unsent:
                 self._send(told)
         else:
             self._drop()
             self.sim.clock.after(RETRY_S, self._connect)
+
+    def _hear(self, asked_t: float | None) -> None:
+        """A sign of life; after a silence only as an answer to the question whether it is one."""
+        now_t = self._answered_t = self.sim.clock.t
+        if asked_t is not None:
+            self._heard_t = max(self._heard_t, asked_t)
+        elif now_t - self._heard_t <= LOOK_S + TICK_S:
+            self._heard_t = now_t
+        else:
+            self._say({"ev": "pong", "t": now_t})
 
     def _say(self, message: dict[str, Any], keep: bool = False) -> None:
         data = json.dumps(message).encode() + b"\n"

@@ -64,6 +64,7 @@ class Socket:
         self.fin = False
         self.stuck_t = 0.0
         self._out: list[bytes | None] = []               # None: the end
+        self._resets = False
         self._last_t = 0.0
         # The same for each packet of a seed, in whatever order code under test walks a set of connections.
         self._draw = next(net.count) * 0.6180339887
@@ -78,8 +79,9 @@ class Socket:
     def setblocking(self, flag: bool) -> None:
         """Nothing here blocks."""
 
-    def setsockopt(self, *words: int) -> None:
-        """No option changes anything."""
+    def setsockopt(self, level: int, name: int, value: int | bytes) -> None:
+        """SO_LINGER is only ever set to have `close` reset the connection; no other option changes anything."""
+        self._resets = self._resets or name == socket.SO_LINGER
 
     def getsockopt(self, *words: int) -> int:
         """SO_ERROR, once."""
@@ -116,7 +118,17 @@ class Socket:
             self.is_open = False
             if self.selector is not None:
                 self.selector.forget(self)
-            self._put(None)
+            if self._resets:
+                self._throw_away()
+            else:
+                self._put(None)
+
+    def _throw_away(self) -> None:
+        """What waits for the cable is never sent; the reset itself passes or is lost."""
+        self._out.clear()
+        self.net.ends.pop(self, None)
+        if self.peer is not None and self.net.is_up(self.host, self.peer.host):
+            self.net.clock.at(max(self.net.clock.t + self.delay_s(), self._last_t), self.peer.reset)
 
     # --- the wire ---------------------------------------------------------------------------------------------------
 

@@ -151,6 +151,21 @@ def test_standby_that_was_cut_off_for_long_leads_beside_nobody(after_s: float) -
     assert outcome.how == "completed"
 
 
+def test_reborn_leader_reckons_with_a_standby_that_only_its_forerunner_has_let_in() -> None:
+    """Another one answered it, so that it was sure of itself while that one, cut off from it alone, took over."""
+    scenario = replace(_PLAIN, nodes=2, spare_nodes=1, steps=400, faults=(
+        Fault("pair_cut", 15.0, 300.0), Fault("leader_dies", 60.0)))
+    second_s = max(float(line.split()[0]) for line in run(scenario, is_verbose=True).timeline
+                   if '"standby_started"' in line)
+    assert second_s > 60.0
+    frozen = Fault("freeze_one", second_s - 0.005, 90.0)
+    outcome = run(replace(scenario, faults=(*scenario.faults, frozen)), is_verbose=True)
+    doubted_s, taken_s = (min(float(line.split()[0]) for line in outcome.timeline if words in line)
+                          for words in ("it may lead by now", "the standby takes over"))
+    assert doubted_s < taken_s
+    assert outcome.violations == []
+
+
 def test_standby_is_there_four_seconds_after_the_first_attempt() -> None:
     outcome = run(_PLAIN, is_verbose=True)
     started_s = [float(line.split()[0]) for line in outcome.timeline

@@ -15,6 +15,7 @@ import resource
 import secrets
 import selectors
 import socket
+import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ MAX_STRANGERS = 1024        # unproved connections at once: another user's port 
 STRANGERS_SHARE = 4         # ... nor more than this part of them, which are 1024 by default
 _PING = b'{"do":"ping"}\n'
 _ROLES = ("guard", "standby")
+_AT_ONCE = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
 MOST_KERNEL_LINES, MAX_KERNEL_LINE = 40, 400
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
 STANDBY_PING_S = 1.0        # however many guards there are: after twice that silence both sides doubt (core.takeover)
@@ -72,7 +74,7 @@ class ControlServer:
         self._max_strangers = min(MAX_STRANGERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // STRANGERS_SHARE)
         self.guards: dict[tuple[str, int], Guard] = {}
         self.standbys: dict[str, Guard] = {}   # by node; each ping tells them how far the pulse is
-        self.pulse_count = 0
+        self.pulse_count: int | None = None   # None = there is none yet: this leader is being born
         self.order: dict[str, Any] | None = None   # what a guard is told that comes, or comes back, too late to hear it
         self.signalled: list[str] = []      # processes that took a signal, as the guards name them
         self.signal_answers = 0             # guards that have said which of theirs did
@@ -102,7 +104,7 @@ class ControlServer:
         self._attempt, self.order = attempt, None
         for guard in self.guards.values():
             if guard.connection and guard.attempt != attempt:
-                self._close(guard.connection, guard.heard_s)
+                self._reset(guard.connection, guard.heard_s)
         self.guards = {key: guard for key, guard in self.guards.items() if guard.attempt == attempt}
 
     def tick(self, now_s: float, ping_every_s: float) -> None:
@@ -148,13 +150,18 @@ class ControlServer:
         self._shunned.add(node)
         for guard in self.of(node):
             if guard.connection:
-                self._close(guard.connection, now_s)
+                self._reset(guard.connection, now_s)
+
+    def remember(self, nodes: Iterable[str], now_s: float) -> None:
+        """Count the standbys on these nodes as let in, and silent from now on."""
+        for node in nodes:
+            self.standbys[node] = Guard(node, STANDBY_TASK, 0, heard_s=now_s)
 
     def forget_standby(self, node: str) -> None:
         """Hang up on a standby that has been silent for long: it must be let in anew."""
         guard = self.standbys[node]
         if guard.connection:
-            self._close(guard.connection, guard.heard_s)
+            self._reset(guard.connection, guard.heard_s)
 
     def of(self, node: str) -> list[Guard]:
         """The node's guards."""
@@ -287,6 +294,10 @@ class ControlServer:
             asked_s = message.get("s")   # an answer can be long on its way: what it proves is as old as its question
             if isinstance(asked_s, float) and guard.sure_s < asked_s <= now_s + 0.001:
                 guard.sure_s = asked_s
+            if guard.connection and isinstance(message.get("t"), float):   # it asks whether somebody lives here
+                guard.pinged_s = now_s
+                answer = {"do": "ping", "t": message["t"]}
+                self._send(guard.connection, json.dumps(answer).encode() + b"\n", now_s)
             return
         if kind == "exited" and guard.code is None:
             guard.code, guard.signal = _small_int(message.get("code")), message.get("signal")
@@ -312,6 +323,12 @@ class ControlServer:
         connection.outbox = connection.outbox[sent:]
         if len(connection.outbox) > MAX_LINE:   # it reads nothing any more: the pings tell when it is lost
             connection.outbox = connection.outbox[:MAX_LINE]
+
+    def _reset(self, connection: Connection, now_s: float) -> None:
+        """Close so that nothing of what was said and could not be sent yet is heard later: a lease would begin anew."""
+        with contextlib.suppress(OSError):
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self._close(connection, now_s)
 
     def _close(self, connection: Connection, now_s: float) -> None:
         self._connections.discard(connection)

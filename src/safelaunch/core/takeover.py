@@ -51,10 +51,16 @@ def begin(now_s: float, is_known: bool = False) -> Signs:
 
 
 def hear(signs: Signs, now_s: float, count: int | None) -> Signs:
-    """The leader has spoken over the connection, if need be with its counter: it knows of this watcher now."""
-    new = signs.count if count is None else max(signs.count, count)
-    return replace(signs, heard_s=now_s, moved_s=now_s, count=new, reads=0, has_resigned=False, promise_s=CONTESTED_S,
-                   is_known=True)
+    """The leader has spoken over the connection. With its pulse's counter, this watcher knows itself let in.
+
+    A counter that is behind the pulse's tells that the word waited for a cable to be mended: it says nothing of now. A
+    watcher that was struck off meanwhile took itself for let in again (simulated). None: a greeting, or the word of a
+    leader that is not born yet, which lives, and may not know this watcher.
+    """
+    if count is not None and count < signs.count:
+        return signs
+    return replace(signs, heard_s=now_s, moved_s=now_s, count=signs.count if count is None else count, reads=0,
+                   has_resigned=False, promise_s=CONTESTED_S, is_known=signs.is_known or count is not None)
 
 
 def read(signs: Signs, now_s: float, count: int, every_s: float = PULSE_S, has_resigned: bool = False,

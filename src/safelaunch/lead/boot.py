@@ -14,6 +14,7 @@ from safelaunch.core.state import fold
 from safelaunch.core.watched import NOTE
 from safelaunch.lead import attempts, watch
 from safelaunch.lead.attempts import GUARD, ask_addresses, checkpoint_events
+from safelaunch.lead.keep_standby import watchers_of
 from safelaunch.lead.leader import Leader, Step, TookOver, hold_token
 from safelaunch.lead.nextjob import secure_next
 from safelaunch.lead.suspicion import ask_available, recall
@@ -84,18 +85,19 @@ def open_control(lead: Leader) -> None:
         old = json.loads(file.read_text())
     except (OSError, ValueError):
         old = {"token": lead.world.secret(), "port": 0}
-    lead.token, lead.was_watched = old["token"], bool(old.get("watched"))
+    lead.token = old["token"]
     lead.server = lead.world.serve(lead.token, old["port"])
     lead.server.on_report = lambda guard: watch.on_report(lead, guard)
-    lead.server.on_standby = lambda: note_watched(lead)
-    hold_token(lead.local, lead.token, lead.server.port, lead.was_watched)
+    lead.server.on_standby = lambda: hold_watched(lead)
+    # Those whom a forerunner let in may take over, whether or not they call here: they call, or are struck off in time.
+    lead.server.remember(old.get("watched", ()), lead.born_s)
+    lead.watchers = tuple(watchers_of(lead))
+    hold_watched(lead)
 
 
-def note_watched(lead: Leader) -> None:
-    """Keep on this host's disk, before a standby is let in, that from now on somebody may take over."""
-    if not lead.was_watched:
-        lead.was_watched = True
-        hold_token(lead.local, lead.token, lead.server.port, watched=True)
+def hold_watched(lead: Leader) -> None:
+    """Keep on this host's disk, before a standby is let in, who may take over from now on."""
+    hold_token(lead.local, lead.token, lead.server.port, lead.server.standbys)
 
 
 def presume_launched(lead: Leader) -> None:

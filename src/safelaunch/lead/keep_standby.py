@@ -50,13 +50,11 @@ def keep_standby(lead: Leader) -> None:
 def _may_be_watched_unheard(lead: Leader) -> bool:
     """Somebody may watch who does not hear this leader, and judges by the pulse: then it is shown each second.
 
-    A standby that was heard, also one whose node counts as lost; one that an earlier leader had. One that is only on
-    its way may not take over (core.takeover). After CALM_AFTER_S it has read in the pulse that it comes seldom, and has
-    more patience.
+    A standby that was heard, also one whose node counts as lost; one that an earlier leader here had. One that is only
+    on its way may not take over (core.takeover). After CALM_AFTER_S it has read in the pulse that it comes seldom, and
+    has more patience.
     """
     silences_s = _silences_s(lead)
-    if not silences_s and lead.took_over is None:
-        silences_s = {"": lead.now_s - lead.born_s}   # the one whom this host's disk remembers has not called yet
     if any(SUSPICION_S < silent_s < CALM_AFTER_S for silent_s in silences_s.values()):
         return True
     expected = lead.standby_node or lead.state.standby
@@ -68,24 +66,21 @@ def _silences_s(lead: Leader) -> dict[str, float]:
             if guard.node != lead.job.host}
 
 
-def watchers_of(lead: Leader) -> list[str] | None:
-    """Who may take over; None = whoever was let in, as long as an earlier leader's standby may still call."""
-    silences_s = _silences_s(lead)
-    if not silences_s and lead.now_s - lead.born_s < CALM_AFTER_S:
-        return None
-    return sorted(node for node, silent_s in silences_s.items() if silent_s < CALM_AFTER_S)
+def watchers_of(lead: Leader) -> list[str]:
+    """Who may take over: those whom this leader, or one before it on this host, has let in and hears now and then."""
+    return sorted(node for node, silent_s in _silences_s(lead).items() if silent_s < CALM_AFTER_S)
 
 
-def strike_off(lead: Leader, watchers: list[str] | None, ticket: int) -> None:
+def strike_off(lead: Leader, watchers: list[str], ticket: int) -> None:
     """Note that the pulse with this ticket lists these watchers, and whom no more."""
-    if watchers is not None and lead.watchers and not set(watchers).issuperset(lead.watchers):
+    if not set(watchers).issuperset(lead.watchers):
         lead.struck_off, lead.struck_s = ticket, None
-    lead.watchers = None if watchers is None else tuple(watchers)
+    lead.watchers = tuple(watchers)
 
 
 def _is_striking_off(lead: Leader) -> bool:
     """Whether somebody who is listed no more may not have read that yet, or has acted before, unseen so far."""
-    if watchers_of(lead) is not None and not set(watchers_of(lead) or ()).issuperset(lead.watchers or ()):
+    if not set(watchers_of(lead)).issuperset(lead.watchers):
         return True   # the next pulse is due at once
     if lead.struck_off is None:
         return False

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,10 +66,11 @@ class Superseded(Exception):
 
 @dataclass(frozen=True)
 class TookOver:
-    """Who led this job before, by host, and when it was heard last (monotonic seconds of this node)."""
+    """Who led this job before (host), when it was heard last (monotonic seconds of this node), and who else watched."""
 
     host: str
     heard_s: float
+    watchers: tuple[str, ...] = ()
 
 
 class Leader:
@@ -137,8 +138,7 @@ class Leader:
         self.slurm_heard_s = self.now_s
         self.late_s = -1.0              # the tick in which a shared folder did not answer
         self.contested = False          # somebody may watch this leader without hearing it
-        self.was_watched = False        # a supervisor on this host has let a standby in: before, nobody may take over
-        self.watchers: tuple[str, ...] | None = None    # who may take over, as its pulse said last; None = all let in
+        self.watchers: tuple[str, ...] = ()    # who may take over, as its pulse said last
         self.struck_off: int | None = None      # the ticket of a pulse that lists somebody no more
         self.struck_s: float | None = None      # since when the folder has it
         self.confirmed_s = self.now_s   # when folder or standby last showed that nobody else leads this run
@@ -155,6 +155,11 @@ class Leader:
     def wants_standby(self) -> bool:
         """Whether this job is to have a second supervisor."""
         return self.plan.standby and not self.job.is_local and len(self.job.nodes) > 1
+
+    @property
+    def was_watched(self) -> bool:
+        """Whether a supervisor on this host has let a standby in, or followed another: else nobody may take over."""
+        return self.took_over is not None or any(node != self.job.host for node in self.server.standbys)
 
     @property
     def is_unconfirmed(self) -> bool:
@@ -431,13 +436,13 @@ class Leader:
             self.limit_near = True
 
 
-def hold_token(local: Path, token: str, port: int = 0, watched: bool = False) -> None:
+def hold_token(local: Path, token: str, port: int = 0, watched: Iterable[str] = ()) -> None:
     """Keep on this host's own disk what whoever is born here next must know: the run's token, this host's port, and
-    whether somebody watches, who may have taken over by then.
+    the hosts of those who watch, one of whom may have taken over by then.
     """
     temporary = local / "control.tmp"
     temporary.touch(0o600)
-    temporary.write_text(json.dumps({"token": token, "port": port, "watched": watched}))
+    temporary.write_text(json.dumps({"token": token, "port": port, "watched": sorted(watched)}))
     temporary.replace(local / "control.json")
 
 

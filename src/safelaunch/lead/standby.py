@@ -32,7 +32,8 @@ class Standby:
         self.shared = world.share(run_dir, local / "standby")
         self.endpoint = endpoint
         self.gen = 0                  # the highest generation that a pulse was of
-        self.leader = ""              # its host, as the pulse says
+        self.leader = ""              # its host, as the pulse says,
+        self.watchers: tuple[str, ...] = ()   # and who may take over from it
         self.now_s = world.now_s()
         self.signs = takeover.begin(self.now_s)
         self.line = world.call(endpoint, token, job.host) if endpoint else None   # else the pulse tells
@@ -64,7 +65,8 @@ class Standby:
         """From whom, once `watch` has said so."""
         # Its pulse moved while only the line was cut: until then it was sure of itself, and its guards heard it.
         seen_s = 0.0 if self.signs.has_resigned else self.signs.moved_s
-        return TookOver(self.leader or "its host", max(self.signs.heard_s, seen_s))
+        others = tuple(name for name in self.watchers if name != self.job.host)
+        return TookOver(self.leader or "its host", max(self.signs.heard_s, seen_s), others)
 
     def _listen(self) -> None:
         for message in self.line.messages(self.now_s) if self.line is not None else ():
@@ -95,7 +97,7 @@ class Standby:
             count, job, host, gen = int(pulse["count"]), str(pulse["job"]), str(pulse["host"]), int(pulse["gen"])
             address, port = str(pulse["endpoint"][0]), int(pulse["endpoint"][1])
             every_s = float(pulse.get("every_s", takeover.PULSE_S))
-            is_listed = pulse.get("watchers") is None or self.job.host in pulse["watchers"]
+            watchers = tuple(map(str, pulse["watchers"]))
         except (KeyError, TypeError, ValueError, IndexError):
             return   # of another version
         if gen < self.gen or (host == self.job.host and job == self.job.id):
@@ -104,6 +106,7 @@ class Standby:
         if job != self.job.id or pulse.get("over"):
             self.is_over = True
             return
+        self.watchers, is_listed = watchers, self.job.host in watchers
         if (address, port) != self.endpoint or (host != self.leader and self.leader):
             self._follow(host, (address, port), count, every_s, is_listed)
             return

@@ -15,8 +15,9 @@ What it does beside waiting:
   run goes on in its next one;
 - last words: when the launcher has gone and the leader's host answers no more, the first guard of the node stays until
   it is heard or somebody else is seen to lead, so that there is one left to end an orphaned job;
-- the fence: when it has heard nobody for `lease_s` and the attempt's record has moved on (or, after a lost connection,
-  cannot be read), it ends its own ranks, so that they never write beside their successors.
+- the fence: when it has heard nobody for `lease_s` (old words that come late do not count) and the attempt's record has
+  moved on (or, after a lost connection, cannot be read), it ends its own ranks, so that they never write beside their
+  successors.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ class Guard:
         self._hold_if_woken(now)
         self._fence_if_alone(now)
         for message in self.link.messages(now):
-            self.heard = now
+            self._hear(message, now)
             self._obey(message, now)
         self._reap()
         if not self.gone:
@@ -228,6 +229,19 @@ class Guard:
         select.select(fds_r, fds_w, [], TICK_S if self.gone or not self.ended else 0.02)
         with contextlib.suppress(BlockingIOError):
             os.read(self.wake_r, 4096)
+
+    def _hear(self, message: dict[str, Any], now: float) -> None:
+        """Take a word for a sign of life. After a silence it may be an old one: it waited for a cable to be mended, or
+        for this node to wake up, and who said it is gone by now. Then only the answer to a question counts, and as of
+        when that was asked.
+        """
+        asked = message.get("t")
+        if isinstance(asked, float):
+            self.heard = max(self.heard, min(asked, now))
+        elif now - self.heard <= self.look_s + TICK_S:
+            self.heard = now
+        else:
+            self.link.say({"ev": "pong", "t": now})
 
     def _obey(self, message: dict[str, Any], now: float) -> None:
         verb = message.get("do")
