@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from safelaunch.core import takeover
-from safelaunch.core.takeover import CALM_AFTER_S, CONTESTED_S, PULSE_S, TAKEOVER_S, Signs, begin, hear, is_dead, read
+from safelaunch.core.takeover import (
+    CALM_AFTER_S,
+    CONTESTED_S,
+    ORPHANED_S,
+    PULSE_S,
+    TAKEOVER_S,
+    Signs,
+    begin,
+    hear,
+    is_dead,
+    is_orphaned,
+    read,
+)
 
 
 def watch(signs: Signs, from_s: float, to_s: float, count: int = 5, every_s: float = PULSE_S) -> float | None:
@@ -86,6 +100,26 @@ def test_leader_that_is_being_born_lives_and_lets_nobody_in() -> None:
 
 def test_pulse_from_before_the_greeting_strikes_nobody_off() -> None:
     assert read(hear(begin(0.0), 100.0, 5), 103.0, 5, is_listed=False).is_known
+
+
+def orphaned_after_s(signs: Signs, counts: Callable[[float], int]) -> float | None:
+    """When a watcher that reads the pulse each second says that nobody leads; None = not within 1,000 s."""
+    for second in range(1000):
+        signs = read(signs, float(second), counts(second))
+        if is_orphaned(signs, float(second)):
+            return float(second)
+    return None
+
+
+def test_watcher_that_nobody_has_let_in_calls_the_job_orphaned_after_minutes_of_silence() -> None:
+    """Whoever had taken over from it died before he knew of it: the job kept its nodes until its limit."""
+    assert orphaned_after_s(begin(0.0), lambda t: 5) == ORPHANED_S + 1.0
+
+
+def test_pulse_that_moves_or_was_not_looked_at_makes_no_orphan() -> None:
+    assert orphaned_after_s(begin(0.0), lambda t: 5 + int(t // 100)) is None
+    assert not is_orphaned(begin(0.0), 1000.0)
+    assert not is_orphaned(hear(read(begin(0.0), 999.0, 5), 1000.0, 5), 1000.0)
 
 
 def test_leader_that_says_itself_that_it_is_cut_off_is_followed_at_once() -> None:

@@ -524,7 +524,7 @@ def test_without_a_leader_the_ranks_end_soon_after_their_record_has_moved_on(nod
 
 
 def test_words_that_may_be_old_prolong_no_lease_unless_a_question_is_answered(node: Node) -> None:
-    """They waited for a cable to be mended, or for this node to wake; here nobody serves, and pings come all the same."""
+    """They had waited for a cable, or for this node to wake. Here nobody serves, and pings come all the same."""
     leader = node.lead()
     node.guarded(node.rank(), leader)
     leader.guard()

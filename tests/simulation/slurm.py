@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MIN_JOB_AGE_S = 300.0       # slurm.conf(5)
 MESSAGE_TIMEOUT_S = 10.0
 REQUEUE_WAIT_S = 121.0      # a requeued job is not started sooner (measured)
+NODE_FAILURE = "DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED")
 
 
@@ -138,8 +139,10 @@ class Controller:
             self._requeue(job)
         elif job.no_kill:
             job.nodes.remove(host.name)   # the trap: without its batch host it stays RUNNING, with no script
+            if not job.nodes:             # measured (22.05)
+                self._end(job, "NODE_FAIL", NODE_FAILURE)
         else:
-            self._end(job, "NODE_FAIL", "DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
+            self._end(job, "NODE_FAIL", NODE_FAILURE)
 
     def _registers(self, host: Host, since: tuple[float, int]) -> None:
         """slurmd is back: what runs there and is of no job any more is ended; what should run there and does not fails.

@@ -142,6 +142,24 @@ def test_job_whose_supervisors_are_dead_is_ended_although_its_ranks_ended_before
     assert 150.0 < ended_s < 250.0
 
 
+@pytest.mark.parametrize("how", ["worker_crashes", "worker_silent"])
+def test_job_whose_new_leader_dies_before_the_old_one_is_let_in_is_ended(how: str) -> None:
+    """No guard was left, and the old leader was no watcher that the new one knew: nothing happened until the limit."""
+    outcome = run(replace(_PLAIN, steps=100, pool=6, watchers=0, faults=(
+        Fault("leader_pauses", 20.0, 60.0), Fault(how, 28.5, 900.0))), is_verbose=True)
+    ended_s = next(float(line.split()[0]) for line in outcome.timeline if "job 101 ends" in line)
+    assert outcome.violations == []
+    assert outcome.how == "completed"
+    assert 180.0 < ended_s < 300.0
+
+
+def test_step_elsewhere_lives_on_when_slurm_gives_a_node_up() -> None:
+    """The simulation ended it; slurmctld does not (step_mgr.c, kill_step_on_node)."""
+    outcome = run(replace(_SPARE, pool=4, slurmd_timeout_s=30.0, faults=(Fault("worker_crashes", 15.0, 300.0),)))
+    assert outcome.violations == []
+    assert (outcome.how, outcome.attempts) == ("completed", 2)
+
+
 @pytest.mark.parametrize("after_s", [30.0, 55.0, 61.0, 66.0, 75.0, 100.0, 150.0])
 def test_standby_that_was_cut_off_for_long_leads_beside_nobody(after_s: float) -> None:
     """Forgotten by its leader, it took over from one that the folder, frozen there alone, told nothing of it."""

@@ -99,7 +99,12 @@ class Attempt:
         self._look()
 
     def node_failed(self, node: Host) -> None:
-        """slurmctld has given a node up: srun waits for it no more."""
+        """slurmctld has given a node up: srun waits for it no more.
+
+        Steps that do not use it live on (slurmctld's step_mgr.c, kill_step_on_node).
+        """
+        if node not in self.nodes:
+            return
         for task in self.tasks:
             if task.host is node:
                 self.waits_for.discard(task)

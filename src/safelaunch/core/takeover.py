@@ -29,6 +29,8 @@ CONTESTED_S = 1.0   # ... and of one that does not
 CALM_AFTER_S = 60.0   # for so long a watcher that is not heard any more is shown a pulse each second, and then
 SETTLE_S = 10.0       # ... it is struck off the pulse's list, and after so long has read that, or has acted before
 MIN_READS = 3       # answers of the folder within the silence, all with the same counter
+ORPHANED_S = 180.0    # above the patience of node guards (node.guard.ORPHAN_S), who do the same and may be gone
+ORPHANED_READS = 20
 
 
 @dataclass(frozen=True)
@@ -89,3 +91,12 @@ def is_dead(signs: Signs, now_s: float) -> bool:
     patience_s = TAKEOVER_S - CONTESTED_S + signs.promise_s
     is_silent = signs.is_known and now_s - signs.heard_s > TAKEOVER_S
     return is_silent and now_s - signs.moved_s > patience_s and signs.reads >= MIN_READS
+
+
+def is_orphaned(signs: Signs, now_s: float) -> bool:
+    """Nobody leads any more, and this watcher may not: no word came, and the pulse stood still, for minutes.
+
+    The leader that would have let it in died before: the job kept its nodes until its time limit (simulated).
+    """
+    still_s = now_s - max(signs.heard_s, signs.moved_s)
+    return still_s > ORPHANED_S and signs.reads >= ORPHANED_READS and now_s - signs.read_s <= FRESH_S

@@ -12,11 +12,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal
+from safelaunch.adapters import journal, slurm
 from safelaunch.adapters.job import Job
 from safelaunch.adapters.world import World
 from safelaunch.core import takeover
-from safelaunch.lead.leader import SIGNALS, STALL_S, TookOver
+from safelaunch.lead.leader import SIGNALS, STALL_S, TookOver, clock
 
 TICK_S = 0.5          # a ping is answered within it; a leader that leaves is noticed
 READ_DEADLINE_S = 1.0
@@ -34,6 +34,7 @@ class Standby:
         self.gen = 0                  # the highest generation that a pulse was of
         self.leader = ""              # its host, as the pulse says,
         self.watchers: tuple[str, ...] = ()   # and who may take over from it
+        self.successor: str | None = None     # the next job, as the pulse says
         self.now_s = world.now_s()
         self.signs = takeover.begin(self.now_s)
         self.line = world.call(endpoint, token, job.host) if endpoint else None   # else the pulse tells
@@ -53,8 +54,12 @@ class Standby:
             self._listen()
             if self._should_read():
                 self._read_pulse()
-            if not self.is_over and takeover.is_dead(self.signs, self.now_s) and self._is_still_due():
+            if self.is_over:
                 break
+            if takeover.is_dead(self.signs, self.now_s) and self._is_still_due():
+                break
+            if takeover.is_orphaned(self.signs, self.now_s) and self._is_still_due():
+                self._end_job()
         self.shared.close()
         if self.line is not None:
             self.world.hang_up(self.line)
@@ -98,10 +103,15 @@ class Standby:
             address, port = str(pulse["endpoint"][0]), int(pulse["endpoint"][1])
             every_s = float(pulse.get("every_s", takeover.PULSE_S))
             watchers = tuple(map(str, pulse["watchers"]))
+            successor = str(int(pulse["successor"])) if pulse["successor"] else None
         except (KeyError, TypeError, ValueError, IndexError):
             return   # of another version
-        if gen < self.gen or (host == self.job.host and job == self.job.id):
-            return   # of an earlier leader, this process's own forerunner perhaps, and delivered late
+        if gen < self.gen:
+            return   # of an earlier leader, and delivered late
+        self.successor = successor
+        if host == self.job.host and job == self.job.id:   # of this process's own forerunner: nobody leads here
+            self.signs = takeover.read(self.signs, self.now_s, count, every_s, is_listed=False)
+            return
         self.gen = gen
         if job != self.job.id or pulse.get("over"):
             self.is_over = True
@@ -118,6 +128,19 @@ class Standby:
         answer = self.shared.ask(lambda: journal.leading_job(self.run_dir), READ_DEADLINE_S)
         self.is_over = answer.is_ok and answer.value not in (None, self.job.id)
         return answer.is_ok
+
+    def _end_job(self) -> None:
+        """Leave word that this is no person's cancel, free the next job from this one's silent nodes, cancel this one.
+
+        As the node guards do, where one is left: the run goes on in its next job.
+        """
+        word = f"{self.job.host} {clock(self.world.now())}\n".encode()
+        if not self.shared.put(f"control/orphaned-{self.job.id}", word, READ_DEADLINE_S):
+            return
+        if self.successor is not None:
+            self.world.command(slurm.update_job(self.successor, Dependency="singleton"), self.job.env).wait()
+        self.world.command(slurm.scancel(self.job.id), self.job.env).wait()
+        self.signs = takeover.begin(self.world.now_s(), self.signs.is_known)   # should it not help, again after a while
 
     def _follow(self, host: str, endpoint: tuple[str, int], count: int, every_s: float, is_listed: bool) -> None:
         """Another supervisor leads: it took over, or was born again elsewhere."""
