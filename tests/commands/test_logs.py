@@ -103,9 +103,9 @@ def test_the_tail_of_a_large_log_takes_no_time(bloom: Made, logs: Said) -> None:
         file.truncate(1 << 30)   # a sparse gigabyte
         file.seek(0, 2)
         file.write(b"\nlast\n")
-    begun_s = time.monotonic()
+    begun_s = time.process_time()
     assert logs("-n", "1")[0] == b"last\n"
-    assert time.monotonic() - begun_s < 2
+    assert time.process_time() - begun_s < 1.0, "to read it whole takes 3 s"
 
 
 LINES = b"""[n0:0]:a rank 0

@@ -46,7 +46,7 @@ def test_it_sees_an_end_that_comes_later(bloom: Made) -> None:
     bloom.event("stopped", why="asked")
     waiter.join(20)
     assert codes == [12]
-    assert time.monotonic() - begun_s < 2 * wait.POLL_S[1]
+    assert time.monotonic() - begun_s < 10 * wait.POLL_S[1]
 
 
 def test_json_is_one_object(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:

@@ -269,6 +269,6 @@ def test_a_frozen_ledger_is_late_and_not_empty(fuse_mount: FuseMount) -> None:
     fuse_mount.freeze()
     for act in (lambda: ledger.read_raw(folder), lambda: [[str(ledger.append(folder, [evidence(attempt=2)]))]]):
         answer = run_in_child(act, 0.5)
-        assert answer.late and answer.took_s < 2.0
+        assert answer.late and answer.took_s < 10.0
     fuse_mount.thaw()
     assert ledger.read(folder)[0].node == "n1"

@@ -137,7 +137,7 @@ def test_a_process_that_the_training_leaves_behind_does_not_keep_the_attempt(run
     began_s = time.monotonic()
     done = run("sleep 300 & echo left $!; exit 4", environ=env)
     left = int(re.findall(r"left (\d+)", done.stdout)[0])
-    assert (done.returncode, time.monotonic() - began_s < 15) == (4, True)
+    assert (done.returncode, time.monotonic() - began_s < 60) == (4, True)
     is_left = psutil.pid_exists(left) and psutil.Process(left).status() != psutil.STATUS_ZOMBIE
     assert is_left == (env is PLAIN), "a guard ends it; without one slurmstepd does"
     if is_left:

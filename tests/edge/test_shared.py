@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.frozen import FuseMount, LoopMount
 
 DEADLINE_S = 60.0
-SLACK_S = 0.7  # two cores, shared with other tests
+SLACK_S = 10.0  # two cores, shared with other tests; who waits for the folder waits until the thaw
 JOURNAL = "journal/1-host-1.jsonl"
 
 
