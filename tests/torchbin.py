@@ -1,13 +1,16 @@
-"""torchrun and its Python on the PATH of ordinary users."""
+"""torchrun and its Python on the PATH of ordinary users, and drills with it."""
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.runs import Installation
+from safelaunch.sandbox.cluster import Sandbox
+from tests.runs import Drill, Installation, Submit, Submitter
+from tests.sandboxes import make_workdir
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 # As pip writes it, for an interpreter that may be mounted elsewhere for the users.
@@ -30,3 +33,16 @@ def make_torch_bin(folder: Path, installation: Installation) -> Path:
         (folder / name).write_text(text.format(python=installation.python))
         (folder / name).chmod(0o755)
     return folder
+
+
+@pytest.fixture
+def torchrun(sandbox: Sandbox, submit: Submitter, installation: Installation) -> Submit:
+    """`torchrun(trainer flags, setup=…)`: a run of 2 nodes × 2 processes, torchrun on the PATH by `setup`."""
+    def go(flags: str = "", *, setup: str = "", command: str | None = None, folder: Path | None = None,
+           overrides: tuple[str, ...] = ()) -> Drill:
+        work = folder or make_workdir(sandbox)
+        bin_dir = make_torch_bin(work / "bin", installation)
+        extra = "setup: " + json.dumps(f"export PATH={bin_dir}:$PATH\n{setup}") + "\nenv: {GLOO_SOCKET_IFNAME: lo}\n"
+        return submit(sandbox)(flags, tasks=1, extra=extra, command=command, folder=work,
+                               overrides=("launch.with=torchrun", "launch.nproc_per_node=2", *overrides))
+    return go

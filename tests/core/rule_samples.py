@@ -44,6 +44,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "slurmstepd: error: *** STEP 811.0 ON n3 CANCELLED AT 2025-01-02T03:04:05 ***",
         "slurmstepd: error: *** JOB 811 ON n3 CANCELLED AT 2025-01-02T03:04:05 ***",
     ),
+    "slurm.forced": ("srun: forcing job termination", "srun does not like forcing of job termination"),
     "slurm.interrupt": ("srun: interrupt (one more within 1 sec to abort)", "the interrupt of srun is disabled"),
     "slurm.task_exit": ("srun: error: n3: task 5: Exited with exit code 1", "task 5 exited"),
     "slurm.task_signal": ("srun: error: n3: task 5: Segmentation fault (core dumped)", "task 5: no Segmentation"),
@@ -389,6 +390,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "elastic.root_cause": ("Root Cause (first observed failure):", "Root Cause: unknown"),
     "elastic.rank_line": ("  rank      : 3 (local_rank: 3)", "rank 3 of 8"),
     "elastic.host_line": ("  host      : n3", "the host is n3"),
+    "elastic.global_ranks": ("  global_ranks=[8, 9, 10, 11]", "  role_ranks=[8, 9, 10, 11]"),
     "elastic.failed": (
         "failed (exitcode: 1) local_rank: 3 (pid: 4242) of binary: /opt/env/bin/python",
         "failed (exitcode: -11) local_rank: 3 (pid: 4242)",

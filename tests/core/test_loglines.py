@@ -31,6 +31,21 @@ WHO = {
     "torch inside safelaunch": (b"[gpu-07:1]:[rank57]: hello", "gpu-07", 57, b"hello"),
     "a process group's rank is no rank": (b"[rank17]:[E Process.cpp:523] [Rank 1] hello", None, 17, b"hello"),
     "a program that names its rank": (b"[Rank 3] hello", None, 3, b"hello"),
+    "with an equals sign": (b"[rank=17] hello", None, 17, b"hello"),
+    "with a colon": (b"[RANK: 17] hello", None, 17, b"hello"),
+    "with the number of ranks": (b"[rank 17/384]: hello", None, 17, b"hello"),
+    "in parentheses": (b"(rank 17) hello", None, 17, b"hello"),
+    "without brackets": (b"Rank 17: hello", None, 17, b"hello"),
+    "before a bar": (b"rank=17 | hello", None, 17, b"hello"),
+    "the rank of the training": (b"[global_rank: 17] hello", None, 17, b"hello"),
+    "both ranks": (b"[default1]:[global_rank 17] hello", None, 17, b"hello"),
+    "the rank on the node": (b"[local_rank 3] hello", None, 3, b"hello"),
+    "of the training before that on the node": (b"[local_rank 3] [rank17]: hello", None, 17, b"hello"),
+    "a worker": (b"worker-17: hello", None, 17, b"hello"),
+    "behind a stamp": (b"2024-05-01 12:00:35 [rank=17] hello", None, 17, b"hello"),
+    "a node's name with dots": (b"[gpu-7.cluster.example:3]:hello", "gpu-7.cluster.example", 3, b"hello"),
+    "a step is no rank": (b"[17/384] hello", None, None, b"[17/384] hello"),
+    "a sentence about a rank": (b"rank 17 waits for the others", None, None, b"rank 17 waits for the others"),
     "pdsh before a rank": (b"gpu-08: [rank17]: hello", "gpu-08", 17, b"hello"),
     "mpirun --tag-output": (b"[1,17]<stderr>:hello", None, 17, b"hello"),
     "Open MPI": (b"[node01:12345] *** Process received signal ***", "node01", None, b"*** Process received signal ***"),
@@ -133,3 +148,10 @@ def test_any_bytes_can_be_taken_apart(line: bytes) -> None:
 def test_heaps_of_prefixes_can_be_taken_apart(pieces: list[bytes]) -> None:
     line = b"".join(pieces)
     assert loglines.plain(line).endswith(loglines.parse(line).payload)
+
+
+def test_the_rank_that_a_library_names_itself_by_belongs_to_its_words() -> None:
+    line = loglines.parse(b"[rank3]:[E1121 20:38:35.1 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught")
+    assert line.payload == b"Watchdog caught"
+    assert loglines.said_by(line) == b"[Rank 3] Watchdog caught"
+    assert loglines.said_by(loglines.parse(b"[rank3]: hello")) == b"hello"

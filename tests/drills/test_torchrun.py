@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
@@ -12,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.runs import Drill, Installation, Submit, Submitter
+from tests.runs import Drill, Submit, Submitter
 from tests.sandboxes import make_workdir
-from tests.torchbin import make_torch_bin, needs_torch
+from tests.torchbin import needs_torch
 from tests.trainers.steps import losses_until
 
 ENDLESS = "--steps 100000 --step-time 0.05 --save-every 1000000"
@@ -45,19 +44,6 @@ try:
 except RuntimeError:
     time.sleep(3600)
 """
-
-
-@pytest.fixture
-def torchrun(sandbox: Sandbox, submit: Submitter, installation: Installation) -> Submit:
-    """`torchrun(trainer flags, setup=…)`: a run of 2 nodes × 2 processes, torchrun on the PATH by `setup`."""
-    def go(flags: str = "", *, setup: str = "", command: str | None = None, folder: Path | None = None,
-           overrides: tuple[str, ...] = ()) -> Drill:
-        work = folder or make_workdir(sandbox)
-        bin_dir = make_torch_bin(work / "bin", installation)
-        extra = "setup: " + json.dumps(f"export PATH={bin_dir}:$PATH\n{setup}") + "\nenv: {GLOO_SOCKET_IFNAME: lo}\n"
-        return submit(sandbox)(flags, tasks=1, extra=extra, command=command, folder=work,
-                               overrides=("launch.with=torchrun", "launch.nproc_per_node=2", *overrides))
-    return go
 
 
 def words(pid: int) -> list[bytes]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from safelaunch.core.model import Exit
 from safelaunch.core.why.findings import Cited, Evidence, Log
+from safelaunch.core.why.globalranks import by_launcher
 
 _PREFIX = re.compile(rb"^(?:\[[^\]\n]{1,80}\]:)+ ?")
 _EXCEPTION = re.compile(rb"^(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*|(?:[A-Za-z_]\w*\.)+\w+)(?:: .*)?$")   # struct.error, too
@@ -48,7 +49,7 @@ def judge_log(log: Log, evidence: Evidence | None = None) -> Verdict:
     """The verdict on the last episode of a set of logs, with what is known from outside."""
     from safelaunch.core.why import judging  # it needs Verdict
 
-    return judging.judge(log, evidence or Evidence())
+    return judging.judge(by_launcher(log), evidence or Evidence())
 
 
 def judge(exits: tuple[Exit, ...], lost: tuple[tuple[str, str], ...], ending: str | None, tail: bytes,

@@ -1,7 +1,8 @@
 """The numbers that ranks have in the whole training, where their launcher printed those they have on their node.
 
 torchrun writes "[host:local rank]:" before a line, PyTorch "[rank17]:" with the rank of the training. Where it is known
-which nodes the training runs on, in order, and how many ranks each has, both can be told apart and made one.
+which nodes the training runs on, in order, and how many ranks each has, both can be told apart and made one. Elsewhere
+torchrun itself may tell the first rank of a node: in its summary of failed ranks, and at its start.
 """
 
 from __future__ import annotations
@@ -29,6 +30,42 @@ def global_rank(host: str | None, rank: int | None, place: Mapping[str, int], pe
     if node is None or rank is None or not 0 <= rank < per_node:
         return rank
     return node * per_node + rank
+
+
+def by_launcher(log: Log) -> Log:
+    """The log with ranks of the training on those nodes of which torchrun told the first one.
+
+    A number below a node's first rank can only be one on the node; others are left, so that nothing is numbered twice.
+    """
+    first = _first_ranks(log.findings)
+    if not first:
+        return log
+
+    def renumber(one: Spoken) -> Spoken:
+        start = first.get(_short(one.host), 0)
+        return one._replace(rank=one.rank + start) if one.rank is not None and one.rank < start else one
+
+    return replace(log, findings=tuple(map(renumber, log.findings)), progress=tuple(map(renumber, log.progress)),
+                   last=tuple(map(renumber, log.last)))
+
+
+def _first_ranks(findings: Iterable[Finding]) -> dict[str, int]:
+    """Node → its first rank; a node that is told of in two ways is left out."""
+    told: dict[str, set[int]] = {}
+    host: str | None = None
+    for found in findings:
+        if found.rule == "elastic.host_line":
+            host = found.groups["host"]
+        elif found.rule == "elastic.rank_line" and host is not None:
+            told.setdefault(_short(host), set()).add(int(found.groups["rank"]) - int(found.groups["number"]))
+            host = None
+        elif found.rule == "elastic.global_ranks" and found.host is not None:
+            told.setdefault(_short(found.host), set()).add(int(found.groups["rank"]))
+    return {node: next(iter(starts)) for node, starts in told.items() if len(starts) == 1}
+
+
+def _short(host: str | None) -> str:
+    return (host or "").split(".")[0]
 
 
 def _all(spoken: Iterable[Spoken], place: Mapping[str, int], per_node: int) -> tuple[Spoken, ...]:

@@ -162,6 +162,8 @@ def _culprit(chosen: Group, groups: Sequence[Group], episode: Episode) -> tuple[
         rank = next((group.ranks[0] for group in alike if group.ranks), None)
     if host is None or rank is None or chosen.rule.id in LAUNCHERS_WORDS:
         named = _first_failure(episode)
+        if host is None and rank is not None and rank == named[2]:   # "[default1]:" of a node that only torchrun names
+            rank = named[1]
         if chosen.rule.id in LAUNCHERS_WORDS:   # printed by a launcher under its own prefix
             host, rank = named[0] or host, named[1] if named[1] is not None else rank
         else:
@@ -196,10 +198,11 @@ def _first_failed(group: Group, episode: Episode) -> Group:
     return group
 
 
-def _first_failure(episode: Episode) -> tuple[str | None, int | None]:
-    """Host and rank under torchrun's "Root Cause (first observed failure)"."""
+def _first_failure(episode: Episode) -> tuple[str | None, int | None, int | None]:
+    """Host, rank and number on the host under torchrun's "Root Cause (first observed failure)"."""
     host: str | None = None
     rank: int | None = None
+    number: int | None = None
     begun: Finding | None = None
     for found in episode.findings:
         if found.rule == "elastic.root_cause" and begun is None:
@@ -208,8 +211,8 @@ def _first_failure(episode: Episode) -> tuple[str | None, int | None]:
             if found.rule == "elastic.host_line":
                 host = host or found.groups.get("host")
             elif found.rule == "elastic.rank_line" and rank is None:
-                rank = int(found.groups["rank"])
-    return host, rank
+                rank, number = int(found.groups["rank"]), int(found.groups["number"])
+    return host, rank, number
 
 
 def _suspects(chosen: Group, host: str | None) -> tuple[str, ...]:

@@ -30,7 +30,9 @@ _HOST = rb"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}"
 _WHO: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
     b"[": tuple(re.compile(form) for form in (
         rb"\[rank(?P<rank>\d{1,7})\]: ?",                                          # torch ≥ 2.3
-        rb"\[[Rr]ank[ =#]?(?P<said>\d{1,7})(?:/\d{1,7})?\]:? ?",                   # what a program calls itself
+        rb"\[(?:[Gg]lobal[_ ]?[Rr]ank|GLOBAL_RANK)[ =:#]{1,2}(?P<rank>\d{1,7})(?:/\d{1,7})?\]:? ?",
+        rb"\[(?:[Ll]ocal[_ ]?[Rr]ank|LOCAL_RANK)[ =:#]{1,2}(?P<local>\d{1,5})(?:/\d{1,5})?\]:? ?",
+        rb"\[(?:[Rr]ank|RANK)[ =:#]{0,2}(?P<said>\d{1,7})(?:/\d{1,7})?\]:? ?",       # what a program calls itself
         rb"\[[a-z_]{1,30}(?P<local>\d{1,5})\]:",                                   # torchrun --tee: "[default3]:"
         rb"\[(?P<host>" + _HOST + rb"):(?P<place>\d{1,6})\]:",                     # safelaunch's launchers
         rb"\[(?P<host>" + _HOST + rb"):(?P<place>\d{1,4})\](?= {2}|[^ :])",        # the same of others
@@ -40,7 +42,7 @@ _WHO: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
         rb"\[(?P<host>" + _HOST + rb"):\d{1,8}(?::\d{1,9}){1,2}\] {1,20}",          # UCX
     )),
     b" ": (re.compile(rb" {1,6}(?P<task>\d{1,6}): ?"),),                            # srun --label
-    b"(": (re.compile(                                                             # Ray
+    b"(": (re.compile(rb"\((?:[Rr]ank|RANK)[ =:#]{1,2}(?P<said>\d{1,7})(?:/\d{1,7})?\):? ?"), re.compile(   # Ray
         rb"\((?P<actor>[A-Za-z_][\w.:<>-]{0,80})(?: rank=(?P<rank>\d{1,7}))? pid=\d{1,9}"
         rb"(?:, ip=(?P<host>[0-9A-Fa-f.:]{1,45}))?\)(?: \[repeated \d{1,9}x[^\]\n]{0,60}\])? ?"),),
     b"A": tuple(re.compile(form) for form in (
@@ -49,6 +51,9 @@ _WHO: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
         rb"(?P<host>" + _HOST + rb") (?:kernel|slurmd|slurmstepd|systemd|nvidia-[a-z-]{1,30})(?:\[\d{1,8}\])?: ",
         rb"(?P<host>" + _HOST + rb"): (?=\[[a-z]{1,30}\d{1,7}\]:)",                 # pdsh, before a rank
         rb"(?:stdout|stderr) [FP] ",                                               # containerd, after its stamp
+        rb"(?:global_rank|GLOBAL_RANK)[ =:#]{1,2}(?P<rank>\d{1,7})(?:/\d{1,7})?(?::| \||,| -|\]) ?",
+        rb"(?:[Rr]ank|RANK)[ =:#]{1,2}(?P<said>\d{1,7})(?:/\d{1,7})?(?::| \||,| -) ",
+        rb"worker-(?P<said>\d{1,7})(?::| \|) ",
     )),
 }
 _RANKS = ("rank", "place", "said", "local", "task")
@@ -94,7 +99,8 @@ LABELS = re.compile(rb"(?: {0,6}\d{1,6}: ?(?!\d\d:))?(?:\[[A-Za-z][\w.-]{0,60}(?
 _PLAIN = frozenset(bytes([byte]) for byte in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ\"'*#")
 
 
-_LEADS = frozenset((*_LEVELS, *logstamps.MONTHS, b"stdout", b"stderr"))
+_OWN_RANK = re.compile(rb"\[Rank \d{1,7}\] $")
+_LEADS = frozenset((*_LEVELS, *logstamps.MONTHS, b"stdout", b"stderr", b"rank", b"Rank", b"RANK"))
 
 
 class Parsed(NamedTuple):
@@ -139,18 +145,22 @@ def parse(line: bytes, hosts: frozenset[bytes] = frozenset()) -> Parsed:
         if match is None:
             break
         groups = {name: value for name, value in match.groupdict().items() if value}
-        if "rank" in groups and "rank" in found and head.startswith(b"[Rank ", at):
-            break   # "[rank17]:[Rank 1] Watchdog caught": the second is the rank within a process group (PyTorch)
         found.update(groups)
         at = match.end()
         if is_who:
             stream += b"" if "said" in groups else b"|".join(groups.values()) + b";"
-            who_ends = at
+            who_ends = who_ends if "said" in groups else at
     rank = next((found[key] for key in _RANKS if key in found), None)
     host = found.get("host")
     return Parsed(stream, line[who_ends:] if who_ends else line, line[at:] if at else line,
                   host.decode("ascii", "replace") if host else None, int(rank) if rank else None, stamp,
                   _LEVELS.get(found.get("level", b""), ""))
+
+
+def said_by(line: Parsed) -> bytes:
+    """The payload, led by the rank that a library calls itself by in its message (PyTorch's "[Rank 3] ")."""
+    lead = _OWN_RANK.search(line.body[:len(line.body) - len(line.payload)])
+    return lead[0] + line.payload if lead is not None else line.payload
 
 
 @lru_cache(maxsize=4096)
@@ -174,7 +184,8 @@ def _is_plain_word(head: bytes, at: int) -> bool:
     """Whether the word at `at` begins no prefix: no level or month, nothing with a colon or a bracket."""
     end = head.find(b" ", at)
     word = head[at:end if end >= 0 else len(head)]
-    return not (b":" in word or b"]" in word or word in _LEADS or (word[:1] in b"DIWEF" and word[1:].isdigit()))
+    return not (b":" in word or b"]" in word or word in _LEADS or word[:5].lower() == b"rank="
+                or (word[:1] in b"DIWEF" and word[1:].isdigit()))
 
 
 def _match_form(head: bytes, at: int, first: bytes, hosts: frozenset[bytes]) -> tuple[re.Match[bytes] | None, bool]:

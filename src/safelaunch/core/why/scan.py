@@ -315,7 +315,7 @@ class Scanner:
             len(part.findings) > KEEP_IN_ALL and count > 1)
         key = LAST if is_extra else (host, rank)
         t = line.t if line.t is not None else self._stamp_before(place)
-        said = line.payload if match.end() <= 2000 else match.string[max(0, match.start() - LEAD):]
+        said = loglines.said_by(line) if match.end() <= 2000 else match.string[max(0, match.start() - LEAD):]
         finding = Finding(rule.id, self._file, place.offset, place.number, loglines.text(said), host, rank, t, groups,
                           traceback, chain)
         last = kept.get(LAST) if is_extra else None

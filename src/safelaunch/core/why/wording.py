@@ -187,5 +187,5 @@ def weigh_words(text: str) -> Mapping[str, float]:
     for path in _PATH.findall(text)[:8]:
         kind = next((category for form, category in _KINDS if form.search(path)), None)
         if kind is not None:
-            weights[kind] = max(weights.get(kind, 0.0) + 0.5, PATH_WEIGHT)
+            weights[kind] = max(weights.get(kind, 0.0) + PATH_WEIGHT / 2, PATH_WEIGHT)
     return weights

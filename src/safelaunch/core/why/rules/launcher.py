@@ -177,14 +177,19 @@ RULES = (
         summary="torchrun names the first failed rank", explain="The lines below name host and rank.", source=_ELASTIC,
     ),
     Rule(
-        "elastic.rank_line", "user_code", (b"(local_rank: ",), rb"rank +: (?P<rank>\d+) \(local_rank: \d+\)", "context",
-        "rank", 0.2, summary="rank {rank}", explain="A failed rank in torchrun's summary.", source=_ELASTIC,
-        rank_group="rank",
+        "elastic.rank_line", "user_code", (b"(local_rank: ",),
+        rb"rank +: (?P<rank>\d+) \(local_rank: (?P<number>\d+)\)", "context", "rank", 0.2, summary="rank {rank}",
+        explain="A failed rank in torchrun's summary.", source=_ELASTIC, rank_group="rank",
     ),
     Rule(
         "elastic.host_line", "user_code", (b"  host      : ",), rb"^ *host +: (?P<host>\S+)", "context", "rank", 0.2,
         summary="host {host}", explain="The host of a failed rank in torchrun's summary.", source=_ELASTIC,
         host_group="host",
+    ),
+    Rule(
+        "elastic.global_ranks", "unknown", (b"global_ranks=[",), rb"global_ranks=\[(?P<rank>\d{1,7})", "context",
+        "nobody", 0.1, summary="the first rank of this node is {rank}",
+        explain="torchrun numbers a node's ranks (level INFO).", source=_ELASTIC,
     ),
     Rule(
         "elastic.failed", "user_code", (b"failed (exitcode: ",),

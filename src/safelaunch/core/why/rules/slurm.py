@@ -82,10 +82,15 @@ RULES = (
         explain="By scancel, by Ctrl-C at srun, or by srun itself after a task failed (-K).", source=_STEPD, order=3,
     ),
     Rule(
-        "slurm.interrupt", "cancelled", (b"srun: interrupt", b"forcing job termination", b"sending Ctrl-C to"),
-        rb"srun: interrupt \(one more|srun: (?:error: )?forcing job termination|srun: sending Ctrl-C to", "cause",
+        "slurm.interrupt", "cancelled", (b"srun: interrupt", b"sending Ctrl-C to"),
+        rb"srun: interrupt \(one more|srun: sending Ctrl-C to", "cause",
         "nobody", 0.72, summary="interrupted at the terminal of srun", explain="srun got Ctrl-C or SIGTERM.",
         source="srun(1)", order=3,
+    ),
+    Rule(
+        "slurm.forced", "cancelled", (b"forcing job termination",), rb"srun: (?:error: )?forcing job termination",
+        "symptom", "nobody", 0.4, summary="srun was told to end the step",
+        explain="By Ctrl-C, SIGTERM or scancel; slurmstepd's line tells of which.", source="srun(1)", order=3,
     ),
     Rule(
         "slurm.task_exit", "user_code", (b"Exited with exit code",),

@@ -1,0 +1,55 @@
+"""`why` of a run under the real torchrun: the rank of the training that failed first, its node, and its line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from safelaunch.sandbox.cluster import Sandbox
+from tests.runs import Drill, Submit
+from tests.sandboxes import make_workdir
+from tests.torchbin import needs_torch
+
+# One rank fails while all others wait for it: they die of its silence, each with an error of its own.
+FAILING = """\
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+print("rank", dist.get_rank(), "is ready")
+dist.all_reduce(torch.ones(1))
+if dist.get_rank() == {rank}:
+    raise IndexError("no sample 4711 in shard 17")
+dist.all_reduce(torch.ones(1))
+"""
+LINE = "IndexError: no sample 4711 in shard 17"
+
+
+def ask(drill: Drill, *words: str) -> dict[str, Any]:
+    """The object of `why --json`, typed by the run's owner."""
+    done = drill.as_user("why", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@needs_torch
+@pytest.mark.torch
+@pytest.mark.parametrize("rank", [1, 4], ids=["on the first node", "on the last node"])
+def test_why_names_the_rank_of_the_training_that_failed_first(sandbox: Sandbox, torchrun: Submit, rank: int) -> None:
+    work = make_workdir(sandbox)
+    (work / "fail.py").write_text(FAILING.format(rank=rank))
+    drill = torchrun(command="python3 -u fail.py", folder=work, overrides=("slurm.nodes=3", "restart.max_restarts=0"))
+
+    state = drill.wait_end(180)
+
+    assert state.ended and state.ended.exit_code in (10, 11), drill.story()
+    node = state.attempts[0].nodes[rank // 2]
+    log = drill.run_dir / "attempts" / "0001" / "main.log"
+    for subject in (str(drill.run_dir), str(log)):   # the run; its log alone, where torchrun's words must do
+        verdict = ask(drill, subject)["verdict"]
+        assert (verdict["category"], verdict["host"], verdict["rank"]) == ("user_code", node, rank), drill.log(1)
+        assert [line["text"] for line in verdict["evidence"] if line["role"] == "cause"] == [LINE]
+        number = verdict["evidence"][0]["line_number"]
+        assert LINE in drill.log(1).splitlines()[number - 1]
