@@ -108,6 +108,27 @@ def test_a_new_shape_is_seen_among_a_flood() -> None:
     assert [block[hit.start:hit.end] for hit in shapes.select(block)] == [b"GPU 3: CUDA error: out of memory"]
 
 
+def test_only_lines_that_hold_one_of_the_wanted_literals_are_selected_with_all_that_they_hold() -> None:
+    steps, errors = LITERALS.index(b"it/s"), LITERALS.index(b"CUDA error")
+    shapes = Shapes(LITERALS, only=frozenset({steps}))
+    hits = shapes.select(b"CUDA error: x\n3.5it/s\n3.5it/s CUDA error\nKilled\n")
+    assert [steps in hit.literals for hit in hits] == [True, True]
+    assert errors in hits[1].literals
+
+
+def test_new_shapes_of_a_kind_that_is_spent_are_looked_at_in_sampled_blocks_only() -> None:
+    """Stack frames: an address in each makes a shape of its own of each line."""
+    shapes = Shapes(LITERALS)
+    source = random.Random(1)
+    counts = []
+    for _ in range(4 * prefilter.SAMPLED_BLOCK):
+        frames = (bytes(source.choices(b"abcd", k=12)) for _ in range(100))
+        counts.append(len(shapes.select(b"".join(b"frame 0x%s CUDA error\n" % frame for frame in frames))))
+    spent = counts[-prefilter.SAMPLED_BLOCK:]
+    assert sum(counts) < prefilter.QUOTA_ALIKE_MOST + len(counts)
+    assert max(spent[:-1]) == 0 and spent[-1] == 1   # the last of each set of literals is
+
+
 def test_memory_stays_bounded_when_no_two_lines_are_alike() -> None:
     shapes = Shapes(LITERALS)
     source = random.Random(1)

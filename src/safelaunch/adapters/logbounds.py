@@ -17,7 +17,7 @@ from collections.abc import Callable
 from safelaunch.adapters import logchunks
 from safelaunch.adapters.logchunks import Source
 from safelaunch.core.why.prefilter import Shapes
-from safelaunch.core.why.scan import Compiled, Speaker
+from safelaunch.core.why.scan import Compiled, Scanner, Speaker
 
 SMALL = 64 << 20         # a log up to this size is read whole
 HEAD = 1 << 20
@@ -111,7 +111,7 @@ def _prober(fd: int, source: Source, compiled: Compiled, *, all_progress: bool =
 
     A bar without a step is no proof: downloads have bars.
     """
-    shapes = Shapes(compiled.literals, words=compiled.words, all_progress=all_progress)
+    shapes = Shapes(compiled.literals, words=compiled.words, all_progress=all_progress, only=_of_steps(compiled))
     known: dict[int, set[Speaker]] = {}
 
     def probe(at: int) -> set[Speaker]:
@@ -119,8 +119,22 @@ def _prober(fd: int, source: Source, compiled: Compiled, *, all_progress: bool =
             start = logchunks.align(fd, at)
             end = logchunks.align(fd, min(start + PROBE, source.size))
             scanner = source.scanner(compiled, shapes)
-            logchunks.scan_blocks(lambda at, size: os.pread(fd, size, at), start, end, scanner, None)
-            known[at] = {who for who, (*_, highest) in scanner.part.progress.items() if highest.step is not None}
+
+            def read(offset: int, size: int) -> bytes:
+                return b"" if not all_progress and _who_steps(scanner) else os.pread(fd, size, offset)
+
+            logchunks.scan_blocks(read, start, end, scanner, None)
+            known[at] = _who_steps(scanner)
         return known[at]
 
     return probe
+
+
+def _who_steps(scanner: Scanner) -> set[Speaker]:
+    return {who for who, (*_, highest) in scanner.part.progress.items() if highest.step is not None}
+
+
+def _of_steps(compiled: Compiled) -> frozenset[int]:
+    """The literals of the rules that read a step: a line without one of them is no step, whatever else it is."""
+    return frozenset(index for index, users in enumerate(compiled.users) if any(
+        compiled.rules[user].role == "progress" and b"(?P<step>" in compiled.rules[user].pattern for user in users))

@@ -99,10 +99,12 @@ def align(fd: int, offset: int) -> int:
     """The start of the first line at or after the offset; the offset itself where no line end is near."""
     if offset <= 0:
         return 0
-    near = os.pread(fd, ALIGN, offset - 1)
-    found = near.find(b"\n")
-    if found < 0:
-        found = near.find(b"\r")
+    for size in (ALIGN >> 4, ALIGN):   # most lines are short
+        near = os.pread(fd, size, offset - 1)
+        found = near.find(b"\n")
+        if found >= 0:
+            return offset + found
+    found = near.find(b"\r")
     return offset + found if found >= 0 else offset
 
 

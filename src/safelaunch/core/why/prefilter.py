@@ -10,6 +10,7 @@ benchmarks/why_speed.py.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from safelaunch.core.why.flood import Flood, Hit
 from safelaunch.core.why.literals import MakeSearch, Words
 
 FOLD = bytes(10 if byte == 13 else byte for byte in range(256))      # a carriage return ends a line as well
-EMPTY = b"\r\n\x00"            # sparse files read as NULs
+_SAYS = re.compile(rb"[^\r\n\x00]")   # sparse files read as NULs
 DELETE = b"\x000123456789 \t.,:-+|/()[]=_{}'\""
 QUOTA = 600                    # lines of one shape that are looked at
 QUOTA_REPEATED = 60            # lines of one shape and one rank, as far as their starts say
@@ -36,7 +37,7 @@ MOST_LOOKED = 20_000           # lines in all; then LOOKED_A_BLOCK of each block
 LOOKED_A_BLOCK, SURE_ALIKE = 32, 20
 # A flood of lines no two of which are alike is on when blocks bring so many bytes of new shapes, for so long. One block
 # of FLOOD_SAMPLED is then judged as ever, the others by `flood`.
-FLOOD_FROM, FLOOD_AFTER, FLOOD_SAMPLED = 32 << 10, 1 << 20, 16
+FLOOD_FROM, FLOOD_AFTER, FLOOD_SAMPLED = 32 << 10, 1 << 20, 32
 MAX_SHAPES = 60_000            # known shapes; then all are forgotten (a log of unique lines)
 MAX_SHAPE_LENGTH = 1000        # a longer shape is not remembered
 
@@ -72,11 +73,14 @@ class _Shape:
 
 @dataclass(frozen=True)
 class Unseen:
-    """Lines of a block that were not selected: the rules they would have gone to, and where those of progress are."""
+    """Lines of a block that were not selected: the rules they would have gone to, and where those of progress are.
+
+    `shapes` are those of all lines of the block, `progress` the literals of such as are signs of life.
+    """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     shapes: tuple[bytes, ...] = ()
-    progress: frozenset[bytes] = frozenset()
+    progress: Mapping[bytes, tuple[int, ...]] = field(default_factory=dict)
 
 
 class Shapes:
@@ -84,11 +88,13 @@ class Shapes:
 
     Lines of one shape are looked at up to a quota. Then the shape is spent: one of its lines is looked at, and all are
     counted, in every SAMPLED_BLOCK-th block only; of progress the last line of each block is looked at, or
-    (`all_progress`) every one.
+    (`all_progress`) every one. `only`: the literals by which a line is looked at, by default all.
     """
 
-    def __init__(self, literals: Sequence[bytes], *, words: Folded | None = None, all_progress: bool = False) -> None:
+    def __init__(self, literals: Sequence[bytes], *, words: Folded | None = None, all_progress: bool = False,
+                 only: frozenset[int] | None = None) -> None:
         self._words = words or Folded(literals)
+        self._only = only
         self._quota_progress = QUOTA_SEEN if all_progress else QUOTA_PROGRESS
         self.newlines = 0          # of the last block
         self.unseen = Unseen()     # of the last block
@@ -106,7 +112,7 @@ class Shapes:
 
     def select(self, block: bytes) -> list[Hit]:
         """The lines of the block that are to be looked at, in order."""
-        if not block.strip(EMPTY):
+        if _SAYS.search(block) is None:
             self.newlines, self.unseen = block.count(b"\n"), Unseen()
             return []
         if self._flood is not None and self._flood_blocks > 0:
@@ -127,15 +133,17 @@ class Shapes:
         if not found:
             return []
         hot = self._judge(found)
+        if not is_sampled:
+            hot = self._without_spent(hot)
         if not hot:
             return []
         lines = _split(block)
         wanted = self._wanted(shapes, lines, hot)
         if not wanted:
             return []
-        starts = list(accumulate(map(len, lines), lambda start, length: start + length + 1, initial=0))
-        return [Hit(starts[index], starts[index + 1] - 1, hot[shapes[index]].literals, shapes[index])
-                for index in wanted]
+        ends = list(accumulate(map(len, lines)))   # without the line ends before
+        return [Hit(ends[index] + index - len(lines[index]), ends[index] + index, hot[shapes[index]].literals,
+                    shapes[index]) for index in wanted]
 
     def renew(self, grant: int) -> None:
         """Look at `grant` more lines of each shape: here something may end or begin, of which an old shape tells."""
@@ -192,7 +200,7 @@ class Shapes:
 
     def _hold(self, new: Sequence[bytes], text: bytes) -> dict[int, tuple[int, ...]]:
         """Which of the shapes hold literals: their places in `new`, of which `text` is the join."""
-        starts = list(accumulate(map(len, new), lambda start, length: start + length + 1, initial=0))
+        starts = list(accumulate([len(shape) + 1 for shape in new], initial=0))
         held: dict[int, set[int]] = {}
         for literal, start, end in self._words.find(text):
             index = bisect_right(starts, start) - 1
@@ -205,8 +213,17 @@ class Shapes:
             key = frozenset(literals)
             if key not in sets:
                 sets[key] = tuple(sorted(place for literal in key for place in places[literal]))
-            holds[index] = sets[key]
+            if self._only is None or not self._only.isdisjoint(sets[key]):
+                holds[index] = sets[key]
         return holds
+
+    def _without_spent(self, hot: dict[bytes, _Shape]) -> dict[bytes, _Shape]:
+        """The shapes but those of which no line is looked at, since there were too many like them: they are spent."""
+        over = {shape for shape, known in hot.items() if not known.looked and not known.rule
+                and not self._quota_of(known, self._alike.get(known.literals, 0))}
+        for shape in over:
+            self._spend(shape, hot[shape])
+        return {shape: known for shape, known in hot.items() if shape not in over} if over else hot
 
     def _watch_for_flood(self, new_bytes: int) -> None:
         """Leave the next blocks to the flood's search if block after block brings new shapes only."""
@@ -221,25 +238,24 @@ class Shapes:
 
     def _wanted(self, shapes: list[bytes], lines: list[bytes], hot: dict[bytes, _Shape]) -> list[int]:
         """Numbers, from 0, of the lines to look at."""
+        hot_at = [index for index, shape in enumerate(shapes) if shape in hot]
         passed = (self._spent | self._progress).intersection(hot)
-        fresh = {shape: known for shape, known in hot.items() if shape not in passed} if passed else hot
-        wanted = []
-        if fresh:
-            for index in [index for index, shape in enumerate(shapes) if shape in fresh]:
-                if self._is_wanted(shapes[index], fresh[shapes[index]], lines[index][:HEAD_LENGTH]):
-                    wanted.append(index)
-        over = passed | (self._spent | self._progress).intersection(fresh)   # the latter passed their quota right here
+        wanted = [index for index in hot_at if shapes[index] not in passed and self._is_wanted(
+            shapes[index], hot[shapes[index]], lines[index][:HEAD_LENGTH])]
+        over = (self._spent | self._progress).intersection(hot)   # with those that passed their quota right here
         if over:
-            self._pass_over(shapes, hot, passed, over)
-            wanted = sorted({*wanted, *self._last_of(shapes, hot, over)})
+            self._pass_over(shapes, hot_at, hot, passed)
+            wanted = sorted({*wanted, *self._last_of(shapes, hot_at, hot, over)})
         return wanted
 
-    def _last_of(self, shapes: list[bytes], hot: dict[bytes, _Shape], passed: set[bytes]) -> Iterable[int]:
+    def _last_of(self, shapes: list[bytes], hot_at: Sequence[int], hot: dict[bytes, _Shape],
+                 over: set[bytes]) -> Iterable[int]:
         """Numbers of the last lines: one for each set of literals, and one for each shape of progress."""
         last: dict[bytes | tuple[int, ...], int] = {}
-        for index in [index for index, shape in enumerate(shapes) if shape in passed]:
+        for index in hot_at:
             shape = shapes[index]
-            last[shape if shape in self._progress else hot[shape].literals] = index
+            if shape in over:
+                last[shape if shape in self._progress else hot[shape].literals] = index
         return last.values()
 
     def _is_wanted(self, shape: bytes, known: _Shape, head: bytes) -> bool:
@@ -259,6 +275,8 @@ class Shapes:
         known.looked += 1
         known.heads.add(head)
         self._alike[known.literals] = alike + 1
+        if quota == QUOTA_DEAR and known.looked == quota:   # a third line of it need not open another block
+            self._spend(shape, known)
         return True
 
     def _quota_of(self, known: _Shape, alike: int) -> int:
@@ -278,16 +296,15 @@ class Shapes:
             (self._progress if known.is_progress else self._spent).add(shape)
             known.heads.clear()
 
-    def _pass_over(
-        self, shapes: list[bytes], hot: dict[bytes, _Shape], passed: set[bytes], over: set[bytes],
-    ) -> None:
+    def _pass_over(self, shapes: list[bytes], hot_at: Sequence[int], hot: dict[bytes, _Shape],
+                   passed: set[bytes]) -> None:
         """Note what is not looked at: all lines of these shapes but the last."""
         counts: Counter[str] = Counter()
-        for shape, count in Counter(filter(passed.__contains__, shapes)).items():
+        for shape, count in Counter([shapes[index] for index in hot_at if shapes[index] in passed]).items():
             if hot[shape].rule:
                 counts[hot[shape].rule] += count * (1 if shape in self._progress else SAMPLED_BLOCK) - 1
-        progress = self._progress & over
-        self.unseen = Unseen(counts, tuple(shapes) if progress else (), frozenset(progress))
+        progress = {shape: hot[shape].literals for shape in self._progress.intersection(hot)}
+        self.unseen = Unseen(counts, tuple(shapes) if progress else (), progress)
 
 
 def fold(text: bytes) -> bytes:

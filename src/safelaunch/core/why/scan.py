@@ -36,6 +36,7 @@ KEEP_MOST = 2000           # of one rule in any case
 RECENT_SIGNS = 64          # the judge excuses an error by the steps after it: a few must be known, not one
 MOST_STAMPLESS = 64        # lines in vain; then every 64th
 LOOK_BACK = 4096           # bytes before a line in which its stamp is looked for when it has none
+MOST_CANDIDATES = 10_000    # sets of literals, each with its rules; then all are forgotten
 LAST: Speaker = (None, -1)   # nobody: the place of the last finding of a rule that has too many
 _EXCEPTION = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?$", re.DOTALL)
 _SURE = re.compile(rb"(?:[A-Za-z_]\w*\.)*"
@@ -61,7 +62,19 @@ class Compiled:
         self.literals = tuple(users)
         self.users = tuple(tuple(indices) for indices in users.values())
         self.words = Folded(self.literals)
+        self.chained = frozenset(index for index, literal in enumerate(self.literals) if literal in _CHAINED)
         self._patterns: dict[int, re.Pattern[bytes]] = {}
+        self._candidates: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def candidates(self, literals: tuple[int, ...]) -> tuple[int, ...]:
+        """The rules that a line with these literals may match, in order of precedence."""
+        found = self._candidates.get(literals)
+        if found is None:
+            if len(self._candidates) >= MOST_CANDIDATES:
+                self._candidates.clear()
+            found = tuple(sorted({user for literal in literals for user in self.users[literal]}))
+            self._candidates[literals] = found
+        return found
 
     def pattern(self, index: int) -> re.Pattern[bytes]:
         """The pattern of the rule at `index`."""
@@ -73,13 +86,12 @@ class Compiled:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a line stands: [start, end) of the block, its offset and number in the file."""
+    """Where a line stands: [start, end) of the block, and its offset in the file."""
 
     block: bytes
     start: int
     end: int
     offset: int
-    number: int | None
 
 
 @dataclass
@@ -131,6 +143,8 @@ class Scanner:
         self._streams: dict[bytes, _Stream] = {}
         self._kept: dict[str, dict[Speaker, int]] = {}
         self._stampless = 0
+        self._number: int | None = None   # of the line at `_counted` in the block that is looked at
+        self._counted = 0
         self._late: deque[tuple[bytes, int, Unseen]] = deque(maxlen=LATE_BLOCKS)
 
     def forget(self) -> None:
@@ -143,14 +157,15 @@ class Scanner:
 
     def finish(self) -> Part:
         """All that was found: the last signs of life of ranks whose lines were passed over are looked at now."""
+        self._number = None
         for block, offset, unseen in self._late:
             at = 0
             for shape in unseen.shapes:
                 end = _end_of(block, at)
-                if shape in unseen.progress:
-                    place = _Place(block, at, end, offset + at, None)
-                    line = self._parse(place, None)
-                    self._try(self._shapes.present(line.body), line, place)
+                literals = unseen.progress.get(shape)
+                if literals is not None:
+                    place = _Place(block, at, end, offset + at)
+                    self._try(literals, self._parse(place, None), place)
                 at = end + 1
         self._late.clear()
         return self.part
@@ -164,16 +179,13 @@ class Scanner:
             self.part.counts[rule] = self.part.counts.get(rule, 0) + count
         if unseen.progress:
             self._late.append((block, offset, unseen))
-        at = counted = 0
-        index = 0
+        self._number, self._counted = number, 0
+        at = index = 0
         while at < len(block) and (self._open or index < len(hits)):
             start = at if self._open else max(at, hits[index].start)
             hit = hits[index] if index < len(hits) and hits[index].start == start else None
             end = hit.end if hit is not None else _end_of(block, start)
-            if number is not None:
-                number += block.count(b"\n", counted, start)
-                counted = start
-            self._look(_Place(block, start, end, offset + start, number), hit)
+            self._look(_Place(block, start, end, offset + start), hit)
             at = end + 1
             while index < len(hits) and hits[index].start < at:
                 index += 1
@@ -191,13 +203,13 @@ class Scanner:
             return
         opened = self._open.get(line.stream)
         if opened is not None:
-            if self._continue(opened, line, place):
+            if self._continue(opened, line, place, hit):
                 return
         elif self._open:
             self._grow_old()
         if hit is None:
             return
-        if any(word in line.payload for word in _CHAINED):
+        if not self.compiled.chained.isdisjoint(hit.literals) and any(word in line.payload for word in _CHAINED):
             self._streams.setdefault(line.stream, _Stream()).is_chained = True
         rule = self._try(hit.literals, line, place)
         if rule is not None:
@@ -244,13 +256,17 @@ class Scanner:
 
     def _line_before(self, line: Parsed, place: _Place) -> tuple[bytes, ...]:
         """The same rank's line before a traceback, which tells whether anybody minds ("Exception ignored in")."""
+        labels = loglines.LABELS.match(place.block, place.start)
+        label = labels[0] if labels is not None else b""
         for raw in reversed(place.block[max(0, place.start - LOOK_BACK):place.start].splitlines()[-12:]):
+            if not raw.startswith(label):
+                continue
             before = loglines.parse(raw[:loglines.MAX_PREFIX + 400], self._hosts)
             if before.stream == line.stream:
                 return (before.payload,)
         return ()
 
-    def _continue(self, opened: _Open, line: Parsed, place: _Place) -> bool:
+    def _continue(self, opened: _Open, line: Parsed, place: _Place, hit: Hit | None) -> bool:
         """Whether the line belongs to the traceback; its exception's line ends it."""
         payload = line.payload
         if payload[:1] in (b" ", b"\t", b"+", b"|"):
@@ -263,7 +279,8 @@ class Scanner:
             block = tuple(loglines.text(text, 400) for text in (*opened.lines, payload))
             stream = self._streams[line.stream]
             count = len(self.part.findings)
-            self._try({0, *self._shapes.present(payload)}, line, place, block, opened.chain)
+            literals = hit.literals if hit is not None else self._shapes.present(payload)
+            self._try((0, *literals), line, place, block, opened.chain)
             stream.last = count if len(self.part.findings) > count else None
             return True
         opened.is_fresh = False
@@ -288,7 +305,7 @@ class Scanner:
     def _try(self, literals: Iterable[int], line: Parsed, place: _Place, traceback: tuple[str, ...] = (),
              chain: int = 0) -> Rule | None:
         """The rule that has the line, of those whose literals it holds; None = none has it."""
-        for index in sorted({user for literal in literals for user in self.compiled.users[literal]}):
+        for index in self.compiled.candidates(tuple(literals)):
             pattern = self.compiled.pattern(index)
             match = pattern.search(line.payload) or (
                 pattern.search(line.body) if len(line.body) > len(line.payload) else None)
@@ -305,25 +322,32 @@ class Scanner:
         if rule.role == "noise":
             return
         host, rank = line.host or self._host, line.rank if line.rank is not None else self._rank
-        groups = {name: loglines.text(value, 400) for name, value in match.groupdict().items() if value is not None}
         if rule.role == "progress":
-            t = line.t if line.t is not None or not part.progress else None
-            self._note_progress(Progress(self._file, place.offset, _number(groups.get("step")), rank, host, t))
+            step = match["step"] if "step" in match.re.groupindex else None
+            self._note_progress(Progress(self._file, place.offset, _number(step), rank, host, line.t))
             return
+        groups = {name: loglines.text(value, 400) for name, value in match.groupdict().items() if value is not None}
         kept = self._kept.setdefault(rule.id, {})
         is_extra = (count > KEEP_ALL and (host, rank) in kept) or len(kept) > KEEP_MOST or (
             len(part.findings) > KEEP_IN_ALL and count > 1)
         key = LAST if is_extra else (host, rank)
         t = line.t if line.t is not None else self._stamp_before(place)
         said = loglines.said_by(line) if match.end() <= 2000 else match.string[max(0, match.start() - LEAD):]
-        finding = Finding(rule.id, self._file, place.offset, place.number, loglines.text(said), host, rank, t, groups,
-                          traceback, chain)
+        finding = Finding(rule.id, self._file, place.offset, self._number_of(place), loglines.text(said), host, rank, t,
+                          groups, traceback, chain)
         last = kept.get(LAST) if is_extra else None
         if last is None:
             kept[key] = len(part.findings)
             part.findings.append(finding)
         else:
             part.findings[last] = finding
+
+    def _number_of(self, place: _Place) -> int | None:
+        """The line's number in the file, for which the block's lines are counted up to it; None = not known."""
+        if self._number is not None:
+            self._number += place.block.count(b"\n", self._counted, place.start)
+            self._counted = place.start
+        return self._number
 
     def _note_progress(self, sign: Progress) -> None:
         key = (sign.host, sign.rank)
@@ -395,6 +419,6 @@ def _end_of(block: bytes, start: int) -> int:
     return line_end if piece_end < 0 else piece_end
 
 
-def _number(text: str | None) -> int | None:
-    digits = (text or "").replace(",", "")
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 18 else None
+def _number(text: bytes | None) -> int | None:
+    digits = (text or b"").replace(b",", b"")
+    return int(digits) if digits.isdigit() and len(digits) < 18 else None
