@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from safelaunch.core.why.findings import CLOCK_STAMPS
 from tests.core.judged import judge_text
 
 STEPS = "".join(f"step {number} loss 2.{number}\n" for number in range(10, 20))
@@ -162,6 +163,57 @@ def test_the_fingerprint_knows_no_node_rank_or_address() -> None:
 
 def test_steps_of_another_file_excuse_nothing_without_a_clock() -> None:
     assert judge_text(TRACE + OOM + FELL, STEPS + LATER).category == "cuda_oom"
+
+
+def stamped(minute: int, second: int = 0) -> str:
+    return f"2025-01-02 03:{minute:02d}:{second:02d} "
+
+
+def steps_at(minute: int, *, first: int = 10, every_s: int = 5, who: str = "") -> str:
+    """Ten steps, from the minute on."""
+    return "".join(f"{who}{stamped(minute, number * every_s)}step {first + number} loss 2.1\n" for number in range(10))
+
+
+ERROR = "{} ERROR: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+
+
+def test_steps_on_a_clock_that_nothing_ties_to_the_error_s_excuse_nothing() -> None:
+    error = stamped(1) + "worker starts\n" + ERROR.format(stamped(1, 5)) + FELL
+    steps = steps_at(8, first=30)
+    assert judge_text(error, steps, clock=CLOCK_STAMPS).category == "gpu_hardware"
+
+
+def test_steps_of_another_file_excuse_an_error_where_common_steps_tie_the_clocks() -> None:
+    error = steps_at(1) + ERROR.format(stamped(2, 5)) + stamped(2, 6) + "the batch is skipped\n"
+    steps = steps_at(1) + steps_at(8, first=30)
+    assert judge_text(error, steps, clock=CLOCK_STAMPS).category == "none"
+
+
+def test_steps_hours_later_excuse_an_error_on_any_clock() -> None:
+    error = stamped(1) + "worker starts\n" + ERROR.format(stamped(1, 5))
+    steps = steps_at(8, first=30).replace(" 03:", " 09:")
+    assert judge_text(error, steps, clock=CLOCK_STAMPS).category == "none"
+
+
+def test_steps_that_another_host_wrote_late_do_not_excuse_what_ended_the_run() -> None:
+    error = f"[n1:0]:{TRACE}[n1:0]:{OOM}".replace("\n  File", "\n[n1:0]:  File").replace("\n    go", "\n[n1:0]:    go")
+    late = steps_at(1, every_s=2, who="[n2:8]:")
+    sure = judge_text(error + FELL)
+    unsure = judge_text(late[:len(late) // 2] + error + late[len(late) // 2:] + FELL)
+    assert (sure.category, unsure.category) == ("cuda_oom", "cuda_oom")
+    assert unsure.confidence < min(0.8, sure.confidence)
+
+
+@pytest.mark.parametrize(("error_s", "who"), [(5, "[n2:8]:"), (2, "[n1:0]:")], ids=["for a minute", "of the same host"])
+def test_steps_that_went_on_excuse_an_error_though_the_run_fell_later(error_s: int, who: str) -> None:
+    error = f"[n1:0]:{TRACE}[n1:0]:{OOM}".replace("\n  File", "\n[n1:0]:  File").replace("\n    go", "\n[n1:0]:    go")
+    steps = steps_at(1, every_s=error_s, who=who)
+    assert judge_text(steps_at(0, first=0, who=who) + error + steps + FELL).category == "unknown"
+
+
+@pytest.mark.parametrize(("end", "category"), [(LIMIT, "time_limit"), (SCANCEL, "cancelled")], ids=["limit", "scancel"])
+def test_lines_that_come_behind_slurm_s_own_end_of_the_job_do_not_excuse_it(end: str, category: str) -> None:
+    assert judge_text(STEPS + end + LATER + FELL).category == category
 
 
 def test_the_task_that_srun_reports_first_is_where_it_began() -> None:

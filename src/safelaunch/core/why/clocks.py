@@ -64,9 +64,7 @@ def estimate_offsets(
 
     By the steps that several of them report, else by the lines that stand beside theirs in one file.
     """
-    by_step = [(item.host or files[item.file], item.step, item.t)
-               for item in signs if item.step is not None and item.t is not None]
-    offsets = offsets_of_steps(by_step)
+    offsets = offsets_of_steps(_steps(signs, files))
     if not offsets and len(files) == 1:
         items: tuple[Item, ...] = (*findings, *signs, *lines)
         spoken = sorted((item.offset, item.host, item.t) for item in items
@@ -75,10 +73,25 @@ def estimate_offsets(
     return offsets
 
 
+def tied_writers(signs: Iterable[Progress], files: Sequence[str]) -> frozenset[str]:
+    """The hosts, or files, that report the same steps often enough for their clocks to be compared."""
+    return frozenset(_ahead_of_steps(_steps(signs, files)))
+
+
+def writer_of(item: Item, files: Sequence[str]) -> str:
+    """Whose clock stamped the item: the host, or the file where no host is known."""
+    return item.host or files[item.file]
+
+
+def _steps(signs: Iterable[Progress], files: Sequence[str]) -> list[tuple[str, int, float]]:
+    return [(writer_of(sign, files), sign.step, sign.t) for sign in signs
+            if sign.step is not None and sign.t is not None]
+
+
 def correct(items: Iterable[Stamped], offsets_s: Mapping[str, float], files: Sequence[str]) -> tuple[Stamped, ...]:
     """The items as if all clocks agreed."""
     return tuple(item if item.t is None else item._replace(
-        t=item.t - offsets_s.get(item.host or files[item.file], 0.0)) for item in items)
+        t=item.t - offsets_s.get(writer_of(item, files), 0.0)) for item in items)
 
 
 def _in_year(t: float, about: float) -> float:
@@ -95,6 +108,11 @@ def _in_year(t: float, about: float) -> float:
 
 def offsets_of_steps(signs: Iterable[tuple[str, int, float]]) -> dict[str, float]:
     """How much the clock of each writer is ahead, from (writer, step, t): all make the same step at the same time."""
+    return _sure(_ahead_of_steps(signs))
+
+
+def _ahead_of_steps(signs: Iterable[tuple[str, int, float]]) -> dict[str, list[float]]:
+    """How far each writer is from the middle of all, at each of the steps that it shares; LEAST_PAIRS at least."""
     by_step: dict[int, dict[str, float]] = {}
     for writer, step, t in signs:
         by_step.setdefault(step, {}).setdefault(writer, t)
@@ -104,7 +122,7 @@ def offsets_of_steps(signs: Iterable[tuple[str, int, float]]) -> dict[str, float
             middle = median(times.values())
             for writer, t in times.items():
                 ahead.setdefault(writer, []).append(t - middle)
-    return _sure({writer: times for writer, times in ahead.items() if len(times) >= LEAST_PAIRS})
+    return {writer: times for writer, times in ahead.items() if len(times) >= LEAST_PAIRS}
 
 
 def offsets_of_neighbours(lines: Sequence[tuple[str, float]]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from safelaunch.core.why.findings import Log
 from safelaunch.core.why.tracebacks import is_played_down
 from safelaunch.core.why.weighing import Group
 
+LATE_COST = 0.16          # the run went on, unless the steps behind it only came late
 CAUGHT_COST = 0.22        # nothing fell afterwards, and it is not near the end
 SURVIVED_COST = 0.3       # the run went on until Slurm ended it …
 RAISED_COST = 0.12        # … although a rank that has died may leave the others hanging until then
@@ -67,7 +68,8 @@ def trace_course(groups: Sequence[Group], episode: Episode, log: Log) -> Course:
 
 def doubt(group: Group, course: Course) -> Group:
     """The group with what speaks against it taken off its weight."""
-    return replace(group, weight=group.weight - max(0.0, cost_of(group, course)))
+    cost = max(0.0, cost_of(group, course)) + (LATE_COST if group.is_doubtful else 0.0)
+    return replace(group, weight=group.weight - cost)
 
 
 def cost_of(group: Group, course: Course) -> float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from safelaunch.core.why import clocks
 from safelaunch.core.why.findings import CLOCK_STAMPS, Finding, Log, Progress, Role, Rule
 from safelaunch.core.why.rulebook import BY_ID
 
@@ -14,8 +15,13 @@ Moment = tuple[float, int, int]   # sort key: time or 0, file, offset
 
 BEGINNING: Moment = (float("-inf"), -1, -1)
 RESTARTED = "launch.elastic_restart"
+# Slurm's own words that the whole job has ended: what comes behind them in the file was said before, or while dying.
+JOB_ENDS = ("slurm.time_limit", "slurm.preempted", "slurm.requeued", "slurm.job_cancelled",
+            "slurm.cancelled_node_failure")
 MIN_STEPS_AFTER = 2       # other ranks finish the step that they are in: one more step excuses nothing
 CLOCKS_APART_S = 120.0    # between files: the clocks of nodes may be off by this (an error too early excuses nothing)
+UNTIED_APART_S = 3600.0   # … and by this where no common steps tie them: seen were minutes
+LATE_S = 30.0             # a node's lines may reach a common file so late (stdout's buffers, srun's, the filesystem's)
 SURE_AFTER_S = 120.0      # … unless it comes so much later that no rank can have been in it
 
 
@@ -28,10 +34,17 @@ class Episode:
     number: int
     is_timed: bool
     rules: Mapping[str, Rule]
+    files: tuple[str, ...] = ()
+    tied: frozenset[str] = frozenset()   # hosts (or files) whose clocks common steps tie to each other
 
     def role(self, found: Finding) -> Role:
         """What a finding means for the run."""
         return self.rules[found.rule].role
+
+    def are_tied(self, one: Finding | Progress, other: Finding | Progress) -> bool:
+        """Whether it is known how the clocks of their writers stand to each other."""
+        writers = {clocks.writer_of(one, self.files), clocks.writer_of(other, self.files)}
+        return len(writers) == 1 or writers <= self.tied
 
 
 def order_of(item: Finding | Progress, is_timed: bool) -> Moment:
@@ -45,17 +58,18 @@ def last_episode(log: Log) -> Episode:
     rules = {**BY_ID, **{rule.id: rule for rule in log.rules}}
     findings = _in_order(log.findings, is_timed, rules)
     progress = tuple(sorted(log.progress, key=lambda item: order_of(item, is_timed)))
+    whole = Episode(findings, progress, 1, is_timed, rules, log.files, clocks.tied_writers(log.progress, log.files))
     if len(log.files) > 1 and not is_timed:
-        return Episode(findings, progress, 1, False, rules)   # which file's launch came later, nobody knows
+        return whole   # which file's launch came later, nobody knows
     starts = _starts(findings, progress, is_timed, rules)
     if len(starts) < 2:
-        return Episode(findings, progress, 1, is_timed, rules)
+        return whole
     start = starts[-1]
     kept = tuple(one for one in findings if order_of(one, is_timed) >= start)
     after = tuple(one for one in progress if order_of(one, is_timed) >= start)
     if not after and not any(rules[one.rule].role in ("cause", "symptom", "done", "teardown") for one in kept):
-        return Episode(findings, progress, 1, is_timed, rules)   # only the words of a start: nothing to judge
-    return Episode(kept, after, len(starts), is_timed, rules)
+        return whole   # only the words of a start: nothing to judge
+    return replace(whole, findings=kept, progress=after, number=len(starts))
 
 
 def _is_stamped(log: Log) -> bool:
@@ -124,6 +138,8 @@ def is_comparable(one: Finding | Progress, other: Finding | Progress, episode: E
 
 def is_excused(last: Finding, episode: Episode, same_run: bool = False) -> bool:
     """Whether steps went on after the last occurrence of an error; `same_run`: those of the same training only."""
+    if last.rule in JOB_ENDS:
+        return False
     after = _signs_after(last, episode)
     if same_run:
         after = _rising(after, _step_before(last, episode))
@@ -137,13 +153,35 @@ def is_excused(last: Finding, episode: Episode, same_run: bool = False) -> bool:
     return not steps and end.t is not None and last.t is not None and end.t - last.t > SURE_AFTER_S
 
 
+def is_perhaps_late(last: Finding, episode: Episode) -> bool:
+    """Whether the steps behind an error in its file may have been made before it, by a host whose lines came late.
+
+    They span no more than lines are late, and an end follows them: had they gone on, there would be more of them.
+    """
+    steps = [one for one in episode.progress if one.file == last.file and one.step is not None]
+    after = [one for one in steps if one.offset > last.offset]
+    if not after or any(one.host is not None and one.host == last.host for one in after):
+        return False
+    known = [one for one in steps if one.offset < last.offset][-1:] + after
+    times = [one.t for one in known if one.t is not None]
+    if len(times) < len(known) or max(times) - min(times) > LATE_S:
+        return False
+    return any(found.file == last.file and found.offset > after[-1].offset
+               and episode.role(found) in ("symptom", "teardown") for found in episode.findings)
+
+
 def _signs_after(last: Finding, episode: Episode) -> list[Progress]:
     """The signs of life after an error: of its own file by place, of others by time and by their steps."""
     reached = _step_before(last, episode)
     return [one for one in episode.progress if (
         one.offset > last.offset if one.file == last.file else
-        episode.is_timed and one.t is not None and last.t is not None and one.t > last.t + CLOCKS_APART_S
-        and (one.step is None or one.step > reached))]
+        episode.is_timed and _is_surely_later(one, last, episode) and (one.step is None or one.step > reached))]
+
+
+def _is_surely_later(one: Progress, last: Finding, episode: Episode) -> bool:
+    """Whether a sign in another file came after the error, however far apart the clocks may be."""
+    apart_s = CLOCKS_APART_S if episode.are_tied(one, last) else UNTIED_APART_S
+    return one.t is not None and last.t is not None and one.t > last.t + apart_s
 
 
 def _step_before(last: Finding, episode: Episode) -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from safelaunch.core.why.episodes import Episode, Moment, is_excused, order_of
+from safelaunch.core.why.episodes import Episode, Moment, is_excused, is_perhaps_late, order_of
 from safelaunch.core.why.findings import Cited, Finding, Log, Role, Rule
 from safelaunch.core.why.fingerprint import generalize
 from safelaunch.core.why.meaning import read_exception
@@ -36,6 +36,7 @@ class Group:
     ranks: tuple[int, ...]
     is_fatal: bool = False
     is_excused: bool = False
+    is_doubtful: bool = False   # steps behind it would excuse it, had they not perhaps come late
 
     @property
     def summary(self) -> str:
@@ -95,8 +96,9 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
     group = Group(rule, category, rule.role, weight, action or ACTIONS.get(category, "restart"), first, items[-1],
                   max(len(items), log.counts.get(rule.id, 0) if rule.role != "cause" else 0), hosts, ranks)
     excused = is_excused(items[-1], episode, same_run=category == "numerical")
+    late = excused and is_perhaps_late(items[-1], episode)
     fatal = not excused and _is_near_end(items[-1], ends)
-    return replace(group, is_excused=excused, is_fatal=fatal)
+    return replace(group, is_excused=excused and not late, is_doubtful=late, is_fatal=fatal)
 
 
 def _unchained(episode: Episode) -> list[Finding]:
