@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from safelaunch.core.hangs import nodeticket, stacktext
 from safelaunch.core.hangs.activity import classify
-from safelaunch.core.hangs.parallel import Sizes, parse_sizes
+from safelaunch.core.hangs.parallel import Sizes, parse_sizes, sizes_of_command
 from safelaunch.core.hangs.ranks import Place, Rank, Reader, Silent, Stack, logical_stack
 from safelaunch.core.hangs.stacks import MOVING, STUCK, UNREADABLE, fold, fold_numbers, label, normalise
 from safelaunch.core.hangs.stacktree import grow, render_tree
@@ -379,6 +379,31 @@ def test_with_known_sizes_only_ranks_whose_own_group_waits_for_them_are_odd() ->
     assert [odd.number for odd in judge_hang(found).odd] == [0, 1, 2, 4, 5, 6, 7, 3]
     (odd,) = judge_hang(found, sizes=Sizes(tp=1, pp=2)).odd
     assert odd.number == 3 and odd.why.endswith("its data group 0 of stage 0 waits for it")
+
+
+@pytest.mark.parametrize(("command", "sizes"), [
+    ("--tensor-model-parallel-size 4 --pipeline-model-parallel-size 12", Sizes(tp=4, pp=12)),
+    ("--tensor-model-parallel-size=2 --context-parallel-size=2 --sequence-parallel", Sizes(tp=2, cp=2)),
+    ("--parallelism.tensor_parallel_degree 8 --parallelism.pipeline_parallel_degree=2", Sizes(tp=8, pp=2)),
+    ("trainer.devices=8 model.tensor_model_parallel_size=4 model.pipeline_model_parallel_size=2", Sizes(tp=4, pp=2)),
+    ("--model-parallel-size 8", Sizes(tp=8)),
+    ("--tensor-model-parallel-size 1 --expert-model-parallel-size 8", None),
+    ("--parallelism.tensor_parallel_degree auto --model_parallel_seed 3", None),
+    ("", None),
+], ids=["Megatron", "with =", "torchtitan", "NeMo", "fairseq", "no size above 1", "no numbers", "nothing"])
+def test_sizes_are_read_off_a_ranks_command_line(command: str, sizes: Sizes | None) -> None:
+    assert sizes_of_command(command) == sizes
+
+
+def test_sizes_of_the_ranks_own_command_line_are_used_and_those_of_a_person_go_before() -> None:
+    told = "--pipeline-model-parallel-size 2"
+    last = [rank(n, ALL_REDUCE, parallel=told) for n in range(8, 16)]
+    found = reports(*(rank(n, USER if n == 3 else BROADCAST) for n in range(8)), *last)
+    verdict = judge_hang(found)
+    assert [odd.number for odd in verdict.odd] == [3]
+    assert f"parallel groups as the ranks' command line says: {told}" in verdict.evidence
+    assert verdict.summary.startswith("rank 3 on n0 is in save_extra"), "and not where those are that are not odd"
+    assert len(judge_hang(found, sizes=Sizes(tp=3)).odd) == 8, "which does not divide 16: no group is known"
 
 
 @pytest.mark.parametrize("text", ["tp", "tp=0", "tp=x", "xp=3"], ids=str)

@@ -336,6 +336,15 @@ def test_rank_that_hides_its_environment_gets_the_number_that_is_missing() -> No
     assert [(rank.number, rank.process.pid) for rank in ranks] == [(8, 20), (9, 21), (10, 22), (11, 23)]
 
 
+def test_words_on_parallel_groups_are_reported_however_long_the_command_line_is(
+    spawn: Spawn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*(f"--number={n}" for n in range(600)), "--tensor-model-parallel-size", "4", "--pipeline-parallel=2"]
+    pid = spawn([sys.executable, "-c", SLEEPER, *words], SLURM_JOB_ID=JOB, RANK="0", SLURMD_NODENAME="n0").pid
+    (row,) = report_of(capsys)["ranks"]
+    assert (row["pid"], row["parallel"]) == (pid, "--tensor-model-parallel-size 4 --pipeline-parallel=2")
+
+
 # --- what the kernel says --------------------------------------------------------------------------------------------
 
 

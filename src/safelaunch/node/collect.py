@@ -262,7 +262,7 @@ def _row(rank: proctable.Rank, facts: Mapping[int, Mapping[str, Any]]) -> dict[s
              for one in rank.below]
     return {**nothing, **facts.get(process.pid, {}), "rank": rank.number, "local": rank.env.get("LOCAL_RANK", ""),
             "world": int(world) if world.isdigit() else None, "step": rank.step, "pid": process.pid,
-            "name": process.comm, "cmd": " ".join(process.words)[:300],
+            "name": process.comm, "cmd": " ".join(process.words)[:300], "parallel": process.parallel,
             "devices": rank.env.get("CUDA_VISIBLE_DEVICES", ""), "below": below, "samples": [], "cpu": [], "states": "",
             "switches": [], "life": [], "why": process.why, "hint": "", "flight": None}
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any, Optional
 
+MOST_BYTES = 1 << 16   # of a command line; Megatron's have 10 kB
 STALL_S = 0.4    # an environment is read in 20 us
 # Whose rank a process is: torchrun, accelerate, deepspeed and our srun launch say RANK; MPI's launchers their own.
 RANK_KEYS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
@@ -41,6 +42,7 @@ class Process:
         self.pid, self.ppid, self.state, self.comm, self.started, self.ticks = pid, ppid, state, comm, started, ticks
         self.env: Optional[dict[str, str]] = None
         self.words: list[str] = []
+        self.parallel = ""   # of its command line, what is said on parallel groups
         self.why = ""
 
 
@@ -76,13 +78,22 @@ def read_words(pid: int) -> dict[str, Any]:
             pairs = [pair.partition(b"=") for pair in file.read(1 << 20).split(b"\0")]
         env = {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
         with open("/proc/%d/cmdline" % pid, "rb") as file:
-            words = file.read(4096).decode(errors="replace").split("\0")
+            words = file.read(MOST_BYTES).decode(errors="replace").split("\0")
     except OSError as error:
         return {"why": error.strerror or "unreadable"}
     kept = {key: env[key] for key in _KEPT if key in env}
     if "SAFELAUNCH_GUARD" in env:
         kept["guard"] = "1"
-    return {"env": kept, "words": words[:24]}
+    return {"env": kept, "words": words[:24], "parallel": _parallel_words(words)}
+
+
+def _parallel_words(words: list[str]) -> str:
+    """Options such as "--tensor-model-parallel-size 4", whose value may be the next word."""
+    found = []
+    for word, following in zip(words, [*words[1:], ""]):  # noqa: B905 - 3.10's
+        if "parallel" in word and len(word) < 80:
+            found += [word] if "=" in word or not following.isdigit() else [word, following]
+    return " ".join(found)[:400]
 
 
 class Want:
@@ -109,6 +120,7 @@ def find_members(table: dict[int, Process], want: Want, until_s: float) -> tuple
     for index, said in found.items():
         process = table[pids[index]]
         process.env, process.words, process.why = said.get("env"), said.get("words", []), said.get("why", "")
+        process.parallel = said.get("parallel", "")
         if process.env is not None and want.fits(process.env):
             members[process.pid] = process
     for index in stuck:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from safelaunch.errors import UsageError
+
+# Megatron-LM's and NeMo's options, torchtitan's, and fairseq's, whose one size is that of the tensor groups.
+_OPTIONS = {
+    "tp": re.compile(r"(?:tensor[-_](?:model[-_])?parallel[-_](?:size|degree)|(?<![\w-])--model[-_]parallel[-_]size)"
+                     r"[= ](\d+)"),
+    "pp": re.compile(r"pipeline[-_](?:model[-_])?parallel[-_](?:size|degree)[= ](\d+)"),
+    "cp": re.compile(r"context[-_]parallel[-_](?:size|degree)[= ](\d+)"),
+}
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,12 @@ class Sizes:
         if self.pp > 1:
             for first in range(stage):
                 yield f"pipeline {first}", tuple(range(first, world, stage))
+
+
+def sizes_of_command(text: str) -> Sizes | None:
+    """Sizes that a rank's command line gives; None where none of them is above 1."""
+    found = {key: int(match[1]) for key, option in _OPTIONS.items() if (match := option.search(text))}
+    return Sizes(**found) if any(size > 1 for size in found.values()) else None
 
 
 def parse_sizes(text: str) -> Sizes:

@@ -69,6 +69,7 @@ class Rank(NamedTuple):
     ran: bool | None = None
     flight: int | None = None          # the flight recorder's number of its newest collective
     life: tuple[Life, ...] = ()        # at each look
+    parallel: str = ""                 # what its command line says on parallel groups
 
     @property
     def stuck_in(self) -> Place | None:
@@ -170,7 +171,8 @@ class Reader:
             next((utils[one] for one in (pid, *(place.pid for place in below)) if one in utils), None),
             tuple(sorted(row.get("mounts", ()))), _ran(row.get("switches", ())), flight,
             tuple(Life(switches, *one[:4])._replace(t=point[0]) for switches, one, point in zip(
-                row.get("switches", ()), row.get("life", ()), row.get("cpu", ()), strict=False)))
+                row.get("switches", ()), row.get("life", ()), row.get("cpu", ()), strict=False)),
+            row.get("parallel", ""))
 
 
 def keep_main_step(reports: Sequence[NodeReport]) -> tuple[NodeReport, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from safelaunch.core.hangs.activity import COLLECTIVE, DATA, GPU, RENDEZVOUS, STORAGE, classify
-from safelaunch.core.hangs.parallel import Sizes
+from safelaunch.core.hangs.parallel import Sizes, sizes_of_command
 from safelaunch.core.hangs.ranks import NodeReport, Place, Rank, Silent
 from safelaunch.core.hangs.scene import (
     HangVerdict,
@@ -45,14 +45,18 @@ MOST_ODD = 16        # more of them are no exception
 
 def judge_hang(reports: Sequence[NodeReport], silent: Sequence[Silent] = (), *, sizes: Sizes | None = None,
                groups: tuple[Group, ...] | None = None) -> HangVerdict:
-    """The verdict on one look at all nodes."""
+    """The verdict on one look at all nodes. `sizes` of the parallel groups: None = as the ranks' command line says."""
     ranks = [rank for report in reports for rank in report.ranks]
+    told = next((rank.parallel for rank in ranks if rank.parallel), "") if sizes is None else ""
+    sizes = sizes or sizes_of_command(told)
     found = fold(ranks) if groups is None else groups
     scene = Scene(found, tuple(reports), tuple(silent), sizes,
                   {number: classify(group.stack) for number, group in enumerate(found)}, missing_ranks(ranks))
     draft = next(draft for row in _ROWS for draft in [row(scene)] if draft is not None)
     return HangVerdict(draft.kind, draft.summary, draft.confidence, draft.odd[:MOST_ODD], draft.suspects,
-                       (*draft.evidence, *_common_evidence(scene)), _witnesses(scene), folders=draft.folders[:MOST_ODD])
+                       (*draft.evidence, *_common_evidence(scene), *(
+                           [f"parallel groups as the ranks' command line says: {told}"] if told and sizes else [])),
+                       _witnesses(scene), folders=draft.folders[:MOST_ODD])
 
 
 # --- the rows, in order ---------------------------------------------------------------------------------------------
@@ -187,6 +191,8 @@ def _deadlock(scene: Scene) -> HangVerdict | None:
     assert most is not None
     odd = [odd_one(rank, _why_odd(scene, group, most)) for group in groups for rank in group.ranks]
     odd = _odd_of_groups(scene, odd)
+    pids = {(one.node, one.pid) for one in odd}
+    groups = [group for group in groups if any((rank.node, rank.pid) in pids for rank in group.ranks)]
     share = len(odd) / max(1, len(scene.ranks))
     late = all(group.kind == MOVING for group in groups)
     where = label(groups[0].stack)
