@@ -13,6 +13,7 @@ import pytest
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.cli import run
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import FLAGS, finish
 from tests.handmade import YAML, Made, fake_command, make_run
 from tests.localruns import SubmitLocal
 from tests.runs import Drill, Submit
@@ -269,7 +270,7 @@ def test_an_odd_time_is_refused(kept: Made, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_local_run_on_hold_starts_nothing_new_until_resume(submit_local: SubmitLocal) -> None:
-    local = submit_local("--steps 400 --step-time 0.02 --die-at 60")
+    local = submit_local("--steps 130 --step-time 0.1 --die-at 100")   # 10 s for a word
     local.wait_step(5)
     done = local.type("hold", str(local.run_dir), "--why", "wait")
     assert done.returncode == 0 and "nothing new is started after it" in done.stderr
@@ -281,14 +282,15 @@ def test_a_local_run_on_hold_starts_nothing_new_until_resume(submit_local: Submi
 
 
 def test_an_extended_site_is_kept_beyond_its_time(submit_local: SubmitLocal) -> None:
-    local = submit_local("--steps 400 --step-time 0.01 --die-at 10", "restart.max_restarts=0", "preserve_site.for=3s",
+    # 15 s: the word must be typed within that time, which took more than 3 s at a load of 17.
+    local = submit_local("--steps 400 --step-time 0.01 --die-at 10", "restart.max_restarts=0", "preserve_site.for=15s",
                          "preserve_site.when=[unknown, host_oom]")
     local.wait_for(lambda: local.state().preserving_until, 30, "nothing is kept")
     done = local.type("extend", str(local.run_dir), "--for", "1h")
     assert done.returncode == 0, done.stderr
     kept_t = local.state().preserving_until
     assert kept_t is not None
-    local.wait_for(lambda: time.time() > kept_t + 2, 20, "time does not pass")
+    local.wait_for(lambda: time.time() > kept_t + 2, 30, "time does not pass")
     assert local.state().ended is None
     assert (local.state().preserving_until or 0.0) > kept_t + 3000, "the journal says so, and status with it"
     local.type("release", str(local.run_dir))
@@ -321,7 +323,7 @@ def test_a_queued_job_of_a_real_slurm_waits_for_resume_and_completes(
 def test_an_attempt_that_fails_on_hold_is_followed_by_nothing_until_resume(
     sandbox: Sandbox, submit: Callable[[Sandbox], Submit]
 ) -> None:
-    drill = submit(sandbox)("--steps 40 --step-time 0.1 --die-at 30")
+    drill = submit(sandbox)("--steps 130 --step-time 0.1 --die-at 120")   # 12 s for a word
     drill.wait_for(lambda: drill.state().successor, 20, "no successor was queued")
     successor = drill.state().successor
     assert successor is not None
@@ -341,12 +343,13 @@ def test_an_attempt_that_fails_on_hold_is_followed_by_nothing_until_resume(
 
 
 def test_an_attempt_runs_on_through_hold_and_resume(sandbox: Sandbox, submit: Callable[[Sandbox], Submit]) -> None:
-    drill = submit(sandbox)("--steps 40 --step-time 0.1")
+    drill = submit(sandbox)(FLAGS)   # until it is told: both words take seconds on a machine that others use
     drill.wait_for(lambda: drill.state().successor, 20, "no successor was queued")
     drill.wait_step(3)
     assert drill.as_user("hold", str(drill.run_dir)).returncode == 0
     drill.wait_event("request")
     assert drill.as_user("resume", str(drill.run_dir)).returncode == 0
+    finish(drill)
     state = drill.wait_end()
     assert state.ended is not None and state.ended.how == "completed" and len(state.attempts) == 1
 

@@ -101,7 +101,7 @@ def test_suspended_job_goes_on_from_its_checkpoint_and_costs_no_budget(sandbox: 
 
 
 def test_killed_pump_loses_no_line(sandbox: Sandbox, submit: Submitter) -> None:
-    drill = submit(sandbox)("--steps 150 --step-time 0.03")
+    drill = submit(sandbox)("--steps 300 --step-time 0.03")
     for step in (10, 40, 70):
         drill.wait_step(step)
         drill.wait_for(lambda: drill.pids("pump.py"), 10, "no pump runs")
@@ -111,5 +111,5 @@ def test_killed_pump_loses_no_line(sandbox: Sandbox, submit: Submitter) -> None:
     drill.wait_end()
 
     for rank in range(4):
-        assert drill.losses(rank) == losses_until(150)
-    assert len(drill.log(1).splitlines()) == 4 * 151, "no line twice, none lost"
+        assert drill.losses(rank) == losses_until(300)
+    assert len(drill.log(1).splitlines()) == 4 * 301, "no line twice, none lost"
