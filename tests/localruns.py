@@ -86,12 +86,12 @@ class LocalRun:
 
     def wait_step(self, step: int, attempt: int = 1) -> None:
         """Return when a rank has printed this step."""
-        self.wait_for(lambda: f"step {step} loss" in self.log(attempt), 30, f"step {step} was not reached")
+        self.wait_for(lambda: f"step {step} loss" in self.log(attempt), 60, f"step {step} was not reached")
 
     def wait_end(self) -> Ended:
         """How the run ended, once nothing of it is left."""
-        self.wait_for(lambda: self.state().ended, 60, "the run did not end")
-        self.wait_for(lambda: not self.pids(), 20, "processes were left")
+        self.wait_for(lambda: self.state().ended, 120, "the run did not end")
+        self.wait_for(lambda: not self.pids(), 60, "processes were left")
         ended = self.state().ended
         assert ended is not None
         return ended
@@ -112,7 +112,7 @@ class LocalRun:
 
     def leader(self) -> int:
         """The leader's pid: it waits on children of the same command line, so the oldest is it."""
-        self.wait_for(lambda: self.pids("from safelaunch.loop import main", "-S"), 20, "no leader lives")
+        self.wait_for(lambda: self.pids("from safelaunch.loop import main", "-S"), 60, "no leader lives")
         return min(self.pids("from safelaunch.loop import main", "-S"))
 
     def ranks(self, script: str = "steps.py") -> list[int]:

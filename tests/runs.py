@@ -132,19 +132,19 @@ class Drill:
                 pytest.fail(f"{complaint} within {timeout_s} s\n{self.story()}")
             time.sleep(0.05)
 
-    def wait_event(self, kind: str, count: int = 1, timeout_s: float = 30.0) -> Event:
+    def wait_event(self, kind: str, count: int = 1, timeout_s: float = 60.0) -> Event:
         """The count-th event of a kind."""
         self.wait_for(lambda: len(self.events(kind)) >= count, timeout_s, f"no {kind} number {count}")
         return self.events(kind)[count - 1]
 
-    def wait_step(self, step: int, attempt: int | None = None, timeout_s: float = 30.0) -> None:
+    def wait_step(self, step: int, attempt: int | None = None, timeout_s: float = 60.0) -> None:
         """Return when a rank has printed this step (or a later one)."""
         self.wait_for(lambda: max(self.steps(attempt), default=0) >= step, timeout_s, f"step {step} was not reached")
 
-    def wait_end(self, timeout_s: float = 60.0) -> State:
+    def wait_end(self, timeout_s: float = 120.0) -> State:
         """The state after the run's end, once no job of it is left."""
         self.wait_for(lambda: self.state().ended, timeout_s, "the run did not end")
-        self.wait_for(lambda: not self.jobs(), 40.0, "jobs were left")
+        self.wait_for(lambda: not self.jobs(), 60.0, "jobs were left")
         return self.state()
 
     def jobs(self) -> list[str]:

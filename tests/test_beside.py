@@ -78,7 +78,7 @@ def test_signal_reaches_the_command_and_ends_the_low_one_with_its_children(
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     assert (process.returncode, said) == (7, "heard\n")
-    wait_until(lambda: is_gone(tmp_path / "child"), 10, "a child is left")
+    wait_until(lambda: is_gone(tmp_path / "child"), 30, "a child is left")
 
 
 def test_signal_between_both_ends_the_low_one(start: Start, tmp_path: Path) -> None:
@@ -88,14 +88,14 @@ def test_signal_between_both_ends_the_low_one(start: Start, tmp_path: Path) -> N
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
-    wait_until(lambda: is_gone(tmp_path / "low"), 10, "it is left")
+    wait_until(lambda: is_gone(tmp_path / "low"), 30, "it is left")
 
 
 def test_what_a_low_one_leaves_behind_is_ended(start: Start, tmp_path: Path) -> None:
     process = start(f"sleep 1000 & echo $! >{tmp_path}/left", "true")
     process.communicate(timeout=60)
     assert process.returncode == 0
-    wait_until(lambda: is_gone(tmp_path / "left"), 10, "it is left")
+    wait_until(lambda: is_gone(tmp_path / "left"), 30, "it is left")
 
 
 @pytest.mark.parametrize("words", [[], ["true"], ["--", "true"], ["true", "--"]])

@@ -159,7 +159,7 @@ def test_job_that_starts_on_hold_queues_one_that_is_held(sandbox: Sandbox, submi
     assert sandbox.slurm(["squeue", "-h", "-j", handed, "-o", "%r"]).strip() == "JobHeldUser"
     assert not drill.state().attempts
     assert drill.as_user("stop", str(drill.run_dir)).returncode == 0
-    state = drill.wait_end(10)
+    state = drill.wait_end()
     assert state.ended and state.ended.how == "stopped" and "taken out of the queue" in state.ended.why
 
 
@@ -170,7 +170,7 @@ def test_preserved_site_keeps_the_suspect_says_how_to_get_in_and_is_released(
                             extra="preserve_site: {for: 1h, when: [unknown, host_oom]}\n",
                             overrides=("restart.max_without_progress=1",))
     drill.wait_event("preserved", timeout_s=60)
-    drill.wait_for(lambda: len(sandbox.slurm(["squeue", "-h", "-j", drill.job, "-o", "%D"]).split()) > 0, 10, "job")
+    drill.wait_for(lambda: len(sandbox.slurm(["squeue", "-h", "-j", drill.job, "-o", "%D"]).split()) > 0, 30, "job")
 
     status = drill.as_user("status", str(drill.run_dir))
     assert "preserv" in status.stdout.lower() and "safelaunch shell" in status.stdout + status.stderr

@@ -178,7 +178,7 @@ def test_rank_in_an_unkillable_sleep_is_named_with_its_call_and_mount_and_all_ot
     job = hang(5, f"{loop_mount.path}/log", nodes=4, tasks=8)
     loop_mount.freeze()
     state = Path(f"/proc/{job.pid(5)}/stat")
-    wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "D", 10, "the rank does not sleep")
+    wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "D", 30, "the rank does not sleep")
 
     start_s = time.monotonic()
     said = job.look()
@@ -259,7 +259,7 @@ def test_job_in_limbo_has_no_rank_left_and_says_so(hang: Hang) -> None:
         os.kill(pid, signal.SIGSTOP)   # it will not notice, and Slurm's job stays
     for rank in range(4):
         os.kill(job.pid(rank), signal.SIGKILL)
-    wait_until(lambda: not any(Path(f"/proc/{job.pid(rank)}").exists() for rank in range(4)), 10, "ranks were left")
+    wait_until(lambda: not any(Path(f"/proc/{job.pid(rank)}").exists() for rank in range(4)), 30, "ranks were left")
 
     said = job.look()
 

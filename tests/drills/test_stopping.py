@@ -65,7 +65,7 @@ def test_kill_now_does_not_wait_for_the_grace(sandbox: Sandbox, submit: Submitte
     drill.wait_step(2)
 
     touch(drill, "kill-now", BOB)
-    state = drill.wait_end(20)
+    state = drill.wait_end()
 
     assert state.ended and state.ended.how == "stopped"
 
@@ -125,7 +125,7 @@ def test_stop_types_the_kill_switch(sandbox: Sandbox, submit: Submitter) -> None
     drill.wait_step(2)
 
     done = drill.as_user("stop", str(drill.run_dir))
-    state = drill.wait_end(20)
+    state = drill.wait_end()
 
     assert done.returncode == 0 and state.ended and state.ended.how == "stopped"
     assert re.search(r"touched (the )?kill", state.ended.why)

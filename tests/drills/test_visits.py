@@ -118,7 +118,7 @@ def test_rank_that_no_kill_ends_costs_its_node_and_becomes_a_ticket_for_the_admi
     drill.wait_step(20)
     node = drill.events("attempt_started")[0].data["nodes"][1]
     loop_mount.freeze()
-    drill.wait_for(lambda: any(_state(pid) == "D" for pid in drill.pids("two.py")), 10, "no rank sleeps")
+    drill.wait_for(lambda: any(_state(pid) == "D" for pid in drill.pids("two.py")), 30, "no rank sleeps")
     (work / "fail").touch()
 
     lost = drill.wait_event("node_lost", timeout_s=100)

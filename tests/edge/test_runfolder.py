@@ -84,7 +84,7 @@ def test_what_is_written_later_is_readable_to_the_group_too(
     shared.append("journal/000001-n0-1.jsonl", b"{}\n")
     assert shared.publish("claims/1", b"{}\n")
     shared.close()
-    wait_until(lambda: (run.dir / "attempts/0001/exit.json").exists(), 10, "the courier did not deliver")
+    wait_until(lambda: (run.dir / "attempts/0001/exit.json").exists(), 30, "the courier did not deliver")
     made = {name: mode for name, mode in modes(run.dir).items() if name not in SHARED}
     assert made == {writer.name: "640", "attempts/0001": "2750", "attempts/0001/exit.json": "640",
                     "journal/000001-n0-1.jsonl": "640", "claims/1": "640"}

@@ -352,7 +352,7 @@ def test_call_is_shown_with_its_file_and_mount(spawn: Spawn, tmp_path: Path) -> 
     os.mkfifo(tmp_path / "pipe")
     writer = os.open(tmp_path / "pipe", os.O_RDWR)
     pid = spawn([sys.executable, "-c", f"print('up', flush=True)\nopen({str(tmp_path / 'pipe')!r}, 'rb').read()"]).pid
-    wait_until(lambda: evidence.look(pid)["call"] == "read", 10, "it does not read")
+    wait_until(lambda: evidence.look(pid)["call"] == "read", 30, "it does not read")
 
     said = evidence.look(pid)
 
@@ -372,7 +372,7 @@ def test_path_of_a_call_on_a_frozen_mount_is_read_from_the_process_and_not_touch
     process.stdin.write(b"\n")
     process.stdin.flush()
     try:
-        wait_until(lambda: bool(evidence.look(process.pid)["path"].endswith("data.bin")), 10, "it does not hang")
+        wait_until(lambda: bool(evidence.look(process.pid)["path"].endswith("data.bin")), 30, "it does not hang")
         said = evidence.look(process.pid)
         assert said["mount"] == str(fuse_mount.path) and said["fs"].startswith("fuse")
         assert said["call"] in ("newfstatat", "stat", "statx")

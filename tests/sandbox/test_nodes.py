@@ -179,7 +179,7 @@ def test_a_command_that_takes_too_long_is_killed_with_its_children(sandbox: Sand
     with pytest.raises(subprocess.TimeoutExpired):
         sandbox.run(["bash", "-c", "sleep 1000 & sleep 1000"], timeout_s=0.5)
     login = daemons.machine(sandbox.dir, daemons.LOGIN)
-    wait_until(lambda: not login.pids(), 5, "a child is left")
+    wait_until(lambda: not login.pids(), 30, "a child is left")
 
 
 def test_commands_see_nothing_of_the_callers_environment(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_a_frozen_slurmd_starts_nothing_while_its_job_goes_on(sandbox: Sandbox) 
     sandbox.freeze_slurmd("n1")
     so_far = file.stat().st_size
     later = sandbox.start(["srun", "-N1", "-w", "n1", "hostname", "-s"])
-    wait_until(lambda: file.stat().st_size > so_far, 5, "the job stands still")
+    wait_until(lambda: file.stat().st_size > so_far, 30, "the job stands still")
     stopped = {command_name(pid) for pid in sandbox.machine("n1").pids() if is_stopped(pid)}
     assert stopped == {"slurmd"}
     assert later.poll() is None
