@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.steps import latest_step
+from safelaunch.core.steps import last_steps, latest_step, named_steps
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,22 @@ def test_a_pattern_of_the_users_own(pattern: str, log: str, expected: int | None
 def test_any_bytes_have_a_step_or_none(log: bytes) -> None:
     step = latest_step(log, "auto")
     assert step is None or step >= 0
+
+
+LINES = st.sampled_from(["step {} loss 1.5", "iteration {}/ 9000 |", "loading shard {}", "hello " * 40, "",
+                         "safelaunch: step {}"])
+
+
+@given(st.lists(st.tuples(LINES, st.integers(0, 9000)), min_size=100, max_size=400), st.sampled_from([1, 8, 64]))
+def test_the_last_steps_are_the_end_of_all_steps_however_little_is_read(
+    lines: list[tuple[str, int]], most: int
+) -> None:
+    log = "\n".join(line.format(step) for line, step in lines).encode()
+    for pattern in ("auto", r"step (\d+) loss"):
+        numbers = [named.step for named in named_steps(log, pattern)]
+        assert [named.step for named in last_steps(log, pattern, most)] == numbers[-most:]
+
+
+def test_unwanted_steps_at_the_end_hide_no_wanted_one_before_them() -> None:
+    log = b"step 5 loss 1\n" + b"step 3 of the checkpoint is loaded\n" * 2000
+    assert [one.step for one in last_steps(log, most=8, is_wanted=lambda named: named.step != 3)] == [5]

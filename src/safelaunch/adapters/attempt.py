@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,18 +48,19 @@ class AttemptProcess:
     child: subprocess.Popen[bytes] | None = None
     pump: subprocess.Popen[bytes] | None = None
     _pump_next_s: float = 0.0
+    _heir_pid: int | None = None   # of an attempt that this leader has not launched: a process of it, as far as known
 
-    @property
+    @cached_property
     def stem(self) -> str:
         """Common start of its files' names."""
         return f"attempt-{self.number:04d}"
 
-    @property
+    @cached_property
     def spool(self) -> Path:
         """Its output on local disk; the pump copies it to the run folder."""
         return self.local / f"{self.stem}.log"
 
-    @property
+    @cached_property
     def exit_file(self) -> Path:
         """Holds srun's exit code once it has ended."""
         return self.local / f"{self.stem}.exit"
@@ -83,7 +85,7 @@ class AttemptProcess:
         """What the nodes' kernels said, a file for each."""
         return self.local / self.stem / "system"
 
-    @property
+    @cached_property
     def pump_file(self) -> Path:
         """Holds the pump's pid."""
         return self.local / f"{self.stem}.pump"
@@ -131,13 +133,20 @@ class AttemptProcess:
         return None
 
     def _lives(self) -> bool:
-        """Whether the process of an earlier leader is still there, told by its own environment."""
-        mark = f"SAFELAUNCH_EXIT_FILE={self.exit_file}".encode()
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                with contextlib.suppress(OSError):
-                    if mark in (folder / "environ").read_bytes().split(b"\0"):
-                        return True
+        """Whether a process that an earlier leader started is still there, told by its own environment.
+
+        Asked each tick: all processes of a busy node are looked at only when the one known is gone.
+        """
+        if self._heir_pid is None or not self._is_of_it(self._heir_pid):
+            pids = (int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit())
+            self._heir_pid = next(filter(self._is_of_it, pids), None)
+        return self._heir_pid is not None
+
+    def _is_of_it(self, pid: int) -> bool:
+        """Whether a process belongs to this attempt."""
+        with contextlib.suppress(OSError):
+            mark = f"SAFELAUNCH_EXIT_FILE={self.exit_file}".encode()
+            return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         return False
 
     def kill(self) -> None:

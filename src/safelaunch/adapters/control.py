@@ -25,6 +25,7 @@ GREETING_S = 5.0            # a connection that has not proved itself by then is
 MAX_STRANGERS = 1024        # unproved connections at once: another user's port scan must not eat our descriptors
 STRANGERS_SHARE = 4         # ... nor more than this part of them, which are 1024 by default
 _PING = b'{"do":"ping"}\n'
+_PONG = b'{"ev": "pong"}'     # as a guard says it (node.guard.Link.say): most of all lines
 _ROLES = ("guard", "standby")
 _AT_ONCE = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
 MOST_KERNEL_LINES, MAX_KERNEL_LINE = 40, 400
@@ -226,6 +227,9 @@ class ControlServer:
                 self._take(connection, line, now_s)
 
     def _take(self, connection: Connection, line: bytes, now_s: float) -> None:
+        if line == _PONG and connection.guard is not None:
+            connection.guard.heard_s = now_s
+            return
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):

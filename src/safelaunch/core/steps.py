@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 # Lines of common trainers; the number is the step. Sources: Megatron-LM training_log ("iteration  100/ 1000 |"),
@@ -29,6 +29,8 @@ _PREFIX = re.compile(rb"^\s*(?:\[[^\]]{1,60}\]:?\s*|\d+:\s+)+")   # torchrun's, 
 
 
 _TOLD = re.compile(rb"\bsafelaunch: step (\d{1,12})\b")           # safelaunch.progress
+_END_BYTES = 8 << 10    # of a log, in which its last steps are looked for first: 64 ranks' lines of one step
+MOST_LAST = 64          # ranks that lag behind repeat older steps
 
 
 class Named(NamedTuple):
@@ -40,12 +42,32 @@ class Named(NamedTuple):
 
 def named_steps(text: bytes, pattern: str = "auto") -> list[Named]:
     """All steps that a piece of a log names, in order; `pattern` as in train.yaml's progress.step."""
+    found = _in_lines(text, pattern, 0)
     if pattern != "auto":
-        found = [Named(match.start(), int(match[1])) for match in re.finditer(pattern.encode(), text, re.MULTILINE)
-                 if match[1] is not None and match[1].isdigit()]
         return found or [Named(match.start(), int(match[1])) for match in _TOLD.finditer(text)]
-    found = [Named(match.start(), int(match[match.lastindex or 0])) for match in STEP_LINE.finditer(text)]
     return found or (list(_bar_steps(text)) if b"%" in text else [])
+
+
+def last_steps(
+    text: bytes, pattern: str = "auto", most: int = MOST_LAST, is_wanted: Callable[[Named], bool] = lambda named: True
+) -> list[Named]:
+    """The last `most` wanted ones of `named_steps`, read from the text's end, where lines name so many there.
+
+    Bars are told by the whole text: the longest is the training's.
+    """
+    start = text.rfind(b"\n", 0, max(0, len(text) - _END_BYTES)) + 1
+    found = [named for named in _in_lines(text, pattern, start) if is_wanted(named)]
+    if len(found) < most and (start or not found):
+        found = [named for named in named_steps(text, pattern) if is_wanted(named)]
+    return found[-most:]
+
+
+def _in_lines(text: bytes, pattern: str, start: int) -> list[Named]:
+    """What lines name from `start` on, where one begins."""
+    if pattern == "auto":
+        return [Named(match.start(), int(match[match.lastindex or 0])) for match in STEP_LINE.finditer(text, start)]
+    return [Named(match.start(), int(match[1])) for match in re.compile(pattern.encode(), re.MULTILINE).finditer(
+        text, start) if match[1] is not None and match[1].isdigit()]
 
 
 def _bar_steps(text: bytes) -> Iterator[Named]:
@@ -64,5 +86,5 @@ def _is_training(what: bytes) -> bool:
 
 def latest_step(tail: bytes, pattern: str) -> int | None:
     """The last step named in the log's tail; `pattern` is "auto" or a regex with one group; None = none is named."""
-    found = named_steps(tail, pattern)
+    found = last_steps(tail, pattern, most=1)
     return found[-1].step if found else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +42,6 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     if claim == 0:
         return
     port = 20000 + (int(lead.job.id) * 31 + number * 1000 + int(lead.world.chance() * 1000)) % 10000
-    folder = runfolder.attempt_folder(number)
     facts: dict[str, Any] = {
         "attempt": number, "job": lead.job.id, "nodes": list(action.nodes), "port": port,
         "resume_step": lead.resume.step if lead.resume else None,
@@ -62,13 +60,14 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     lead.server.expect(number)
     lead.process = lead.world.launch(
         lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
-    lead.size, lead.grew_s, lead.stalled = 0, lead.now_s, False
+    lead.size = lead.heard_bytes = 0
+    lead.grew_s, lead.stalled = lead.now_s, False
     if not lead.was_watched:
         lead.standby_next_s = min(lead.standby_next_s, lead.now_s + FIRST_STANDBY_S)
     lead.record(lead.writer.event("attempt_started", **facts, why=action.why),
                 lead.writer.event("outcome", claim=claim, act="launch", ok=True))
     lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
-    lead.shared.enqueue(PUT, f"{folder}/launch.sh", _launch_script(lead.run_dir, extra, words).encode())
+    lead.put(number, "launch.sh", _launch_script(lead.run_dir, extra, words).encode())
     lead.say(f"attempt {number} on {nodeset.fold(action.nodes)}: {action.why}")
     lead.begin(f"visit {number}", visit.at_start(lead, number))
 
@@ -193,10 +192,10 @@ def close_attempt(lead: Leader) -> None:
     fall_back(lead)
     keep_resume_args(lead)
     lead.record(*checkpoint_events(lead, live.number))
-    lead.shared.enqueue(PUT, f"{runfolder.attempt_folder(live.number)}/exit.json", json.dumps({
+    lead.put(live.number, "exit.json", {
         "v": 1, "attempt": live.number, "how": how, "exit_code": code, "srun_code": live.srun_code,
         "tasks": [{"node": e.node, "task": e.task, "code": e.code, "signal": e.signal} for e in live.exits],
-    }).encode() + b"\n")
+    })
     summary = lead.state.attempt.summary if lead.state.attempt else None
     lead.say(f"attempt {live.number} {how}{f': {summary}' if summary else ''}")
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from safelaunch.adapters import runfolder
 from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.adapters.outbox import PUT
 from safelaunch.core import decide
 from safelaunch.core.ledger import blamed_before
 from safelaunch.core.why import causes
@@ -28,8 +25,7 @@ def look_deeper(lead: Leader, live: decide.Live, process: AttemptProcess, shallo
     found = lead.world.diagnose(process, _evidence(lead, live, shallow), layout, _kernel_logs(lead, live, process))
     if found is None:
         return shallow
-    folder = runfolder.attempt_folder(live.number)
-    lead.shared.enqueue(PUT, f"{folder}/verdict.json", json.dumps(found).encode() + b"\n")
+    lead.put(live.number, "verdict.json", found)
     verdict = found["verdict"]
     if shallow.category == "hang" and verdict["category"] not in BEHIND_A_HANG:
         return shallow   # the look at the ranks has more to say than the words of those that were ended
@@ -76,7 +72,7 @@ def _kernel_logs(lead: Leader, live: decide.Live, process: AttemptProcess) -> tu
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
         paths.append(path)
-        lead.shared.enqueue(PUT, f"{runfolder.attempt_folder(live.number)}/system/{node}.log", text)
+        lead.put(live.number, f"system/{node}.log", text)
     return tuple(paths)
 
 

@@ -7,16 +7,14 @@ and look again later. A frozen filesystem is waited for: a restart would hang in
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from safelaunch.adapters import checkpoints, runfolder
+from safelaunch.adapters import checkpoints
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collected, Depth
-from safelaunch.adapters.outbox import PUT
 from safelaunch.core import nodeset
 from safelaunch.core.hangs import hang, stacktext
 from safelaunch.core.hangs.hang import Rhythm
@@ -24,12 +22,11 @@ from safelaunch.core.hangs.proof import Look, conclude, is_certain
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
-from safelaunch.core.progress import listen
+from safelaunch.core.progress import Talk
 from safelaunch.lead.leader import Leader, Step, clock
 from safelaunch.lead.thaw import wait_for_thaw
 from safelaunch.lead.visit import collect
 
-CHUNK_BYTES = 64 << 10    # of new log read in one go; more is noise, and was a third of the leader's CPU (64 ranks)
 PRESERVE_S = 3600.0       # where preserve_site.for names no time
 SECOND_LOOK_S = 10.0      # between two looks that must agree before anything is ended
 # A loop stands at one line nine times of ten; the third look is for what may pass only.
@@ -39,20 +36,15 @@ CHECKPOINT_S = 1.0        # a folder of some hundred checkpoints takes 0.1 s; th
 STALLED_S = 30.0          # between two looks at the log, which come each 5 s
 
 
-def follow(lead: Leader, process: AttemptProcess) -> None:
-    """Take in what the log has gained, and look at the ranks when it has been silent for too long."""
+def follow(lead: Leader, process: AttemptProcess, talk: Talk | None) -> None:
+    """Take in what the log has said, and look at the ranks when it has been silent for too long."""
     if not lead.plan.hang.is_on:
         return
     rhythm = _rhythm(lead)
     if lead.now_s - lead.followed_s > STALLED_S:
         rhythm = hang.forgive(rhythm, lead.now_s - lead.followed_s)   # this leader was stopped, and its node perhaps
     lead.followed_s = lead.now_s
-    size = process.size()
-    if size > lead.heard_bytes:
-        chunk = process.read(max(lead.heard_bytes, size - CHUNK_BYTES), CHUNK_BYTES)
-        lead.heard_bytes = size
-        rhythm = hang.hear(rhythm, lead.grew_s, listen(chunk, lead.plan.step_pattern))
-    lead.rhythm = rhythm
+    lead.rhythm = rhythm = rhythm if talk is None else hang.hear(rhythm, lead.grew_s, talk)
     if lead.now_s > hang.deadline_s(rhythm) and lead.attempt.killed_t is None and not lead.attempt.exits:
         lead.begin("hang", look(lead, process))
 
@@ -71,7 +63,7 @@ def _rhythm(lead: Leader) -> Rhythm:
     asked = lead.plan.hang
     lead.rhythm = hang.begin(lead.now_s, asked.first_step_s, asked.no_progress_s, lead.rhythm,
                              is_resized=lead.rhythm_nodes != len(attempt.nodes))
-    lead.rhythm_of, lead.rhythm_nodes, lead.heard_bytes = attempt.number, len(attempt.nodes), 0
+    lead.rhythm_of, lead.rhythm_nodes = attempt.number, len(attempt.nodes)
     lead.followed_s = lead.now_s
     return lead.rhythm
 
@@ -160,11 +152,10 @@ def _is_silent_still(lead: Leader, number: int) -> bool:
 
 def _keep(lead: Leader, number: int, collected: Collected, found: dict[str, Any]) -> None:
     """The dumps in the attempt's folder, for people and for why."""
-    folder = f"{runfolder.attempt_folder(number)}/stacks"
-    stamp = clock(lead.now).replace(":", "")
+    folder = f"stacks/{clock(lead.now).replace(':', '')}"
     for node, line in collected.lines.items():
-        lead.shared.enqueue(PUT, f"{folder}/{stamp}/{node}.json", line.encode(errors="replace") + b"\n")
-    lead.shared.enqueue(PUT, f"{folder}/{stamp}/verdict.json", json.dumps(found).encode() + b"\n")
+        lead.put(number, f"{folder}/{node}.json", line.encode(errors="replace") + b"\n")
+    lead.put(number, f"{folder}/verdict.json", found)
 
 
 def _act(lead: Leader, number: int, found: HangVerdict) -> Step:

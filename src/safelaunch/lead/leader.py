@@ -7,10 +7,10 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from safelaunch.adapters import checkpoints, journal, runfolder
 from safelaunch.adapters.attempt import AttemptProcess
@@ -35,6 +35,7 @@ from safelaunch.node.probe import Answer
 
 TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
+NO_TIME_S = 0.001       # less than what is left of a sleep is not worth another one
 COMMAND_TICK_S = 0.1    # a command's end is announced by SIGCHLD; its deadline is not
 BUSY_FOR_S = 2.0        # what is not over by then is no matter of milliseconds: a lease, a rank that ignores TERM
 PATIENCE = 60           # seconds with a folder that answers by an error: a server that restarts says ESTALE, EIO, …
@@ -73,6 +74,17 @@ class TookOver:
     watchers: tuple[str, ...] = ()
 
 
+class Urgent(NamedTuple):
+    """What of a pulse cannot wait for the next one: without the next job's number in it, a node guard that ends an
+    orphaned job cannot free that one, which then waits for a dead node (seen in a drill).
+    """
+
+    successor: str | None
+    attempt: int | None
+    standby: str | None
+    watchers: list[str]    # who may take over
+
+
 class Leader:
     """The run's supervisor on the batch host; the parts beside this file work on it."""
 
@@ -90,6 +102,7 @@ class Leader:
         self.now = world.now()
         self.now_s = self.born_s = world.now_s()
         self.signals: set[int] = set()
+        self.has_news = False           # somebody has said more than that he is there
         self.state = State()
         self.live: decide.Live | None = None
         self.process: AttemptProcess | None = None
@@ -111,10 +124,10 @@ class Leader:
         self.folder_id: list[int] | None = None
         self.tasks: dict[str, tuple[Step, Command | float]] = {}
         self.grew_s = self.exit_s = self.killed_s = self.now_s
-        self.size = 0
+        self.size = self.heard_bytes = 0   # of the attempt's log: all, and how much was listened to
         self.due: dict[str, float] = {}
         self.pulse_count = 0
-        self.shown: tuple[object, ...] = ()   # what the last pulse said and cannot wait (watch.shown_first)
+        self.shown: Urgent | None = None      # what the last pulse said of that
         self.last_row = ""
         self.addresses: dict[str, str] = {}   # of nodes whose names this host cannot resolve
         self.user = runfolder.name_of(os.geteuid())
@@ -123,7 +136,7 @@ class Leader:
         self.partition: tuple[str, ...] | None = None   # all nodes, the ones included that are down today
         self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
         self.rhythm: Rhythm | None = None             # what the log's silences have taught
-        self.rhythm_of = self.heard_bytes = 0         # the attempt that it is about; how much of its log was heard
+        self.rhythm_of = 0                            # the attempt that it is about
         self.rhythm_nodes = 0                         # on how many nodes that attempt runs
         self.followed_s = self.now_s                  # when its log was last looked at
         self.looked: tuple[float, Look] | None = None  # since when it was silent; what was seen then
@@ -199,7 +212,20 @@ class Leader:
         self.state = fold([event], self.state)
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep until something happens; serve sockets; read the clocks, once a tick."""
+        """Sleep until something happens; serve sockets; read the clocks, once a tick.
+
+        Answers to pings alone are nothing that happens, unless somebody may doubt that this leader lives: each of them
+        would cost a round of all that the loop looks at.
+        """
+        self.has_news = False
+        until_s = self.world.now_s() + timeout_s
+        self._hear(timeout_s)
+        while not self.has_news and not self.contested and self.now_s < until_s:
+            self._hear(max(NO_TIME_S, until_s - self.now_s))
+        self.server.tick(self.now_s, self.ping_every_s)
+
+    def _hear(self, timeout_s: float) -> None:
+        """Sleep until some socket, or a signal, has something to say; serve them, and read the clocks."""
         before_s = self.now_s
         ready = self.world.selector.select(timeout_s)
         self.now, self.now_s = self.world.now(), self.world.now_s()
@@ -210,9 +236,9 @@ class Leader:
             self.stalled = self.stalled or self.now_s - before_s > LEASE_S
             self.contested = self.contested or self.standby_node is not None
             self.due.pop("superseded", None)
+            self.has_news = True
         for key, _ in ready:
             key.data(self.now_s)
-        self.server.tick(self.now_s, self.ping_every_s)
 
     def rest(self, length_s: float) -> None:
         """Let so much time pass, while the guards are heard; a mere `wait` ends with each word of theirs."""
@@ -374,6 +400,11 @@ class Leader:
         """Lost nodes of the live attempt, with why."""
         return [(node, why) for node, why in self.lost.items() if self.live and node in self.live.nodes]
 
+    def put(self, number: int, name: str, content: bytes | Mapping[str, Any]) -> None:
+        """Put a file into an attempt's folder, a mapping as JSON, as soon as the run folder takes it."""
+        data = content if isinstance(content, bytes) else json.dumps(content).encode() + b"\n"
+        self.shared.enqueue(PUT, f"{runfolder.attempt_folder(number)}/{name}", data)
+
     def record_of(self, number: int, state: str) -> tuple[str, bytes]:
         """Name and content of the attempt's record, which a guard reads when it hears nobody."""
         data = json.dumps({"v": 1, "attempt": number, "state": state, "endpoint": self.endpoint()})
@@ -429,6 +460,7 @@ class Leader:
                 self.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
 
     def _take_signal(self, number: int, now_s: float) -> None:
+        self.has_news = True   # also SIGCHLD: a command has ended
         if number == signal.SIGTERM and self.term_s is None:
             self.term_s = now_s
             self.signals.add(number)

@@ -13,7 +13,6 @@ from typing import Any
 
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.collect import Collected, Depth, Target
-from safelaunch.adapters.outbox import PUT
 from safelaunch.core import decide
 from safelaunch.core.hangs import nodeticket, stacktext
 from safelaunch.core.hangs.ranks import NodeReport
@@ -66,7 +65,7 @@ def after_failure(lead: Leader, live: decide.Live, started_t: float) -> Step:
     has_crashed = any(exit.signal in CRASHES for exit in live.exits)
     if not found and not (notes and has_crashed):
         return
-    _put(lead, live.number, "cores.json", {"v": 1, "cores": list(found.values()), "notes": notes})
+    lead.put(live.number, "system/cores.json", {"v": 1, "cores": list(found.values()), "notes": notes})
     for note in notes[:MOST_SAID] if not found else ():
         lead.say(f"a task crashed, and left no core that could be found: {note}")
     if not found:
@@ -85,9 +84,10 @@ def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
         return
     text = nodeticket.render(node, why, ranks, job=lead.job.id, run=lead.plan.name, user=lead.user,
                              when=clock(lead.now))
-    name = f"{runfolder.attempt_folder(number)}/system/ticket-{node}.txt"
-    lead.shared.enqueue(PUT, name, text.encode(errors="replace"))
-    lead.say(f"{node}: {len(ranks)} processes that no KILL ends; a text for the administrators is in {name}")
+    name = f"system/ticket-{node}.txt"
+    lead.put(number, name, text.encode(errors="replace"))
+    lead.say(f"{node}: {len(ranks)} processes that no KILL ends; a text for the administrators is in "
+             f"{runfolder.attempt_folder(number)}/{name}")
 
 
 def collect(lead: Leader, nodes: Sequence[str], depth: Depth) -> Generator[float, Any, Collected]:
@@ -104,13 +104,8 @@ def _tell_left(lead: Leader, number: int, reports: Sequence[NodeReport], name: s
     rows = [{"node": report.node, **row} for report in reports for row in report.left]
     if not rows:
         return
-    _put(lead, number, name, {"v": 1, "left": rows})
+    lead.put(number, f"system/{name}", {"v": 1, "left": rows})
     lead.record(lead.writer.event("leftovers", attempt=number, left=[
         {key: row[key] for key in ("node", "pid", "user", "whose", "gpu_mb", "ended")} for row in rows[:MOST_SAID]]))
     for row in rows[:MOST_SAID]:
         lead.say(f"left over on {stacktext.tell_left(row['node'], row)}")
-
-
-def _put(lead: Leader, number: int, name: str, content: dict[str, Any]) -> None:
-    lead.shared.enqueue(PUT, f"{runfolder.attempt_folder(number)}/system/{name}",
-                        json.dumps(content).encode(errors="replace") + b"\n")

@@ -16,15 +16,16 @@ from safelaunch.core import slurmtext
 from safelaunch.core.decide import mark_asked
 from safelaunch.core.model import Exit
 from safelaunch.core.policy import response
+from safelaunch.core.progress import Talk, listen
 from safelaunch.core.script import warn_before_s
-from safelaunch.core.steps import latest_step
 from safelaunch.core.takeover import CONTESTED_S, PULSE_S
 from safelaunch.lead import hangs, thaw
 from safelaunch.lead.keep_standby import keep_standby, strike_off, watchers_of
-from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded
+from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded, Urgent
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
 PROGRESS_S = 5.0
+CHUNK_BYTES = 64 << 10   # of new log read in one go; more is noise, and was a third of the leader's CPU (64 ranks)
 INDEX_S = 2.0
 LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
@@ -61,8 +62,9 @@ def observe(lead: Leader) -> None:
     find_out_whether_alone(lead)
     if lead.live is None and lead.is_due("trouble", TROUBLE_S):
         look_for_trouble(lead)
-    if lead.is_due("pulse", pulse_every_s(lead)) or lead.shown != shown_first(lead):
-        publish_pulse(lead)
+    urgent = find_urgent(lead)
+    if lead.is_due("pulse", pulse_every_s(lead)) or lead.shown != urgent:
+        publish_pulse(lead, urgent)
 
 
 def see_who_leads(lead: Leader) -> None:
@@ -166,8 +168,9 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
     if lead.is_due("index", INDEX_S) and not lead.frozen:
         publish_index(lead, process.number, lead.world.keep_index(process, lead.now_s))
     if lead.is_due("progress", PROGRESS_S) or hangs.is_overdue(lead):
-        read_progress(lead, process)
-        hangs.follow(lead, process)
+        talk = hear(lead, process)
+        note_step(lead, process.number, talk)
+        hangs.follow(lead, process, talk)
     if lead.is_due("lost", LOOK_FOR_LOST_S):
         find_lost(lead)
 
@@ -175,16 +178,24 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
 def publish_index(lead: Leader, number: int, text: bytes | None) -> None:
     """Put what is known of an attempt's log into the run folder, for `why` (adapters.logindex)."""
     if text is not None:
-        lead.shared.enqueue(PUT, f"{runfolder.attempt_folder(number)}/index.json", text)
+        lead.put(number, "index.json", text)
 
 
-def read_progress(lead: Leader, process: AttemptProcess) -> None:
-    """Note the last step of the log's tail; the journal hears of it once a minute."""
-    step = latest_step(process.tail(), lead.plan.step_pattern)
+def hear(lead: Leader, process: AttemptProcess) -> Talk | None:
+    """What the log has said since it was heard last, of its last CHUNK_BYTES; None = it has not grown."""
+    start, lead.heard_bytes = lead.heard_bytes, lead.size
+    if lead.size <= start:
+        return None
+    start = max(start, lead.size - CHUNK_BYTES)
+    return listen(process.read(start, lead.size - start), lead.plan.step_pattern)
+
+
+def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
+    """Note the step that the log has named; the journal hears of it once a minute."""
     attempt = lead.state.attempt
-    if step is None or attempt is None or attempt.step == step:
+    if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
         return
-    event = lead.writer.event("progress", attempt=process.number, step=step)
+    event = lead.writer.event("progress", attempt=number, step=talk.step)
     if lead.is_due("journal_progress", JOURNAL_PROGRESS_S):
         lead.record(event)
     else:
@@ -225,7 +236,8 @@ def probe(lead: Leader, guard: Guard) -> Step:
 
 
 def on_report(lead: Leader, guard: Guard) -> None:
-    """Take in what a guard has said of its task."""
+    """Take in what a guard, or a standby, has said beside its answers to pings."""
+    lead.has_news = True
     if lead.live is None or guard.attempt != lead.live.number or guard.task == STANDBY_TASK:
         return
     if guard.code is not None:
@@ -338,28 +350,25 @@ def pulse_every_s(lead: Leader) -> float:
     return CONTESTED_S if lead.contested else PULSE_S
 
 
-def shown_first(lead: Leader) -> tuple[object, ...]:
-    """What of a pulse cannot wait for the next one: without the next job's number in it, a node guard that ends an
-    orphaned job cannot free that one, which then waits for a dead node (seen in a drill).
-    """
-    return (lead.state.successor, lead.state.attempt.number if lead.state.attempt else None, lead.standby_node,
-            watchers_of(lead))
+def find_urgent(lead: Leader) -> Urgent:
+    """What of a pulse cannot wait for the next one."""
+    attempt = lead.state.attempt
+    return Urgent(lead.state.successor, attempt.number if attempt else None, lead.standby_node, watchers_of(lead))
 
 
-def publish_pulse(lead: Leader, is_over: bool = False) -> None:
+def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool = False) -> None:
     """Put a copy of the heartbeat into the run folder, for those outside."""
     lead.pulse_count += 1
-    lead.shown = shown_first(lead)
+    lead.shown = urgent = urgent or find_urgent(lead)
     lead.server.show_pulse(lead.pulse_count, lead.now_s)
     attempt = lead.state.attempt
-    watchers = watchers_of(lead)
     ticket = lead.shared.enqueue(PUT, "pulse.json", json.dumps({
         "v": 1, "count": lead.pulse_count, "t": round(lead.now, 3), "gen": lead.gen, "host": lead.job.host,
-        "job": lead.job.id, "state": lead.state.name, "attempt": attempt.number if attempt else None,
-        "step": attempt.step if attempt else None, "successor": lead.state.successor,
+        "job": lead.job.id, "state": lead.state.name, "attempt": urgent.attempt,
+        "step": attempt.step if attempt else None, "successor": urgent.successor,
         "every_s": pulse_every_s(lead), "endpoint": [lead.own_address(), lead.server.port], "alone": lead.resigned,
-        "standby": lead.standby_node, "watchers": watchers, "hang_t": hangs.would_call_t(lead),
+        "standby": urgent.standby, "watchers": urgent.watchers, "hang_t": hangs.would_call_t(lead),
         "over": is_over or lead.final is not None,
         "guards": sum(guard.connection is not None for guard in lead.server.guards.values()),
     }).encode() + b"\n")
-    strike_off(lead, watchers, ticket)
+    strike_off(lead, urgent.watchers, ticket)

@@ -1,0 +1,42 @@
+"""An attempt's processes as a leader finds them that did not launch them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from safelaunch.adapters.attempt import AttemptProcess
+
+
+def test_an_adopted_attempt_lives_as_long_as_any_process_of_it(tmp_path: Path) -> None:
+    launched = AttemptProcess(tmp_path, 1)
+    launched.facts_file.write_text("{}")
+    launched.spool.touch()
+    env = {**os.environ, "SAFELAUNCH_EXIT_FILE": str(launched.exit_file)}
+    shepherd, srun = (subprocess.Popen(["sleep", "600"], env=env) for _ in range(2))
+    try:
+        adopted = AttemptProcess.adopt(tmp_path, 1)
+        assert adopted is not None and adopted.poll() is None
+
+        shepherd.kill()
+        shepherd.wait()
+        assert adopted.poll() is None, "a killed shepherd leaves its srun"
+        srun.kill()
+        srun.wait()
+        assert adopted.poll() == 255, "it ended without leaving a code"
+    finally:
+        for process in (shepherd, srun):
+            process.kill()
+            process.wait()
+
+
+def test_an_adopted_attempts_code_is_what_its_shepherd_left(tmp_path: Path) -> None:
+    launched = AttemptProcess(tmp_path, 1)
+    launched.facts_file.write_text("{}")
+    launched.spool.touch()
+    launched.exit_file.write_text("9\n")
+
+    adopted = AttemptProcess.adopt(tmp_path, 1)
+
+    assert adopted is not None and adopted.poll() == 9
