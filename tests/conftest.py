@@ -30,7 +30,8 @@ pytest_plugins = ["tests.secondchance", "tests.sandboxes", "tests.frozen", "test
 # Where the long tests are, the longest first (170, 140, 105 s): what is begun last should be short, or one worker ends
 # alone.
 LONG = ("drills/test_watch", "drills/test_phases", "drills/test_hangs", "drills/test_outages", "drills/test_via",
-        "drills/test_handover", "drills", "examples", "sandbox", "edge", "commands", "node", "simulation", "why")
+        "drills/test_handover", "drills", "examples", "test_package", "sandbox", "edge", "commands", "node",
+        "simulation", "why")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import filelock
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -54,13 +55,21 @@ class Archives:
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
-    """Built as for a release: the sdist from the checkout, the wheel from the sdist."""
-    folder = tmp_path_factory.mktemp("dist")
+    """Built as for a release: the sdist from the checkout, the wheel from the sdist; by one worker for all (40 s)."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "dist"
+    folder.mkdir(exist_ok=True)
+    with filelock.FileLock(f"{folder}.lock"):
+        if not list(folder.glob("*.whl")):
+            build(folder)
+    return Archives(next(folder.glob("*.tar.gz")), next(folder.glob("*.whl")))
+
+
+def build(folder: Path) -> None:
     done = run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
     if done.returncode and NO_BACKEND.search(done.stdout + done.stderr):
         pytest.skip("the build backend cannot be had: no package registry is reachable")
     assert done.returncode == 0, done.stdout + done.stderr
-    return Archives(next(folder.glob("*.tar.gz")), next(folder.glob("*.whl")))
 
 
 @pytest.fixture(scope="module")
