@@ -113,6 +113,19 @@ def test_a_look_at_the_stacks_is_evidence_and_is_shown(made: Made, capsys: pytes
     assert "31 ranks: all_reduce" in told(capsys)
 
 
+def test_rank_of_a_hang_is_the_odd_one_and_not_who_was_ended_first(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made.event("verdict", attempt=1, category="hang", summary="x", confidence=0.9, action="restart", evidence=[])
+    made.failed()
+    made.log(1, b"srun: error: n2: task 18: Exited with exit code 143\n")
+    write(made, "exit.json", exits(("n1", 8, 143, 15), ("n2", 18, 143, 15)))
+    write(made, "stacks/20261121T200010/verdict.json", HANG)
+    found = verdict_of(capsys)
+    assert (found["host"], found["rank"]) == ("n2", HANG["verdict"]["odd"][0]["rank"])
+    assert "died of SIGTERM" not in told(capsys), "the supervisor has ended them all"
+
+
 def test_ranks_that_moved_are_no_hang(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
     made.failed()
     write(made, "stacks/20261121T200000/verdict.json", {**HANG, "verdict": {**HANG["verdict"], "kind": "moving"}})

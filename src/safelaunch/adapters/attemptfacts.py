@@ -30,6 +30,7 @@ class Hang:
     odd: tuple[tuple[str, str], ...]      # (node, which rank and where it stands)
     said: str
     confidence: float
+    rank: int | None = None               # the first odd one's number
 
 
 def read_exits(folder: Path) -> tuple[tuple[TaskExit, ...], int | None]:
@@ -53,7 +54,8 @@ def read_hang(folder: Path) -> Hang | None:
         odd = [(str(one["node"]), f"rank {one['rank']}: {one['why']}") for one in verdict["odd"]]
         odd += [(node, "its node is suspected") for node in verdict["suspects"] if node not in dict(odd)]
         return Hang(tuple(odd) or (("", str(verdict["summary"])),), f"{verdict['summary']}; {said['headline']}",
-                    float(verdict["confidence"]))
+                    float(verdict["confidence"]),
+                    next((one["rank"] for one in verdict["odd"][:1] if one["node"]), None))
     except (OSError, ValueError, KeyError, TypeError):   # ValueError: there is none
         return None
 

@@ -33,12 +33,13 @@ _ENDINGS = ("time_limit", "preempted", "cancelled")
 def of_attempt(run: Run, state: State, attempt: Attempt, journal: Sequence[Event]) -> tuple[Evidence, tuple[str, ...]]:
     """What run folder, journal, Slurm and the ledger say beside the log, and the same in lines for people."""
     folder = run.dir / runfolder.attempt_folder(attempt.number)
-    exits, srun_code = attemptfacts.read_exits(folder)
     hang = attemptfacts.read_hang(folder)
     is_newest = attempt == state.attempts[-1]
     end_t = attempt.ended_t if attempt.ended_t is not None else float("inf")
     mine = [event.data for event in journal if event.event == "verdict" and event.data.get("attempt") == attempt.number]
     said = str(mine[-1].get("category")) if mine else ""
+    # Of a hang's ranks the exits say nothing: their supervisor has ended them.
+    exits, srun_code = attemptfacts.read_exits(folder) if said != "hang" else ((), None)
     lost = tuple((str(event.data.get("node")), str(event.data.get("why", ""))) for event in journal
                  if event.event == "node_suspected" and attempt.started_t <= event.t <= end_t)
     facts, checks = _ask_slurm(run, state, attempt)
@@ -49,7 +50,8 @@ def of_attempt(run: Run, state: State, attempt: Attempt, journal: Sequence[Event
         exits=exits, lost=lost if attempt.ended == "lost" or said == "node_failure" else (),
         ending=_ending(run, attempt, said, is_newest), srun_code=srun_code,
         states=("COMPLETED",) if attempt.ended == "completed" else facts.states, checks=checks,
-        stacks=hang.odd if hang else (), stacks_sure=hang.confidence if hang and said == "hang" else 0.6,
+        stacks=hang.odd if hang else (), stacks_rank=hang.rank if hang else None,
+        stacks_sure=hang.confidence if hang and said == "hang" else 0.6,
         ledger=_ledger(run, attempt), running=attempt.ended is None and not facts.states)
     return evidence, tuple(line for line in lines if line)
 

@@ -55,7 +55,8 @@ def _evidence(lead: Leader, live: decide.Live, shallow: Verdict) -> Evidence:
     ledger = {node: count for node, count in blamed.items() if node in live.nodes}
     if shallow.category == "hang" and lead.hung is not None:
         odd = tuple((one.node, f"rank {one.number}: {one.why}") for one in lead.hung[1].odd)
-        return Evidence(stacks=odd or (("", shallow.summary),), stacks_sure=shallow.confidence, ledger=ledger)
+        return Evidence(stacks=odd or (("", shallow.summary),), stacks_sure=shallow.confidence, ledger=ledger,
+                        stacks_rank=next((one.number for one in lead.hung[1].odd[:1] if one.node), None))
     exits = tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits)
     return Evidence(exits=exits, srun_code=live.srun_code, ledger=ledger)
 

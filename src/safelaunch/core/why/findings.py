@@ -156,6 +156,7 @@ class Evidence:
     xids: tuple[tuple[str, int], ...] = ()      # (host, number) from the kernel logs of the nodes
     checks: tuple[tuple[str, str], ...] = ()    # (host, what a node check found)
     stacks: tuple[tuple[str, str], ...] = ()    # (host or "", where its odd ranks stand)
+    stacks_rank: int | None = None              # the first of these
     stacks_sure: float = 0.6                    # that they show a hang, which the look's own verdict tells
     ledger: Mapping[str, int] = field(default_factory=dict)   # host → earlier failures that blame it
     running: bool = False                       # the run is alive: there may be no end to explain

@@ -44,6 +44,7 @@ class Witness(NamedTuple):
     summary: str
     hosts: tuple[str, ...] = ()
     task: int | None = None
+    rank: int | None = None
 
 
 def join(verdict: Verdict, known: Evidence) -> Verdict:
@@ -56,7 +57,10 @@ def join(verdict: Verdict, known: Evidence) -> Verdict:
         return _placed(verdict, known)
     if best.category == verdict.category:
         sure = round(min(0.98, max(best.confidence, verdict.confidence) + AGREED), 2)
-        return _placed(replace(verdict, confidence=sure, suspects=_suspects(best) or verdict.suspects), known)
+        confirmed = replace(verdict, confidence=sure, suspects=_suspects(best) or verdict.suspects)
+        if best.rank is not None:   # whose time ran out first only waited
+            confirmed = replace(confirmed, host=best.hosts[0], node=best.hosts[0], rank=best.rank)
+        return _placed(confirmed, known)
     if verdict.cause is not None and verdict.confidence + CLEAR_MARGIN > best.confidence:
         return _placed(verdict, known)
     return _replaced(verdict, best)
@@ -119,7 +123,8 @@ def read_evidence(known: Evidence) -> list[Witness]:
     if known.stacks:
         odd = tuple(dict.fromkeys(host for host, _ in known.stacks if host))
         said = "; ".join(f"{host}: {where}" if host else where for host, where in known.stacks[:MOST_ODD])
-        found.append(Witness("hang", known.stacks_sure, said, odd if len(odd) <= MOST_ODD else ()))
+        hosts = odd if len(odd) <= MOST_ODD else ()
+        found.append(Witness("hang", known.stacks_sure, said, hosts, rank=known.stacks_rank if hosts else None))
     return [*found, *_read_exits(known)]
 
 
@@ -157,11 +162,18 @@ def _replaced(verdict: Verdict, best: Witness) -> Verdict:
     host = best.hosts[0] if best.hosts else None
     return Verdict(
         best.category, best.summary, best.confidence, ACTIONS[best.category], host, best.task, _suspects(best),
-        evidence=(best.summary,), host=host, rank=verdict.rank if verdict.host == host else None, symptoms=followed,
+        evidence=(best.summary,), host=host, rank=_rank_of(verdict, best, host), symptoms=followed,
         candidates=verdict.candidates, runner_up=verdict if verdict.cause is not None else None,
         fingerprint=make_fingerprint(best.category, "", best.summary), notes=verdict.notes,
         changes="a line in the log that names a surer cause",
     )
+
+
+def _rank_of(verdict: Verdict, best: Witness, host: str | None) -> int | None:
+    """The witness's own, or that which the log names on the same host: not for a hang, whose ranks were ended there."""
+    if best.rank is not None or best.category == "hang":
+        return best.rank
+    return verdict.rank if verdict.host == host else None
 
 
 def _suspects(best: Witness) -> tuple[str, ...]:
