@@ -112,6 +112,26 @@ def test_a_job_that_starts_in_the_moment_of_the_hold_is_left_to_its_supervisor(
     assert "job 12 is left as it is: it has just started: its supervisor sees the hold" in capsys.readouterr().err
 
 
+def test_a_job_that_is_held_after_the_run_was_resumed_is_released_at_once(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`resume` takes the file away and looks for held jobs; one that is held after that look would wait for ever."""
+    held = f"sed -i 's/Dependency/JobHeldUser/' {tmp_path / 'jobs'}; rm -f {bloom.dir / 'control' / 'hold'}"
+    queue = Queue(tmp_path, job("12"), scontrol=f"if [[ $1 == uhold ]]; then {held}; else "
+                                                f"sed -i 's/JobHeldUser/None/' {tmp_path / 'jobs'}; fi")
+    assert run(["hold"]) == 0
+    assert queue.said == ["uhold 12", "release 12"]
+    assert "job 12 is left as it is: the run has been resumed meanwhile" in capsys.readouterr().err
+
+
+def test_a_job_that_slurm_shows_at_the_second_look_only_is_released(bloom: Made, tmp_path: Path) -> None:
+    looked, jobs = tmp_path / "looked", tmp_path / "jobs"
+    queue = Queue(tmp_path, job("12", reason="JobHeldUser"),
+                  squeue=f"[[ -e {looked} ]] && cat {jobs}; touch {looked}")
+    assert run(["resume"]) == 0
+    assert queue.said == ["release 12"]
+
+
 @pytest.mark.parametrize(("verb", "said"), [
     ("hold", "Slurm does not answer"), ("resume", "whether a job of it is held is unknown"),
 ], ids=["hold", "resume"])

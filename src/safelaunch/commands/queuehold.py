@@ -49,6 +49,10 @@ def hold_jobs(run: Run) -> Turned:
     held = tuple(job.id for job in after.jobs if job.id in wanted and job.state == "PENDING" and _is_held(job))
     started = tuple((job.id, "it has just started: its supervisor sees the hold") for job in after.jobs
                     if job.id in wanted and job.state != "PENDING")
+    if held and not _is_on_hold(run):   # it was resumed before there was a held job for `resume` to find
+        again = release_jobs(run)
+        resumed = tuple((job, "the run has been resumed meanwhile") for job in held)
+        return Turned(before=before, left=(*started, *resumed), refused=again.refused, trouble=again.trouble)
     open_still = any(job.id in wanted and job.state == "PENDING" and not _is_held(job) for job in after.jobs)
     return Turned(held, before, started, refused=said if open_still else "")
 
@@ -56,6 +60,8 @@ def hold_jobs(run: Run) -> Turned:
 def release_jobs(run: Run) -> Turned:
     """Release the run's jobs that a user holds; those of an administrator are his."""
     word = runs.ask_scheduler(run)
+    if word.jobs == ():   # one empty answer is unknown (law 4), and who is told that there is none queues another
+        word = runs.ask_scheduler(run)
     if word.jobs is None:
         return Turned(trouble=word.trouble)
     wanted = tuple(job.id for job in word.jobs if job.reason == HELD)
@@ -85,6 +91,11 @@ def _order(
     note = {} if done else {"why": said}
     writer.write(writer.event("outcome", claim=claim, act=act, ok=done, **note))
     return said, after
+
+
+def _is_on_hold(run: Run) -> bool:
+    hold = run.dir / "control" / "hold"
+    return runs.ask(hold.exists, str(hold))
 
 
 def _is_held(job: QueuedJob) -> bool:
