@@ -15,11 +15,11 @@ from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.job import Job as JobFacts
 from safelaunch.adapters.job import Start, standby
 from safelaunch.adapters.shared import SharedFolder
-from safelaunch.adapters.slurm import DEADLINE_S, Command, Result
+from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace, Result
 from safelaunch.adapters.watcher import Watcher
 from safelaunch.adapters.watchmemory import Memory
 from safelaunch.adapters.watchreading import Reader
-from safelaunch.adapters.world import World
+from safelaunch.adapters.world import ASKING, World
 from safelaunch.commands.watch import GAP_S, TICK_S
 from safelaunch.core import nodeset
 from safelaunch.lead.leader import DEMOTED, Leader, TookOver
@@ -248,7 +248,7 @@ class SimWorld(World):
         self._me, self._sim, self._host = supervisor, supervisor.sim, supervisor.host
         self.pid = supervisor.pid
         self.selector = Selector(lambda: supervisor.process)
-        self._asked_s = (-1e9, -1e9)
+        self._pace = Pace()
 
     def now(self) -> float:
         """This host's idea of the time of day."""
@@ -317,8 +317,16 @@ class SimWorld(World):
         if "--once" in argv:   # the log's rest: there as soon as the folder is
             self._host.mount.when_thawed(lambda: self._sim.clock.after(0.05, lambda: command.end(0, "", "")))
         else:
-            self._sim.clock.after(self._wait_s(argv), lambda: self._sim.slurm.start(command, self._host))
+            self._sim.clock.after(0.0, partial(self._start_in_turn, command))
         return command
+
+    def _start_in_turn(self, command: SimCommand) -> None:
+        now_s = self.now_s()
+        if command.argv[0] not in ASKING or self._pace.take(now_s):
+            self._sim.slurm.start(command, self._host)
+        else:
+            wait_s = self._pace.wait_s(now_s) + 0.001   # a moment more than float rounding may leave
+            self._sim.clock.after(wait_s, partial(self._start_in_turn, command))
 
     def launch(self, local: Path, number: int, arguments: Sequence[str], env: Mapping[str, str],
                facts: Mapping[str, Any]) -> AttemptProcess:

@@ -16,8 +16,8 @@ pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip insta
 from safelaunch import loop
 from safelaunch.adapters import control, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
+from safelaunch.adapters.slurm import Pace
 from safelaunch.adapters.successor import Successor
-from safelaunch.adapters.world import World
 from safelaunch.core import decide, takeover
 from safelaunch.core.budget import GiveUp
 from safelaunch.core.state import State
@@ -115,7 +115,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "a lost node is excluded whatever that costs": (
         _golden("a worker dies, without a spare", pool=3, **ALONE), _NO_CAP, "waits for ever"),
     "commands are not paced": (
-        _golden("the batch host dies"), [(World, "_wait_s", lambda *words: 0.0)], "calls to Slurm within a second"),
+        _golden("the batch host dies"), [(Pace, "take", lambda *words: True)], "calls to Slurm within a second"),
     "the time left is asked for all the time": (
         _golden("the batch host dies", steps=150), [(watch, "LIMIT_S", 0.5)], "calls to Slurm in"),
     "the first failure ends the run": (

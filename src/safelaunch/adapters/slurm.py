@@ -63,6 +63,11 @@ def squeue_by_name(name: str) -> tuple[str, ...]:
     return ("squeue", "--noheader", "--me", f"--name={name}", f"--format={slurmtext.SQUEUE_FORMAT}")
 
 
+def squeue_all_by_name(name: str) -> tuple[str, ...]:
+    """Lists one's own jobs of that name, the ended ones that Slurm remembers (MinJobAge) included."""
+    return ("squeue", "--noheader", "--me", "--states=all", f"--name={name}", f"--format={slurmtext.SQUEUE_FORMAT}")
+
+
 def squeue_job(job: str) -> tuple[str, ...]:
     """Lists one job."""
     return ("squeue", "--noheader", f"--jobs={job}", "--states=all", f"--format={slurmtext.SQUEUE_FORMAT}")
@@ -138,23 +143,45 @@ def outside_job(env: Mapping[str, str]) -> dict[str, str]:
             if key in kept or not key.startswith(("SLURM_", "SBATCH_", "SLURMD_", "SRUN_", "PMI"))}
 
 
+class Pace:
+    """Turns of commands, two a second at most. A turn is taken when a command starts, not when it is wished for: a
+    process that stood still would start at once all that wait.
+    """
+
+    def __init__(self) -> None:
+        self._started_s = (-1e9, -1e9)   # the last two
+
+    def take(self, now_s: float) -> bool:
+        """Whether a command may start now, which it then does."""
+        if self.wait_s(now_s) > 0.0:
+            return False
+        self._started_s = (self._started_s[1], now_s)
+        return True
+
+    def wait_s(self, now_s: float) -> float:
+        """How long the next command has to wait."""
+        return max(0.0, self._started_s[0] + 1.0 - now_s)
+
+
 class Command:
-    """A command that runs while the loop goes on; `poll` gives its result once."""
+    """A command that runs while the loop goes on; `poll` gives its result once. `pace`: it waits for its turn."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
-                 cwd: str = "/", wait_s: float = 0.0) -> None:
+                 cwd: str = "/", pace: Pace | None = None) -> None:
         self.argv = tuple(argv)
         self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the command lives
         self._err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._env, self._cwd = scrubbed(env), cwd
-        self._start_s = time.monotonic() + wait_s
-        self._end_s = self._start_s + deadline_s
+        self._pace, self._deadline_s, self._end_s = pace, deadline_s, 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._why = ""
-        if not wait_s:
-            self._start()
+        self._start()
 
     def _start(self) -> None:
+        now_s = time.monotonic()
+        if self._pace is not None and not self._pace.take(now_s):
+            return
+        self._end_s = now_s + self._deadline_s
         try:
             self._process = subprocess.Popen(
                 self.argv, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, env=self._env, cwd=self._cwd,
@@ -165,11 +192,9 @@ class Command:
     def poll(self) -> Result | None:
         """The result; None while it runs, or waits for its turn."""
         if self._process is None and not self._why:
-            if time.monotonic() < self._start_s:
-                return None
             self._start()
         if self._process is None:
-            return Result(self.argv, 127, "", self._why)
+            return Result(self.argv, 127, "", self._why) if self._why else None
         code = self._process.poll()
         if code is None and time.monotonic() < self._end_s:
             return None
@@ -185,7 +210,7 @@ class Command:
         """The result, waited for."""
         while (result := self.poll()) is None:
             if self._process is None:
-                time.sleep(max(0.0, self._start_s - time.monotonic()))
+                time.sleep(self._pace.wait_s(time.monotonic()) if self._pace is not None else 0.0)
                 continue
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(min(0.5, max(0.01, self._end_s - time.monotonic())))

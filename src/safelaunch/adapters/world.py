@@ -24,7 +24,7 @@ from safelaunch.adapters.diagnosis import diagnose
 from safelaunch.adapters.job import address_of
 from safelaunch.adapters.liveindex import LiveIndex
 from safelaunch.adapters.shared import SharedFolder
-from safelaunch.adapters.slurm import DEADLINE_S, Command
+from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
 from safelaunch.core.why.findings import Evidence, Rule
 from safelaunch.core.why.globalranks import Layout
 from safelaunch.node.guard import Link
@@ -39,7 +39,7 @@ class World:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
-        self._asked_s = (-1e9, -1e9)   # when the last two commands asked slurmctld
+        self._pace = Pace()
         self._index: LiveIndex | None = None
         self._take_signal: Callable[[int, float], None] | None = None
         self.rules: tuple[Rule, ...] = ()   # of the submitter's rule packs
@@ -106,15 +106,7 @@ class World:
     def command(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
                 cwd: str = "/") -> Command:
         """A command, started; the third one within a second waits for its turn."""
-        return Command(argv, env, deadline_s, cwd, self._wait_s(argv))
-
-    def _wait_s(self, argv: Sequence[str]) -> float:
-        if argv[0] not in ASKING:
-            return 0.0
-        now_s = self.now_s()
-        start_s = max(now_s, self._asked_s[1], self._asked_s[0] + 1.0)
-        self._asked_s = (self._asked_s[1], start_s)
-        return start_s - now_s
+        return Command(argv, env, deadline_s, cwd, self._pace if argv[0] in ASKING else None)
 
     def launch(self, local: Path, number: int, arguments: Sequence[str], env: Mapping[str, str],
                facts: Mapping[str, Any]) -> AttemptProcess:
