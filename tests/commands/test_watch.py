@@ -177,6 +177,15 @@ def test_no_clear_answer_is_never_taken_for_none(cluster: Cluster, bloom: Made, 
     assert watching.is_blind and not cluster.calls("sbatch") and state(bloom).ended is None
 
 
+def test_an_answer_that_is_too_long_is_asked_for_in_parts(cluster: Cluster, bloom: Made, tmp_path: Path) -> None:
+    registry.register(make_run(tmp_path / "runs" / "other").dir, "other", "99999999", "22")
+    watching = cluster.watcher()
+    cluster.answers("squeue", f"case $* in *name=*,*) yes '{RUNNING}' | head -c 1100000;; *) cat {tmp_path}/jobs; esac")
+    cluster.tick(watching)
+    assert not watching.is_blind
+    assert len(cluster.calls("squeue")) == 3
+
+
 def test_it_tells_news_at_once_and_the_rest_once_an_hour(cluster: Cluster, bloom: Made) -> None:
     watching = cluster.watcher()
     for minute in range(2, 130):

@@ -211,7 +211,10 @@ def test_our_own_cancel_is_no_persons_word(evidence: str) -> None:
     (run(silent_s=400.0), word(running(state="CANCELLED"), BEHIND)),
     (run(state(SUBMITTED), pulse=None), word(running(state="CANCELLED"), absences=1)),
     (run(pulse=replace(PULSE, over=True)), word(running(state="CANCELLED"), absences=1)),
-], ids=["no other job", "the next one waits", "it had never started", "its leader has just left"])
+    (run(), word(running(state="CANCELLED"), absences=1)),
+    (run(silent_s=400.0, quiet_s=0.0), word(running(state="CANCELLED"), absences=2)),
+], ids=["no other job", "the next one waits", "it had never started", "its leader has just left",
+        "its leader gave a pulse just now", "somebody has acted since Slurm was asked"])
 def test_a_scancel_is_written_down_at_first_sight(watched: Watched, slurm: Word) -> None:
     assert judge(watched, slurm, NOW).act == Note("12", f"job 12 {PERSON} (squeue)")
 
@@ -224,11 +227,10 @@ def test_a_scancel_of_a_job_that_the_journal_does_not_know_is_written_down() -> 
 
 
 @pytest.mark.parametrize(("watched", "slurm"), [
-    (run(), word(running(state="CANCELLED"), absences=1)),
     (run(), word(running(id="11", state="CANCELLED"), running(), BEHIND)),
     (run(notes=Notes(cancelled=("13",))), word(running(), waiting(state="CANCELLED"))),
     (run(orphaned=("13",)), word(running(), waiting(state="CANCELLED"))),
-], ids=["its leader lives", "a job before the one that runs", "noted already", "a node guard's"])
+], ids=["a job before the one that runs", "noted already", "a node guard's"])
 def test_a_scancel_is_not_written_down(watched: Watched, slurm: Word) -> None:
     assert not isinstance(judge(watched, slurm, NOW).act, Note)
 
@@ -412,9 +414,22 @@ def test_a_blind_watch_does_nothing(watched: Watched) -> None:
 
 
 @given(RUNS, WORDS)
-def test_an_ended_run_is_left_alone(watched: Watched, slurm: Word) -> None:
+def test_an_ended_run_is_left_alone_but_for_a_job_that_waits(watched: Watched, slurm: Word) -> None:
     ended = fold(events(("stopped", {"why": "bob"})), watched.state)
-    assert judge(replace(watched, state=ended), slurm, NOW).act is None
+    left = watchfacts.waiting_job(slurm)
+    act = judge(replace(watched, state=ended), slurm, NOW).act
+    assert act is None or (left is not None and isinstance(act, Cancel) and act.job == left.id)
+
+
+@pytest.mark.parametrize("reason", ["JobHeldUser", "Priority"])
+def test_a_job_that_an_ended_run_left_in_the_queue_is_cancelled(reason: str) -> None:
+    ended = fold(events(("completed", {"why": "done"})), RAN)
+    left = run(ended, pulse=replace(PULSE, over=True))
+    act = judge(left, word(waiting(reason)), NOW).act
+    assert isinstance(act, Cancel)
+    assert (act.job, act.successor) == ("13", None)
+    assert judge(replace(left, mine=False), word(waiting(reason)), NOW).act is None
+    assert judge(run(ended), word(running(), waiting(reason)), NOW).act is None, "its leader sees to it"
 
 
 @given(RUNS, WORDS)

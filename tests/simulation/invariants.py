@@ -25,9 +25,10 @@ def check(sim: Sim, state: State) -> None:
 
 
 def _ends_in_a_named_state(sim: Sim, state: State) -> None:
-    # A job that a person holds is that person's to take away, where Slurm did not answer when the run ended.
-    live = [f"{job.id} {job.state}" for job in sim.all_jobs
-            if job.is_live and not (state.ended is not None and job.state == "PENDING" and job.held)]
+    # A job that a person holds is that person's to take away, where Slurm did not answer when the run ended, and nobody
+    # watches.
+    live = [f"{job.id} {job.state}" for job in sim.all_jobs if job.is_live and not (
+        state.ended is not None and job.state == "PENDING" and job.held and not sim.watchers)]
     if state.ended is None and sim.said and not live and not _a_supervisor_heard(sim):
         return   # a person cancelled, and nobody was left to write it down: nothing runs, and nothing will
     if state.ended is None and not live and not sim.watchers and (_nobody_was_left(sim) or state.via == via.WATCH):

@@ -137,7 +137,7 @@ class Controller:
                 attempt.node_failed(host)
         if job.batch is None and host.name == job.batch_host:   # its launch was never answered: requeued
             self._requeue(job)
-        elif job.no_kill:
+        elif job.no_kill and len(job.nodes) > 1:   # of one whose last node is DOWN it says NODE_FAIL (measured)
             job.nodes.remove(host.name)   # the trap: without its batch host it stays RUNNING, with no script
             if not job.nodes:             # measured (22.05)
                 self._end(job, "NODE_FAIL", NODE_FAILURE)

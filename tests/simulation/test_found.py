@@ -86,6 +86,35 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
     "a leader that dies in a job that a watch had queued beside another is born again beside no second attempt": (
         replace(_PLAIN, via="watch", steps=900,
                 faults=(Fault("preempt", 12.0), Fault("preempt", 700.0), Fault("leader_dies", 740.0))), "completed", 3),
+    "a next job that a person holds is cancelled by a watch where slurmctld was away for long as the run ended": (
+        replace(_PLAIN, faults=(Fault("hold", 8.0, 3000.0), Fault("slurm_gone", 20.0, 1200.0))), "completed", 1),
+    "a next job that a person cancelled before anybody had written it down is not submitted anew": (
+        Scenario(seed=600165, nodes=1, pool=3, steps=82, step_s=0.5, save_every=10, save_s=0.1, load_s=0.5,
+                 limit_min=20, slurmd_timeout_s=300.0, fs_latency_s=0.003, net_latency_s=0.01, standby=False,
+                 watchers=0, faults=(Fault("batch_silent", 2.61, 135.3), Fault("leader_dies", 9.92),
+                                     Fault("scancel_successor", 32.7))), "completed", 2),
+    "a cancel that a watch saw just after somebody had acted on the run is not forgotten": (
+        Scenario(seed=601074, nodes=1, pool=3, steps=133, step_s=2.0, save_every=50, save_s=5.0, limit_min=8,
+                 slurmd_timeout_s=30.0, fs_latency_s=0.02, net_latency_s=0.001, via="successor", site="no_sinfo",
+                 faults=(Fault("refuses", 3.85, 39.4, 55), Fault("scancel_successor", 9.34),
+                         Fault("manners", 12.02, 0.0, 6, ("times_out_undone", "empty", "times_out_undone")),
+                         Fault("preempt", 198.14))), "stopped", 1),
+    "a person's cancel of a job whose supervisor was about to cancel it itself is the person's": (
+        Scenario(seed=507161, pool=4, steps=51, step_s=2.0, save_every=10, save_s=5.0, limit_min=8,
+                 slurmd_timeout_s=30.0, net_latency_s=0.001, watchers=2, via="resubmit", site="refuses_sbatch",
+                 faults=(Fault("leader_dies_at_call", 1.55, 0.0, 44), Fault("batch_crashes", 5.29, 366.1, 15),
+                         Fault("scancel", 26.96))), "stopped", 1),
+    "a hold that comes late, after the run was resumed, holds no job": (
+        Scenario(seed=640212, nodes=4, pool=5, steps=129, step_s=2.0, save_every=50, limit_min=4, slurmd_timeout_s=60.0,
+                 net_latency_s=0.01, faults=(Fault("all_ranks_fail", 8.85, 0.0, 31), Fault("slurm_hung", 94.17, 66.9),
+                                             Fault("hold", 126.79, 36.8))), "completed", 3),
+    "a job of which srun says that it is over gets no further attempt": (
+        replace(_PLAIN, nodes=1, standby=False, watchers=0, steps=60, faults=(
+            Fault("one_way_cut", 10.0, 500.0, 2), Fault("preempt", 15.0), Fault("rank_dies", 20.0))), "completed", 3),
+    "a cancel that Slurm tells only once a dead batch host is given up is waited for": (
+        Scenario(seed=507601, pool=4, steps=72, step_s=2.0, save_every=50, save_s=0.1, limit_min=20, via="auto",
+                 site="no_sbatch", standby=False,
+                 faults=(Fault("batch_crashes", 73.43, 506.3), Fault("scancel", 74.56))), "stopped", 1),
 }
 
 
@@ -110,6 +139,13 @@ def test_launch_that_slept_starts_nothing_beside_the_attempt_of_whoever_took_ove
         outcome = run(replace(scenario, at_calls=((call, "stands_still"),)))
         assert outcome.violations == []
         assert outcome.how == "completed"
+
+
+def test_next_job_that_a_person_holds_is_cancelled_once_slurmctld_that_was_away_answers() -> None:
+    outcome = run(replace(_PLAIN, watchers=0, faults=(Fault("hold", 8.0, 3000.0), Fault("slurm_gone", 20.0, 120.0))))
+    assert outcome.violations == []
+    assert outcome.how == "completed"
+    assert "scancel 102" in outcome.outside_calls
 
 
 def test_pulse_names_the_next_job_as_soon_as_there_is_one() -> None:

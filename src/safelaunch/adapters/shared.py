@@ -128,6 +128,11 @@ class SharedFolder:
         return 0.0 if self._done == self._last else max(0.0, now_s - self._stalled_since_s)
 
     @property
+    def is_delivered(self) -> bool:
+        """Whether everything that was written is durable."""
+        return self._done == self._last
+
+    @property
     def is_frozen(self) -> bool:
         """True while writes wait too long, whatever the reason; `trouble` says what the folder answers, if it does."""
         return self.stalled_for_s(time.monotonic()) >= FROZEN_AFTER_S

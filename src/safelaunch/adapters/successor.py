@@ -20,6 +20,7 @@ from safelaunch.core.slurmtext import KnownJob
 from safelaunch.errors import ParseError
 
 WAITING, STARTING = frozenset({"PENDING"}), frozenset({"PENDING", "CONFIGURING", "RUNNING"})
+CANCELLED = frozenset({"CANCELLED"})
 
 
 class Successor:
@@ -73,8 +74,10 @@ class Successor:
     # --- looking at it --------------------------------------------------------------------------------------------
 
     def look(self) -> Command:
-        """squeue of the run's unfinished jobs."""
-        return self._run(slurm.squeue_by_name(self._plan.job_name))
+        """squeue of the run's jobs, in whatever state Slurm still remembers them: this one is among them, or the answer
+        is none (simulated: two answers without a line, and a next job that a person had cancelled was submitted anew).
+        """
+        return self._run(slurm.squeue_all_by_name(self._plan.job_name))
 
     def look_at(self, job: str) -> Command:
         """squeue of one job, in whatever state Slurm still remembers it (MinJobAge, 300 s)."""
@@ -106,15 +109,22 @@ class Successor:
                      and job.state in states and job.id not in but), None)
 
     def waiting(self, result: Result) -> tuple[str, ...] | None:
-        """All jobs of this run that have not started, but for this one; None = no clear answer."""
-        if not result.is_ok:
-            return None
+        """All jobs of this run that have not started, but for this one, as `look` was answered; None = not clearly."""
+        return self._others(result, WAITING)
+
+    def cancelled(self, result: Result) -> tuple[str, ...]:
+        """All jobs of this run that were cancelled, but for this one, as `look` was answered."""
+        return self._others(result, CANCELLED) or ()
+
+    def _others(self, result: Result, states: Collection[str]) -> tuple[str, ...] | None:
         try:
-            jobs = slurmtext.parse_squeue(result.stdout)
+            jobs = slurmtext.parse_squeue(result.stdout) if result.is_ok else ()
         except ParseError:
             return None
-        return tuple(job.id for job in jobs
-                     if job.name == self._plan.job_name and job.id != self._job.id and job.state in WAITING)
+        mine = [job for job in jobs if job.name == self._plan.job_name]
+        if all(job.id != self._job.id for job in mine):
+            return None
+        return tuple(job.id for job in mine if job.id != self._job.id and job.state in states)
 
     def state_of(self, result: Result, job: str) -> str | None:
         """Slurm's word for the state of `job`; "" = Slurm says that it does not know it, None = no clear answer.

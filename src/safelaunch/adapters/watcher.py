@@ -140,7 +140,9 @@ class Watcher:
         found |= yield from self._ask_more(found, doubtful, words, now_s)
         acted = False
         for dir, row in found.items():
-            if row["claim"] == claims[dir]:   # else somebody has acted since, perhaps after Slurm was asked
+            # Else somebody has acted since, perhaps after Slurm was asked. What a person has cancelled stays true, and
+            # Slurm forgets it soon.
+            if row["claim"] == claims[dir] or (row["act"] and row["act"][0] == "Note"):
                 acted |= yield from self._act(dir, runs[dir], row)
         is_same = all(before[dir] == known.row for dir, known in runs.items())
         self._space(is_calm=is_same and not acted and not self.memory.no_word_since_s)
@@ -148,10 +150,16 @@ class Watcher:
     def _ask_queue(self, runs: Mapping[str, Known]) -> Generator[Command, Result, dict[str, list[KnownJob]] | None]:
         """Slurm's jobs by their name; None = no clear answer, and people are told."""
         jobs: list[KnownJob] = []
-        for names in _chunks(sorted({known.job_name for known in runs.values()})):
+        parts = list(_chunks(sorted({known.job_name for known in runs.values()})))
+        while parts:
+            names = parts.pop(0)
             result = yield self._run(slurm.squeue_watch(names))
+            is_cut = result.is_ok and len(result.stdout.encode()) >= MAX_ANSWER_BYTES
+            if is_cut and len(names) > 1:
+                parts[:0] = [names[:len(names) // 2], names[len(names) // 2:]]
+                continue
             try:
-                if not result.is_ok or len(result.stdout.encode()) >= MAX_ANSWER_BYTES:
+                if not result.is_ok or is_cut:
                     raise ParseError((result.stderr.strip() or "no answer") if not result.is_ok else
                                      "squeue's answer is too long")
                 jobs += slurmtext.parse_watch(result.stdout)

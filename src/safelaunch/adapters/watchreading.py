@@ -22,7 +22,7 @@ from safelaunch.adapters import journal, registry, runfolder
 from safelaunch.adapters.watchmemory import Known
 from safelaunch.core import journal as text
 from safelaunch.core import plan as plans
-from safelaunch.core import slurmtext, via, watch
+from safelaunch.core import slurmtext, via, watch, watchfacts
 from safelaunch.core.state import fold
 from safelaunch.core.watched import Watched, Word, pulse_fields, read_notes
 from safelaunch.node.probe import Answer, run_in_child, stuck_children
@@ -211,7 +211,8 @@ def _examine(look: Look) -> dict[str, Any]:
     ids = {job.id for job in (last, *state.jobs[-1:]) if job is not None} | {state.successor or ""}
     row: dict[str, Any] = {
         "row": judged.row, "text": judged.text, "asks": sorted(judged.asks), "act": None, "claim": claim,
-        "ended": state.ended is not None, "hands_over": (state.via or plan.restart.via) in (via.RESUBMIT, via.REQUEUE),
+        "ended": state.ended is not None and not watchfacts.unfinished(look.word),
+        "hands_over": (state.via or plan.restart.via) in (via.RESUBMIT, via.REQUEUE),
         "name": plan.name, "job_name": plan.job_name, "jobs": sorted(ids - {""})}
     if judged.act is not None:
         row |= {"act": [type(judged.act).__name__, asdict(judged.act)], "seq": notes.last_seq, "meta": {

@@ -325,6 +325,10 @@ def _intent(state: State, event: Event) -> State:
 
 def _outcome(state: State, event: Event) -> State:
     claim = int(event.data["claim"])
+    undone = next((str(known.data.get("job")) for known in state.intents if known.claim == claim
+                   and known.act == "cancel" and event.data.get("ok") is False), None)
+    if undone is not None:   # whoever ends that job, it was not we
+        state = replace(state, cancelled_jobs=tuple(job for job in state.cancelled_jobs if job != undone))
     return replace(state, intents=tuple(known for known in state.intents if known.claim != claim))
 
 

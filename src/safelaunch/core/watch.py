@@ -95,9 +95,18 @@ def describe(job: KnownJob, since_s: float, step: int | None) -> str:
 
 
 def _ended(run: Watched, word: Word, now: float) -> Judgement | None:
-    """An end is final."""
+    """An end is final. A job that waits for more is taken away: slurmctld was away when the run ended, perhaps, and one
+    that a person holds would wait for ever.
+    """
     ended = run.state.ended
-    return Judgement("ended", f"has ended: {ended.how}: {ended.why}") if ended else None
+    if ended is None:
+        return None
+    text = f"has ended: {ended.how}: {ended.why}"
+    left = waiting_job(word)
+    if left is None or not run.mine or _is_led(run, run.pulse.job if run.pulse is not None else ""):
+        return Judgement("ended", text)
+    why = f"job {left.id} waits to go on with a run that {text}"
+    return Judgement("ended", why, Cancel(left.id, None, (), why))
 
 
 def _local(run: Watched, word: Word, now: float) -> Judgement | None:
@@ -127,13 +136,13 @@ def _cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
     """squeue remembers a scancel for MinJobAge (300 s), and no journal tells of it where no supervisor lived: whoever
     looks later would go on against a person's word (simulated). So the first who sees it writes it down.
     """
-    if word.absences >= ABSENT and not unfinished(word):
-        return None   # the end itself is about to be written down
+    if word.absences >= ABSENT and not unfinished(word) and run.quiet_s > 0.0:
+        return None   # the end itself is about to be written down; not where somebody has acted meanwhile
     started = run.state.job if run.state.job is not None and run.state.job.started_t is not None else None
     for job in word.jobs or ():
         id = job.number
         is_told = id in (run.state.next_cancelled, *run.notes.cancelled) or is_ours(run, id)
-        if job.state != "CANCELLED" or is_told or _is_led(run, id):
+        if job.state != "CANCELLED" or is_told:
             continue
         if started is None or not is_before(id, started.id):
             why = f"job {id} was cancelled by a person (squeue)"

@@ -170,8 +170,11 @@ def close_attempt(lead: Leader) -> None:
     tail = lead.process.tail() if lead.process else b""
     code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
     not_before = None
-    if how == "failed" and not live.exits and slurmtext.has_no_step(tail.decode(errors="replace")):
+    said = tail.decode(errors="replace")
+    if how == "failed" and not live.exits and slurmtext.has_no_step(said):
         how, not_before = _never_started(lead)
+        if slurmtext.is_job_over(said):   # simulated: attempts were launched into a job that had ended, until its KILL
+            lead.ending = lead.ending or "unknown"
     lead.record(*_last_progress(lead, live, tail))
     events: list[Event] = []
     if how != "completed":

@@ -21,6 +21,7 @@ from safelaunch.lead.suspicion import ask_available, recall
 
 COMPLETING_S = 900.0     # above the 440 s that Slurm takes to give a dead node up, and its own KillWaits
 COMPLETING_LOOK_S = 30.0
+UNEXPLAINED_S = 60.0     # for Slurm's word on a job of which nothing tells why it ended: then it has crashed
 UNFINISHED = ("COMPLETING", "RUNNING", "SUSPENDED", "STOPPED")
 ASK_S = 15.0    # for Slurm's word on a job that is over; an answer that does not come is no word
 PULSES_A_GENERATION = 1_000_000
@@ -169,12 +170,31 @@ def is_cancelled(lead: Leader, job: str) -> bool:
     ending = watch.ending_of(lead, job)
     if ending is not None or lead.job.is_local:
         return ending == "cancelled"
-    until_s = lead.now_s + COMPLETING_S
-    while ((state := _state_of(lead, job)) is None or state in UNFINISHED) and watch.is_step_cancelled(lead, job):
-        # Its batch host is dead, so that no line about the job was written, only about the step of the supervisor that
-        # had taken over: a scancel, or a preemption with grace (measured), and Slurm waits for the dead node to tell.
-        if lead.now_s > until_s or lead.signals:
-            return True   # a person's word is final, and nothing has spoken against one
+    return not _has_handed_over(lead, job) and _slurm_says_cancelled(lead, job)
+
+
+def _has_handed_over(lead: Leader, job: str) -> bool:
+    """Whether a supervisor of that job has passed the run on, and knew why: then nobody has to be asked."""
+    explained = False
+    for event in lead.history:
+        if event.event == "job_started":
+            explained = False
+        elif event.event == "outcome" and event.data.get("act") == "hand_over" and event.data.get("job") == job:
+            explained = event.data.get("ok") is True and event.data.get("ending") != "unknown"
+    return explained
+
+
+def _slurm_says_cancelled(lead: Leader, job: str) -> bool:
+    """Whether a job of which no line tells why it ended was cancelled. Slurm says so once it has ended: where its batch
+    host is dead, nobody else can.
+    """
+    # Of the step of a supervisor that had taken over there can be a line: a scancel, or a preemption with grace
+    # (measured), and Slurm waits for the dead node to tell.
+    is_likely = watch.is_step_cancelled(lead, job)
+    until_s = lead.now_s + (COMPLETING_S if is_likely else UNEXPLAINED_S)
+    while (state := _state_of(lead, job)) is None or state in UNFINISHED:
+        if lead.now_s > until_s or lead.signals or lead.limit_near:   # this job has a limit of its own
+            return is_likely   # a person's word is final, and nothing has spoken against one
         lead.rest(COMPLETING_LOOK_S)
     return state == "CANCELLED"
 

@@ -16,6 +16,8 @@ from safelaunch.lead.leader import HANDED_OVER, Leader, Step, clock
 from safelaunch.lead.suspicion import ask_available
 
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
+# While slurmctld is away nobody else could get these nodes, and a next job that is held would wait for ever.
+AWAY_PATIENCE_S, AWAY_LOOK_S = 900.0, 20.0
 EXTENDED_S = 0.5           # less is the rounding of a file's time
 
 
@@ -72,7 +74,8 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
         why = "this job" if lead.ending == "cancelled" else "the run's next job"
         yield from finish(lead, row, decide.Finish("stopped", STOPPED, f"a person cancelled {why}"))
         return
-    lead.record(lead.writer.event("outcome", claim=claim, act="hand_over", ok=True))
+    lead.record(lead.writer.event("outcome", claim=claim, act="hand_over", ok=True, job=lead.job.id,
+                                  ending=lead.ending))
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
     yield from _end_job(lead)
@@ -99,14 +102,7 @@ def finish(lead: Leader, row: str, action: decide.Finish) -> Step:
     if lead.state.ended is None:
         lead.record(lead.writer.event(action.how, exit_code=action.exit_code, why=action.why))
     lead.tell(row, f"the run has ended: {action.how}: {action.why}")
-    patience_s = lead.now_s + CANCEL_PATIENCE_S
-    while nextjob.is_queueing(lead) and lead.state.successor is None and lead.now_s < patience_s:
-        yield 0.1
-    lead.tasks.pop("successor", None)
-    while lead.now_s < patience_s:
-        if (yield from _cancel_waiting(lead)):
-            break
-        yield 3.0
+    yield from _empty_queue(lead)
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
     yield from _end_job(lead)
@@ -114,31 +110,59 @@ def finish(lead: Leader, row: str, action: decide.Finish) -> Step:
 
 
 def _end_job(lead: Leader) -> Step:
-    """Cancel this job where that was announced, and nothing else is ending it."""
+    """Cancel this job where that was announced, and nothing else is ending it. Where something is, its end is no word
+    of this supervisor's (simulated: a person's cancel was taken for one).
+    """
+    is_asked = False
     while lead.end_claim and lead.ending is None and lead.term_s is None:
         lead.say("this job has lost its batch host and does not end by itself: cancelling it")
+        is_asked = True
         result = yield lead.successor.cancel(lead.job.id)
-        done = result is not None and result.is_ok
+        done = _is_done(result)
         lead.record(lead.writer.event("outcome", claim=lead.end_claim, act="cancel", ok=done))
-        if done or (result is not None and not result.is_unknown):   # refused: Slurm knows no such job any more
+        if done is not None:   # refused: Slurm knows no such job any more
             return
         yield 5.0
+    if lead.end_claim and not is_asked:
+        lead.record(lead.writer.event("outcome", claim=lead.end_claim, act="cancel", ok=False))
 
 
-def _cancel_waiting(lead: Leader) -> Generator[Command, Result | None, bool]:
-    """True once no job of this run is queued any more. One that is left sees the run's end when it starts, and ends."""
+def _empty_queue(lead: Leader) -> Step:
+    """Take the run's next job out of the queue. One that is left sees the run's end when it starts, and ends; one that
+    is held never does, and is a watch's to cancel.
+    """
+    patience_s, away_s = lead.now_s + CANCEL_PATIENCE_S, lead.now_s + AWAY_PATIENCE_S
+    while nextjob.is_queueing(lead) and lead.state.successor is None and lead.now_s < patience_s:
+        yield 0.1
+    lead.tasks.pop("successor", None)
+    while (is_empty := (yield from _cancel_waiting(lead))) is not True:
+        has_time = is_empty is None and lead.ending is None and lead.term_s is None
+        if lead.now_s >= (away_s if has_time else patience_s):
+            return
+        yield 3.0 if lead.now_s < patience_s else AWAY_LOOK_S
+
+
+def _cancel_waiting(lead: Leader) -> Generator[Command, Result | None, bool | None]:
+    """True once no job of this run is queued any more; None where Slurm does not answer."""
     if lead.state.successor is None and lead.state.via != ways.WATCH:
         return True
     looked = yield lead.successor.look()
-    jobs = None if looked is None else lead.successor.waiting(looked)
+    if looked is None or looked.is_unknown:
+        return None
+    jobs = lead.successor.waiting(looked)
     for job in jobs or ():
         claim = lead.claim("cancel the successor")
         if claim == 0:
             return False
         lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=job))
         result = yield lead.successor.cancel(job)
-        done = result is not None and result.is_ok
+        done = _is_done(result)
         lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
         if not done:
-            return False
+            return done
     return jobs is not None
+
+
+def _is_done(result: Result | None) -> bool | None:
+    """Whether Slurm did it; None = nobody knows."""
+    return None if result is None or result.is_unknown else result.is_ok

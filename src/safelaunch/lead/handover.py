@@ -52,9 +52,9 @@ def pass_on(lead: Leader, action: decide.HandOver) -> Generator[Command | float,
 
 
 def drain(lead: Leader) -> Step:
-    """Wait for the last lines of the log; a frozen folder gets DRAIN_S."""
+    """Wait for the last lines of log and journal; a folder that is frozen, or takes no writes, gets DRAIN_S."""
     end_s = lead.now_s + (DRAIN_S if lead.ending is None else 20.0)
-    while lead.now_s < end_s and (lead.shared.is_frozen or any(name.startswith("rest ") for name in lead.tasks)):
+    while lead.now_s < end_s and (not lead.shared.is_delivered or any(name.startswith("rest ") for name in lead.tasks)):
         yield 0.05
     if lead.now_s >= end_s:
         (lead.local / "keep").touch()
@@ -75,6 +75,7 @@ def announce_end(lead: Leader, is_now: bool = True) -> Step:
         lead.end_claim = lead.claim("end the job")
         if lead.end_claim:
             lead.record(lead.writer.event("intent", claim=lead.end_claim, act="cancel", job=lead.job.id))
+            yield from drain(lead)   # who sees the cancel in squeue must be able to read whose it is
             return
         yield 2.0
 
@@ -156,7 +157,7 @@ def _resubmit(lead: Leader, action: decide.HandOver) -> Passing:
     looks, refusals = 1, 0
     while True:
         found = yield from find_queued(lead)
-        if found or lead.ending == "cancelled":
+        if found or lead.ending == "cancelled" or lead.state.next_cancelled is not None:
             return None   # it waits, or goes on already; or a person wants none
         looks -= found is not None
         if looks <= 0:
@@ -279,7 +280,7 @@ def _to_watch(lead: Leader, action: decide.HandOver) -> Passing:
         yield from drain(lead)
     for _ in range(2):
         found = yield from find_queued(lead)
-        if found:
+        if found or lead.state.next_cancelled is not None:
             return None
         if found is False:
             break

@@ -9,6 +9,7 @@ from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.successor import STARTING, WAITING
 from safelaunch.core import via as ways
 from safelaunch.core.script import quote_bash
+from safelaunch.core.watchfacts import FINISHED, is_before
 from safelaunch.lead.leader import Leader, Step
 
 SETTLE_S = 5.0         # slurmctld works off what waited in its socket within a second of coming back
@@ -67,6 +68,10 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
         assert result is not None
         waiting = lead.successor.waiting(result)
         job = waiting[0] if waiting else None
+        if waiting == () and (taken := taken_back(lead, result)) is not None:
+            lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor", ok=False))
+            note_cancelled(lead, taken)
+            return
         if waiting == ():
             result = yield lead.successor.submit(lead.state.excluded, is_held=is_held)
             assert result is not None
@@ -155,6 +160,8 @@ def find_fate(lead: Leader, job: str) -> Asking:
     state = None if result is None else lead.successor.state_of(result, job)
     if state == "CANCELLED":
         return Fate.LOST if job in lead.state.cancelled_jobs else Fate.CANCELLED
+    if state in FINISHED:
+        return Fate.LOST   # who leads the run by now would have been met at the last claim: it did nothing
     if state:
         return Fate.WAITS if state in WAITING else Fate.STARTED
     again = yield lead.successor.look() if state == "" else 0.0
@@ -180,12 +187,22 @@ def note_cancelled(lead: Leader, job: str) -> None:
 
 def note_lost(lead: Leader, job: str) -> None:
     """Write down that Slurm has lost the successor."""
-    lead.record(lead.writer.event("resubmitted", job=None, why=f"Slurm no longer knows job {job}"))
+    lead.record(lead.writer.event("resubmitted", job=None, why=f"job {job} is gone, and nobody has cancelled it"))
+
+
+def taken_back(lead: Leader, result: Result) -> str | None:
+    """The job that was to go on from this one and that a person cancelled, out of an answer to `look`, though nobody
+    wrote down that it was submitted.
+    """
+    known = {job.id for job in lead.state.jobs if job.started_t is not None}
+    return next((job for job in lead.successor.cancelled(result) if job not in known
+                 and job not in lead.state.cancelled_jobs and is_before(lead.job.id, job)), None)
 
 
 def find_queued(lead: Leader) -> Generator[Command, Result | None, bool | None]:
     """Whether a next job is in the queue, or has started, that this leader did not know of: another supervisor's, a
-    watcher's, or one that a person queued; it counts from now on. None = no clear answer.
+    watcher's, or one that a person queued; it counts from now on. One that a person cancelled is noted. None = no clear
+    answer.
     """
     result = yield lead.successor.look()
     if result is None or lead.successor.waiting(result) is None:
@@ -193,6 +210,9 @@ def find_queued(lead: Leader) -> Generator[Command, Result | None, bool | None]:
     before = {known.id for known in lead.state.jobs if known.started_t is not None}
     job = lead.successor.job_from(result, STARTING, before)
     if job is None:
+        taken = taken_back(lead, result)
+        if taken is not None and lead.state.next_cancelled is None:
+            note_cancelled(lead, taken)
         return False
     _note_queued(lead, job)
     return True
