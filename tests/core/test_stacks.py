@@ -452,6 +452,14 @@ def test_public_object_says_what_the_screen_says() -> None:
     assert json.loads(json.dumps(said)) == said
 
 
+def test_hints_that_differ_in_their_pid_alone_are_one_line() -> None:
+    ranks = [rank(n, (), why="ptrace refused", hint=f"root can look: sudo py-spy dump --pid {1000 + n}")
+             for n in range(300)]
+    told = stacktext.tell(fold(ranks), judge_hang(reports(*ranks)), reports(*ranks), [], ",".join)
+    hints = [line for line in told if line.startswith("hint")]
+    assert hints == ["hint       root can look: sudo py-spy dump --pid 1000 (300 ranks alike)"]
+
+
 def test_unreadable_group_says_why() -> None:
     (group,) = fold([rank(0, (), why="ptrace refused: kernel.yama.ptrace_scope is 1")])
     assert group.kind == UNREADABLE and group.label == "1 unreadable: ptrace refused"

@@ -26,7 +26,9 @@ from hypothesis import strategies as st
 from safelaunch.adapters import collect as fan_out
 from safelaunch.adapters.slurm import Command
 from safelaunch.core.hangs import stacktext
+from safelaunch.core.hangs.proof import Look, weigh
 from safelaunch.core.hangs.ranks import Reader
+from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.node import children, collect, devices, evidence, plain, proctable, spy
 from tests.frozen import FuseMount
@@ -130,6 +132,24 @@ def test_without_py_spy_the_kernels_word_remains_with_a_hint(
     (row,) = report_of(capsys)["ranks"]
     assert (row["why"], row["samples"]) == ("py-spy is not on this node", []) and "pip install py-spy" in row["hint"]
     assert row["call"]
+
+
+def test_rank_that_spins_and_cannot_be_read_is_reported_and_is_no_proof(
+    spawn: Spawn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an NCCL kernel keeps its core busy: nothing tells it from a training that is busy and says nothing."""
+    monkeypatch.setattr(spy, "find_tools", lambda *words: spy.Tools(None, None, []))
+    spawn([sys.executable, "-c", "print('up', flush=True)\nwhile True: pass"], SLURM_JOB_ID=JOB, RANK="0",
+          WORLD_SIZE="1", SLURMD_NODENAME="n0")
+    looks = []
+    for _ in range(2):
+        report = Reader().read(json.dumps(report_of(capsys, samples=3)))
+        looks.append(Look((report,), fold(report.ranks), judge_hang((report,))))
+
+    weighed = weigh(looks)
+
+    assert looks[-1].found.summary == "1 of 1 ranks cannot be read"
+    assert not weighed.is_proof and "no second witness of a hang" in weighed.why
 
 
 def test_process_without_python_says_so(spawn: Spawn, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

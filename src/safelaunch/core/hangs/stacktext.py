@@ -29,8 +29,7 @@ def tell(groups: Sequence[Group], verdict: HangVerdict, reports: Sequence[NodeRe
     """Lines for people: the verdict, the groups, the tree."""
     lines = [headline(groups), "", *_verdict_lines(verdict, fold)]
     lines += [_row("no answer", f"{fold(nodes)}: {why}") for why, nodes in _by_reason(silent)]
-    hints = dict.fromkeys(rank.hint for group in groups for rank in group.ranks if rank.hint)
-    lines += [_row("hint", hint) for hint in hints]
+    lines += [_row("hint", hint) for hint in _hints(rank for group in groups for rank in group.ranks if rank.hint)]
     lines += [_row("note", f"{report.node}: {note}") for report in reports for note in report.notes][:MOST_ROWS]
     lines += [_row("left over", tell_left(report.node, row)) for report in reports for row in report.left][:MOST_ROWS]
     lines += [_row("NCCL RAS", line) for line in ras_lines(next((one.ras for one in reports if one.ras), ""))]
@@ -117,6 +116,14 @@ def ras_lines(text: str) -> list[str]:
 
 def _row(name: str, text: str) -> str:
     return f"{name:<{LABEL_WIDTH}}{text}"
+
+
+def _hints(ranks: Iterable[Rank]) -> list[str]:
+    """What would help; once, where the hints of many ranks differ in a pid alone."""
+    alike: dict[str, list[str]] = {}
+    for rank in ranks:
+        alike.setdefault(rank.hint.replace(str(rank.pid), "PID"), []).append(rank.hint)
+    return [hints[0] + (f" ({len(hints)} ranks alike)" if len(set(hints)) > 1 else "") for hints in alike.values()]
 
 
 def to_public(groups: Sequence[Group], verdict: HangVerdict, reports: Sequence[NodeReport], silent: Sequence[Silent],
