@@ -176,7 +176,7 @@ PERSON = "was cancelled by a person"
 
 @pytest.mark.parametrize(("watched", "slurm", "why"), [
     (run(silent_s=400.0, requests=(KILL,)), gone(), "bob touched kill"),
-    (run(silent_s=400.0, ending="cancelled"), gone(), f"job 12 {PERSON} (its output says so)"),
+    (run(silent_s=400.0, scancelled=("12",)), gone(), f"job 12 {PERSON} (its output says so)"),
     (run(silent_s=400.0), gone(running(state="CANCELLED")), f"job 12 {PERSON} (squeue)"),
     (run(silent_s=400.0), gone(waiting(state="CANCELLED")), f"job 13 {PERSON} (squeue)"),
     (run(silent_s=400.0), gone(accounts={"12": Account("CANCELLED", "1001")}),
@@ -186,7 +186,7 @@ PERSON = "was cancelled by a person"
     (run(silent_s=400.0, notes=Notes(cancelled=("14",))), gone(), f"job 14 {PERSON} (squeue)"),
     (run(replace(RAN, successor=None, next_cancelled="13"), silent_s=400.0), gone(),
      f"job 13 {PERSON} before it started"),
-    (run(ALONE, silent_s=400.0, ending="cancelled"), word(HANGS), f"job 12 {PERSON} (its output says so)"),
+    (run(ALONE, silent_s=400.0, scancelled=("12",)), word(HANGS), f"job 12 {PERSON} (its output says so)"),
     (run(state(SUBMITTED), silent_s=400.0), gone(running(state="CANCELLED")), f"job 12 {PERSON} (squeue)"),
 ], ids=["kill switch", "slurmstepd's line", "squeue", "squeue, the next job", "sacct", "noted earlier",
         "squeue, a job that the journal does not know", "the same, noted earlier", "noted by its leader",
@@ -200,7 +200,7 @@ def test_a_persons_word_ends_the_run(watched: Watched, slurm: Word, why: str) ->
 def test_our_own_cancel_is_no_persons_word(evidence: str) -> None:
     known = fold(events(("intent", {"claim": 4, "act": "cancel", "job": "12"}),
                         ("outcome", {"claim": 4, "act": "cancel", "ok": True}), gen=4), RAN)
-    watched = run(known, silent_s=400.0, ending="cancelled" if evidence == "output" else None)
+    watched = run(known, silent_s=400.0, scancelled=("12",) * (evidence == "output"))
     slurm = gone(*[running(state="CANCELLED")] * (evidence == "squeue"),
                  accounts={"12": Account("CANCELLED", "1001")} if evidence == "sacct" else {})
     assert isinstance(judge(watched, slurm, NOW).act, Queue)
@@ -236,7 +236,7 @@ def test_a_scancel_is_not_written_down(watched: Watched, slurm: Word) -> None:
 
 
 def test_a_cancel_of_a_node_guard_is_no_persons_word() -> None:
-    watched = run(ALONE, silent_s=400.0, ending="cancelled", orphaned=("12",))
+    watched = run(ALONE, silent_s=400.0, scancelled=("12",), orphaned=("12",))
     assert judge(watched, gone(running(state="CANCELLED")), NOW).act == Queue(None, (), judge(
         watched, gone(), NOW).text)
 
@@ -388,10 +388,10 @@ JOBS = st.lists(st.builds(
 WORDS = st.builds(Word, JOBS, st.integers(0, 3), st.sampled_from([0.0, 60.0, LONG_S]),
                   st.sampled_from([None, {}, {"12": Account("CANCELLED", "0")}]), st.sampled_from([None, UP]))
 STATES = st.sampled_from([RAN, ALONE, State(), state(SUBMITTED), excluding("n0"), replace(RAN, via="watch")])
-RUNS = st.builds(lambda known, silent_s, quiet_s, requests, ending: run(
-    known, silent_s=silent_s, quiet_s=quiet_s, requests=requests, ending=ending),
+RUNS = st.builds(lambda known, silent_s, quiet_s, requests, scancelled: run(
+    known, silent_s=silent_s, quiet_s=quiet_s, requests=requests, scancelled=scancelled),
     STATES, st.sampled_from([0.0, 100.0, 400.0, LONG_S]), st.sampled_from([0.0, LONG_S]),
-    st.sampled_from([(), (KILL,), (HOLD,)]), st.sampled_from([None, "cancelled", "time_limit"]))
+    st.sampled_from([(), (KILL,), (HOLD,)]), st.sampled_from([(), ("12",), ("13",)]))
 
 
 @given(RUNS, WORDS)

@@ -108,6 +108,9 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         Scenario(seed=640212, nodes=4, pool=5, steps=129, step_s=2.0, save_every=50, limit_min=4, slurmd_timeout_s=60.0,
                  net_latency_s=0.01, faults=(Fault("all_ranks_fail", 8.85, 0.0, 31), Fault("slurm_hung", 94.17, 66.9),
                                              Fault("hold", 126.79, 36.8))), "completed", 3),
+    "a cancel of a job that had no supervisor yet is final although Slurm has forgotten it when a watch looks": (
+        replace(_PLAIN, steps=60, faults=(
+            Fault("preempt", 20.0), Fault("scancel", 23.5), Fault("slurm_gone", 25.4, 600.0))), "stopped", 1),
     "a job of which srun says that it is over gets no further attempt": (
         replace(_PLAIN, nodes=1, standby=False, watchers=0, steps=60, faults=(
             Fault("one_way_cut", 10.0, 500.0, 2), Fault("preempt", 15.0), Fault("rank_dies", 20.0))), "completed", 3),

@@ -23,7 +23,7 @@ from safelaunch.adapters.watchmemory import Known
 from safelaunch.core import journal as text
 from safelaunch.core import plan as plans
 from safelaunch.core import slurmtext, via, watch, watchfacts
-from safelaunch.core.state import fold
+from safelaunch.core.state import State, fold
 from safelaunch.core.watched import Watched, Word, pulse_fields, read_notes
 from safelaunch.node.probe import Answer, run_in_child, stuck_children
 
@@ -204,7 +204,7 @@ def _examine(look: Look) -> dict[str, Any]:
         plan, state, claim, known.pulse, known.silent_s(look.now_s),
         look.now_s - known.claim_s if claim == known.claim and known.claim_s is not None else 0.0,
         runfolder.requests_of(runfolder.read_requests(dir, plan.kill_file)),
-        None if last is None else _ending(dir, last.id), notes, dir.stat().st_uid == os.getuid(),
+        _scancelled(dir, state), notes, dir.stat().st_uid == os.getuid(),
         look.named or known.seen or _is_home(look, dir, [event.host for event in events if event.gen == 0]),
         tuple(path.name.removeprefix("orphaned-") for path in (dir / "control").glob("orphaned-*")))
     judged = watch.judge(watched, look.word, look.now)
@@ -245,6 +245,15 @@ def _is_home(look: Look, dir: Path, hosts: Sequence[str]) -> bool:
     with contextlib.suppress(OSError):
         return look.host in hosts[:1] and runfolder.read_env(dir).get("SLURM_CONF", "") == look.slurm_conf
     return False
+
+
+def _scancelled(dir: Path, state: State) -> tuple[str, ...]:
+    """The jobs in whose output a scancel stands: the current one, and later ones."""
+    last = state.job
+    if last is None:
+        return ()
+    asked = [last.id, *(job.id for job in state.jobs if watchfacts.is_before(last.id, job.id))]
+    return tuple(id for id in asked if _ending(dir, id) == "cancelled")
 
 
 def _ending(dir: Path, job: str) -> str | None:

@@ -331,8 +331,9 @@ def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, .
     if killed is not None:
         return _end(run, "stopped", STOPPED, f"{killed.who} touched {killed.name}")
     last = run.state.job or run.state.jobs[-1]
-    if run.ending == "cancelled" and not is_ours(run, last.id):
-        return _end(run, "stopped", STOPPED, f"job {last.id} was cancelled by a person (its output says so)")
+    told = next((id for id in run.scancelled if not is_ours(run, id)), None)
+    if told is not None:
+        return _end(run, "stopped", STOPPED, f"job {told} was cancelled by a person (its output says so)")
     known = (last.id, run.state.jobs[-1].id, run.state.successor, run.state.next_cancelled, *taken_back(run, word))
     if word.accounts is None and cancelled_by_person(run, word, known) is None and ended_well(word, last.id) is None:
         return Judgement("gone", why, asks=HISTORY)

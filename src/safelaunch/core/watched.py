@@ -63,7 +63,9 @@ class Watched:
     silent_s: float = 0.0
     quiet_s: float = 0.0
     requests: tuple[Request, ...] = ()
-    ending: str | None = None              # slurmstepd's word in the output of the newest job that started
+    # Jobs in whose own output slurmstepd wrote of a scancel: the newest that started, or one after it, whose supervisor
+    # was not born.
+    scancelled: tuple[str, ...] = ()
     notes: Notes = Notes()
     mine: bool = True                      # its folder belongs to this user
     at_home: bool = True                   # this Slurm is the one that the run was submitted to
