@@ -28,6 +28,7 @@ from tests.trainers.steps import losses_until
 
 SHORT_FREEZE_S, LONG_FREEZE_S = 60.0, 600.0
 GAP_S = 2.0
+LISTEN_S = 0.02
 GLOO = """\
 import datetime, os, sys, time
 import torch, torch.distributed as dist
@@ -194,6 +195,7 @@ class Pulse:
     def __init__(self, drill: Drill) -> None:
         said = json.loads(drill.local_dirs_files("control.json")[0].read_text())
         self.times_s: list[float] = []
+        self.stalled_s = 0.0   # the longest time that this listener itself was kept from listening
         self._is_over = threading.Event()
         self._link = Link(f"127.0.0.1:{said['port']}", None, said["token"],
                           {"node": "observer", "task": STANDBY_TASK, "attempt": 0, "role": "standby"})
@@ -201,7 +203,10 @@ class Pulse:
         self._thread.start()
 
     def _listen(self) -> None:
-        while not self._is_over.wait(0.02):
+        looked_s = time.monotonic()
+        while not self._is_over.wait(LISTEN_S):
+            before_s, looked_s = looked_s, time.monotonic()
+            self.stalled_s = max(self.stalled_s, looked_s - before_s - LISTEN_S)
             for message in self._link.messages(time.monotonic()):
                 if message.get("do") == "ping":
                     self.times_s.append(time.monotonic())
@@ -251,7 +256,8 @@ def test_supervisor_is_never_stuck_while_its_run_folder_is_frozen(
     state = drill.wait_end(300)
 
     assert len(pulse.times_s) > freeze_s / GAP_S
-    assert longest_s <= GAP_S, f"no word for {longest_s:.1f} s"
+    heard = f"longest gap {longest_s:.2f} s in {freeze_s:.0f} s, the listener's own {pulse.stalled_s:.2f} s"
+    assert longest_s - pulse.stalled_s <= GAP_S, heard
     assert state.ended and state.ended.how == "completed" and len(state.attempts) == 1, drill.story()
     assert drill.losses() == losses_until(steps), "spooled on the node's own disk, and merged after the thaw"
-    print(f"longest gap {longest_s:.2f} s in {freeze_s:.0f} s")
+    print(heard)

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,9 +179,7 @@ def test_rank_in_an_unkillable_sleep_is_named_with_its_call_and_mount_and_all_ot
     state = Path(f"/proc/{job.pid(5)}/stat")
     wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "D", 30, "the rank does not sleep")
 
-    start_s = time.monotonic()
     said = job.look()
-    took_s = time.monotonic() - start_s
     loop_mount.thaw()
 
     assert said["ranks"] == 32 and not said["silent"]
@@ -192,7 +189,7 @@ def test_rank_in_an_unkillable_sleep_is_named_with_its_call_and_mount_and_all_ot
     kernel = asleep["representative"]["kernel"]
     assert kernel["wchan"] and kernel["path"] == f"{loop_mount.path}/log" and kernel["fs"] == "ext4"
     assert group_of(said, "0-4,6-31")["kind"] == "stuck"
-    assert took_s < 10, "2 s on a quiet machine: benchmarks/stacks.py"
+    assert max(node["took_s"] for node in said["nodes"]) < 7.5, "none waits to its deadline"
 
 
 def test_rank_that_waits_for_a_stopped_file_server_is_named_with_its_mount(hang: Hang, fuse_mount: FuseMount) -> None:
@@ -211,11 +208,11 @@ def test_node_whose_slurmd_is_frozen_holds_nobody_and_is_listed(hang: Hang) -> N
     job = hang(-1, "none", nodes=3)
     job.sandbox.freeze_slurmd(job.nodes[1])
 
-    said = job.look("--deadline", "4")
+    said = job.look("--deadline", "8")
 
     assert [one["node"] for one in said["silent"]] == [job.nodes[1]]
     assert said["ranks"] == 4 and said["verdict"]["suspects"] == [job.nodes[1]], said
-    assert max(node["took_s"] for node in said["nodes"]) < 4
+    assert max(node["took_s"] for node in said["nodes"]) < 7.5, "none waits to its deadline"
     assert "silent_nodes" in said["verdict"]["witnesses"]
 
 
