@@ -144,6 +144,16 @@ def test_launch_that_slept_starts_nothing_beside_the_attempt_of_whoever_took_ove
         assert outcome.how == "completed"
 
 
+def test_job_that_is_cancelled_while_it_asks_about_the_one_before_writes_that_down_itself() -> None:
+    outcome = run(replace(_PLAIN, seed=507601, pool=4, steps=72, step_s=2.0, save_every=50, site="no_sbatch",
+                          standby=False, faults=(Fault("batch_crashes", 73.4, 700.0), Fault("preempt", 74.6),
+                                                 Fault("scancel", 436.0))), is_verbose=True)
+    stopped = [line.split()[:2] for line in outcome.timeline if '"event":"stopped"' in line]
+    assert outcome.violations == []
+    assert [where for _, where in stopped] == ["n1"]
+    assert float(stopped[0][0]) < 436.0 + 5.0
+
+
 def test_next_job_that_a_person_holds_is_cancelled_once_slurmctld_that_was_away_answers() -> None:
     outcome = run(replace(_PLAIN, watchers=0, faults=(Fault("hold", 8.0, 3000.0), Fault("slurm_gone", 20.0, 120.0))))
     assert outcome.violations == []

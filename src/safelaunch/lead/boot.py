@@ -193,10 +193,19 @@ def _slurm_says_cancelled(lead: Leader, job: str) -> bool:
     is_likely = watch.is_step_cancelled(lead, job)
     until_s = lead.now_s + (COMPLETING_S if is_likely else UNEXPLAINED_S)
     while (state := _state_of(lead, job)) is None or state in UNFINISHED:
-        if lead.now_s > until_s or lead.signals or lead.limit_near:   # this job has a limit of its own
+        if lead.now_s > until_s or _is_called(lead):
             return is_likely   # a person's word is final, and nothing has spoken against one
-        lead.rest(COMPLETING_LOOK_S)
+        again_s = lead.now_s + COMPLETING_LOOK_S
+        while lead.now_s < again_s and not _is_called(lead):
+            lead.rest(1.0)
     return state == "CANCELLED"
+
+
+def _is_called(lead: Leader) -> bool:
+    """Whether this job itself is being ended, or near its limit: after the TERM it has KillWait to say why (simulated:
+    a cancelled job that asked on had written nothing down by then).
+    """
+    return bool(lead.signals) or lead.limit_near
 
 
 def _state_of(lead: Leader, job: str) -> str | None:
