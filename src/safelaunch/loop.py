@@ -9,6 +9,7 @@ what it needs to go on stands in the journal and on this node's own disk.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -29,10 +30,12 @@ def run(lead: Leader) -> int:
     is_born, is_ours = False, True
     while lead.final is None:
         try:
-            if not is_born:
+            if is_born:
+                lead.wait(lead.timeout_s())
+            else:
                 boot(lead)
                 is_born = True
-            lead.wait(lead.timeout_s())
+                lead.wait(0.0)   # for nothing: the first attempt of a job does not wait for its first tick
             watch.observe(lead)
             while lead.final is None and step(lead):
                 pass   # end of an attempt, decision and next launch follow each other at once
@@ -116,6 +119,7 @@ def main(argv: list[str]) -> None:
     role = _read(local / "role") or argv[2]
     start = standby(os.environ) if "SAFELAUNCH_STANDBY" in os.environ else None
     job = start.job if start else current(os.environ)
+    gc.freeze()   # what is imported lives to the end, where a search of it for cycles takes 17 of 24 ms
     raise_limit()
     os.chdir("/")
     os.umask(0o027)

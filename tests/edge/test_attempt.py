@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 from safelaunch.adapters.attempt import AttemptProcess
@@ -40,3 +41,21 @@ def test_an_adopted_attempts_code_is_what_its_shepherd_left(tmp_path: Path) -> N
     adopted = AttemptProcess.adopt(tmp_path, 1)
 
     assert adopted is not None and adopted.poll() == 9
+
+
+def test_a_pump_that_is_told_to_leave_says_by_its_code_that_all_is_copied(tmp_path: Path) -> None:
+    process = AttemptProcess(tmp_path, 1)
+    process.spool.write_bytes(b"step 1\n" * 1000)
+    assert not process.finish_pump(), "there is none yet"
+
+    process.keep_pump(str(tmp_path / "main.log"), 0.0)
+    assert process.pump is not None
+    while not process.pump_file.exists():   # before that a TERM ends it like any process
+        assert process.pump.poll() is None
+        time.sleep(0.01)
+    with process.spool.open("ab") as spool:
+        spool.write(b"the last words\n")
+    assert process.finish_pump()
+
+    assert process.pump.wait() == 0
+    assert (tmp_path / "main.log").read_bytes() == process.spool.read_bytes()

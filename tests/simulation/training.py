@@ -314,8 +314,9 @@ class SimProcess(AttemptProcess):
     def keep_pump(self, target: str, now_s: float) -> None:
         """The pump copies by itself."""
 
-    def finish_pump(self) -> None:
+    def finish_pump(self) -> bool:
         """It ends by itself, too."""
+        return False
 
     def forget(self) -> None:
         """It is over and dealt with."""

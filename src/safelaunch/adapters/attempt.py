@@ -191,14 +191,15 @@ class AttemptProcess:
                  "--pid-file", str(self.pump_file), "--keep-mb", str(KEEP_MB)],
                 stdin=subprocess.DEVNULL, stdout=talk, stderr=talk, cwd="/", start_new_session=True)
 
-    def finish_pump(self) -> None:
-        """Ask the pump to copy the rest and end."""
+    def finish_pump(self) -> bool:
+        """Ask the pump to copy the rest and end; whether that is this leader's own, whose exit code tells."""
         # Ours may still wait for an earlier leader's pump to let go: unless told now, it would live on for ever.
         own = self.pump.pid if self.pump is not None and self.pump.poll() is None else None
         for pid in {own, self._pump_pid()} - {None}:
             assert pid is not None
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
+        return own is not None
 
     def copy_rest(self, target: str) -> list[str]:
         """The command that copies what is left, and ends with 0 once all is there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.outbox import PUT
-from safelaunch.adapters.slurm import Command
+from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import decide, nodeset, slurmtext
 from safelaunch.core.budget import rejects_checkpoint
 from safelaunch.core.checkpoints.resume import resume_args
@@ -29,6 +30,7 @@ DRAIN_S = 900.0         # how long an ended attempt waits for a frozen folder to
 CLAIM_HOLDS_S = 5.0     # less than a standby waits before it takes over (core.takeover): simulated, two launches
 LOST_PATIENCE_S = 1.0   # its srun waits for a dead node, for minutes
 MOST_REFUSALS = 10      # by Slurm, in a row: 40 min
+PUMP_LEAVES_S, PUMP_LOOK_S = 2.0, 0.05   # it is gone 0.2 s after its TERM, unless the folder is frozen
 SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but never while a silent node holds its step
 
 
@@ -275,13 +277,27 @@ def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:
     end_s = lead.now_s + patience_s
     while process.poll() is None and lead.now_s < end_s:
         yield 0.1
+    is_over = process.poll() is not None and lead.term_s is None   # a TERM for the whole job was the pump's, too
     process.kill()   # it waits for a silent node, for ever
-    while True:
+    copied = process.finish_pump() and is_over and (yield from _has_copied_all(lead, process))
+    while not copied:
         process.finish_pump()
         result = yield lead.world.command(process.copy_rest(lead.main_log(process.number)), lead.job.env, DRAIN_S)
-        if result is not None and result.is_ok:
-            return
-        yield 0.5
+        copied = result is not None and result.is_ok
+        if not copied:
+            yield 0.5
+
+
+def _has_copied_all(lead: Leader, process: AttemptProcess) -> Generator[float, Result | None, bool]:
+    """Whether this leader's own pump, told to leave when nothing was to be written any more, has copied all.
+
+    A second one that only finds that out would cost each restart, and each hand-over, a Python's start.
+    """
+    assert process.pump is not None
+    end_s = lead.now_s + PUMP_LEAVES_S
+    while (code := process.pump.poll()) is None and lead.now_s < end_s:
+        yield PUMP_LOOK_S
+    return code == 0
 
 
 def _launch_script(run_dir: Path, env: dict[str, str], words: tuple[str, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
@@ -32,27 +33,29 @@ def boot(lead: Leader) -> None:
     """Open the guards' door first (their lease runs), then learn all from the journal."""
     open_control(lead)
     lead.shared = lead.world.share(lead.run_dir, lead.local / "spool")
-    meta = lead.patiently(lambda: json.loads((lead.run_dir / "run.json").read_text()))
+    # Each question is a child, and a next job's training waits for all of them: few questions.
+    meta, env, lead.claim_number = lead.patiently(lambda: (
+        json.loads((lead.run_dir / "run.json").read_text()), runfolder.read_env(lead.run_dir),
+        journal.last_claim(lead.run_dir)))
     lead.plan = plans.make(meta["config"], meta["run_id"])
     lead.world.rules = undump(meta.get("rules"))
-    lead.claim_number = int(lead.patiently(lambda: journal.last_claim(lead.run_dir)))
     lead.gen = lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True)
     lead.pulse_count = lead.gen * PULSES_A_GENERATION   # a watcher takes a counter that goes back for one that stands
     # Only now: what another supervisor did before this claim must be known, and after it nobody else acts.
-    lead.history = journal.merge_raw(lead.patiently(lambda: journal.read_raw(lead.run_dir))).events
+    raw, launched = lead.patiently(lambda: (journal.read_raw(lead.run_dir), journal.last_launch(lead.run_dir)))
+    lead.history = journal.merge_raw(raw).events
     lead.state = fold(lead.history)
     lead.writer = journal.Writer(lead.shared, lead.gen, lead.job.host, lead.world.now, lead.world.pid)
-    lead.successor = Successor(lead.plan, lead.job, lead.run_dir,
-                               lead.patiently(lambda: runfolder.read_env(lead.run_dir)), lead.world.command)
+    lead.successor = Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command)
     lead.fencer = Fencer(lead.plan, lead.job, lead.server, GUARD.read_text(), lead.world.command)
     watch.read_requests(lead)
     is_new = not is_same_job(lead)
     if not is_new:
         before = lead.took_over.host if lead.took_over else lead.job.host
         lead.record(lead.writer.event("took_over", job=lead.job.id, before=before))
-        presume_launched(lead)
+        presume_launched(lead, launched)
     else:
-        presume_launched(lead)
+        presume_launched(lead, launched)
         meet_the_job_before(lead)
         lead.record(lead.writer.event("job_started", job=lead.job.id, nodes=list(lead.job.nodes),
                                       batch_host=lead.job.host, restart_count=lead.job.restart_count))
@@ -67,7 +70,7 @@ def boot(lead: Leader) -> None:
         lead.say(f"this node's standby has taken over: the supervisor on {lead.took_over.host} is dead or cut off")
     if lead.took_over is not None:
         lead.begin("limit", watch.watch_limit(lead))
-    if not lead.state.attempts:   # what was there before the first attempt is no progress of this run
+    if is_new or not lead.state.attempts:   # what was there before the first attempt is no progress of this run
         lead.record(*checkpoint_events(lead, None))
     secure_next(lead)
 
@@ -101,8 +104,11 @@ def hold_watched(lead: Leader) -> None:
     hold_token(lead.local, lead.token, lead.server.port, lead.server.standbys)
 
 
-def presume_launched(lead: Leader) -> None:
-    """An attempt that another host's supervisor announced may live, although nobody wrote down that it started."""
+def presume_launched(lead: Leader, claimed: dict[str, Any] | None) -> None:
+    """An attempt that another host's supervisor announced may live, although nobody wrote down that it started.
+
+    `claimed`: the last claim of a launch.
+    """
     for intent in lead.state.intents:
         if intent.act != "launch" or "nodes" not in intent.data:
             continue
@@ -113,16 +119,16 @@ def presume_launched(lead: Leader) -> None:
             continue
         lead.record(lead.writer.event("attempt_started", attempt=number, job=str(intent.data.get("job")),
                                       nodes=list(intent.data["nodes"]), note="announced by a supervisor that died"))
-    presume_claimed(lead)
+    if claimed is not None:
+        presume_claimed(lead, claimed)
 
 
-def presume_claimed(lead: Leader) -> None:
+def presume_claimed(lead: Leader, claim: dict[str, Any]) -> None:
     """An attempt may live of which nothing is left but the claim: its host died with the journal's last lines, which
     waited for a frozen folder (simulated: its number was given to a second one).
     """
-    claim = lead.patiently(lambda: journal.last_launch(lead.run_dir))
     known = lead.state.attempt
-    if claim is None or (known is not None and known.number >= claim["attempt"]):
+    if known is not None and known.number >= claim["attempt"]:
         return
     job, host = str(claim["job"]), str(claim.get("host"))
     is_own = (job, host) == (lead.job.id, lead.job.host) and lead.took_over is None
@@ -154,8 +160,6 @@ def meet_the_job_before(lead: Leader) -> None:
         lead.record(lead.writer.event("attempt_ended", attempt=attempt.number, how="interrupted",
                                       why=f"job {before.id if before else attempt.job} ended under it"),
                     lead.writer.event("fenced", attempt=attempt.number))
-    lead.find_resume()
-    lead.record(*checkpoint_events(lead, None))
 
 
 def is_cancelled(lead: Leader, job: str) -> bool:
