@@ -1349,4 +1349,130 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "KeyError: 'LOCAL_RANK'",
         "KeyError: 'rank'",
     ),
+    # --- accelerators beside NVIDIA's
+    "accel.hsa_resources": (
+        "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.",
+        "HSA_STATUS_SUCCESS: resources were allocated",
+    ),
+    "accel.amd_ras": (
+        "[drm] amdgpu 0000:c1:00.0: amdgpu: GPU recovery failed: -110", "amdgpu 0000:c1:00.0: amdgpu: recovery is on",
+    ),
+    "accel.habana_fatal": (
+        "habanalabs 0000:19:00.0: hl5: Got HW fatal error event, going to hard-reset the device",
+        "habanalabs 0000:19:00.0: hl5: Successfully added device to the driver",
+    ),
+    "accel.ascend_heartbeat": (
+        "[ERROR] RUNTIME(772,python): device 4 heartbeat lost, retCode=507899", "device 4 heartbeat is normal",
+    ),
+    "accel.ascend_core": (
+        "rtStreamSynchronize execute failed, reason=[aicore exception]", "aicore utilization is 97 %",
+    ),
+    "accel.ascend_memory": (
+        "EL0004: Failed to allocate memory.", "EL0003: The argument is invalid.",
+    ),
+    "accel.ascend_notify": (
+        "EI0002: The wait execution of the Notify register times out.", "EI000: the notify register is set",
+    ),
+    "accel.ascend_socket": (
+        "EI0006: Getting socket times out. Reason: Remote Rank did not send the data in time.",
+        "getting sockets took 2 s",
+    ),
+    "accel.ascend_init": (
+        "RuntimeError: NPU function error: aclInit, error code is 500000", "aclInit took 12 ms",
+    ),
+    "accel.tpu_in_use": (
+        "RuntimeError: Unable to initialize backend 'tpu': ABORTED: The TPU is already in use by process with pid "
+        "4411.",
+        "the TPU is in use by this process",
+    ),
+    "accel.health_check": (
+        "prolog: GPU 3 failed health check: PCIe replay count", "GPU 3 passed its health check",
+    ),
+    # --- fabrics
+    "fabric.efa_completion": (
+        "libfabric:7712:efa:cq:efa_rdm_cq_handle_error():210<warn> err: 113, message: Unreachable remote",
+        "libfabric:7712:efa:cq:efa_rdm_cq_open():80<info> opened",
+    ),
+    "fabric.queue_pair": (
+        "mlx5_core 0000:5e:00.0: mlx5_cmd_out_err:803: CREATE_QP(0x500) op_mod(0x0) failed, status bad resource "
+        "state(0x9)",
+        "the process can create a queue pair",
+    ),
+    "fabric.mlx5_health": (
+        "mlx5_core 0000:5e:00.0: poll_health:840: device's health compromised - reached miss count",
+        "mlx5_core 0000:5e:00.0: health is fine",
+    ),
+    "fabric.ucx_resources": (
+        "ib_iface.c:1208 UCX  ERROR ibv_create_cq(cqe=4096) failed: Cannot allocate memory",
+        "ib_iface.c:1208 UCX  INFO ibv_create_cq(cqe=4096)",
+    ),
+    "fabric.cxi": (
+        "TXC (0x1a2:3): Fatal: TXC RDZV PtlTE event: PTL_NACK_RETRY_EXHAUSTED", "cxi0: link is up at 200 Gb/s",
+    ),
+    "fabric.ofi_failed": (
+        "OFI endpoint creation failed (ofi_init.c:712): No data available", "OFI endpoint made (ofi_init.c:712)",
+    ),
+    "fabric.transmit_timeout": (
+        "NETDEV WATCHDOG: eth0 (ice): transmit queue 12 timed out 5012 ms", "NETDEV WATCHDOG: disabled",
+    ),
+    "fabric.bond": (
+        "bond0: (slave eth2): link status definitely down, disabling slave",
+        "bond0: (slave eth2): link status definitely up",
+    ),
+    # --- nodes, as their daemons and clouds speak of them
+    "nodes.prolog": ("slurmd: error: Prolog: exit status 1:0", "slurmd: Prolog: exit status 0:0"),
+    "nodes.no_address": (
+        "srun: error: fwd_tree_thread: can't find address for host n7, check slurm.conf",
+        "the address for host n7 is known",
+    ),
+    "nodes.munge": (
+        'slurmstepd: error: Munge encode failed: Failed to access "/run/munge/munge.socket.2": No such file or '
+        "directory",
+        "munge encode took 2 ms",
+    ),
+    "nodes.going_down": ("The system is going down for reboot NOW!", "The system is going well"),
+    "nodes.maintenance": (
+        "compute: the instance is subject to TERMINATE_ON_HOST_MAINTENANCE", "the job waits for a higher-priority job",
+    ),
+    "nodes.no_answer": (
+        "srun: error: slurm_receive_msgs: [[n7]:6818] failed: Socket timed out on send/recv operation",
+        "slurm_receive_msgs: [[n7]:6818] answered",
+    ),
+    "nodes.gpfs": (
+        "mmfs: [N] Disk lease period expired 0.812 seconds ago in cluster stor.site.", "mmfs: disk lease renewed",
+    ),
+    "nodes.beegfs": (
+        "BeeGFS: Timed out waiting for a response of the metadata server", "BeeGFS: connected to the metadata server",
+    ),
+    # --- settings, builds, accounts, checkpoints, numbers, data: texts of one program each
+    "config.choice": ("In 'config': Could not find 'model/gpt_13b'", "In 'config': found 'model/gpt_13b'"),
+    "config.struct_key": ("Key 'lrr' is not in struct", "Key 'lr' is in struct"),
+    "config.parsers": (
+        "configparser.NoOptionError: No option 'lr' in section: 'optim'", "reading it by configparser.ConfigParser",
+    ),
+    "env.ninja": (
+        "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
+        "ninja: no work to do.",
+    ),
+    "env.squashfs": ("[ERROR] Command not found: mksquashfs", "[INFO] Creating squashfs by mksquashfs ..."),
+    "env.preload": (
+        "ERROR: ld.so: object 'libtcmalloc.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): "
+        "ignored.", "LD_PRELOAD=libtcmalloc.so",
+    ),
+    "hub.refused_account": (
+        "azure.core.exceptions.ClientAuthenticationError: Server failed to authenticate the request.",
+        "the client has authenticated",
+    ),
+    "checkpoint.checksum": (
+        "checksum mismatch for /ckpt/step_900/model-00003.safetensors: expected 9f1c, got 00b1",
+        "checksum matches for /ckpt/step_900/model-00003.safetensors",
+    ),
+    "checkpoint.shard_missing": (
+        "OSError: Shard file model-00003-of-00008.safetensors is missing", "Shard file model-00003-of-00008 is there",
+    ),
+    "numerical.became_nan": ("Training has failed: loss became nan at iteration 4410", "the loss became smaller"),
+    "data.webdataset": (
+        "webdataset.tariterators.TarError: unexpected end of data @ /data/shard-000121.tar",
+        "loading it by webdataset.WebLoader",
+    ),
 }

@@ -79,7 +79,7 @@ def _without_cause(groups: Sequence[Group], episode: Episode, log: Log) -> Verdi
     end = _good_end(episode)
     alive = bool(episode.progress) or end is not None
     candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
-    words = None if end is not None and not fallen else hear_last_words(episode, log)
+    words = None if end is not None and not fallen else hear_last_words(episode, log, bool(fallen))
     if words is not None and (words.category or not fallen):
         return _by_words(words, candidates, log)
     if not fallen and alive:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from safelaunch.core.why.episodes import Episode
 from safelaunch.core.why.errnos import category_of_errno
 from safelaunch.core.why.findings import Line, Log
-from safelaunch.core.why.rules.generic import ERROR_WORD
 from safelaunch.core.why.wording import weigh_words
 
 LAST_LINES = 5          # the very end of a file: what it says may tell why, whatever it is
@@ -22,7 +21,8 @@ MOST_WEIGHT = 0.6
 BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|could ?n[o']t|unable"
                        r"|died|killed|not found|unsupported|denied|refused|no such|not enough|time(?:d )?out|seg-?fault"
                        r"|sig(?:kill|segv|bus|abrt|term)|terminated|exception|unresponsive|truncated|reboot(?:ing)?"
-                       r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|has run out of|insufficient|NCCL WARN)\b")
+                       r"|err: -?\d+|invalid|mismatch|corrupt(?:ed)?|has run out of|insufficient|unhealthy|unreachable"
+                       r"|lost|stalled|expelled|evicted|preempt(?:ed|ing)|NCCL WARN)\b")
 HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warning|error[s_ ]*[:=] ?[\d.]|deprecat"
                       r"|debug|retry|not found in cache|info\b|logging error|exception ignored|\bWRN\b")
 
@@ -35,12 +35,15 @@ class LastWords(NamedTuple):
     weight: float
 
 
-def hear_last_words(episode: Episode, log: Log) -> LastWords | None:
-    """The line after the last step that says most about a failure, else the last that sounds bad; None = neither."""
+def hear_last_words(episode: Episode, log: Log, has_fallen: bool) -> LastWords | None:
+    """The line after the last step that says most about a failure, else the last that sounds bad; None = neither.
+
+    Where nothing has fallen, only the very last lines count: of a program that still runs or has ended well.
+    """
     best: tuple[float, Line, str] | None = None
     latest: Line | None = None
     for line, is_last in _suspicious(episode, log):
-        category, points = sound_of(line.text)
+        category, points = sound_of(line.text) if is_last or has_fallen else ("", 0.0)
         if category and (best is None or points > best[0]):
             best = points, line, category
         if is_last:
@@ -66,7 +69,7 @@ def _suspicious(episode: Episode, log: Log) -> Iterator[tuple[Line, bool]]:
     reached: dict[int, int] = {}
     for sign in episode.progress:
         reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
-    judged = {(found.file, found.offset) for found in episode.findings if found.rule != ERROR_WORD}
+    judged = {(found.file, found.offset) for found in episode.findings if episode.role(found) != "context"}
     for line, is_last in _ends(log):
         if (line.offset > reached.get(line.file, -1) and (line.file, line.offset) not in judged
                 and BAD_WORDS.search(line.text) and not HARMLESS.search(line.text)):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from safelaunch.core.why.findings import Rule
 from safelaunch.core.why.rules import (
+    accelerators,
     builds,
     checkpoint,
     config,
     data,
     environment,
+    fabric,
     frameworks,
     generic,
     gpu,
@@ -20,6 +22,7 @@ from safelaunch.core.why.rules import (
     memory,
     native,
     network,
+    nodes,
     numerical,
     serving,
     slurm,
@@ -29,7 +32,8 @@ from safelaunch.core.why.rules import (
 RULES: tuple[Rule, ...] = (
     *slurm.RULES, *gpu.RULES, *memory.RULES, *network.RULES, *launcher.RULES, *native.RULES, *environment.RULES,
     *storage.RULES, *checkpoint.RULES, *data.RULES, *numerical.RULES, *hub.RULES, *config.RULES, *healthy.RULES,
-    *kernel.RULES, *serving.RULES, *frameworks.RULES, *builds.RULES, *layouts.RULES, *generic.RULES,
+    *kernel.RULES, *serving.RULES, *frameworks.RULES, *builds.RULES, *layouts.RULES, *accelerators.RULES, *fabric.RULES,
+    *nodes.RULES, *generic.RULES,
 )
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
 

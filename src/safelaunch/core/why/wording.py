@@ -103,7 +103,8 @@ _WORDS: Mapping[str, tuple[tuple[int, str], ...]] = {
         (4, r"(?:gpu|device|card|accelerator)s? (?:\S+ )?(?:is |was |has )?(?:lost|unhealthy|failed|fallen|hung|hang"
             r"|dead"
             r"|missing|fault|reset)|double[- ]bit|uncorrectable|ecc|row remap\w*|remapp\w+|xid|sxid|nvlink|nvswitch|rma"
-            r"|hbm|hardware (?:error|fault|failure)|ras|gsp|aicore|unhealthy|bad page|page retire\w*"),
+            r"|hbm|hardware (?:error|fault|failure)|ras|gsp|aicore|unhealthy|bad page|hw (?:\w+ )?(?:error|fault)"
+            r"|hard-?reset|hardware heartbeat|page retire\w*"),
         (2, r"gpus?|npu|hpu|tpu|amdgpu|nvrm|device acquire|reset required|health|devices?|ring (?:gfx|sdma)\S*"
             r"|thermal"),
     ),

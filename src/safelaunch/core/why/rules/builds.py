@@ -86,4 +86,25 @@ RULES = (
         do="Compare nvidia-smi on that node and CUDA_VISIBLE_DEVICES.",
         source="JAX", order=4,
     ),
+    Rule(
+        "env.ninja", "environment", (b"['ninja'", b"directory: '"),
+        rb"Command '\['ninja'|No such file or directory: '(?:ninja|nvcc|gcc|g\+\+|c\+\+|hipcc|cmake|ld)'", "cause",
+        "job", 0.8, summary="an extension could not be compiled",
+        explain="Compiler, headers or CUDA toolkit are missing or do not fit; the lines above are the compiler's.",
+        do="Build it once on a login node, with the module of the right CUDA.",
+        source="torch.utils.cpp_extension", order=4,
+    ),
+    Rule(
+        "env.squashfs", "environment", (b"mksquashfs", b"unsquashfs", b"pyxis: couldn't start container"),
+        rb"Command not found: (?:mk|un)squashfs|(?:mk|un)squashfs: (?:command )?not found"
+        rb"|pyxis: couldn't start container", "cause", "node", 0.84,
+        summary="the container cannot be made on the node",
+        explain="A tool of enroot is missing there, or its image failed.",
+        source="enroot, pyxis", order=2,
+    ),
+    Rule(
+        "env.preload", "environment", (b"from LD_PRELOAD cannot be preloaded",), b"from LD_PRELOAD cannot be preloaded",
+        "context", "nobody", 0.2, summary="a preloaded library is missing", explain="The loader goes on without it.",
+        source="glibc, ld.so",
+    ),
 )

@@ -178,4 +178,17 @@ RULES = (
         do=_FIT,
         source="Megatron-LM", order=3,
     ),
+    Rule(
+        "checkpoint.checksum", "checkpoint", (b"ecksum mismatch", b"hash mismatch", b"igest mismatch", b"ecksum error"),
+        rb"(?:[Cc]hecksum|[Hh]ash|[Dd]igest) (?:mismatch|error).{0,200}?(?:ckpt|checkpoint|safetensors|\.pth?\b|shard)",
+        "cause", "job", 0.82, summary="a file of the checkpoint is damaged: {line}",
+        explain="Its content is not what was written.", do="Go back to an older checkpoint.", source="various trainers",
+    ),
+    Rule(
+        "checkpoint.shard_missing", "checkpoint", (b"hard file", b"missing shards", b"hards are missing"),
+        rb"[Ss]hard file \S{1,200} (?:is missing|not found|does not exist)|missing shards|[Ss]hards are missing",
+        "cause", "job", 0.78, summary="a part of the checkpoint is missing: {line}",
+        explain="It was not written, or not copied.",
+        do="Go back to an older checkpoint.", source="transformers; torch.distributed.checkpoint",
+    ),
 )

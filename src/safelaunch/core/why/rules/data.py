@@ -234,4 +234,10 @@ RULES = (
         do="Larger /dev/shm, fewer workers; set_sharing_strategy.",
         source="PyTorch, MapAllocator", order=5,
     ),
+    Rule(
+        "data.webdataset", "data", (b"webdataset.", b"unexpected end of data"),
+        rb"^(?:webdataset\.[\w.]{1,60}|tarfile\.ReadError): ", "cause", "rank", 0.76,
+        summary="a shard of the data cannot be read: {line}", explain="It is cut short, or not what its name says.",
+        do="Check or leave out the file that it names.", source="webdataset; CPython, tarfile", order=1,
+    ),
 )

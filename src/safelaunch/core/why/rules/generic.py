@@ -8,7 +8,6 @@ from safelaunch.core.why.findings import Rule
 # no other rule knows. `block` is the traceback; the judge takes the deepest frame of the user's own code from it.
 EXCEPTION = "python.exception"
 LINE = "python.line"
-ERROR_WORD = "python.error_word"
 
 RULES = (
     Rule(
@@ -24,7 +23,7 @@ RULES = (
         do="Look for the lines above it.", source="CPython", order=-11,
     ),
     Rule(
-        ERROR_WORD, "unknown", (b"ERROR", b"FATAL", b"CRITICAL", b"[FATAL]"),
+        "python.error_word", "unknown", (b"ERROR", b"FATAL", b"CRITICAL", b"[FATAL]"),
         rb"(?:^|[\s\[:|])(?:ERROR|FATAL|CRITICAL)\b[\]:|\s-]*(?P<message>.+)", "context", "nobody", 0.2,
         summary="{message}", explain="A line that its program calls an error.", source="various", order=-12,
     ),

@@ -92,9 +92,9 @@ RULES = (
     Rule(
         "gpu.none_detected", "gpu_hardware",
         (b"CUDA error: initialization error", b"CUDA_ERROR_NOT_INITIALIZED", b"no CUDA-capable device is detected",
-         b"No CUDA GPUs are available", b"CUDA_ERROR_NO_DEVICE"),
-        b"CUDA error: initialization error|CUDA_ERROR_NOT_INITIALIZED|no CUDA-capable device is detected|No CUDA "
-        b"GPUs are available|CUDA_ERROR_NO_DEVICE", "cause", "node", 0.55, summary="no GPU is visible",
+         b"No CUDA GPUs are available", b"CUDA_ERROR_NO_DEVICE", b"No HIP GPUs are available"),
+        b"CUDA error: initialization error|CUDA_ERROR_NOT_INITIALIZED|no CUDA-capable device is detected|No "
+        b"(?:CUDA|HIP) GPUs are available|CUDA_ERROR_NO_DEVICE", "cause", "node", 0.55, summary="no GPU is visible",
         explain="The process sees no GPU: none allotted, none set visible, or the node lost it.",
         do="Compare CUDA_VISIBLE_DEVICES and the job's --gpus with nvidia-smi on that node.", source=_CUDA, order=2,
     ),

@@ -123,4 +123,13 @@ RULES = (
         do=_OFFLINE,
         source="transformers; hf_xet; MLflow; NLTK", order=4,
     ),
+    Rule(
+        "hub.refused_account", "hub_auth",
+        (b"ClientAuthenticationError", b"CredentialUnavailableError", b"AuthorizationFailure", b"ApiError: 401"),
+        rb"(?:ClientAuthenticationError|CredentialUnavailableError): |AuthorizationFailure\b|\w{0,40}ApiError: "
+        rb"40[13]\b",
+        "cause", "job", 0.8, summary="the account is refused: {line}",
+        explain="A key is missing, expired or of another account.",
+        source="azure-core, azure-identity; SwanLab", order=2,
+    ),
 )

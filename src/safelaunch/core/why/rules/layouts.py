@@ -40,4 +40,24 @@ RULES = (
         do="Start it through torchrun or srun, and export what it names.",
         source="CPython, os.environ; tyro; jsonargparse", order=3,
     ),
+    Rule(
+        "config.choice", "config", (b"': Could not find '",),
+        rb"In '[^']{1,200}': Could not find '(?P<name>[^']{1,200})'",
+        "cause", "job", 0.88, summary="there is no configuration {name}",
+        explain="A default or an override names a group or file that is not there.", source="Hydra",
+    ),
+    Rule(
+        "config.struct_key", "config", (b"' is not in struct",), rb"Key '(?P<name>[^']{1,200})' is not in struct",
+        "cause", "job", 0.82, summary="the configuration has no key {name}",
+        explain="It is misspelt, or needs a plus sign.",
+        source="OmegaConf", order=2,
+    ),
+    Rule(
+        "config.parsers", "config",
+        (b"TomlDecodeError", b"configparser.", b"jsonschema.exceptions.", b"gin.config.", b"SchemaError"),
+        rb"^(?:toml\w*\.(?:\w+\.)?TomlDecodeError|configparser\.\w{1,40}Error|jsonschema\.exceptions\.\w{1,40}Error"
+        rb"|gin\.config\.\w{1,60}Error|schema\.Schema\w{0,40}Error)", "cause", "job", 0.8,
+        summary="a configuration file cannot be used: {line}", explain="Its syntax or its keys are wrong.",
+        source="toml; CPython; jsonschema; gin-config", order=2,
+    ),
 )

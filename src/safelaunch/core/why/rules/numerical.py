@@ -97,4 +97,11 @@ RULES = (
         do="Lower the learning rate, look at the batch before; bf16 in place of fp16.",
         source="PyTorch; Lightning; Megatron-LM", order=4,
     ),
+    Rule(
+        "numerical.became_nan", "numerical",
+        (b"became nan", b"became NaN", b"became inf", b"turned NaN", b"turned nan", b"went NaN", b"went nan"),
+        rb"[Ll]oss\b.{0,30}?\b(?:became|turned|went) (?:to )?(?:nan|NaN|inf)", "cause", "job", 0.82,
+        summary="the loss became NaN", explain="The training diverged, or a batch is bad.",
+        do="Go back to an older checkpoint with a lower rate, or skip the batch.", source="various trainers",
+    ),
 )

@@ -53,7 +53,7 @@ RULES = (
     ),
     Rule(
         "slurm.not_responding", "node_failure", (b"not responding",),
-        rb"\b[Nn]odes? (?P<host>[\w.\[\],-]+) (?:is |are )?not responding", "cause", "node", 0.8,
+        rb"\b[Nn]odes? (?!is )(?P<host>[\w.\[\],-]+) (?:is |are )?not responding", "cause", "node", 0.8,
         summary="{host} does not answer Slurm", explain="The node's slurmd is gone, hangs, or cannot be reached.",
         do="Keep the node out.", source="slurmctld", host_group="host",
     ),
