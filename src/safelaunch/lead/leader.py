@@ -292,6 +292,7 @@ class Leader:
         while True:
             answer = self.shared.ask(ask, 2.0)
             if answer.is_ok:
+                self.late_s = -1.0   # what is asked next, of a job that was cancelled perhaps, is worth its wait
                 return answer.value
             self.rest(1.0)
             self.doubt_itself()
