@@ -42,7 +42,9 @@ class Net:
 
     def change(self) -> None:
         """A cable was cut or mended, or a host has died: what waited may pass now, after TCP's next try."""
-        for end in [end for end in self.ends if end.peer is not None and self.is_up(end.host, end.peer.host)]:
+        # In an order that is the same in each process: a server walks a set of its connections.
+        for end in sorted((end for end in self.ends if end.peer is not None and self.is_up(end.host, end.peer.host)),
+                          key=lambda end: end.number):
             del self.ends[end]
             self.clock.after(self.rng.uniform(0.0, min(30.0, self.clock.t - end.stuck_t + 0.2)), end.flush)
         for act in self.on_change:
@@ -67,7 +69,8 @@ class Socket:
         self._resets = False
         self._last_t = 0.0
         # The same for each packet of a seed, in whatever order code under test walks a set of connections.
-        self._draw = next(net.count) * 0.6180339887
+        self.number = next(net.count)
+        self._draw = self.number * 0.6180339887
 
     def delay_s(self) -> float:
         """One packet's way."""

@@ -240,8 +240,8 @@ class Sim:
         if not others:
             return
         names = [other.id for other in others]
-        training = any(task.rank in ("loading", "training") for attempt in self.attempts for task in attempt.tasks
-                       if attempt.job in names)
+        training = any(task.rank in ("loading", "training") and not task.is_doomed for attempt in self.attempts
+                       for task in attempt.tasks if attempt.job in names)
         if job.singleton or training:
             self.violate(f"job {job.id} starts while {names} run")
 

@@ -69,6 +69,14 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  handles_signal=False, watchers=0, via="resubmit", site="refuses_sbatch", has_sacct=True,
                  faults=(Fault("refuses", 3.57, 5.5, 64), Fault("batch_cut", 39.89, 24.1, 34),
                          Fault("preempt", 170.69))), "completed", 3),
+    "a job whose leader stood still before it could cancel it is ended by the next one's": (
+        replace(_PLAIN, seed=757, pool=4, steps=152, save_every=20, via="resubmit", site="no_dependency",
+                faults=(Fault("worker_cut", 57.5, 21.0), Fault("batch_crashes", 63.6, 57.0),
+                        Fault("worker_silent", 79.9, 33.0, 7))), "completed", 2),
+    "ranks that were killed in D state are no training that goes on in the job before": (
+        Scenario(seed=806, pool=5, steps=127, step_s=2.0, save_every=5, limit_min=8, slurmd_timeout_s=30.0,
+                 net_latency_s=0.01, watchers=0, site="no_dependency",
+                 faults=(Fault("freeze_one", 45.67, 76.0), Fault("worker_cut", 54.28, 17.0))), "completed", 2),
     "a cancelled job of which no line was written is not requeued": (
         Scenario(seed=2841, nodes=4, spare_nodes=1, pool=7, steps=73, save_every=10, save_s=0.1, limit_min=4,
                  slurmd_timeout_s=60.0, net_latency_s=0.0002, via="resubmit", site="refuses_sbatch", preserve_s=30.0,
@@ -189,6 +197,16 @@ def test_job_whose_supervisors_are_dead_is_ended_although_its_ranks_ended_before
     assert outcome.violations == []
     assert (outcome.how, outcome.attempts) == ("completed", 2)
     assert 150.0 < ended_s < 250.0
+
+
+@pytest.mark.parametrize("frozen_s", [10.3, 10.45, 11.2, 11.35, 12.0])
+def test_old_leader_takes_the_end_of_its_job_by_the_new_one_for_no_persons_word(frozen_s: float) -> None:
+    """Its folder thawed as it asked why the job ends, and it ended the run beside the next job's leader."""
+    faults = (Fault("batch_silent", 20.0, 10.0), Fault("freeze_one", 25.0, frozen_s))
+    for seed in range(4):
+        outcome = run(replace(_PLAIN, seed=seed, pool=4, steps=60, watchers=0, faults=faults))
+        assert outcome.violations == []
+        assert outcome.how == "completed"
 
 
 @pytest.mark.parametrize("how", ["worker_crashes", "worker_silent"])

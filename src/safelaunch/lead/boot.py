@@ -13,7 +13,7 @@ from safelaunch.core import decide
 from safelaunch.core import plan as plans
 from safelaunch.core.state import fold
 from safelaunch.core.watched import NOTE
-from safelaunch.lead import attempts, watch
+from safelaunch.lead import attempts, handover, watch
 from safelaunch.lead.attempts import GUARD, ask_addresses, checkpoint_events
 from safelaunch.lead.keep_standby import watchers_of
 from safelaunch.lead.leader import Leader, Step, TookOver, hold_token
@@ -229,8 +229,15 @@ def settle_intents(lead: Leader) -> None:
         if intent.act == "launch":
             number = int(intent.data["attempt"])
             happened = lead.world.adopt(lead.local, number) is not None
+        elif intent.act == "cancel" and has_led(lead, str(intent.data.get("job"))):
+            lead.begin("end the job before", handover.end_announced(lead, str(intent.data["job"])))
         lead.record(lead.writer.event("outcome", claim=intent.claim, act=intent.act, ok=happened,
                                       note="settled by the next supervisor"))
+
+
+def has_led(lead: Leader, job: str) -> bool:
+    """Whether the run went on from this job to another one, which is this supervisor's."""
+    return job != lead.job.id and any(one.id == job and one.started_t is not None for one in lead.state.jobs)
 
 
 def adopt(lead: Leader) -> None:

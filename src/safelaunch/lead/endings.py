@@ -100,13 +100,25 @@ def finish(lead: Leader, row: str, action: decide.Finish) -> Step:
     if lead.state.preserving_until is not None:
         lead.record(lead.writer.event("released", by=", ".join(request.who for request in lead.requests)))
     if lead.state.ended is None:
-        lead.record(lead.writer.event(action.how, exit_code=action.exit_code, why=action.why))
+        yield from _write_end(lead, action)
     lead.tell(row, f"the run has ended: {action.how}: {action.why}")
     yield from _empty_queue(lead)
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
     yield from _end_job(lead)
     lead.final = action.exit_code
+
+
+def _write_end(lead: Leader, action: decide.Finish) -> Step:
+    """Write the run's end down, under a claim. A supervisor that its folder told nothing took the end of its job, by
+    the one that had taken over and handed the run on, for a person's cancel, and ended the run beside the next job's
+    leader (simulated). Where the folder does not answer and that may be so, the next job reads how this one ended.
+    """
+    patience_s = lead.now_s + CANCEL_PATIENCE_S
+    while (claim := lead.claim("end the run")) == 0 and lead.now_s < patience_s:
+        yield 1.0
+    if claim or not lead.contested:
+        lead.record(lead.writer.event(action.how, exit_code=action.exit_code, why=action.why))
 
 
 def _end_job(lead: Leader) -> Step:

@@ -24,6 +24,7 @@ from safelaunch.lead.nextjob import (
 )
 
 AGAIN_S = 5.0
+OWN_CANCEL_S = 5.0   # for a supervisor that lives to cancel its job itself, once the next one is in
 REFUSALS = 2       # in a row, of Slurm itself, before another way is taken
 CHANGE_TRIES = 5   # of a job that Slurm is ending: a command dies of the TERM that every process of the job gets
 # From this supervisor's last act to the start of its requeued job; what is left to do takes a second on an idle node.
@@ -78,6 +79,26 @@ def announce_end(lead: Leader, is_now: bool = True) -> Step:
             yield from drain(lead)   # who sees the cancel in squeue must be able to read whose it is
             return
         yield 2.0
+
+
+def end_announced(lead: Leader, job: str) -> Step:
+    """Cancel the job before this one, as its supervisor had announced before it died, or stood still: no script is left
+    there whose end would end the job, and its nodes were nobody's for minutes (simulated, restart.via: resubmit).
+    """
+    state: str | None = None
+    for _ in range(CHANGE_TRIES):
+        yield OWN_CANCEL_S
+        looked = yield lead.successor.look_at(job)
+        state = None if looked is None else lead.successor.state_of(looked, job)
+        if state is not None:
+            break
+    if state != "RUNNING":
+        return
+    while (claim := lead.claim("end the job before")) == 0:
+        yield AGAIN_S
+    lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=job))
+    result = yield lead.successor.cancel(job)
+    lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=result is not None and result.is_ok))
 
 
 def _to_successor(lead: Leader, action: decide.HandOver) -> Passing:
