@@ -173,6 +173,19 @@ def test_a_rank_that_stopped_long_before_the_others_is_looked_for(tmp_path: Path
 
 
 @pytest.mark.usefixtures("small_bounds")
+def test_a_rank_that_stopped_long_before_many_others_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each look at a part of the log sees all ranks in it, however many lines those before it had."""
+    monkeypatch.setattr(logbounds, "PROBE", 512 << 10)   # some 7,000 steps
+    ranks = [b"[gpu-1:%d]:" % rank for rank in range(64)]
+    together = b"".join(steps(1, number, who) for number in range(900) for who in ranks)
+    others = b"".join(steps(1, number, who) for number in range(900, 2200) for who in ranks if who != ranks[7])
+    log = read(tmp_path / "a.log", together + ranks[7] + b"CUDA error: gone\n" + others)
+    assert [(one.rule, one.rank) for one in log.findings] == [("cuda", 7)]
+
+
+@pytest.mark.usefixtures("small_bounds")
 def test_a_log_without_steps_is_read_whole(tmp_path: Path) -> None:
     log = read(tmp_path / "a.log", echoes(3 * MIB) + b"CUDA error: gone\n" + echoes(3 * MIB), workers=2)
     assert found(log) == [("cuda", echoes(3 * MIB).count(b"\n") + 1)]

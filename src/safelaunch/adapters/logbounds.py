@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from safelaunch.adapters import logchunks
 from safelaunch.adapters.logchunks import Source
-from safelaunch.core.why.prefilter import Shapes
+from safelaunch.core.why.prefilter import QUOTA_DULL, Shapes
 from safelaunch.core.why.scan import Compiled, Scanner, Speaker
 
 SMALL = 64 << 20         # a log up to this size is read whole
@@ -119,6 +119,7 @@ def _prober(fd: int, source: Source, compiled: Compiled, *, all_progress: bool =
             start = logchunks.align(fd, at)
             end = logchunks.align(fd, min(start + PROBE, source.size))
             scanner = source.scanner(compiled, shapes)
+            shapes.renew(QUOTA_DULL)   # what was seen elsewhere says nothing of who is here
 
             def read(offset: int, size: int) -> bytes:
                 return b"" if not all_progress and _who_steps(scanner) else os.pread(fd, size, offset)
