@@ -33,7 +33,7 @@ QUOTA_ALIKE_MOST = 4000        # the same; then no new shape is looked at but in
 QUOTA_PROGRESS = 100           # then the last one of each block
 HEAD_LENGTH = 16               # of a line, which tells ranks apart: "137: [default1]:"
 SAMPLED_BLOCK = 64
-MOST_LOOKED = 20_000           # lines in all; then LOOKED_A_BLOCK of each block, and SURE_ALIKE of any set of literals
+MOST_LOOKED = 12_000           # lines in all; then LOOKED_A_BLOCK of each block, and SURE_ALIKE of any set of literals
 LOOKED_A_BLOCK, SURE_ALIKE = 32, 20
 # A flood of lines no two of which are alike is on when blocks bring so many bytes of new shapes, for so long. One block
 # of FLOOD_SAMPLED is then judged as ever, the others by `flood`.
