@@ -69,6 +69,11 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  handles_signal=False, watchers=0, via="resubmit", site="refuses_sbatch", has_sacct=True,
                  faults=(Fault("refuses", 3.57, 5.5, 64), Fault("batch_cut", 39.89, 24.1, 34),
                          Fault("preempt", 170.69))), "completed", 3),
+    "a cancel of a job whose old leader wakes up long after it is final": (
+        replace(_PLAIN, seed=381, nodes=3, pool=5, steps=107, step_s=0.5, save_every=50, limit_min=4,
+                slurmd_timeout_s=30.0, faults=(
+                    Fault("one_way_cut", 8.51, 21.0, 19), Fault("batch_silent", 16.22, 76.0), Fault("scancel", 19.75),
+                    Fault("hold", 40.77, 120.5), Fault("slurm_hung", 70.24, 222.3))), "stopped", 1),
     "a job whose leader stood still before it could cancel it is ended by the next one's": (
         replace(_PLAIN, seed=757, pool=4, steps=152, save_every=20, via="resubmit", site="no_dependency",
                 faults=(Fault("worker_cut", 57.5, 21.0), Fault("batch_crashes", 63.6, 57.0),

@@ -132,15 +132,19 @@ class Standby:
     def _end_job(self) -> None:
         """Leave word that this is no person's cancel, free the next job from this one's silent nodes, cancel this one.
 
-        As the node guards do, where one is left: the run goes on in its next job.
+        As the node guards do, where one is left: the run goes on in its next job. Only where Slurm says that this one
+        runs: over a job that a person has cancelled that word would undo the cancel (simulated).
         """
+        looked = self.world.command(slurm.squeue_job(self.job.id), self.job.env).wait()
+        self.signs = takeover.begin(self.world.now_s(), self.signs.is_known)   # should it not help, again after a while
+        if not looked.is_ok or "|RUNNING|" not in looked.stdout:
+            return
         word = f"{self.job.host} {clock(self.world.now())}\n".encode()
         if not self.shared.put(f"control/orphaned-{self.job.id}", word, READ_DEADLINE_S):
             return
         if self.successor is not None:
             self.world.command(slurm.update_job(self.successor, Dependency="singleton"), self.job.env).wait()
         self.world.command(slurm.scancel(self.job.id), self.job.env).wait()
-        self.signs = takeover.begin(self.world.now_s(), self.signs.is_known)   # should it not help, again after a while
 
     def _follow(self, host: str, endpoint: tuple[str, int], count: int, every_s: float, is_listed: bool) -> None:
         """Another supervisor leads: it took over, or was born again elsewhere."""
