@@ -1398,10 +1398,6 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "state(0x9)",
         "the process can create a queue pair",
     ),
-    "fabric.mlx5_health": (
-        "mlx5_core 0000:5e:00.0: poll_health:840: device's health compromised - reached miss count",
-        "mlx5_core 0000:5e:00.0: health is fine",
-    ),
     "fabric.ucx_resources": (
         "ib_iface.c:1208 UCX  ERROR ibv_create_cq(cqe=4096) failed: Cannot allocate memory",
         "ib_iface.c:1208 UCX  INFO ibv_create_cq(cqe=4096)",

@@ -21,14 +21,6 @@ RULES = (
         do="ulimit -l; fewer processes on a node; UCX_TLS=dc.", source="Open MPI; Linux, mlx5_core",
     ),
     Rule(
-        "fabric.mlx5_health", "network", (b"health poll failed", b"health compromised", b"health is bad"),
-        rb"mlx5_core.{0,80}?health (?:poll failed|compromised|is bad)|device's health compromised", "cause", "node",
-        0.88,
-        summary="the network adapter's firmware has failed", explain="The driver takes the adapter out of use.",
-        do=_LOOK,
-        source="Linux, mlx5_core",
-    ),
-    Rule(
         "fabric.ucx_resources", "network", (b"UCX  ERROR ", b"UCX ERROR ", b"Failed to create UCP"),
         rb"UCX {1,2}ERROR (?:ibv_(?:create|reg|modify|open)_\w{1,30}\(|failed to (?:create|register|allocate))"
         rb"|Failed to create UCP (?:worker|context|endpoint)", "cause", "rank", 0.78,

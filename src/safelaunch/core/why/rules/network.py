@@ -131,8 +131,8 @@ RULES = (
     ),
     Rule(
         "network.mlx5_health", "network", (b"mlx5_core",),
-        b"mlx5_core .{0,300}?(?:health compromised|poll_health|cmd.{0,300}?timeout|[Ff]atal|device is "
-        b"unhealthy|PCI slot power)", "cause", "node", 0.75, action="exclude_and_restart",
+        b"mlx5_core .{0,300}?(?:health compromised|health poll failed|poll_health|cmd.{0,300}?timeout|[Ff]atal|device "
+        b"is unhealthy|PCI slot power)", "cause", "node", 0.75, action="exclude_and_restart",
         summary="the network card's firmware reports a fault", explain="The ConnectX card or its PCIe link is sick.",
         do=_LINK, source="Linux, mlx5_core",
     ),
