@@ -124,6 +124,11 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
     "a cancel of a job that had no supervisor yet is final although Slurm has forgotten it when a watch looks": (
         replace(_PLAIN, steps=60, faults=(
             Fault("preempt", 20.0), Fault("scancel", 23.5), Fault("slurm_gone", 25.4, 600.0))), "stopped", 1),
+    "a cancel that a watch has noted stays a person's although a node guard cancels that job once more": (
+        Scenario(seed=381, nodes=3, pool=5, steps=107, step_s=0.5, save_every=50, limit_min=4, slurmd_timeout_s=30.0,
+                 net_latency_s=0.0002, handles_signal=False, faults=(
+                     Fault("one_way_cut", 8.51, 20.8, 19), Fault("batch_silent", 16.22, 75.9), Fault("scancel", 19.75),
+                     Fault("hold", 40.77, 120.5), Fault("slurm_hung", 70.24, 221.9))), "stopped", 1),
     "a job of which srun says that it is over gets no further attempt": (
         replace(_PLAIN, nodes=1, standby=False, watchers=0, steps=60, faults=(
             Fault("one_way_cut", 10.0, 500.0, 2), Fault("preempt", 15.0), Fault("rank_dies", 20.0))), "completed", 3),

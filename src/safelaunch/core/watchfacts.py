@@ -40,8 +40,10 @@ def taken_back(run: Watched, word: Word) -> tuple[str, ...]:
 
 
 def is_ours(run: Watched, job: str) -> bool:
-    """Whether a scancel of that job is no person's word: the journal announced it, or a node guard did it."""
-    return job in run.state.cancelled_jobs or job in run.orphaned
+    """Whether a scancel of that job is no person's word: the journal announced it, or a node guard did it. One that a
+    watch has noted was a person's: a guard's word that came later was about a job that had been cancelled by then.
+    """
+    return job not in run.notes.cancelled and (job in run.state.cancelled_jobs or job in run.orphaned)
 
 
 def is_before(job: str, other: str) -> bool:

@@ -163,14 +163,14 @@ def meet_the_job_before(lead: Leader) -> None:
 
 
 def is_cancelled(lead: Leader, job: str) -> bool:
-    """Whether a person cancelled a job of this run that is over. Evidence in this order: our own word in the journal, a
-    watch's; slurmstepd's line in the job's output; squeue, and where it has forgotten the job, sacct. No trace = no.
+    """Whether a person cancelled a job of this run that is over. Evidence in this order: a watch's word in the journal,
+    our own; slurmstepd's line in the job's output; squeue, and where it has forgotten the job, sacct. No trace = no.
     """
+    if any(event.data.get("act") == NOTE and event.data.get("job") == job for event in lead.history):
+        return True    # a watch saw it in squeue, which forgets it within minutes, when nobody else had announced one
     orphaned = lead.run_dir / "control" / f"orphaned-{job}"
     if job in lead.state.cancelled_jobs or lead.patiently(orphaned.exists):
         return False   # a supervisor cancelled it, or a node guard that had none any more
-    if any(event.data.get("act") == NOTE and event.data.get("job") == job for event in lead.history):
-        return True    # a watch saw it in squeue, which forgets it within minutes
     ending = watch.ending_of(lead, job)
     if ending is not None or lead.job.is_local:
         return ending == "cancelled"
