@@ -244,7 +244,7 @@ def test_a_living_run_keeps_an_index_that_its_verdict_and_why_go_on_from(
 
 
 TRAINER = '''
-import pathlib, sys, time
+import json, pathlib, sys, time
 folder = pathlib.Path(sys.argv[1])
 noise = (folder / "noise.txt").read_text()
 step = 0
@@ -257,7 +257,7 @@ while True:
     sys.stdout.flush()
     time.sleep(0.05)
     written = step * len(noise)
-    if written > 40 << 20 and any(folder.rglob("*.index")):
+    if written > 40 << 20 and any(json.loads(file.read_text())["position"] for file in folder.rglob("*.index")):
         break
     if written > 400 << 20:
         break
