@@ -136,6 +136,12 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         Scenario(seed=507601, pool=4, steps=72, step_s=2.0, save_every=50, save_s=0.1, limit_min=20, via="auto",
                  site="no_sbatch", standby=False,
                  faults=(Fault("batch_crashes", 73.43, 506.3), Fault("scancel", 74.56))), "stopped", 1),
+    "a leader that wakes in a job which others have ended as orphaned takes that for no person's cancel": (
+        Scenario(seed=9474, pool=5, steps=64, step_s=0.5, save_every=50, save_s=5.0, load_s=0.5, limit_min=8,
+                 slurmd_timeout_s=300.0, fs_latency_s=0.02, net_latency_s=0.01, watchers=0, via="resubmit",
+                 site="no_dependency",
+                 faults=(Fault("batch_cut", 5.07, 113.5, 63), Fault("worker_cut", 9.13, 19.3, 84),
+                         Fault("worker_silent", 33.38, 373.1, 69))), "completed", 2),
 }
 
 
@@ -252,7 +258,7 @@ def test_reborn_leader_reckons_with_a_standby_that_only_its_forerunner_has_let_i
     second_s = max(float(line.split()[0]) for line in run(scenario, is_verbose=True).timeline
                    if '"standby_started"' in line)
     assert second_s > 60.0
-    frozen = Fault("freeze_one", second_s - 0.005, 90.0)
+    frozen = Fault("freeze_one", second_s - 0.5, 90.0)   # it greets before it is said to stand by
     outcome = run(replace(scenario, faults=(*scenario.faults, frozen)), is_verbose=True)
     doubted_s, taken_s = (min(float(line.split()[0]) for line in outcome.timeline if words in line)
                           for words in ("it may lead by now", "the standby takes over"))
@@ -265,6 +271,18 @@ def test_standby_is_there_four_seconds_after_the_first_attempt() -> None:
     started_s = [float(line.split()[0]) for line in outcome.timeline
                  if '"attempt_started"' in line or '"standby_started"' in line]
     assert started_s[1] - started_s[0] < 4.0
+
+
+@pytest.mark.parametrize("kind", ["batch_crashes", "batch_silent"])
+@pytest.mark.parametrize("fs_latency_s", [0.02, 0.1])
+def test_standby_takes_over_from_the_moment_it_is_said_to_stand_by(kind: str, fs_latency_s: float) -> None:
+    """It had only greeted its leader, whose first ping with the pulse's counter came a look at the folder too late."""
+    scenario = replace(_SPARE, net_latency_s=0.01, fs_latency_s=fs_latency_s, steps=200)
+    started_s = min(float(line.split()[0]) for line in run(scenario, is_verbose=True).timeline
+                    if '"standby_started"' in line)
+    outcome = run(replace(scenario, faults=(Fault(kind, started_s + 0.001, 900.0),)), is_verbose=True)
+    assert outcome.violations == []
+    assert any("the standby takes over" in line for line in outcome.timeline)
 
 
 @pytest.mark.parametrize("kind", ["freeze", "refuses"])

@@ -50,6 +50,11 @@ class Guard:
     sure_s: float = -1e9            # of a standby: when the last ping was sent that it has answered
     kernel: tuple[tuple[float, str], ...] = ()   # what its node's kernel said until its task ended badly: when, what
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether this standby has answered a ping since it came, so that it knows itself let in (core.takeover)."""
+        return self.connection is not None and self.sure_s > self.connection.born_s
+
 
 @dataclass(eq=False)
 class Connection:

@@ -31,7 +31,8 @@ def keep_standby(lead: Leader) -> None:
                                    guard.heard_s), default=None)
     silent_s = None if heard is None else lead.now_s - heard.heard_s
     if heard is not None and silent_s is not None and silent_s < LOST_S:
-        _is_kept(lead, heard.node, heard.heard_s)
+        if heard.has_answered:
+            _is_kept(lead, heard.node, heard.heard_s)
         return
     if lead.standby_process is not None:
         result = lead.standby_process.poll()
