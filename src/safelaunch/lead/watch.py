@@ -309,13 +309,20 @@ def judge_term(lead: Leader) -> Step:
 
 
 def ending_of(lead: Leader, job: str) -> str | None:
-    """Why Slurm ended a job of this run, as slurmstepd wrote into its output; None = it does not say."""
-    def tails() -> str:
-        return "\n".join(map(_tail, [lead.run_dir / f"slurm-{job}.out",
-                                     *sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))]))
+    """Why Slurm ended a job of this run, as slurmstepd wrote into its output; None = it does not say.
 
-    answer = lead.ask_folder(tails, 1.0)
-    return slurmtext.parse_ending(answer.value, job) if answer.is_ok and answer.value else None
+    A cancel that node guards or a second supervisor announced, as nobody led the job any more, is no person's.
+    """
+    def look() -> tuple[str, bool]:
+        outputs = [lead.run_dir / f"slurm-{job}.out", *sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))]
+        return "\n".join(map(_tail, outputs)), (lead.run_dir / "control" / f"orphaned-{job}").exists()
+
+    answer = lead.ask_folder(look, 1.0)
+    if not answer.is_ok or answer.value is None:
+        return None
+    text, was_orphaned = answer.value
+    ending = slurmtext.parse_ending(text, job) if text else None
+    return "orphaned" if ending == "cancelled" and was_orphaned else ending
 
 
 def is_step_cancelled(lead: Leader, job: str) -> bool:
