@@ -142,6 +142,11 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  site="no_dependency",
                  faults=(Fault("batch_cut", 5.07, 113.5, 63), Fault("worker_cut", 9.13, 19.3, 84),
                          Fault("worker_silent", 33.38, 373.1, 69))), "completed", 2),
+    "a job that is requeued once a hold was lifted is not held, for nobody to release": (
+        Scenario(seed=8592, nodes=4, pool=8, steps=128, fs_latency_s=0.003, standby=False, watchers=0,
+                 site="refuses_sbatch", has_sacct=True,
+                 faults=(Fault("loses_links", 0.9, 0.0, 89), Fault("hold", 3.9, 6.0), Fault("preempt", 42.5, 0.0, 3))),
+        "completed", 2),
 }
 
 

@@ -145,12 +145,17 @@ def _hold(lead: Leader, job: str) -> Step:
         if _is_refused_for_good(lead, result):   # its supervisor sees the hold
             return
         yield AGAIN_S
-    watch.read_requests(lead)
     # `resume` takes the file away first and looks for held jobs then: whatever comes after this look, it sees.
-    if not any(request.name == "hold" for request in lead.requests):
+    if not _is_on_hold(lead):
         yield lead.successor.release(job)
         return
     lead.say(f"job {job} waits, held, for: safelaunch resume {lead.run_dir}")
+
+
+def _is_on_hold(lead: Leader) -> bool:
+    """Whether a person still holds the run, as the folder says now, or said when it answered last."""
+    watch.read_requests(lead)
+    return any(request.name == "hold" for request in lead.requests)
 
 
 def _is_refused_for_good(lead: Leader, result: Result | None) -> bool:
@@ -238,7 +243,7 @@ def _requeue(lead: Leader, action: decide.HandOver) -> Passing:
     _note_passed(lead, lead.job.id, action)
     if lead.took_over is not None:
         watch.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
-    if action.held:
+    if action.held and _is_on_hold(lead):   # else this job can be gone between a hold and its release (simulated)
         yield from _hold(lead, lead.job.id)
     yield from _keep_out(lead, action.exclude)
     return True
