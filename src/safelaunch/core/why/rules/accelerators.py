@@ -43,8 +43,8 @@ RULES = (
         source=_ASCEND,
     ),
     Rule(
-        "accel.ascend_memory", "cuda_oom", (b"EL0004", b"207001"),
-        rb"EL0004: .{0,60}?allocate memory|(?:error code|retCode)[ =:]{1,2}(?:is )?207001", "cause", "rank", 0.85,
+        "accel.ascend_memory", "cuda_oom", (b"EL0004",),
+        rb"EL0004: .{0,60}?allocate memory", "cause", "rank", 0.85,
         summary="the NPU's memory is full", explain="The card could not allocate memory.", source=_ASCEND,
     ),
     Rule(

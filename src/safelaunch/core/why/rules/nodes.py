@@ -50,8 +50,8 @@ RULES = (
         source="Compute Engine; LSF; Grid Engine",
     ),
     Rule(
-        "nodes.gpfs", "storage", (b"Disk lease period expired", b"Lost disk lease", b"6027-"),
-        rb"Disk lease period expired|Lost disk lease|\b6027-\d{3,4} \[[EX]\]", "cause", "node", 0.7,
+        "nodes.gpfs", "storage", (b"Disk lease period expired", b"Lost disk lease"),
+        rb"Disk lease period expired|Lost disk lease", "cause", "node", 0.7,
         summary="the node lost its file system: {line}",
         explain="It did not answer the cluster manager in time, or a disk failed: the file system stalls or is "
         "unmounted.",
