@@ -77,3 +77,12 @@ def test_the_last_steps_are_the_end_of_all_steps_however_little_is_read(
 def test_unwanted_steps_at_the_end_hide_no_wanted_one_before_them() -> None:
     log = b"step 5 loss 1\n" + b"step 3 of the checkpoint is loaded\n" * 2000
     assert [one.step for one in last_steps(log, most=8, is_wanted=lambda named: named.step != 3)] == [5]
+
+
+@pytest.mark.parametrize("line", [
+    b"slurmstepd-n1: error: *** STEP 20492021.0 ON n1 FAILED (non-zero exit code or other failure mode) ***",
+    b"0: slurmstepd: error: *** STEP 1044.0 ON n0 CANCELLED AT 2026-11-22T10:30:35 DUE TO TIME LIMIT ***",
+])
+def test_slurms_own_word_for_a_step_is_no_step_of_the_training(line: bytes) -> None:
+    assert [named.step for named in last_steps(b"step 12 loss 1.0\n" + line + b"\n")] == [12]
+    assert named_steps(line + b"\n") == []
