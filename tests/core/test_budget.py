@@ -11,7 +11,7 @@ from safelaunch.core import policy
 from safelaunch.core.budget import GiveUp, reason_to_give_up, rejects_checkpoint
 from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD, Event
 from safelaunch.core.plan import Plan, Restart
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import Exclusion, State, fold
 from tests.core.test_decide import PLAN
 
 Facts = dict[str, Any]
@@ -115,6 +115,16 @@ def test_dead_nodes_have_a_budget_of_their_own() -> None:
     found = reason(run(*[lost] * 11))
     assert found is not None
     assert "11 failures of the category node_failure without a new checkpoint" in found.why
+
+
+def test_a_run_whose_last_failure_has_had_its_node_excluded_tries_other_nodes_once_more() -> None:
+    state = run(*[{"fingerprint": str(n), "suspects": ["n1"]} for n in range(PLAN.restart.max_without_progress)])
+    assert reason(state) is not None
+    excluded = replace(state, exclusions=(Exclusion("n1", "killed three attempts"),))
+    assert reason(excluded) is None
+    elsewhere = replace(excluded, attempts=(*state.attempts[:-1], replace(state.attempts[-1], nodes=("n0", "n2"))))
+    assert reason(elsewhere) is not None
+    assert reason_to_give_up(excluded, replace(PLAN, restart=Restart(2, 3, 60.0))) is not None, "the run's budget binds"
 
 
 def test_a_verified_checkpoint_refills_every_budget_but_the_runs() -> None:

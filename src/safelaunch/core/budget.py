@@ -115,13 +115,20 @@ def _category_budget(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
 def _run_budgets(state: State, plan: Plan) -> GiveUp | None:
     last, budget = state.attempt, plan.restart
     because = f"; last: {last.summary}" if last and last.summary else ""
-    if state.failures_without_progress >= budget.max_without_progress:
+    if state.failures_without_progress >= budget.max_without_progress and not _runs_elsewhere(state, last):
         failures = state.failures_without_progress
         which = "one attempt" if failures == 1 else f"{failures} attempts in a row"
         return GiveUp("spent", FAILED_FOR_GOOD, f"{which} failed without a new checkpoint{because}")
     if state.restarts > budget.max_restarts:
         return GiveUp("spent", BUDGET_SPENT, f"all {budget.max_restarts} restarts are used{because}")
     return None
+
+
+def _runs_elsewhere(state: State, last: Attempt | None) -> bool:
+    """A node of the last attempt has been excluded since: other nodes have not had their turn. The cap on exclusions
+    and max_restarts bound that (a drill under load gave up two failures after it had found the node that killed all).
+    """
+    return last is not None and last.has_failed and not set(last.nodes).isdisjoint(state.excluded)
 
 
 def rejects_checkpoint(state: State, plan: Plan) -> str | None:
