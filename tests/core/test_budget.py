@@ -70,6 +70,14 @@ def test_anything_less_is_no_proof(second: Facts) -> None:
     assert reason(run(first, {"step": 40, **second})) is None
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [{}, {"step": 40, "code": 137}, {"step": 40, "code": 143}, {"category": "host_oom", "step": 40, "code": 137}],
+    ids=["before the first step", "killed", "terminated", "killed, perhaps for its memory"])
+def test_two_ends_that_nothing_explains_are_no_proof(facts: Facts) -> None:
+    assert reason(run(*[{"suspects": [node], "confidence": 0.4, **facts} for node in ("n0", "n1")])) is None
+
+
 def test_nvrxs_exit_code_for_do_not_restart_is_obeyed() -> None:
     found = reason(run({"code": 93}))
     assert found is not None
@@ -125,6 +133,15 @@ def test_a_run_whose_last_failure_has_had_its_node_excluded_tries_other_nodes_on
     elsewhere = replace(excluded, attempts=(*state.attempts[:-1], replace(state.attempts[-1], nodes=("n0", "n2"))))
     assert reason(elsewhere) is not None
     assert reason_to_give_up(excluded, replace(PLAN, restart=Restart(2, 3, 60.0))) is not None, "the run's budget binds"
+
+
+def test_a_checkpoint_is_rejected_though_an_attempt_was_interrupted_between_the_two_that_died_of_it() -> None:
+    worked: Facts = {"step": 20, "checkpoint": 20, "how": "lost", "category": "node_failure"}
+    died: Facts = {"path": "/c/20", "from": 20, "category": "user_code"}
+    stopped: Facts = {"path": "/c/20", "from": 20, "how": "interrupted", "category": "preempted"}
+    assert rejects_checkpoint(run(worked, died, stopped), PLAN) is None
+    assert rejects_checkpoint(run(worked, died, stopped, died), PLAN) == (
+        "attempts 2 and 4 died before their first step from it")
 
 
 def test_a_verified_checkpoint_refills_every_budget_but_the_runs() -> None:

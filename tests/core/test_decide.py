@@ -363,6 +363,14 @@ def test_the_pause_doubles_with_each_failure_without_progress_up_to_16_times(fai
     assert isinstance(action(state, replace(seen(), now=state.attempt.ended_t + pause_s), plan), Launch)
 
 
+def test_a_clock_that_was_set_back_makes_no_pause_longer_than_it_is() -> None:
+    state = history("failed", "failed")
+    assert state.attempt is not None and state.attempt.ended_t is not None
+    before = replace(seen(), now=state.attempt.ended_t - 30.0)   # another host's clock
+    assert isinstance(action(state, before, PLAN), Wait)
+    assert isinstance(action(state, replace(seen(), now=state.attempt.ended_t - 7200.0), PLAN), Launch)
+
+
 def test_a_site_is_preserved_before_giving_up_and_given_back_on_time_or_on_request() -> None:
     spent = history("failed", "failed", "failed")
     first = action(spent, seen(), PRESERVING)

@@ -79,6 +79,22 @@ def test_a_step_that_srun_itself_ended_was_cancelled_by_nobody(evidence: Evidenc
     assert judge_text(text, evidence=evidence).category == category
 
 
+@pytest.mark.parametrize("line", ["Terminated", "train.sh: line 3:   412 Terminated              python t.py"])
+@pytest.mark.parametrize(
+    ("evidence", "category"),
+    [(Evidence(exits=(TaskExit("n2", 2, 9), TaskExit("n0", 0, 143, 15))), "unknown"),
+     (Evidence(exits=(TaskExit("n0", 0, 143, 15),)), "cancelled"),
+     (Evidence(exits=(TaskExit("n0", 0, 143),)), "cancelled")],
+    ids=["after another task had failed", "of the first to end", "of the first to end, in a shell"])
+def test_ranks_that_are_ended_since_another_has_failed_cancel_nothing(
+    line: str, evidence: Evidence, category: str,
+) -> None:
+    verdict = judge_text(STEPS + line + "\n", evidence=evidence)
+    assert verdict.category == category
+    assert category == "cancelled" or (verdict.host, verdict.summary) == (
+        "n2", "task 2 on n2 ended with exit code 9, and the log does not say why")
+
+
 @pytest.mark.parametrize(
     ("evidence", "category", "said"),
     [(Evidence(exits=(TaskExit("n2", 2, 3),), srun_code=3), "unknown", "task 2 on n2 ended with exit code 3"),

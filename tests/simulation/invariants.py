@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from safelaunch.core import via
 from safelaunch.core.state import State
+from tests.simulation.slurm import MIN_JOB_AGE_S
 
 if TYPE_CHECKING:
     from tests.simulation.sim import Sim
@@ -65,7 +66,8 @@ def _obeys_people(sim: Sim, state: State) -> None:
     for said_t, word in sim.said:
         seen_t = said_t + (1.0 if word == "scancel" else SEEN_S) + frozen_s
         if word == "scancel_successor":   # the run ends with this job; no other job may be queued after it
-            later = [job.id for job in sim.all_jobs if job.batch is not None and job.started_t > said_t]
+            later = [job.id for job in sim.all_jobs if job.batch is not None and job.started_t > said_t
+                     and _could_be_known(sim, said_t)]
             if later and any(t > said_t and attempt.job in later for t, attempt, _ in sim.launches):
                 sim.violate(f"a person cancelled the next job at {said_t:.1f} s, and the run went on in {later}")
             continue
@@ -77,6 +79,11 @@ def _obeys_people(sim: Sim, state: State) -> None:
         is_complete = state.ended is not None and state.ended.how == "completed"
         if is_complete and not _was_complete(sim, said_t + 120.0 + frozen_s):
             sim.violate(f"a person said {word} at {said_t:.1f} s, and the run completed long after that")
+
+
+def _could_be_known(sim: Sim, said_t: float) -> bool:
+    """Whether somebody could see that a waiting job was cancelled: squeue forgets it, and no line is left anywhere."""
+    return sim.scenario.has_sacct or any(said_t < t < said_t + MIN_JOB_AGE_S for t in sim.slurm.clear_looks)
 
 
 def _was_complete(sim: Sim, t: float) -> bool:

@@ -34,6 +34,7 @@ LOOK_EVERY_S = 5.0
 WATCH_S = 3600.0      # ... for as long as a watch may take to find that nothing is left of a run
 RELAX_S = 900.0       # a watch finds a job that its own exclusions keep back within two looks
 TROUBLE_S = 15.0      # after a fault its consequences are no false alarm for so long
+LIMBO_S = 90.0        # ... for one whose batch host died: its next job asks for 60 s what has become of it
 BOTH_S = 20.0         # ... for a job that nothing keeps back, and the one that has submitted it
 MAX_JOBS = 30         # of a run; those with the most bad luck need ten
 QUIET_S = 20.0        # after the run's end: does anything still start?
@@ -245,10 +246,13 @@ class Sim:
         if job.singleton or training:
             self.violate(f"job {job.id} starts while {names} run")
 
+        in_limbo = any(other.batch_host not in other.nodes for other in others)
+        patience_s = LIMBO_S if in_limbo else BOTH_S
+
         def look() -> None:
             if any(other.state == "RUNNING" for other in others):
-                self.violate(f"jobs {names} still run {BOTH_S:.0f} s after job {job.id} has started")
-        self.clock.after(BOTH_S, look)
+                self.violate(f"jobs {names} still run {patience_s:.0f} s after job {job.id} has started")
+        self.clock.after(patience_s, look)
 
     def job_ended(self, job: Job) -> None:
         """A job ends."""

@@ -38,6 +38,8 @@ class Slurm(Controller):
         self.callers.append(command.owner if answers and not self.is_gone else None)
         number = len(self.calls)
         manner = self.manners.pop(0) if self.manners else ""
+        if verb == "squeue" and answers and not manner and not self.is_gone:
+            self.clear_looks.append(self.sim.clock.t)
         self.sim.trace(host.name, f"call {number}: {' '.join(command.argv)}{f' [{manner}]' if manner else ''}")
         rng, clock = self.sim.rng, self.sim.clock
         if not answers or self.is_gone:

@@ -147,6 +147,29 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  site="refuses_sbatch", has_sacct=True,
                  faults=(Fault("loses_links", 0.9, 0.0, 89), Fault("hold", 3.9, 6.0), Fault("preempt", 42.5, 0.0, 3))),
         "completed", 2),
+    "a scancel a moment before a job is requeued is final": (
+        Scenario(seed=401672, nodes=2, pool=5, steps=62, net_latency_s=0.0005, watchers=2, via="requeue",
+                 site="refuses_sbatch", has_sacct=False, faults=(
+                     Fault("hold", 10.6, 2.4), Fault("rank_dies", 12.4, 0.0, 80), Fault("scancel", 13.1, 0.0, 97))),
+        "stopped", 1),
+    "two ranks that were killed on two nodes before their first step are no proof": (
+        Scenario(seed=403248, nodes=3, pool=4, steps=156, net_latency_s=0.0005, watchers=0, has_sacct=False, faults=(
+            Fault("worker_cut", 1.2, 0.8, 42), Fault("rank_dies", 18.62, 0.0, 34))), "completed", 4),
+    "a job whose supervisor died as it handed over is ended by the next one": (
+        Scenario(seed=413633, nodes=3, pool=6, steps=74, net_latency_s=0.0002, slurmd_timeout_s=30.0, standby=False,
+                 watchers=0, site="no_dependency", has_sacct=False, faults=(
+                     Fault("manners", 11.6, 0.0, 19, ("times_out_done", "times_out_undone", "refused")),
+                     Fault("batch_cut", 11.8, 96.6, 75), Fault("freeze_one", 15.9, 5.0, 96),
+                     Fault("hold", 20.4, 118.0))), "completed", 2),
+    "a checkpoint that does not load is left out though a preemption came between its two attempts": (
+        Scenario(seed=414600, nodes=4, spare_nodes=1, pool=8, steps=54, save_every=5, load_s=0.5, net_latency_s=0.01,
+                 watchers=0, via="successor", site="no_dependency", faults=(
+                     Fault("worker_crashes", 12.2, 76.0, 94), Fault("corrupt", 22.43, 0.0, 75),
+                     Fault("preempt", 39.74, 0.0, 99))), "completed", 6),
+    "a clock that is set back by two hours during a pause costs the run no two hours": (
+        Scenario(seed=430543, nodes=4, pool=7, steps=43, load_s=10.0, limit_min=8, net_latency_s=0.0005, standby=False,
+                 watchers=0, has_sacct=False, faults=(
+                     Fault("all_ranks_fail", 10.9, 0.0, 84), Fault("wall_jump", 56.5, 0.0, 15))), "gave_up", 3),
 }
 
 

@@ -14,6 +14,7 @@ from safelaunch.core.state import Attempt, State
 
 SURE = 0.8               # a verdict below this never stops a run by itself
 DO_NOT_RESTART = 93      # NVIDIA Resiliency Extension, ft_launcher: "workload should not be restarted"
+KILLED = (137, 143)      # SIGKILL, SIGTERM: never a program's own doing
 LONG_S = 300.0           # an attempt whose log names no steps, and that lived for so long, has come somewhere
 
 
@@ -52,6 +53,9 @@ def _proven(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
     """The same failure at the same step on other nodes is no node's fault, and no chance: it is deterministic."""
     if not last.fingerprint or last.category in BAD_NODE:
         return None
+    is_bare = last.category == "unknown" and last.step is None
+    if last.confidence < SURE and (is_bare or last.exit_code in KILLED):
+        return None   # nothing says what happened: two nodes can lose a rank at their start by chance (simulated)
     before = next((known for known in reversed(state.attempts[:-1]) if _has_failed_by_itself(state, known)), None)
     if before is None or before.fingerprint != last.fingerprint or before.step != last.step:
         return None
@@ -144,7 +148,8 @@ def rejects_checkpoint(state: State, plan: Plan) -> str | None:
         return f"attempt {last.number} died while loading it: {last.summary}"
     same = [known for known in state.attempts
             if (known.resume_path, known.resume_step) == (last.resume_path, last.resume_step)]
-    alike = [known for known in same[-2:] if known.has_failed and not known.made_steps
+    tried = [known for known in same if known.has_failed]   # one that was ended before its first step says nothing
+    alike = [known for known in tried[-2:] if not known.made_steps
              and known.category not in (*BAD_NODE, "network", "storage", "rendezvous", "hub_auth")]
     others_work = any(known.made_steps for known in state.attempts if known not in same)
     if len(alike) == 2 and others_work and not any(known.made_steps for known in same):

@@ -19,7 +19,7 @@ from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
 from safelaunch.core.steps import latest_step
 from safelaunch.core.why import causes
-from safelaunch.core.why.fingerprint import make_fingerprint
+from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.lead import visit, watch
 from safelaunch.lead.diagnosing import look_deeper, of_hang
 from safelaunch.lead.leader import FIRST_STANDBY_S, Leader, Step
@@ -258,9 +258,8 @@ def _judgement(lead: Leader, live: decide.Live, how: str, code: int, tail: bytes
             live.end_row == "took_over") else "its supervisor could not know whether another one leads", 0.3, "restart")
     if not verdict.fingerprint:
         first = next((exit for exit in live.exits if exit.code), None)
-        what = f"exit code {first.code} signal {first.signal}" if first else verdict.summary
-        verdict = replace(verdict, fingerprint=make_fingerprint(verdict.category, "", what if (
-            verdict.category == "unknown") else verdict.summary))
+        verdict = replace(verdict, fingerprint=exit_fingerprint(first.code, first.signal) if (
+            first and verdict.category == "unknown") else make_fingerprint(verdict.category, "", verdict.summary))
     # Of a hang's ranks the first to end says nothing: this supervisor has ended them (seen: a healthy node suspected).
     culprits = verdict.suspects or (blamed_nodes(live) if live.hung is None else ())
     events = [] if how not in ("failed", "lost") else [lead.writer.event(

@@ -229,7 +229,7 @@ def settle_intents(lead: Leader) -> None:
         if intent.act == "launch":
             number = int(intent.data["attempt"])
             happened = lead.world.adopt(lead.local, number) is not None
-        elif intent.act == "cancel" and has_led(lead, str(intent.data.get("job"))):
+        elif intent.act in ("cancel", "hand_over") and has_led(lead, str(intent.data.get("job"))):
             lead.begin("end the job before", handover.end_announced(lead, str(intent.data["job"])))
         lead.record(lead.writer.event("outcome", claim=intent.claim, act=intent.act, ok=happened,
                                       note="settled by the next supervisor"))

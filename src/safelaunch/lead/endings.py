@@ -69,7 +69,8 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
     if lead.partition is None:   # Slurm had no answer when this supervisor was born
         yield from ask_available(lead)
     action = replace(action, exclude=_affordable(lead, action.exclude))
-    lead.record(lead.writer.event("intent", claim=claim, act="hand_over", exclude=list(action.exclude)))
+    lead.record(lead.writer.event("intent", claim=claim, act="hand_over", job=lead.job.id,
+                                  exclude=list(action.exclude)))
     if not (yield from handover.pass_on(lead, action)):
         why = "this job" if lead.ending == "cancelled" else "the run's next job"
         yield from finish(lead, row, decide.Finish("stopped", STOPPED, f"a person cancelled {why}"))

@@ -82,8 +82,9 @@ def announce_end(lead: Leader, is_now: bool = True) -> Step:
 
 
 def end_announced(lead: Leader, job: str) -> Step:
-    """Cancel the job before this one, as its supervisor had announced before it died, or stood still: no script is left
-    there whose end would end the job, and its nodes were nobody's for minutes (simulated, restart.via: resubmit).
+    """Cancel the job before this one, whose supervisor had announced that, or was handing the run over, when it died or
+    stood still: perhaps no script is left there whose end would end the job, and its nodes were nobody's until its
+    time limit (simulated, restart.via: resubmit).
     """
     state: str | None = None
     for _ in range(CHANGE_TRIES):
@@ -239,6 +240,11 @@ def _requeue(lead: Leader, action: decide.HandOver) -> Passing:
     if not done:
         choose(lead, ways.WATCH, f"this job could not be requeued: {said}")
         return None
+    while lead.term_s is not None and lead.ending is None:   # the TERM of the requeue, or of a cancel just before it
+        yield 0.1
+    if lead.ending == "cancelled":   # Slurm requeues a cancelled job that has not ended yet (simulated)
+        yield from _take_back(lead)
+        return False
     lead.ending = lead.ending or "requeued"   # the TERM that comes now is ours
     _note_passed(lead, lead.job.id, action)
     if lead.took_over is not None:
@@ -247,6 +253,20 @@ def _requeue(lead: Leader, action: decide.HandOver) -> Passing:
         yield from _hold(lead, lead.job.id)
     yield from _keep_out(lead, action.exclude)
     return True
+
+
+def _take_back(lead: Leader) -> Step:
+    """Take this job, which a person has cancelled, out of the queue into which it was put back a moment later."""
+    for _ in range(CHANGE_TRIES):
+        while (claim := lead.claim("take this job back")) == 0:
+            yield 1.0
+        lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=lead.job.id))
+        result = yield lead.successor.cancel(lead.job.id)
+        done = result is not None and result.is_ok
+        lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
+        if done:
+            return
+        yield 0.5
 
 
 def start_soon(lead: Leader) -> Step:

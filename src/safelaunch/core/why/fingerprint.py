@@ -30,6 +30,11 @@ def make_fingerprint(category: str, rule: str, text: str) -> str:
     return f"{category}:{rule}:{generalize(text)}"
 
 
+def exit_fingerprint(code: int, signal: int | None) -> str:
+    """The mark of an end that no line of the log explains: its number is all that is known, and is kept."""
+    return make_fingerprint("unknown", f"signal={signal}" if signal else f"exit={code}", "")
+
+
 def generalize(text: str) -> str:
     """The text without what differs from one occurrence to the next."""
     for form, word in _FORMS:

@@ -7,14 +7,16 @@ from typing import NamedTuple
 
 from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.findings import Evidence
-from safelaunch.core.why.fingerprint import make_fingerprint
+from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.core.why.rulebook import ACTIONS
 
 CLEAR_MARGIN = 0.05       # what comes from outside replaces the log's cause only when it is surer by this
 ECHO_OF_SRUN = "slurm.step_cancelled"
+ECHO_OF_TERM = "batch.terminated"
 AGREED = 0.05             # both say the same: surer than either
 MOST_ODD = 4              # ranks of more nodes than this are no suspects: they are the others' echo
 _SIGNAL_NAMES = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+TERM = 15
 CRASHES = frozenset({4, 7, 8, 11})
 # Hardware by NVIDIA's Xid Errors guide, as in rules/gpu.py.
 _HARDWARE_XIDS = frozenset(
@@ -67,17 +69,21 @@ def join(verdict: Verdict, known: Evidence) -> Verdict:
 
 
 def _without_echo(verdict: Verdict, known: Evidence) -> Verdict:
-    """srun cancels its own step when a task has failed (-K): where a supervisor saw tasks end, and no cancel, the line
-    about the step is what followed.
+    """srun cancels its own step when a task has failed (-K), and the supervisor ends the other tasks by SIGTERM: where
+    it saw how the first one ended, and no cancel, words about either are what followed (a drill under load: ranks that
+    were ended said "Terminated", and the run was called cancelled).
     """
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
-    if verdict.rule != ECHO_OF_SRUN or first is None or known.ending is not None:
+    if first is None or known.ending is not None:
+        return verdict
+    is_echo = verdict.rule == ECHO_OF_TERM and TERM not in (first.signal, first.code - 128)
+    if verdict.rule != ECHO_OF_SRUN and not is_echo:
         return verdict
     said = f"task {first.task} on {first.host} ended with exit code {first.code}, and the log does not say why"
     followed = (*((verdict.cause,) if verdict.cause else ()), *verdict.symptoms)
     return Verdict("unknown", said, 0.3, "restart", first.host, first.task, evidence=(said,), host=first.host,
                    symptoms=followed, candidates=verdict.candidates,
-                   fingerprint=make_fingerprint("unknown", "", f"exit code {first.code} signal {first.signal}"))
+                   fingerprint=exit_fingerprint(first.code, first.signal))
 
 
 def _not_well(verdict: Verdict, known: Evidence) -> Verdict:
@@ -97,7 +103,8 @@ def _not_well(verdict: Verdict, known: Evidence) -> Verdict:
     host, task = (first.host, first.task) if first is not None else (None, None)
     return Verdict("unknown", f"{said}, and the log does not say why", 0.2, "restart", host, task, evidence=(said,),
                    host=host, candidates=verdict.candidates, notes=verdict.notes,
-                   fingerprint=make_fingerprint("unknown", "", said))
+                   fingerprint=exit_fingerprint(first.code, first.signal) if first is not None else make_fingerprint(
+                       "unknown", "", said))
 
 
 def read_evidence(known: Evidence) -> list[Witness]:
