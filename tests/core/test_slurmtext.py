@@ -66,6 +66,8 @@ NODE_FAILURE = " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***"
         ("", None),
         (f"{JOB} DUE TO JOB REQUEUE ***\nit runs again\n{JOB} ***\n", "cancelled"),
         (f"{JOB} DUE TO JOB REQUEUE ***\nit runs again\n{JOB} DUE TO TIME LIMIT ***\n", "time_limit"),
+        (f"{STEP} DUE TO TIME LIMIT ***\n", "time_limit"), (f"{STEP} DUE TO PREEMPTION ***\n", "preempted"),
+        (f"{STEP} DUE TO TIME LIMIT ***\n{JOB} ***\n", "cancelled"), (f"{STEP} DUE TO NODE FAILURE ***\n", None),
     ],
     ids=[
         "scancel by the owner", "scancel by root", "scancel -s TERM --batch, -s KILL, and of a job whose step has gone",
@@ -74,6 +76,8 @@ NODE_FAILURE = " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***"
         "scancel of one step", "scancel -s TERM: only the step", "a failed step under -K1",
         "a worker set down under --no-kill", "another job", "a job whose number begins alike", "words in a line",
         "nothing", "requeued, then cancelled", "requeued, then the time limit",
+        "the time limit, and the batch host is dead", "a preemption, and the batch host is dead", "the job's own word",
+        "a step's node failed",
     ],
 )
 def test_why_slurm_ended_the_job(output: str, expected: str | None) -> None:
@@ -95,8 +99,9 @@ START = "safelaunch 2026-11-21T18:20:31+0000 n0: run 1a2b3c4d, job 8510401 on n[
         (f"{START}{JOB} DUE TO JOB REQUEUE ***\n{START}", None),
         (f"{START}{JOB} DUE TO JOB REQUEUE ***\n{START}{JOB} ***\n", "cancelled"),
         (f"{START}{JOB} ***\n{START.replace('8510401', '8510402')}", "cancelled"),
+        (f"{START}{STEP} DUE TO TIME LIMIT ***\n{START}", None),
     ],
-    ids=["requeued", "started again", "started again and cancelled", "another job's start"],
+    ids=["requeued", "started again", "started again and cancelled", "another job's start", "a step's end"],
 )
 def test_of_a_requeued_job_only_what_stands_behind_its_last_start_counts(output: str, expected: str | None) -> None:
     assert parse_ending(output, "8510401") == expected

@@ -152,6 +152,13 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  site="refuses_sbatch", has_sacct=False, faults=(
                      Fault("hold", 10.6, 2.4), Fault("rank_dies", 12.4, 0.0, 80), Fault("scancel", 13.1, 0.0, 97))),
         "stopped", 1),
+    "a cancel that a cut cable kept from the supervisor is not undone by its requeue": (
+        Scenario(seed=443069, nodes=3, pool=5, steps=61, fs_latency_s=0.02, site="no_sbatch", has_sacct=True, faults=(
+            Fault("hold", 1.7, 5.0), Fault("one_way_cut", 50.4, 35.0, 78), Fault("scancel", 61.4, 0.0, 57))),
+        "stopped", 2),
+    "a cancel that a cut cable kept from the supervisor is not undone by its next job": (
+        Scenario(seed=448056, nodes=2, pool=3, steps=113, standby=False, faults=(
+            Fault("batch_cut", 21.7, 25.0, 75), Fault("scancel", 31.1, 0.0, 96))), "stopped", 1),
     "two ranks that were killed on two nodes before their first step are no proof": (
         Scenario(seed=403248, nodes=3, pool=4, steps=156, net_latency_s=0.0005, watchers=0, has_sacct=False, faults=(
             Fault("worker_cut", 1.2, 0.8, 42), Fault("rank_dies", 18.62, 0.0, 34))), "completed", 4),

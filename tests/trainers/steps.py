@@ -108,6 +108,7 @@ class Trainer:
         while self.step < self.last_step():
             if self.must_stop():
                 self.save()
+                self.leave()
                 self.say(f"stopped on request after step {self.step}")
                 return 0
             self.fail_if_due(self.step + 1)
@@ -134,6 +135,11 @@ class Trainer:
     def note_request(self, number: int, frame: object) -> None:
         """The handler of SIGUSR2: the step ends first."""
         self.asked_to_stop = True
+
+    def leave(self) -> None:
+        """Tell the other ranks that this one ends: they were asked to end as well, a moment later perhaps."""
+        if self.args.lockstep and self.args.lockstep != "tcp":
+            append(os.path.join(self.args.lockstep, str(self.attempt), f"left.{self.rank}"), "")
 
     def must_stop(self) -> bool:
         """Whether somebody asked for the end."""
@@ -279,9 +285,9 @@ def wait_for_all(folder: str, rank: int, world: int, step: int) -> None:
     """Returns when every rank of this attempt has ended `step`; never, when one of them died: as a collective would."""
     os.makedirs(folder, exist_ok=True)
     append(os.path.join(folder, f"{step}.{rank}"), "")
-    waiting = [os.path.join(folder, f"{step}.{other}") for other in range(world)]
+    waiting = [[os.path.join(folder, f"{what}.{other}") for what in (step, "left")] for other in range(world)]
     while waiting:
-        waiting = [path for path in waiting if not os.path.exists(path)]
+        waiting = [paths for paths in waiting if not any(map(os.path.exists, paths))]
         if waiting:
             time.sleep(_POLL_S)
 

@@ -231,8 +231,9 @@ def is_database_away(stderr: str) -> bool:
 def parse_ending(output: str, job: str) -> str | None:
     """Why Slurm ended the job, from slurmstepd's last line about it in the job's own output.
 
-    Only a line about the JOB counts: `scancel J.0`, and any signal to a step, leave the same words about the STEP. Of
-    a job that was requeued, whose output goes on in the same file, only what stands behind its last start counts.
+    Only a line about the JOB counts: `scancel J.0`, and any signal to a step, leave the same words about the STEP. Of a
+    dead batch host there is none: then a step's line counts that speaks of a time limit or a preemption. Of a job that
+    was requeued, whose output goes on in the same file, only what stands behind its last start counts.
     cancelled (by a person's scancel) | time_limit | preempted | requeued | node_failure; None = no such line.
     """
     begin = max((match.start() for match in _STARTED.finditer(output) if match["id"] == job), default=0)
@@ -240,7 +241,8 @@ def parse_ending(output: str, job: str) -> str | None:
         if match["id"] != job:
             continue
         return _reason(match["due"]) or "cancelled"
-    return None
+    reason = parse_step_ending(output[begin:], job)
+    return reason if reason in ("time_limit", "preempted") else None
 
 
 def parse_step_ending(output: str, job: str) -> str | None:

@@ -232,6 +232,10 @@ def _requeue(lead: Leader, action: decide.HandOver) -> Passing:
         return None
     if lead.ending is None:
         yield from drain(lead)
+        if not any(intent.act == "requeue" for intent in lead.state.intents):   # else an earlier supervisor, which died
+            yield from watch.look_whether_it_ends(lead)
+        if lead.term_s is not None or lead.ending is not None:
+            return None   # a person's cancel, perhaps, which a requeue would undo (simulated)
     while (claim := lead.claim("requeue this job")) == 0:
         yield 1.0
     lead.record(lead.writer.event("intent", claim=claim, act="requeue", job=lead.job.id, exclude=list(action.exclude)))

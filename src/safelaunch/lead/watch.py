@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import STANDBY_TASK, Guard
 from safelaunch.adapters.outbox import PUT
+from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
 from safelaunch.core import slurmtext
 from safelaunch.core.decide import mark_asked
@@ -19,6 +21,7 @@ from safelaunch.core.policy import response
 from safelaunch.core.progress import Talk, listen
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.takeover import CONTESTED_S, PULSE_S
+from safelaunch.core.watchfacts import FINISHED
 from safelaunch.lead import hangs, thaw
 from safelaunch.lead.keep_standby import keep_standby, strike_off, watchers_of
 from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded, Urgent
@@ -29,6 +32,7 @@ CHUNK_BYTES = 64 << 10   # of new log read in one go; more is noise, and was a t
 INDEX_S = 2.0
 LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
+ENDING = FINISHED | {"COMPLETING"}
 ALONE_S = 5.0
 MAX_ALONE_S = 300.0     # simulated: 250 questions to Slurm while a hand-over that the site refuses went on and on
 TROUBLE_S = 2.0
@@ -38,6 +42,7 @@ SILENT_S = 10.0         # a guard that misses ten pings in a row, while the log 
 SILENT_BUSY_S = 60.0    # ... while the log still grows: ask the node by a helper step first
 GUARD_LOST_S = 2.0      # a guard reconnects within 1 s; later than this its task has gone with it
 SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
+TERM_LATE_S = 15.0      # Slurm signals a node that it could not reach again and again
 EVIDENCE_S = 3.0        # slurmstepd writes its line about the end before it signals; a slow folder may show it late
 LAST_WORDS_S = 0.03     # a rank's last lines reach srun within milliseconds of its end
 SRUN_ENDS_S = 2.0       # after its last task has left well, which needs no haste: what it says decides what that means
@@ -113,11 +118,24 @@ def find_out_whether_alone(lead: Leader) -> None:
 
 
 def ask_the_third(lead: Leader) -> Step:
-    """Ask Slurm anything; no answer = this node is the one that is cut off."""
-    result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
-    lead.alone = result is None or result.is_unknown
+    """Ask Slurm about this job; no answer = this node is the one that is cut off."""
+    lead.alone = (yield from look_whether_it_ends(lead)) is None
     lead.contested = lead.contested or lead.alone
     lead.alone_every_s = ALONE_S if lead.alone else min(MAX_ALONE_S, 2 * lead.alone_every_s)
+
+
+def look_whether_it_ends(lead: Leader) -> Generator[Command, Result | None, bool | None]:
+    """Whether Slurm is ending this job; None = no answer. While a node is cut off it does not hear the TERM of a
+    person's cancel, and what it does when the cable is mended would undo that (simulated): the TERM counts as said.
+    """
+    result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
+    if result is None or result.is_unknown:
+        return None
+    is_ending = lead.successor.state_of(result, lead.job.id) in ENDING
+    if is_ending and lead.term_s is None and lead.ending is None and not lead.end_claim:
+        lead.term_s = lead.now_s + TERM_LATE_S
+        lead.say("Slurm is ending this job, and has not told this node why yet")
+    return is_ending
 
 
 def watch_limit(lead: Leader) -> Step:
