@@ -647,7 +647,9 @@ def orphan(node: Node, tmp_path: Path) -> Callable[..., Path]:
         (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho "{name} $@" >> {called}\n')
         (tmp_path / "bin" / name).chmod(0o755)
 
-    def start(state: str = "live", is_silent: bool = False, **env: str) -> Path:
+    def start(state: str = "live", is_silent: bool = False, squeue: str = "echo RUNNING", **env: str) -> Path:
+        (tmp_path / "bin" / "squeue").write_text(f"#!/bin/sh\ntouch {tmp_path}/asked; {squeue}\n")
+        (tmp_path / "bin" / "squeue").chmod(0o755)
         record.write_text(json.dumps({"v": 1, "attempt": 1, "state": state, "endpoint": None}) + "\n")
         put_pulse(tmp_path, 7)
         leader = node.lead()
@@ -684,6 +686,17 @@ def test_the_job_behind_an_orphaned_one_no_longer_waits_for_silent_nodes(
     put_pulse(tmp_path, 7, successor="4712")
     wait_until(lambda: called.exists() and "scancel" in called.read_text(), "the cancel", 15.0)
     assert called.read_text().splitlines() == ["scontrol update JobId=4712 Dependency=singleton", "scancel 4711"]
+
+
+@pytest.mark.parametrize("squeue", ["echo COMPLETING", "echo 'squeue: error: no contact' >&2; exit 1", "true"],
+                         ids=["a person cancels it", "no answer", "an empty answer"])
+def test_a_job_that_another_is_ending_already_or_that_slurm_is_silent_about_is_left_alone(
+    orphan: Callable[..., Path], tmp_path: Path, squeue: str
+) -> None:
+    called = orphan(squeue=squeue)
+    wait_until((tmp_path / "asked").exists, "the question", 15.0)
+    time.sleep(0.5)
+    assert not called.exists() and not (tmp_path / "control" / "orphaned-4711").exists()
 
 
 def test_a_pulse_that_moves_keeps_the_job(orphan: Callable[..., Path], tmp_path: Path) -> None:

@@ -336,7 +336,6 @@ class Task:
         if is_orphan and self._pulse_reads >= ORPHAN_READS:
             self._orphan_s += 600.0
             self.sim.trace(self.host.name, f"guard {self.attempt.number}: nobody leads: cancels job {self.attempt.job}")
-            (self.sim.run_dir / "control" / f"orphaned-{self.attempt.job}").touch()
             self.sim.guard_cancels(self.host, self.attempt.job)
 
     # --- the link ---------------------------------------------------------------------------------------------------

@@ -349,9 +349,10 @@ class Sim:
             self.clock.after(60.0, self.start_watch)
 
     def guard_cancels(self, host: Host, job: str) -> None:
-        """A guard's scancel of a job that nobody leads, where slurmctld hears it."""
+        """A guard's scancel of a job that nobody leads, where slurmctld hears it and goes on running the job."""
         known = self.slurm.jobs.get(job)
-        if known is not None and self.slurm.answers and self.slurm.reaches(host):
+        if known is not None and known.state == "RUNNING" and self.slurm.answers and self.slurm.reaches(host):
+            (self.run_dir / "control" / f"orphaned-{job}").touch()
             self.slurm.cancel(known, "guard")
 
     def took_over(self, standby: Supervisor) -> None:

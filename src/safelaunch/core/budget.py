@@ -139,7 +139,8 @@ def rejects_checkpoint(state: State, plan: Plan) -> str | None:
     """Why the checkpoint that the last attempt started from is not to be loaded again; None = it is not to blame.
 
     Two kinds of evidence: a sure verdict (the log names the checkpoint), or two attempts in a row that made no step
-    from it although another start did make steps, and no node, person or limit explains their ends.
+    from it although another start did make steps, and no node, person or limit explains their ends. One from an older
+    checkpoint did: else this one would not be there (simulated: its words on its steps were lost with a frozen folder).
     """
     last = state.attempt
     if last is None or not last.has_failed or last.resume_path is None or last.made_steps:
@@ -151,7 +152,12 @@ def rejects_checkpoint(state: State, plan: Plan) -> str | None:
     tried = [known for known in same if known.has_failed]   # one that was ended before its first step says nothing
     alike = [known for known in tried[-2:] if not known.made_steps
              and known.category not in (*BAD_NODE, "network", "storage", "rendezvous", "hub_auth")]
-    others_work = any(known.made_steps for known in state.attempts if known not in same)
+    others_work = any(known.made_steps or _is_older(known.resume_step, last.resume_step)
+                      for known in state.attempts if known not in same)
     if len(alike) == 2 and others_work and not any(known.made_steps for known in same):
         return f"attempts {alike[0].number} and {alike[1].number} died before their first step from it"
     return None
+
+
+def _is_older(step: int | None, than: int | None) -> bool:
+    return than is not None and (step is None or step < than)

@@ -54,6 +54,7 @@ TOO_LATE = 75          # exit code of a guard whose attempt is over before it be
 ORPHAN_S = 150.0       # far above a takeover (20 s), a leader's rebirth, and a minute's outage of everything
 ORPHAN_READS = 20      # looks at a pulse that stands still
 ORPHAN_STAGGER_S = 20.0   # the node with the lowest number first
+SQUEUE_S = 15.0        # for the question whether Slurm goes on running a job that nobody leads; less than the stagger
 STAY_S = 900.0         # for last words that nobody hears: beyond the second try at an orphan's end
 KMSG = "/dev/kmsg"
 KERNEL_BEFORE_S = 60.0  # of its words: a GPU may have failed while nothing ran on it
@@ -367,6 +368,8 @@ class Guard:
             self.switch.forget_in_child()
             restore_signals()
             signal.set_wakeup_fd(-1)
+            if not self._is_to_be_cancelled():
+                return
             folder = os.path.join(os.path.dirname(self.record), "..", "..")
             with open(os.path.join(folder, "control", "orphaned-" + self.job), "w") as word:
                 word.write("%s %s\n" % (self.node, time.strftime("%Y-%m-%dT%H:%M:%S%z")))
@@ -379,6 +382,20 @@ class Guard:
             os.execvp("scancel", ["scancel", self.job])  # noqa: S606
         finally:
             os._exit(1)
+
+    def _is_to_be_cancelled(self) -> bool:
+        """Whether Slurm goes on running the job. A person's cancel that cannot reach silent nodes must not be taken for
+        this guard's, and without an answer a cancel of its own would not be heard either (simulated).
+        """
+        import subprocess  # 5 ms, and 2 MB for as long as the guard lives
+        try:
+            told = subprocess.run(["squeue", "--noheader", "--format=%T", "--jobs=" + self.job],
+                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=SQUEUE_S, check=False)
+        except FileNotFoundError:
+            return True
+        except (OSError, subprocess.SubprocessError):
+            return False
+        return told.returncode == 0 and told.stdout.split() == [b"RUNNING"]
 
     def _look(self, now: float) -> tuple[str, tuple[str, int] | None, int | None] | None:
         """The record's state and endpoint once known; at most one child sleeps on a frozen folder, not one a second."""
