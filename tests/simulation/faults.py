@@ -313,7 +313,8 @@ def _scancel_successor(sim: Sim, fault: Fault) -> None:
     pending = [job for job in sim.slurm.jobs.values() if job.state == "PENDING"]
     if sim.live_job() is not None and pending and sim.slurm.answers:
         sim.a_person_says("scancel_successor")
-        sim.slurm.cancel(pending[0], "person")
+        for job in pending:   # two, where a leader died with its sbatch on the way: one of them is no wish for an end
+            sim.slurm.cancel(job, "person")
 
 
 _TABLE: dict[str, Callable[[Sim, Fault], None]] = {
