@@ -144,6 +144,12 @@ def test_a_checkpoint_is_rejected_though_an_attempt_was_interrupted_between_the_
         "attempts 2 and 4 died before their first step from it")
 
 
+def test_a_checkpoint_is_rejected_where_nothing_but_itself_tells_that_an_older_start_made_steps() -> None:
+    died: Facts = {"path": "/c/5", "from": 5, "category": "user_code", "confidence": 0.5}
+    assert rejects_checkpoint(run({"how": "interrupted", "category": "preempted"}, died, died), PLAN) is not None
+    assert rejects_checkpoint(run(died, died), PLAN) is None, "one that was there before the run: what else works?"
+
+
 def test_a_verified_checkpoint_refills_every_budget_but_the_runs() -> None:
     failures: list[Facts] = [{"step": n, "fingerprint": str(n)} for n in range(2)]
     state = run(*failures, {"step": 5, "checkpoint": 5}, *failures)

@@ -159,6 +159,18 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
     "a cancel that a cut cable kept from the supervisor is not undone by its next job": (
         Scenario(seed=448056, nodes=2, pool=3, steps=113, standby=False, faults=(
             Fault("batch_cut", 21.7, 25.0, 75), Fault("scancel", 31.1, 0.0, 96))), "stopped", 1),
+    "a cancel that cannot reach silent nodes is not taken for a guard's": (
+        Scenario(seed=467504, nodes=4, pool=6, steps=138, faults=(
+            Fault("batch_silent", 3.3, 148.0, 39), Fault("worker_cut", 11.2, 283.0, 51), Fault("scancel", 54.0))),
+        "stopped", 1),
+    "a cancel in the moment of a hand-over, where no batch host is left to write it down, is final": (
+        Scenario(seed=481657, nodes=4, pool=6, steps=105, net_latency_s=0.01, watchers=0, faults=(
+            Fault("batch_cut", 13.8, 26.0, 53), Fault("scancel", 34.9, 0.0, 27))), "stopped", 1),
+    "a checkpoint that does not load is left out though no word is left of the steps that made it": (
+        Scenario(seed=467243, nodes=3, pool=6, steps=91, step_s=0.5, save_every=5, load_s=0.5, fs_latency_s=0.003,
+                 via="requeue", site="no_sbatch", has_sacct=True, faults=(
+                     Fault("freeze", 6.7, 36.0, 32), Fault("preempt", 9.5, 0.0, 63), Fault("corrupt", 28.5, 0.0, 75))),
+        "completed", 4),
     "two ranks that were killed on two nodes before their first step are no proof": (
         Scenario(seed=403248, nodes=3, pool=4, steps=156, net_latency_s=0.0005, watchers=0, has_sacct=False, faults=(
             Fault("worker_cut", 1.2, 0.8, 42), Fault("rank_dies", 18.62, 0.0, 34))), "completed", 4),
