@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -689,6 +690,17 @@ def test_a_ctrl_c_that_python_forgets_ends_the_watch_all_the_same(cluster: Clust
         process.communicate()
     assert "Exception ignored in: <function Dying.__del__" in complaints, "it is forgotten"
     assert (process.returncode, said) == (130, "tick\n")
+
+
+def test_a_ctrl_c_that_python_has_not_handled_yet_wakes_who_waits() -> None:
+    """It came between the last look at signals and the system call: a busy machine lost one in twenty."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        with watch.Interrupt() as interrupt, pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            interrupt.pause(20.0)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_signal_ends_the_watch_and_keeps_what_it_knows(cluster: Cluster, bloom: Made) -> None:

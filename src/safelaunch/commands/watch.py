@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
@@ -56,8 +55,9 @@ def command(which: tuple[str, ...], once: bool, dry_run: bool, as_json: bool) ->
 
 
 class Interrupt:
-    """Ctrl-C, which Python itself can lose: a KeyboardInterrupt that is raised within a __del__ is printed and
-    forgotten (seen: a watch that went on). Here it stays known, and whoever waits wakes up.
+    """Ctrl-C, which Python itself can lose or be late with: a KeyboardInterrupt that is raised within a __del__ is
+    printed and forgotten, and a signal right before a system call that waits is handled when that returns (both seen: a
+    watch that went on). Here the C handler leaves a byte, which stays, and wakes whoever waits.
     """
 
     def __init__(self) -> None:
@@ -65,20 +65,13 @@ class Interrupt:
         os.set_blocking(self._wake, False)
 
     def __enter__(self) -> Interrupt:
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:   # ignored, in the background of a shell
-            signal.signal(signal.SIGINT, self._note)
+        self._before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         return self
 
     def __exit__(self, *why: object) -> None:
-        if signal.getsignal(signal.SIGINT) == self._note:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.set_wakeup_fd(self._before)
         os.close(self._woken)
         os.close(self._wake)
-
-    def _note(self, number: int, frame: object) -> None:
-        with contextlib.suppress(BlockingIOError):   # full: it is known for long
-            os.write(self._wake, b"x")
-        raise KeyboardInterrupt
 
     def pause(self, seconds: float) -> None:
         """Wait; raises KeyboardInterrupt after a Ctrl-C, also after one of long ago."""
