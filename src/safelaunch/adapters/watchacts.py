@@ -23,7 +23,7 @@ from safelaunch.core import nodeset, slurmtext, via
 from safelaunch.core import plan as plans
 from safelaunch.core.model import Event
 from safelaunch.core.watched import NOTE, Act, Cancel, End, Free, Note, Queue, Relax, StartNow, act_of
-from safelaunch.core.watchfacts import FINISHED
+from safelaunch.core.watchfacts import ENDING
 from safelaunch.errors import ParseError
 
 FOLDER_S = 5.0
@@ -275,8 +275,7 @@ def _other_job(result: Result, name: str, but: str | None) -> str | None:
         jobs = slurmtext.parse_squeue(result.stdout)
     except ParseError:
         return None
-    over = FINISHED | {"COMPLETING"}
-    return next((job.id for job in jobs if job.name == name and job.id != but and job.state not in over), "")
+    return next((job.id for job in jobs if job.name == name and job.id != but and job.state not in ENDING), "")
 
 
 def _said(result: Result) -> str:

@@ -13,6 +13,7 @@ from safelaunch.errors import ParseError
 FINISHED = frozenset({
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
     "TIMEOUT"})
+ENDING = FINISHED | {"COMPLETING"}   # Slurm ends the job, or has ended it
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 
 

@@ -72,8 +72,7 @@ def hand_over(lead: Leader, row: str, action: decide.HandOver) -> Step:
     lead.record(lead.writer.event("intent", claim=claim, act="hand_over", job=lead.job.id,
                                   exclude=list(action.exclude)))
     is_passed = yield from handover.pass_on(lead, action)
-    while lead.term_s is not None and lead.ending is None:   # a cancel, perhaps, in this very moment (simulated)
-        yield 0.1
+    yield from handover.learn_why_it_ends(lead)
     if not is_passed or lead.ending == "cancelled":
         why = "this job" if lead.ending == "cancelled" else "the run's next job"
         yield from finish(lead, row, decide.Finish("stopped", STOPPED, f"a person cancelled {why}"))

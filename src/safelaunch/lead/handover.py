@@ -52,6 +52,12 @@ def pass_on(lead: Leader, action: decide.HandOver) -> Generator[Command | float,
             return passed
 
 
+def learn_why_it_ends(lead: Leader) -> Step:
+    """Wait until it is known why a TERM has come, if one has: a person's cancel, perhaps, in this very moment."""
+    while lead.term_s is not None and lead.ending is None:
+        yield 0.1
+
+
 def drain(lead: Leader) -> Step:
     """Wait for the last lines of log and journal; a folder that is frozen, or takes no writes, gets DRAIN_S."""
     end_s = lead.now_s + (DRAIN_S if lead.ending is None else 20.0)
@@ -244,8 +250,7 @@ def _requeue(lead: Leader, action: decide.HandOver) -> Passing:
     if not done:
         choose(lead, ways.WATCH, f"this job could not be requeued: {said}")
         return None
-    while lead.term_s is not None and lead.ending is None:   # the TERM of the requeue, or of a cancel just before it
-        yield 0.1
+    yield from learn_why_it_ends(lead)   # the TERM of the requeue, or of a cancel just before it
     if lead.ending == "cancelled":   # Slurm requeues a cancelled job that has not ended yet (simulated)
         yield from _take_back(lead)
         return False

@@ -21,7 +21,7 @@ from safelaunch.core.policy import response
 from safelaunch.core.progress import Talk, listen
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.takeover import CONTESTED_S, PULSE_S
-from safelaunch.core.watchfacts import FINISHED
+from safelaunch.core.watchfacts import ENDING
 from safelaunch.lead import hangs, thaw
 from safelaunch.lead.keep_standby import keep_standby, strike_off, watchers_of
 from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded, Urgent
@@ -32,7 +32,6 @@ CHUNK_BYTES = 64 << 10   # of new log read in one go; more is noise, and was a t
 INDEX_S = 2.0
 LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
-ENDING = FINISHED | {"COMPLETING"}
 ALONE_S = 5.0
 MAX_ALONE_S = 300.0     # simulated: 250 questions to Slurm while a hand-over that the site refuses went on and on
 TROUBLE_S = 2.0
