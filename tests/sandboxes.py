@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from safelaunch.errors import SandboxError
@@ -31,6 +32,8 @@ from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
 
 RESET_TIMEOUT_S = 60.0
+ORPHANS_TIMEOUT_S = 300.0   # a sandbox that was left in the middle of a test takes some seconds to end
+CLOCKS_AGREE_S = 1.0        # a process' time of birth is known to a tick, from a boot time in whole seconds
 # Above what Sandbox.up hands out by port, and below Slurm's last id (MaxJobId, 67,043,328).
 FIRST_JOB, LAST_JOB, JOBS_EACH = 20_000_001, 60_000_000, 2_000
 _numbers = itertools.count()
@@ -43,14 +46,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("root")
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Under SAFELAUNCH_REQUIRE_SLURM=1 ready the machine before any worker starts, and end the run if it cannot be."""
+    if is_required() and not hasattr(session.config, "workerinput"):
+        try:
+            daemons.check_able()
+            ready_machine()
+        except SandboxError as unable:
+            pytest.exit(f"{unable.message}. {unable.hint or ''}", returncode=pytest.ExitCode.TESTS_FAILED)
+
+
 @pytest.fixture(scope="session")
 def slurm_here() -> None:
-    """Skip, or fail under SAFELAUNCH_REQUIRE_SLURM=1, where no sandbox can be started; end those of dead test runs."""
+    """Skip, or fail under SAFELAUNCH_REQUIRE_SLURM=1, where no sandbox can be started; ready the machine for them."""
     skip_unless_able()
-    for entry in registry.entries():
-        owner = re.match(r"pytest-(\d+)-", entry.name)
-        if owner and not Path(f"/proc/{owner[1]}").exists():
-            Sandbox.find(entry.name).down()
+    ready_machine()
+
+
+def ready_machine() -> None:
+    """Make the users, and end the sandboxes that dead test runs have left; any number of processes may do so at once.
+    """
+    users.ensure_users()
+    with registry.locked("orphans-lock", ORPHANS_TIMEOUT_S):
+        for entry in registry.entries():
+            if is_orphan(entry):
+                Sandbox.find(entry.name).down()
+
+
+def is_orphan(entry: registry.Entry) -> bool:
+    """Whether the test run that made this sandbox has ended; its pid may be somebody else's by now."""
+    owner = re.match(r"pytest-(\d+)-", entry.name)
+    if owner is None:
+        return False
+    try:
+        born_s = (Path(entry.dir) / registry.MARKER).stat().st_mtime
+        return psutil.Process(int(owner[1])).create_time() > born_s + CLOCKS_AGREE_S
+    except (psutil.NoSuchProcess, FileNotFoundError):
+        return True
+
+
+def is_required() -> bool:
+    """Whether tests that need a real Slurm must run here."""
+    return os.environ.get("SAFELAUNCH_REQUIRE_SLURM") == "1"
 
 
 def skip_unless_able(*, with_accounting: bool = False, with_netns: bool = False) -> None:
@@ -59,7 +96,7 @@ def skip_unless_able(*, with_accounting: bool = False, with_netns: bool = False)
         daemons.check_able(with_accounting=with_accounting, with_netns=with_netns)
     except SandboxError as unable:
         reason = f"{unable.message}. {unable.hint}"
-        if os.environ.get("SAFELAUNCH_REQUIRE_SLURM") == "1":
+        if is_required():
             pytest.fail(reason)
         pytest.skip(reason)
 

@@ -15,8 +15,8 @@ from safelaunch.sandbox.registry import Entry
 from safelaunch.sandbox.users import USERS
 
 ACCOUNT = "sl-project"
-SQL = Path("/usr/share/mysql")
-TABLES = ("mysql_system_tables.sql", "mysql_system_tables_data.sql")
+# MariaDB's own files, the messages among them. 10.11 (Debian 12) calls them by MySQL's names, 11.8 (Debian 13) does not.
+SHARES = {Path("/usr/share/mariadb"): "mariadb_system_tables", Path("/usr/share/mysql"): "mysql_system_tables"}
 # No waiting for a disk: the database dies with its folder. But what was committed outlives a crash of MariaDB, hence 2:
 # with 0 a crash forgets the last second, which slurmdbd has acknowledged (seen). slurmdbd complains below 64 MB of log
 # and 900 s of waiting; its complaint about memory stays: a sandbox should not take a gigabyte for its tables.
@@ -58,7 +58,8 @@ def lay_out(entry: Entry, enter: list[str], host: str, address: str) -> None:
     (folder / "db").chmod(0o700)
     # root enters through the socket and without a password (the plugin unix_socket); nobody else is known.
     head = "create database mysql;\nuse mysql;\nset @auth_root_socket='root';\nset @skip_auth_anonymous=1;\n"
-    text = head + "".join((SQL / name).read_text() for name in TABLES)
+    share, tables = _share()
+    text = head + "".join((share / f"{tables}{part}.sql").read_text() for part in ("", "_data"))
     run_command([*enter, *_server(folder), "--bootstrap"], stdin=text)
 
 
@@ -86,11 +87,20 @@ def enrol_argv(cluster: str) -> list[list[str]]:
     ]
 
 
+def _share() -> tuple[Path, str]:
+    """Where MariaDB's files lie here, and how the names of the scripts begin that make its own tables."""
+    for folder, tables in SHARES.items():
+        if (folder / f"{tables}.sql").exists():
+            return folder, tables
+    wanted = " or ".join(f"{folder}/{tables}.sql" for folder, tables in SHARES.items())
+    raise SandboxError(f"this MariaDB has no {wanted}", hint="On Debian and Ubuntu: apt-get install mariadb-server-core")
+
+
 def _server(folder: Path) -> list[str]:
     # Not /tmp: a server that starts removes the temporary tables of every other one there (seen: "Table './#sql-…' is
     # marked as crashed" when two sandboxes started together).
     return [
         "mariadbd", "--no-defaults", "--user=root", f"--datadir={folder}/db/data", f"--tmpdir={folder}/db/tmp",
-        f"--lc-messages-dir={SQL}",
+        f"--lc-messages-dir={_share()[0]}",
         f"--pid-file={folder}/db/pid", *TUNING,
     ]  # fmt: skip

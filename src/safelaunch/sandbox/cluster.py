@@ -54,8 +54,7 @@ class Sandbox:
         folder = dir.absolute()
         slurm_conf.check_dir(folder)
         daemons.check_able(with_accounting=accounting, with_netns=netns)
-        with registry.locked():
-            users.ensure_users()
+        users.ensure_users()
         entry = registry.claim(registry.Entry(
             name or folder.name, str(folder), 0, nodes, cpus, gpus, memory_mb, accounting, netns, preemption
         ))  # fmt: skip

@@ -48,13 +48,13 @@ class Entry:
 
 
 @contextmanager
-def locked() -> Iterator[None]:
-    """Hold the machine-wide lock of all sandboxes (root only)."""
+def locked(name: str = "lock", timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
+    """Hold a machine-wide lock of all sandboxes (root only)."""
     ROOT.mkdir(mode=0o755, exist_ok=True)
     facts = ROOT.lstat()
     if facts.st_uid != os.getuid() or facts.st_mode & 0o022:
         raise SandboxError(f"{ROOT} belongs to uid {facts.st_uid} or can be written by others: remove it and try again")
-    with filelock.FileLock(ROOT / "lock", timeout=LOCK_TIMEOUT_S):
+    with filelock.FileLock(ROOT / name, timeout=timeout_s):
         yield
 
 

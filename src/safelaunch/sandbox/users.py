@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from safelaunch.errors import SandboxError
+from safelaunch.sandbox import registry
 from safelaunch.sandbox.command import run_command
 
 USERS = ("sl-alice", "sl-bob")
@@ -33,20 +34,46 @@ class Account:
 
 
 def ensure_users() -> None:
-    """Make sl-alice and sl-bob, both in group sl-team, where they are missing. They stay when the sandbox goes."""
+    """Make sl-alice and sl-bob, both in group sl-team, where they are missing. They stay when the sandbox goes.
+
+    Sandboxes that start at the same moment wait for each other here: of two useradd for one user the second fails.
+    """
+    if _all_are_there():
+        return
+    with registry.locked():
+        if not _has_group(TEAM):
+            run_command(["groupadd", TEAM])
+        for name in USERS:
+            if not _has_user(name):
+                own = ["--create-home", "--shell", "/bin/bash", "--user-group"]
+                run_command(["useradd", *own, "--groups", TEAM, name])
+            elif not _is_in_team(name):
+                run_command(["usermod", "--append", "--groups", TEAM, name])
+
+
+def _all_are_there() -> bool:
+    return _has_group(TEAM) and all(_has_user(name) and _is_in_team(name) for name in USERS)
+
+
+def _has_group(name: str) -> bool:
     try:
-        team = grp.getgrnam(TEAM)
+        grp.getgrnam(name)
     except KeyError:
-        run_command(["groupadd", TEAM])
-        team = grp.getgrnam(TEAM)
-    for name in USERS:
-        try:
-            account = pwd.getpwnam(name)
-        except KeyError:
-            run_command(["useradd", "--create-home", "--shell", "/bin/bash", "--user-group", "--groups", TEAM, name])
-            continue
-        if name not in team.gr_mem and account.pw_gid != team.gr_gid:
-            run_command(["usermod", "--append", "--groups", TEAM, name])
+        return False
+    return True
+
+
+def _has_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _is_in_team(name: str) -> bool:
+    team = grp.getgrnam(TEAM)
+    return name in team.gr_mem or pwd.getpwnam(name).pw_gid == team.gr_gid
 
 
 def account_of(name: str, homes: Path) -> Account:

@@ -1,0 +1,57 @@
+"""The sandbox's users and their group are made once, whoever asks for them at the same moment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from safelaunch.sandbox.users import TEAM, USERS
+from tests.sandboxes import skip_unless_able
+
+# An /etc, a /home and a /var/mail of its own, in which nobody has heard of the sandbox's users.
+OWN_MACHINE = """
+set -e
+mkdir "$1/etc" "$1/home" "$1/mail"
+cp -a /etc/. "$1/etc"
+for table in passwd shadow group gshadow subuid subgid; do
+  [ ! -e "$1/etc/$table" ] || sed -i /sl-/d "$1/etc/$table"
+done
+mount --make-rprivate /
+for folder in etc home var/mail; do mount --bind "$1/$(basename $folder)" "/$folder"; done
+shift
+exec "$@"
+"""
+ASK_AT_ONCE = """
+import subprocess, sys
+ask = "import sys; sys.stdin.read(); from safelaunch.sandbox.users import ensure_users; ensure_users()"
+asking = [subprocess.Popen([sys.executable, "-c", ask], stdin=subprocess.PIPE) for _ in range(8)]
+for one in asking:
+    one.stdin.close()
+sys.exit(sum(one.wait() != 0 for one in asking))
+"""
+SHOW = "import grp, pwd, sys; print([pwd.getpwnam(n).pw_shell for n in sys.argv[2:]], grp.getgrnam(sys.argv[1]).gr_mem)"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> list[str]:
+    """What goes before a command that is to find no users of the sandbox."""
+    skip_unless_able()
+    return ["unshare", "--mount", "bash", "-c", OWN_MACHINE, "bash", str(tmp_path)]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes users in a mount namespace of its own")
+@pytest.mark.parametrize("before", ["", f"groupadd {TEAM}", f"groupadd {TEAM}; useradd --create-home {USERS[0]}"],
+                         ids=["nothing", "the group", "one user outside the group"])
+def test_users_that_many_processes_ask_for_at_once_are_made_once(machine: list[str], before: str) -> None:
+    both = f'{before}\n"$1" -c "$2" && "$1" -c "$3" {TEAM} {" ".join(USERS)}'
+    done = subprocess.run([*machine, "bash", "-c", both, "bash", sys.executable, ASK_AT_ONCE, SHOW],
+                          check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout.strip()
+    shell = "/bin/sh" if before.endswith(USERS[0]) else "/bin/bash"
+    assert shown == f"{[shell, '/bin/bash']} {list(USERS)}"
