@@ -13,7 +13,7 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import filelock
@@ -120,7 +120,9 @@ def lookup(which: str) -> Entry | None:
 
 def read(path: Path) -> Entry:
     """The entry in a registry file or in a sandbox's own marker file."""
-    return Entry(**json.loads(path.read_text()))
+    facts = json.loads(path.read_text())
+    known = {field.name for field in fields(Entry)}   # another release of safelaunch may write down more
+    return Entry(**{key: value for key, value in facts.items() if key in known})
 
 
 def _forget_the_dead() -> None:
