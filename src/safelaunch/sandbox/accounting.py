@@ -15,7 +15,7 @@ from safelaunch.sandbox.registry import Entry
 from safelaunch.sandbox.users import USERS
 
 ACCOUNT = "sl-project"
-# MariaDB's own files, the messages among them. 10.11 (Debian 12) calls them by MySQL's names, 11.8 (Debian 13) does not.
+# MariaDB's own files, messages among them. 10.11 (Debian 12) calls them by MySQL's names, 11.8 (Debian 13) does not.
 SHARES = {Path("/usr/share/mariadb"): "mariadb_system_tables", Path("/usr/share/mysql"): "mysql_system_tables"}
 # No waiting for a disk: the database dies with its folder. But what was committed outlives a crash of MariaDB, hence 2:
 # with 0 a crash forgets the last second, which slurmdbd has acknowledged (seen). slurmdbd complains below 64 MB of log
@@ -93,7 +93,7 @@ def _share() -> tuple[Path, str]:
         if (folder / f"{tables}.sql").exists():
             return folder, tables
     wanted = " or ".join(f"{folder}/{tables}.sql" for folder, tables in SHARES.items())
-    raise SandboxError(f"this MariaDB has no {wanted}", hint="On Debian and Ubuntu: apt-get install mariadb-server-core")
+    raise SandboxError(f"mariadbd is here, but no {wanted}", hint="Debian, Ubuntu: apt-get install mariadb-server-core")
 
 
 def _server(folder: Path) -> list[str]:
