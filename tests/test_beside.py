@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,8 +31,13 @@ def start() -> Iterator[Start]:
 
     yield go
     for process in started:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)   # COMMAND as well, where it has lost its parent
         process.communicate()
+
+
+def have_said(*files: Path) -> bool:
+    return all(file.exists() and file.read_text() for file in files)   # the shell makes the file first, and then writes
 
 
 def is_gone(file: Path) -> bool:
@@ -74,7 +81,7 @@ def test_signal_reaches_the_command_and_ends_the_low_one_with_its_children(
 ) -> None:
     process = start(f"sleep 1000 & echo $! >{tmp_path}/child; wait",
                     f"trap 'echo heard; exit 7' {number.name[3:]}; touch {tmp_path}/up; while :; do sleep 0.1; done")
-    wait_until(lambda: (tmp_path / "up").exists() and (tmp_path / "child").exists(), 60, "they did not start")
+    wait_until(lambda: (tmp_path / "up").exists() and have_said(tmp_path / "child"), 60, "they did not start")
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     assert (process.returncode, said) == (7, "heard\n")
@@ -84,11 +91,33 @@ def test_signal_reaches_the_command_and_ends_the_low_one_with_its_children(
 def test_signal_between_both_ends_the_low_one(start: Start, tmp_path: Path) -> None:
     process = start(f"echo $$ >{tmp_path}/low; sleep 1000", f"echo done; until [ -s {tmp_path}/low ]; do :; done")
     assert process.stdout is not None and process.stdout.readline() == "done\n"
-    wait_until(lambda: (tmp_path / "low").exists(), 60, "it did not start")
+    wait_until(lambda: have_said(tmp_path / "low"), 60, "it did not start")
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
     wait_until(lambda: is_gone(tmp_path / "low"), 30, "it is left")
+
+
+def test_kill_of_it_ends_both_with_the_low_ones_children(start: Start, tmp_path: Path) -> None:
+    up, child, heard = tmp_path / "up", tmp_path / "child", tmp_path / "heard"
+    process = start(f"trap '' TERM; sleep 1000 & echo $! >{child}; wait",
+                    f"trap 'echo heard >{heard}; exit' TERM; echo $$ >{up}; while :; do sleep 0.1; done")
+    wait_until(lambda: have_said(up, child), 60, "they did not start")
+    process.kill()
+    process.wait()
+    wait_until(lambda: is_gone(up) and is_gone(child), 30, "something is left")
+    assert heard.read_text() == "heard\n"
+
+
+def test_it_ends_with_what_has_started_it(tmp_path: Path) -> None:
+    up, low = tmp_path / "up", tmp_path / "low"
+    words = [str(BESIDE), "bash", "-c", f"echo $$ >{low}; exec sleep 1000", "--",
+             "bash", "-c", f"echo $$ >{up}; exec sleep 1000"]
+    make = subprocess.Popen([sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])", *words])
+    wait_until(lambda: have_said(up, low), 60, "they did not start")
+    make.kill()
+    make.wait()
+    wait_until(lambda: is_gone(up) and is_gone(low), 30, "something is left")
 
 
 def test_what_a_low_one_leaves_behind_is_ended(start: Start, tmp_path: Path) -> None:
