@@ -12,16 +12,16 @@ import pytest
 from safelaunch.sandbox.users import TEAM, USERS
 from tests.sandboxes import skip_unless_able
 
-# An /etc, a /home and a /var/mail of its own, in which nobody has heard of the sandbox's users.
+# An /etc of its own, in which nobody has heard of the sandbox's users and homes lie elsewhere.
 OWN_MACHINE = """
 set -e
-mkdir "$1/etc" "$1/home" "$1/mail"
-cp -a /etc/. "$1/etc"
+cp -a /etc "$1/etc"
 for table in passwd shadow group gshadow subuid subgid; do
   [ ! -e "$1/etc/$table" ] || sed -i /sl-/d "$1/etc/$table"
 done
+printf 'HOME=%s\\nCREATE_MAIL_SPOOL=no\\n' "$1" >>"$1/etc/default/useradd"
 mount --make-rprivate /
-for folder in etc home var/mail; do mount --bind "$1/$(basename $folder)" "/$folder"; done
+mount --bind "$1/etc" /etc
 shift
 exec "$@"
 """

@@ -15,6 +15,7 @@ from safelaunch.sandbox.registry import Entry
 from safelaunch.sandbox.users import USERS
 
 ACCOUNT = "sl-project"
+STORAGE = "slurm"
 # MariaDB's own files, messages among them. 10.11 (Debian 12) calls them by MySQL's names, 11.8 (Debian 13) does not.
 SHARES = {Path("/usr/share/mariadb"): "mariadb_system_tables", Path("/usr/share/mysql"): "mysql_system_tables"}
 # No waiting for a disk: the database dies with its folder. But what was committed outlives a crash of MariaDB, hence 2:
@@ -23,6 +24,7 @@ SHARES = {Path("/usr/share/mariadb"): "mariadb_system_tables", Path("/usr/share/
 TUNING = (
     "--innodb-log-file-size=64M", "--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=2",
     "--innodb-flush-method=nosync", "--skip-log-bin",
+    "--loose-innodb-snapshot-isolation=OFF",  # slurmdbd does not stand it (it says so); the default from 11.6 on
 )  # fmt: skip
 
 
@@ -39,7 +41,7 @@ def render_slurmdbd_conf(entry: Entry, host: str, address: str) -> str:
         "StorageType": "accounting_storage/mysql",
         "StorageHost": "localhost",  # by socket: MYSQL_UNIX_PORT says which
         "StorageUser": "root",
-        "StorageLoc": "slurm",
+        "StorageLoc": STORAGE,
         "LogFile": f"{folder}/log/slurmdbd.log",
         "PidFile": f"{folder}/run/slurmdbd.pid",
     }
@@ -57,7 +59,10 @@ def lay_out(entry: Entry, enter: list[str], host: str, address: str) -> None:
         (folder / "db" / sub).mkdir(parents=True)
     (folder / "db").chmod(0o700)
     # root enters through the socket and without a password (the plugin unix_socket); nobody else is known.
-    head = "create database mysql;\nuse mysql;\nset @auth_root_socket='root';\nset @skip_auth_anonymous=1;\n"
+    # slurmdbd 26.05 on MariaDB's client 11.8.9 does not get over a database that is missing: it makes it, and the query
+    # after that fails ("Number of columns in result (=1)" exceeds 0).
+    made = "".join(f"create database {name};\n" for name in ("mysql", STORAGE))
+    head = made + "use mysql;\nset @auth_root_socket='root';\nset @skip_auth_anonymous=1;\n"
     share, tables = _share()
     text = head + "".join((share / f"{tables}{part}.sql").read_text() for part in ("", "_data"))
     run_command([*enter, *_server(folder), "--bootstrap"], stdin=text)
