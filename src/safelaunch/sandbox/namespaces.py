@@ -167,9 +167,12 @@ def run_all(commands: Mapping[str, Sequence[str]], log_dir: Path, env: Mapping[s
 
 
 def command_name(pid: int) -> str:
-    """The kernel's short name of a process, "" when it is gone."""
+    """The kernel's short name of a process, "" when it is gone.
+
+    From Slurm 23.11 on, `scontrol reconfigure` has daemons execute themselves anew, and Debian's are slurmd-wlm then.
+    """
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return Path(f"/proc/{pid}/comm").read_text().strip().removesuffix("-wlm")
     except (FileNotFoundError, ProcessLookupError):
         return ""
 
