@@ -27,7 +27,7 @@ import psutil
 import pytest
 
 from safelaunch.errors import SandboxError
-from safelaunch.sandbox import daemons, registry, users
+from safelaunch.sandbox import daemons, registry, sites, users
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
 
@@ -175,7 +175,8 @@ def new_sandbox(nodes: int = 4, *, conf: dict[str, str] | None = None, **options
     skip_unless_able(with_accounting=options.get("accounting", False), with_netns=options.get("netns", False))
     name = f"pytest-{os.getpid()}-{next(_numbers)}"
     first_job = {"FirstJobId": str(take_job_ids())}
-    return Sandbox.up(registry.ROOT / name, nodes, name=name, conf={**first_job, **(conf or {})}, **options)
+    root = sites.room(registry.ROOT, options.get("site", ()))
+    return Sandbox.up(root / name, nodes, name=name, conf={**first_job, **(conf or {})}, **options)
 
 
 def take_job_ids() -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from safelaunch.errors import SandboxError
+from safelaunch.sandbox import sites
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name, is_stopped
 from tests.sandboxes import make_workdir, wait_until
@@ -73,6 +75,22 @@ def test_what_is_mounted_later_reaches_the_nodes_of_a_strict_site(strict: Sandbo
 def test_an_unknown_word_is_refused_with_the_known_ones(sandbox: Sandbox) -> None:
     with pytest.raises(SandboxError, match=r"dependency, sbatch, scontrol"):
         sandbox.forbid("coffee")
+
+
+def test_an_unknown_site_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(SandboxError, match=r"--site coffee: known are .*tmp-noexec"):
+        sites.check(Path("/var/lib/box"), ["coffee"], has_netns=False)
+
+
+def test_a_folder_that_nodes_would_not_see_is_refused_with_another_one() -> None:
+    with pytest.raises(SandboxError, match="a /tmp of their own") as refused:
+        sites.check(Path("/tmp/box"), ["tmp-small"], has_netns=False)
+    assert str(sites.ROOM / "box") in str(refused.value.hint)
+
+
+def test_a_second_network_needs_a_first_one() -> None:
+    with pytest.raises(SandboxError, match="only with --netns"):
+        sites.check(Path("/var/lib/box"), [sites.TWO_NETWORKS], has_netns=False)
 
 
 def test_a_frozen_slurmd_starts_nothing_while_its_job_goes_on(sandbox: Sandbox) -> None:

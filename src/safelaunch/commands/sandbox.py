@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from safelaunch.errors import UsageError
-from safelaunch.sandbox import daemons, registry
+from safelaunch.sandbox import daemons, registry, sites
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.users import TEAM, USERS
 
@@ -38,6 +38,8 @@ def command() -> None:
 @click.option("--accounting", is_flag=True, help="Let sacct know the jobs: slurmdbd on a MariaDB of its own.")
 @click.option("--netns", is_flag=True, help="A network of its own, so that nodes can be cut off: crash --cut.")
 @click.option("--preemption", is_flag=True, help="Partition 'high' preempts 'low' (cancel) and 'low-requeue'.")
+@click.option("--site", "quirks", multiple=True, type=click.Choice(tuple(sites.QUIRKS)), metavar="WORD",
+              help=f"A site that differs; may be repeated. {sites.describe()}.")
 @click.option("--name", default="default", show_default=True, help="What the other verbs call it.")
 @click.option(
     "--dir", "folder", type=click.Path(path_type=Path), help=f"Its folder, new or empty; default: {registry.ROOT}/NAME."
@@ -45,18 +47,18 @@ def command() -> None:
 @click.option("--conf", "settings", multiple=True, metavar="KEY=VALUE", help="A line for slurm.conf; may be repeated.")
 @_json
 def up(
-    nodes: int, cpus: int, gpus: int, memory_mb: int, accounting: bool, netns: bool, preemption: bool, name: str,
-    folder: Path | None, settings: Sequence[str], as_json: bool,
+    nodes: int, cpus: int, gpus: int, memory_mb: int, accounting: bool, netns: bool, preemption: bool,
+    quirks: Sequence[str], name: str, folder: Path | None, settings: Sequence[str], as_json: bool,
 ) -> None:
     """Start a sandbox and print the line that makes this shell use it."""
     conf = dict(map(_parse_setting, settings))
     began = time.monotonic()
     sandbox = Sandbox.up(
-        folder or registry.ROOT / name, nodes, name=name, cpus=cpus, gpus=gpus, memory_mb=memory_mb, conf=conf,
-        accounting=accounting, netns=netns, preemption=preemption,
+        folder or sites.room(registry.ROOT, quirks) / name, nodes, name=name, cpus=cpus, gpus=gpus,
+        memory_mb=memory_mb, conf=conf, accounting=accounting, netns=netns, preemption=preemption, site=quirks,
     )  # fmt: skip
     took_s = time.monotonic() - began
-    login = replace(daemons.machine(sandbox.dir, daemons.LOGIN), covers=())
+    login = replace(daemons.machine(sandbox.dir, daemons.LOGIN), places=())
     first = f"Log in:      sudo {shlex.join(login.enter(['bash']))}\n" if netns else ""
     click.echo(
         f"Sandbox '{name}' is up: {nodes} nodes (n0 … n{nodes - 1}) in {sandbox.dir}, started in {took_s:.1f} s.\n"

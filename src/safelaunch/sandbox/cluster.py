@@ -42,17 +42,18 @@ class Sandbox:
     def up(
         cls, dir: Path, nodes: int = 4, *, name: str | None = None, cpus: int = 8, gpus: int = 8,
         memory_mb: int = 2000, conf: Mapping[str, str] | None = None, accounting: bool = False, netns: bool = False,
-        preemption: bool = False,
+        preemption: bool = False, site: Sequence[str] = (),
     ) -> Sandbox:
         """A new sandbox in `dir`, every node idle; its daemons outlive this process. `conf` overrides slurm.conf.
 
         With `accounting`, sacct knows the jobs (slurmdbd on MariaDB). With `netns`, every machine has an address of its
         own and a cable that `crash(node, cut=True)` cuts. With `preemption`, jobs in partition `high` take the nodes of
-        those in `low` (cancelled) and `low-requeue`. SandboxError when that cannot be, with the ends of the logs;
-        nothing is left behind then.
+        those in `low` (cancelled) and `low-requeue`. `site`: words of sites.QUIRKS, ways in which its nodes differ.
+        SandboxError when that cannot be, with the ends of the logs; nothing is left behind then.
         """
         folder = dir.absolute()
         slurm_conf.check_dir(folder)
+        sites.check(folder, site, has_netns=netns)
         daemons.check_able(with_accounting=accounting, with_netns=netns)
         users.ensure_users()
         entry = registry.claim(registry.Entry(
@@ -60,7 +61,7 @@ class Sandbox:
         ))  # fmt: skip
         sandbox = cls._of(entry)
         try:
-            daemons.lay_out(entry, conf or {})
+            daemons.lay_out(entry, conf or {}, site)
             sandbox._start_all(entry)
         except SandboxError as failed:
             words = daemons.last_words(folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from safelaunch.errors import SandboxError
@@ -41,7 +41,7 @@ def check_dir(folder: Path) -> None:
             )
 
 
-def render_slurm_conf(entry: Entry, overrides: Mapping[str, str]) -> str:
+def render_slurm_conf(entry: Entry, overrides: Mapping[str, str], has_two_networks: bool = False) -> str:
     """slurm.conf of the sandbox; `overrides` wins over every setting here, whatever its capitals."""
     settings = _settings(entry)
     spelling = {key.lower(): key for key in settings}
@@ -51,18 +51,19 @@ def render_slurm_conf(entry: Entry, overrides: Mapping[str, str]) -> str:
         settings[spelling.get(key.lower(), key)] = value
     lines = [f"{key}={value}" for key, value in settings.items()]
     main = " PreemptMode=OFF" if entry.preemption else ""
-    lines += [*_nodes(entry), "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP" + main]
+    address_of = network.second_address_of if has_two_networks else network.address_of
+    lines += [*_nodes(entry, address_of), "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP" + main]
     lines += PREEMPTION if entry.preemption else []
     return "\n".join(lines) + "\n"
 
 
-def _nodes(entry: Entry) -> list[str]:
+def _nodes(entry: Entry, address_of: Callable[[str], str]) -> list[str]:
     size = f"CPUs={entry.cpus} RealMemory={entry.memory_mb}" + (f" Gres=gpu:{entry.gpus}" if entry.gpus else "")
     if not entry.netns:
         last, port = entry.nodes - 1, entry.port
         return [f"NodeName=n[0-{last}] NodeAddr=127.0.0.1 Port=[{port + 1}-{port + entry.nodes}] {size}"]
     return [
-        f"NodeName={name} NodeAddr={network.address_of(name)} Port={entry.port + 1 + i} {size}"
+        f"NodeName={name} NodeAddr={address_of(name)} Port={entry.port + 1 + i} {size}"
         for i, name in enumerate(node_names(entry.nodes))
     ]
 

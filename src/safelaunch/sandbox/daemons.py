@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from safelaunch.errors import SandboxError
@@ -54,9 +54,10 @@ def check_root() -> None:
 def machine(folder: Path, name: str) -> Namespace:
     """The machine of this name: a node, `ctl`, `munge`, `login` or `db`."""
     net = network.pin_of(folder, name)
-    hosts = [(folder / "hosts", Path("/etc/hosts"))] if net else []
-    hidden = [] if name in (CONTROLLER, MUNGE, LOGIN, DATABASE) else sites.hidden(folder)
-    return Namespace(folder / "ns" / name, net, (*hosts, *hidden))
+    hosts = ((folder / "hosts", Path("/etc/hosts")),) if net else ()
+    if name in (CONTROLLER, MUNGE, LOGIN, DATABASE):
+        return Namespace(folder / "ns" / name, net, (), hosts)
+    return Namespace(folder / "ns" / name, net, sites.covers(folder), (*hosts, *sites.places(folder, name)))
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -64,7 +65,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {"PATH": PATH, "LANG": "C.UTF-8", "SLURM_CONF": str(folder / "slurm.conf")}
 
 
-def lay_out(entry: Entry, overrides: Mapping[str, str]) -> None:
+def lay_out(entry: Entry, overrides: Mapping[str, str], site: Sequence[str] = ()) -> None:
     """Make every file and machine of the sandbox; nothing runs yet."""
     folder, nodes = Path(entry.dir), conf.node_names(entry.nodes)
     for sub in ("ns", "run", "log", "spool", "munge", "gpu", "work"):
@@ -79,13 +80,19 @@ def lay_out(entry: Entry, overrides: Mapping[str, str]) -> None:
         # slurmd wants character devices (22.05: "not a valid character or block device"); /dev/null is one that does no
         # harm, and the number in the name becomes CUDA_VISIBLE_DEVICES.
         (folder / "gpu" / f"nvidia{i}").symlink_to("/dev/null")
-    (folder / "slurm.conf").write_text(conf.render_slurm_conf(entry, overrides))
+    settings = {**sites.settings(folder, site), **overrides}
+    (folder / "slurm.conf").write_text(conf.render_slurm_conf(entry, settings, sites.TWO_NETWORKS in site))
     (folder / "gres.conf").write_text(conf.render_gres_conf(entry))
     make_homes(folder / "home")
     servers = (CONTROLLER, MUNGE, LOGIN, *((DATABASE,) if entry.accounting else ()))
     if entry.netns:
         share_mounts(folder / "work")
         network.create(folder, [name for name in (*servers, *nodes) if name != MUNGE])
+        if sites.TWO_NETWORKS in site:
+            network.add_second(folder, nodes)
+    if site:
+        share_mounts(folder / "work")
+        sites.lay_out(folder, site, nodes)
     for name in (*servers, *nodes):
         # Without a network of its own a server must be found by a name that resolves.
         machine(folder, name).create("localhost" if name in (CONTROLLER, DATABASE) and not entry.netns else name)

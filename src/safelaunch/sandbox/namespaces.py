@@ -26,26 +26,32 @@ DAEMONS = ("slurmd", "slurmstepd")
 # Each mount namespace ends with the processes in it, so there is nothing to pin, and nothing that could be left behind.
 COVER_PAIRS = """
 while [ "$1" != -- ]; do
-  if [ -d "$1" ]; then mount -t overlay -o "lowerdir=$1:$2" overlay "$2"; else mount --bind "$1" "$2"; fi || exit 71
-  shift 2
+  case $1 in
+  over) mount -t overlay -o "lowerdir=$2:$3" overlay "$3" ;;
+  for) mount --bind "$2" "$3" ;;
+  esac || exit 71
+  shift 3
 done
 shift
 exec "$@"
 """
 COVER = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", COVER_PAIRS, "cover")
+Pairs = tuple[tuple[Path, Path], ...]
 
 
 @dataclass(frozen=True)
 class Namespace:
     """A machine of the sandbox; `file` is where its UTS namespace is pinned, `net` where its network namespace is.
 
-    `covers` are pairs of files or of folders: on this machine the first lies over the second. What is in a folder below
-    shows through, except for what a whiteout above hides.
+    `covers` are pairs of folders: on this machine the first lies over the second. What is in the one below shows
+    through, except for what a whiteout above hides. `places` are pairs of files or of folders: the first stands in
+    place of the second.
     """
 
     file: Path
     net: Path | None = None
-    covers: tuple[tuple[Path, Path], ...] = ()
+    covers: Pairs = ()
+    places: Pairs = ()
 
     def create(self, hostname: str) -> None:
         """Pin a fresh namespace with this host name; a pinned one is left as it is."""
@@ -74,7 +80,9 @@ class Namespace:
     def enter(self, argv: Sequence[str]) -> list[str]:
         """`argv` so that it runs on this machine; all that comes before executes in place, so the pid is its own."""
         network = [f"--net={self.net}"] if self.net else []
-        covers = [*COVER, *(str(path) for pair in self.covers for path in pair), "--"] if self.covers else []
+        words = [word for kind, pairs in (("over", self.covers), ("for", self.places))
+                 for above, below in pairs for word in (kind, str(above), str(below))]
+        covers = [*COVER, *words, "--"] if words else []
         return ["nsenter", f"--uts={self.file}", *network, "--", *covers, *argv]
 
     def is_listening(self, port: int) -> bool:

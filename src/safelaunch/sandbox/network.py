@@ -19,6 +19,12 @@ SWITCH = "switch"
 NETWORK, GATEWAY, GATEWAY_MAC = "10.77.0.0/16", "10.77.255.254", "02:77:00:00:ff:fe"
 SERVERS = {"ctl": "10.77.0.1", "login": "10.77.0.2", "db": "10.77.0.3"}
 NODES_PER_BLOCK = 200
+SECOND = "10.78.0.0/16"   # of sites with two networks
+
+
+def second_address_of(name: str) -> str:
+    """The address of a node on its second network: 10.78.1.1 and on for n0 and on."""
+    return address_of(name).replace("10.77.", "10.78.", 1)
 
 
 def address_of(name: str) -> str:
@@ -63,6 +69,24 @@ def create(folder: Path, names: Sequence[str]) -> None:
     _ip(switch, lines)
     for name in names:
         _ip(folder / "net" / name, _set_up(name))
+
+
+def add_second(folder: Path, nodes: Sequence[str]) -> None:
+    """Give each node an address on a second network, and close the first one between nodes: packets to a node's first
+    address vanish. Servers are reached as before.
+    """
+    for name in nodes:
+        second = second_address_of(name)
+        _ip(_switch(folder), [f"route del {address_of(name)}/32 dev {name}",
+                              f"neigh replace {second} lladdr {_mac_of(name)} dev {name} nud permanent",
+                              f"route replace {second}/32 dev {name}"])
+        _ip(folder / "net" / name, [
+            f"address add {second}/32 dev eth0",
+            *(f"route replace {network} via {GATEWAY} dev eth0 onlink src {second}" for network in (NETWORK, SECOND))])
+    for name in (*SERVERS, "login"):
+        pin = folder / "net" / name
+        if pin.exists():
+            _ip(pin, [f"route replace {SECOND} via {GATEWAY} dev eth0 onlink src {address_of(name)}"])
 
 
 def cut(folder: Path, name: str) -> None:

@@ -1,17 +1,23 @@
-"""Sites that forbid things: job dependencies, which Slurm refuses, and commands that compute nodes do not have."""
+"""Sites that differ from a plain Slurm: a table of them (`up --site`), and what a sandbox can forbid later on."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from safelaunch.errors import SandboxError
+from safelaunch.sandbox.command import run_command
+from safelaunch.sandbox.namespaces import Pairs
 
 DEPENDENCY = "dependency"
 COMMANDS = ("sbatch", "scontrol", "scancel", "squeue", "sinfo", "sacct", "srun", "salloc")
 PLUGIN = "JobSubmitPlugins=lua"
+# Below /tmp a sandbox could not be seen from nodes whose /tmp is another one.
+ROOM = Path("/var/lib/safelaunch-sandboxes")
 # Slurm looks for it beside slurm.conf. Real sites that allow no dependencies do it this way. "" clears a dependency.
 # A rule against jobs from compute nodes is not among these: slurmctld knows the machine by munge's origin (22.05), and
 # all machines of a sandbox share one munged.
@@ -32,6 +38,179 @@ function slurm_job_modify(request, job, partitions, uid)
   return check(request)
 end
 """
+# A message to who submits comes as "sbatch: …" on stderr, before the job's id.
+GREETING_LUA = """\
+function slurm_job_submit(request, partitions, uid)
+  slurm.log_user("Welcome to the cluster. 12345 hours are left on your account.")
+  return slurm.SUCCESS
+end
+
+function slurm_job_modify(request, job, partitions, uid)
+  return slurm.SUCCESS
+end
+"""
+# cli_filter.lua runs inside sbatch, salloc and srun themselves; an option that was not given is "unset" (22.05).
+NO_OVERLAP_LUA = """\
+function slurm_cli_setup_defaults(options, early_pass)
+  return slurm.SUCCESS
+end
+
+function slurm_cli_pre_submit(options, pack_offset)
+  if options["type"] == "srun" and options["overlap"] == "set" then
+    slurm.log_error("--overlap is not allowed on this cluster")
+    return slurm.ERROR
+  end
+  return slurm.SUCCESS
+end
+
+function slurm_cli_post_submit(offset, job, step)
+  return slurm.SUCCESS
+end
+"""
+BANNER = """\
+#!/bin/bash
+# The real command, as a child, with a site's words around it.
+echo "*** {name} of this site: mind the new quotas ***"
+echo "*** help: support@example.org ***" >&2
+/usr/bin/{name} "$@"
+code=$?
+echo "*** {name} is done ***"
+exit "$code"
+"""
+WITHOUT_OVERLAP = """\
+#!/bin/bash
+# Takes --overlap away: a step gets what no other step of the job has.
+words=()
+for word; do [[ $word == --overlap ]] || words+=("$word"); done
+exec /usr/bin/srun "${words[@]}"
+"""
+# slurm.conf(5), TaskProlog: "export NAME=value" and "print …" are obeyed, all else is ignored.
+TASK_PROLOG = """\
+#!/bin/bash
+echo "print *** node $SLURMD_NODENAME, task $SLURM_PROCID: have a nice day ***"
+echo 'print {"v": 1, "not": "ours"}'
+echo "a line that Slurm ignores"
+echo "export TMPDIR=/nonexistent/job-$SLURM_JOB_ID/step-$SLURM_STEP_ID"
+echo "export SITE_STEP=$SLURM_STEP_ID"
+"""
+
+
+@dataclass(frozen=True)
+class Quirk:
+    """One way in which a site differs. "{dir}" is the sandbox's folder and "{node}" the node's name."""
+
+    what: str
+    settings: Mapping[str, str] = field(default_factory=dict)             # lines of slurm.conf
+    files: Mapping[str, str] = field(default_factory=dict)                # beside slurm.conf
+    programs: Mapping[str, str] = field(default_factory=dict)             # path on the nodes → its text
+    hidden: tuple[str, ...] = ()                                          # paths that nodes do not have
+    places: tuple[tuple[str, str], ...] = ()                              # folder, what it stands in place of on nodes
+    disks: Mapping[str, str] = field(default_factory=dict)                # folder → mount options of a tmpfs on it
+    needs: tuple[str, ...] = ()                                           # that this machine must have
+
+
+NODE_TMP = (("{dir}/node-tmp/{node}", "/tmp"),)  # noqa: S108 - the path itself
+# What every node that has Python has it as.
+PYTHONS = tuple(sorted({"/usr/bin/python3", *(str(path) for path in Path("/usr/bin").glob("python3.[0-9]*")
+                                              if path.suffix[1:].isdigit())}))
+TWO_NETWORKS = "two-networks"
+QUIRKS = {
+    TWO_NETWORKS: Quirk("nodes have two networks (with --netns): Slurm uses the second, and on the first, to which "
+                        "their names resolve, no node reaches another one"),
+    "tmp-noexec": Quirk("each node has a /tmp of its own in which nothing can be executed", places=NODE_TMP,
+                        disks={"{dir}/node-tmp/{node}": "size=512m,mode=1777,noexec,nosuid,nodev"}),
+    "tmp-small": Quirk("each node has a /tmp of its own that holds 48 MB", places=NODE_TMP,
+                       disks={"{dir}/node-tmp/{node}": "size=48m,mode=1777"}),
+    "tmp-per-job": Quirk("each job has a /tmp and a /dev/shm of its own on each node (job_container/tmpfs)",
+                         {"JobContainerType": "job_container/tmpfs", "PrologFlags": "Contain"},
+                         {"job_container.conf": "AutoBasePath=true\nBasePath={dir}/job-tmp/here\n"},
+                         places=(("{dir}/job-tmp/{node}", "{dir}/job-tmp/here"),)),
+    "no-home": Quirk("nodes do not have the users' homes", places=(("{dir}/no-home", "{dir}/home"),)),
+    "no-python": Quirk("nodes have no python3", hidden=PYTHONS),
+    "srun-banner": Quirk("srun on nodes is a script of the site around the real one, which prints",
+                         programs={"/usr/local/bin/srun": BANNER.format(name="srun")}),
+    "sbatch-banner": Quirk("sbatch on nodes is a script of the site around the real one, and jobs are greeted",
+                           {"JobSubmitPlugins": "lua"}, {"job_submit.lua": GREETING_LUA},
+                           programs={"/usr/local/bin/sbatch": BANNER.format(name="sbatch")}),
+    "overlap-refused": Quirk("srun refuses --overlap (cli_filter/lua)", {"CliFilterPlugins": "lua"},
+                             {"cli_filter.lua": NO_OVERLAP_LUA}),
+    "overlap-ignored": Quirk("srun on nodes is a script of the site that takes --overlap away",
+                             programs={"/usr/local/bin/srun": WITHOUT_OVERLAP}),
+    "task-prolog": Quirk("a TaskProlog prints, and gives each step another TMPDIR, which does not exist",
+                         {"TaskProlog": "{dir}/task_prolog"}, {"task_prolog": TASK_PROLOG}),
+    "private-data": Quirk("people see their own jobs only, and no nodes, partitions or reservations",
+                          {"PrivateData": "accounts,events,jobs,nodes,partitions,reservations,usage,users"}),
+}
+
+
+# --- sites that are so from the start -----------------------------------------------------------------------------
+
+
+def describe() -> str:
+    """Each word and what it means, for people."""
+    return "; ".join(f"{word}: {quirk.what}" for word, quirk in QUIRKS.items())
+
+
+def check(folder: Path, words: Sequence[str], *, has_netns: bool) -> None:
+    """Raise SandboxError for a word that is none, or for a folder that such a site's nodes would not see."""
+    for word in words:
+        if word not in QUIRKS:
+            raise SandboxError(f"--site {word}: known are {', '.join(QUIRKS)}")
+    if TWO_NETWORKS in words and not has_netns:
+        raise SandboxError(f"--site {TWO_NETWORKS}: only with --netns")
+    if has_own_tmp(words) and folder.is_relative_to("/tmp"):  # noqa: S108 - a comparison
+        raise SandboxError(f"{folder}: nodes of this site have a /tmp of their own, and would not see it",
+                           hint=f"Choose another --dir, such as {ROOM}/{folder.name}")
+
+
+def has_own_tmp(words: Iterable[str]) -> bool:
+    """Whether the nodes' /tmp is not this machine's."""
+    return any(word.startswith("tmp-") for word in words)
+
+
+def room(usual: Path, words: Iterable[str]) -> Path:
+    """Where a sandbox of such a site lies, unless somebody says where."""
+    return ROOM if has_own_tmp(words) else usual
+
+
+def settings(folder: Path, words: Iterable[str]) -> dict[str, str]:
+    """The lines that these quirks add to slurm.conf."""
+    return {key: value.replace("{dir}", str(folder)) for word in words for key, value in QUIRKS[word].settings.items()}
+
+
+def lay_out(folder: Path, words: Sequence[str], nodes: Sequence[str]) -> None:
+    """Make all files and mounts of these quirks; nodes see them once their slurmd starts."""
+    for quirk in (QUIRKS[word] for word in words):
+        for name, text in quirk.files.items():
+            _write(folder / name, text.replace("{dir}", str(folder)))
+        for path, text in quirk.programs.items():
+            _write(_layer_of(folder, Path(path)) / Path(path).name, text)
+        for path in quirk.hidden:
+            _lay_whiteout(folder, Path(path))
+    for node in nodes:
+        for quirk in (QUIRKS[word] for word in words):
+            _lay_out_disks(quirk, folder, node)
+    with (folder / "places").open("a") as file:
+        rows = [row for word in words for row in QUIRKS[word].places]
+        file.writelines(f"{source} {target}\n".replace("{dir}", str(folder)) for source, target in rows)
+
+
+def _lay_out_disks(quirk: Quirk, folder: Path, node: str) -> None:
+    named = {"dir": str(folder), "node": node}
+    for source, target in quirk.places:
+        for path in (source, target):
+            Path(path.format(**named)).mkdir(mode=0o755, parents=True, exist_ok=True)
+    for path, options in quirk.disks.items():
+        # Mounted once, by the sandbox: a slurmd that is started again finds what was there.
+        run_command(["mount", "-t", "tmpfs", "-o", options, "tmpfs", path.format(**named)])
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+# --- what is forbidden later on -----------------------------------------------------------------------------------
 
 
 def forbid_dependencies(folder: Path) -> None:
@@ -52,16 +231,34 @@ def hide_command(folder: Path, command: str, path: str) -> None:
     found = shutil.which(command, path=path)
     if found is None:
         raise SandboxError(f"{command} is not installed: there is nothing to forbid")
-    place = Path(found).parent.resolve()
-    layer = folder / "site" / place.relative_to("/")
-    layer.mkdir(parents=True, exist_ok=True)
-    if not os.path.lexists(layer / command):
+    _lay_whiteout(folder, Path(found))
+
+
+# --- what nodes see -----------------------------------------------------------------------------------------------
+
+
+def _lay_whiteout(folder: Path, path: Path) -> None:
+    layer = _layer_of(folder, path)
+    if not os.path.lexists(layer / path.name):
         # A whiteout: in the upper one of two folders that lie over each other it hides the file of its name in the
         # lower one (overlayfs). An empty file over the command would not do: `command -v` still finds it.
-        os.mknod(layer / command, stat.S_IFCHR, os.makedev(0, 0))
+        os.mknod(layer / path.name, stat.S_IFCHR, os.makedev(0, 0))
 
 
-def hidden(folder: Path) -> list[tuple[Path, Path]]:
-    """Which folders lie over which on every node, for the commands that are hidden there."""
-    layers = sorted({whiteout.parent for whiteout in (folder / "site").glob("**/*") if not whiteout.is_dir()})
-    return [(layer, Path("/") / layer.relative_to(folder / "site")) for layer in layers]
+def _layer_of(folder: Path, path: Path) -> Path:
+    layer = folder / "site" / path.parent.resolve().relative_to("/")
+    layer.mkdir(parents=True, exist_ok=True)
+    return layer
+
+
+def covers(folder: Path) -> Pairs:
+    """Which folders lie over which on every node, for the commands that are hidden or another one there."""
+    layers = sorted({entry.parent for entry in (folder / "site").glob("**/*") if not entry.is_dir()})
+    return tuple((layer, Path("/") / layer.relative_to(folder / "site")) for layer in layers)
+
+
+def places(folder: Path, node: str) -> Pairs:
+    """Which folders stand in place of which on this node."""
+    file = folder / "places"
+    rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+    return tuple((Path(source.replace("{node}", node)), Path(target)) for source, target in rows)
