@@ -21,10 +21,13 @@ from safelaunch.core.ledger import (
     THRESHOLD,
     Evidence,
     Exclusion,
+    clusters_of,
     exclusions,
     most_excluded,
+    of_cluster,
     score,
     standings,
+    strangers,
     weight_left,
 )
 from safelaunch.core.plan import Suspects
@@ -58,6 +61,7 @@ EVIDENCE = st.builds(
     t=st.floats(NOW - 60 * DAY_S, NOW + 2 * SKEW_S), why=st.sampled_from(["a", "b"]),
     owner=st.sampled_from(["alice", "bob"]), run=st.sampled_from(["", "r1", "r2"]),
     attempt=st.none() | st.integers(1, 6), fingerprint=st.sampled_from(["", "f1", "f2"]),
+    cluster=st.sampled_from(["", "alpha", "beta"]),
 )
 LEDGER = st.lists(EVIDENCE, max_size=30)
 
@@ -281,7 +285,7 @@ def test_a_run_keeps_out_those_first_that_it_has_met_itself() -> None:
     assert names(kept_out(*elsewhere, *black_hole, nodes=4, run="mine")) == ("n1",)
 
 
-def test_only_nodes_of_the_allocation_use_up_the_cap() -> None:
+def test_only_nodes_that_are_there_use_up_the_cap() -> None:
     found = [evidence("n1", "gpu"), evidence("n9", "gpu", attempt=1), evidence("n9", "gpu", attempt=2)]
     assert names(kept_out(*found, nodes=4, among=NODES)) == ("n1",)
 
@@ -353,3 +357,48 @@ def test_a_dead_node_is_not_kept_out_where_the_run_can_only_wait_for_it() -> Non
     lost = Evidence("n1", "lost", 1000.0, "silent", "alice", "r1", 1)
     assert exclusions([lost], 1001.0, Suspects(), nodes=2, available=["n0"]) == ()
     assert [one.node for one in exclusions([lost], 1001.0, Suspects(), nodes=2, available=["n0", "n2"])] == ["n1"]
+
+
+# --- clusters -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("of", "cluster", "counts"),
+    [
+        (("alpha",), "alpha", "alpha"),
+        (("alpha",), "beta", ""),
+        (("alpha", "beta"), "alpha", "alpha"),
+        (("",), "alpha", "unknown"),
+        (("", "alpha"), "alpha", "unknown alpha"),
+        (("", "beta"), "alpha", ""),
+        (("", "alpha", "beta"), "alpha", "alpha"),
+        (("", "alpha"), "", "unknown alpha"),
+        (("", "alpha", "beta"), "", ""),
+        (("",), "", "unknown"),
+    ],
+    ids=["its own", "another's", "its own beside another's", "old, and nobody else is known", "old beside its own",
+         "old beside another's", "old beside both", "nobody says which it is", "... and there are two", "all unknown"],
+)
+def test_evidence_counts_on_its_own_cluster(of: tuple[str, ...], cluster: str, counts: str) -> None:
+    found = [replace(evidence(f"n{number}", "lost"), cluster=name) for number, name in enumerate(of)]
+    assert [one.cluster or "unknown" for one in of_cluster(found, cluster)] == counts.split()
+
+
+@given(LEDGER, st.sampled_from(["", "alpha", "beta", "gamma"]))
+def test_what_counts_on_a_cluster_is_never_named_for_another(found: list[Evidence], cluster: str) -> None:
+    counted = of_cluster(found, cluster)
+    assert len({*clusters_of(counted), cluster} - {""}) <= 1
+    assert of_cluster(counted, cluster) == counted
+
+
+def test_a_clear_on_one_cluster_leaves_the_node_of_that_name_on_another_alone() -> None:
+    found = [replace(evidence("n3", "lost", ago_s=9.0), cluster=name) for name in ("alpha", "beta")]
+    found.append(replace(clear("n3"), cluster="alpha"))
+    assert [names(kept_out(*of_cluster(found, name))) for name in ("alpha", "beta")] == [(), ("n3",)]
+
+
+def test_a_suspect_that_is_not_there_is_told_and_not_kept_out() -> None:
+    found = [evidence("gone", "lost"), evidence("n1", "lost"), evidence("light", "first_to_fail")]
+    assert names(kept_out(*found, among=NODES, available=NODES, nodes=2)) == ("n1",)
+    assert [one.node for one in strangers(found, NOW, Suspects(), NODES)] == ["gone"]
+    assert strangers(found, NOW, Suspects(exclude=False), NODES) == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,9 +21,9 @@ from safelaunch.core.ledgerlines import (
 )
 from safelaunch.core.model import Event
 
-ONE = Evidence("gpu-012", "gpu", 1_795_000_000.25, "Xid 79", "alice", "1a2b3c4d", 3, "gpu:xid79")
+ONE = Evidence("gpu-012", "gpu", 1_795_000_000.25, "Xid 79", "alice", "1a2b3c4d", 3, "gpu:xid79", "alpha")
 LINE = {"v": 1, "t": 1_795_000_000.25, "node": "gpu-012", "kind": "gpu", "why": "Xid 79", "run": "1a2b3c4d",
-        "attempt": 3, "fingerprint": "gpu:xid79"}
+        "attempt": 3, "fingerprint": "gpu:xid79", "cluster": "alpha"}
 
 
 def line(**changes: Any) -> bytes:
@@ -39,6 +40,23 @@ def test_the_owner_is_the_files_whatever_the_line_says() -> None:
     assert found is not None and found.owner == "mallory"
 
 
+def test_a_line_without_a_cluster_is_of_one_that_nobody_knows() -> None:
+    old = {key: value for key, value in LINE.items() if key != "cluster"}
+    found = parse_line(json.dumps(old).encode(), "alice")
+    assert found == replace(ONE, cluster="")
+
+
+@pytest.mark.parametrize("odd", [7, None, ["alpha"], "two words", "a" * 65, "a;b"])
+def test_a_line_of_an_odd_cluster_is_no_line(odd: object) -> None:
+    assert parse_line(line(cluster=odd), "alice") is None
+
+
+def test_events_without_a_cluster_are_of_the_one_that_their_run_is_on() -> None:
+    old = {key: value for key, value in node_suspected(ONE).items() if key != "cluster"}
+    events = [event("node_suspected", ONE.t, **old), event("node_suspected", ONE.t, **node_suspected(ONE))]
+    assert [one.cluster for one in evidence_of(events, ONE.run, "beta")] == ["beta", "alpha"]
+
+
 def test_weights_are_not_taken_from_lines() -> None:
     boasting = parse_line(line(weight=1e9, kind="first_to_fail"), "mallory")
     assert boasting == parse_line(line(kind="first_to_fail"), "mallory")
@@ -47,7 +65,7 @@ def test_weights_are_not_taken_from_lines() -> None:
 @given(st.builds(Evidence, node=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True),
                  kind=st.sampled_from(sorted(KINDS)), t=st.floats(0, 1e10), why=st.text(max_size=9000),
                  owner=st.just("alice"), run=st.sampled_from(["", "1a2b3c4d"]), attempt=st.none() | st.integers(0, 99),
-                 fingerprint=st.text(max_size=3000)))
+                 fingerprint=st.text(max_size=3000), cluster=st.sampled_from(["", "alpha", "mixed_Case-1"])))
 @example(Evidence("n1", "gpu", 0.0, "\U0001f600" * 5000, "alice", "", None, "\U0001f600" * 5000))
 @example(Evidence("n1", "gpu", 0.0, '{"v":1,"node":"x"}\n{"v":1}\x00\x1b[2J', "alice"))
 def test_any_evidence_is_one_short_line_and_comes_back(one: Evidence) -> None:

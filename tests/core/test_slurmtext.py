@@ -17,8 +17,10 @@ from safelaunch.core.slurmtext import (
     is_job_over,
     is_preempted,
     is_step_cancelled_first,
+    is_unknown_node,
     is_unreachable,
     parse_addresses,
+    parse_cluster,
     parse_elapsed_s,
     parse_ending,
     parse_sacct,
@@ -244,6 +246,27 @@ def test_sacct_tells_who_cancelled_a_job() -> None:   # form: sacct(1), STATE; n
     assert parse_sacct(text) == {
         "12": Account("CANCELLED", "1001", 0), "13_1": Account("FAILED", None, 75), "14": Account("COMPLETED", None, 0),
         "15": Account("OUT_OF_MEMORY", None, 0)}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("ClusterName             = mclua\nComplete = 0\n", "mclua"), ("ClusterName=Jean-Zay # the big one\n", "jean-zay"),
+     ('  clustername = "two"\n', "two"), ("#ClusterName=old\nClusterName=new\n", "new"), ("include cluster.conf\n", ""),
+     ("", "")],
+    ids=["scontrol show config (22.05)", "slurm.conf", "quoted", "commented out", "included", "no answer"],
+)
+def test_the_name_of_a_cluster(text: str, name: str) -> None:
+    assert parse_cluster(text) == name
+
+
+@pytest.mark.parametrize("said", [   # 22.05, measured
+    "sbatch: error: Batch job submission failed: Invalid node name specified",
+    "Invalid node name specified for job 6002",
+    "srun: error: Unable to create step for job 6003: Invalid node name specified",
+])
+def test_a_list_with_a_name_that_slurm_does_not_know_is_told_from_other_refusals(said: str) -> None:
+    assert is_unknown_node(said)
+    assert not is_unknown_node(said.replace("node name", "partition name"))
 
 
 def test_sinfo_gives_nodes_by_state() -> None:

@@ -23,6 +23,11 @@ class Job:
     env: Mapping[str, str]
 
     @property
+    def cluster(self) -> str:
+        """Slurm's ClusterName, of which SLURM_CLUSTER_NAME is the environment's word; "" = it does not say."""
+        return "" if self.is_local else self.env.get("SLURM_CLUSTER_NAME", "")
+
+    @property
     def restart_count(self) -> int:
         """How often Slurm has requeued this job; it keeps its id and is another one all the same. Source: sbatch(1)."""
         text = self.env.get("SLURM_RESTART_COUNT", "")

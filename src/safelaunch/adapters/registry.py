@@ -13,11 +13,10 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal, runfolder
+from safelaunch.adapters import clustername, journal, runfolder
 from safelaunch.core.state import fold
 
 VERSION = 1
@@ -37,6 +36,7 @@ class Entry:
     run_id: str
     job: str
     t: float
+    cluster: str = ""   # Slurm's ClusterName; "" = a local run, or not known
 
 
 def file() -> Path:
@@ -49,10 +49,9 @@ def file() -> Path:
     return folder / "safelaunch" / "runs.jsonl"
 
 
-def register(run_dir: Path, name: str, run_id: str, job: str) -> bool:
+def register(run_dir: Path, name: str, run_id: str, job: str, cluster: str = "") -> bool:
     """Whether the run is on the list now; a full or read-only home is no reason to fail a submission that got in."""
-    line = json.dumps({"v": VERSION, "t": round(time.time(), 3), "name": name, "run_id": run_id, "job": job,
-                       "dir": str(run_dir.absolute())}, separators=(",", ":")).encode() + b"\n"
+    line = _line(Entry(run_dir.absolute(), name, run_id, job, round(time.time(), 3), cluster))
     try:
         file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Twice at most: a reader that shortened the list meanwhile has put a new file under the name.
@@ -86,11 +85,23 @@ def find(text: str) -> list[Path]:
     known = listed()
     meant = _series(entry for entry in known if text in (entry.name, entry.run_id))
     if not meant and text.isdigit():
-        # The newest only: job ids start anew when a cluster is set up again.
-        newest = (entry for entry in known[:JOBS_OF_RUNS] if entry.job == text or has_job(entry.dir, text))
-        meant = _series(islice(newest, 1))
+        meant = _series(_of_job(known[:JOBS_OF_RUNS], text))
     return (meant or _series(entry for entry in known if entry.dir.name == text)
             or _series(entry for entry in known if entry.name.startswith(text) or entry.run_id.startswith(text)))
+
+
+def _of_job(known: Iterable[Entry], job: str) -> list[Entry]:
+    """The runs that a job id may mean: this cluster's, else all other clusters', which is ambiguous.
+
+    Of each cluster the newest only: job ids start anew when a cluster is set up again.
+    """
+    cluster, newest = clustername.here(), dict[str, Entry]()
+    for entry in known:
+        if entry.cluster not in newest and (entry.job == job or has_job(entry.dir, job)):
+            newest[entry.cluster] = entry
+            if cluster and entry.cluster == cluster:
+                return [entry]
+    return list(newest.values())
 
 
 def has_job(run_dir: Path, job: str) -> bool:
@@ -141,7 +152,8 @@ def _parse(line: bytes) -> Entry | None:
         raw: Any = json.loads(line[start:])
         if raw["v"] != VERSION:
             return None
-        return Entry(Path(str(raw["dir"])), str(raw["name"]), str(raw["run_id"]), str(raw["job"]), float(raw["t"]))
+        return Entry(Path(str(raw["dir"])), str(raw["name"]), str(raw["run_id"]), str(raw["job"]), float(raw["t"]),
+                     str(raw.get("cluster") or ""))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -159,14 +171,13 @@ def _compact() -> None:
                 draft.unlink()
                 return   # another reader has done it
             os.fchmod(new.fileno(), 0o600)
-            new.writelines(_lines(_parse_all(content)[:KEPT_RUNS]))
+            new.writelines(map(_line, reversed(_parse_all(content)[:KEPT_RUNS])))
             new.flush()
             os.fsync(new.fileno())
             draft.replace(path)
             new.write(old.read())   # what was appended meanwhile; `register` repeats what comes later
 
 
-def _lines(found: list[Entry]) -> Iterator[bytes]:
-    for entry in reversed(found):
-        yield json.dumps({"v": VERSION, "t": entry.t, "name": entry.name, "run_id": entry.run_id, "job": entry.job,
-                          "dir": str(entry.dir)}, separators=(",", ":")).encode() + b"\n"
+def _line(entry: Entry) -> bytes:
+    return json.dumps({"v": VERSION, "t": entry.t, "name": entry.name, "run_id": entry.run_id, "job": entry.job,
+                       "dir": str(entry.dir), "cluster": entry.cluster}, separators=(",", ":")).encode() + b"\n"

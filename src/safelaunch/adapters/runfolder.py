@@ -33,6 +33,11 @@ class Run:
     meta: Mapping[str, Any]
     plan: Plan
 
+    @property
+    def cluster(self) -> str:
+        """Slurm's ClusterName where it was submitted; "" = a local run, or nobody knew."""
+        return str(self.meta.get("cluster_name") or "")
+
     def journal(self) -> Journal:
         """All writers' events, merged."""
         return journal.read(self.dir)

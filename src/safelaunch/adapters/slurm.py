@@ -86,8 +86,8 @@ def sacct(jobs: Sequence[str]) -> tuple[str, ...]:
 
 
 def sinfo(partition: str | None) -> tuple[str, ...]:
-    """Lists the nodes of partitions ("a,b"; None: of all) by their state."""
-    where = [f"--partition={partition}"] if partition else []
+    """Lists the nodes of partitions ("a,b"; None: of all, hidden ones too) by their state."""
+    where = [f"--partition={partition}"] if partition else ["--all"]
     return ("sinfo", "--noheader", *where, f"--format={slurmtext.SINFO_FORMAT}")
 
 
@@ -104,6 +104,11 @@ def update_job(job: str, **changes: str) -> tuple[str, ...]:
 def show_nodes(nodelist: str) -> tuple[str, ...]:
     """Shows nodes, one a line, as KEY=VALUE words."""
     return ("scontrol", "--oneliner", "show", "node", nodelist)
+
+
+def show_config() -> tuple[str, ...]:
+    """Prints slurmctld's configuration, a KEY = VALUE a line."""
+    return ("scontrol", "show", "config")
 
 
 def show_job(job: str) -> tuple[str, ...]:

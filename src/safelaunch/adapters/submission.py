@@ -20,6 +20,7 @@ from safelaunch.errors import ParseError, SlurmError, SlurmRefused, SlurmUnreach
 SETTLE_S = 5.0       # slurmctld works off what waited in its socket within a second of coming back
 LOOK_EVERY_S = 3.0
 GIVE_UP_S = 600.0
+UNKNOWN_HERE = "under suspicion, but this cluster knows no node of that name"
 
 
 class Submission:
@@ -65,7 +66,7 @@ class Submission:
         return found
 
     def _kept_out(self) -> list[str]:
-        """--exclude with the nodes that the ledger speaks against, beside the user's own; [] where there are none."""
+        """The nodes that the ledger speaks against, as far as they can be kept out; [] where there are none."""
         from safelaunch.adapters import ledger  # a dry run, and a run on this machine, need none
 
         plan = self._run.plan
@@ -73,29 +74,69 @@ class Submission:
             folder = ledger.folder_of(plan.suspects, self._env)
             if not plan.suspects.exclude or not folder.is_dir():
                 return []
-            evidence = ledger.read(folder)
+            known = ledger.read(folder)
         except OSError as error:
             self._say(f"the ledger of nodes cannot be read: {error}; no node is kept out because of it")
             return []
-        from safelaunch.core.ledger import exclusions  # only here: most submissions know nothing against any node
+        from safelaunch.core.ledger import exclusions, of_cluster, strangers  # most submissions know nothing
 
-        found = exclusions(evidence, time.time(), plan.suspects, nodes=plan.nodes, spares=plan.spare_nodes)
-        if found:   # the one more question that it costs: are enough nodes left without them?
-            found = exclusions(evidence, time.time(), plan.suspects, nodes=plan.nodes, spares=plan.spare_nodes,
-                               available=self._available())
-        if not found:
-            return []
-        names = [one.node for one in found]
-        self._say(f"kept out: {'; '.join(f'{one.node} ({one.why})' for one in found)}   "
-                  f"(see: safelaunch nodes   take back: safelaunch nodes clear {names[0]} --why …)")
-        own = dict(plan.sbatch).get("exclude")
-        return [f"--exclude={','.join([*([own] if own else []), *names])}"]
+        evidence, now = of_cluster(known, self._run.cluster), time.time()
+        found = exclusions(evidence, now, plan.suspects, nodes=plan.nodes, spares=plan.spare_nodes)
+        if found:   # the one more question that it costs: are enough nodes left without them, and are they its own?
+            partition = dict(plan.sbatch).get("partition")
+            there, usable = self._nodes(partition)
+            found = exclusions(evidence, now, plan.suspects, nodes=plan.nodes, spares=plan.spare_nodes, among=there,
+                               available=usable)
+            strange = [one.node for one in strangers(evidence, now, plan.suspects, there)] if there is not None else []
+            if strange and partition:   # those of another partition are no news
+                everywhere = self._nodes(None)[0]
+                strange = [node for node in strange if everywhere is not None and node not in everywhere]
+            self._leave_out(strange)
+        if found:
+            self._say(f"kept out: {'; '.join(f'{one.node} ({one.why})' for one in found)}   "
+                      f"(see: safelaunch nodes   take back: safelaunch nodes clear {found[0].node} --why …)")
+        return [one.node for one in found]
 
-    def _available(self) -> tuple[str, ...] | None:
-        """The nodes that the job could be given; None = Slurm does not say."""
-        partition = dict(self._run.plan.sbatch).get("partition")
+    def _leave_out(self, nodes: list[str]) -> None:
+        """Write down, and say, that suspects are not kept out, because Slurm would refuse their names."""
+        if nodes:
+            self._writer.write(*(self._writer.event("node_left_out", node=node, why=UNKNOWN_HERE) for node in nodes))
+            self._say(f"left out: {', '.join(nodes)} ({UNKNOWN_HERE})")
+
+    def _nodes(self, partition: str | None) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+        """All nodes of a partition, and those that jobs can get; None = Slurm does not say. An answer without any node
+        is none.
+        """
         result = slurm.run(slurm.sinfo(partition), self._env)
-        return slurmtext.usable_nodes(result.stdout) if result.is_ok else None
+        if not result.is_ok:
+            return None, None
+        return slurmtext.all_nodes(result.stdout) or None, slurmtext.usable_nodes(result.stdout)
+
+    def _without_strangers(self, names: list[str], refused: slurm.Result) -> list[str]:
+        """Those of our names that Slurm knows, after it has refused a list. Raises SlurmRefused where the list was the
+        user's, or where Slurm does not say what it knows.
+        """
+        known = self._nodes(None)[0]
+        from safelaunch.core.nodeset import expand_own  # ClusterShell takes 15 ms to import
+
+        options = dict(self._run.plan.sbatch)
+        own = (*expand_own(options.get("exclude")), *expand_own(options.get("nodelist")))
+        strange = [name for name in own if known is not None and name not in known]
+        if strange:
+            raise SlurmRefused(
+                f"slurm.exclude or slurm.nodelist names {', '.join(strange)}, and this cluster knows no such node",
+                argv=refused.argv, returncode=refused.returncode, stdout=refused.stdout, stderr=refused.stderr,
+                hint="see: sinfo --all --Node; a name that has gone must be taken out of train.yaml")
+        gone = [name for name in names if known is not None and name not in known]
+        if not gone:
+            refused.check()
+        self._leave_out(gone)
+        return [name for name in names if name not in gone]
+
+    def _exclude(self, names: list[str]) -> list[str]:
+        """--exclude with these nodes beside the user's own, which it replaces; [] = the script's own will do."""
+        own = dict(self._run.plan.sbatch).get("exclude")
+        return [f"--exclude={','.join([*([own] if own else []), *names])}"] if names else []
 
     def _look(self) -> str | None:
         jobs = slurm.jobs_named(self._run.plan.job_name, self._env)
@@ -112,12 +153,15 @@ class Submission:
         return local.submit(self._run.dir, self._run.plan, self._env, self._cwd)
 
     def _submit_slurm(self) -> str:
-        options = [*script.first_job_options(self._run.plan), *self._kept_out()]
+        options, names, is_checked = script.first_job_options(self._run.plan), self._kept_out(), False
         # Should a lost answer make two jobs of this run, Slurm never runs them at once.
         singleton = ["--dependency=singleton"]
         while True:
-            result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch"), [*singleton, *options]), self._env,
-                               cwd=self._cwd)
+            words = [*singleton, *options, *self._exclude(names)]
+            result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch"), words), self._env, cwd=self._cwd)
+            if slurmtext.is_unknown_node(result.stderr) and not is_checked:   # a node has gone since sinfo was asked
+                names, is_checked = self._without_strangers(names, result), True
+                continue
             if singleton and not (result.is_ok or result.is_unknown):
                 singleton = []   # it may be the dependency that this site refuses; in words of its own, so no guessing
                 continue

@@ -8,7 +8,7 @@ own SLURM_* for options.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from safelaunch.adapters import slurm
@@ -29,6 +29,8 @@ class Successor:
     def __init__(self, plan: Plan, job: Job, run_dir: Path, env: Mapping[str, str], start: Start) -> None:
         self._plan, self._job, self._run_dir, self._start = plan, job, run_dir, start
         self._env = slurm.outside_job(env)
+        self._own = nodeset.expand_own(dict(plan.sbatch).get("exclude"))
+        self._strange: frozenset[str] = frozenset()   # names that Slurm does not know, and refuses lists for
 
     # --- making it ------------------------------------------------------------------------------------------------
 
@@ -37,7 +39,7 @@ class Successor:
         options = [self.dependency] if is_behind else []
         if is_held:
             options.append("--hold")
-        if exclude:
+        if exclude or self._strange & set(self._own):   # it replaces the script's, by nothing too (22.05, measured)
             options.append(f"--exclude={self._all_excluded(exclude)}")
         return self._start(slurm.sbatch(self.script, options), self._env, cwd=self._job.cwd)
 
@@ -156,11 +158,23 @@ class Successor:
             return None
         return account.state if account else None
 
+    # --- names that Slurm does not know -------------------------------------------------------------------------------
+
+    def ask_nodes(self) -> Command:
+        """sinfo of all nodes of this cluster."""
+        return self._run(slurm.sinfo(None))
+
+    def leave_out(self, there: Collection[str], named: Iterable[str]) -> tuple[str, ...]:
+        """Of the nodes `named`, and the user's own, those that are not there: from now on no command names them."""
+        gone = tuple(dict.fromkeys(node for node in (*named, *self._own) if node not in {*there, *self._strange}))
+        self._strange |= set(gone)
+        return gone
+
     # --- changing it ----------------------------------------------------------------------------------------------
 
     def prepare(self, job: str | None, exclude: tuple[str, ...], drop_afterany: bool = False,
-                known: tuple[str, ...] = ()) -> Iterator[Command]:
-        """The changes to the pending next job before this one ends, in one call.
+                known: tuple[str, ...] = ()) -> Command | None:
+        """The changes to the pending next job before this one ends, in one call; None = there are none.
 
         `drop_afterany`: this job will hang in COMPLETING on a silent node; singleton counts that as ended. `known`:
         what the job was kept from so far; an update replaces the whole list.
@@ -168,13 +182,12 @@ class Successor:
         changes = {"ExcNodeList": self._all_excluded(exclude)} if exclude or known else {}
         if drop_afterany:
             changes["Dependency"] = "singleton"
-        if job is not None and changes:
-            yield self._run(slurm.update_job(job, **changes))
+        return self._run(slurm.update_job(job, **changes)) if job is not None and changes else None
 
     def has_excluded(self, job: KnownJob, exclude: tuple[str, ...]) -> bool:
         """Whether Slurm keeps the job from all of these nodes."""
         try:
-            return set(exclude) <= set(nodeset.expand(job.excluded) if job.excluded else ())
+            return set(exclude) - self._strange <= set(nodeset.expand(job.excluded) if job.excluded else ())
         except ParseError:
             return False
 
@@ -195,5 +208,4 @@ class Successor:
 
     def _all_excluded(self, exclude: tuple[str, ...]) -> str:
         """The user's own exclusions stay: an update replaces the whole list."""
-        own = dict(self._plan.sbatch).get("exclude")
-        return nodeset.fold([*exclude, *(nodeset.expand(own) if own else ())])
+        return nodeset.fold(node for node in (*exclude, *self._own) if node not in self._strange)

@@ -28,10 +28,12 @@ from safelaunch.errors import ParseError
 
 FOLDER_S = 5.0
 OWNER = "watch"     # of the evidence against a node
+NO_SUCH_NODE = "this cluster knows no such node"
 _TOO_MANY_EXCLUDED = "Requested node configuration is not available"   # sbatch's word for too few nodes (22.05)
 
 # An act: it yields commands, is sent their results, and returns the sentence that people are told; None = nothing done.
 Doing = Generator[Command, Result, str | None]
+Asking = Generator[Command, Result, Result]
 Told = Callable[[], Event]          # an event, numbered when it is its turn
 
 
@@ -79,6 +81,8 @@ class Deed:
         if not env.is_ok or env.value is None:
             raise Blind(env.error or "its folder does not answer")
         self.env = slurm.outside_job(env.value[1])
+        self.own = nodeset.expand_own(dict(self.plan.sbatch).get("exclude"))
+        self.strange: frozenset[str] = frozenset()   # names that Slurm does not know, and refuses lists for
         beside = isinstance(act, Note | StartNow) or (isinstance(act, Queue) and act.beside)
         self.claim = int(self.facts["claim"]) + 1
         gen = 0 if beside else self.claim
@@ -129,7 +133,8 @@ class Deed:
             return f"did not queue its next job: squeue gave no clear answer ({_said(looked)})"
         if found:   # an earlier sbatch got in, and nobody wrote it down
             return self._queued(act, found, "was found in the queue")
-        exclude, result = act.exclude, (yield self._sbatch(act, act.exclude))
+        exclude = act.exclude
+        result = yield from self._with_known_nodes(exclude, lambda: self._sbatch(act, exclude))
         if not result.is_ok and _TOO_MANY_EXCLUDED in result.stderr and exclude:
             exclude, result = (), (yield self._sbatch(act, ()))
         if not result.is_ok and act.after is None and via.is_dependency_refused(result.stderr):
@@ -149,7 +154,7 @@ class Deed:
         words = [f"afterany:{act.after}"] if act.after else []
         words += ["singleton"] if is_single else []
         options = [f"--dependency={','.join(words)}"] if words else []
-        if exclude:
+        if exclude or self.strange & set(self.own):   # it replaces the script's
             options.append(f"--exclude={self._all_excluded(exclude)}")
         return self._run(slurm.sbatch(str(self.run_dir / "job.sbatch"), options), self.facts["meta"]["cwd"])
 
@@ -166,12 +171,11 @@ class Deed:
 
     def _relax(self, act: Relax) -> Doing:
         self._announce("relax", job=act.job, exclude=list(act.keep))
-        result = yield self._run(slurm.update_job(act.job, ExcNodeList=nodeset.fold(act.keep)))
+        result = yield from self._update(act.job, act.keep)
         if not result.is_ok:
             self._settle("relax", None if result.is_unknown else False, _said(result))
             return f"could not change job {act.job}: {_said(result)}"
-        own = dict(self.plan.sbatch).get("exclude")
-        kept = [node for node in act.keep if node not in (nodeset.expand(own) if own else ())]
+        kept = [node for node in act.keep if node not in self.own]
         self._settle("relax", True, None, *(partial(self._clear, node, act.why) for node in act.drop),
                      lambda: self.writer.event("resubmitted", job=act.job, exclude=kept, why=act.why))
         return f"job {act.job} may use {nodeset.fold(act.drop)} again: {act.why}"
@@ -180,9 +184,9 @@ class Deed:
         """The exclusions first: without them the next attempt could meet the last one's ranks on a silent node."""
         self._suspect(act.suspects, act.exclude, act.why)
         self._announce("free_successor", job=act.job, exclude=list(act.exclude))
-        changes = [{"ExcNodeList": self._all_excluded(act.exclude)}] if act.exclude else []
-        for change in [*changes, {"Dependency": "singleton"}]:
-            result = yield self._run(slurm.update_job(act.job, **change))
+        changes = [self._update(act.job, act.exclude)] if act.exclude else []
+        for change in [*changes, self._update(act.job, None, Dependency="singleton")]:
+            result = yield from change
             if not result.is_ok:
                 self._settle("free_successor", None if result.is_unknown else False, _said(result))
                 return f"could not change job {act.job}: {_said(result)}"
@@ -195,8 +199,7 @@ class Deed:
         lead.handover.start_soon).
         """
         self._announce("start_now", job=act.job)
-        changes = {"ExcNodeList": self._all_excluded(act.exclude)} if act.exclude else {}
-        result = yield self._run(slurm.update_job(act.job, **changes, StartTime="now+3"))
+        result = yield from self._update(act.job, act.exclude or None, StartTime="now+3")
         self._settle("start_now", True if result.is_ok else None if result.is_unknown else False,
                      None if result.is_ok else _said(result))
         return f"job {act.job} {'may start now' if result.is_ok else 'could not be let go'}: {act.why}"
@@ -207,7 +210,7 @@ class Deed:
         self._suspect(act.suspects, act.exclude, act.why)
         self._announce("cancel", job=act.job)   # in the journal before the end: it is no person's word (core.state)
         if act.successor is not None and act.exclude:
-            result = yield self._run(slurm.update_job(act.successor, ExcNodeList=self._all_excluded(act.exclude)))
+            result = yield from self._update(act.successor, act.exclude)
             if not result.is_ok and result.is_unknown:
                 self._settle("cancel", False, _said(result))
                 return f"did not end job {act.job}: {_said(result)}"
@@ -261,10 +264,31 @@ class Deed:
     def _run(self, argv: tuple[str, ...], cwd: str = "/") -> Command:
         return self.world.command(argv, self.env, slurm.DEADLINE_S, cwd)
 
+    def _update(self, job: str, exclude: tuple[str, ...] | None, **changes: str) -> Asking:
+        """Change a job, and the nodes that it is kept from; `exclude` None = those stay as they are."""
+        def start() -> Command:
+            lists = {} if exclude is None else {"ExcNodeList": self._all_excluded(exclude)}
+            return self._run(slurm.update_job(job, **lists, **changes))
+
+        return (yield from self._with_known_nodes(exclude or (), start))
+
+    def _with_known_nodes(self, named: tuple[str, ...], start: Callable[[], Command]) -> Asking:
+        """As lead.nextjob's: where Slurm refuses a list for a name that it does not know, a second try without it."""
+        result = yield start()
+        if not slurmtext.is_unknown_node(result.stderr):
+            return result
+        looked = yield self._run(slurm.sinfo(None))
+        there = slurmtext.all_nodes(looked.stdout) if looked.is_ok else None
+        gone = tuple(node for node in dict.fromkeys((*named, *self.own)) if node not in there) if there else ()
+        if not gone:
+            return result
+        self.strange |= set(gone)
+        self._write(*(self.writer.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
+        return (yield start())
+
     def _all_excluded(self, exclude: tuple[str, ...]) -> str:
         """The user's own exclusions stay: an update replaces the whole list."""
-        own = dict(self.plan.sbatch).get("exclude")
-        return nodeset.fold([*exclude, *(nodeset.expand(own) if own else ())])
+        return nodeset.fold(node for node in (*exclude, *self.own) if node not in self.strange)
 
 
 def _other_job(result: Result, name: str, but: str | None) -> str | None:

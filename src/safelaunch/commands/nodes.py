@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import click
 
-from safelaunch.adapters import configfiles, ledger, runfolder, slurm
+from safelaunch.adapters import clustername, configfiles, ledger, runfolder, slurm
 from safelaunch.commands import nodetable, runs, talk
-from safelaunch.core import nodeset
+from safelaunch.core import nodeset, slurmtext
 from safelaunch.core.config import resolve as config
-from safelaunch.core.ledger import CLEARED, Evidence, Standing, standings
+from safelaunch.core.ledger import CLEARED, Evidence, Standing, clusters_of, of_cluster, standings
 from safelaunch.core.ledgerlines import is_node_name
 from safelaunch.core.plan import Suspects
 from safelaunch.errors import ParseError, RunFolderError, UsageError
@@ -37,11 +37,15 @@ class Ledger:
 
     folder: Path
     half_life_s: float
+    cluster: str   # Slurm's ClusterName; "" = nobody says which this is
+
+    def read(self) -> tuple[Evidence, ...]:
+        """The evidence of all clusters; raises RunFolderError when the folder does not answer."""
+        return ledger.parse_raw(runs.ask(lambda: ledger.read_raw(self.folder), f"the ledger of nodes in {self.folder}"))
 
     def standings(self, now: float) -> tuple[Standing, ...]:
-        """All nodes with evidence, the worst first; raises RunFolderError when the folder does not answer."""
-        raw = runs.ask(lambda: ledger.read_raw(self.folder), f"the ledger of nodes in {self.folder}")
-        return standings(ledger.parse_raw(raw), now, self.half_life_s)
+        """This cluster's nodes with evidence, the worst first; raises RunFolderError."""
+        return standings(of_cluster(self.read(), self.cluster), now, self.half_life_s)
 
     def append(self, evidences: list[Evidence]) -> None:
         """Write it down; raises RunFolderError when that is not done."""
@@ -69,19 +73,25 @@ def _why_option(function: _Command) -> _Command:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md; it has all nodes.")
 @click.pass_context
 def command(context: click.Context, show_all: bool, folder: str | None, as_json: bool) -> int:
-    """Show the nodes that are kept out of new attempts: why, since whose run, until when."""
+    """Show this cluster's nodes that are kept out of new attempts: why, since whose run, until when."""
     if context.invoked_subcommand is not None:
         context.obj = folder
         return 0
     here, now = _ledger(folder), time.time()
-    found = here.standings(now)
+    known = here.read()
+    found = standings(of_cluster(known, here.cluster), now, here.half_life_s)
+    there = _there() if found else None
+    gone = [one.node for one in found if there is not None and one.node not in there]
+    others = [name for name in clusters_of(known) if name != here.cluster]
     if as_json:
         talk.emit_json({"v": 1, "ledger": str(here.folder), "now_t": now, "forget_after_s": here.half_life_s,
-                        "nodes": [nodetable.as_json(one, now, here.half_life_s) for one in found]})
+                        "cluster": here.cluster or None, "other_clusters": others,
+                        "nodes": [{**nodetable.as_json(one, now, here.half_life_s), "is_known":
+                                   None if there is None else one.node in there} for one in found]})
         return 0
     shown = [one for one in found if show_all or one.until_t is not None]
-    nodetable.show(shown, now)
-    _talk_of_the_rest(here.folder, len(shown), len(found) - len(shown))
+    nodetable.show(shown, now, gone)
+    _talk_of_the_rest(here, len(shown), len(found) - len(shown), others)
     return 0
 
 
@@ -96,7 +106,7 @@ def suspect(outer: str | None, nodes: str, why: str, folder: str | None) -> int:
     _check_known(names)
     before = {one.node: one for one in here.standings(now)}
     me = runfolder.name_of(os.getuid())
-    here.append([Evidence(name, "person", now, reason, me) for name in names])
+    here.append([Evidence(name, "person", now, reason, me, cluster=here.cluster) for name in names])
     after = {one.node: one for one in here.standings(now)}
     for name in names:
         talk.say(_changed(name, before.get(name), after.get(name), now))
@@ -114,7 +124,7 @@ def clear(outer: str | None, nodes: str, why: str, folder: str | None) -> int:
     known = {one.node: one for one in here.standings(now)}
     me = runfolder.name_of(os.getuid())
     # Not before the newest evidence: the node that wrote it may have a clock that is ahead of this one.
-    here.append([Evidence(name, CLEARED, max(now, known[name].known[0].t), reason, me)
+    here.append([Evidence(name, CLEARED, max(now, known[name].known[0].t), reason, me, cluster=here.cluster)
                  for name in names if name in known])
     for name in names:
         was = known.get(name)
@@ -125,13 +135,13 @@ def clear(outer: str | None, nodes: str, why: str, folder: str | None) -> int:
 
 def _ledger(folder: str | None) -> Ledger:
     """The ledger of --ledger, else of the site's and the user's config; raises UsageError, ConfigError."""
-    suspects = _configured()
+    suspects, cluster = _configured(), clustername.here()
     if folder is not None:
         if not runs.ask(lambda: Path(folder).is_dir(), folder):
             raise UsageError(f"--ledger: {folder} is no folder", hint=f"to make a team's: {HOW_TO_SHARE}")
-        return Ledger(Path(folder).absolute(), suspects.forget_after_s)
+        return Ledger(Path(folder).absolute(), suspects.forget_after_s, cluster)
     try:
-        return Ledger(ledger.folder_of(suspects, os.environ), suspects.forget_after_s)
+        return Ledger(ledger.folder_of(suspects, os.environ), suspects.forget_after_s, cluster)
     except OSError as error:
         raise UsageError(str(error.strerror), hint="name one: --ledger DIR") from error
 
@@ -179,6 +189,12 @@ def _check_known(names: tuple[str, ...]) -> None:
         raise UsageError(f"Slurm knows no node {', '.join(unknown)}; nothing was written down", hint="see: sinfo -N")
 
 
+def _there() -> tuple[str, ...] | None:
+    """All nodes of this cluster; None = Slurm does not say. An answer without any node is none."""
+    result = slurm.run(slurm.sinfo(None), slurm.outside_job(os.environ), ASK_SLURM_S)
+    return slurmtext.all_nodes(result.stdout) or None if result.is_ok else None
+
+
 def _changed(name: str, before: Standing | None, after: Standing | None, now: float) -> str:
     if after is None or after.until_t is None:   # the clock went back beyond what is believed
         return f"{name} is suspected, and not kept out"
@@ -189,12 +205,15 @@ def _changed(name: str, before: Standing | None, after: Standing | None, now: fl
     return f"{name} is kept out of new attempts {left}"
 
 
-def _talk_of_the_rest(folder: Path, shown: int, hidden: int) -> None:
-    more = f"{hidden} more with too little evidence: --all" if hidden else ""
-    if shown:
-        talk.say(more) if more else None
-    else:
-        talk.say(f"no node is kept out (ledger: {folder}){'; ' + more if more else ''}")
+def _talk_of_the_rest(here: Ledger, shown: int, hidden: int, others: list[str]) -> None:
+    more = [f"{hidden} more with too little evidence: --all"] if hidden else []
+    if others:   # else nobody has more than one, and its name is no news
+        where = here.cluster or "a cluster that nobody names"
+        more.append(f"these are the nodes of {where}; there is evidence of {', '.join(others)}, too: look there")
+    if not shown:
+        more.insert(0, f"no node is kept out (ledger: {here.folder})")
+    if more:
+        talk.say("; ".join(more))
 
 
 def _pieces(count: int) -> str:

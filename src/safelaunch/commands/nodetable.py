@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import click
@@ -28,23 +28,27 @@ def as_json(one: Standing, now: float, half_life_s: float) -> dict[str, Any]:
     }
 
 
-def show(found: Sequence[Standing], now: float) -> None:
-    """Print them: a table on a terminal, else columns whose last is the reason. Nothing where there is none."""
+def show(found: Sequence[Standing], now: float, gone: Collection[str] = ()) -> None:
+    """Print them: a table on a terminal, else columns whose last is the reason. Nothing where there is none.
+
+    `gone`: nodes that the cluster does not know any more.
+    """
     if not found:
         return
     if talk.is_for_person():
-        _print_table(found, now)
+        _print_table(found, now, gone)
         return
-    rows = [_cells(one, now) for one in found]
+    rows = [_cells(one, now, gone) for one in found]
     rows = [(*row[:4], *row[5:], row[4]) for row in [HEAD, *rows]]   # the reason last: it has spaces of its own
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD) - 1)]
     for row in rows:
         click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
 
 
-def _cells(one: Standing, now: float) -> tuple[str, ...]:
+def _cells(one: Standing, now: float, gone: Collection[str]) -> tuple[str, ...]:
     last = one.known[0]
     until = f"{talk.clock(one.until_t)} ({talk.span(one.until_t - now)})" if one.until_t is not None else "-"
+    until = "- (not in this cluster any more)" if one.node in gone else until
     kinds = Counter(known.kind for known in one.known)
     evidence = ", ".join(f"{kind} ×{count}" if count > 1 else kind for kind, count in kinds.most_common())
     why = f"{last.why} ({talk.span(now - last.t)} ago)" + ("; the same cause elsewhere, too: void" if one.void else "")
@@ -65,7 +69,7 @@ def _some(runs: list[str]) -> str:
     return ", ".join(runs[:SHOWN_RUNS]) + more if runs else "-"
 
 
-def _print_table(found: Sequence[Standing], now: float) -> None:
+def _print_table(found: Sequence[Standing], now: float, gone: Collection[str]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -76,6 +80,7 @@ def _print_table(found: Sequence[Standing], now: float) -> None:
         table.add_column(name, justify="right" if name == "score" else "left", no_wrap=name in ("node", "score"),
                          overflow="fold", ratio=None)
     for one in found:
-        style = "red" if one.until_t is not None else ""
-        table.add_row(*(Text(cell, style=style if index < 2 else "") for index, cell in enumerate(_cells(one, now))))
+        style = "red" if one.until_t is not None and one.node not in gone else ""
+        cells = enumerate(_cells(one, now, gone))
+        table.add_row(*(Text(cell, style=style if index < 2 else "") for index, cell in cells))
     Console(highlight=False).print(table)

@@ -41,6 +41,7 @@ def overview(run: Run, word: Word, now: float) -> dict[str, Any]:
     return {
         "v": VERSION,
         "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir), "cluster": run.plan.cluster,
+        "cluster_name": run.cluster or None,
         "state": name, "sentence": sentence, "since_t": since_t, "now_t": round(now, 3),
         "submitted_t": state.submitted_t,
         "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": state.ended.why,
@@ -59,6 +60,7 @@ def overview(run: Run, word: Word, now: float) -> dict[str, Any]:
         "suspects": [{"node": node, "why": why} for node, why in state.suspects],
         "excluded": [{"node": one.node, "why": one.why, "owner": one.owner, "until_t": one.until}
                      for one in state.exclusions],
+        "left_out": [{"node": node, "why": why} for node, why in state.left_out],
         "standby": state.standby,
         "successor": state.successor, "next_cancelled": state.next_cancelled, "via": state.via,
         "requests": _requests(run),

@@ -52,10 +52,12 @@ def rows(seen: dict[str, Any]) -> Iterator[Row]:
     yield from _alarm_rows(seen)
     yield from _job_rows(seen)
     yield from _progress_rows(seen)
-    out = {one["node"] for one in seen["excluded"]}
+    out = {one["node"] for one in (*seen["excluded"], *seen["left_out"])}
     for one in seen["excluded"]:
         until = f" until {talk.clock(one['until_t'])}" if one["until_t"] is not None else ""
         yield "kept out", f"{one['node']}{until}: {one['why']}", "yellow"
+    for one in seen["left_out"]:
+        yield "left out", f"{one['node']}: {one['why']}", "yellow"
     for suspect in seen["suspects"]:
         if suspect["node"] not in out:
             yield "suspect", f"{suspect['node']}: {suspect['why']}", "yellow"

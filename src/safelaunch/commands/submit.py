@@ -15,6 +15,7 @@ import click
 
 from safelaunch import __version__
 from safelaunch.adapters import local, registry, rulepacks, runfolder, sitefiles, slurm
+from safelaunch.adapters.clustername import ClusterName
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.adapters.provenance import GitFacts
 from safelaunch.adapters.submission import Submission
@@ -23,9 +24,10 @@ from safelaunch.core import plan as plans
 from safelaunch.core import script
 from safelaunch.core.config.resolve import Resolved
 from safelaunch.core.plan import Plan
-from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused
+from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageError
 
 GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
+CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may take a job all the same
 
 
 @click.command()
@@ -37,13 +39,15 @@ GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
 def command(file: str, rest: tuple[str, ...], dry_run: bool, wait_for_end: bool, as_json: bool, yes: bool) -> int:
     """Submit a training instead of sbatch, and keep it alive."""
     overrides, raw_sbatch = split_rest(rest)
-    cwd, git = str(Path.cwd()), GitFacts(str(Path.cwd()))
+    cwd, git, cluster = str(Path.cwd()), GitFacts(str(Path.cwd())), ClusterName(os.environ)
     try:
         resolved = read_config(file, overrides, raw_sbatch)
         choose_cluster(resolved)
         if dry_run:
             return _show(resolved)
-        run, job = _submit(resolved, cwd, git)
+        if resolved.config["cluster"] != "local":
+            _refuse_other_clusters(cluster)
+        run, job = _submit(resolved, cwd, git, cluster)
     finally:
         git.close()
     _report(run, job, as_json)
@@ -83,7 +87,16 @@ def _show(resolved: Resolved) -> int:
     return 0
 
 
-def _submit(resolved: Resolved, cwd: str, git: GitFacts) -> tuple[runfolder.Run, str]:
+def _refuse_other_clusters(cluster: ClusterName) -> None:
+    """Refuse what sbatch would take for another cluster: the run's other commands would ask this one."""
+    for variable in ("SBATCH_CLUSTERS", "SLURM_CLUSTERS"):
+        wanted = os.environ.get(variable, "")
+        if wanted and wanted.lower() != cluster.name(CLUSTER_S):
+            raise UsageError(f"{variable}={wanted}: jobs on another cluster are not built yet",
+                             hint=f"submit from a login node of that cluster, or, for this one: unset {variable}")
+
+
+def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName) -> tuple[runfolder.Run, str]:
     folder, unfinished = _free_folder(Path(resolved.config["run_dir"]))
     if unfinished is not None:
         return _go_on(unfinished, cwd)
@@ -96,6 +109,7 @@ def _submit(resolved: Resolved, cwd: str, git: GitFacts) -> tuple[runfolder.Run,
         "config": resolved.config, "origins": {key: asdict(origin) for key, origin in resolved.origins.items()},
         "versions": {"safelaunch": __version__, "python": sys.version.split()[0]},
         "git": facts if facts is not None else "git.json", "rules": _packs(),
+        "cluster_name": None if plan.cluster == "local" else cluster.name(CLUSTER_S) or None,
     }
     run = runfolder.create(folder, meta, plan, text, os.environ)
     try:
@@ -103,7 +117,7 @@ def _submit(resolved: Resolved, cwd: str, git: GitFacts) -> tuple[runfolder.Run,
     except (SlurmRefused, OSError):
         shutil.rmtree(folder)   # made a moment ago, by us, for nothing
         raise
-    registry.register(folder, plan.name, run_id, job)
+    registry.register(folder, plan.name, run_id, job, run.cluster)
     if facts is None:
         late = git.collect(GIT_AFTER_S)
         facts = late if late is not None else {"error": "git took too long"}
@@ -127,7 +141,7 @@ def _go_on(run: runfolder.Run, cwd: str) -> tuple[runfolder.Run, str]:
     job = None if run.plan.cluster == "local" else submission.find()
     if job is None:
         job = submission.submit()
-    registry.register(run.dir, run.plan.name, run.plan.run_id, job)
+    registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster)
     return run, job
 
 
@@ -153,7 +167,8 @@ def _free_folder(wanted: Path) -> tuple[Path, runfolder.Run | None]:
 def _report(run: runfolder.Run, job: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"v": 1, "job": job, "run_id": run.plan.run_id, "name": run.plan.name,
-                               "cluster": run.plan.cluster, "run_dir": str(run.dir)}))
+                               "cluster": run.plan.cluster, "cluster_name": run.cluster or None,
+                               "run_dir": str(run.dir)}))
         return
     click.echo(f"Submitted batch job {job}")
     _say(f"run {run.plan.name} ({run.plan.run_id}) in {run.dir}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from safelaunch.adapters import attemptfacts, ledger, runfolder, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import talk
-from safelaunch.core.ledger import blamed_before
+from safelaunch.core.ledger import blamed_before, of_cluster
 from safelaunch.core.model import Event
 from safelaunch.core.slurmtext import is_unreachable, parse_ending
 from safelaunch.core.state import Attempt, State
@@ -130,7 +130,7 @@ def _ledger(run: Run, attempt: Attempt) -> dict[str, int]:
     answer = run_in_child(look, LEDGER_DEADLINE_S)
     if not answer.is_ok or not answer.value:
         return {}
-    known = blamed_before(ledger.parse_raw(answer.value), run.plan.run_id, attempt.number,
+    known = blamed_before(of_cluster(ledger.parse_raw(answer.value), run.cluster), run.plan.run_id, attempt.number,
                           attempt.ended_t or attempt.started_t)
     return {node: count for node, count in known.items() if node in attempt.nodes}
 

@@ -46,6 +46,7 @@ class Failure:
     lived_s: float | None = None             # from its launch to its first failure
     steps: int | None = None                 # made by this attempt; None = unknown
     fingerprint: str = ""                    # of the cause
+    cluster: str = ""                        # on which it ran
 
 
 def blame(failure: Failure) -> tuple[Evidence, ...]:
@@ -86,5 +87,5 @@ def _of_attempt(names: Iterable[str], failure: Failure) -> tuple[str, ...]:
 
 
 def _witnesses(failure: Failure, kind: str, why_of: dict[str, str]) -> tuple[Evidence, ...]:
-    return tuple(Evidence(node, kind, failure.t, why, failure.owner, failure.run, failure.attempt, failure.fingerprint)
-                 for node, why in why_of.items())
+    return tuple(Evidence(node, kind, failure.t, why, failure.owner, failure.run, failure.attempt, failure.fingerprint,
+                          failure.cluster) for node, why in why_of.items())

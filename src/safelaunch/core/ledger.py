@@ -7,6 +7,7 @@ Laws:
 - One cause on disjoint nodes of a run is no node's: what was inferred from it is void. Facts seen at the node stay.
 - A person's `clear` wipes what came before it, and nothing that comes after.
 - Weights are those of KINDS, whoever wrote the evidence down.
+- A node is one of a cluster: n3 of another one is another machine (`of_cluster`).
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Evidence:
     run: str = ""
     attempt: int | None = None
     fingerprint: str = ""        # of the cause: equal ones are the same cause
+    cluster: str = ""            # Slurm's ClusterName; "" = not known: written down before clusters were
 
     @property
     def is_fact(self) -> bool:
@@ -115,6 +117,21 @@ def weight_left(evidence: Evidence, now: float, half_life_s: float) -> float:
     return float(_weight(evidence) * 2.0 ** -(max(0.0, age_s) / half_life_s))
 
 
+def of_cluster(evidences: Iterable[Evidence], cluster: str) -> tuple[Evidence, ...]:
+    """What counts on a cluster ("" = nobody knows which it is), in its order.
+
+    Evidence without a cluster counts as long as nothing contradicts that: no other cluster is known to the ledger.
+    """
+    known = tuple(evidences)
+    is_alone = len({one.cluster for one in known if one.cluster} | ({cluster} if cluster else set())) <= 1
+    return tuple(one for one in known if (one.cluster == cluster if one.cluster and cluster else is_alone))
+
+
+def clusters_of(evidences: Iterable[Evidence]) -> tuple[str, ...]:
+    """The names of the clusters that evidence is from, sorted; "" is none."""
+    return tuple(sorted({one.cluster for one in evidences} - {""}))
+
+
 def score(evidences: Iterable[Evidence], node: str, now: float, half_life_s: float) -> float:
     """The weight of all that speaks against a node now."""
     return next((one.score for one in standings(evidences, now, half_life_s) if one.node == node), 0.0)
@@ -150,8 +167,9 @@ def exclusions(
 ) -> tuple[Exclusion, ...]:
     """The nodes to keep out now, worst first, but before all others those that this `run` itself has met.
 
-    `nodes` is what an attempt needs. `among`: only these can be kept out (the allocation's; None = all). `available`:
-    all nodes that the run could be given (its partition's; None = unknown): so many are left that it can still start.
+    `nodes` is what an attempt needs. `among`: only these can be kept out (all that its partition has; None = unknown):
+    another name would use up the cap, and Slurm refuses one that it does not know. `available`: those of them that the
+    run could be given now (None = unknown): so many are left that it can still start.
     """
     if not suspects.exclude:
         return ()
@@ -168,6 +186,16 @@ def exclusions(
         room -= costs
         kept_out.append(_exclusion(one))
     return tuple(kept_out)
+
+
+def strangers(
+    evidences: Iterable[Evidence], now: float, suspects: Suspects, there: Collection[str],
+) -> tuple[Standing, ...]:
+    """The nodes that would be kept out, were they among those that are there."""
+    if not suspects.exclude:
+        return ()
+    return tuple(one for one in standings(evidences, now, suspects.forget_after_s)
+                 if one.until_t is not None and one.node not in there)
 
 
 def describe(standing: Standing) -> str:
@@ -231,10 +259,10 @@ def _weight(evidence: Evidence) -> float:
     return kind.weight if kind else 0.0
 
 
-def _order(evidence: Evidence) -> tuple[float, str, str, str, int, str, str, str]:
+def _order(evidence: Evidence) -> tuple[float, str, str, str, int, str, str, str, str]:
     attempt = -1 if evidence.attempt is None else evidence.attempt
     return (evidence.t, evidence.node, evidence.kind, evidence.run, attempt, evidence.owner, evidence.why,
-            evidence.fingerprint)
+            evidence.fingerprint, evidence.cluster)
 
 
 def blamed_before(known: Iterable[Evidence], run: str, attempt: int, until_t: float) -> dict[str, int]:

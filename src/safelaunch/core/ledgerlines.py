@@ -31,7 +31,8 @@ def is_node_name(text: object) -> bool:
 
 def render_line(evidence: Evidence) -> bytes:
     """The ledger's line, newline included; a long reason is cut to what fits. Raises ValueError for what is no line."""
-    if not is_node_name(evidence.node) or not _is_word(evidence.kind) or not _is_word(evidence.run):
+    words = (evidence.kind, evidence.run, evidence.cluster)
+    if not is_node_name(evidence.node) or not all(map(_is_word, words)):
         raise ValueError(f"not a line of the ledger: {evidence}")
     why = evidence.why[:MAX_LINE_BYTES]
     while True:
@@ -61,7 +62,7 @@ def parse_line(line: bytes, owner: str) -> Evidence | None:
 def node_suspected(evidence: Evidence) -> dict[str, Any]:
     """Fields of the journal's event `node_suspected`; those of `node_cleared` are node, why and owner of them."""
     return {"node": evidence.node, "kind": evidence.kind, "why": evidence.why, "owner": evidence.owner,
-            "attempt": evidence.attempt, "fingerprint": evidence.fingerprint}
+            "attempt": evidence.attempt, "fingerprint": evidence.fingerprint, "cluster": evidence.cluster}
 
 
 def node_excluded(exclusion: Exclusion) -> dict[str, Any]:
@@ -70,30 +71,31 @@ def node_excluded(exclusion: Exclusion) -> dict[str, Any]:
             "until": round(exclusion.until_t, 3), "score": round(exclusion.score, 3)}
 
 
-def evidence_of(events: Iterable[Event], run: str) -> tuple[Evidence, ...]:
-    """The evidence that a run's journal holds, in its order; odd events are skipped."""
-    found = (_of_event(event, run) for event in events if event.event in ("node_suspected", "node_cleared"))
+def evidence_of(events: Iterable[Event], run: str, cluster: str = "") -> tuple[Evidence, ...]:
+    """The evidence that a run's journal holds, in its order; odd events are skipped. `cluster`: of events without."""
+    found = (_of_event(event, run, cluster) for event in events if event.event in ("node_suspected", "node_cleared"))
     return tuple(one for one in found if one is not None)
 
 
-def _of_event(event: Event, run: str) -> Evidence | None:
+def _of_event(event: Event, run: str, cluster: str) -> Evidence | None:
     # Before kinds were written down, the leader suspected lost nodes only.
     kind = CLEARED if event.event == "node_cleared" else event.data.get("kind", "lost")
     owner = event.data.get("owner", "")
-    return _evidence({**event.data, "kind": kind}, event.t, owner if isinstance(owner, str) else "", run)
+    data = {"cluster": cluster, **event.data, "kind": kind}
+    return _evidence(data, event.t, owner if isinstance(owner, str) else "", run)
 
 
 def _evidence(raw: Mapping[str, Any], t: object, owner: str, run: object) -> Evidence | None:
     node, kind, why = raw.get("node"), raw.get("kind"), raw.get("why", "")
-    attempt, fingerprint = raw.get("attempt"), raw.get("fingerprint", "")
+    attempt, fingerprint, cluster = raw.get("attempt"), raw.get("fingerprint", ""), raw.get("cluster", "")
     if not isinstance(t, (int, float)) or isinstance(t, bool) or not abs(t) < MAX_T_S:   # NaN is not, either
         return None
-    if not is_node_name(node) or not _is_word(kind) or not _is_word(run):
+    if not is_node_name(node) or not all(map(_is_word, (kind, run, cluster))):
         return None
     if attempt is not None and (not isinstance(attempt, int) or isinstance(attempt, bool) or abs(attempt) > 1 << 31):
         return None
     return Evidence(str(node), str(kind), float(t), _printable(str(why)[:MAX_LINE_BYTES]), owner, str(run), attempt,
-                    _cause(str(fingerprint)))
+                    _cause(str(fingerprint)), str(cluster))
 
 
 def _is_word(text: object) -> bool:
@@ -114,5 +116,6 @@ def _printable(text: str) -> str:
 
 def _dump(evidence: Evidence, why: str) -> bytes:
     fields = {"v": VERSION, "t": round(evidence.t, 3), "node": evidence.node, "kind": evidence.kind, "why": why,
-              "run": evidence.run, "attempt": evidence.attempt, "fingerprint": _cause(evidence.fingerprint)}
+              "run": evidence.run, "attempt": evidence.attempt, "fingerprint": _cause(evidence.fingerprint),
+              "cluster": evidence.cluster}
     return (json.dumps(fields, separators=(",", ":"), ensure_ascii=True) + "\n").encode()

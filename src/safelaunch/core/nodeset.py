@@ -17,6 +17,14 @@ def expand(text: str) -> tuple[str, ...]:
         raise ParseError(f"not a node list: {text!r} ({error})") from error
 
 
+def expand_own(text: str | None) -> tuple[str, ...]:
+    """Node names of a user's --exclude or --nodelist; () of none, of a file's name, and of what cannot be read."""
+    try:
+        return expand(text) if text and "/" not in text else ()
+    except ParseError:
+        return ()
+
+
 def fold(nodes: Iterable[str]) -> str:
     """The short form of node names, one bracket a name as Slurm reads it; "" for none."""
     folded = NodeSet(resolver=RESOLVER_NOGROUP)

@@ -49,6 +49,10 @@ _STEP_ENDING = re.compile(
 # srun's words once it has seen a task end, or ends the step itself: what slurmstepd says of the step then is an echo.
 _SRUN_SAW = re.compile(r"^srun: (?:error: \S+: tasks? |launch/slurm: _step_signal|Terminating|Job step aborted"
                        r"|First task exited)", re.MULTILINE)
+# slurm_errno.c, ESLURM_INVALID_NODE_NAME: one name of the list is unknown, whichever (22.05, measured: sbatch, srun and
+# scontrol update say it of --exclude, --nodelist and ExcNodeList).
+_UNKNOWN_NODE = "Invalid node name specified"
+_CLUSTER = re.compile(r"^[ \t]*ClusterName[ \t]*=[ \t]*\"?([^\s\"#]+)", re.MULTILINE | re.IGNORECASE)
 _UNUSABLE = ("down", "drain", "fail", "maint", "unk", "inval", "power", "future", "reserved")
 # The first words of templates/slurm/job.sbatch.
 _STARTED = re.compile(r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on ", re.MULTILINE)
@@ -216,6 +220,17 @@ def has_no_step(output: str) -> bool:
 def is_job_over(stderr: str) -> bool:
     """Whether srun was refused because its job ends or has ended."""
     return _JOB_OVER.search(stderr) is not None
+
+
+def is_unknown_node(stderr: str) -> bool:
+    """Whether Slurm refuses a list of nodes because it knows no node of some name in it."""
+    return _UNKNOWN_NODE in stderr
+
+
+def parse_cluster(text: str) -> str:
+    """The ClusterName of slurm.conf or of `scontrol show config`, in small letters as Slurm has it; "" = none."""
+    found = _CLUSTER.search(text)
+    return found[1].lower() if found else ""
 
 
 def is_unreachable(stderr: str) -> bool:

@@ -113,6 +113,7 @@ class State:
     failed_categories: tuple[str, ...] = ()      # of each failure since the newest verified checkpoint
     restarts: int = 0                       # failures that cost budget
     suspects: tuple[tuple[str, str], ...] = ()   # node, why; evidence, see core.ledger
+    left_out: tuple[tuple[str, str], ...] = ()   # node, why: it would be excluded, and Slurm does not know it here
     exclusions: tuple[Exclusion, ...] = ()
     # Path and step of each checkpoint that did not load. The path alone is no name: `last.ckpt` is written anew.
     rejected: tuple[tuple[str, int | None], ...] = ()
@@ -303,12 +304,21 @@ def _node_excluded(state: State, event: Event) -> State:
     node, until = str(event.data["node"]), event.data.get("until")
     new = Exclusion(node, str(event.data.get("why", "")), str(event.data.get("owner", "safelaunch")),
                     None if until is None else float(until))
-    return replace(state, exclusions=(*(known for known in state.exclusions if known.node != node), new))
+    return replace(state, exclusions=(*(known for known in state.exclusions if known.node != node), new),
+                   left_out=tuple(known for known in state.left_out if known[0] != node))
+
+
+def _node_left_out(state: State, event: Event) -> State:
+    """It would be kept out, and Slurm has no such node for this run: no list of it may name that."""
+    node, why = str(event.data["node"]), str(event.data.get("why", ""))
+    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
+                   left_out=(*(known for known in state.left_out if known[0] != node), (node, why)))
 
 
 def _node_cleared(state: State, event: Event) -> State:
     node = str(event.data["node"])
     return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
+                   left_out=tuple(known for known in state.left_out if known[0] != node),
                    suspects=tuple(known for known in state.suspects if known[0] != node))
 
 
@@ -403,6 +413,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "node_suspected": _node_suspected,
     "node_excluded": _node_excluded,
     "node_cleared": _node_cleared,
+    "node_left_out": _node_left_out,
     "standby_started": _standby_started,
     "standby_lost": _standby_lost,
     "via_chosen": _via_chosen,

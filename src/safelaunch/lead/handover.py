@@ -21,6 +21,7 @@ from safelaunch.lead.nextjob import (
     note_lost,
     queue_successor,
     way_without_sbatch,
+    with_known_nodes,
 )
 
 AGAIN_S = 5.0
@@ -129,13 +130,13 @@ def _to_successor(lead: Leader, action: decide.HandOver) -> Passing:
     if fate is Fate.STARTED:   # and leads the run
         _note_passed(lead, job, action)
         return True
-    for command in lead.successor.prepare(job, action.exclude, bool(lead.lost), lead.state.successor_excludes):
-        result = yield command
-        if result is None or not result.is_ok:
-            lead.say(f"the successor could not be changed: {_said(result)}")
-            if not _is_refused_for_good(lead, result):   # else it goes on without: its supervisor knows the bad nodes
-                yield AGAIN_S
-                return None
+    result = yield from with_known_nodes(lead, action.exclude, lambda: lead.successor.prepare(
+        job, action.exclude, bool(lead.lost), lead.state.successor_excludes))
+    if result is not None and not result.is_ok:
+        lead.say(f"the successor could not be changed: {_said(result)}")
+        if not _is_refused_for_good(lead, result):   # else it goes on without: its supervisor knows the bad nodes
+            yield AGAIN_S
+            return None
     if action.held:
         yield from _hold(lead, job)
     _note_passed(lead, job, action)
@@ -212,7 +213,8 @@ def _submit_now(lead: Leader, action: decide.HandOver) -> Generator[Command | fl
     while (claim := lead.claim("submit the next job")) == 0:
         yield 1.0
     lead.record(lead.writer.event("intent", claim=claim, act="queue_successor"))
-    result = yield lead.successor.submit(action.exclude, is_behind=False, is_held=action.held)
+    result = yield from with_known_nodes(lead, action.exclude, lambda: lead.successor.submit(
+        action.exclude, is_behind=False, is_held=action.held))
     assert result is not None
     job = lead.successor.job_from(result)
     lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor",
@@ -319,7 +321,7 @@ def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, t
 def _keep_out(lead: Leader, exclude: tuple[str, ...]) -> Step:
     """Keep the requeued job from bad nodes, and read that back."""
     for _ in range(CHANGE_TRIES if exclude else 0):
-        yield from lead.successor.prepare(lead.job.id, exclude)
+        yield from with_known_nodes(lead, exclude, lambda: lead.successor.prepare(lead.job.id, exclude))
         looked = yield lead.successor.look_closely()
         job = None if looked is None else lead.successor.own(looked)
         if job is not None and lead.successor.has_excluded(job, exclude):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from enum import Enum
 
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.successor import STARTING, WAITING
+from safelaunch.core import slurmtext
 from safelaunch.core import via as ways
 from safelaunch.core.script import quote_bash
 from safelaunch.core.watchfacts import FINISHED, is_before
@@ -21,6 +22,7 @@ LOOK_EVERY_S = 3600.0  # with a look at the time limit each half an hour, 48 cal
 # slurm.conf(5), MinJobAge: for so long Slurm remembers a job that was cancelled. A younger one that it does not know
 # was lost with what slurmctld had not saved when it died.
 MIN_JOB_AGE_S = 300.0
+NO_SUCH_NODE = "this cluster knows no such node"
 
 Asking = Generator[Command | float, Result | None, "Fate"]
 
@@ -73,7 +75,8 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
             note_cancelled(lead, taken)
             return
         if waiting == ():
-            result = yield lead.successor.submit(lead.state.excluded, is_held=is_held)
+            result = yield from with_known_nodes(lead, lead.state.excluded, lambda: lead.successor.submit(
+                lead.state.excluded, is_held=is_held))
             assert result is not None
             job = lead.successor.job_from(result)
         lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor", ok=job is not None))
@@ -97,6 +100,28 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
             choose(lead, other, said)
             return
         yield min(MAX_REFUSED_S if "end" in lead.tasks else LOOK_EVERY_S, REFUSED_S * 2 ** (refusals - 1))
+
+
+def with_known_nodes(
+    lead: Leader, named: tuple[str, ...], start: Callable[[], Command | None]
+) -> Generator[Command | float, Result | None, Result | None]:
+    """The result of a command that names nodes; None where there was nothing to do. Slurm refuses a list with a name
+    that it does not know, such as that of a node which was taken out of service since: then that of a second try,
+    without those names.
+    """
+    command = start()
+    result = (yield command) if command is not None else None
+    if result is None or not slurmtext.is_unknown_node(result.stderr):
+        return result
+    looked = yield lead.successor.ask_nodes()
+    there = slurmtext.all_nodes(looked.stdout) if looked is not None and looked.is_ok else None
+    gone = lead.successor.leave_out(there, named) if there else ()
+    if not gone:   # Slurm does not say what it knows, or it knows all of them: nothing is guessed
+        return result
+    lead.record(*(lead.writer.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
+    lead.say(f"left out of the exclude lists: {', '.join(gone)} ({NO_SUCH_NODE})")
+    command = start()
+    return (yield command) if command is not None else None
 
 
 def is_queueing(lead: Leader) -> bool:

@@ -9,7 +9,7 @@ from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import decide, slurmtext
 from safelaunch.core.blame import Failure, blame
-from safelaunch.core.ledger import Evidence, exclusions
+from safelaunch.core.ledger import Evidence, exclusions, of_cluster
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
 from safelaunch.core.model import Event
 from safelaunch.core.why.causes import Verdict
@@ -40,7 +40,7 @@ def suspect(lead: Leader, live: decide.Live, verdict: Verdict, culprits: tuple[s
         run=lead.plan.run_id, owner=lead.user, t=lead.now, attempt=live.number, nodes=live.nodes,
         category=verdict.category, confidence=verdict.confidence, why=verdict.summary, culprits=culprits,
         lost=tuple(lead.lost_of_live()), lived_s=max(0.0, ended_t - started_t), steps=steps,
-        fingerprint=verdict.fingerprint))
+        fingerprint=verdict.fingerprint, cluster=lead.job.cluster))
     events = [lead.writer.event("node_suspected", **node_suspected(one)) for one in found]
     lead.evidence = (*lead.evidence, *found)
     if found:
@@ -50,18 +50,26 @@ def suspect(lead: Leader, live: decide.Live, verdict: Verdict, culprits: tuple[s
 
 def change_exclusions(lead: Leader) -> list[Event]:
     """Who is kept out from now on, and who no longer, as far as that differs from the journal's state."""
+    there = None if lead.partition is None else {*lead.partition, *lead.job.nodes}
     now_out = {one.node: one for one in exclusions(
         lead.evidence, lead.now, lead.plan.suspects, nodes=lead.plan.nodes, spares=lead.plan.spare_nodes,
-        run=lead.plan.run_id, available=lead.available)}
+        run=lead.plan.run_id, among=there, available=lead.available)}
     # A node that is down costs nothing today; it comes back, and the next job would wait for it for ever (simulated).
     while now_out and lead.partition is not None and (
             len(set(lead.partition) - now_out.keys()) < lead.plan.allocated_nodes):
         now_out.popitem()
     before = set(lead.state.excluded)
-    gone = [lead.writer.event("node_cleared", node=node, owner="safelaunch", why="the evidence against it has faded")
-            for node in sorted(before - now_out.keys())]
+    no_more = sorted(before - now_out.keys())
+    gone = [lead.writer.event("node_left_out", node=node, why=_no_such_node(lead)) if there and node not in there else
+            lead.writer.event("node_cleared", node=node, owner="safelaunch", why="the evidence against it has faded")
+            for node in no_more]
     return gone + [lead.writer.event("node_excluded", **node_excluded(one))
                    for node, one in now_out.items() if node not in before]
+
+
+def _no_such_node(lead: Leader) -> str:
+    partition = lead.job.env.get("SLURM_JOB_PARTITION")
+    return f"under suspicion, but {f'partition {partition}' if partition else 'this cluster'} has no such node"
 
 
 def recall(lead: Leader, may_wait: bool) -> None:
@@ -70,14 +78,15 @@ def recall(lead: Leader, may_wait: bool) -> None:
     `may_wait`: for Slurm's word on how many nodes there are, which says how many can be kept out. A new job that did
     not wait for it handed over at once for want of good nodes, and so did the next one (simulated).
     """
-    own = evidence_of(lead.history, lead.plan.run_id)
+    cluster = lead.job.cluster
+    own = evidence_of(lead.history, lead.plan.run_id, cluster)
     others: tuple[Evidence, ...] = ()
     folder = _folder(lead)
     if folder is not None and not lead.job.is_local:
         answer = lead.shared.ask(lambda: folder_of_ledger.read_raw(folder), DEADLINE_S)
         if answer.is_ok and answer.value is not None:
             others = folder_of_ledger.parse_raw(answer.value)
-    lead.evidence = tuple(dict.fromkeys((*own, *others)))
+    lead.evidence = of_cluster(dict.fromkeys((*own, *others)), cluster)
     command = _sinfo(lead)
     if may_wait and lead.evidence and command is not None:
         _take_nodes(lead, lead.ask_slurm(command, ASK_S))
@@ -112,8 +121,8 @@ def _sinfo(lead: Leader) -> tuple[str, ...] | None:
 
 def _take_nodes(lead: Leader, result: Result | None) -> None:
     if result is not None and result.is_ok:
-        lead.available = slurmtext.usable_nodes(result.stdout)
-        lead.partition = slurmtext.all_nodes(result.stdout)
+        lead.partition = slurmtext.all_nodes(result.stdout) or None   # an answer without any node is none
+        lead.available = slurmtext.usable_nodes(result.stdout) if lead.partition else None
 
 
 def _folder(lead: Leader) -> Path | None:
