@@ -19,7 +19,7 @@ from safelaunch.adapters.attempt import raise_limit
 from safelaunch.adapters.job import Job, Start, current, standby
 from safelaunch.adapters.world import World
 from safelaunch.core import decide
-from safelaunch.lead import attempts, endings, watch
+from safelaunch.lead import attempts, endings, slurmends, watch
 from safelaunch.lead.boot import boot
 from safelaunch.lead.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, clock, hold_token
 from safelaunch.lead.standby import Standby
@@ -68,8 +68,8 @@ def step(lead: Leader) -> bool:
             # Ranks that save and leave well are no completion. And who is cut off takes all others for lost: whoever
             # goes on judges this attempt (seen: the healthy node was kept out, and the one that was cut off was used).
             return False
-        watch.look_for_early_ending(lead)
-        if watch.is_asking_who_ended_it(lead):
+        slurmends.look_for_early_ending(lead)
+        if slurmends.is_asking_who_ended_it(lead):
             return False
         attempts.close_attempt(lead)
         return True

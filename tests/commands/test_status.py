@@ -222,6 +222,19 @@ def test_what_a_log_put_into_the_journal_cannot_move_the_cursor(bloom: Made) -> 
     assert "\x1b" not in told(bloom, job()) and "evil \\x1b[2J" in told(bloom, job())
 
 
+def test_the_slurm_of_a_run_is_shown_and_what_of_its_words_could_not_be_read(bloom: Made) -> None:
+    bloom.event("slurm", version="26.05.5", known=True)
+    assert "slurm      26.05.5\n" in told(bloom)
+    bloom.event("slurm", version="31.11.0", known=False)
+    bloom.event("unknown_words", job="12", said="DUE TO \x1b[2JBOREDOM")
+
+    said = told(bloom)
+
+    assert "slurm      31.11.0, a release that this safelaunch does not know" in said
+    assert "ended something of job 12 in words that this safelaunch does not know: 'DUE TO" in said
+    assert "\x1b" not in said and "BOREDOM" in said
+
+
 def test_problems_of_the_journal_are_shown(bloom: Made) -> None:
     bloom.running()
     with (bloom.dir / "journal" / "000001-n0-1.jsonl").open("ab") as file:
@@ -409,7 +422,7 @@ def test_a_real_slurm_gives_the_reason_of_a_pending_job_and_its_loss_is_unknown(
     gone = json.loads(drill.as_user("status", "--json", str(drill.run_dir)).stdout)
 
     assert f"job {drill.job} is waiting to be scheduled (BeginTime)" in pending.stdout, pending.stderr
-    assert (gone["state"], gone["slurm"]) == ("unknown", {"jobs": [], "trouble": ""})
+    assert (gone["state"], gone["slurm"]["jobs"], gone["slurm"]["trouble"]) == ("unknown", [], "")
 
 
 def test_a_real_run_is_seen_running_with_its_step_and_its_successor(

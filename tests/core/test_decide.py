@@ -544,6 +544,6 @@ def test_every_row_of_both_tables_tells_where_it_comes_from() -> None:
 def test_an_attempt_that_slurm_could_not_start_waits_and_a_clock_that_jumped_holds_up_nobody() -> None:
     last = replace(history("interrupted").attempts[0], not_before=NOW + 5)
     refused = replace(history("interrupted"), attempts=(last,))
-    assert action(refused, seen()) == Wait(NOW + 5, "Slurm could not start attempt 1")
+    assert action(refused, seen()) == Wait(NOW + 5, "Slurm could not start attempt 1, or ended it")
     assert isinstance(action(refused, replace(seen(), now=NOW + 6)), Launch)
     assert isinstance(action(refused, replace(seen(), now=NOW - 1e6)), Launch)

@@ -298,13 +298,15 @@ STEP_12 = "slurmstepd-n0: error: *** STEP 12.0 ON n0 CANCELLED AT 2026-11-22T00:
 @pytest.mark.parametrize(("output", "expected"), [
     (f"step 7 loss 0.1\n{STEP_12}Terminated\nsrun: error: n1: task 1: Exited with exit code 143\n", True),
     (f"{STEP_12}saving\nsaved\n", True),
+    (f"srun: error: n1: task 1: Terminated\n{STEP_12}", True),
+    (f"srun: error: n1: tasks 1-3: Exited with exit code 143\n{STEP_12}", True),
     (f"srun: error: n1: task 1: Exited with exit code 1\n{STEP_12}", False),
     (f"srun: launch/slurm: _step_signal: Terminating StepId=12.0\n{STEP_12}", False),
     (STEP_12.replace(" ***\n", " DUE TO PREEMPTION ***\n"), False),
     (STEP_12.replace("STEP 12.", "STEP 13."), False),
     ("", False),
-], ids=["ranks died of it", "ranks left well", "srun -K after a task's end", "srun -K alone", "with a reason",
-        "another job's", "nothing"])
+], ids=["ranks died of it", "ranks left well", "srun was first to tell", "srun was first, and they handle it",
+        "srun -K after a task's end", "srun -K alone", "with a reason", "another job's", "nothing"])
 def test_a_step_that_was_cancelled_before_any_task_ended_is_told(output: str, expected: bool) -> None:
     assert is_step_cancelled_first(output, "12") is expected
 

@@ -14,6 +14,7 @@ from greenlet import GreenletExit  # type: ignore[import-untyped,unused-ignore]
 from tests.simulation import person
 from tests.simulation.hosts import Host
 from tests.simulation.scenario import MANNERS, Fault
+from tests.simulation.slurm import render_end
 
 if TYPE_CHECKING:
     from tests.simulation.process import Actor
@@ -271,6 +272,18 @@ def _preempt(sim: Sim, fault: Fault) -> None:
         sim.slurm.preempt(job)
 
 
+def _step_ended(sim: Sim, fault: Fault) -> None:
+    """Slurm ends the step of the attempt and lets the job run, for a reason of its own."""
+    attempt = sim.live_attempt()
+    if attempt is None:
+        return
+    line = render_end(sim.scenario.words, f"STEP {attempt.job}.{attempt.number}", attempt.host.name, "")
+    attempt.lines.append(line.strip())
+    for task in attempt.tasks:
+        if task.host.is_running:
+            task.rank_ends(143, 15)
+
+
 def _touch(name: str) -> Callable[[Sim, Fault], None]:
     def touch(sim: Sim, fault: Fault) -> None:
         path = sim.run_dir / "control" / name
@@ -332,5 +345,5 @@ _TABLE: dict[str, Callable[[Sim, Fault], None]] = {
     "slurm_hung": _slurm_hung, "slurm_gone": _slurm_gone, "manners": _manners, "preempt": _preempt,
     "kill": _touch("kill"), "kill-now": _touch("kill-now"), "release": _touch_kept("release"),
     "extend": _touch_kept("extend"), "hold": _hold,
-    "scancel": _scancel, "scancel_successor": _scancel_successor,
+    "scancel": _scancel, "scancel_successor": _scancel_successor, "step_ended": _step_ended,
 }

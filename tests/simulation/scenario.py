@@ -73,6 +73,7 @@ class Scenario:
     site: str = ""                   # one of SITES
     has_sacct: bool = False
     preserve_s: float = 0.0          # preserve_site.for
+    words: str = "22.05"             # slurmstepd's, by release; "later": of one that nobody knows yet
     faults: tuple[Fault, ...] = ()
     at_calls: tuple[tuple[int, str], ...] = field(default=())       # (number of an outside call, what goes wrong then)
 
@@ -122,7 +123,8 @@ def make(seed: int) -> Scenario:
         scenario = replace(scenario, via=rng.choice(VIAS), site=rng.choice(list(SITES)), has_sacct=rng.random() < 0.5)
         if rng.random() < 0.5:   # so that there is a next job
             faults.append(_fault(rng, "preempt", span_s))
-    return replace(scenario, faults=tuple(sorted(faults, key=lambda fault: fault.t)))
+    words = random.Random(f"words {seed}").choice(("22.05", "26.05"))   # drawn apart: seeds keep all else
+    return replace(scenario, words=words, faults=tuple(sorted(faults, key=lambda fault: fault.t)))
 
 
 def _fault(rng: random.Random, kind: str, span_s: float) -> Fault:

@@ -28,6 +28,17 @@ NODE_FAILURE = "DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED")
 
 
+def render_end(words: str, what: str, host: str, due: str) -> str:
+    """slurmstepd's line on the end of a job, as a release words it."""
+    stamp = "2024-01-01T00:00:00"
+    if words == "22.05":
+        return f"slurmstepd: error: *** {what} ON {host} CANCELLED AT {f'{stamp} {due}'.strip()} ***\n"
+    said = due or "DUE to SIGNAL Terminated"
+    if words == "later":
+        said = f"FOR {said.rpartition(' ')[2]} REASONS"
+    return f"[{stamp}.996] error: *** {what} ON {host} CANCELLED AT {stamp} {said} ***\n"
+
+
 @dataclass(eq=False)
 class Job:
     """One job; `state` as squeue says it, `end` the word that stays once COMPLETING is over."""
@@ -295,9 +306,7 @@ class Controller:
     def _end(self, job: Job, end: str, due: str) -> None:
         """slurmstepd writes its line, then TERM; KILL after KillWait."""
         job.end = end
-        stamp = "2024-01-01T00:00:00"
-        when = f"{stamp} {due}".strip()
-        line = f"slurmstepd: error: *** JOB {job.id} ON {job.batch_host} CANCELLED AT {when} ***\n"
+        line = render_end(self.sim.scenario.words, f"JOB {job.id}", job.batch_host, due)
         host = self.sim.hosts[job.batch_host]
         if job.batch is not None and not job.batch.is_over and self.reaches(host):
             host.mount.when_thawed(lambda: apply(self.sim.run_dir, b"A", f"slurm-{job.id}.out", line.encode()))

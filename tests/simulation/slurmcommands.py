@@ -195,7 +195,13 @@ class Slurm(Controller):
 
     def _scontrol(self, argv: Sequence[str], words: Mapping[str, str]) -> tuple[int, str, str]:
         if "job" in argv:
-            return 0, f"JobId={argv[-1]} JobName=sim\n", ""
+            known = self.jobs.get(argv[-1])
+            if known is None:
+                return 1, "", "slurm_load_jobs error: Invalid job id specified"
+            reason = "TimeLimit" if known.end == "TIMEOUT" else "NodeDown" if known.end == "NODE_FAIL" else "None"
+            taken = "2024-01-01T00:00:01" if known.end == "PREEMPTED" else "None"
+            return 0, (f"JobId={known.id} JobName=sim JobState={known.state} Reason={reason} "
+                       f"StartTime=2024-01-01T00:00:00 PreemptTime={taken}\n"), ""
         if "show" in argv:
             return 0, "".join(f"NodeName={host.name} NodeAddr={host.name}\n" for host in self.sim.nodes), ""
         verb = argv[1]

@@ -105,6 +105,16 @@ def read_requests(run_dir: Path, kill_file: str) -> list[tuple[str, str, float]]
     return found
 
 
+def request(run_dir: Path, name: str, note: str) -> bool:
+    """Touch a control file in the run's own name; a new one holds `note`, for who reads it. Whether it is new."""
+    try:
+        with (run_dir / "control" / name).open("x") as file:
+            file.write(note + "\n")
+    except FileExistsError:
+        return False
+    return True
+
+
 def folder_id(run_dir: Path) -> list[int]:
     """What tells this folder from another that takes its name: device and inode."""
     status = run_dir.stat()

@@ -116,6 +116,11 @@ def show_job(job: str) -> tuple[str, ...]:
     return ("scontrol", "--oneliner", "show", "job", job)
 
 
+def version() -> tuple[str, ...]:
+    """Prints the release, such as "slurm 24.11.5"; asks no daemon."""
+    return ("srun", "--version")
+
+
 def release(job: str) -> tuple[str, ...]:
     """Lets a job of one's own go that a user holds."""
     return ("scontrol", "release", job)

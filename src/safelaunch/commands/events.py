@@ -192,6 +192,10 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "request": lambda data: f"{data['who']} touched control/{data['name']}",
     "kill_switch": lambda data: f"{data['who']} touched the kill switch ({data['name']})",
     "took_over": _took_over,
+    "slurm": lambda data: f"Slurm {data['version']} runs here" + (
+        "" if data.get("known", True) else ", a release that this safelaunch does not know"),
+    "unknown_words": lambda data: (f"Slurm ended something of job {data['job']} in words that this safelaunch does not "
+                                   f"know: {data['said']!r}"),
     "resubmitted": _resubmitted,
     "completed": lambda data: f"the run has completed{_because(data)}",
     "gave_up": lambda data: f"the run has given up, exit code {data.get('exit_code')}{_because(data)}",

@@ -20,6 +20,7 @@ from safelaunch.commands.runs import Word
 from safelaunch.core.model import Event
 from safelaunch.core.progress import Metrics, measure
 from safelaunch.core.slurmtext import QueuedJob
+from safelaunch.core.slurmwords import is_known
 from safelaunch.core.state import Attempt, State, fold
 from safelaunch.core.steps import latest_step
 
@@ -70,7 +71,10 @@ def overview(run: Run, word: Word, now: float) -> dict[str, Any]:
         "decisions": [{"t": event.t, "row": str(event.data.get("row", "")), "why": str(event.data.get("why", ""))}
                       for event in journal.events if event.event == "decision"][-SHOWN_DECISIONS:],
         "pulse": pulse,
-        "slurm": {"jobs": None if word.jobs is None else [vars(known) for known in word.jobs], "trouble": word.trouble},
+        "slurm": {"jobs": None if word.jobs is None else [vars(known) for known in word.jobs], "trouble": word.trouble,
+                  "version": state.slurm, "is_known": None if state.slurm is None else is_known(state.slurm),
+                  "unknown_words": None if state.unknown_words is None else dict(
+                      zip(("job", "said"), state.unknown_words, strict=True))},
         "journal_problems": list(journal.problems),
     }
 

@@ -106,10 +106,24 @@ def _alarm_rows(seen: dict[str, Any]) -> Iterator[Row]:
         if seen["standby"] is not None:
             yield "standby", f"on {seen['standby']}, ready to take over", ""
         yield from _hang_rows(seen)
-    if seen["slurm"]["trouble"] and not seen["ended"]:
-        yield "slurm", f"no clear answer: {seen['slurm']['trouble']}", "yellow"
+    yield from _slurm_rows(seen)
     for problem in seen["journal_problems"]:
         yield "journal", f"cannot be read: {problem}", "red"
+
+
+def _slurm_rows(seen: dict[str, Any]) -> Iterator[Row]:
+    said = seen["slurm"]
+    if said["trouble"] and not seen["ended"]:
+        yield "slurm", f"no clear answer: {said['trouble']}", "yellow"
+    if said["version"] is not None and said["is_known"]:
+        yield "slurm", str(said["version"]), ""
+    elif said["version"] is not None:
+        yield "slurm", (f"{said['version']}, a release that this safelaunch does not know: where it cannot read why "
+                        "something ended, it asks, and counts no failure"), "yellow"
+    unread = said["unknown_words"]
+    if unread is not None:
+        yield "slurm", (f"ended something of job {unread['job']} in words that this safelaunch does not know: "
+                        f"{unread['said']!r}"), "yellow"
 
 
 def _hang_rows(seen: dict[str, Any]) -> Iterator[Row]:

@@ -354,7 +354,7 @@ def _back_off(state: State, seen: Seen, plan: Plan) -> Action | None:
     if last is None or last.ended_t is None:
         return None
     if last.not_before is not None and seen.now < last.not_before < seen.now + MAX_PAUSE_S:
-        return Wait(last.not_before, f"Slurm could not start attempt {last.number}")
+        return Wait(last.not_before, f"Slurm could not start attempt {last.number}, or ended it")
     wait_at_once = last.has_failed and response(plan, last.category).then == "wait"
     if failures < 2 and not wait_at_once:
         return None

@@ -1,6 +1,7 @@
 """Slurm's words as values: what its commands print, and what slurmstepd writes into a job's own output.
 
-Each format string stands beside its parser. Text of an unknown form is a ParseError, never a guess.
+Each format string stands beside its parser; what releases word differently stands in slurmwords. Text of an unknown
+form is a ParseError, never a guess.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from safelaunch.core import slurmwords
 from safelaunch.errors import ParseError
 
 # squeue --noheader --format: id, state, name, user, reason, nodelist. "|" cannot stand in ids, states or user names;
@@ -20,45 +22,11 @@ WATCH_FORMAT = "%i|%T|%u|%r|%N|%B|%x|%E|%P|%S|%M|%j"
 SACCT_FORMAT = "JobID,State,ExitCode"    # with --parsable2: "12|CANCELLED by 1001|0:15"
 SINFO_FORMAT = "%T|%N"
 
-# slurm_errno.c and the clients' own words for "no answer": whether the act happened is unknown.
-_UNREACHABLE = re.compile(
-    r"Unable to contact slurm controller|Socket timed out|Connection refused|Connection reset|Connection timed out"
-    r"|Zero Bytes were transmitted|Transport endpoint is not connected|communication connection failure"
-    r"|Slurm backup controller in standby mode|Slurm controller not responding|Slurmctld is not responding"
-    r"|Resource temporarily unavailable",
-    re.IGNORECASE,
-)
 _NOTHING = dict.fromkeys(("(null)", "n/a", "N/A", "None"), "")   # Slurm's several words for it
-# What sacct says of a slurmdbd that is down (22.05, measured); a site without one: "accounting storage is disabled".
-_DATABASE_AWAY = re.compile(r"talking to the database|persistent connection|PersistInit", re.IGNORECASE)
-_ENDING = re.compile(
-    r"^(?:slurmstepd|srun)(?:-\S+)?: error: \*\*\* JOB (?P<id>[0-9]+) ON (?P<host>\S+) CANCELLED AT "
-    r"(?P<at>\S+)(?P<due> DUE TO .*?)? \*\*\*",
-    re.MULTILINE | re.IGNORECASE,
-)
-# srun's and slurmctld's words (slurm_errno.c) where a step was asked for in a job that ends: 22.05 said the first two.
-_JOB_OVER = re.compile(r"Expired or invalid job|Slurm job [0-9]+ has expired|Invalid job id specified"
-                       r"|Job/step already completing or completed", re.IGNORECASE)
-# srun's words when no task of a step was ever started: Slurm did not answer, or gave it nothing to run on just now.
-_NO_STEP = re.compile(r"^srun: (?:error: )?Unable to (?:create step for job|confirm allocation)", re.MULTILINE)
-_STEP_ENDING = re.compile(
-    r"^slurmstepd(?:-\S+)?: error: \*\*\* STEP (?P<id>[0-9]+)\.\S+ ON \S+ CANCELLED AT \S+"
-    r"(?P<due> DUE TO .*?)? \*\*\*",
-    re.MULTILINE | re.IGNORECASE,
-)
-# srun's words once it has seen a task end, or ends the step itself: what slurmstepd says of the step then is an echo.
-_SRUN_SAW = re.compile(r"^srun: (?:error: \S+: tasks? |launch/slurm: _step_signal|Terminating|Job step aborted"
-                       r"|First task exited)", re.MULTILINE)
-# slurm_errno.c, ESLURM_INVALID_NODE_NAME: one name of the list is unknown, whichever (22.05, measured: sbatch, srun and
-# scontrol update say it of --exclude, --nodelist and ExcNodeList).
-_UNKNOWN_NODE = "Invalid node name specified"
 _CLUSTER = re.compile(r"^[ \t]*ClusterName[ \t]*=[ \t]*\"?([^\s\"#]+)", re.MULTILINE | re.IGNORECASE)
 _UNUSABLE = ("down", "drain", "fail", "maint", "unk", "inval", "power", "future", "reserved")
 # The first words of templates/slurm/job.sbatch.
 _STARTED = re.compile(r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on ", re.MULTILINE)
-_DUE = {
-    "TIME LIMIT": "time_limit", "PREEMPTION": "preempted", "JOB REQUEUE": "requeued", "NODE FAILURE": "node_failure",
-}
 
 
 @dataclass(frozen=True)
@@ -214,17 +182,17 @@ def parse_submitted(text: str) -> str:
 
 def has_no_step(output: str) -> bool:
     """Whether srun says that it could not even create its step."""
-    return _NO_STEP.search(output) is not None
+    return slurmwords.has_phrase(slurmwords.NO_STEP, output)
 
 
 def is_job_over(stderr: str) -> bool:
     """Whether srun was refused because its job ends or has ended."""
-    return _JOB_OVER.search(stderr) is not None
+    return slurmwords.has_phrase(slurmwords.JOB_OVER, stderr)
 
 
 def is_unknown_node(stderr: str) -> bool:
     """Whether Slurm refuses a list of nodes because it knows no node of some name in it."""
-    return _UNKNOWN_NODE in stderr
+    return slurmwords.has_phrase(slurmwords.UNKNOWN_NODE, stderr)
 
 
 def parse_cluster(text: str) -> str:
@@ -235,12 +203,12 @@ def parse_cluster(text: str) -> str:
 
 def is_unreachable(stderr: str) -> bool:
     """Whether a Slurm command failed because it got no answer, so that nobody knows what happened."""
-    return _UNREACHABLE.search(stderr) is not None
+    return slurmwords.has_phrase(slurmwords.UNREACHABLE, stderr)
 
 
 def is_database_away(stderr: str) -> bool:
     """Whether sacct failed because its database gave no answer; never so of a site that keeps no accounts."""
-    return is_unreachable(stderr) or _DATABASE_AWAY.search(stderr) is not None
+    return is_unreachable(stderr) or slurmwords.has_phrase(slurmwords.DATABASE_AWAY, stderr)
 
 
 def parse_ending(output: str, job: str) -> str | None:
@@ -249,15 +217,20 @@ def parse_ending(output: str, job: str) -> str | None:
     Only a line about the JOB counts: `scancel J.0`, and any signal to a step, leave the same words about the STEP. Of a
     dead batch host there is none: then a step's line counts that speaks of a time limit or a preemption. Of a job that
     was requeued, whose output goes on in the same file, only what stands behind its last start counts.
-    cancelled (by a person's scancel) | time_limit | preempted | requeued | node_failure; None = no such line.
+    A word of slurmwords.REASONS, "unknown" for a reason of another release; None = no such line.
     """
+    ending = find_ending(output, job)
+    return ending.word if ending else None
+
+
+def find_ending(output: str, job: str) -> slurmwords.End | None:
+    """The line that parse_ending reads."""
     begin = max((match.start() for match in _STARTED.finditer(output) if match["id"] == job), default=0)
-    for match in reversed(list(_ENDING.finditer(output, begin))):
-        if match["id"] != job:
-            continue
-        return _reason(match["due"]) or "cancelled"
-    reason = parse_step_ending(output[begin:], job)
-    return reason if reason in ("time_limit", "preempted") else None
+    found = slurmwords.job_ends(output, job, begin)
+    if found:
+        return found[-1]
+    steps = slurmwords.step_ends(output[begin:], job)
+    return steps[-1] if steps and steps[-1].word in ("time_limit", "preempted") else None
 
 
 def parse_step_ending(output: str, job: str) -> str | None:
@@ -265,32 +238,31 @@ def parse_step_ending(output: str, job: str) -> str | None:
 
     Slurm signals the steps before the batch script: a step's output tells of a preemption before the job's own does.
     """
-    found = [match for match in _STEP_ENDING.finditer(output) if match["id"] == job]
-    return _reason(found[-1]["due"]) if found else None
-
-
-def _reason(due: str | None) -> str | None:
-    """The word for slurmstepd's " DUE TO …"; None where it gives no reason."""
-    said = (due or "").upper().removeprefix(" DUE TO ").strip()
-    if not said:
-        return None
-    # "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS" in full
-    return next((word for words, word in _DUE.items() if said.startswith(words)), "unknown")
+    found = slurmwords.step_ends(output, job)
+    return found[-1].word if found and found[-1].has_reason else None
 
 
 def has_cancelled_step(output: str, job: str) -> bool:
-    """Whether the last line about a step of the job says that it was cancelled, and gives no reason."""
-    found = [match for match in _STEP_ENDING.finditer(output) if match["id"] == job]
-    return bool(found) and not found[-1]["due"]
+    """Whether the last line about a step of the job says that it was cancelled, and no reason that can be read."""
+    found = slurmwords.step_ends(output, job)
+    return bool(found) and found[-1].word in ("cancelled", slurmwords.UNKNOWN)
 
 
 def is_step_cancelled_first(output: str, job: str) -> bool:
     """Whether a step of the job was cancelled, with no reason beside it, before srun saw a task of it end: a scancel of
-    the step, or a preemption with grace, whose SIGTERM comes at once (22.05, measured).
+    the step, or a preemption with grace, whose SIGTERM comes at once (22.05, 24.11 and 26.05, measured).
     """
-    saw = _SRUN_SAW.search(output)
-    found = _STEP_ENDING.finditer(output, 0, saw.start() if saw else len(output))
-    return any(match["id"] == job and not match["due"] for match in found)
+    saw = slurmwords.find_phrase(slurmwords.SRUN_SAW, output)
+    return any(not end.has_reason for end in slurmwords.step_ends(output, job, saw))
+
+
+def find_unknown_step_end(output: str, job: str) -> slurmwords.End | None:
+    """The end of a step for a reason that no known release has, before srun saw a task of it end; None = there is none.
+
+    Behind srun's word it is an echo, as of 26.05's "TASK FAILURE".
+    """
+    saw = slurmwords.find_phrase(slurmwords.SRUN_SAW, output)
+    return next((end for end in slurmwords.step_ends(output, job, saw) if end.word == slurmwords.UNKNOWN), None)
 
 
 def is_preempted(text: str) -> bool:
@@ -301,6 +273,19 @@ def is_preempted(text: str) -> bool:
     """
     found = {match[1]: match[2] for match in re.finditer(r"\b(PreemptTime|StartTime)=(\d{4}-\S+)", text)}
     return "PreemptTime" in found and found["PreemptTime"] >= found.get("StartTime", "")
+
+
+def parse_why_it_ends(text: str) -> str | None:
+    """Why Slurm ends the job, as `scontrol --oneliner show job` tells it beside the state: Reason and PreemptTime.
+
+    While the job completes, a cancel leaves no trace there (24.11 and 26.05, recorded): None = it does not say.
+    """
+    if is_preempted(text):
+        return "preempted"
+    found = {match[1]: match[2] for match in re.finditer(r"\b(JobState|Reason)=(\S+)", text)}
+    if found.get("JobState") == "CANCELLED":
+        return "cancelled"
+    return {"TimeLimit": "time_limit", "NodeDown": "node_failure"}.get(found.get("Reason", ""))
 
 
 def parse_addresses(text: str) -> dict[str, str]:

@@ -122,6 +122,8 @@ class State:
     via: str | None = None                  # how the next job is made: successor | requeue | resubmit | watch
     standby: str | None = None              # host of the standby
     preserving_until: float | None = None
+    slurm: str | None = None                # the version of the Slurm on the last job's nodes
+    unknown_words: tuple[str, str] | None = None   # job, and the words by which Slurm ended something of it, unread
     kill_who: str | None = None
     ended: Ended | None = None
     gen: int = 0
@@ -353,6 +355,14 @@ def _released(state: State, event: Event) -> State:
     return replace(state, preserving_until=None)
 
 
+def _slurm(state: State, event: Event) -> State:
+    return replace(state, slurm=str(event.data["version"]))
+
+
+def _unknown_words(state: State, event: Event) -> State:
+    return replace(state, unknown_words=(str(event.data["job"]), str(event.data["said"])))
+
+
 def _kill_switch(state: State, event: Event) -> State:
     return replace(state, kill_who=str(event.data.get("who", "somebody")))
 
@@ -425,6 +435,8 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "released": _released,
     "kill_switch": _kill_switch,
     "took_over": _took_over,
+    "slurm": _slurm,
+    "unknown_words": _unknown_words,
     "resubmitted": _resubmitted,
     "completed": _end("completed", DONE),
     "gave_up": _end("gave_up", FAILED_FOR_GOOD),

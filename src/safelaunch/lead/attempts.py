@@ -177,6 +177,8 @@ def close_attempt(lead: Leader) -> None:
         how, not_before = _never_started(lead)
         if slurmtext.is_job_over(said):   # simulated: attempts were launched into a job that had ended, until its KILL
             lead.ending = lead.ending or "unknown"
+    elif how == "failed" and lead.unread == live.number:
+        how, not_before = _never_started(lead)   # Slurm ended it, and why cannot be read: no word against the training
     lead.record(*_last_progress(lead, live, tail))
     events: list[Event] = []
     if how != "completed":
@@ -206,7 +208,9 @@ def close_attempt(lead: Leader) -> None:
 
 
 def _never_started(lead: Leader) -> tuple[str, float | None]:
-    """Slurm could not start a single task: that says nothing of the training, and costs no budget; not for ever."""
+    """Slurm could not start a single task, or ended the step in words that are not known: that says nothing of the
+    training, and costs no budget; not for ever.
+    """
     row = 0
     for known in reversed(lead.state.attempts[:-1]):
         if known.not_before is None:

@@ -11,9 +11,10 @@ from safelaunch.adapters.rulepacks import undump
 from safelaunch.adapters.successor import Successor
 from safelaunch.core import decide
 from safelaunch.core import plan as plans
+from safelaunch.core.slurmwords import UNKNOWN
 from safelaunch.core.state import fold
 from safelaunch.core.watched import NOTE
-from safelaunch.lead import attempts, handover, watch
+from safelaunch.lead import attempts, handover, slurmends, watch
 from safelaunch.lead.attempts import GUARD, ask_addresses, checkpoint_events
 from safelaunch.lead.keep_standby import watchers_of
 from safelaunch.lead.leader import Leader, Step, TookOver, hold_token
@@ -66,6 +67,7 @@ def boot(lead: Leader) -> None:
         lead.begin("addresses", ask_addresses(lead))
     if not lead.job.is_local:
         lead.begin("available", ask_available(lead))
+        lead.begin("version", slurmends.ask_version(lead))
     if lead.took_over is not None and lead.took_over.host != lead.job.host:
         lead.say(f"this node's standby has taken over: the supervisor on {lead.took_over.host} is dead or cut off")
     if lead.took_over is not None:
@@ -149,8 +151,12 @@ def meet_the_job_before(lead: Leader) -> None:
         before = None
     if before is None and attempt is None:
         return
-    if before is not None and before.id != lead.job.id and is_cancelled(lead, before.id):
-        lead.ending = "cancelled"   # no job comes back from a scancel
+    if before is not None and before.id != lead.job.id:
+        was_cancelled = is_cancelled(lead, before.id)
+        if was_cancelled:
+            lead.ending = "cancelled"   # no job comes back from a scancel
+        elif was_cancelled is None:
+            hold_for_people(lead, before.id)
     if attempt is not None and attempt.ended is None:
         while not lead.shared.put(*lead.record_of(attempt.number, "ended")):
             lead.wait(1.0)
@@ -162,19 +168,33 @@ def meet_the_job_before(lead: Leader) -> None:
                     lead.writer.event("fenced", attempt=attempt.number))
 
 
-def is_cancelled(lead: Leader, job: str) -> bool:
+def hold_for_people(lead: Leader, job: str) -> None:
+    """Put the run on hold: Slurm ended the job before in words that are not known, and has forgotten why. A person's
+    cancel would be undone by going on, and the run lost by stopping.
+    """
+    why = (f"job {job} was ended by Slurm in words that this safelaunch does not know, and nobody can tell whether a "
+           f"person cancelled it: safelaunch release {lead.run_dir} goes on, safelaunch stop {lead.run_dir} ends it")
+    lead.patiently(lambda: runfolder.request(lead.run_dir, "hold", why))
+    lead.say(f"the run is put on hold: {why}")
+    watch.read_requests(lead)
+
+
+def is_cancelled(lead: Leader, job: str) -> bool | None:
     """Whether a person cancelled a job of this run that is over. Evidence in this order: a watch's word in the journal,
-    our own; slurmstepd's line in the job's output; squeue, and where it has forgotten the job, sacct. No trace = no.
+    our own; slurmstepd's line in the job's output; squeue, and where it has forgotten the job, sacct. No trace = no;
+    None: Slurm ended it in words that are not known, and nobody tells.
     """
     if any(event.data.get("act") == NOTE and event.data.get("job") == job for event in lead.history):
         return True    # a watch saw it in squeue, which forgets it within minutes, when nobody else had announced one
     orphaned = lead.run_dir / "control" / f"orphaned-{job}"
     if job in lead.state.cancelled_jobs or lead.patiently(orphaned.exists):
         return False   # a supervisor cancelled it, or a node guard that had none any more
-    ending = watch.ending_of(lead, job)
-    if ending is not None or lead.job.is_local:
+    ending = slurmends.ending_of(lead, job)
+    if ending not in (None, UNKNOWN) or lead.job.is_local:
         return ending == "cancelled"
-    return not _has_handed_over(lead, job) and _slurm_says_cancelled(lead, job)
+    if _has_handed_over(lead, job):
+        return False
+    return _slurm_says_cancelled(lead, job, is_unread=ending == UNKNOWN)
 
 
 def _has_handed_over(lead: Leader, job: str) -> bool:
@@ -188,21 +208,22 @@ def _has_handed_over(lead: Leader, job: str) -> bool:
     return explained
 
 
-def _slurm_says_cancelled(lead: Leader, job: str) -> bool:
+def _slurm_says_cancelled(lead: Leader, job: str, is_unread: bool) -> bool | None:
     """Whether a job of which no line tells why it ended was cancelled. Slurm says so once it has ended: where its batch
-    host is dead, nobody else can.
+    host is dead, nobody else can. `is_unread`: there is a line, in words that are not known; None = nobody tells.
     """
     # Of the step of a supervisor that had taken over there can be a line: a scancel, or a preemption with grace
     # (measured), and Slurm waits for the dead node to tell.
-    is_likely = watch.is_step_cancelled(lead, job)
-    until_s = lead.now_s + (COMPLETING_S if is_likely else UNEXPLAINED_S)
+    is_likely = slurmends.is_step_cancelled(lead, job)
+    until_s = lead.now_s + (COMPLETING_S if is_likely or is_unread else UNEXPLAINED_S)
     while (state := _state_of(lead, job)) is None or state in UNFINISHED:
         if lead.now_s > until_s or _is_called(lead):
-            return is_likely   # a person's word is final, and nothing has spoken against one
+            # A person's word is final, and nothing has spoken against one.
+            return True if is_likely else None if is_unread else False
         again_s = lead.now_s + COMPLETING_LOOK_S
         while lead.now_s < again_s and not _is_called(lead):
             lead.rest(1.0)
-    return state == "CANCELLED"
+    return None if is_unread and state == "" else state == "CANCELLED"
 
 
 def _is_called(lead: Leader) -> bool:

@@ -111,6 +111,7 @@ class Leader:
         self.ending: str | None = None
         self.term_s: float | None = None
         self.asked_who = 0              # the attempt of which Slurm was asked who ended its step
+        self.unread = 0                 # the attempt whose step Slurm ended in words that are not known
         self.limit_near = False
         self.lost: dict[str, str] = {}
         self.probing: set[str] = set()

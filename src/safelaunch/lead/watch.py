@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Generator
 from dataclasses import replace
-from pathlib import Path
 
 from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
@@ -15,14 +14,13 @@ from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
 from safelaunch.core import slurmtext
-from safelaunch.core.decide import mark_asked
 from safelaunch.core.model import Exit
 from safelaunch.core.policy import response
 from safelaunch.core.progress import Talk, listen
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.takeover import CONTESTED_S, PULSE_S
 from safelaunch.core.watchfacts import ENDING
-from safelaunch.lead import hangs, thaw
+from safelaunch.lead import hangs, slurmends, thaw
 from safelaunch.lead.keep_standby import keep_standby, strike_off, watchers_of
 from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded, Urgent
 
@@ -40,12 +38,9 @@ LIMIT_S = 3600.0        # between two looks at the time limit, which people may 
 SILENT_S = 10.0         # a guard that misses ten pings in a row, while the log stands still, is lost
 SILENT_BUSY_S = 60.0    # ... while the log still grows: ask the node by a helper step first
 GUARD_LOST_S = 2.0      # a guard reconnects within 1 s; later than this its task has gone with it
-SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
 TERM_LATE_S = 15.0      # Slurm signals a node that it could not reach again and again
-EVIDENCE_S = 3.0        # slurmstepd writes its line about the end before it signals; a slow folder may show it late
 LAST_WORDS_S = 0.03     # a rank's last lines reach srun within milliseconds of its end
 SRUN_ENDS_S = 2.0       # after its last task has left well, which needs no haste: what it says decides what that means
-WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why they die
 
 
 def observe(lead: Leader) -> None:
@@ -62,7 +57,7 @@ def observe(lead: Leader) -> None:
     if lead.process is not None:
         observe_attempt(lead, lead.process)
     if lead.term_s is not None and lead.ending is None:
-        look_for_ending(lead)
+        slurmends.look_for_ending(lead)
     find_out_whether_alone(lead)
     if lead.live is None and lead.is_due("trouble", TROUBLE_S):
         look_for_trouble(lead)
@@ -267,99 +262,6 @@ def add_exit(lead: Leader, exit: Exit) -> None:
     if not any((known.node, known.task) == (exit.node, exit.task) for known in lead.live.exits):
         lead.live = replace(lead.live, exits=(*lead.live.exits, exit))
         lead.exit_s = lead.now_s
-
-
-def look_for_ending(lead: Leader) -> None:
-    """TERM has come: find out why, first from slurmstepd's own line."""
-    assert lead.term_s is not None
-    lead.ending = ending_of(lead, lead.job.id) if not lead.job.is_local else "cancelled"
-    if lead.ending is not None:
-        lead.say(f"the job is being ended: {lead.ending}")
-    elif lead.now_s - lead.term_s > EVIDENCE_S:
-        lead.begin("term", judge_term(lead))
-
-
-def look_for_early_ending(lead: Leader) -> None:
-    """Ranks that Slurm ends with their job go first, and their log says why before this process is signalled.
-
-    Seen under load: a preempted attempt counted as failed, and the next one was launched into the dying job.
-    """
-    if lead.ending is None and not lead.job.is_local and lead.process is not None:
-        reason = slurmtext.parse_step_ending(lead.process.tail().decode("latin-1"), lead.job.id)
-        if reason in ("preempted", "time_limit"):
-            lead.ending = reason
-            lead.say(f"the job is being ended: {reason}")
-
-
-def is_asking_who_ended_it(lead: Leader) -> bool:
-    """Whether Slurm is still being asked who has ended the attempt's step, where nobody here did.
-
-    A preemption with grace ends the steps and leaves the batch script alone: ranks that die of it look failed, and
-    ranks that save and leave well look complete. Whatever the answer, the attempt counts as told to end.
-    """
-    live, process = lead.attempt, lead.process
-    if lead.ending is None and not lead.job.is_local and process is not None and lead.asked_who != live.number:
-        lead.asked_who = live.number
-        if slurmtext.is_step_cancelled_first(process.tail(WHOLE_END_BYTES).decode("latin-1"), lead.job.id):
-            lead.live = mark_asked(live, "step_cancelled", lead.now)
-            lead.begin("who", ask_who_ended_it(lead))
-    return "who" in lead.tasks
-
-
-def ask_who_ended_it(lead: Leader) -> Step:
-    """Ask Slurm whether this job is being preempted."""
-    result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
-    if result is not None and result.is_ok and slurmtext.is_preempted(result.stdout) and lead.ending is None:
-        lead.ending = "preempted"
-        lead.say("the job is being ended: preempted, with a time of grace")
-
-
-def judge_term(lead: Leader) -> Step:
-    """No line tells why: a TERM to this process alone is nothing while Slurm still runs the job."""
-    result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
-    if result is not None and result.is_ok and "|RUNNING|" in result.stdout:
-        lead.say("a TERM came, but Slurm goes on running this job: so does the supervisor")
-        lead.term_s = None
-    elif lead.ending is None:
-        lead.ending = "unknown"
-        lead.say("the job is being ended, and nothing tells why")
-
-
-def ending_of(lead: Leader, job: str) -> str | None:
-    """Why Slurm ended a job of this run, as slurmstepd wrote into its output; None = it does not say.
-
-    A cancel that node guards or a second supervisor announced, as nobody led the job any more, is no person's.
-    """
-    def look() -> tuple[str, bool]:
-        outputs = [lead.run_dir / f"slurm-{job}.out", *sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))]
-        return "\n".join(map(_tail, outputs)), (lead.run_dir / "control" / f"orphaned-{job}").exists()
-
-    answer = lead.ask_folder(look, 1.0)
-    if not answer.is_ok or answer.value is None:
-        return None
-    text, was_orphaned = answer.value
-    ending = slurmtext.parse_ending(text, job) if text else None
-    return "orphaned" if ending == "cancelled" and was_orphaned else ending
-
-
-def is_step_cancelled(lead: Leader, job: str) -> bool:
-    """Whether slurmstepd wrote that a standby's step was cancelled, with no reason beside it."""
-    def tails() -> str:
-        return "\n".join(map(_tail, sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))))
-
-    answer = lead.ask_folder(tails, 1.0)
-    return bool(answer.is_ok and answer.value and slurmtext.has_cancelled_step(answer.value, job))
-
-
-def _tail(path: Path) -> str:
-    """The last words of a job's output file; "" where it was never written."""
-    try:
-        with path.open("rb") as output:
-            size = output.seek(0, os.SEEK_END)
-            output.seek(max(0, size - (256 << 10)))
-            return output.read().decode("latin-1")
-    except FileNotFoundError:
-        return ""
 
 
 def has_last_words(lead: Leader) -> bool:

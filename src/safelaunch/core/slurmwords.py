@@ -1,0 +1,162 @@
+"""What Slurm's releases word differently, as one table: every row has its releases and its source.
+
+A text may come from a node of any release, whatever this machine's commands are: what is read is the union of all
+rows. A text of no row is "unknown", never a guess. tests/slurmwords/ holds real texts of each release, and
+docs/slurm-releases.md is this table for people.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# docs/slurm-releases.md says of each how its words are known.
+RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
+UNKNOWN = "unknown"
+
+_REQ = "src/slurmd/slurmstepd/req.c, _handle_signal_container"
+_STEPD_26 = "slurmstepd 26.05.5, its text and recorded; a public log of 2026-02-12, when 25.11 was the newest release"
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """Words of Slurm's and ours: a regular expression, what it means, the releases that write it, its source.
+
+    `until` "" = the newest release known still does.
+    """
+
+    pattern: str
+    word: str
+    source: str
+    since: str = "22.05"
+    until: str = ""
+
+
+# How slurmstepd's error lines begin in a job's output. 25.11 and newer write a log line's stamp and no program;
+# LogTimeFormat of slurm.conf(5) says which stamp. "error: " alone is anybody's.
+HEADS = (
+    Phrase(r"(?:slurmstepd|srun)(?:-\S+)?: ", "program", "src/common/log.c; recorded on 22.05.8 and 24.11.5",
+           until="25.05"),
+    Phrase(r"\[[0-9A-Z][\w .:+-]{4,60}\] ", "stamp", _STEPD_26, since="25.11"),
+)
+# What follows "*** JOB 12 ON n0 CANCELLED AT 2026-11-22T18:25:39" up to the stars. A signal that is sent to a job, or
+# to a step, as its end is no reason: SIGNAL says who did it as little as the bare words of older releases.
+REASONS = (
+    Phrase("", "cancelled", _REQ, until="25.05"),
+    Phrase("DUE to SIGNAL (?:Terminated|Killed)", "cancelled", _STEPD_26, since="25.11"),
+    Phrase("DUE TO TIME LIMIT", "time_limit", _REQ),
+    Phrase("DUE TO PREEMPTION", "preempted", _REQ),
+    Phrase("DUE TO JOB REQUEUE", "requeued", _REQ),
+    Phrase("DUE TO NODE FAILURE(?:, SEE SLURMCTLD LOG FOR DETAILS)?", "node_failure", _REQ),
+    # srun ends the step after a bad exit (-K); up to 25.11 those are the bare words.
+    Phrase("DUE TO TASK FAILURE", "task_failure", "slurmstepd 26.05.5, its text and recorded", since="26.05"),
+)
+# The words that a job's own end can have; of those about steps only some speak of the job.
+JOB_ENDINGS = ("cancelled", "time_limit", "preempted", "requeued", "node_failure")
+# "no answer": whether the act happened is unknown.
+UNREACHABLE = (
+    Phrase("Unable to contact slurm controller", "no contact", "slurm_errno.c; recorded on all"),
+    Phrase("Socket timed out", "no answer", "slurm_errno.c; recorded on all"),
+    Phrase("Connection refused|Connection reset|Connection timed out|Transport endpoint is not connected"
+           "|Resource temporarily unavailable", "no connection", "errno(3), as Slurm prints it"),
+    Phrase("Zero Bytes were transmitted", "cut off", "slurm_errno.c"),
+    Phrase("communication connection failure", "no connection", "slurm_errno.c"),
+    Phrase("Slurm backup controller in standby mode", "standby", "slurm_errno.c"),
+    Phrase("Controller is in standby mode", "standby", "slurm_errno.c: the library's text", since="24.11"),
+    Phrase("Slurm controller not responding|Slurmctld is not responding", "no answer", "src/api"),
+)
+# What sacct says of a slurmdbd that is down; a site without one: "accounting storage is disabled".
+DATABASE_AWAY = (
+    Phrase("talking to the database|persistent connection|PersistInit", "database", "recorded on 22.05.8"),
+)
+# srun and slurmctld where a step was asked for in a job that ends, or has ended.
+JOB_OVER = (
+    Phrase("Expired or invalid job", "over", "src/api/allocate.c; recorded on 22.05.8 and 26.05.5"),
+    Phrase("Slurm job [0-9]+ has expired", "over", "src/api/step_launch.c; recorded on 22.05.8"),
+    Phrase("Invalid job id specified", "over", "slurm_errno.c; recorded on all"),
+    Phrase("Job/step already completing or completed", "over", "slurm_errno.c"),
+)
+# One name of a list of nodes is unknown, whichever: of --exclude, --nodelist and ExcNodeList.
+UNKNOWN_NODE = (
+    Phrase("Invalid node name specified", "unknown node", "slurm_errno.c, ESLURM_INVALID_NODE_NAME; recorded on all"),
+)
+# srun could not even create its step, or Slurm gave it nothing to run on just now.
+NO_STEP = (
+    Phrase("^srun: (?:error: )?Unable to create step for job", "no step", "src/srun; recorded on all"),
+    Phrase("^srun: (?:error: )?Unable to confirm allocation", "no step", "src/api/allocate.c; recorded on all"),
+)
+# srun has seen a task end, or ends the step itself: what slurmstepd says of the step then is an echo.
+SRUN_SAW = (
+    # But for a SIGTERM from elsewhere, which srun tells of before or behind slurmstepd (both recorded on 24.11.5).
+    Phrase(r"^srun: error: \S+: tasks? (?!\S+ (?:Terminated|Exited with exit code 143)$)", "task",
+           "src/srun/libsrun; recorded on all"),
+    Phrase("^srun: launch/slurm: _step_signal", "ends the step", "recorded on 22.05.8", until="23.02"),
+    Phrase("^srun: Terminating", "ends the step", "recorded on 24.11.5 and 26.05.5", since="23.11"),
+    Phrase("^srun: Job step aborted", "ends the step", "src/api/step_launch.c; recorded on all"),
+    Phrase("^srun: First task exited", "ends the step", "src/srun; recorded on all"),
+)
+# The version line of every command: "slurm 24.11.5", Debian's "slurm-wlm 26.05.5", "slurm 25.05.0-0rc1".
+_VERSION = re.compile(r"^slurm(?:-\S+)? (?P<number>(?P<release>\d\d\.\d\d)(?:\.\S+)?)\s*$", re.MULTILINE)
+_LINE = (rf"^(?:{'|'.join(f'(?:{head.pattern})' for head in HEADS)})+error: "
+         r"\*\*\* {kind} (?P<id>[0-9]+){step} ON (?P<host>\S+) CANCELLED AT (?P<at>\S+)(?P<due> [^*\n]*?)? \*\*\*")
+_JOB_END = re.compile(_LINE.replace("{kind}", "JOB").replace("{step}", ""), re.MULTILINE)
+_STEP_END = re.compile(_LINE.replace("{kind}", "STEP").replace("{step}", r"\.\S+"), re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class End:
+    """slurmstepd's line about the end of a job, or of one of its steps: `word` is ours, `said` Slurm's reason."""
+
+    job: str
+    start: int
+    word: str
+    said: str
+
+    @property
+    def has_reason(self) -> bool:
+        """Whether more than "cancelled" is said: who sent a signal, no line tells."""
+        return self.word != "cancelled"
+
+
+def job_ends(output: str, job: str, begin: int = 0) -> tuple[End, ...]:
+    """The lines about the job itself, in their order."""
+    return tuple(_end(match) for match in _JOB_END.finditer(output, begin) if match["id"] == job)
+
+
+def step_ends(output: str, job: str, end: int | None = None) -> tuple[End, ...]:
+    """The lines about the job's steps, in their order."""
+    found = _STEP_END.finditer(output, 0, len(output) if end is None else end)
+    return tuple(_end(match) for match in found if match["id"] == job)
+
+
+def _end(match: re.Match[str]) -> End:
+    said = (match["due"] or "").strip()
+    return End(match["id"], match.start(), parse_reason(said), said)
+
+
+def parse_reason(said: str) -> str:
+    """Our word for what stands behind the time: "" or "DUE TO …"; UNKNOWN for a reason of no row."""
+    return next((row.word for row in REASONS if re.fullmatch(row.pattern, said, re.IGNORECASE)), UNKNOWN)
+
+
+def has_phrase(rows: tuple[Phrase, ...], text: str) -> bool:
+    """Whether any of the rows stands in the text."""
+    return find_phrase(rows, text) is not None
+
+
+def find_phrase(rows: tuple[Phrase, ...], text: str) -> int | None:
+    """Where the first of any of the rows stands in the text; None = nowhere."""
+    found = (re.search(row.pattern, text, re.MULTILINE | re.IGNORECASE) for row in rows)
+    return min((match.start() for match in found if match), default=None)
+
+
+def parse_version(text: str) -> str | None:
+    """"24.11.5" of what `sbatch --version` prints, whatever a site prints around it; None = no version is told."""
+    match = _VERSION.search(text)
+    return match["number"] if match else None
+
+
+def is_known(version: str | None) -> bool:
+    """Whether the words of this version's release are known; a release between two known ones counts as known."""
+    match = re.match(r"(\d\d)\.(\d\d)\b", version or "")
+    return match is not None and RELEASES[0] <= match[0] <= RELEASES[-1]
