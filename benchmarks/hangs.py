@@ -25,11 +25,18 @@ from benchmarks.hangreplay import replay_folder
 from benchmarks.hangscenes import HANGS, Camera
 from benchmarks.steptraces import KINDS, STALL, Buffer, Job, Piece, draw_job, play
 from safelaunch.core.hangs import hang
-from safelaunch.core.hangs.proof import Look, conclude, is_certain
+from safelaunch.core.hangs.proof import (
+    ALL_LOOKS_S,
+    BETWEEN_LOOKS_S,
+    Look,
+    conclude,
+    is_certain,
+    pause_before_last_s,
+)
 from safelaunch.core.progress import listen
 
 POLL_S, TICK_S = 5.0, 1.0                  # lead.watch: the log is read each 5 s; what is overdue, each second
-SAMPLES, LOOKS_S = (3, 8, 40), (3.0, 15.0, 55.0)   # lead.hangs: of each look; what it and the pause before it take
+SAMPLES, LOOKS_S = (3, 8, 40), (3.0, 5.0, 45.0)    # lead.hangs: of each look; what it takes
 FIRST_STEP_S = 3600.0
 SLICE_H = 250.0
 HANGS_A_JOB = 40
@@ -128,14 +135,15 @@ class Watcher:
             if self.noticed_s == math.inf:
                 self.noticed_s, self.noticed_by = t, self.rhythm
         t += LOOKS_S[0] if not turn else 0.0
-        self.rhythm, why_not = conclude(self.rhythm, t, looks)
+        self.rhythm, why_not = conclude(self.rhythm, t, looks, ALL_LOOKS_S if turn < 2 else 0.0)
         self.looked, self.second_s = None, math.inf
         if why_not:
             self.deadline_s = hang.deadline_s(self.rhythm)
         elif turn == 2 or (turn == 1 and is_certain(self.rhythm, looks)):
             self.ended_s = t
         else:
-            self.looked, self.turn, self.second_s = looks[-1], turn + 1, t + LOOKS_S[turn + 1]
+            pause_s = BETWEEN_LOOKS_S if not turn else pause_before_last_s(self.rhythm, t, looks)
+            self.looked, self.turn, self.second_s = looks[-1], turn + 1, t + pause_s + LOOKS_S[turn + 1]
 
 
 class Peers:

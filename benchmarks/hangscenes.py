@@ -17,7 +17,7 @@ from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 
 RANKS, PER_NODE = 8, 4
-HANGS = ("collectives", "asleep", "network", "storage", "stopped", "loader")
+HANGS = ("collectives", "asleep", "network", "storage", "stopped", "loader", "polling")
 _TRAIN: Stack = ("train (train.py:120)", "main (train.py:250)", "<module> (train.py:300)")
 _C10D = "torch/distributed/distributed_c10d.py"
 _REDUCE: Stack = (f"all_reduce ({_C10D}:2501)", "reduce_gradients (train.py:140)", *_TRAIN)
@@ -25,6 +25,7 @@ _LOADER: Stack = ("wait (threading.py:324)", "get (queue.py:180)", "_next_data (
                   "__next__ (torch/utils/data/dataloader.py:631)", *_TRAIN)
 _LOG: Stack = ("emit (logging/__init__.py:1100)", "report (train.py:60)", *_TRAIN)
 _ASLEEP_ON_GPFS = Place(1, "python", "D", "rpc_wait", "write", "/gpfs/run/log", "/gpfs", "gpfs")
+_NAP = Place(1, "python", "S", "hrtimer_nanosleep", "clock_nanosleep")
 _WORKER = Place(9, "pt_data_worker", "D", "rpc_wait", "read", "/gpfs/data/shard", "/gpfs", "gpfs")
 
 
@@ -64,7 +65,7 @@ class Camera:
         for number in range(RANKS):
             stack, state, cpu, moved_a_s = what(number)
             self.life[number] = self._lived(self.life[number], cpu, moved_a_s, spent_s)
-            main = _ASLEEP_ON_GPFS if state == "D" else None
+            main = _ASLEEP_ON_GPFS if state == "D" else _NAP if self.hang == "polling" else None
             below = (_WORKER,) if "worker" in (self.piece.who, self.hang) and number == 3 else ()
             ranks.append(Rank(number, f"n{number // PER_NODE}", 1000 + number, state, (stack,), main=main, below=below,
                               cpu=cpu, life=(self.life[number],)))
@@ -126,6 +127,8 @@ class Camera:
         inside: Stack = {EVALUATION: ("evaluate (train.py:77)",), CHECKPOINT: ("save_checkpoint (train.py:99)",)}.get(
             self.piece.kind, ())
         is_odd = number == 5
+        if self.hang == "polling":
+            return self._polls(is_odd, (*inside, *_TRAIN))
         if self.hang == "collectives":
             name = "broadcast" if is_odd else "all_reduce"
             return self._wait((f"{name} ({_C10D}:2501)", *inside, *_TRAIN))
@@ -138,6 +141,15 @@ class Camera:
         if self.hang == "loader":
             return _LOADER, "S", 0.0, 0.0
         return ("wait_for_it (plugin.py:7)", *inside, *_TRAIN), "S", 0.0, 0.0
+
+    def _polls(self, is_odd: bool, below: Stack) -> tuple[Stack, str, float, float]:
+        """One sleeps, the others look for its file: with a pause between two looks, or without."""
+        if is_odd:
+            return ("wait_for_all (sync.py:12)", *below), "S", 0.0, 0.0
+        asks = self.draw.random() < (0.6 if self.is_spinning else 0.1)
+        look: Stack = ("exists (genericpath.py:19)", "wait_for_all (sync.py:19)") if asks else (
+            "wait_for_all (sync.py:20)",)
+        return (*look, *below), "S", 1.0 if self.is_spinning else 0.04, 0.0
 
 
 def _joined(seen: list[Rank]) -> Rank:

@@ -161,7 +161,7 @@ def test_a_clock_that_is_behind_raises_no_alarm(bloom: Made) -> None:
 
 
 @pytest.mark.parametrize(("in_s", "attempt", "says"), [
-    (40.0, 1, "would call it a hang at"), (-5.0, 1, "silent for longer than usual, since"), (40.0, 2, ""),
+    (40.0, 1, "hang check at"), (-5.0, 1, "hang check since"), (40.0, 2, ""),
 ], ids=["not yet", "is looked at", "an attempt that is over"])
 def test_when_a_silence_would_be_called_a_hang_is_told_of_this_attempt(
     bloom: Made, in_s: float, attempt: int, says: str

@@ -14,7 +14,7 @@ from safelaunch.core.hangs import nodeticket, stacktext
 from safelaunch.core.hangs.activity import classify
 from safelaunch.core.hangs.parallel import Sizes, parse_sizes, sizes_of_command
 from safelaunch.core.hangs.ranks import Place, Rank, Reader, Silent, Stack, logical_stack
-from safelaunch.core.hangs.stacks import MOVING, STUCK, UNREADABLE, fold, fold_numbers, label, normalise
+from safelaunch.core.hangs.stacks import MOVING, STUCK, UNREADABLE, fold, fold_numbers, label, normalise, tell_groups
 from safelaunch.core.hangs.stacktree import grow, render_tree
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.errors import ParseError, UsageError
@@ -462,7 +462,7 @@ def test_hints_that_differ_in_their_pid_alone_are_one_line() -> None:
 
 def test_unreadable_group_says_why() -> None:
     (group,) = fold([rank(0, (), why="ptrace refused: kernel.yama.ptrace_scope is 1")])
-    assert group.kind == UNREADABLE and group.label == "1 unreadable: ptrace refused"
+    assert group.kind == UNREADABLE and tell_groups([group]) == ["1 unreadable: ptrace refused"]
 
 
 # --- what is told beside the stacks ----------------------------------------------------------------------------------

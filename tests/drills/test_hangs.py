@@ -71,6 +71,7 @@ def test_training_that_hangs_is_seen_by_its_silence_and_its_stacks_and_goes_on(
     found = drill.wait_event("verdict", timeout_s=240)
 
     assert found.data["category"] == "hang", drill.story()
+    assert found.data["summary"].startswith("rank 2 on n1 sleeps in "), "the others look for its file, each 2 ms"
     state = drill.wait_end(300)
     assert state.ended and state.ended.how == "completed", drill.story()
     assert drill.losses() == losses_until(600)

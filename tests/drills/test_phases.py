@@ -13,10 +13,10 @@ pytestmark = pytest.mark.slurm
 
 @pytest.fixture
 def train(sandbox: Sandbox, submit: Submitter, installation: Installation):  # type: ignore[no-untyped-def]
-    """`train(flags, overrides)`: a run of 2 nodes x 2 ranks of tests/trainers/phases.py."""
-    def go(flags: str, overrides: tuple[str, ...] = ()) -> Drill:
+    """`train(flags, overrides)`: a run of 2 nodes x `tasks` ranks of tests/trainers/phases.py."""
+    def go(flags: str, overrides: tuple[str, ...] = (), tasks: int = 2) -> Drill:
         return submit(sandbox)(command=f"python3 -u {installation.root}/tests/trainers/phases.py {flags}",
-                               overrides=overrides)
+                               overrides=overrides, tasks=tasks)
     return go
 
 
@@ -92,10 +92,10 @@ def test_a_hang_is_noticed_within_a_minute_and_shown_before(train) -> None:  # t
     assert "hang" in shown, shown
 
 
-def _last_step_t(drill: Drill) -> float:
+def _last_step_t(drill: Drill, step: int = 44) -> float:
     """When the log was written last; asked for at once, while the ranks stand still."""
     path = drill.run_dir / "attempts" / "0001" / "main.log"
-    drill.wait_for(lambda: max(drill.steps(1), default=0) >= 44, 30.0, "no step 44")
+    drill.wait_for(lambda: max(drill.steps(1), default=0) >= step, 30.0, f"no step {step}")
     return path.stat().st_mtime
 
 
@@ -109,3 +109,28 @@ def test_a_hang_that_might_pass_is_ended_once_it_has_lasted(train) -> None:  # t
     state = drill.wait_end(300)
     assert state.ended and state.ended.how == "completed", drill.story()
     assert [why for why in said(drill) if "this may pass" in why], drill.story()
+
+
+@pytest.mark.parametrize(
+    ("flags", "hang_at", "tasks", "named"),
+    [("--poll 0.01", 45, 2, "rank 1 on "), ("--poll 0.01 --hang-rank 0", 45, 2, "rank 0 on "),
+     ("--poll 0.01 --hang-rank 1 2", 45, 3, "2 ranks (1-2) "), ("--poll 0", 45, 1, "rank 1 on "),
+     ("--poll 5", 12, 2, "rank 1 on "), ("--poll 0.01 --closed", 45, 2, "rank 1 on ")],
+    ids=["rank 1", "rank 0", "two ranks", "others never pause", "others pause for long", "no stack is to be had"])
+@long_only
+def test_a_silent_rank_beside_ranks_that_poll_is_named_and_ended_once_it_has_lasted(  # type: ignore[no-untyped-def]
+        train, flags: str, hang_at: int, tasks: int, named: str) -> None:
+    drill = train(f"--steps {hang_at + 5} --step-time 1 --hang-at {hang_at} {flags}", tasks=tasks)
+    drill.wait_step(hang_at - 1, timeout_s=200)
+    step_t = _last_step_t(drill, hang_at - 1)
+    noticed = drill.wait_event("hang_suspected", timeout_s=120)
+    found = drill.wait_event("verdict", timeout_s=900)
+    why = drill.as_user("why", str(drill.run_dir), "--attempt", "1").stdout
+    print(f"{flags}: noticed after {noticed.t - step_t:.0f} s, ended after {found.t - step_t:.0f} s")
+    print(drill.story(), why, sep="\n")
+    assert noticed.t - step_t <= 60, drill.story()
+    assert found.data["category"] == "hang" and found.data["summary"].startswith(named), drill.story()
+    assert 300 <= found.t - step_t <= 345, "at 300 s, and what the last look takes under load"
+    assert named in why, why
+    state = drill.wait_end(300)
+    assert state.ended and state.ended.how == "completed", drill.story()

@@ -12,6 +12,7 @@ import ctypes
 import os
 import sys
 import time
+from pathlib import Path
 
 from steps import Ring, first_in_env  # type: ignore[import-not-found]
 
@@ -30,8 +31,11 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--quiet", action="store_true", help="say nothing of evaluations and checkpoints")
     parser.add_argument("--hold-from", type=int, default=0, metavar="STEP", help="keep lines back from this step ...")
     parser.add_argument("--hold-until", type=int, default=0, metavar="STEP", help="... to that one, as a buffer does")
-    parser.add_argument("--hang-at", type=int, default=0, metavar="STEP", help="rank 1 sleeps for ever, first attempt")
+    parser.add_argument("--hang-at", type=int, default=0, metavar="STEP", help="a rank sleeps for ever, first attempt")
+    parser.add_argument("--hang-rank", type=int, nargs="+", default=[1], metavar="R")
     parser.add_argument("--closed", action="store_true", help="nobody may look into these processes")
+    parser.add_argument("--poll", type=float, metavar="S", help="ranks wait for each other by looking for files, "
+                        "with pauses of S seconds; 0 = without a pause")
     return parser.parse_args()
 
 
@@ -41,7 +45,8 @@ class Trainer:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.rank = first_in_env(("RANK", "SLURM_PROCID"), 0)
-        self.ring = Ring(self.rank, first_in_env(("WORLD_SIZE", "SLURM_NTASKS"), 1))
+        self.world = first_in_env(("WORLD_SIZE", "SLURM_NTASKS"), 1)
+        self.ring = Ring(self.rank, self.world)
         self.held: list[str] = []
 
     def train(self) -> None:
@@ -56,10 +61,17 @@ class Trainer:
 
     def train_step(self, step: int) -> None:
         """Compute, wait for the others, say so."""
-        if step == self.args.hang_at and self.rank == 1 and first_in_env(("SAFELAUNCH_ATTEMPT",), 1) == 1:
+        attempt = first_in_env(("SAFELAUNCH_ATTEMPT",), 1)
+        if step == self.args.hang_at and self.rank in self.args.hang_rank and attempt == 1:
             time.sleep(36000)
         compute(self.args.step_time)
-        self.ring.wait_for_all()
+        if self.args.poll is None:
+            self.ring.wait_for_all()
+        else:
+            Path(f"arrived-{attempt}-{step}-{self.rank}").touch()
+            while not all(os.path.exists(f"arrived-{attempt}-{step}-{rank}") for rank in range(self.world)):
+                if self.args.poll:
+                    time.sleep(self.args.poll)
         self.say(f"step {step} loss 0.5 rank {self.rank}", is_held=self.args.hold_from <= step < self.args.hold_until)
 
     def evaluate(self, step: int) -> None:

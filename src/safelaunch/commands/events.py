@@ -100,9 +100,9 @@ def _attempt_started(data: Data) -> str:
 
 
 def _hang_suspected(data: Data) -> str:
-    step = f" behind step {data['step']}" if data.get("step") is not None else ""
-    silent = talk.span(float(data["silent_s"]))
-    return f"attempt {data['attempt']} may hang: silent for {silent}{step} ({data['phase']})"
+    step = f" after step {data['step']}" if data.get("step") is not None else ""
+    phase = f" (phase: {data['phase']})" if data["phase"] != "step" else ""
+    return f"attempt {data['attempt']} may hang: no step for {talk.span(float(data['silent_s']))}{step}{phase}"
 
 
 def _checkpoint(data: Data) -> str:

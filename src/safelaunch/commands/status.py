@@ -131,9 +131,9 @@ def _hang_rows(seen: dict[str, Any]) -> Iterator[Row]:
     if hang_t is None or attempt is None or attempt["number"] != seen["pulse"]["attempt"]:
         return   # the pulse is as old as 15 s, and may tell of the attempt before
     if hang_t > seen["now_t"]:
-        yield "hang", f"would call it a hang at {talk.clock(hang_t)}: no step by then, and two looks at all ranks", ""
+        yield "hang", f"hang check at {talk.clock(hang_t)} if no step is logged by then", ""
     else:
-        yield "hang", f"silent for longer than usual, since {talk.clock(hang_t)}: all ranks are looked at", "yellow"
+        yield "hang", f"hang check since {talk.clock(hang_t)}: reading the stacks of all ranks", "yellow"
 
 
 def _job_rows(seen: dict[str, Any]) -> Iterator[Row]:

@@ -18,7 +18,16 @@ from safelaunch.adapters.collect import Collected, Depth
 from safelaunch.core import nodeset
 from safelaunch.core.hangs import hang, stacktext
 from safelaunch.core.hangs.hang import Rhythm
-from safelaunch.core.hangs.proof import Look, conclude, is_certain
+from safelaunch.core.hangs.proof import (
+    ALL_LOOKS_S,
+    BETWEEN_LOOKS_S,
+    LAST_LOOK_S,
+    Look,
+    conclude,
+    is_certain,
+    pause_before_last_s,
+    verdict_of,
+)
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
@@ -28,10 +37,9 @@ from safelaunch.lead.thaw import wait_for_thaw
 from safelaunch.lead.visit import collect
 
 PRESERVE_S = 3600.0       # where preserve_site.for names no time
-SECOND_LOOK_S = 10.0      # between two looks that must agree before anything is ended
-# A loop stands at one line nine times of ten; the third look is for what may pass only.
 FIRST, SECOND = Depth(samples=3, gap_s=1.0), Depth(samples=8, gap_s=0.6)
-THIRD = Depth(samples=40, gap_s=1.0, deadline_s=60.0)
+LAST = Depth(samples=40, gap_s=LAST_LOOK_S / 40, deadline_s=60.0)   # for what may pass only
+LOOKS = ((FIRST, ALL_LOOKS_S), (SECOND, ALL_LOOKS_S), (LAST, 0.0))  # and how long those behind each take at most
 CHECKPOINT_S = 1.0        # a folder of some hundred checkpoints takes 0.1 s; the leader's heart must not wait
 STALLED_S = 30.0          # between two looks at the log, which come each 5 s
 
@@ -82,21 +90,22 @@ def look(lead: Leader, process: AttemptProcess) -> Step:
     phase = hang.phase_of(lead.rhythm)
     lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
                                   step=lead.rhythm.step))
+    what = f"no step for {since_s:.0f} s{'' if phase == hang.STEP else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:
-        lead.say(f"no progress for {since_s:.0f} s; hang.dump_stacks is off, so nobody looks why")
+        lead.say(f"{what}; hang.dump_stacks is off, so nobody looks why")
         lead.rhythm = hang.look_again(lead.rhythm, lead.now_s)
         return
     lead.rhythm = hang.alive(lead.rhythm, _last_checkpoint_s(lead))
     if not _is_silent_still(lead, number):
         lead.tell("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since")
         return
-    lead.say(f"no progress for {since_s:.0f} s ({phase}): looking at the stacks of all ranks")
+    lead.say(f"{what}: reading the stacks of all ranks")
     looks = _earlier_looks(lead)
-    for depth in (FIRST, SECOND, THIRD):
-        if depth is THIRD and is_certain(lead.rhythm, looks):
+    for depth, more_s in LOOKS:
+        if depth is LAST and is_certain(lead.rhythm, looks):
             break
         if depth is not FIRST:
-            yield SECOND_LOOK_S
+            yield BETWEEN_LOOKS_S if depth is SECOND else pause_before_last_s(lead.rhythm, lead.now_s, looks)
         collected = yield from collect(lead, lead.attempt.nodes, depth)
         if not _is_silent_still(lead, number):
             return
@@ -106,9 +115,9 @@ def look(lead: Leader, process: AttemptProcess) -> Step:
         lead.looked = (lead.rhythm.since_s, looks[-1])
         _keep(lead, number, collected, stacktext.to_public(groups, found, collected.reports, collected.silent,
                                                            collected.took_s))
-        if not _speaks_of_a_hang(lead, looks):
+        if not _speaks_of_a_hang(lead, looks, more_s):
             return
-    yield from _act(lead, number, looks[-1].found)
+    yield from _act(lead, number, verdict_of(looks))
 
 
 def _last_checkpoint_s(lead: Leader) -> float:
@@ -134,13 +143,13 @@ def _earlier_looks(lead: Leader) -> list[Look]:
     return [lead.looked[1]] if lead.looked is not None and lead.looked[0] == lead.rhythm.since_s else []
 
 
-def _speaks_of_a_hang(lead: Leader, looks: Sequence[Look]) -> bool:
+def _speaks_of_a_hang(lead: Leader, looks: Sequence[Look], more_s: float) -> bool:
     """Whether these looks do; if not, it is said, and the next ones come later."""
     assert lead.rhythm is not None
-    lead.rhythm, why_not = conclude(lead.rhythm, lead.now_s, looks)
+    lead.rhythm, why_not = conclude(lead.rhythm, lead.now_s, looks, more_s)
     if why_not:
         again_t = lead.now + hang.deadline_s(lead.rhythm) - lead.now_s
-        lead.tell("hang", f"{why_not}; looking again at {clock(again_t)}")
+        lead.tell("hang", f"{why_not}; next look at {clock(again_t)}")
     return not why_not
 
 

@@ -12,10 +12,12 @@ Laws:
 - A phase that was seen less than SEEN times gets patience.
 - Long silences without any sign that come at regular steps (a silent evaluation each 500) are told by their place.
 - Single stalls (a shared filesystem's) stretch nothing: the next one is looked at again, and found alive.
+- Each look that ends nothing makes the next one later, but never later than the moment at which the silence counts.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 from safelaunch.core.progress import END, Talk
@@ -101,6 +103,7 @@ class Rhythm:
     places: tuple[Places, ...] = ()
     patience: float = 1.0                     # grows with each look that found the training alive
     alive_s: float = 0.0                      # when a look has seen somebody work, during this silence
+    look_by_s: float = math.inf               # somebody looks again at this silence by then
 
 
 def begin(now_s: float, first_step_s: float, no_progress_s: float | None, before: Rhythm | None = None, *,
@@ -128,13 +131,14 @@ def hear(rhythm: Rhythm, now_s: float, talk: Talk) -> Rhythm:
                      longest_quiet_s=max(rhythm.longest_quiet_s, quiet_s))
     is_step = _is_new(rhythm, talk)
     if rhythm.steps == 0 and not is_step:
-        return rhythm   # the start is one piece: its words are as many as there are frameworks
+        # The start is one piece: its words are as many as there are frameworks.
+        return replace(rhythm, look_by_s=math.inf)
     if not is_step and (not talk.signs or talk.signs == (rhythm.phase,)):
         return rhythm   # 64 ranks say "saving checkpoint" once each
     rhythm = _learn(rhythm, now_s - rhythm.since_s)
     steps = rhythm.steps + is_step
     return replace(
-        rhythm, since_s=now_s, steps=steps, patience=1.0, alive_s=0.0, is_guess=False,
+        rhythm, since_s=now_s, steps=steps, patience=1.0, alive_s=0.0, look_by_s=math.inf, is_guess=False,
         mark=talk.mark if is_step else rhythm.mark, step=talk.step if is_step else rhythm.step,
         phase=talk.signs[-1] if talk.signs else _plain(steps))
 
@@ -215,7 +219,12 @@ def slower(rhythm: Rhythm) -> float:
 
 
 def deadline_s(rhythm: Rhythm) -> float:
-    """When somebody should look, monotonic seconds. Of a training that names no steps the log's silence counts."""
+    """When somebody should look, monotonic seconds."""
+    return min(rhythm.look_by_s, _patient_until_s(rhythm))
+
+
+def _patient_until_s(rhythm: Rhythm) -> float:
+    """The same as far as the durations tell. Of a training that names no steps the log's silence counts."""
     if rhythm.steps == 0 and rhythm.no_progress_s is None and START not in rhythm.before:
         quiet_s = max(QUIET_S, min(3 * rhythm.longest_quiet_s, rhythm.longest_quiet_s + UNSEEN_MOST_S))
         if rhythm.growths < GROWTHS:
@@ -226,6 +235,7 @@ def deadline_s(rhythm: Rhythm) -> float:
 
 def look_again(rhythm: Rhythm, now_s: float, phase: str = "") -> Rhythm:
     """A look has found the training alive, in this phase if its stacks show one: the next look comes later."""
+    rhythm = replace(rhythm, look_by_s=math.inf)
     if phase and rhythm.phase in (STEP, WARM_UP):
         rhythm = replace(rhythm, phase=phase, is_guess=True, patience=1.0)   # which grew by another phase's measure
         if deadline_s(rhythm) > now_s:
@@ -238,25 +248,31 @@ def look_again(rhythm: Rhythm, now_s: float, phase: str = "") -> Rhythm:
     return replace(rhythm, patience=patience * min(1.0, most_s / span_s))
 
 
-def hold_s(rhythm: Rhythm, now_s: float) -> float:
+def look_by(rhythm: Rhythm, at_s: float) -> Rhythm:
+    """The same, with the next look at this moment at the latest."""
+    return replace(rhythm, look_by_s=min(rhythm.look_by_s, at_s))
+
+
+def hold_s(rhythm: Rhythm, now_s: float, at_least_s: float = 0.0) -> float:
     """Seconds that are left before a silence counts that may pass: without a sign of life since the last one.
 
     A step may take three times as long as others, a checkpoint on a busy filesystem twice as long as the longest.
     """
     longest_s = max(known.get(rhythm.phase, Learned()).longest_s for known in (rhythm.learned, rhythm.before))
     least_s = max(HOLD_S, (LONG_GAP + 1) * step_s(rhythm), 2 * longest_s if rhythm.phase != START else 0.0)
-    least_s = min(least_s, HOLD_MOST_S)   # a log that comes in blocks of hours tells nothing of steps
+    least_s = max(at_least_s, min(least_s, HOLD_MOST_S))   # a log that comes in blocks of hours tells nothing of steps
     return max(rhythm.since_s + least_s, rhythm.alive_s + HOLD_S if rhythm.alive_s else 0.0) - now_s
 
 
 def alive(rhythm: Rhythm, at_s: float) -> Rhythm:
     """Something else than the log has shown that the training went on then: a checkpoint has appeared."""
-    return replace(rhythm, since_s=at_s, patience=1.0) if at_s > rhythm.since_s else rhythm
+    return replace(rhythm, since_s=at_s, patience=1.0, look_by_s=math.inf) if at_s > rhythm.since_s else rhythm
 
 
 def forgive(rhythm: Rhythm, stalled_s: float) -> Rhythm:
     """Nobody listened for so long (the leader itself was stopped): that was no silence of the training's."""
-    return replace(rhythm, since_s=rhythm.since_s + stalled_s, grew_s=rhythm.grew_s + stalled_s)
+    return replace(rhythm, since_s=rhythm.since_s + stalled_s, grew_s=rhythm.grew_s + stalled_s,
+                   look_by_s=rhythm.look_by_s + stalled_s)
 
 
 def _at_this_place_s(rhythm: Rhythm) -> float:

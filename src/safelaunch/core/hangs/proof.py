@@ -18,8 +18,9 @@ from typing import NamedTuple
 from safelaunch.core import progress
 from safelaunch.core.hangs import activity, hang
 from safelaunch.core.hangs.hang import Rhythm
-from safelaunch.core.hangs.ranks import Life, NodeReport, Rank
+from safelaunch.core.hangs.ranks import Life, NodeReport, Rank, Stack
 from safelaunch.core.hangs.scene import HangVerdict, computes, names_of
+from safelaunch.core.hangs.sleepers import Asleep, find_asleep, slept_on, verdict_on_sleepers
 from safelaunch.core.hangs.stacks import MOVING, Group, normalise, split_frame
 
 
@@ -33,7 +34,10 @@ class Least(NamedTuple):
 BYTES = Least(1 << 20, 50_000)   # a rank's heartbeats are less, a checkpoint's piece is more
 FAULTS = Least(1000, 20)         # pages: 4 MB of memory touched anew
 BELOW_S = Least(0.5, 0.05)       # of CPU: a compiler, a tokeniser; idle data loaders take a hundredth of it
-_NOT_A_HANG = "no second witness of a hang"
+BETWEEN_LOOKS_S = 10.0   # two looks that must agree before anything is ended are so far apart
+LAST_LOOK_S = 40.0       # a loop stands at one line nine times of ten: the third look takes 40 samples, a second apart
+ALL_LOOKS_S = 65.0       # all three, with what the helper steps take to start
+_NOT_A_HANG = "no hang so far"
 # Functions on the way to what takes longer than a step; by name, as the program's own files are anybody's.
 _PHASES = (
     (progress.CHECKPOINT, re.compile(r"(?:^|[._])save(?:_|$)|save_(?:checkpoint|model|pretrained|state)|save_to_disk")),
@@ -46,7 +50,8 @@ _BY_KIND = {activity.COMPILE: progress.COMPILE, activity.DATA: progress.DATA}
 
 class Weighed(NamedTuple):
     """What the looks so far say. `phase`: what the stacks show the training at, where that takes longer than a step;
-    `is_sure` False = it may pass, and is proof only once it has lasted; `is_alive`: somebody works.
+    `is_sure` False = it may pass, and is proof only once it has lasted, for `least_s` where that is more than others
+    must; `is_alive`: somebody works.
     """
 
     is_proof: bool
@@ -54,6 +59,7 @@ class Weighed(NamedTuple):
     phase: str = ""
     is_sure: bool = True
     is_alive: bool = False
+    least_s: float = 0.0
 
 
 class Look(NamedTuple):
@@ -72,8 +78,13 @@ def weigh(looks: Sequence[Look]) -> Weighed:
         verb = "was" if len(anew) == 1 else "were"
         return Weighed(False, f"{_NOT_A_HANG}: {names_of(anew)} {verb} started anew since the last look", phase,
                        is_alive=True)
+    asleep = _sleeps_among_moving(looks)
+    if asleep is not None and not signs_of_life(looks, but_cpu=True):
+        return Weighed(True, verdict_on_sleepers(asleep).summary, phase, is_sure=False,
+                       least_s=hang.HOLD_MOST_S if asleep.is_busy else 0.0)
     if not found.witnesses or found.kind == "moving":
-        return Weighed(False, f"{_NOT_A_HANG}: {found.summary}", phase, is_alive=found.kind == "moving")
+        is_alive = found.kind == "moving" and _asleep(looks) is None   # else the next look tells
+        return Weighed(False, f"{_NOT_A_HANG}: {found.summary}", phase, is_alive=is_alive)
     if found.kind in ("process", "gpu"):
         return Weighed(True, found.summary)   # whatever the others do, they will not go on
     alive = signs_of_life(looks)
@@ -83,22 +94,73 @@ def weigh(looks: Sequence[Look]) -> Weighed:
     return Weighed(True, found.summary, phase, cannot_pass or not _SURE.isdisjoint(found.witnesses))
 
 
-def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Look]) -> tuple[Rhythm, str]:
+def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Look], more_s: float = 0.0) -> tuple[Rhythm, str]:
     """(the rhythm from now on, why nothing is ended); "" = it is a hang, as far as these looks say.
 
-    Who has set hang.no_progress has said what a silence means: two looks without a sign of life are enough then.
+    `more_s`: how long the looks behind this one take. What may pass may still lack so much of the time that it must
+    last. Who has set hang.no_progress has said what a silence means: two looks without a sign of life are enough then.
     """
     weighed = weigh(looks)
     later = hang.look_again(rhythm, now_s, weighed.phase)
-    is_asked = rhythm.no_progress_s is not None
+    is_asked = rhythm.no_progress_s is not None and not weighed.least_s
     if not weighed.is_proof:
-        return replace(later, alive_s=now_s if weighed.is_alive else rhythm.alive_s), weighed.why
+        later = replace(later, alive_s=now_s if weighed.is_alive else rhythm.alive_s)
+        return later if later.phase != rhythm.phase else _before_it_counts(later, now_s), weighed.why
     if weighed.phase and later.phase != rhythm.phase and not is_asked:
         return later, f"the stacks show {weighed.phase}, which may take longer than a step"
-    left_s = hang.hold_s(rhythm, now_s)
-    if not weighed.is_sure and left_s > 0 and not is_asked:
-        return later, f"{weighed.why}: this may pass, and counts if it lasts for {left_s:.0f} s more"
+    left_s = hang.hold_s(rhythm, now_s, weighed.least_s)
+    if not weighed.is_sure and left_s > more_s and not is_asked:
+        why_not = f"{weighed.why}: this may pass, and is called a hang if nothing changes for {left_s:.0f} s more"
+        return _before_it_counts(later, now_s, weighed.least_s), why_not
     return rhythm, ""
+
+
+def _before_it_counts(rhythm: Rhythm, now_s: float, least_s: float = 0.0) -> Rhythm:
+    """With the next look early enough for the last one to end when the silence counts, or when it does at the latest.
+
+    Seen: 18 s were left, and the next look came 136 s later.
+    """
+    left_s = hang.hold_s(rhythm, now_s, least_s)
+    if left_s <= 0:
+        return rhythm
+    return hang.look_by(rhythm, now_s + (left_s - ALL_LOOKS_S if left_s > ALL_LOOKS_S else left_s))
+
+
+def pause_before_last_s(rhythm: Rhythm, now_s: float, looks: Sequence[Look]) -> float:
+    """Seconds until the last look at what may pass: it ends no sooner than that counts."""
+    return max(BETWEEN_LOOKS_S, hang.hold_s(rhythm, now_s, weigh(looks).least_s) - LAST_LOOK_S)
+
+
+def verdict_of(looks: Sequence[Look]) -> HangVerdict:
+    """The verdict that the looks lead to: the last one's, or where that says nothing, the one on a rank that sleeps."""
+    asleep = _sleeps_among_moving(looks)
+    return looks[-1].found if asleep is None else verdict_on_sleepers(asleep)
+
+
+def _sleeps_among_moving(looks: Sequence[Look]) -> Asleep | None:
+    """Ranks that sleep beside others who move, and may all be polling; None where the last look says more than that.
+
+    A driver may sleep while its workers compute. So where others use a core, and nothing tells that from work, it must
+    have slept on since the look before.
+    """
+    found = looks[-1].found
+    asleep = _asleep(looks) if found.kind == "moving" or not found.witnesses else None
+    if asleep is None or (asleep.is_busy and (len(looks) < 2 or not slept_on(asleep, _ranks_of(looks[0])))):
+        return None
+    return asleep
+
+
+def _asleep(looks: Sequence[Look]) -> Asleep | None:
+    """Who sleeps among others, by the samples of all these looks: three of a loop may all miss what it looks for."""
+    samples: dict[tuple[str, int], tuple[Stack, ...]] = {}
+    for look in looks:
+        for rank in _ranks_of(look):
+            samples[rank.node, rank.pid] = (*samples.get((rank.node, rank.pid), ()), *rank.samples)
+    return find_asleep([rank._replace(samples=samples[rank.node, rank.pid]) for rank in _ranks_of(looks[-1])])
+
+
+def _ranks_of(look: Look) -> list[Rank]:
+    return [rank for report in look.reports for rank in report.ranks]
 
 
 def is_certain(rhythm: Rhythm, looks: Sequence[Look]) -> bool:
@@ -123,17 +185,18 @@ def _is_split(groups: Sequence[Group]) -> bool:
     return len(set(at)) > 1 and all(one.kind == activity.COLLECTIVE for one in at)
 
 
-def signs_of_life(looks: Sequence[Look]) -> str:
-    """For people: who still does something, and what; "" = nobody."""
-    moving = [rank for look in looks for group in look.groups if group.kind == MOVING for rank in group.ranks
-              if computes(rank)]
-    if moving:
+def signs_of_life(looks: Sequence[Look], *, but_cpu: bool = False) -> str:
+    """For people: who still does something, and what; "" = nobody. `but_cpu`: besides using a core."""
+    poll = _who_poll(looks)
+    moving = [rank for look in looks for group in look.groups if group.kind == MOVING
+              for rank in group.ranks if computes(rank) and (rank.node, rank.pid) not in poll]
+    if moving and not but_cpu:
         return f"{names_of(_once(moving))} still {_verb(moving)}"
     ranks = [{(rank.node, rank.pid): rank for report in look.reports for rank in report.ranks} for look in looks]
     for key, rank in ranks[-1].items():
         seen = [one[key] for one in ranks if key in one]
         stacks = {normalise(one.samples[-1]) for one in seen if one.samples}
-        if len(stacks) > 1 and computes(rank):
+        if len(stacks) > 1 and computes(rank) and key not in poll and not but_cpu:
             return f"{rank.name} was elsewhere at the last look"
         if not rank.samples and rank.cpu is not None and computes(rank):
             return f"{rank.name} computes, and nobody may see what"
@@ -141,6 +204,12 @@ def signs_of_life(looks: Sequence[Look]) -> str:
         if len(life) > 1 and (what := _done(life[0], life[-1])):
             return f"{rank.name} {what}"
     return ""
+
+
+def _who_poll(looks: Sequence[Look]) -> set[tuple[str, int]]:
+    """(node, pid) of those who use a core to wait in a loop for a rank that sleeps: that is no work."""
+    asleep = _asleep(looks)
+    return set() if asleep is None or asleep.is_busy else {(rank.node, rank.pid) for rank in asleep.rest}
 
 
 def _started_anew(looks: Sequence[Look]) -> list[Rank]:

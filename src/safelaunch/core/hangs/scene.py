@@ -35,7 +35,8 @@ class HangVerdict:
     """`kind`: storage | deadlock | data_loading | network | gpu | process | moving | unknown.
 
     `witnesses` are what speaks for a hang besides silence: still_stacks (the same at all looks), asleep (and no main
-    thread ran in between), process_state, gpu_pattern, silent_nodes, missing_ranks.
+    thread ran in between), silent_rank (it did not run, unlike others that poll), process_state, gpu_pattern,
+    silent_nodes, missing_ranks.
     """
 
     kind: str

@@ -7,6 +7,7 @@ as ClusterShell folds equal outputs of many nodes. Several looks at a rank tell 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -56,11 +57,9 @@ class Group(NamedTuple):
         """Their numbers, folded: "0-379,384"."""
         return fold_numbers(rank.number for rank in self.ranks if rank.number is not None)
 
-    @property
-    def label(self) -> str:
-        """For people: "380 ranks: broadcast ← _bcast_pipe_scalar ← eval_batch"."""
+    def tell(self, doing: str) -> str:
+        """For people: "380 ranks: broadcast ← _bcast_pipe_scalar ← eval_batch"; `doing`: its stack's label."""
         noun = "unreadable" if self.kind == UNREADABLE else "rank" if self.size == 1 else "ranks"
-        doing = label(self.stack)
         if self.kind == MOVING:
             doing = f"moving in {doing}" if doing else "moving"
         known = list(filter(None, (self.where, doing))) or [self.ranks[0].why.partition(":")[0] or "nothing is known"]
@@ -189,18 +188,39 @@ def split_frame(frame: str) -> tuple[str, str]:
     return (match["name"], match["file"]) if match else (frame, "")
 
 
-def label(stack: Stack) -> str:
+def is_plumbing(frame: str) -> bool:
+    """Whether a frame says nothing to people: it lies between the program and what that waits in."""
+    name, file = split_frame(frame)
+    return file in _PLUMBING_FILES or name in ("_try_get_data", "import")
+
+
+def tell_groups(groups: Sequence[Group]) -> list[str]:
+    """Each group in a line."""
+    return [group.tell(doing) for group, doing in zip(groups, labels(groups), strict=True)]
+
+
+def labels(groups: Sequence[Group]) -> list[str]:
+    """Each group's label: functions, and where these are the same in two of them, the line of the innermost one."""
+    by_functions = [label(group.stack) for group in groups]
+    often = Counter(by_functions)
+    return [label(group.stack, has_line=True) if often[words] > 1 else words
+            for group, words in zip(groups, by_functions, strict=True)]
+
+
+def label(stack: Stack, *, has_line: bool = False) -> str:
     """The frames that say most, innermost first: "broadcast ← _bcast_pipe_scalar ← eval_batch"."""
     words: list[str] = []
     for frame in stack:
         name, file = split_frame(frame)
-        if file in _PLUMBING_FILES or name in ("_try_get_data", "import"):
+        if is_plumbing(frame):
             continue
         if file == _LOADER:   # of its frames the innermost one says it all
             word = name.rpartition(".")[2] if "DataLoader" not in words and not words else "DataLoader"
             words += [] if "DataLoader" in words else [word, "DataLoader"] if word != "DataLoader" else [word]
         else:
             words.append(name.rpartition(".")[2] if not name.startswith("<") else name)
+            if has_line and len(words) == 1:
+                words[0] += frame[len(name):]
         if len(words) >= _LABEL_FRAMES:
             break
     if not words and stack:

@@ -8,7 +8,7 @@ from typing import Any
 
 from safelaunch.core.hangs.ranks import NodeReport, Rank, Silent
 from safelaunch.core.hangs.scene import HangVerdict
-from safelaunch.core.hangs.stacks import UNREADABLE, Group, fold_numbers, label
+from safelaunch.core.hangs.stacks import UNREADABLE, Group, fold_numbers, label, tell_groups
 from safelaunch.core.hangs.stacktree import grow, render_tree
 
 LABEL_WIDTH = 11
@@ -19,7 +19,7 @@ Fold = Callable[[Iterable[str]], str]   # node names → "n[0-3]"
 
 def headline(groups: Sequence[Group]) -> str:
     """All ranks in a line: "380 ranks: broadcast ← … · 1 unreadable: D state in write() on /gpfs"."""
-    shown = [group.label for group in groups[:MOST_ROWS]]
+    shown = tell_groups(groups[:MOST_ROWS])
     rest = sum(group.size for group in groups[MOST_ROWS:])
     return " · ".join([*shown, *([f"{rest} more in {len(groups) - MOST_ROWS} groups"] if rest else [])]) or "no ranks"
 

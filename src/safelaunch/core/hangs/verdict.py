@@ -28,6 +28,7 @@ from safelaunch.core.hangs.scene import (
     odd_names,
     odd_one,
 )
+from safelaunch.core.hangs.sleepers import find_asleep, verdict_on_sleepers
 from safelaunch.core.hangs.stacks import (
     MOVING,
     STUCK,
@@ -38,6 +39,8 @@ from safelaunch.core.hangs.stacks import (
     fold,
     fold_numbers,
     label,
+    labels,
+    tell_groups,
 )
 
 MOST_ODD = 16        # more of them are no exception
@@ -156,6 +159,14 @@ def _silent(scene: Scene) -> HangVerdict | None:
                        0.7 if waiting else 0.4, (), scene.mute if len(scene.mute) <= len(scene.reports) else ())
 
 
+def _asleep(scene: Scene) -> HangVerdict | None:
+    """Few that sleep in the program's own code, beside ranks that poll for what these were to do."""
+    found, most = find_asleep(scene.ranks), main_wait(scene)
+    if found is None or found.is_busy or (most is not None and most.size > len(found.odd)):
+        return None   # in a known collective those who are not in it are told from the others by that
+    return verdict_on_sleepers(found)
+
+
 def _moving(scene: Scene) -> HangVerdict | None:
     ended = [rank for rank in scene.ranks if rank.has_just_ended]
     if ended:
@@ -244,11 +255,11 @@ def _apart(stuck: Sequence[Group]) -> HangVerdict | None:
     if not few or len(few) * 3 > most.size:
         return None
     verb = "is" if len(few) == 1 else "are"
+    at_most, *at = labels(stuck)
     return HangVerdict(
-        "deadlock", f"{names_of(few)} {verb} in {label(others[0].stack)}, while {_standing(most)} at "
-        f"{label(most.stack)}, in no collective that is known here", 0.4,
-        tuple(odd_one(rank, f"stands elsewhere than most: {label(group.stack)}") for group in others
-              for rank in group.ranks))
+        "deadlock", f"{names_of(few)} {verb} in {at[0]}, while {_standing(most)} at {at_most}, in no collective that "
+        "is known here", 0.4, tuple(odd_one(rank, f"stands elsewhere than most: {where}")
+                                    for group, where in zip(others, at, strict=True) for rank in group.ranks))
 
 
 def _unreadable(scene: Scene, count: int) -> HangVerdict:
@@ -272,7 +283,7 @@ def _standing(group: Group) -> str:
 
 
 _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
-    _storage, _gpu, _process, _moving, _data, _silent, _deadlock, _network, _unknown)
+    _storage, _gpu, _process, _asleep, _moving, _data, _silent, _deadlock, _network, _unknown)
 
 
 # --- what the rows share --------------------------------------------------------------------------------------------
@@ -323,12 +334,13 @@ def _witnesses(scene: Scene) -> tuple[str, ...]:
                               for rank in ranks)),
         # One at 0 %, the others spinning: seeds, a rank asleep and 63 in its collective; all spinning says it less.
         ("gpu_pattern", len(utils) > 1 and (min(utils) == 0 and max(utils) >= 90)),
-        ("silent_nodes", scene.mute), ("missing_ranks", scene.missing and not scene.silent))
+        ("silent_rank", (found := find_asleep(ranks)) and not found.is_busy), ("silent_nodes", scene.mute),
+        ("missing_ranks", scene.missing and not scene.silent))
     return tuple(name for name, is_so in facts if is_so)
 
 
 def _common_evidence(scene: Scene) -> tuple[str, ...]:
-    lines = [group.label for group in scene.groups[:6]]
+    lines = tell_groups(scene.groups[:6])
     lines += [f"{one.node} {one.why}" for one in scene.silent[:6]]
     if scene.missing:
         lines.append(f"no process was seen of rank {fold_numbers(scene.missing)}")

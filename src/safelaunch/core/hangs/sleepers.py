@@ -1,0 +1,171 @@
+"""Ranks that sleep while all others poll: a hang without a collective on any stack.
+
+Seen: one rank in a sleep of its own, the others in a loop that looked for its file each 10 ms. All stand in the same
+function, so that neither functions nor collectives tell them apart. The kernel does: who polls has run between the
+samples, and is at this line or at that; who sleeps has not run once, and stands at a line where nobody else was seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from safelaunch.core.hangs.activity import COMPILE, DATA, STORAGE, USER, classify
+from safelaunch.core.hangs.ranks import Rank, Stack
+from safelaunch.core.hangs.scene import HangVerdict, computes, names_of, odd_one
+from safelaunch.core.hangs.stacks import is_plumbing, normalise, split_frame
+
+# Where Python looks whether something is there: of a loop that polls without a pause these are the innermost frames.
+# Since 3.11 some of these modules are frozen into the interpreter, and named so by py-spy.
+_LOOKS_FOR = ("genericpath.py", "posixpath.py", "<frozen genericpath>", "<frozen posixpath>", "pathlib.py",
+              "pathlib/__init__.py", "pathlib/_local.py", "pathlib/_abc.py", "glob.py", "threading.py", "selectors.py",
+              "subprocess.py")
+_NAMELESS = ("<genexpr>", "<listcomp>", "<lambda>")
+_NAPS = ("nanosleep", "clock_nanosleep")      # time.sleep(): calls that only time ends
+_NOBODY_WAKES = (*_NAPS, "futex")             # ... that no other process's message ends
+MOST_STACKS = 64   # of those that wait, the commonest
+LONG_S = 1.5   # a look of less than that sees many a rank asleep
+_OTHER_ROWS = (DATA, STORAGE, COMPILE)        # whose waits have rows and times of their own
+
+
+class Asleep(NamedTuple):
+    """Ranks that sleep where nobody else is, and all others. `is_busy`: of these some use a core in a way that may be
+    polling or work.
+    """
+
+    odd: tuple[Rank, ...]
+    rest: tuple[Rank, ...]
+    is_busy: bool = False
+
+
+def find_asleep(ranks: Sequence[Rank]) -> Asleep | None:
+    """Few who have not run at all during a look, beside others who have; None = no such case.
+
+    Slow loops sleep through a short look too: they stand where others that poll were seen. Where somebody computes,
+    those who sleep may well wait for him, but in a sleep that only its own time ends.
+    """
+    awake = [rank for rank in ranks if rank.ran]
+    if not awake or any(rank.is_gone or rank.is_stopped for rank in ranks):
+        return None
+    stacks = _Stacks()
+    known = {stacks.normal(sample) for rank in awake for sample in rank.samples}
+    odd = tuple(rank for rank in ranks if _sleeps(rank) and _stands_apart(rank, known, stacks))
+    if not odd or len(odd) * 2 > len(ranks):
+        return None
+    chosen = {(rank.node, rank.pid) for rank in odd}
+    rest = tuple(rank for rank in ranks if (rank.node, rank.pid) not in chosen)
+    is_busy = any(_is_busy(rank) and not polls(rank, stacks) for rank in rest)
+    if is_busy and not all(map(_naps, odd)):
+        return None
+    is_clear = len(odd) * 2 <= len(rest) and all(_looked_at_s(rank) >= LONG_S for rank in odd)
+    if not is_clear and not all(_call_of(rank) in _NOBODY_WAKES for rank in odd):
+        return None
+    return Asleep(odd, rest, is_busy)
+
+
+class _Stacks:
+    """Normalised stacks, each worked out once: a hundred thousand ranks have few different ones."""
+
+    def __init__(self) -> None:
+        self._normal: dict[Stack, Stack] = {}
+        self._frames: dict[str, str] = {}
+
+    def normal(self, stack: Stack) -> Stack:
+        """The stack as it would be in any other rank's process."""
+        found = self._normal.get(stack)
+        if found is None:
+            found = self._normal[stack] = normalise(stack, self._frames)
+        return found
+
+
+def _is_busy(rank: Rank) -> bool:
+    """Whether it uses a core, or would: of two cores with fifteen programs on them it gets a tenth."""
+    return computes(rank) or rank.states.count("R") * 2 > len(rank.states)
+
+
+def _sleeps(rank: Rank) -> bool:
+    return rank.ran is False and not computes(rank) and not rank.gpu_util and not (
+        rank.samples and classify(rank.samples[-1]).kind in _OTHER_ROWS)
+
+
+def _stands_apart(rank: Rank, known: set[Stack], stacks: _Stacks) -> bool:
+    places = {stacks.normal(sample) for sample in rank.samples}
+    return len(places) <= 1 and places.isdisjoint(known)
+
+
+def _naps(rank: Rank) -> bool:
+    """Whether it is in a sleep of the program's own code, which neither a message nor a thread ends."""
+    return bool(rank.samples) and _call_of(rank) in _NAPS and classify(rank.samples[-1]).kind == USER
+
+
+def slept_on(found: Asleep, earlier: Sequence[Rank]) -> bool:
+    """Whether those who sleep have not run since an earlier look either, which saw the same processes."""
+    before = {(rank.node, rank.pid): rank for rank in earlier}
+    return all(_switches(before.get((rank.node, rank.pid))) == _switches(rank) is not None for rank in found.odd)
+
+
+def _switches(rank: Rank | None) -> float | None:
+    return rank.life[-1].switches if rank is not None and rank.life else None
+
+
+def polls(rank: Rank, stacks: _Stacks) -> bool:
+    """Whether it runs round one loop that looks whether something is there, as far as its samples show."""
+    seen = [stacks.normal(sample) for sample in rank.samples]
+    loops = {_loop(stack) for stack in seen}
+    return len(seen) > 2 and len(loops) == 1 and () not in loops and any(_is_look(stack[0]) for stack in seen)
+
+
+def _loop(stack: Stack) -> Stack:
+    """The stack from the function with the loop on, without the line at which that is."""
+    start = next((at for at, frame in enumerate(stack) if not _is_look(frame) and not _is_nameless(frame)), None)
+    return () if start is None else (" ".join(split_frame(stack[start])), *stack[start + 1:])
+
+
+def _is_look(frame: str) -> bool:
+    return split_frame(frame)[1] in _LOOKS_FOR
+
+
+def _is_nameless(frame: str) -> bool:
+    return split_frame(frame)[0].endswith(_NAMELESS)   # "Trainer.train_step.<locals>.<genexpr>"
+
+
+def verdict_on_sleepers(found: Asleep) -> HangVerdict:
+    """What people are told of them: the line of each, and where the others are, as far as stacks could be read."""
+    has, sleeps = ("has", "sleeps") if len(found.odd) == 1 else ("have", "sleep")
+    often = Counter(sample for rank in found.rest for sample in rank.samples).most_common(MOST_STACKS)
+    places: Counter[str] = Counter()
+    for sample, times in often:
+        places[_place(sample)] += times
+    common = places.most_common(1)
+    place = f" in {common[0][0]}" if common else ""
+    do = ("work or poll" if found.is_busy else "wait in a loop") + place
+    rest = f"{len(found.rest)} ranks that {do}"
+    if len(found.rest) == 1:
+        rest = f"{found.rest[0].name}, which {'works or polls' if found.is_busy else 'waits in a loop'}{place}"
+    is_short = any(_looked_at_s(rank) < LONG_S for rank in found.odd)
+    sure = 0.4 if found.is_busy or is_short else 0.7 if found.odd[0].samples else 0.5
+    where = _where(found.odd[0])
+    return HangVerdict(
+        "deadlock", f"{names_of(found.odd)} {sleeps} in {where} and {has} not run during the look, unlike {rest}", sure,
+        tuple(odd_one(rank, f"sleeps in {_where(rank)}, unlike the others, which {do}") for rank in found.odd))
+
+
+def _looked_at_s(rank: Rank) -> float:
+    return rank.life[-1].t - rank.life[0].t if rank.life else 0.0
+
+
+def _where(rank: Rank) -> str:
+    place, call = (_place(rank.samples[-1]) if rank.samples else ""), _call_of(rank)
+    return f"{place}{f' ({call})' if call else ''}" if place else call or "an unknown call"
+
+
+def _place(stack: Stack) -> str:
+    """The innermost frame of the program's own, with its line."""
+    frames = normalise(stack)
+    return next((frame for frame in frames if not _is_look(frame) and not _is_nameless(frame)
+                 and not is_plumbing(frame)), frames[0] if frames else "")
+
+
+def _call_of(rank: Rank) -> str:
+    return rank.main.call or rank.main.wchan if rank.main is not None else ""
