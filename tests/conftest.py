@@ -23,8 +23,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 TESTS = Path(__file__).parent
 
-pytest_plugins = ["tests.secondchance", "tests.sandboxes", "tests.frozen", "tests.runs", "tests.localruns",
-                  "tests.torchbin"]
+pytest_plugins = ["tests.secondchance", "tests.sandboxes", "tests.frozen", "tests.sharedfs", "tests.runs",
+                  "tests.localruns", "tests.torchbin"]
 
 
 # Where the long tests are, the longest first (170, 140, 105 s): what is begun last should be short, or one worker ends

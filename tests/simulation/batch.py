@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from tests.simulation.folder import apply
 from tests.simulation.hosts import Host
 from tests.simulation.process import Supervisor
 from tests.simulation.setting import RUN_ID
@@ -130,7 +129,7 @@ class Batch(Shell):
         super().__init__(sim, host, job)
         if job.restarts:   # its output goes on in the same file: where it begins tells whose end a line is about
             line = f"safelaunch 2024-01-01T00:00:00 {host.name}: run {RUN_ID}, job {job.id} on {host.name}\n"
-            host.mount.when_thawed(lambda: apply(sim.run_dir, b"A", f"slurm-{job.id}.out", line.encode()))
+            host.mount.append(sim.run_dir, f"slurm-{job.id}.out", line)
 
     def gives_up(self, why: str) -> None:
         """Law 1: then the training runs without us."""
@@ -178,7 +177,7 @@ class Step(Shell):
             name = f"slurm-{self.job.id}.standby-{self.host.name}.out"
             head, _, rest = line.partition(f" JOB {self.job.id} ON {self.job.batch_host} ")
             text = f"{head} STEP {self.job.id}.1 ON {self.host.name} {rest}"   # of a step, never of the job
-            self.host.mount.when_thawed(lambda: apply(self.sim.run_dir, b"A", name, text.encode()))
+            self.host.mount.append(self.sim.run_dir, name, text)
         self.sim.clock.after(0.02, lambda: self.signal(signal.SIGTERM))
         self.sim.clock.after(kill_after_s, self._slurm_kills)
 

@@ -215,7 +215,7 @@ def _freeze_one(sim: Sim, fault: Fault) -> None:
 
 def _refuses(sim: Sim, fault: Fault) -> None:
     _trouble(sim, *sim.hosts.values(), until_t=fault.end_t)
-    number = errno.ENOSPC if fault.x % 2 else errno.EROFS
+    number = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO)[fault.x % 4]
     for host in sim.hosts.values():
         host.mount.refuses = number
 
@@ -236,6 +236,21 @@ def _unreadable(sim: Sim, fault: Fault) -> None:
 def _loses_links(sim: Sim, fault: Fault) -> None:
     for host in sim.hosts.values():
         host.mount.loses_links = 1 + fault.x % 2
+
+
+def _lies_links(sim: Sim, fault: Fault) -> None:
+    """The answer to link() got lost, and its repetition says that the name exists: link(2), NFS."""
+    for host in sim.hosts.values():
+        host.mount.lies_links = 1 + fault.x % 3
+
+
+def _flaky(sim: Sim, fault: Fault) -> None:
+    """Reads and claims fail now and then: a file that was replaced (ESTALE), a server that gives up (EIO)."""
+    host = _batch(sim) if fault.x % 3 else sim.hosts["login"]
+    if host is not None:
+        _trouble(sim, host, until_t=fault.end_t)
+        host.mount.flaky = errno.ESTALE if fault.x % 2 else errno.EIO
+        sim.clock.after(fault.length_s, lambda: setattr(host.mount, "flaky", 0))
 
 
 def _wall_jump(sim: Sim, fault: Fault) -> None:
@@ -288,7 +303,8 @@ def _touch(name: str) -> Callable[[Sim, Fault], None]:
     def touch(sim: Sim, fault: Fault) -> None:
         path = sim.run_dir / "control" / name
         path.touch()
-        os.utime(path, (sim.wall_t(), sim.wall_t()))
+        os.utime(path, (sim.server_t(), sim.server_t()))
+        sim.hosts["login"].mount.client.changed(path)
         sim.a_person_says(name)
     return touch
 
@@ -299,7 +315,7 @@ def _touch_kept(name: str) -> Callable[[Sim, Fault], None]:
         if sim.state().preserving_until is not None:
             path = sim.run_dir / "control" / name
             path.touch()
-            os.utime(path, (sim.wall_t(), sim.wall_t()))
+            os.utime(path, (sim.server_t(), sim.server_t()))
     return touch
 
 
@@ -345,5 +361,6 @@ _TABLE: dict[str, Callable[[Sim, Fault], None]] = {
     "slurm_hung": _slurm_hung, "slurm_gone": _slurm_gone, "manners": _manners, "preempt": _preempt,
     "kill": _touch("kill"), "kill-now": _touch("kill-now"), "release": _touch_kept("release"),
     "extend": _touch_kept("extend"), "hold": _hold,
+    "away": _freeze, "lies_links": _lies_links, "flaky": _flaky,
     "scancel": _scancel, "scancel_successor": _scancel_successor, "step_ended": _step_ended,
 }

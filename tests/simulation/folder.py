@@ -5,18 +5,22 @@ What is read and written there is read and written by the project's own code; on
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 from safelaunch.adapters import shared
 from safelaunch.adapters.outbox import APPEND, MKDIR, PUT
 from safelaunch.adapters.shared import FROZEN_AFTER_S, MAX_STUCK, SharedFolder
 from safelaunch.node.probe import Answer
+from tests.simulation.clients import Client
 from tests.simulation.clock import Clock, Process
 
 T = TypeVar("T")
@@ -26,11 +30,13 @@ RETRY_S = 1.0   # the courier's, on a folder that refuses
 class Mount:
     """One host's way to the folder. `refuses`: errno of every write, 0 = none; `unreadable`: of every read."""
 
-    def __init__(self, clock: Clock, rng: random.Random, latency_s: float) -> None:
-        self.clock, self.rng, self.latency_s = clock, rng, latency_s
+    def __init__(self, clock: Clock, rng: random.Random, latency_s: float, client: Client) -> None:
+        self.clock, self.rng, self.latency_s, self.client = clock, rng, latency_s, client
         self.frozen_until = 0.0
         self.refuses = self.unreadable = 0
+        self.flaky = 0                # errno of every third read and claim, by chance
         self.loses_links = 0          # answers to link() that will be lost
+        self.lies_links = 0           # links that will succeed and say EEXIST
         self.is_running: Callable[[], bool] = lambda: True
         self.couriers: list[SimFolder] = []
         self._waiting: list[Callable[[], object]] = []
@@ -60,11 +66,37 @@ class Mount:
         else:
             act()
 
+    def append(self, root: Path, name: str, text: str) -> None:
+        """A line that somebody here appends, once the folder answers."""
+        def do() -> None:
+            apply(root, APPEND, name, text.encode())
+            self.client.changed(root / name)
+        self.when_thawed(do)
+
     def delay_s(self) -> float:
         """One access; now and then a slow one."""
         if not self.latency_s:
             return 0.0
         return self.latency_s * (0.5 + self.rng.random()) * (50.0 if self.rng.random() < 0.01 else 1.0)
+
+    @contextlib.contextmanager
+    def link_lies(self) -> Iterator[None]:
+        """The next link() says EEXIST whatever it did, where a fault wants it."""
+        if not self.lies_links:
+            yield
+            return
+        self.lies_links -= 1
+        link = os.link
+
+        def lie(source: Path, path: Path) -> None:
+            link(source, path)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        with mock.patch.object(os, "link", lie):
+            yield
+
+    def fails(self) -> int:
+        """The errno of this access; 0 = it works."""
+        return self.unreadable or (self.flaky if self.flaky and self.rng.random() < 0.3 else 0)
 
     def died(self) -> None:
         """The host is gone: nobody delivers any more."""
@@ -130,6 +162,7 @@ class SimFolder(SharedFolder):
                 return
             else:
                 apply(self.root, kind, name, data)
+                self._mount.client.changed(self.root / name)
             self._frames.popleft()
             self._done, self.trouble, self._stalled_since_s = ticket, "", self._clock.t
             delay_s = self._mount.delay_s()
@@ -154,18 +187,25 @@ class SimFolder(SharedFolder):
         mount, path = self._mount, self.root / name
         if mount.is_frozen:
             if mount.rng.random() < 0.3:   # a child in D state ends its link() after the thaw, killed or not
-                mount.when_thawed(lambda: _publish_late(self.root, path, data))
+                mount.when_thawed(lambda: self._publish_late(path, data))
             self._process.sleep(deadline_s)
             return None
         self._nap(mount.delay_s())
-        if mount.refuses:
-            self.trouble = os.strerror(mount.refuses)
+        if mount.refuses or (mount.flaky and mount.fails()):
+            self.trouble = os.strerror(mount.refuses or mount.flaky)
             return None
-        won = shared._publish(self.root, path, data)
+        with mount.link_lies():
+            won = shared._publish(self.root, path, data)
+        mount.client.changed(path)
         if mount.loses_links:
             mount.loses_links -= 1
             self._process.sleep(deadline_s)
             return None
+        return won
+
+    def _publish_late(self, path: Path, data: bytes) -> Any:
+        won = shared._publish(self.root, path, data)
+        self._mount.client.changed(path)
         return won
 
     def ask(self, fn: Callable[[], T], deadline_s: float = 2.0) -> Answer[T]:
@@ -181,11 +221,12 @@ class SimFolder(SharedFolder):
             self._process.sleep(deadline_s)
             return Answer(late=True, took_s=deadline_s)
         self._nap(delay_s)
-        if mount.unreadable:
-            error = OSError(mount.unreadable, os.strerror(mount.unreadable))
-            return Answer(error=f"OSError: {error}", errno=mount.unreadable)
+        if number := mount.fails():
+            error = OSError(number, os.strerror(number))
+            return Answer(error=f"OSError: {error}", errno=number)
         try:
-            return Answer(value=json.loads(json.dumps(fn())), took_s=delay_s)
+            with mount.client.reading():
+                return Answer(value=json.loads(json.dumps(fn())), took_s=delay_s)
         except Exception as error:  # noqa: BLE001 - as node.probe: whatever it is, it is the answer
             return Answer(error=f"{type(error).__name__}: {error}", errno=getattr(error, "errno", None) or 0)
 
@@ -242,7 +283,3 @@ def apply(root: Path, kind: bytes, name: str, data: bytes) -> None:
         os.replace(f"{path}.draft", path)
     elif kind == MKDIR:
         os.makedirs(path, exist_ok=True)
-
-
-def _publish_late(root: Path, path: Path, data: bytes) -> Any:
-    return shared._publish(root, path, data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from errno import ETIMEDOUT
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safelaunch.node.guard import (
@@ -286,8 +287,9 @@ class Task:
     def _read(self) -> tuple[str, tuple[str, int] | None]:
         if self.host.mount.unreadable:
             return "unreadable", None
+        self.host.mount.client.refresh(Path(self._record).parent)   # node.guard._see_afresh
         try:
-            with open(self._record, "rb") as file:
+            with self.host.mount.client.reading(), open(self._record, "rb") as file:
                 record = json.loads(file.read())
         except FileNotFoundError:
             return "missing", None
@@ -322,7 +324,8 @@ class Task:
         """End a job that nobody leads."""
         now_t = self.sim.clock.t
         try:
-            pulse = int(json.loads((self.sim.run_dir / "pulse.json").read_bytes())["count"])
+            with self.host.mount.client.reading():
+                pulse = int(json.loads((self.sim.run_dir / "pulse.json").read_bytes())["count"])
         except (OSError, ValueError, KeyError):
             return
         if state != "live" or self.host.mount.is_frozen or self.host.mount.unreadable:

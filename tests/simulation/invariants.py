@@ -56,7 +56,8 @@ def _a_supervisor_heard(sim: Sim) -> bool:
 def _obeys_people(sim: Sim, state: State) -> None:
     """Kill switch, cancel and hold are never missed, and never undone."""
     frozen_s = sum(fault.length_s for fault in sim.scenario.faults if fault.kind in (
-        "freeze", "freeze_one", "unreadable", "refuses", "slurm_hung", "slurm_gone"))
+        "freeze", "freeze_one", "away", "flaky", "unreadable", "refuses", "slurm_hung", "slurm_gone"))
+    frozen_s += sim.scenario.fs_late_s
     for from_t, until_t in sim.holds:
         early = [attempt.number for t, attempt, _ in sim.launches
                  if from_t + SEEN_S + frozen_s < t < until_t and attempt.has_started]
@@ -83,7 +84,15 @@ def _obeys_people(sim: Sim, state: State) -> None:
 
 def _could_be_known(sim: Sim, said_t: float) -> bool:
     """Whether somebody could see that a waiting job was cancelled: squeue forgets it, and no line is left anywhere."""
-    return sim.scenario.has_sacct or any(said_t < t < said_t + MIN_JOB_AGE_S for t in sim.slurm.clear_looks)
+    return sim.scenario.has_sacct or any(said_t < t < said_t + MIN_JOB_AGE_S and not _died_with_its_job(sim, t)
+                                         for t in sim.slurm.clear_looks)
+
+
+def _died_with_its_job(sim: Sim, t: float) -> bool:
+    """What was learned then stood on a node's own disk alone: its job ended before the file server was back."""
+    return any(fault.t < t and job.started_t <= t < job.ended_t < fault.end_t
+               for fault in sim.scenario.faults if fault.kind in ("away", "freeze")
+               for job in sim.all_jobs)
 
 
 def _was_complete(sim: Sim, t: float) -> bool:

@@ -90,7 +90,8 @@ def _repeat(person: Person, turn: Callable[[], Turned]) -> Turned:
 def _touch(sim: Sim, name: str) -> None:
     path = sim.run_dir / "control" / name
     path.touch()
-    os.utime(path, (sim.wall_t(), sim.wall_t()))
+    os.utime(path, (sim.server_t(), sim.server_t()))
+    sim.hosts["login"].mount.client.changed(path)
 
 
 # --- the modules behind the verbs -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
+from tests.simulation.clients import writes_reach_the_server
 from tests.simulation.person import behind_keyboards
 from tests.simulation.scenario import Scenario, make
 from tests.simulation.sim import Outcome, Sim
@@ -21,7 +22,7 @@ def run(scenario: Scenario, is_verbose: bool = False) -> Outcome:
     folder = Path(tempfile.mkdtemp(prefix="safelaunch-sim-", dir=place))
     sim = Sim(scenario, folder, is_verbose)
     try:
-        with behind_keyboards():
+        with behind_keyboards(), writes_reach_the_server():
             return sim.run()
     except Exception:  # noqa: BLE001 - reported with the seed, as any other finding
         return Outcome(scenario, "(broken)", [*sim.violations, f"the simulation broke: {traceback.format_exc()}"],

@@ -17,6 +17,10 @@ KINDS: dict[str, tuple[float, float] | None] = {
     "loses_links": None, "wall_jump": None,
     "slurm_hung": (5.0, 300.0), "slurm_gone": (5.0, 300.0), "manners": None, "preempt": None,
 }
+# Drawn for some of the seeds, behind all else: a shared filesystem as sites have them (docs/filesystems.md).
+LATE_S = (3.0, 10.0, 30.0, 60.0)
+CLOCKS_S = (-600.0, -90.0, 0.0, 0.0, 45.0, 300.0)
+SERVER_KINDS: dict[str, tuple[float, float] | None] = {"away": (60.0, 600.0), "lies_links": None, "flaky": (2.0, 60.0)}
 PEOPLE = ("kill", "kill-now", "scancel", "scancel_successor")
 VIAS = ("auto", "successor", "resubmit", "requeue", "watch")
 # What a site forbids: dependencies (refused in words of its own); commands that its nodes do not have; or jobs from
@@ -64,6 +68,8 @@ class Scenario:
     limit_min: int = 30
     slurmd_timeout_s: float = 300.0
     fs_latency_s: float = 0.0
+    fs_late_s: float = 0.0           # names that others made, moved or removed are seen late by so much, at most
+    fs_clock_s: float = 0.0          # the file server's clock against everybody's
     net_latency_s: float = 0.0005
     handles_signal: bool = True
     ignores_term: bool = False
@@ -124,11 +130,23 @@ def make(seed: int) -> Scenario:
         if rng.random() < 0.5:   # so that there is a next job
             faults.append(_fault(rng, "preempt", span_s))
     words = random.Random(f"words {seed}").choice(("22.05", "26.05"))   # drawn apart: seeds keep all else
-    return replace(scenario, words=words, faults=tuple(sorted(faults, key=lambda fault: fault.t)))
+    in_order = tuple(sorted(faults, key=lambda fault: fault.t))
+    return _on_a_server(replace(scenario, words=words, faults=in_order), span_s)
+
+
+def _on_a_server(scenario: Scenario, span_s: float) -> Scenario:
+    """With chances of its own: the scenarios of the other seeds stay as they were."""
+    rng = random.Random(f"server {scenario.seed}")
+    if rng.random() > 0.4:
+        return scenario
+    kinds = [kind for kind in SERVER_KINDS if rng.random() < 0.25]
+    faults = (*scenario.faults, *(_fault(rng, kind, span_s) for kind in kinds))
+    return replace(scenario, fs_late_s=rng.choice(LATE_S), fs_clock_s=rng.choice(CLOCKS_S),
+                   faults=tuple(sorted(faults, key=lambda fault: fault.t)))
 
 
 def _fault(rng: random.Random, kind: str, span_s: float) -> Fault:
-    between = KINDS.get(kind)
+    between = KINDS.get(kind, SERVER_KINDS.get(kind))
     length_s = 0.0 if between is None else round(between[0] * (between[1] / between[0]) ** rng.random(), 1)
     words: tuple[str, ...] = ()
     if kind == "manners":

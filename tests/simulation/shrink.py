@@ -9,8 +9,8 @@ from tests.simulation.run import run
 from tests.simulation.scenario import Scenario
 
 SIMPLE = Scenario()
-PLAIN = ("spare_nodes", "fs_latency_s", "net_latency_s", "handles_signal", "ignores_term", "save_s", "load_s", "step_s",
-         "save_every", "limit_min", "slurmd_timeout_s")
+PLAIN = ("spare_nodes", "fs_clock_s", "fs_late_s", "fs_latency_s", "net_latency_s", "handles_signal", "ignores_term",
+         "save_s", "load_s", "step_s", "save_every", "limit_min", "slurmd_timeout_s")
 
 
 def first_words(violations: list[str]) -> str:

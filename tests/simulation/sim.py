@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from safelaunch.adapters import journal
 from safelaunch.core.state import State, fold
 from tests.simulation import faults, setting
+from tests.simulation.clients import Client, make_server
 from tests.simulation.clock import Clock, Spinning
 from tests.simulation.folder import Mount
 from tests.simulation.guards import Task
@@ -69,6 +70,7 @@ class Sim:
         self.work_dir = folder / "work"
         self.checkpoints = self.work_dir / "ckpt"
         self.run_dir = folder / "run"
+        make_server(folder)
         names = ["ctl", "login", *(f"n{index}" for index in range(scenario.pool))]
         self.hosts = {name: self._host(name) for name in names}
         self.nodes = [self.hosts[name] for name in names[2:]]
@@ -102,7 +104,9 @@ class Sim:
     def _host(self, name: str) -> Host:
         host = Host(self.clock, name, self.folder / "disks" / name, self.rng.uniform(0.0, 1e6))
         host.wall_offset_s = self.rng.uniform(-0.5, 0.5)
-        host.mount = Mount(self.clock, self.rng, self.scenario.fs_latency_s)
+        client = Client(self.clock, random.Random(f"client {self.scenario.seed} {name}"), self.folder, name,
+                        self.scenario.fs_late_s)
+        host.mount = Mount(self.clock, self.rng, self.scenario.fs_latency_s, client)
         host.mount.is_running = lambda: host.is_running
         return host
 
@@ -171,8 +175,12 @@ class Sim:
         return fold(journal.read(self.run_dir).events)
 
     def wall_t(self) -> float:
-        """The time of day of the file server."""
+        """The time of day."""
         return EPOCH_T + self.clock.t
+
+    def server_t(self) -> float:
+        """The time of day of the file server."""
+        return self.wall_t() + self.scenario.fs_clock_s
 
     def trace(self, where: str, text: str) -> None:
         """A line of the timeline, for people."""
@@ -352,7 +360,9 @@ class Sim:
         """A guard's scancel of a job that nobody leads, where slurmctld hears it and goes on running the job."""
         known = self.slurm.jobs.get(job)
         if known is not None and known.state == "RUNNING" and self.slurm.answers and self.slurm.reaches(host):
-            (self.run_dir / "control" / f"orphaned-{job}").touch()
+            word = self.run_dir / "control" / f"orphaned-{job}"
+            word.touch()
+            host.mount.client.changed(word)
             self.slurm.cancel(known, "guard")
 
     def took_over(self, standby: Supervisor) -> None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.batch import Batch, Step
 from tests.simulation.command import SimCommand
-from tests.simulation.folder import apply
 from tests.simulation.hosts import Host
 from tests.simulation.training import KILL_WAIT_S
 
@@ -309,7 +308,7 @@ class Controller:
         line = render_end(self.sim.scenario.words, f"JOB {job.id}", job.batch_host, due)
         host = self.sim.hosts[job.batch_host]
         if job.batch is not None and not job.batch.is_over and self.reaches(host):
-            host.mount.when_thawed(lambda: apply(self.sim.run_dir, b"A", f"slurm-{job.id}.out", line.encode()))
+            host.mount.append(self.sim.run_dir, f"slurm-{job.id}.out", line)
             batch = job.batch
             self.sim.clock.after(0.02, batch.term)
         self._end_steps(job, line, KILL_WAIT_S)

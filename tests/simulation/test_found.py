@@ -21,6 +21,22 @@ _PLAIN = GOLDEN["nothing goes wrong"]
 _SPARE = replace(_PLAIN, spare_nodes=1, steps=80)
 
 FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how many attempts at most
+    "a pulse that a client remembers is no witness of its leader's death": (
+        replace(_PLAIN, seed=845, pool=3, steps=114, step_s=1.0, save_every=20, save_s=1.0, load_s=2.0, fs_late_s=10.0,
+                faults=(Fault("worker_cut", 52.3, 10.0, 61),)), "completed", 2),
+    "a supervisor that is born reads what others have just written, not what its client remembers": (
+        replace(_PLAIN, seed=434, nodes=3, steps=124, step_s=2.0, save_every=20, save_s=1.0, load_s=2.0, watchers=1,
+                via="requeue", site="no_scontrol", fs_late_s=30.0,
+                faults=(Fault("loses_links", 2.7, 0.0, 24), Fault("one_way_cut", 156.1, 24.5, 16))), "completed", 3),
+    "a guard that is cut off reads the record as it is, and ends its ranks before their successors write": (
+        replace(_SPARE, steps=200, fs_late_s=60.0, watchers=0, faults=(Fault("worker_cut", 15.0, 120.0),)),
+        "completed", 2),
+    "a file server that is away for ten minutes ends nothing": (
+        replace(_PLAIN, steps=700, save_every=1000, limit_min=60, fs_late_s=30.0, fs_clock_s=-300.0,
+                faults=(Fault("away", 20.0, 600.0),)), "completed", 1),
+    "a claim that was won although the file server says that it exists is no other supervisor's": (
+        replace(_PLAIN, fs_late_s=60.0, faults=(Fault("lies_links", 0.1, 0.0, 2), Fault("rank_dies", 15.0))),
+        "completed", 2),
     "an outage of slurmctld at the end of an attempt blames no node": (
         replace(_PLAIN, faults=(Fault("slurm_gone", 14.0, 60.0), Fault("rank_dies", 15.0))), "completed", 3),
     "a dead node that comes back is not kept out of the next job for ever": (

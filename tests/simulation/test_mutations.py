@@ -23,6 +23,7 @@ from safelaunch.core.budget import GiveUp
 from safelaunch.core.state import State
 from safelaunch.lead import attempts, boot, endings, handover, keep_standby, watch
 from safelaunch.lead.leader import Leader
+from tests.simulation.clients import Client
 from tests.simulation.golden import GOLDEN
 from tests.simulation.process import SimWorld
 from tests.simulation.run import run, run_seed
@@ -77,6 +78,7 @@ _NO_CAP: list[Patch] = [(endings, "_affordable", lambda lead, exclude: lead.job.
 _DOUBLE_LAUNCH: list[Patch] = [(SimWorld, "launch", _launch_twice)]
 _BLIND_QUEUEING: list[Patch] = [(Successor, "waiting", lambda self, result: () if result.is_ok else None),
                                 (Successor, "job_from", _nothing)]
+_AS_REMEMBERED: list[Patch] = [(Client, "refresh", _nothing)]
 _NO_SUPERVISOR: list[Patch] = [(loop, "boot", _fail)]
 
 
@@ -84,6 +86,9 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "an attempt starts before the last one is fenced": (
         _golden("a rank dies", ignores_term=True),
         _NO_FENCE, "write at once"),
+    "names are believed as a client remembers them": (
+        _golden("nothing goes wrong", spare_nodes=1, steps=200, fs_late_s=60.0, **ALONE,
+                faults=(Fault("worker_cut", 15.0, 120.0),)), _AS_REMEMBERED, "write at once"),
     "nothing is claimed, and nobody else's claim is heeded": (
         _golden("the batch host is cut off", steps=120), _NO_CLAIM, "write at once"),
     "each attempt is launched twice": (

@@ -243,13 +243,14 @@ class Attempt:
                 task.rank_ends(1, None)
                 return
             if step == sim.truncate_step:   # the disk took it, and lost the rest
-                write_checkpoint(path, step, sim.wall_t(), is_whole=False)
+                write_checkpoint(path, step, sim.server_t(), is_whole=False)
                 sim.truncated.add(step)
                 sim.truncate_step = None
                 sim.clock.after(0.5, then)
                 return
             sim.overwrites(step)
-            write_checkpoint(path, step, sim.wall_t(), is_whole=False)
+            write_checkpoint(path, step, sim.server_t(), is_whole=False)
+            mount.client.changed(path)
             sim.clock.after(sim.scenario.save_s, end)
 
         def end() -> None:
@@ -262,7 +263,7 @@ class Attempt:
             if not task.host.is_running:
                 sim.clock.after(0.5, end)
                 return
-            write_checkpoint(path, step, sim.wall_t(), is_whole=True)
+            write_checkpoint(path, step, sim.server_t(), is_whole=True)
             sim.saved(self, step)
             then()
 

@@ -25,6 +25,7 @@ from safelaunch.core.model import Event
 from safelaunch.core.watched import NOTE, Act, Cancel, End, Free, Note, Queue, Relax, StartNow, act_of
 from safelaunch.core.watchfacts import ENDING
 from safelaunch.errors import ParseError
+from safelaunch.node import fresh
 
 FOLDER_S = 5.0
 OWNER = "watch"     # of the evidence against a node
@@ -214,7 +215,10 @@ class Deed:
             if not result.is_ok and result.is_unknown:
                 self._settle("cancel", False, _said(result))
                 return f"did not end job {act.job}: {_said(result)}"
-        latest = self.ask(lambda: journal.last_claim(self.run_dir), FOLDER_S)
+        def look() -> int:
+            fresh.see(f"{self.run_dir}/claims")
+            return journal.last_claim(self.run_dir)
+        latest = self.ask(look, FOLDER_S)
         if not latest.is_ok:
             raise Blind(latest.error or "its folder does not answer")
         if latest.value != self.claim:   # its supervisor is back

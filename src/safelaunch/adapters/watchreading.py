@@ -25,6 +25,7 @@ from safelaunch.core import plan as plans
 from safelaunch.core import slurmtext, via, watch, watchfacts
 from safelaunch.core.state import State, fold
 from safelaunch.core.watched import Watched, Word, pulse_fields, read_notes
+from safelaunch.node import fresh
 from safelaunch.node.probe import Answer, run_in_child, stuck_children
 
 DEADLINE_S = 10.0        # a sick parallel filesystem answers in seconds; for a group at once
@@ -194,6 +195,7 @@ def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
 def _examine(look: Look) -> dict[str, Any]:
     """The judgement on a run, and what is needed to act on it."""
     dir, known = Path(look.dir), look.known
+    fresh.see(look.dir, *(f"{dir}/{name}" for name in ("claims", "journal", "control")))
     claim = journal.last_claim(dir)          # before the journal: whoever acts in between takes the next number
     meta = json.loads((dir / "run.json").read_bytes())
     plan = plans.make(meta["config"], meta["run_id"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import journal, runfolder, slurm
@@ -20,6 +21,7 @@ from safelaunch.lead.keep_standby import watchers_of
 from safelaunch.lead.leader import Leader, Step, TookOver, hold_token
 from safelaunch.lead.nextjob import secure_next
 from safelaunch.lead.suspicion import ask_available, recall
+from safelaunch.node import fresh
 
 COMPLETING_S = 900.0     # above the 440 s that Slurm takes to give a dead node up, and its own KillWaits
 COMPLETING_LOOK_S = 30.0
@@ -43,7 +45,7 @@ def boot(lead: Leader) -> None:
     lead.gen = lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True)
     lead.pulse_count = lead.gen * PULSES_A_GENERATION   # a watcher takes a counter that goes back for one that stands
     # Only now: what another supervisor did before this claim must be known, and after it nobody else acts.
-    raw, launched = lead.patiently(lambda: (journal.read_raw(lead.run_dir), journal.last_launch(lead.run_dir)))
+    raw, launched = lead.patiently(lambda: _read_afresh(lead.run_dir))
     lead.history = journal.merge_raw(raw).events
     lead.state = fold(lead.history)
     lead.writer = journal.Writer(lead.shared, lead.gen, lead.job.host, lead.world.now, lead.world.pid)
@@ -75,6 +77,12 @@ def boot(lead: Leader) -> None:
     if is_new or not lead.state.attempts:   # what was there before the first attempt is no progress of this run
         lead.record(*checkpoint_events(lead, None))
     secure_next(lead)
+
+
+def _read_afresh(run_dir: Path) -> tuple[dict[str, str], dict[str, Any] | None]:
+    """The journal and the last launch, with what other hosts have just written: remembered names would hide it."""
+    fresh.see(str(run_dir), *(f"{run_dir}/{name}" for name in ("claims", "journal", "control")))
+    return journal.read_raw(run_dir), journal.last_launch(run_dir)
 
 
 def is_same_job(lead: Leader) -> bool:

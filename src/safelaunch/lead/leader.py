@@ -31,6 +31,7 @@ from safelaunch.core.ledger import Evidence
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import LEASE_S, Plan
 from safelaunch.core.state import State, fold
+from safelaunch.node import fresh
 from safelaunch.node.probe import Answer
 
 TICK_S = 1.0
@@ -329,7 +330,10 @@ class Leader:
 
     def read_claim(self, number: int) -> dict[str, Any]:
         """A claim that somebody published; {} when it is torn."""
-        return self.patiently(lambda: journal.read_claim(self.run_dir, number)) or {}
+        def read() -> dict[str, Any] | None:
+            fresh.see(f"{self.run_dir}/claims")
+            return journal.read_claim(self.run_dir, number)
+        return self.patiently(read) or {}
 
     def ask_slurm(self, argv: Sequence[str], deadline_s: float) -> Result | None:
         """Slurm's answer, waited for while the guards are heard; None where this process is told to end meanwhile."""
@@ -439,6 +443,7 @@ class Leader:
         folder = os.path.join(self.job.cwd, resume.dir)   # noqa: PTH118 - text only
 
         def look() -> dict[str, Any]:
+            fresh.see(folder)
             return _plain(checkpoints.find(folder, resume.format, resume.pattern))
 
         # A long wait is for a search that takes long, not for a folder that does not answer at all (49 s, simulated).

@@ -17,6 +17,7 @@ from safelaunch.adapters.job import Job
 from safelaunch.adapters.world import World
 from safelaunch.core import takeover
 from safelaunch.lead.leader import SIGNALS, STALL_S, TookOver, clock
+from safelaunch.node import fresh
 
 TICK_S = 0.5          # a ping is answered within it; a leader that leaves is noticed
 READ_DEADLINE_S = 1.0
@@ -93,7 +94,11 @@ class Standby:
     def _read_pulse(self) -> None:
         """Look at the pulse, in a child: the folder may be frozen, and then it tells nothing."""
         path = self.run_dir / "pulse.json"
-        answer = self.shared.ask(lambda: json.loads(path.read_bytes()[:1 << 16]), READ_DEADLINE_S)
+
+        def read() -> Any:
+            fresh.see(str(self.run_dir))   # a pulse that is remembered stands still, and would be a witness (simulated)
+            return json.loads(path.read_bytes()[:1 << 16])
+        answer = self.shared.ask(read, READ_DEADLINE_S)
         self.now_s = self.world.now_s()
         pulse: Any = answer.value
         if not answer.is_ok or not isinstance(pulse, dict):
@@ -125,7 +130,10 @@ class Standby:
 
     def _is_still_due(self) -> bool:
         """Whether no other job leads the run by now: a node that was cut off may have missed the end of this one."""
-        answer = self.shared.ask(lambda: journal.leading_job(self.run_dir), READ_DEADLINE_S)
+        def look() -> str | None:
+            fresh.see(f"{self.run_dir}/claims")
+            return journal.leading_job(self.run_dir)
+        answer = self.shared.ask(look, READ_DEADLINE_S)
         self.is_over = answer.is_ok and answer.value not in (None, self.job.id)
         return answer.is_ok
 

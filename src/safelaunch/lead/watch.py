@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Generator
 from dataclasses import replace
+from typing import Any
 
 from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
@@ -23,6 +24,7 @@ from safelaunch.core.watchfacts import ENDING
 from safelaunch.lead import hangs, slurmends, thaw
 from safelaunch.lead.keep_standby import keep_standby, strike_off, watchers_of
 from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded, Urgent
+from safelaunch.node import fresh
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
 PROGRESS_S = 5.0
@@ -68,7 +70,11 @@ def observe(lead: Leader) -> None:
 
 def see_who_leads(lead: Leader) -> None:
     """The standby and this leader do not hear each other: before anything else, see whether it has taken over."""
-    answer = lead.ask_folder(lambda: journal.claims_after(lead.run_dir, lead.claim_number), 1.0)
+    def look() -> list[dict[str, Any]]:
+        fresh.see(f"{lead.run_dir}/claims")
+        return journal.claims_after(lead.run_dir, lead.claim_number)
+
+    answer = lead.ask_folder(look, 1.0)
     if answer.is_ok and answer.value is not None:
         lead.find_other(answer.value)
     lead.due["pulse"] = min(lead.due.get("pulse", 0.0), lead.now_s)   # its second witness that this leader lives

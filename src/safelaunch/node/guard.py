@@ -126,8 +126,8 @@ class Guard:
         self.pulse_reads = 0                    # and how often it was
         self.canceller = 0                      # the child that cancels the orphaned job
         self.is_over = False                    # Slurm ends the step, or others see to this attempt
-        is_first = env.get("SLURM_LOCALID", "0") == "0" and "SAFELAUNCH_LOCAL" not in env
-        self.job = env.get("SLURM_JOB_ID", "") if is_first else ""
+        self.is_first = env.get("SLURM_LOCALID", "0") == "0" and "SAFELAUNCH_LOCAL" not in env
+        self.job = env.get("SLURM_JOB_ID", "") if self.is_first else ""
         self.orphan_s = ORPHAN_S + ORPHAN_STAGGER_S * int(env.get("SLURM_NODEID", "0"))
         self.wake_r, wake_w = os.pipe()
         for fd in (self.wake_r, wake_w):
@@ -406,7 +406,9 @@ class Guard:
             if self.hung:
                 return "unreadable", None, None
             try:
-                self.probe = RecordProbe(self.record, now + PROBE_DEADLINE_S, self.switch.forget_in_child)
+                # One guard of a node looks afresh for all: they have one NFS client. Who may have slept does so itself.
+                afresh = bool(self.is_first or self.stopped)
+                self.probe = RecordProbe(self.record, now + PROBE_DEADLINE_S, self.switch.forget_in_child, afresh)
             except OSError:   # no process or descriptor left
                 return "unreadable", None, None
         verdict = self.probe.verdict(now)
@@ -681,7 +683,7 @@ class Switch:
 class RecordProbe:
     """A disposable child that reads the attempt's record: on a frozen folder only it hangs, never the guard."""
 
-    def __init__(self, path: str, deadline: float, in_child: Callable[[], None]) -> None:
+    def __init__(self, path: str, deadline: float, in_child: Callable[[], None], afresh: bool = True) -> None:
         self.deadline = deadline
         self.reaped = False
         self.data = b""
@@ -691,6 +693,8 @@ class RecordProbe:
             try:
                 in_child()
                 os.closerange(0, 3)   # asleep on a frozen folder, it must not hold the task's output open
+                if afresh:
+                    _see_afresh(os.path.dirname(path))
                 with open(path, "rb") as record:
                     os.write(child_fd, record.read(4096).strip() + b"\n")
                 with open(os.path.join(os.path.dirname(path), "..", "..", "pulse.json"), "rb") as pulse:
@@ -724,6 +728,16 @@ class RecordProbe:
             with contextlib.suppress(ChildProcessError):
                 self.reaped = os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
         return self.reaped
+
+
+def _see_afresh(folder: str) -> None:
+    """As node.fresh.see, which this file cannot import: it runs from memory."""
+    name = "%s/.look.%s.%d" % (folder, os.uname().nodename, os.getpid())
+    with contextlib.suppress(OSError):
+        try:
+            os.close(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        finally:
+            os.unlink(name)
 
 
 def _record(line: bytes) -> tuple[str, tuple[str, int] | None]:

@@ -1,0 +1,164 @@
+"""What the run folder's own operations make of a filesystem as NFS clients show it (tests/sharedfs.py)."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from safelaunch.adapters.journal import Direct
+from safelaunch.adapters.shared import SharedFolder
+from tests.sharedfs import Node, SharedFs, wait_for
+
+LATE_S = 5.0
+SEE = "__import__('safelaunch.node.fresh', fromlist=['see']).see"
+
+
+@pytest.fixture
+def folder(shared_fs: SharedFs) -> Path:
+    run = shared_fs.path / "run"
+    for name in ("journal", "claims", "control"):
+        (run / name).mkdir(parents=True)
+    return run
+
+
+def test_new_file_is_seen_late_on_another_node_and_at_once_by_one_that_looks_afresh(
+    shared_fs: SharedFs, folder: Path, nodes: list[Node]
+) -> None:
+    shared_fs.set(late_s=LATE_S)
+    writer, sleeper, looker = nodes
+    for node in (sleeper, looker):
+        assert node.value(f"os.listdir('{folder}/control')") == []
+    writer.value(f"Path('{folder}/control/kill').touch()")
+
+    assert sleeper.value(f"os.path.exists('{folder}/control/kill')") is False
+    assert looker.value(f"[{SEE}('{folder}/control'), os.path.exists('{folder}/control/kill')]") == [None, True]
+    assert wait_for(sleeper, f"os.path.exists('{folder}/control/kill')", True, LATE_S + 2) > 1.0
+
+
+def test_replaced_pulse_is_seen_late_on_another_node_and_at_once_by_one_that_looks_afresh(
+    shared_fs: SharedFs, folder: Path, nodes: list[Node]
+) -> None:
+    writer, sleeper, looker = nodes
+    put = "(Path('{0}/p.draft').write_text('{1}'), os.replace('{0}/p.draft', '{0}/pulse.json'))"
+    writer.value(put.format(folder, 1))
+    shared_fs.set(late_s=LATE_S)
+    for node in (sleeper, looker):
+        assert node.value(f"Path('{folder}/pulse.json').read_text()") == "1"
+    writer.value(put.format(folder, 2))
+
+    assert sleeper.value(f"Path('{folder}/pulse.json').read_text()") == "1"
+    assert looker.value(f"[{SEE}('{folder}'), Path('{folder}/pulse.json').read_text()]") == [None, "2"]
+
+
+def test_looking_afresh_leaves_nothing_behind_and_is_no_error_where_nothing_can_be_written(
+    shared_fs: SharedFs, folder: Path, nodes: list[Node]
+) -> None:
+    assert nodes[0].value(f"{SEE}('{folder}', '{folder}/claims', '{folder}/missing')") is None
+    shared_fs.set(errors=[{"calls": ["create"], "errno": "EROFS"}])
+    assert nodes[0].value(f"{SEE}('{folder}')") is None
+    shared_fs.clear()
+    assert sorted(path.name for path in folder.rglob("*")) == ["claims", "control", "journal"]
+
+
+@pytest.mark.parametrize("through", ["the leader's folder", "a verb"])
+def test_claim_whose_link_succeeded_and_says_that_it_exists_is_won(
+    shared_fs: SharedFs, folder: Path, tmp_path: Path, through: str
+) -> None:
+    shared_fs.set(link_says_exists=True, attributes_late_s=30.0, late_s=30.0)
+    if through == "a verb":
+        assert Direct(folder).publish("claims/1", b"mine\n") is True
+        assert Direct(folder).publish("claims/1", b"another's\n") is False
+        return
+    shared = SharedFolder(folder, tmp_path)
+    assert shared.publish("claims/1", b"mine\n") is True
+    assert shared.publish("claims/1", b"another's\n") is False
+    shared.close()
+
+
+def test_of_claims_on_many_nodes_at_once_exactly_one_is_won(
+    shared_fs: SharedFs, folder: Path, nodes: list[Node]
+) -> None:
+    shared_fs.set(late_s=60.0, attributes_late_s=60.0, link_says_exists=True)
+    for number in range(1, 6):
+        for index, node in enumerate(nodes):
+            node.send("from safelaunch.adapters.journal import Direct\nfrom pathlib import Path\n"
+                      f"print(json.dumps(Direct(Path('{folder}')).publish('claims/{number}', b'{index}')))")
+        assert sorted(node.answer() for node in nodes) == [False, False, True]
+
+
+@pytest.mark.parametrize("call", ["fsync", "write", "create"])
+@pytest.mark.parametrize("number", ["ENOSPC", "EDQUOT", "EIO", "ESTALE"])
+def test_refused_lines_are_kept_and_each_stands_there_once_when_the_folder_takes_them_again(
+    shared_fs: SharedFs, folder: Path, tmp_path: Path, call: str, number: str
+) -> None:
+    shared = SharedFolder(folder, tmp_path)
+    name = "journal/1.jsonl"
+    if call != "create":
+        assert shared.append(name, b"first\n")
+    shared_fs.set(errors=[{"calls": [call], "errno": number, "match": "*.jsonl"}])
+    assert not shared.append(name, b"second\n", deadline_s=0.3)
+    assert not shared.append(name, b"third\n", deadline_s=0.1)
+    shared.poll(time.monotonic())
+    assert shared.trouble
+    shared_fs.clear()
+
+    assert shared.append(name, b"fourth\n", deadline_s=20.0)
+    lines = (folder / name).read_text().split()
+    assert lines == [*(["first"] if call != "create" else []), "second", "third", "fourth"]
+    shared.close()
+
+
+def test_server_that_is_away_for_a_while_costs_no_line_and_no_wait(
+    shared_fs: SharedFs, folder: Path, tmp_path: Path
+) -> None:
+    shared = SharedFolder(folder, tmp_path)
+    assert shared.append("journal/1.jsonl", b"0\n")
+    shared_fs.set(away=True)
+    begun_s = time.monotonic()
+    for number in range(1, 200):
+        shared.append("journal/1.jsonl", b"%d\n" % number)
+    assert time.monotonic() - begun_s < 6.0, "one deadline for the whole freeze, not one for each line"
+    assert shared.ask(lambda: 1 if (folder / "claims").exists() else 0, 0.5).late
+    threading.Timer(1.0, shared_fs.clear).start()
+
+    assert shared.append("journal/1.jsonl", b"200\n", deadline_s=1.0) or shared._wait(201, time.monotonic() + 20.0)
+    assert (folder / "journal/1.jsonl").read_text().split() == [str(number) for number in range(201)]
+    shared.close()
+
+
+def test_root_who_is_nobody_on_the_server_cannot_read_and_the_owner_can(shared_fs: SharedFs) -> None:
+    owner = Node(uid=12345)
+    try:
+        run = shared_fs.path / "run"
+        owner.value(f"os.mkdir('{run}', 0o750)")
+        owner.value(f"Path('{run}/run.json').write_text('x')")
+        shared_fs.set(squash=True)
+        assert owner.value(f"Path('{run}/run.json').read_text()") == "x"
+        with pytest.raises(PermissionError):
+            list(run.iterdir())
+    finally:
+        owner.close()
+
+
+def test_of_a_users_groups_the_server_takes_sixteen(shared_fs: SharedFs) -> None:
+    team = shared_fs.path / "team"
+    team.mkdir()
+    team.chmod(0o770)
+    os.chown(team, 0, 3020)
+    mate = Node(uid=12345, groups=list(range(3001, 3021)))
+    try:
+        assert mate.value(f"Path('{team}/x').write_text('1')") == 1
+        shared_fs.set(cut_groups=True)
+        assert mate.value(f"Path('{team}/y').write_text('1')") == "EACCES"
+    finally:
+        mate.close()
+
+
+def test_times_of_files_are_the_servers(shared_fs: SharedFs, folder: Path) -> None:
+    shared_fs.set(clock_s=-300.0)
+    (folder / "control" / "kill").touch()
+    assert (folder / "control" / "kill").stat().st_mtime == pytest.approx(time.time() - 300.0, abs=5.0)
