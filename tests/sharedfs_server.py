@@ -115,7 +115,7 @@ class Server(mfusepy.Operations):   # type: ignore[misc,unused-ignore]
                 found = {}
                 for name in os.listdir(self.behind + folder):
                     try:
-                        found[name] = os.open(f"{self.behind}{folder}/{name}", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+                        found[name] = self._pin(f"{folder}/{name}")
                     except FileNotFoundError:
                         continue
                 client.names[folder] = found
@@ -123,12 +123,20 @@ class Server(mfusepy.Operations):   # type: ignore[misc,unused-ignore]
             return client.names[folder]
 
     def file(self, client: Client, path: str) -> int:
-        """A descriptor of the file that the client takes the path for; ENOENT where it remembers none."""
+        """A descriptor of the file that the client takes the path for; ENOENT where it remembers none. Under the lock:
+        it is closed once the client asks the server anew.
+        """
         folder, name = os.path.split(path)
-        try:
-            return self.names(client, folder)[name]
-        except KeyError:
-            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+        if not self.faults.get("late_s"):   # a listing can miss a name that is being replaced
+            client.forget(folder)
+            client.names[folder] = {name: self._pin(path)}
+        known = self.names(client, folder) if self.faults.get("late_s") else client.names[folder]
+        if name not in known:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return known[name]
+
+    def _pin(self, path: str) -> int:
+        return os.open(self.behind + path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def changed(self, client: Client, *paths: str) -> None:
         """This client has changed these names."""
@@ -171,8 +179,7 @@ class Server(mfusepy.Operations):   # type: ignore[misc,unused-ignore]
         return [".", "..", *self.names(client, folder or "/")]
 
     def readlink(self, path: str) -> str:
-        client, _ = self.begin("readlink", path)
-        self.file(client, path)
+        self.begin("readlink", path)
         return os.readlink(self.behind + path)
 
     def statfs(self, path: str) -> dict[str, int]:
@@ -187,15 +194,16 @@ class Server(mfusepy.Operations):   # type: ignore[misc,unused-ignore]
 
     def open(self, path: str, flags: int) -> int:
         client, _ = self.begin("open", path)
-        known = self.file(client, path)
         wanted = {os.O_RDONLY: os.R_OK, os.O_WRONLY: os.W_OK}.get(flags & os.O_ACCMODE, os.R_OK | os.W_OK)
         self.may(path, wanted)
-        if os.fstat(known).st_nlink == 0 and self.faults.get("replaced") == "ESTALE":
-            self.changed(client, path)
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         if flags & os.O_TRUNC:
             client.attributes.pop(path, None)
-        descriptor = os.open(f"/proc/self/fd/{known}", flags & ~(os.O_NOFOLLOW | os.O_EXCL | os.O_CREAT))
+        with self._lock:
+            known = self.file(client, path)
+            if os.fstat(known).st_nlink == 0 and self.faults.get("replaced") == "ESTALE":
+                self.changed(client, path)
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+            descriptor = os.open(f"/proc/self/fd/{known}", flags & ~(os.O_NOFOLLOW | os.O_EXCL | os.O_CREAT))
         self._synced[descriptor] = os.fstat(descriptor).st_size
         return descriptor
 
@@ -226,7 +234,8 @@ class Server(mfusepy.Operations):   # type: ignore[misc,unused-ignore]
         client, _ = self.begin("truncate", path)
         self.may(path, os.W_OK)
         client.attributes.pop(path, None)
-        os.truncate(f"/proc/self/fd/{self.file(client, path)}" if fh is None else fh, length)
+        with self._lock:
+            os.truncate(f"/proc/self/fd/{self.file(client, path)}" if fh is None else fh, length)
         return 0
 
     def flush(self, path: str, fh: int) -> int:

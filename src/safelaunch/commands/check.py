@@ -1,4 +1,4 @@
-"""safelaunch check: is this train.yaml sound? Needs no Slurm."""
+"""safelaunch check: is this train.yaml sound, or with --site: is this folder? Needs no Slurm."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ import click
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.commands.trainfile import split_rest, train_file_arguments
 from safelaunch.core.config.rules import gpus_per_node
-from safelaunch.errors import ConfigError
+from safelaunch.errors import ConfigError, UsageError
 
 
 @click.command()
 @train_file_arguments
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a line.")
-def command(file: str, rest: tuple[str, ...], as_json: bool) -> int:
-    """Check a train.yaml: every problem at once, each with its place."""
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
+@click.option("--site", is_flag=True, help="FILE is a folder: measure whether run folders are safe in it.")
+@click.option("--from", "beside", metavar="COMMAND", help='With --site: also from another host, e.g. "ssh n1".')
+def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool, beside: str | None) -> int:
+    """Check a train.yaml: every problem at once, each with its place. With --site: a folder of this site."""
+    if site:
+        from safelaunch.commands.sitecheck import check_site  # not what a train.yaml needs
+        if rest:
+            raise UsageError(f"--site takes one folder, and then there is {rest[0]!r}")
+        return check_site(file, beside, as_json)
+    if beside is not None:
+        raise UsageError("--from belongs to --site", hint="safelaunch check --site FOLDER --from COMMAND")
     overrides, raw_sbatch = split_rest(rest)
     try:
         config = read_config(file, overrides, raw_sbatch).config

@@ -1,0 +1,51 @@
+"""safelaunch check --site: is this folder fit for run folders? Measured, not looked up."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+
+import click
+
+from safelaunch.adapters import sitefolder
+from safelaunch.core.sitefolder import CAUTION, NOT_SAFE, OK, UNKNOWN, Row, judge
+from safelaunch.errors import UsageError
+
+UNFIT = 13   # as where a boot check fails
+MARKS = {OK: "ok      ", CAUTION: "caution ", NOT_SAFE: "NOT SAFE", UNKNOWN: "unknown "}
+
+
+def check_site(folder: str, beside: str | None, as_json: bool) -> int:
+    """The exit code: 0, or UNFIT where something is not safe, or could not be measured."""
+    try:
+        prefix = shlex.split(beside) if beside else []
+    except ValueError as error:
+        raise UsageError(f"--from: {error}", hint='e.g. --from "ssh n1", or --from "srun -N1"') from error
+    path = str(Path(folder).absolute())
+    found = sitefolder.measure(path)
+    if prefix:
+        if not as_json:
+            click.echo("another host looks on: up to some minutes", err=True)
+        found |= sitefolder.measure_from(path, prefix)
+    rows = judge(found)
+    is_fit = all(row.verdict in (OK, CAUTION) for row in rows)
+    if as_json:
+        click.echo(json.dumps({
+            "v": 1, "ok": is_fit, "folder": path, "host": os.uname().nodename, "from": beside,
+            "rows": [vars(row) for row in rows], "measured": found}, ensure_ascii=False))
+    else:
+        _print(path, rows, bool(prefix))
+    return 0 if is_fit else UNFIT
+
+
+def _print(path: str, rows: tuple[Row, ...], has_other: bool) -> None:
+    width = max(len(row.check) for row in rows)
+    for row in rows:
+        means = f": {row.means}" if row.means else ""
+        click.echo(f"{MARKS[row.verdict]}  {row.check:<{width}}  {row.measured}{means}")
+    bad = [row.check for row in rows if row.verdict in (NOT_SAFE, UNKNOWN)]
+    click.echo(f"{path}: " + (f"not fit for run folders ({', '.join(bad)})" if bad else "fit for run folders"))
+    if not has_other:
+        click.echo('what other hosts see was not measured: add --from "ssh NODE" or --from "srun -N1"', err=True)

@@ -1,0 +1,98 @@
+"""safelaunch check --site: every misbehaviour of a shared filesystem is told.
+
+libfuse's interface of paths, which tests/sharedfs.py uses, says ENOENT to who opens a file while it is replaced. So
+each folder there is told to be not safe by that, and what is fit is measured on a disk.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safelaunch.adapters import sitefolder
+from safelaunch.cli import run
+from tests.sharedfs import SharedFs
+
+BESIDE = "unshare --uts --"   # another client of tests/sharedfs.py
+
+
+def check(capsys: pytest.CaptureFixture[str], folder: Path, *more: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    code = run(["check", "--site", str(folder), "--json", *more])
+    said = json.loads(capsys.readouterr().out)
+    assert said["v"] == 1 and said["ok"] == (code == 0)
+    return code, {row["check"]: row for row in said["rows"]}
+
+
+def test_sound_folder_is_fit_and_nothing_is_left_in_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, rows = check(capsys, tmp_path, "--from", BESIDE)
+    assert code == 0, rows
+    assert {row["verdict"] for name, row in rows.items() if name not in ("space", "mount")} == {"ok"}, rows
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("faults", "row", "verdict"), [
+    ({}, "link", "ok"), ({}, "write", "ok"), ({}, "clock", "ok"),
+    ({"clock_s": -300.0}, "clock", "caution"),
+    ({"link_says_exists": True, "attributes_late_s": 30.0}, "link", "ok"),
+    ({"errors": [{"calls": ["link"], "errno": "EPERM"}]}, "link", "not safe"),
+    ({"errors": [{"calls": ["fsync"], "errno": "EIO"}]}, "write", "not safe"),
+    ({"errors": [{"calls": ["flush"], "errno": "EDQUOT"}]}, "write", "not safe"),
+    ({"rename_is_not_atomic": True}, "rename", "not safe"),
+    ({"statfs": {"f_bavail": 0}}, "space", "not safe"),
+    ({"statfs": {"f_files": 1000, "f_ffree": 10}}, "space", "caution"),
+], ids=["links", "writes", "times", "clock", "lost-answers", "no-links", "fsync", "quota-at-close", "rename", "full",
+        "inodes"])
+def test_misbehaviour_is_told(
+    capsys: pytest.CaptureFixture[str], shared_fs: SharedFs, faults: dict[str, Any], row: str, verdict: str
+) -> None:
+    shared_fs.set(**faults)
+    _, rows = check(capsys, shared_fs.path)
+    assert rows[row]["verdict"] == verdict, rows
+
+
+def test_names_that_other_hosts_see_late_are_told_with_how_late(
+    capsys: pytest.CaptureFixture[str], shared_fs: SharedFs
+) -> None:
+    shared_fs.set(late_s=3.0)
+    _, rows = check(capsys, shared_fs.path, "--from", BESIDE)
+    assert rows["other host: new file"]["verdict"] == "caution"
+    assert rows["other host: looking afresh"]["verdict"] == "ok"
+    assert rows["other host: claims"]["verdict"] == "ok"
+
+
+def test_folder_that_hangs_is_unknown_within_its_deadline(
+    capsys: pytest.CaptureFixture[str], shared_fs: SharedFs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sitefolder, "DEADLINE_S", 0.5)
+    shared_fs.set(away=True)
+    begun_s = time.monotonic()
+    code, rows = check(capsys, shared_fs.path)
+    assert time.monotonic() - begun_s < 5.0
+    assert (code, rows["write"]["verdict"]) == (13, "unknown")
+
+
+def test_missing_folder_and_a_host_that_does_not_answer_are_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, rows = check(capsys, tmp_path / "missing")
+    assert (code, rows["write"]["verdict"]) == (13, "not safe")
+    code, rows = check(capsys, tmp_path, "--from", "false")
+    assert (code, rows["other host: claims"]["verdict"]) == (13, "unknown")
+
+
+def test_a_person_reads_one_line_for_each_row_and_the_sum(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(["check", "--site", str(tmp_path)]) == 0
+    told, noise = capsys.readouterr()
+    assert told.splitlines()[-1] == f"{tmp_path}: fit for run folders"
+    assert "a claim has exactly one owner" in told and "--from" in noise
+
+
+@pytest.mark.parametrize("words", [["--from", "ssh n1", "train.yaml"], [], ["--site", "/tmp", "--from", "'"]])
+def test_words_that_make_no_sense_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", *words]) == 2
