@@ -27,7 +27,7 @@ import psutil
 import pytest
 
 from safelaunch.errors import SandboxError
-from safelaunch.sandbox import daemons, registry, sites, users
+from safelaunch.sandbox import cgroups, daemons, registry, sites, users
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
 
@@ -90,10 +90,20 @@ def is_required() -> bool:
     return os.environ.get("SAFELAUNCH_REQUIRE_SLURM") == "1"
 
 
-def skip_unless_able(*, with_accounting: bool = False, with_netns: bool = False) -> None:
-    """Skip the test, or fail it under SAFELAUNCH_REQUIRE_SLURM=1, where such a sandbox cannot be started."""
+def skip_unless_able(
+    *, with_accounting: bool = False, with_netns: bool = False, with_cgroup: bool = False
+) -> None:
+    """Skip the test, or fail it under SAFELAUNCH_REQUIRE_SLURM=1, where such a sandbox cannot be started.
+
+    A machine without cgroup v1 is no incomplete one: there such a test is skipped in any case.
+    """
     try:
         daemons.check_able(with_accounting=with_accounting, with_netns=with_netns)
+        if with_cgroup:
+            try:
+                cgroups.check_able()
+            except SandboxError as unable:
+                pytest.skip(f"{unable.message}. {unable.hint}")
     except SandboxError as unable:
         reason = f"{unable.message}. {unable.hint}"
         if is_required():
@@ -171,8 +181,13 @@ def new_sandbox(nodes: int = 4, *, conf: dict[str, str] | None = None, **options
     """A sandbox of this process, `options` as in Sandbox.up; skips, or fails, where these need what is missing here.
 
     Its job ids are no other sandbox's: node-local folders of jobs are named by them, and lie in one /tmp.
+    With SAFELAUNCH_SANDBOX=cgroup each sandbox has cgroups, those of tests that know nothing of them as well.
     """
-    skip_unless_able(with_accounting=options.get("accounting", False), with_netns=options.get("netns", False))
+    wanted = os.environ.get("SAFELAUNCH_SANDBOX", "")
+    assert wanted in ("", "cgroup"), f"SAFELAUNCH_SANDBOX={wanted}: expected cgroup"
+    options.setdefault("cgroup", wanted == "cgroup")
+    skip_unless_able(with_accounting=options.get("accounting", False), with_netns=options.get("netns", False),
+                     with_cgroup=options["cgroup"])
     name = f"pytest-{os.getpid()}-{next(_numbers)}"
     first_job = {"FirstJobId": str(take_job_ids())}
     root = sites.room(registry.ROOT, options.get("site", ()))

@@ -40,6 +40,7 @@ def command() -> None:
 @click.option("--preemption", is_flag=True, help="Partition 'high' preempts 'low' (cancel) and 'low-requeue'.")
 @click.option("--site", "quirks", multiple=True, type=click.Choice(tuple(sites.QUIRKS)), metavar="WORD",
               help=f"A site that differs; may be repeated. {sites.describe()}.")
+@click.option("--cgroup", is_flag=True, help="Hold jobs to their memory and devices, and track them, by cgroups (v1).")
 @click.option("--name", default="default", show_default=True, help="What the other verbs call it.")
 @click.option(
     "--dir", "folder", type=click.Path(path_type=Path), help=f"Its folder, new or empty; default: {registry.ROOT}/NAME."
@@ -48,7 +49,7 @@ def command() -> None:
 @_json
 def up(
     nodes: int, cpus: int, gpus: int, memory_mb: int, accounting: bool, netns: bool, preemption: bool,
-    quirks: Sequence[str], name: str, folder: Path | None, settings: Sequence[str], as_json: bool,
+    quirks: Sequence[str], cgroup: bool, name: str, folder: Path | None, settings: Sequence[str], as_json: bool,
 ) -> None:
     """Start a sandbox and print the line that makes this shell use it."""
     conf = dict(map(_parse_setting, settings))
@@ -56,6 +57,7 @@ def up(
     sandbox = Sandbox.up(
         folder or sites.room(registry.ROOT, quirks) / name, nodes, name=name, cpus=cpus, gpus=gpus,
         memory_mb=memory_mb, conf=conf, accounting=accounting, netns=netns, preemption=preemption, site=quirks,
+        cgroup=cgroup,
     )  # fmt: skip
     took_s = time.monotonic() - began
     login = replace(daemons.machine(sandbox.dir, daemons.LOGIN), places=())

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import accounting as bookkeeping
+from safelaunch.sandbox import cgroups, daemons, login, network, registry, sites, users
 from safelaunch.sandbox import conf as slurm_conf
-from safelaunch.sandbox import daemons, login, network, registry, sites, users
 from safelaunch.sandbox.command import run_command
 from safelaunch.sandbox.daemons import wait_for
 from safelaunch.sandbox.namespaces import Namespace, command_name, is_stopped, share_mounts
@@ -42,22 +42,23 @@ class Sandbox:
     def up(
         cls, dir: Path, nodes: int = 4, *, name: str | None = None, cpus: int = 8, gpus: int = 8,
         memory_mb: int = 2000, conf: Mapping[str, str] | None = None, accounting: bool = False, netns: bool = False,
-        preemption: bool = False, site: Sequence[str] = (),
+        preemption: bool = False, site: Sequence[str] = (), cgroup: bool = False,
     ) -> Sandbox:
         """A new sandbox in `dir`, every node idle; its daemons outlive this process. `conf` overrides slurm.conf.
 
         With `accounting`, sacct knows the jobs (slurmdbd on MariaDB). With `netns`, every machine has an address of its
         own and a cable that `crash(node, cut=True)` cuts. With `preemption`, jobs in partition `high` take the nodes of
         those in `low` (cancelled) and `low-requeue`. `site`: words of sites.QUIRKS, ways in which its nodes differ.
-        SandboxError when that cannot be, with the ends of the logs; nothing is left behind then.
+        With `cgroup`, the kernel holds each job to its memory and its devices, and keeps its processes together (cgroup
+        v1). SandboxError when that cannot be, with the ends of the logs; nothing is left behind then.
         """
         folder = dir.absolute()
         slurm_conf.check_dir(folder)
         sites.check(folder, site, has_netns=netns)
-        daemons.check_able(with_accounting=accounting, with_netns=netns)
+        daemons.check_able(with_accounting=accounting, with_netns=netns, with_cgroup=cgroup)
         users.ensure_users()
         entry = registry.claim(registry.Entry(
-            name or folder.name, str(folder), 0, nodes, cpus, gpus, memory_mb, accounting, netns, preemption
+            name or folder.name, str(folder), 0, nodes, cpus, gpus, memory_mb, accounting, netns, preemption, cgroup
         ))  # fmt: skip
         sandbox = cls._of(entry)
         try:
@@ -75,6 +76,8 @@ class Sandbox:
     def _start_all(self, entry: registry.Entry) -> None:
         daemons.start(self.dir, (daemons.MUNGE,))
         daemons.wait_for_file(self.dir / "munge" / "socket", UP_TIMEOUT_S)
+        for pid in daemons.machine(self.dir, daemons.MUNGE).pids():
+            cgroups.hold(self.dir, pid)
         if entry.accounting:
             # slurmctld ends at once when it has neither a state of its own nor a slurmdbd to ask (22.05: "no TRES").
             daemons.start_accounting(self.dir, entry)
@@ -106,11 +109,15 @@ class Sandbox:
         daemons.check_root()
         with suppress(FileNotFoundError):
             entry = registry.read(self.dir / registry.MARKER)
-            machines = [Namespace(path) for path in sorted((self.dir / "ns").glob("*"))]
+            machines = [
+                Namespace(path, freezer=cgroups.freezer_of(self.dir, path.name))
+                for path in sorted((self.dir / "ns").glob("*"))
+            ]
             for machine in machines:
                 machine.kill()
             for machine in machines:
                 machine.remove()
+            cgroups.remove(self.dir)
             _remove_folder(self.dir)
             registry.forget(entry)
 

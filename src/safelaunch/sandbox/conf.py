@@ -112,7 +112,7 @@ def _settings(entry: Entry) -> dict[str, str]:
         "FirstJobId": str((entry.port - FIRST_PORT) * 1000 + 1),
         "JobCompType": "jobcomp/filetxt",
         "JobCompLoc": f"{folder}/log/jobcomp.log",
-    } | ({"GresTypes": "gpu"} if entry.gpus else {}) | _accounting(entry) | _preemption(entry)
+    } | ({"GresTypes": "gpu"} if entry.gpus else {}) | _accounting(entry) | _preemption(entry) | _cgroup(entry)
 
 
 def _accounting(entry: Entry) -> dict[str, str]:
@@ -127,3 +127,16 @@ def _accounting(entry: Entry) -> dict[str, str]:
 
 def _preemption(entry: Entry) -> dict[str, str]:
     return {"PreemptType": "preempt/partition_prio", "PreemptMode": "REQUEUE"} if entry.preemption else {}
+
+
+def _cgroup(entry: Entry) -> dict[str, str]:
+    # A limit holds where memory is something that is given out (CR_*_Memory). A job that asks for none gets half
+    # of a node.
+    return {
+        "ProctrackType": "proctrack/cgroup",
+        "TaskPlugin": "task/cgroup",
+        "JobAcctGatherType": "jobacct_gather/cgroup",
+        "JobAcctGatherFrequency": "task=5",
+        "SelectTypeParameters": "CR_CPU_Memory",
+        "DefMemPerNode": str(max(1, entry.memory_mb // 2)),
+    } if entry.cgroup else {}  # fmt: skip

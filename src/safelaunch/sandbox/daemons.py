@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from safelaunch.errors import SandboxError
-from safelaunch.sandbox import accounting, conf, network, sites
+from safelaunch.sandbox import accounting, cgroups, conf, network, sites
 from safelaunch.sandbox.namespaces import Namespace, run_all, share_mounts
 from safelaunch.sandbox.registry import Entry
 from safelaunch.sandbox.users import make_homes
@@ -27,9 +28,12 @@ PACKAGES = {
 ACCOUNTING_PACKAGES = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server-core", "sacctmgr": "slurm-client"}
 NETWORK_PACKAGES = {"ip": "iproute2", "sysctl": "procps"}
 START_TIMEOUT_S = 60.0
+NVIDIA_MAJOR = 195  # the kernel's Documentation/admin-guide/devices.txt
 
 
-def check_able(path: str = PATH, *, with_accounting: bool = False, with_netns: bool = False) -> None:
+def check_able(
+    path: str = PATH, *, with_accounting: bool = False, with_netns: bool = False, with_cgroup: bool = False
+) -> None:
     """Raise SandboxError, with what to type, when such a sandbox cannot be started here."""
     needed = PACKAGES | (ACCOUNTING_PACKAGES if with_accounting else {}) | (NETWORK_PACKAGES if with_netns else {})
     missing = {program: package for program, package in needed.items() if not shutil.which(program, path=path)}
@@ -40,6 +44,8 @@ def check_able(path: str = PATH, *, with_accounting: bool = False, with_netns: b
             hint=f"On Debian and Ubuntu: apt-get install {packages}   (with sudo unless you are root)",
         )
     check_root()
+    if with_cgroup:
+        cgroups.check_able()
 
 
 def check_root() -> None:
@@ -57,7 +63,8 @@ def machine(folder: Path, name: str) -> Namespace:
     hosts = ((folder / "hosts", Path("/etc/hosts")),) if net else ()
     if name in (CONTROLLER, MUNGE, LOGIN, DATABASE):
         return Namespace(folder / "ns" / name, net, (), hosts)
-    return Namespace(folder / "ns" / name, net, sites.covers(folder), (*hosts, *sites.places(folder, name)))
+    places = (*hosts, *sites.places(folder, name))
+    return Namespace(folder / "ns" / name, net, sites.covers(folder), places, cgroups.freezer_of(folder, name))
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -76,14 +83,13 @@ def lay_out(entry: Entry, overrides: Mapping[str, str], site: Sequence[str] = ()
     key = folder / "munge" / "key"
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(128))
-    for i in range(entry.gpus):
-        # slurmd wants character devices (22.05: "not a valid character or block device"); /dev/null is one that does no
-        # harm, and the number in the name becomes CUDA_VISIBLE_DEVICES.
-        (folder / "gpu" / f"nvidia{i}").symlink_to("/dev/null")
+    _make_gpus(folder / "gpu", entry)
     settings = {**sites.settings(folder, site), **overrides}
     (folder / "slurm.conf").write_text(conf.render_slurm_conf(entry, settings, sites.TWO_NETWORKS in site))
     (folder / "gres.conf").write_text(conf.render_gres_conf(entry))
     make_homes(folder / "home")
+    if entry.cgroup:
+        cgroups.lay_out(folder)
     servers = (CONTROLLER, MUNGE, LOGIN, *((DATABASE,) if entry.accounting else ()))
     if entry.netns:
         share_mounts(folder / "work")
@@ -99,6 +105,21 @@ def lay_out(entry: Entry, overrides: Mapping[str, str], site: Sequence[str] = ()
     if entry.accounting:
         known_as = (DATABASE, network.address_of(DATABASE)) if entry.netns else ("localhost", "localhost")
         accounting.lay_out(entry, machine(folder, DATABASE).enter([]), *known_as)
+
+
+def _make_gpus(folder: Path, entry: Entry) -> None:
+    """Stand-ins for GPUs; the number in a name becomes CUDA_VISIBLE_DEVICES.
+
+    slurmd wants character devices (22.05: "not a valid character or block device"), and /dev/null is one that does no
+    harm. With ConstrainDevices a job may only open those that it was given: then each is one of its own, of NVIDIA's
+    number, which opens on no machine without such a driver (ENXIO), and is refused where it was not given (EPERM).
+    """
+    for i in range(entry.gpus):
+        if entry.cgroup:
+            os.mknod(folder / f"nvidia{i}", stat.S_IFCHR | 0o666, os.makedev(NVIDIA_MAJOR, i))
+            (folder / f"nvidia{i}").chmod(0o666)
+        else:
+            (folder / f"nvidia{i}").symlink_to("/dev/null")
 
 
 def start(folder: Path, names: tuple[str, ...]) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from safelaunch.errors import SandboxError
+from safelaunch.sandbox import cgroups
 from safelaunch.sandbox.command import run_command
 
 # Their death or silence must come first: a slurmstepd that outlives its task by a millisecond reports it to srun,
@@ -45,13 +46,14 @@ class Namespace:
 
     `covers` are pairs of folders: on this machine the first lies over the second. What is in the one below shows
     through, except for what a whiteout above hides. `places` are pairs of files or of folders: the first stands in
-    place of the second.
+    place of the second. `freezer` is the control group of the machine's jobs.
     """
 
     file: Path
     net: Path | None = None
     covers: Pairs = ()
     places: Pairs = ()
+    freezer: Path | None = None
 
     def create(self, hostname: str) -> None:
         """Pin a fresh namespace with this host name; a pinned one is left as it is."""
@@ -143,6 +145,9 @@ class Namespace:
             if not left or time.monotonic() > deadline:
                 return left
             _signal_all(left, number)
+            if number == signal.SIGKILL and self.freezer:
+                # A suspended job: what is frozen is not even killed, and what is killed does not run once it is thawed.
+                cgroups.thaw(self.freezer)
             time.sleep(0.002)
 
 

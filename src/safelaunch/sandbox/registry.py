@@ -40,6 +40,7 @@ class Entry:
     accounting: bool = False
     netns: bool = False
     preemption: bool = False
+    cgroup: bool = False
 
     @property
     def dbd_port(self) -> int:
