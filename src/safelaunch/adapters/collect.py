@@ -32,9 +32,13 @@ _LEFT_OUT = frozenset(("SAFELAUNCH_MARK", "SLURM_EXPORT_ENV", "BASH_ENV", "ENV",
                        "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"))
 # The system's own Python lies on the node's disk, the submitter's may be frozen. Whatever happens, the exit code is 0:
 # a helper step whose task fails ends the others (seeds: py-spy got EPERM on one node, and seven dumps were lost).
-_RUN = """for python in /usr/bin/python3 "$1"; do
+# A helper's memory is the job's (cgroups): where none is left, the kernel is to kill the helper and no rank (proc(5)).
+_RUN = """{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null
+for python in /usr/bin/python3 "$1"; do
   if [[ $python ]] && "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
     "$python" -I -S -c "$2"
+    (($? != 137)) ||
+      echo '{"v": 1, "node": "", "ranks": [], "notes": ["the look was killed: is no memory left?"], "blind": true}'
     exit 0
   fi
 done
