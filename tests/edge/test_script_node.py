@@ -52,11 +52,16 @@ def start(tmp_path: Path) -> Iterator[Start]:
     begun: list[subprocess.Popen[bytes]] = []
 
     def start(command: str, *resume: str, environ: dict[str, str] = PLAIN, nodelist: str = "local0",
-              first: tuple[str, ...] = (), srun: tuple[str, ...] | None = None,
+              first: tuple[str, ...] = (), srun: tuple[str, ...] | None = None, groups: str = "",
               **changes: Any) -> subprocess.Popen[bytes]:
         plan: Plan = replace(plan_of(LOCAL), command=textwrap.dedent(command), **changes)
         script = tmp_path / "job.sbatch"
-        script.write_text(render(TEMPLATE, plan, python="/none/python", library=(), srun=srun or srun_words()))
+        text = render(TEMPLATE, plan, python="/none/python", library=(), srun=srun or srun_words())
+        if groups:   # what the kernel says of each process's control groups
+            (tmp_path / "cgroup").write_text(groups)
+            place = ("/proc/self/cgroup", str(tmp_path / "cgroup"))
+            text, environ = text.replace(*place), {key: value.replace(*place) for key, value in environ.items()}
+        script.write_text(text)
         clean = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "SLURM_JOB_NODELIST": nodelist, "SLURM_JOB_ID": "77",
                  "SAFELAUNCH_MASTER_ADDR": "127.0.0.1"}
         argv = [*first, "bash", str(script), "attempt", *resume]
@@ -130,6 +135,24 @@ def test_a_training_that_answers_term_has_its_last_words_and_its_own_exit_code(
         one.terminate()
     assert process.wait(timeout=20) == 5
     assert re.findall("saved (.)", (tmp_path / "out").read_text()) == ["1", "2", "3"]
+
+
+@with_and_without
+@pytest.mark.parametrize(
+    "groups", ["6:freezer:/slurm/uid_1001/job_77/step_0\n", "0::/slurm/job_77/step_0/user/task_0\n"], ids=["v1", "v2"])
+@pytest.mark.parametrize("name", ["TERM", "USR1"])
+def test_signals_that_slurm_sends_to_the_task_alone_reach_a_training_that_handles_them(
+    start: Start, tmp_path: Path, env: dict[str, str], groups: str, name: str
+) -> None:
+    """As proctrack/cgroup does: the first process of a task is told, which is the shell around the training."""
+    program = (f"import signal, sys, time; signal.signal(signal.SIG{name}, lambda *_: sys.exit(5)); print('up'); "
+               "time.sleep(20)")
+    process = start(f'python3 -uc "{program}"', environ=env, groups=groups)
+    wait_until(lambda: "up" in (tmp_path / "out").read_text(), 20, "the training did not start")
+    below = psutil.Process(process.pid).children(recursive=True)
+    task = next(one for one in below if "safelaunch-node" in one.cmdline() and one.name() == "bash")
+    task.send_signal(getattr(signal, f"SIG{name}"))
+    assert process.wait(timeout=20) == 5
 
 
 @with_and_without

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import ctypes
 import glob
 import json
 import os
@@ -850,12 +851,127 @@ def test_ranks_do_not_outlive_their_guard(node: Node) -> None:
     wait_until(lambda: not is_alive(pid), "the rank's end", 2.0)
 
 
+def start_sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "60"])
+
+
+@pytest.fixture
+def fuses() -> Iterator[guard_module.Fuses]:
+    """Fuses that end what is not renewed for two seconds, after their trial."""
+    made = guard_module.Fuses(ctypes, 2.0)
+    time.sleep(made.TRIAL_S + 0.1)
+    made.renew([])
+    assert made.is_silent
+    yield made
+    made.remove()
+
+
+def test_a_fuse_that_is_not_renewed_ends_its_rank_by_the_kernel_alone(fuses: guard_module.Fuses) -> None:
+    rank, other = start_sleeper(), start_sleeper()
+    try:
+        fuses.renew([rank.pid, other.pid])
+        lit_s = time.monotonic()
+        fuses.renew([rank.pid])
+        assert rank.wait(4.0) == -signal.SIGKILL
+        assert time.monotonic() - lit_s > 1.8
+        assert other.poll() is None, "it was let go"
+    finally:
+        for process in (rank, other):
+            process.kill()
+            process.wait()
+
+
+def test_a_fuse_that_is_renewed_ends_nobody_and_a_child_keeps_none_alive(fuses: guard_module.Fuses) -> None:
+    rank = start_sleeper()
+    children = []
+    try:
+        fuses.renew([rank.pid])
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:   # as a look at a frozen folder: it outlives the fuses that it was born with
+                fuses.remove()
+                time.sleep(30)
+                os._exit(0)
+            children.append(child)
+            time.sleep(0.4)
+            fuses.renew([rank.pid])
+        assert rank.poll() is None
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        rank.kill()
+        rank.wait()
+
+
+def test_where_something_answers_in_the_doors_place_no_fuse_is_lit() -> None:
+    made = guard_module.Fuses(ctypes, 2.0)
+    made.door.close()   # the kernel refuses what is repeated after a second, as a firewall would
+    time.sleep(made.TRIAL_S + 0.1)
+    rank = start_sleeper()
+    try:
+        made.renew([rank.pid])
+        assert not made.is_silent and not made.lit
+    finally:
+        rank.kill()
+        rank.wait()
+
+
 def test_a_guard_that_only_runs_on_ends_nobody(node: Node) -> None:
     leader = node.lead()
     node.guarded(node.rank(), leader)
     pid = node.rank_pid()
     leader.serve_for(SWITCHED_S + 1.0)
     assert is_alive(pid)
+
+
+# --- signals of Slurm's -------------------------------------------------------------------------------------------
+
+# The last lines of /proc/PID/cgroup in a batch job on Slurm 22.05 (recorded), and as cgroups(7) and Slurm's Cgroup v2
+# guide give them.
+V1 = "6:freezer:/slurm_n0/uid_1001/job_4711/step_batch\n4:memory:/slurm_n0/uid_1001/job_4711/step_batch/task_0\n0::/\n"
+V1_WITHOUT_PROCTRACK = "6:freezer:/\n4:memory:/slurm_n0/uid_1001/job_4711/step_batch/task_0\n0::/\n"
+V2 = "0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n"
+
+
+@pytest.mark.parametrize(("text", "is_told_alone"), [
+    (V1, True), (V1_WITHOUT_PROCTRACK, False), (V2, True), (V2.replace("4711", "47"), False),
+    ("0::/user.slice/user-1000.slice/session-3.scope\n", False), ("", False), ("torn", False),
+], ids=["v1", "v1 without proctrack/cgroup", "v2", "another job", "no job", "empty", "torn"])
+def test_tracking_by_cgroups_is_read_from_the_processes_own_groups(
+    text: str, is_told_alone: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "cgroup").write_text(text)
+    assert guard_module.is_told_alone("4711", str(tmp_path / "cgroup")) == is_told_alone
+    assert not guard_module.is_told_alone("", str(tmp_path / "cgroup")), "outside of a job"
+
+
+@pytest.mark.parametrize(("groups", "told"), [(V1, "told\n"), ("", "")], ids=["by cgroups", "by other means"])
+def test_term_that_slurm_sends_to_the_task_alone_reaches_a_training_that_handles_it(
+    node: Node, tmp_path: Path, groups: str, told: str
+) -> None:
+    out, ready = tmp_path / "out", tmp_path / "ready"
+    (tmp_path / "cgroup").write_text(groups)
+    source = SOURCE.replace('"/proc/self/cgroup"', repr(str(tmp_path / "cgroup")))
+    assert source != SOURCE
+    program = (f"import signal, sys, time\n"
+               f"def told(number, frame):\n open({str(out)!r}, 'a').write('told\\n'); sys.exit(3)\n"
+               f"signal.signal(signal.SIGTERM, told)\nopen({str(ready)!r}, 'w')\ntime.sleep({3 if told else 1})\n")
+    process = node.guarded([sys.executable, "-c", program], source=source, SLURM_JOB_ID="4711")
+    wait_until(ready.exists, "the training", DEADLINE_S)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(DEADLINE_S) == (3 if told else 0)
+    assert (out.read_text() if out.exists() else "") == told
+
+
+def test_term_to_the_task_alone_ends_a_training_that_does_not_handle_it(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "cgroup").write_text(V1)
+    source = SOURCE.replace('"/proc/self/cgroup"', repr(str(tmp_path / "cgroup")))
+    process = node.guarded(["sleep", "60"], source=source, SLURM_JOB_ID="4711")
+    wait_until(lambda: bool(children_of(process.pid)), "the training", DEADLINE_S)
+    time.sleep(0.3)   # its exec
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(DEADLINE_S) == 128 + signal.SIGTERM
 
 
 # --- the sweep ----------------------------------------------------------------------------------------------------

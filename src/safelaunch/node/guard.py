@@ -63,6 +63,7 @@ KERNEL_LINES = 30
 LEFTOVER_GRACE_S = 2.0  # for what the launcher left behind, between TERM and KILL
 MAX_LINE = 1 << 16
 PR_SET_CHILD_SUBREAPER = 36
+ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # What rules of `why` know of hardware and file systems (core/why/rules). Processes that others lost on a shared node
 # are none of ours: of the OOM killer's words only those count that name this job's cgroup. Loop devices are tests' own.
 KERNEL_WORDS = (b"NVRM", b"Xid", b"mlx5", b"I/O error", b"EDAC", b"ardware Error", b"ardware error", b"mce:", b"nfs: ",
@@ -136,13 +137,25 @@ class Guard:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.switch = Switch(ctypes, libc, self.lease_s + SWITCH_MARGIN_S)
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+        self.is_told_alone = is_told_alone(env.get("SLURM_JOB_ID", ""))
+        self.told: list[int] = []               # signals of Slurm's that the ranks are still to be told
         for name in ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT"):
-            # Slurm signals every process of a step; the ranks have theirs, the guard stays to see them go.
+            # Slurm signals every process of a step, or this one alone; the guard stays to see them go.
             signal.signal(getattr(signal, name), self._take_signal)
 
     def _take_signal(self, number: int, frame: Any) -> None:
-        if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number in ENDINGS:
             self.is_over = True
+        if self.is_told_alone and number not in (signal.SIGCHLD, signal.SIGCONT):
+            self.told.append(number)
+
+    def _hand_on(self) -> None:
+        """Tell the ranks what Slurm told this process alone: those that handle it, or all if it ends those that don't.
+        """
+        while self.told:
+            number = self.told.pop(0)
+            if not signal_handlers(self._ranks(), number) and number in ENDINGS:
+                send(self._ranks(), number)
 
     def start(self, argv: list[str], env: dict[str, str]) -> None:
         """Start the launcher in this process group: leaving it would leave proctrack/pgid's container."""
@@ -200,6 +213,7 @@ class Guard:
         for message in self.link.messages(now):
             self._hear(message, now)
             self._obey(message, now)
+        self._hand_on()
         self._reap()
         if not self.gone:
             self._finish_ranks(now)
@@ -612,6 +626,7 @@ class Switch:
     the kernel does it, while they are still stopped. A timer of the guard's own sends it SIGKILL, its death closes the
     write ends of two pipes, and each rank is the owner of read ends that answer that with SIGKILL (F_SETOWN, F_SETSIG,
     O_ASYNC; measured on Linux 6.18, where the higher descriptor closes first; the two pipes cover both orders).
+    A guard in a frozen control group does not even die before it is thawed: for that there are `Fuses`.
     A guard that is kept from running by a frozen disk under its own code must not end anybody: the timer is armed only
     when its memory is locked, or its interpreter is the node's own.
     """
@@ -624,6 +639,7 @@ class Switch:
         self.writers: list[int] = []
         self.ends: dict[int, tuple[int, ...]] = {}
         self.timer: Any = None
+        self.fuses: Fuses | None = None
         locked = libc.mlockall(1) == 0   # MCL_CURRENT
         if not (locked or sys.executable.startswith("/usr/")):
             return
@@ -638,6 +654,8 @@ class Switch:
                 self.timer = timer
         except (OSError, AttributeError):
             self.timer = None
+        with contextlib.suppress(OSError, AttributeError):
+            self.fuses = Fuses(ctypes, after_s + KNOWN_S)
 
     def watch(self, pids: list[int]) -> None:
         """Tie these ranks to this process; those that have gone are let go."""
@@ -650,6 +668,8 @@ class Switch:
             if pid not in self.ends and len(self.ends) < self.MAX_RANKS:
                 with contextlib.suppress(OSError):
                     self.ends[pid] = tuple(self._tie(reader, pid) for reader in self.readers)
+        if self.fuses is not None:
+            self.fuses.renew(pids[:self.MAX_RANKS])
 
     @staticmethod
     def _tie(reader: int, pid: int) -> int:
@@ -664,8 +684,10 @@ class Switch:
         self._set(self.after_s)
 
     def disarm(self) -> None:
-        """Never end this process."""
+        """Never end this process, nor its ranks while it lives."""
         self._set(0.0)
+        if self.fuses is not None:
+            self.fuses.remove()
 
     def _set(self, after_s: float) -> None:
         if self.timer is not None:
@@ -674,10 +696,80 @@ class Switch:
             self.libc.timer_settime(self.timer, 0, times, None)
 
     def forget_in_child(self) -> None:
-        """A forked child must not keep the pipes open when its parent dies."""
+        """A forked child must not keep the pipes open when its parent dies, nor fuses when it renews them."""
         for writer in self.writers:
             with contextlib.suppress(OSError):
                 os.close(writer)
+        if self.fuses is not None:
+            self.fuses.remove()
+
+
+class Fuses:
+    """SIGKILL for each rank once this process has not renewed it for `after_s`, sent by the kernel alone.
+
+    `scontrol suspend` freezes a job in its control group where processes are tracked by cgroups. What is frozen there
+    is not even killed before it is thawed (cgroup v1's freezer), and a guard that dies then is slower than a rank that
+    writes: each of four ranks made a step 0.4 to 8 ms after the thaw, six times of six (measured on Linux 6.18). A rank
+    that has a SIGKILL waiting for it makes none. Of what a user may have, only sockets have both a timer that runs
+    while the process does not and a signal for another process: a connection to this process's own door, which drops
+    all that comes (a socket filter), fails after TCP_USER_TIMEOUT (tcp(7)), and its owner is the rank (F_SETOWN in
+    fcntl(2)). Nothing leaves the loopback device, and no counter of dropped connections goes up.
+    """
+
+    TRIAL_S = 1.5            # the first repetition comes after 1 s (RFC 6298)
+    SO_ATTACH_FILTER = 26    # asm-generic/socket.h
+
+    def __init__(self, ctypes: Any, after_s: float) -> None:
+        self.after_ms = int(after_s * 1000)
+        self.lit: dict[int, socket.socket] = {}
+        drop = ctypes.create_string_buffer((6).to_bytes(2, sys.byteorder) + bytes(6))   # sock_filter: BPF_RET, 0
+        program = ctypes.create_string_buffer(   # sock_fprog: how many, and where
+            (1).to_bytes(2, sys.byteorder) + bytes(6) + ctypes.addressof(drop).to_bytes(8, sys.byteorder), 16)
+        self.door = socket.socket()
+        self.door.bind(("127.0.0.1", 0))
+        self.door.setsockopt(socket.SOL_SOCKET, self.SO_ATTACH_FILTER, program.raw)
+        self.door.listen(1)
+        # A node whose loopback device answers in the door's place (a firewall) must not end anybody.
+        self.trial: socket.socket | None = self._knock()
+        self.tried_at = time.monotonic()
+        self.is_silent = False
+
+    def renew(self, pids: list[int]) -> None:
+        """Count from now for these ranks, and no more for all others."""
+        if self.trial is not None and time.monotonic() - self.tried_at > self.TRIAL_S:
+            _, answered, _ = select.select([], [self.trial], [], 0)
+            self.is_silent = not answered
+            self.trial.close()
+            self.trial = None
+        fresh = {}
+        for pid in pids if self.is_silent else ():
+            with contextlib.suppress(OSError):
+                fresh[pid] = self._light(pid)
+        self.remove()
+        self.lit = fresh
+
+    def remove(self) -> None:
+        """Count for nobody any more."""
+        for fuse in self.lit.values():
+            fuse.close()
+        self.lit = {}
+
+    def _light(self, pid: int) -> socket.socket:
+        fuse = self._knock()
+        fcntl.fcntl(fuse, fcntl.F_SETOWN, pid)
+        fcntl.fcntl(fuse, F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(fuse, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
+        return fuse
+
+    def _knock(self) -> socket.socket:
+        """A connection that waits for an answer; OSError where it does not."""
+        fuse = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        fuse.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self.after_ms)
+        fuse.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 127)   # the time alone decides
+        number = fuse.connect_ex(self.door.getsockname())
+        if number != errno.EINPROGRESS:
+            raise OSError(number, os.strerror(number))
+        return fuse
 
 
 class RecordProbe:
@@ -759,6 +851,21 @@ def _count(line: bytes) -> int | None:
 def mac(token: bytes, role: str, text: str) -> str:
     """Hex HMAC-SHA256 of a role and a text; the role keeps one side's word from being played back as the other's."""
     return hmac.new(token, (role + "|" + text).encode(errors="replace"), hashlib.sha256).hexdigest()
+
+
+def is_told_alone(job: str, path: str = "/proc/self/cgroup") -> bool:
+    """Whether Slurm signals a task's own process only: it does where it tracks processes by cgroups.
+
+    proctrack/cgroup signals the children of slurmstepd, and others with KILL only (22.05, measured; from 23.02 on all
+    of them under SignalChildrenProcesses=yes in cgroup.conf(5): a rank is told twice then). A step's group is one of
+    v1's freezer or of v2, whose line names no controller (cgroups(7)).
+    """
+    with contextlib.suppress(OSError, ValueError), open(path) as lines:
+        for line in lines if job else ():
+            _, controllers, group = line.split(":", 2)
+            if controllers in ("freezer", "") and "/job_%s/step_" % job in group:
+                return True
+    return False
 
 
 def restore_signals() -> None:
