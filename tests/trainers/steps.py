@@ -60,6 +60,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--die-node", metavar="NODE", help="every rank on this node ends, in every attempt, after ...")
     parser.add_argument("--die-after", type=float, default=1.0, metavar="S", help="... so many seconds")
     parser.add_argument("--fail-always", action="store_true", help="raise before the first step")
+    parser.add_argument("--eat-at", type=int, metavar="STEP", help="take memory at this step, for good ...")
+    parser.add_argument("--eat-mb", type=int, default=1000, metavar="MB", help="... so much of it")
     parser.add_argument("--hang-at", type=int, metavar="STEP", help="stand still at the start of this step")
     parser.add_argument("--ignore-term", action="store_true")
     parser.add_argument("--handle-usr2", action="store_true", help="on SIGUSR2: save, exit 0")
@@ -93,6 +95,7 @@ class Trainer:
         self.step, self.state = 0, FIRST_STATE
         self.die_s = time.monotonic() + args.die_after
         self.asked_to_stop = False
+        self.eaten: list[bytearray] = []
         self.ring: Ring | None = None
 
     def run(self) -> int:
@@ -170,6 +173,8 @@ class Trainer:
             os.kill(os.getpid(), getattr(signal, f"SIG{self.args.die_signal}"))
         if self.args.die_rank not in (-1, self.rank) or self.args.die_attempt not in (0, self.attempt):
             return
+        if step == self.args.eat_at:
+            self.eaten = [bytearray(b"x" * 1_000_000) for _ in range(self.args.eat_mb)]
         while step == self.args.hang_at:
             time.sleep(3600)
         if step == self.args.die_at:
