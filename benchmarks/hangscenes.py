@@ -44,12 +44,22 @@ class Camera:
     @property
     def is_slow(self) -> bool:
         """Whether the filesystem stands still now: at some pieces, for two minutes and more."""
+        return self._stands_still(self.t)
+
+    def _stands_still(self, t: float) -> bool:
         is_one = random.Random(self.piece.length_s).random() < 0.15
-        return is_one and random.Random(f"{self.piece.length_s} {self.t // 120}").random() < 0.5
+        return is_one and random.Random(f"{self.piece.length_s} {t // 120}").random() < 0.5
+
+    def _worked_s(self, spent_s: float) -> float:
+        """Of the time before now as much as the filesystem did not stand still: counters count that too."""
+        if spent_s < 1.0:
+            return 0.0 if self.is_slow else spent_s
+        return float(sum(not self._stands_still(self.t - second) for second in range(round(spent_s))))
 
     def look(self, t: float, samples: int) -> Look:
         """One look at `t`, of so many samples."""
         spent_s = max(0.0, t - self.t) if self.t else 0.0
+        self.t = t
         rows = [self._ranks(0.7 if number else spent_s) for number in range(samples)]
         self.t = t + 0.7 * (samples - 1)
         ranks = [_joined([row[number] for row in rows]) for number in range(RANKS)]
@@ -61,27 +71,25 @@ class Camera:
     def _ranks(self, spent_s: float) -> list[Rank]:
         """All ranks at one moment, so long after the last one."""
         what: Callable[[int], tuple[Stack, str, float, float]] = self._hung if self.hang else self._healthy()
+        worked_s = self._worked_s(spent_s)
         ranks = []
         for number in range(RANKS):
             stack, state, cpu, moved_a_s = what(number)
-            self.life[number] = self._lived(self.life[number], cpu, moved_a_s, spent_s)
+            self.life[number] = self._lived(self.life[number], cpu, moved_a_s, spent_s, worked_s)
             main = _ASLEEP_ON_GPFS if state == "D" else _NAP if self.hang == "polling" else None
             below = (_WORKER,) if "worker" in (self.piece.who, self.hang) and number == 3 else ()
             ranks.append(Rank(number, f"n{number // PER_NODE}", 1000 + number, state, (stack,), main=main, below=below,
                               cpu=cpu, life=(self.life[number],)))
         return ranks
 
-    def _lived(self, life: Life, cpu: float, moved_a_s: float, spent_s: float) -> Life:
+    def _lived(self, life: Life, cpu: float, moved_a_s: float, spent_s: float, worked_s: float) -> Life:
         trains = not self.hang and self.piece.kind in (STEP, WARM_UP)
         loads = not self.hang and self.has_loaders and cpu > 0.5
         self.backward += spent_s / self.job.step_s / RANKS if trains else 0.0
-        below = 0.8 if not self.hang and self._computes_below() else 0.005
-        return Life(life.switches + (cpu > 0.02), life.moved + moved_a_s * spent_s,
-                    life.faults + (150 * loads + 1) * spent_s, life.below_s + below * spent_s, self.backward // 1,
+        below_s = 0.005 * spent_s + (0.8 * worked_s if not self.hang and self.piece.kind in (COMPILE, DATA) else 0.0)
+        return Life(life.switches + (cpu > 0.02), life.moved + moved_a_s * worked_s,
+                    life.faults + (150 * loads + 1) * spent_s, life.below_s + below_s, self.backward // 1,
                     life.t + spent_s)
-
-    def _computes_below(self) -> bool:
-        return self.piece.kind in (COMPILE, DATA) and not self.is_slow
 
     # --- what a rank does: (stack, state, share of a core, bytes a second) ------------------------------------------
 
@@ -105,7 +113,7 @@ class Camera:
                 if who == "rank0" and number:
                     return self._wait((f"barrier ({_C10D}:4100)", "save_checkpoint (train.py:99)", *_TRAIN))
                 writes: Stack = ("save (torch/serialization.py:850)", "save_checkpoint (train.py:95)", *_TRAIN)
-                return (writes, "D", 0.0, 0.0) if self.is_slow else (writes, "R", 0.4, 2e8)
+                return (writes, "D", 0.0, 2e8) if self.is_slow else (writes, "R", 0.4, 2e8)
             if kind == DATA:
                 if who == "rank0":
                     return ((f"build_index (data.py:{line})", *_TRAIN), "R", 1.0, 0.0) if number == 0 else \

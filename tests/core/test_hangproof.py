@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from safelaunch.core.hangs import hang
-from safelaunch.core.hangs.hang import HOLD_S
+from safelaunch.core.hangs.hang import HOLD_FILES_S, HOLD_S
 from safelaunch.core.hangs.proof import Look, conclude, signs_of_life, stacks_phase, weigh
 from safelaunch.core.hangs.ranks import Life, Rank, Silent, Stack
 from safelaunch.core.hangs.stacks import fold
@@ -77,7 +78,16 @@ def test_ranks_that_their_launcher_has_started_anew_are_no_hang() -> None:
 def test_what_may_pass_counts_once_it_has_lasted(ranks: list[Rank]) -> None:
     early, why_not = conclude(silent_for(60.0), 0.0, twice(ranks))
     assert "may pass" in why_not and hang.deadline_s(early) > 0
-    assert conclude(silent_for(HOLD_S + 1), 0.0, twice(ranks))[1] == ""
+    lasts_s = HOLD_FILES_S if ranks[-1].stuck_in else HOLD_S
+    assert "may pass" in conclude(silent_for(lasts_s - 1), 0.0, twice(ranks))[1]
+    assert conclude(silent_for(lasts_s + 1), 0.0, twice(ranks))[1] == ""
+
+
+def test_a_filesystem_that_stands_still_after_work_was_seen_is_given_its_own_time() -> None:
+    ranks = [*spinning(ALL_REDUCE, 7), asleep(7, ITEM)]
+    rhythm = replace(silent_for(5000.0), alive_s=-HOLD_FILES_S + 1)
+    assert "may pass" in conclude(rhythm, 0.0, twice(ranks))[1]
+    assert conclude(replace(rhythm, alive_s=-HOLD_FILES_S - 1), 0.0, twice(ranks))[1] == ""
 
 
 def test_who_has_set_the_silence_is_asked_no_more_than_two_looks() -> None:

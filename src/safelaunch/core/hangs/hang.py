@@ -34,6 +34,7 @@ WARM_STEPS = 5          # the first ones compile, allocate, fill caches: they te
 QUIET_S = 1800.0        # trainings whose log names no steps: the longest silence counts, and patience
 GROWTHS = 100           # pieces of log after which such a silence is known
 HOLD_S = 300.0          # half of NCCL's own patience; a failover of Lustre's or GPFS's servers takes minutes
+HOLD_FILES_S = 900.0    # a rank asleep in a file's call: Lustre's recovery_time_hard (mount.lustre(8), default)
 HOLD_MOST_S = 3600.0
 LOOK_MOST_S = 3600.0    # between two looks at one silence
 SECOND_START_S = 300.0  # a restart is as long as the others were, give or take a cold cache
@@ -261,7 +262,8 @@ def hold_s(rhythm: Rhythm, now_s: float, at_least_s: float = 0.0) -> float:
     longest_s = max(known.get(rhythm.phase, Learned()).longest_s for known in (rhythm.learned, rhythm.before))
     least_s = max(HOLD_S, (LONG_GAP + 1) * step_s(rhythm), 2 * longest_s if rhythm.phase != START else 0.0)
     least_s = max(at_least_s, min(least_s, HOLD_MOST_S))   # a log that comes in blocks of hours tells nothing of steps
-    return max(rhythm.since_s + least_s, rhythm.alive_s + HOLD_S if rhythm.alive_s else 0.0) - now_s
+    after_life_s = rhythm.alive_s + max(HOLD_S, at_least_s) if rhythm.alive_s else 0.0
+    return max(rhythm.since_s + least_s, after_life_s) - now_s
 
 
 def alive(rhythm: Rhythm, at_s: float) -> Rhythm:

@@ -36,6 +36,7 @@ FAULTS = Least(1000, 20)         # pages: 4 MB of memory touched anew
 BELOW_S = Least(0.5, 0.05)       # of CPU: a compiler, a tokeniser; idle data loaders take a hundredth of it
 BETWEEN_LOOKS_S = 10.0   # two looks that must agree before anything is ended are so far apart
 LAST_LOOK_S = 40.0       # a loop stands at one line nine times of ten: the third look takes 40 samples, a second apart
+OFTEN_S = hang.HOLD_S / 3   # after somebody was seen to work: three looks that see nobody, before that counts
 ALL_LOOKS_S = 65.0       # all three, with what the helper steps take to start
 _NOT_A_HANG = "no hang so far"
 # Functions on the way to what takes longer than a step; by name, as the program's own files are anybody's.
@@ -91,7 +92,8 @@ def weigh(looks: Sequence[Look]) -> Weighed:
     if alive:
         return Weighed(False, f"{_NOT_A_HANG}: {alive}", phase, is_alive=True)
     cannot_pass = bool(found.odd) and found.kind == "deadlock" and _is_split(looks[-1].groups)
-    return Weighed(True, found.summary, phase, cannot_pass or not _SURE.isdisjoint(found.witnesses))
+    return Weighed(True, found.summary, phase, cannot_pass or not _SURE.isdisjoint(found.witnesses),
+                   least_s=hang.HOLD_FILES_S if found.kind == "storage" else 0.0)
 
 
 def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Look], more_s: float = 0.0) -> tuple[Rhythm, str]:
@@ -102,10 +104,13 @@ def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Look], more_s: float 
     """
     weighed = weigh(looks)
     later = hang.look_again(rhythm, now_s, weighed.phase)
-    is_asked = rhythm.no_progress_s is not None and not weighed.least_s
+    is_asked = rhythm.no_progress_s is not None and weighed.least_s < hang.HOLD_MOST_S
     if not weighed.is_proof:
-        later = replace(later, alive_s=now_s if weighed.is_alive else rhythm.alive_s)
-        return later if later.phase != rhythm.phase else _before_it_counts(later, now_s), weighed.why
+        if later.phase != rhythm.phase:
+            return replace(later, alive_s=now_s if weighed.is_alive else rhythm.alive_s), weighed.why
+        if weighed.is_alive:   # the last look of a rank that is about to rest must not be all that is known of it
+            later = hang.look_by(replace(later, alive_s=now_s), now_s + OFTEN_S)
+        return _before_it_counts(later, now_s), weighed.why
     if weighed.phase and later.phase != rhythm.phase and not is_asked:
         return later, f"the stacks show {weighed.phase}, which may take longer than a step"
     left_s = hang.hold_s(rhythm, now_s, weighed.least_s)
