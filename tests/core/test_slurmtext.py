@@ -30,6 +30,7 @@ from safelaunch.core.slurmtext import (
     parse_submitted,
     parse_watch,
     render_elapsed,
+    why_no_overlap,
 )
 from safelaunch.errors import ParseError
 
@@ -354,3 +355,15 @@ def test_reason_of_a_cancelled_step_is_that_of_its_job(line: str, expected: str 
 )
 def test_a_step_that_was_never_created_is_told_from_one_that_failed(output: str, expected: bool) -> None:
     assert has_no_step(output) is expected
+
+
+@pytest.mark.parametrize(("said", "why"), [
+    ("srun: error: cli_filter plugin terminated with error", "srun itself refuses --overlap"),
+    ("srun: unrecognized option '--overlap'", "srun itself refuses --overlap"),
+    ("srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)",
+     "srun waits in spite of --overlap: requested nodes are busy"),
+    ("srun: error: Unable to create step for job 7: Job/step already completing or completed", None),
+    ("srun: error: Task launch for StepId=7.1 failed on node n1: Communication connection failure", None),
+    ("", None)])
+def test_what_srun_says_of_overlap_is_told_from_what_it_says_of_nodes(said: str, why: str | None) -> None:
+    assert why_no_overlap(said) == why

@@ -114,6 +114,9 @@ class Fencer:
         if is_away or (report is not None and self._is_frozen):
             self._again_s[node] = self._now_s + SWEEP_AGAIN_S   # slurmctld's or the folder's fault, not the node's
             return
+        if report is None and slurmtext.why_no_overlap(result.stderr) is not None:
+            self._given_up.add(node)   # left to its lease: that says nothing of the node
+            return
         if report is None and slurmtext.is_job_over(result.stderr):
             self._given_up.add(node)   # left to its lease: no step starts in a job that ends, on whatever node
             return

@@ -185,6 +185,15 @@ def has_no_step(output: str) -> bool:
     return slurmwords.has_phrase(slurmwords.NO_STEP, output)
 
 
+def why_no_overlap(said: str) -> str | None:
+    """Why a step asked for with --overlap cannot run beside others on this site; None = srun says nothing of that."""
+    if slurmwords.has_phrase(slurmwords.REFUSED_BY_SRUN, said):
+        return "srun itself refuses --overlap"
+    if slurmwords.has_phrase(slurmwords.STEP_WAITS, said):
+        return "srun waits in spite of --overlap: requested nodes are busy"
+    return None
+
+
 def is_job_over(stderr: str) -> bool:
     """Whether srun was refused because its job ends or has ended."""
     return slurmwords.has_phrase(slurmwords.JOB_OVER, stderr)

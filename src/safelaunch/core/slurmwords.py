@@ -85,6 +85,16 @@ NO_STEP = (
     Phrase("^srun: (?:error: )?Unable to create step for job", "no step", "src/srun; recorded on all"),
     Phrase("^srun: (?:error: )?Unable to confirm allocation", "no step", "src/api/allocate.c; recorded on all"),
 )
+# srun refuses its own command line: no node was asked.
+REFUSED_BY_SRUN = (
+    Phrase("cli_filter plugin terminated with error", "cli_filter", "recorded on 22.05.8, cli_filter/lua"),
+    Phrase("^srun: (?:unrecognized|invalid) option", "option", "getopt(3), as srun prints it"),
+)
+# A step waits for others in its job, which one with --overlap never does: the site has taken the option away.
+STEP_WAITS = (
+    Phrase(r"step creation temporarily disabled, retrying \(Requested nodes are busy\)", "waits",
+           "src/api/step_ctx.c; recorded on 22.05.8"),
+)
 # srun has seen a task end, or ends the step itself: what slurmstepd says of the step then is an echo.
 SRUN_SAW = (
     # But for a SIGTERM from elsewhere, which srun tells of before or behind slurmstepd (both recorded on 24.11.5).

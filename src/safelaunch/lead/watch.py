@@ -248,7 +248,8 @@ def judge_silence(lead: Leader, guard: Guard) -> None:
 def probe(lead: Leader, guard: Guard) -> Step:
     """Ask a node whose guard is silent by a helper step."""
     result = yield lead.world.command(lead.fencer.helper(guard.node, ["true"]), lead.job.env, 15.0)
-    if result is not None and not result.is_ok and lead.now_s - guard.heard_s > SILENT_S:
+    is_asked = result is not None and slurmtext.why_no_overlap(result.stderr) is None
+    if is_asked and result is not None and not result.is_ok and lead.now_s - guard.heard_s > SILENT_S:
         lead.lose(guard.node, f"its guard has been silent for {lead.now_s - guard.heard_s:.0f} s and it runs no step")
     lead.probing.discard(guard.node)
 
