@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -138,13 +139,15 @@ def state(made: Made) -> State:
 def test_once_says_how_the_run_is_doing_and_the_next_minute_asks_slurm_nothing(
     cluster: Cluster, bloom: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    cluster.answers("scontrol", "echo 'ClusterName = alpha'")
     assert run(["watch", "--once"]) == 0
     first = capsys.readouterr().out
     assert run(["watch", "--once"]) == 0
 
     assert "PULSE: bloom is running for 00:07:27 since 2026-11-21T20:51:56 on n[0-3] (step 40)" in first
     assert "PULSE: bloom is running for 00:07:2" in capsys.readouterr().out
-    assert len(cluster.calls()) == 1, "the state file keeps when Slurm was asked"
+    assert len(cluster.calls("squeue")) == 1, "the state file keeps when Slurm was asked"
+    assert cluster.calls("scontrol") == ["scontrol show config"], "... and the name of its cluster"
 
 
 def test_json_is_one_object_a_line(cluster: Cluster, bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,6 +292,27 @@ def test_exclusions_that_keep_a_run_from_starting_give_way(cluster: Cluster, blo
     assert cluster.calls("scontrol") == ["scontrol update JobId=13 ExcNodeList=n[4-5]"]
     assert state(bloom).excluded == ("n4", "n5")
     assert "act job 13 may use n3 again" in cluster.said[-1]
+
+
+@pytest.mark.parametrize("sinfo", ["idle|n[0-5]", ""], ids=["sinfo answers", "sinfo says nothing"])
+def test_a_next_job_is_queued_without_the_names_that_slurm_does_not_know(
+    cluster: Cluster, bloom: Made, sinfo: str
+) -> None:
+    for node in ("n3", "gone7"):
+        bloom.event("node_excluded", node=node, why="lost")
+    cluster.answers("sbatch", 'case "$*" in *gone7*) echo "sbatch: error: Batch job submission failed: Invalid node '
+                              'name specified" >&2; exit 1;; esac\necho 99')
+    cluster.answers("sinfo", f"echo '{sinfo}'")
+    cluster.shows()
+    cluster.clock.at_s += 1000.0
+    cluster.tick(cluster.watcher(), 130.0, times=3)
+
+    tried = [word for call in cluster.calls("sbatch") for word in call.split() if word.startswith("--exclude")]
+    if not sinfo:   # nothing is guessed, and it is asked again later
+        assert set(tried) == {"--exclude=gone7,n3"} and not state(bloom).left_out
+        return
+    assert tried == ["--exclude=gone7,n3", "--exclude=n3"]
+    assert [node for node, _ in state(bloom).left_out] == ["gone7"] and state(bloom).excluded == ("n3",)
 
 
 def test_a_job_that_hangs_at_its_end_no_longer_holds_the_next_one(cluster: Cluster, bloom: Made) -> None:
@@ -589,6 +613,22 @@ def test_a_run_of_perhaps_another_cluster_is_left_alone_unless_it_is_named(clust
     assert len(cluster.calls("sbatch")) == 1
 
 
+@pytest.mark.parametrize(("here", "seen", "row"), [
+    ("alpha", False, "acts"), ("beta", False, "belongs to cluster alpha"), ("beta", True, "acts"), ("", False, "acts")],
+    ids=["its own", "another", "renamed since: this Slurm has shown a job of it", "nobody says which, and it is named"])
+def test_a_run_of_a_known_cluster_is_acted_on_there_alone(
+    cluster: Cluster, bloom: Made, here: str, seen: bool, row: str
+) -> None:
+    meta = json.loads((bloom.dir / "run.json").read_text())
+    (bloom.dir / "run.json").write_text(json.dumps({**meta, "cluster_name": "alpha"}))
+    cluster.shows()
+    cluster.clock.at_s += 1000.0
+    named = cluster.watcher((str(bloom.dir), NAME), cluster=here)
+    named.memory.runs[str(bloom.dir)] = watchmemory.Known(job_name=NAME, seen=seen)
+    cluster.tick(named, 130.0, times=4)
+    assert bool(cluster.calls("sbatch")) == (row == "acts") and (row == "acts" or row in cluster.said[-1])
+
+
 @pytest.mark.root
 def test_a_frozen_filesystem_hides_no_run_elsewhere(
     cluster: Cluster, bloom: Made, fuse_mount: FuseMount, monkeypatch: pytest.MonkeyPatch
@@ -713,4 +753,4 @@ def test_a_signal_ends_the_watch_and_keeps_what_it_knows(cluster: Cluster, bloom
     finally:
         process.kill()
         process.wait()
-    assert str(bloom.dir) in watchmemory.load(watchmemory.file()).runs
+    assert str(bloom.dir) in watchmemory.load(watchmemory.file(socket.gethostname().split(".")[0])).runs

@@ -117,13 +117,15 @@ HANGS = running(state="COMPLETING", nodelist="n1")
     (run(silent_s=LONG_S), word(absences=1), "doubt"),
     (run(silent_s=10.0, state=state(SUBMITTED, STARTED)), gone(), "doubt"),
     (run(silent_s=LONG_S, at_home=False), gone(), "gone"),
+    (run(silent_s=LONG_S, at_home=False, elsewhere="beta"), gone(), "gone"),
     (run(silent_s=LONG_S, requests=(HOLD,)), gone(), "held"),
 ], ids=["ended", "local", "of somebody else", "no answer", "well", "silent", "suspended", "a word of a later Slurm",
         "suspended without its host", "no nodelist", "torn nodelist", "no batch host", "pulse moves without its host",
         "just completing", "completing, the next one is free", "completing, its supervisor lives",
         "completing, unknown to the journal", "in the queue",
         "held by a person", "launch failed", "killed while it waits", "too few nodes, and not for our sake",
-        "submission cut off", "one answer", "its supervisor lives", "perhaps of another cluster", "on hold"])
+        "submission cut off", "one answer", "its supervisor lives", "perhaps of another cluster", "of another cluster",
+        "on hold"])
 def test_nothing_is_done(watched: Watched, slurm: Word, row: str) -> None:
     judged = judge(watched, slurm, NOW)
     assert (judged.row, judged.act, judged.asks) == (row, None, frozenset())

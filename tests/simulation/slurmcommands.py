@@ -17,6 +17,7 @@ from tests.simulation.slurm import ENDED, MESSAGE_TIMEOUT_S, Controller, Job
 BUSY = "srun: error: Unable to create step for job {}: Requested nodes are busy"
 NOT_FOUND = 127
 NO_DEPENDENCIES = "{0}: error: job dependencies are not allowed here\n{0}: error: Unspecified error"
+NO_SUCH_NODE = "Invalid node name specified"
 TIMED_OUT = "{}: error: Socket timed out on send/recv operation"
 NO_CONTACT = "{}: error: Unable to contact slurm controller (connect failure)"
 
@@ -108,9 +109,16 @@ class Slurm(Controller):
             return 1, "", "sbatch: error: Batch job submission failed: Access/permission denied"
         if site == "no_dependency" and words.get("--dependency"):
             return 1, "", NO_DEPENDENCIES.format("sbatch")
+        if self._has_stranger(words.get("--exclude")):
+            return 1, "", f"sbatch: error: Batch job submission failed: {NO_SUCH_NODE}"
         if "--test-only" in words:
             return 0, "", "sbatch: Job 999 to start at 2024-01-01T00:00:00 using 2 processors on nodes n[0-1]"
         return 0, f"{self.submit(Path(command.argv[-1]), words).id}\n", ""
+
+    def _has_stranger(self, nodelist: str | None) -> bool:
+        """Slurm refuses a whole list for one name that it does not know (22.05, measured)."""
+        known = {host.name for host in self.sim.nodes}
+        return bool(nodelist) and not known.issuperset(nodeset.expand(nodelist or ""))
 
     def _sacct(self, words: Mapping[str, str]) -> tuple[int, str, str]:
         if not self.sim.scenario.has_sacct:
@@ -237,6 +245,8 @@ class Slurm(Controller):
                 return 1, "", "slurm_update error: Job is no longer pending execution"
         if words.get("Dependency") and self.sim.scenario.site == "no_dependency":
             return 1, "", NO_DEPENDENCIES.format("scontrol")
+        if self._has_stranger(words.get("ExcNodeList")):
+            return 1, "", f"{NO_SUCH_NODE} for job {job.id}"
         if "ExcNodeList" in words:   # it replaces the whole list
             job.exclude = frozenset(nodeset.expand(words["ExcNodeList"])) if words["ExcNodeList"] else frozenset()
             self.sim.excluded(job)

@@ -23,7 +23,7 @@ class ClusterName:
     """A question that is under way; `name` waits for its answer."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self._name = _from_conf(env.get("SLURM_CONF", "")) or env.get("SLURM_CLUSTER_NAME", "").lower()
+        self._name = unasked(env)
         self._command = None if self._name else slurm.Command(slurm.show_config(), slurm.outside_job(env), DEADLINE_S)
 
     def name(self, within_s: float = DEADLINE_S) -> str:
@@ -41,14 +41,14 @@ class ClusterName:
         return self._name
 
 
+def unasked(env: Mapping[str, str]) -> str:
+    """The name as far as it is known without a question to Slurm; "" = it is not."""
+    return _from_conf(env.get("SLURM_CONF", "")) or env.get("SLURM_CLUSTER_NAME", "").lower()
+
+
 def here(env: Mapping[str, str] = os.environ) -> str:
     """The name of this cluster, waited for; "" = nobody says it."""
     return ClusterName(env).name()
-
-
-def is_elsewhere(cluster: str, env: Mapping[str, str] = os.environ) -> bool:
-    """Whether `cluster` is known to be another one than this; what has no name is asked nothing about."""
-    return bool(cluster) and here(env) not in ("", cluster)
 
 
 def _from_conf(path: str) -> str:

@@ -48,6 +48,7 @@ class Watcher:
     named: tuple[tuple[str, str], ...] = ()      # folder, job name
     reader: Reader = field(default_factory=Reader)
     only_watch: bool = False                     # look and tell, and do nothing
+    cluster: str = ""                            # the name of the one that Slurm's commands ask here, if known
     _no_slurm: bool = False                      # it gave no clear answer when it was last asked
     _no_list: bool = False                       # the user's list of runs did not answer
     _blind_to: tuple[str, ...] = ()
@@ -77,7 +78,7 @@ class Watcher:
 
     def _runs(self, now_s: float) -> dict[str, Known]:
         """The runs to watch; the list of runs is read anew each time, for one may just have been submitted."""
-        listed: Sequence[tuple[str, str]] | None = self.named or self.reader.registered()
+        listed: Sequence[tuple[str, str]] | None = self.named or self.reader.registered(self.cluster)
         self._no_list = listed is None
         if listed is None:
             self._tell_blind("the list of your runs, in your home, does not answer")
@@ -203,7 +204,7 @@ class Watcher:
     def _examine(self, runs: Mapping[str, Known], words: Mapping[str, Word], now_s: float) -> dict[str, Any]:
         """What the children make of these runs; noted, and returned where there is more to ask or to do."""
         looks = [Look(dir, words[dir], known, self.world.now(), now_s, bool(self.named), self.host,
-                      self.env.get("SLURM_CONF", "")) for dir, known in runs.items()]
+                      self.env.get("SLURM_CONF", ""), self.cluster) for dir, known in runs.items()]
         found, blind = self.reader.examine(looks)
         self._tell_blind_to([*self._blind_to, *(dir for dir in blind if dir not in self._blind_to)])
         more = {}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import registry
+from safelaunch.core.ledgerlines import is_node_name
 from safelaunch.core.watched import Pulse, parse_pulse
 from safelaunch.node.probe import run_in_child
 
@@ -58,20 +59,24 @@ class Memory:
     every_s: float = 60.0
     no_sacct_until_s: float = 0.0
     no_word_since_s: float = 0.0          # since when slurmdbd has been away; 0 = it is not
+    cluster: str = ""                     # the name of the cluster that `scontrol` has named; asked once a boot
+    scontrol: str = ""
 
     def save(self, path: Path) -> None:
         """Write it, replaced as a whole, in a child, for homes freeze, too; raises OSError."""
         content = {"v": VERSION, "boot": _boot(), "asked_s": self.asked_s, "every_s": self.every_s,
-                   "no_sacct_until_s": self.no_sacct_until_s,
+                   "no_sacct_until_s": self.no_sacct_until_s, "cluster": self.cluster, "scontrol": self.scontrol,
                    "runs": {dir: _render(known) for dir, known in self.runs.items()}}
         saved = run_in_child(lambda: _write(path, json.dumps(content, separators=(",", ":"))), HOME_S)
         if not saved.is_ok:
             raise OSError(saved.errno, "it does not answer" if saved.late else os.strerror(saved.errno))
 
 
-def file() -> Path:
-    """Where it stands, beside the list of runs. Raises OSError."""
-    return registry.file().with_name("watch.json")
+def file(place: str) -> Path:
+    """Where it stands, beside the list of runs: a file for each place that watches, a cluster or a host. Two crontabs
+    that share a home would wipe out what the other one saw. Raises OSError.
+    """
+    return registry.file().with_name(f"watch-{place}.json" if is_node_name(place) else "watch.json")
 
 
 def load(path: Path) -> Memory:
@@ -85,7 +90,8 @@ def load(path: Path) -> Memory:
         if raw["boot"] == _boot():
             asked_s = raw["asked_s"]
             return Memory(runs, None if asked_s is None else float(asked_s), float(raw["every_s"]),
-                          float(raw["no_sacct_until_s"]))
+                          float(raw["no_sacct_until_s"]), cluster=str(raw.get("cluster", "")),
+                          scontrol=str(raw.get("scontrol", "")))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Memory()
     return Memory({dir: Known(job_name=known.job_name, ended=known.ended, seen=known.seen)

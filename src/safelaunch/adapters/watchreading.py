@@ -50,6 +50,7 @@ class Look:
     named: bool              # on the command line, by a person who knows its cluster
     host: str
     slurm_conf: str
+    cluster: str = ""        # the name of the one that this watch asks; "" = nobody says it
 
 
 @dataclass
@@ -68,9 +69,11 @@ class Reader:
     _registry: tuple[list[int], list[tuple[str, str]]] = field(default_factory=lambda: ([], []))
     _mounts: tuple[str, ...] = ()
 
-    def registered(self) -> list[tuple[str, str]] | None:
-        """(folder, job name) of the user's runs, newest first; None where the home does not answer."""
-        answer = self._ask("registry", lambda: _registered(self._registry[0]))
+    def registered(self, cluster: str = "") -> list[tuple[str, str]] | None:
+        """(folder, job name) of the user's runs, but for those of clusters that are known not to be this one, newest
+        first; None where the home does not answer.
+        """
+        answer = self._ask("registry", lambda: _registered(self._registry[0], cluster))
         if not answer.is_ok:
             return None
         if answer.value is not None:
@@ -159,14 +162,15 @@ def _safely(visit: Callable[[str], Any], dir: str) -> Any:
 # --- what the children do -----------------------------------------------------------------------------------------
 
 
-def _registered(sign: Sequence[int]) -> tuple[list[int], list[tuple[str, str]]] | None:
+def _registered(sign: Sequence[int], cluster: str) -> tuple[list[int], list[tuple[str, str]]] | None:
     """None = unchanged."""
     with contextlib.suppress(FileNotFoundError):
         status = registry.file().stat()
         now = [status.st_ino, status.st_mtime_ns, status.st_size]
         if now == sign:
             return None
-        return now, [(str(entry.dir), f"{entry.name}.{entry.run_id}") for entry in registry.listed()]
+        return now, [(str(entry.dir), f"{entry.name}.{entry.run_id}") for entry in registry.listed()
+                     if not entry.cluster or cluster in ("", entry.cluster)]
     return [], []
 
 
@@ -201,14 +205,17 @@ def _examine(look: Look) -> dict[str, Any]:
     plan = plans.make(meta["config"], meta["run_id"])
     events = text.merge(_read_journal(dir)).events
     state, notes = fold(events), read_notes(events)
-    last = state.job
+    last, of = state.job, str(meta.get("cluster_name") or "")
+    # What this Slurm has shown is true, whatever a cluster was called when the run was submitted.
+    elsewhere = of if of and look.cluster not in ("", of) and not known.seen else ""
     watched = Watched(
         plan, state, claim, known.pulse, known.silent_s(look.now_s),
         look.now_s - known.claim_s if claim == known.claim and known.claim_s is not None else 0.0,
         runfolder.requests_of(runfolder.read_requests(dir, plan.kill_file)),
         _scancelled(dir, state), notes, dir.stat().st_uid == os.getuid(),
-        look.named or known.seen or _is_home(look, dir, [event.host for event in events if event.gen == 0]),
-        tuple(path.name.removeprefix("orphaned-") for path in (dir / "control").glob("orphaned-*")))
+        not elsewhere and (look.named or known.seen or (of != "" and of == look.cluster)
+                           or _is_home(look, dir, [event.host for event in events if event.gen == 0])),
+        tuple(path.name.removeprefix("orphaned-") for path in (dir / "control").glob("orphaned-*")), elsewhere)
     judged = watch.judge(watched, look.word, look.now)
     ids = {job.id for job in (last, *state.jobs[-1:]) if job is not None} | {state.successor or ""}
     row: dict[str, Any] = {

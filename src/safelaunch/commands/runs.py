@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from safelaunch.adapters import journal, local, registry, runfolder, slurm
+from safelaunch.adapters import clustername, journal, local, registry, runfolder, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.journal import Journal
 from safelaunch.core.slurmtext import SQUEUE_FORMAT, QueuedJob, parse_squeue
@@ -77,6 +77,24 @@ def load(which: str | None) -> Run:
     return run
 
 
+def check_here(run: Run) -> None:
+    """Raise UsageError for a run of another cluster: for this one's Slurm its job ids are other jobs."""
+    if (elsewhere := _elsewhere(run)) is not None:
+        raise UsageError(elsewhere, hint="type it on a login node of that cluster")
+
+
+def is_here(run: Run) -> bool:
+    """Whether its jobs may be asked for here: nobody knows them to be another cluster's."""
+    return _elsewhere(run) is None
+
+
+def _elsewhere(run: Run) -> str | None:
+    """The sentence on a run of another cluster; None = it is of this one, or nobody knows."""
+    if not run.cluster or (here := clustername.here()) in ("", run.cluster):
+        return None
+    return f"the jobs of {run.plan.name} are on cluster {run.cluster}, and this is {here}"
+
+
 def find_folder(which: str | None) -> Path:
     """The folder of the run that is meant; raises UsageError when none or several are."""
     found = ask(lambda: _look_for(which), f"the folder of run {which}" if which else "this folder")
@@ -106,6 +124,8 @@ def ask_scheduler(run: Run) -> Word:
     """The run's unfinished jobs as Slurm (or this machine, for a local run) knows them; never raises for its answer."""
     if run.plan.cluster == "local":
         return _ask_machine(run)
+    if (elsewhere := _elsewhere(run)) is not None:
+        return Word(None, elsewhere)
     owner = owner_of(run.dir)
     argv = ("squeue", "--noheader", f"--user={owner}", f"--name={run.plan.job_name}", f"--format={SQUEUE_FORMAT}")
     result = slurm.run(argv, slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)

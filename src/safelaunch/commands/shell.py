@@ -23,6 +23,7 @@ _GPU_OPTIONS = frozenset(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-so
 def command(which: str | None, node: str | None, only_print: bool) -> int:
     """Open a shell on NODE of a run (default: its batch host), beside whatever runs there."""
     run = runs.load(which)
+    runs.check_here(run)
     if run.plan.cluster == "local":
         argv, env = ["bash", "-i"], {**runfolder.read_env(run.dir), "SAFELAUNCH_RUN_ID": run.plan.run_id}
         cwd = str(run.meta.get("cwd", run.dir))

@@ -84,6 +84,7 @@ def _find_target(which: str | None) -> tuple[Target, Mapping[str, str]]:
         if which is None or not which.replace("_", "").replace("+", "").isdigit():
             raise
         return _foreign_target(which, env), env
+    runs.check_here(run)
     return _run_target(run, env), env
 
 

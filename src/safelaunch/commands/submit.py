@@ -99,7 +99,7 @@ def _refuse_other_clusters(cluster: ClusterName) -> None:
 def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName) -> tuple[runfolder.Run, str]:
     folder, unfinished = _free_folder(Path(resolved.config["run_dir"]))
     if unfinished is not None:
-        return _go_on(unfinished, cwd)
+        return _go_on(unfinished, cwd, cluster)
     resolved.config["run_dir"] = str(folder)
     run_id = os.urandom(4).hex()   # as secrets does, whose import (OpenSSL) takes 5 ms
     plan, text = render(resolved, run_id)
@@ -134,8 +134,11 @@ def _packs() -> list[dict[str, Any]]:
         return []
 
 
-def _go_on(run: runfolder.Run, cwd: str) -> tuple[runfolder.Run, str]:
-    """Finish a submission whose outcome nobody knows: look for the job first."""
+def _go_on(run: runfolder.Run, cwd: str, cluster: ClusterName) -> tuple[runfolder.Run, str]:
+    """Finish a submission whose outcome nobody knows: look for the job first, where it can be."""
+    if run.cluster and cluster.name(CLUSTER_S) not in ("", run.cluster):
+        raise RunFolderError(f"{run.dir} holds a submission to cluster {run.cluster} that was cut off, and this is "
+                             f"{cluster.name()}", hint="submit it there, or choose another name or run_dir")
     _say(f"{run.dir} holds a submission that was cut off: looking for its job")
     submission = Submission(run, os.environ, str(run.meta.get("cwd", cwd)), _say)
     job = None if run.plan.cluster == "local" else submission.find()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from safelaunch.adapters import watchmemory
+from safelaunch.adapters import clustername, watchmemory
 from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.watcher import Asking, Watcher
 from safelaunch.adapters.world import World
@@ -37,9 +38,11 @@ def command(which: tuple[str, ...], once: bool, dry_run: bool, as_json: bool) ->
     """
     teller = _Teller(as_json)
     named = tuple((str(run.dir), run.plan.job_name) for run in map(runs.load, which))
-    file = watchmemory.file()
-    watcher = Watcher(World(), dict(os.environ), socket.gethostname().split(".")[0], teller, watchmemory.load(file),
-                      named, only_watch=dry_run)
+    host, cluster = socket.gethostname().split(".")[0], clustername.unasked(os.environ)
+    file = watchmemory.file(cluster or host)
+    memory = watchmemory.load(file)
+    watcher = Watcher(World(), dict(os.environ), host, teller, memory, named, only_watch=dry_run,
+                      cluster=cluster or _remembered_cluster(memory))
     if once:
         drive(watcher.tick())
         teller.tell_rest(watcher)
@@ -52,6 +55,14 @@ def command(which: tuple[str, ...], once: bool, dry_run: bool, as_json: bool) ->
     with Interrupt() as interrupt:
         _watch(watcher, file, interrupt)
     return DONE
+
+
+def _remembered_cluster(memory: watchmemory.Memory) -> str:
+    """This cluster's name, for which a line of cron does not ask Slurm each time."""
+    scontrol = shutil.which("scontrol") or ""
+    if not memory.cluster or memory.scontrol != scontrol:
+        memory.cluster, memory.scontrol = clustername.here(), scontrol
+    return memory.cluster
 
 
 class Interrupt:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from safelaunch.adapters import attemptfacts, ledger, runfolder, slurm
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import talk
+from safelaunch.commands import runs, talk
 from safelaunch.core.ledger import blamed_before, of_cluster
 from safelaunch.core.model import Event
 from safelaunch.core.slurmtext import is_unreachable, parse_ending
@@ -89,7 +89,7 @@ def _ask_slurm(run: Run, state: State, attempt: Attempt) -> tuple[JobFacts, tupl
     is_last = attempt == [one for one in state.attempts if one.job == attempt.job][-1]
     if run.plan.cluster == "local" or attempt.ended not in (None, "interrupted", "lost") or not is_last:
         return nothing
-    if attempt.job in state.cancelled_jobs:
+    if attempt.job in state.cancelled_jobs or not runs.is_here(run):
         return nothing
     try:
         facts = ask_job(attempt.job)

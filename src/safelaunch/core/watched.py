@@ -70,6 +70,7 @@ class Watched:
     mine: bool = True                      # its folder belongs to this user
     at_home: bool = True                   # this Slurm is the one that the run was submitted to
     orphaned: tuple[str, ...] = ()         # jobs that a node guard cancelled, since nobody led them any more
+    elsewhere: str = ""                    # the cluster that it is known to be on, where that is not this one
 
     def asked(self, *names: str) -> Request | None:
         """The first of the named requests that has been made."""
