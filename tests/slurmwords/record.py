@@ -141,6 +141,15 @@ def ends(one: Recorder) -> None:
     one.end("memory-of-step", lambda job: None, body=memory)
 
 
+def helpers(one: Recorder) -> None:
+    """Helper steps that take no GPU, in jobs that have some: for 26.05 --gres=gpu and --gpus-per-node are rivals."""
+    helper = "srun --overlap --nodes=1 --ntasks=1 --gpus-per-node=0 echo the helper ran"
+    for name, option in (("gpus-per-node", "--gpus-per-node=2"), ("gres", "--gres=gpu:2"), ("gpus", "--gpus=4")):
+        job = one.submit(option, body=f"{helper}; echo its code is $?")
+        one.wait_ended(job)
+        one.note_output(f"helper-step-under-{name}", job)
+
+
 def signals(one: Recorder) -> None:
     """Signals that end nothing must not read like an end."""
     trap = ('trap : USR1 USR2 CONT; srun --nodes={nodes} bash -c "trap : USR1 USR2; sleep 8; sleep 8" & '
@@ -315,7 +324,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         version = sandbox.slurm(["sbatch", "--version"]).strip()
         one = Recorder(sandbox)
-        for part in (commands, ends, nodes_and_limits):
+        for part in (commands, helpers, ends, nodes_and_limits):
             part(one)
         texts = one.texts
     finally:
