@@ -12,7 +12,6 @@ from safelaunch.core.slurmtext import (
     Account,
     KnownJob,
     QueuedJob,
-    has_cancelled_step,
     has_no_step,
     is_job_over,
     is_preempted,
@@ -26,6 +25,7 @@ from safelaunch.core.slurmtext import (
     parse_sacct,
     parse_sinfo,
     parse_squeue,
+    parse_step_end,
     parse_step_ending,
     parse_submitted,
     parse_watch,
@@ -290,7 +290,7 @@ def test_other_words_are_no_answer(parse: Callable[[str], object], text: str) ->
     ids=["no reason", "with a reason", "another job's", "nothing"],
 )
 def test_a_step_that_was_cancelled_without_a_reason_is_told(line: str, expected: bool) -> None:
-    assert has_cancelled_step(f"talk\n{line}\n", "12") is expected
+    assert (parse_step_end(f"talk\n{line}\n", "12") == "cancelled") is expected
 
 
 STEP_12 = "slurmstepd-n0: error: *** STEP 12.0 ON n0 CANCELLED AT 2026-11-22T00:19:31 ***\n"

@@ -8,9 +8,9 @@ import pytest
 
 from safelaunch.core import slurmwords
 from safelaunch.core.slurmtext import (
-    has_cancelled_step,
     is_step_cancelled_first,
     parse_ending,
+    parse_step_end,
     parse_step_ending,
 )
 
@@ -40,8 +40,7 @@ def test_every_head_goes_with_every_reason(head: str, reason: str) -> None:
     word = REASONS[reason]
     assert parse_ending(line(head, "JOB 12", reason), "12") == word
     assert parse_step_ending(line(head, "STEP 12.0", reason), "12") == (None if word == "cancelled" else word)
-    assert has_cancelled_step(line(head, "STEP 12.0", reason), "12") is (
-        word in ("cancelled", "unknown"))
+    assert parse_step_end(line(head, "STEP 12.0", reason), "12") == word
 
 
 @pytest.mark.parametrize("text", [

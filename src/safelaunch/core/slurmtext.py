@@ -251,10 +251,11 @@ def parse_step_ending(output: str, job: str) -> str | None:
     return found[-1].word if found and found[-1].has_reason else None
 
 
-def has_cancelled_step(output: str, job: str) -> bool:
-    """Whether the last line about a step of the job says that it was cancelled, and no reason that can be read."""
+def parse_step_end(output: str, job: str) -> str | None:
+    """The word of the last line about the end of a step of the job, "cancelled" without a reason; None = no such line.
+    """
     found = slurmwords.step_ends(output, job)
-    return bool(found) and found[-1].word in ("cancelled", slurmwords.UNKNOWN)
+    return found[-1].word if found else None
 
 
 def is_step_cancelled_first(output: str, job: str) -> bool:

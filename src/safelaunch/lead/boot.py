@@ -222,7 +222,8 @@ def _slurm_says_cancelled(lead: Leader, job: str, is_unread: bool) -> bool | Non
     """
     # Of the step of a supervisor that had taken over there can be a line: a scancel, or a preemption with grace
     # (measured), and Slurm waits for the dead node to tell.
-    is_likely = slurmends.is_step_cancelled(lead, job)
+    step_end = slurmends.step_end_of(lead, job)
+    is_likely, is_unread = step_end == "cancelled", is_unread or step_end == UNKNOWN
     until_s = lead.now_s + (COMPLETING_S if is_likely or is_unread else UNEXPLAINED_S)
     while (state := _state_of(lead, job)) is None or state in UNFINISHED:
         if lead.now_s > until_s or _is_called(lead):

@@ -133,13 +133,13 @@ def ending_of(lead: Leader, job: str) -> str | None:
     return "orphaned" if end.word == "cancelled" and was_orphaned else end.word
 
 
-def is_step_cancelled(lead: Leader, job: str) -> bool:
-    """Whether slurmstepd wrote that a standby's step was cancelled, with no reason beside it."""
+def step_end_of(lead: Leader, job: str) -> str | None:
+    """What slurmstepd wrote of the end of a standby's step (slurmtext.parse_step_end)."""
     def tails() -> str:
         return "\n".join(map(_tail, sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))))
 
     answer = lead.ask_folder(tails, 1.0)
-    return bool(answer.is_ok and answer.value and slurmtext.has_cancelled_step(answer.value, job))
+    return slurmtext.parse_step_end(answer.value, job) if answer.is_ok and answer.value else None
 
 
 def _tail(path: Path) -> str:
