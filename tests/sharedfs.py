@@ -65,6 +65,7 @@ def mount_sharedfs() -> Iterator[SharedFs]:
         argv = [sys.executable, "-m", "tests.sharedfs_server", str(behind), str(path), str(control)]
         with (folder / "server.log").open("wb") as log:
             server = subprocess.Popen(argv, cwd=Path(__file__).parents[1], start_new_session=True,
+                                      env={**os.environ, "FUSE_LIBRARY_NAME": "fuse3"},   # which the tests install
                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
             frozen._wait_until_mounted(path, server)
