@@ -86,6 +86,14 @@ class Urgent(NamedTuple):
     watchers: list[str]    # who may take over
 
 
+class Failure(NamedTuple):
+    """A failed attempt whose nodes are still to be visited; `since_s` is monotonic."""
+
+    live: decide.Live
+    started_t: float
+    since_s: float
+
+
 class Leader:
     """The run's supervisor on the batch host; the parts beside this file work on it."""
 
@@ -116,6 +124,7 @@ class Leader:
         self.limit_near = False
         self.lost: dict[str, str] = {}
         self.probing: set[str] = set()
+        self.failures: list[Failure] = []   # whose nodes are still to be visited (lead.visit)
         self.resume: Checkpoint | None = None
         self.resume_deadline_s = RESUME_DEADLINE_S
         self.resume_unknown = False     # the checkpoints could not be looked at: unknown is not "none"
