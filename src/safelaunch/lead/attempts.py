@@ -179,7 +179,9 @@ def close_attempt(lead: Leader) -> None:
             lead.ending = lead.ending or "unknown"
     elif how == "failed" and lead.unread == live.number:
         how, not_before = _never_started(lead)   # Slurm ended it, and why cannot be read: no word against the training
-    lead.record(*_last_progress(lead, live, tail))
+    steps = _last_progress(lead, live, tail)
+    for step in steps:
+        lead.note(step)
     events: list[Event] = []
     if how != "completed":
         events += _judgement(lead, live, how, code, tail)
@@ -195,7 +197,7 @@ def close_attempt(lead: Leader) -> None:
         lead.failures.append(Failure(live, lead.state.attempt.started_t, lead.now_s))
         lead.begin("rest cores", visit.after_failures(lead))
     lead.live = lead.process = None
-    lead.record(*events)
+    lead.record(*events, noted=steps)
     lead.find_resume()
     fall_back(lead)
     keep_resume_args(lead)
