@@ -97,14 +97,15 @@ def _find(stage: Stage, run_dir: Path) -> dict[str, list[int]]:
     leader = next((pid for pid in leaders if _parent(pid) not in leaders), None)
     pump = next((pid for pid, words in on_batch_host.items()
                  if any(word.endswith("/node/pump.py") for word in words)), None)
-    # The standby is started by another srun, which has no job's step to read from.
+    # It has forked a child that carries nothing; the standby is another srun's step.
     sruns = [pid for pid, words in on_batch_host.items() if _program(pid) == "srun" and "safelaunch-node" in words]
-    if leader is None or pump is None or not sruns:
+    srun = next((pid for pid in sruns if _parent(pid) not in sruns), None)
+    if leader is None or pump is None or srun is None:
         raise SandboxError(f"no supervisor was found among {list(on_batch_host.values())}")
     guards = [pid for node in stage.sandbox.nodes for pid in stage.sandbox.machine(node).pids()
               if any('main = guard["main"]' in word for word in _words(pid)) and _program(pid).startswith("python")]
     courier = [pid for pid in leaders if _parent(pid) == leader][:1]
-    return {"leader": [leader], "courier": courier, "pump": [pump], "srun": sruns[:1],
+    return {"leader": [leader], "courier": courier, "pump": [pump], "srun": [srun],
             f"a guard (mean of {len(guards)})": guards}
 
 
