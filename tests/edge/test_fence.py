@@ -60,3 +60,12 @@ def test_a_helper_that_slurm_cannot_start_on_a_node_twice_loses_that_node(
         fence(made, now_s)
         made.swept("n1", Result(("srun",), 1, "", DEAD))
     assert [node for node, _ in made.found_lost()] == ["n1"]
+
+
+def test_where_no_helper_can_run_none_is_started(fencer: tuple[Fencer, list[tuple[str, ...]]]) -> None:
+    made, begun = fencer
+    made.no_helpers = "srun refuses --overlap"
+    fence(made, 100.0)
+    fence(made, 100.0 + 10.0 + made.MARGIN_S + 1.0)
+    fence(made, 100.0 + 10.0 + made.MARGIN_S + 2.0)
+    assert begun == [] and made.is_done(LIVE)

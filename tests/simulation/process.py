@@ -361,6 +361,9 @@ class SimWorld(World):
         """Nobody looks: no helper steps are simulated."""
         return _NobodyLooks()
 
+    def own_addresses(self) -> tuple[str, ...]:
+        return ()
+
     def address_of(self, node: str) -> str | None:
         """Names resolve."""
         return node

@@ -39,6 +39,7 @@ class Fencer:
 
     def __init__(self, plan: Plan, job: Job, server: ControlServer, guard_source: str, start: Start) -> None:
         self._plan, self._job, self._server, self._source, self._start = plan, job, server, guard_source, start
+        self.no_helpers: str | None = None   # why none can run here; whoever does not answer is left to its lease
         self._reset(0)
 
     def _reset(self, number: int) -> None:
@@ -91,6 +92,9 @@ class Fencer:
                     now_s - self._since_s.setdefault(node, now_s) > (
                         CLOSED_S if node != self._old_host else OLD_HOST_S)):   # guards are on their way to a new door
                 if now_s < self._again_s.get(node, now_s):
+                    continue
+                if self.no_helpers is not None:
+                    self._given_up.add(node)
                     continue
                 self._sweeping.add(node)
                 sweeps.append((self._sweep(node), node))

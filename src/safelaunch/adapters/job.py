@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from safelaunch.core import nodeset
+
+MOST_ADDRESSES = 8   # bridges of containers have some, too
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,19 @@ def standby(env: Mapping[str, str]) -> Start:
     job = Job(own["SLURM_JOB_ID"], nodeset.expand(own.get("SLURM_JOB_NODELIST") or own["SLURM_NODELIST"]), host,
               facts["cwd"], False, own)
     return Start(job, (facts["endpoint"][0], int(facts["endpoint"][1])), env["SAFELAUNCH_TOKEN"], facts["addresses"])
+
+
+def own_addresses(table: Path = Path("/proc/net/fib_trie")) -> tuple[str, ...]:
+    """This host's IPv4 addresses on all of its networks, without loopback; () where they cannot be read.
+
+    The kernel's own list: a line "|-- ADDRESS" is followed by "/32 host LOCAL" for an address of this host.
+    """
+    try:
+        text = table.read_text()
+    except OSError:
+        return ()
+    found = re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", text)
+    return tuple(dict.fromkeys(address for address in found if not address.startswith("127.")))[:MOST_ADDRESSES]
 
 
 def address_of(node: str) -> str | None:

@@ -216,6 +216,12 @@ class Command:
         self._err.close()
         return result
 
+    def terminate(self) -> None:
+        """Ask it to end; `poll` then tells how it did."""
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+
     def wait(self) -> Result:
         """The result, waited for."""
         while (result := self.poll()) is None:

@@ -20,9 +20,9 @@ from safelaunch.core.script import quote_bash
 from safelaunch.core.steps import latest_step
 from safelaunch.core.why import causes
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
-from safelaunch.lead import visit, watch
+from safelaunch.lead import overlap, visit, watch
 from safelaunch.lead.diagnosing import look_deeper, of_hang
-from safelaunch.lead.leader import FIRST_STANDBY_S, Failure, Leader, Step
+from safelaunch.lead.leader import FIRST_STANDBY_S, Leader, Step
 from safelaunch.lead.suspicion import blamed_nodes, suspect
 
 GUARD = Path(__file__).parent.parent / "node" / "guard.py"
@@ -63,7 +63,7 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     lead.process = lead.world.launch(
         lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
     lead.size = lead.heard_bytes = 0
-    lead.grew_s, lead.stalled = lead.now_s, False
+    lead.grew_s, lead.stalled, lead.launched_s = lead.now_s, False, lead.now_s
     if not lead.was_watched:
         lead.standby_next_s = min(lead.standby_next_s, lead.now_s + FIRST_STANDBY_S)
     lead.record(lead.writer.event("attempt_started", **facts, why=action.why),
@@ -87,6 +87,8 @@ def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -
     """What this attempt's script is told beside the plan."""
     env = {"SAFELAUNCH_ATTEMPT": str(number), "SAFELAUNCH_NODELIST": nodeset.fold(nodes),
            "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd}
+    if lead.no_overlap is not None:
+        env["SAFELAUNCH_OVERLAP"] = "no"
     address = "127.0.0.1" if lead.job.is_local else lead.address_of(nodes[0])
     if address is not None:
         env["SAFELAUNCH_MASTER_ADDR"] = address
@@ -100,7 +102,8 @@ def _secrets(lead: Leader, number: int) -> dict[str, str]:
     """What only the guards may know: passed in the environment, never written down."""
     record = lead.run_dir / runfolder.attempt_folder(number) / "record.json"
     return {"SAFELAUNCH_GUARD": GUARD.read_text(), "SAFELAUNCH_TOKEN": lead.token,
-            "SAFELAUNCH_CONTROL": f":{lead.server.port}", "SAFELAUNCH_RECORD": str(record)}
+            "SAFELAUNCH_CONTROL": f":{lead.server.port}", "SAFELAUNCH_RECORD": str(record),
+            "SAFELAUNCH_ADDRESSES": lead.own_address()}
 
 
 def ask_addresses(lead: Leader) -> Step:
@@ -160,6 +163,7 @@ def fence(lead: Leader) -> bool:
 def _sweep(lead: Leader, command: Command, node: str) -> Step:
     """Wait for a node's sweep."""
     result = yield command
+    overlap.note_result(lead, result)
     if result is not None:
         lead.fencer.swept(node, result)
 
@@ -179,9 +183,10 @@ def close_attempt(lead: Leader) -> None:
             lead.ending = lead.ending or "unknown"
     elif how == "failed" and lead.unread == live.number:
         how, not_before = _never_started(lead)   # Slurm ended it, and why cannot be read: no word against the training
-    steps = _last_progress(lead, live, tail)
-    for step in steps:
-        lead.note(step)
+    if how == "failed" and not live.exits and live.number > 1 and lead.no_overlap is None:
+        overlap.note_words(lead, said)   # of the relaunch's own --overlap: it is launched again without
+        how = how if lead.no_overlap is None else "interrupted"
+    lead.record(*_last_progress(lead, live, tail))
     events: list[Event] = []
     if how != "completed":
         events += _judgement(lead, live, how, code, tail)
@@ -194,10 +199,9 @@ def close_attempt(lead: Leader) -> None:
         lead.begin(f"rest {live.number}", copy_rest(lead, lead.process, patience_s))
         lead.process.forget()
     if how == "failed" and lead.state.attempt is not None:
-        lead.failures.append(Failure(live, lead.state.attempt.started_t, lead.now_s))
-        lead.begin("rest cores", visit.after_failures(lead))
+        lead.begin(f"rest cores {live.number}", visit.after_failure(lead, live, lead.state.attempt.started_t))
     lead.live = lead.process = None
-    lead.record(*events, noted=steps)
+    lead.record(*events)
     lead.find_resume()
     fall_back(lead)
     keep_resume_args(lead)

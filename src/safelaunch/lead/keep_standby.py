@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from safelaunch.adapters.job import hand_to_standby
 from safelaunch.core.takeover import CALM_AFTER_S, SETTLE_S, SUSPICION_S
+from safelaunch.lead import overlap
 from safelaunch.lead.leader import Leader
 
 START_S = 90.0       # a library copied from a slow folder, an interpreter from a slower one
@@ -36,6 +37,7 @@ def keep_standby(lead: Leader) -> None:
         return
     if lead.standby_process is not None:
         result = lead.standby_process.poll()
+        overlap.note_result(lead, result)
         if lead.frozen:
             lead.standby_until_s = lead.now_s + START_S   # its script lies in the run folder
         if result is None and lead.now_s < lead.standby_until_s:
@@ -44,6 +46,8 @@ def keep_standby(lead: Leader) -> None:
         _is_lost(lead, f"it ended: {(result.stderr or result.stdout).strip()[-200:]}" if result else late)
     elif lead.standby_node is not None and lead.now_s > lead.standby_until_s:
         _is_lost(lead, f"it has been silent for {LOST_S:.0f} s")
+    if lead.no_overlap is not None:
+        return
     if lead.standby_process is None and lead.now_s >= lead.standby_next_s and not lead.frozen:
         _start(lead)
 

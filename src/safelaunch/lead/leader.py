@@ -31,7 +31,6 @@ from safelaunch.core.ledger import Evidence
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import LEASE_S, Plan
 from safelaunch.core.state import State, fold
-from safelaunch.core.why.findings import Evidence as Known
 from safelaunch.node import fresh
 from safelaunch.node.probe import Answer
 
@@ -87,23 +86,6 @@ class Urgent(NamedTuple):
     watchers: list[str]    # who may take over
 
 
-class Failure(NamedTuple):
-    """A failed attempt whose nodes are still to be visited; `since_s` is monotonic."""
-
-    live: decide.Live
-    started_t: float
-    since_s: float
-
-
-class ReadLog(NamedTuple):
-    """What the log of an attempt said (as `why --json`; None = nobody could tell) when it was so long."""
-
-    attempt: int
-    size: int
-    evidence: Known
-    found: dict[str, Any] | None
-
-
 class Leader:
     """The run's supervisor on the batch host; the parts beside this file work on it."""
 
@@ -134,8 +116,6 @@ class Leader:
         self.limit_near = False
         self.lost: dict[str, str] = {}
         self.probing: set[str] = set()
-        self.read: ReadLog | None = None    # the last attempt's log, perhaps without its last words (lead.diagnosing)
-        self.failures: list[Failure] = []   # whose nodes are still to be visited (lead.visit)
         self.resume: Checkpoint | None = None
         self.resume_deadline_s = RESUME_DEADLINE_S
         self.resume_unknown = False     # the checkpoints could not be looked at: unknown is not "none"
@@ -151,6 +131,8 @@ class Leader:
         self.pulse_count = 0
         self.shown: Urgent | None = None      # what the last pulse said of that
         self.last_row = ""
+        self.no_overlap: str | None = None    # why no step can run beside the training (lead.overlap)
+        self.launched_s = self.now_s          # the last attempt
         self.addresses: dict[str, str] = {}   # of nodes whose names this host cannot resolve
         self.user = runfolder.name_of(os.geteuid())
         self.history: tuple[Event, ...] = ()          # the journal as it was at this leader's birth
@@ -202,8 +184,12 @@ class Leader:
         return self.contested and self.now_s - self.confirmed_s > self.plan.lease_s
 
     def own_address(self) -> str:
-        """Where other nodes reach this one; "" where a guard knows it anyhow, from srun."""
-        return self.address_of(self.job.host) or ""
+        """Where other nodes reach this one, by its name or by one of its networks: addresses to be tried in turn.
+
+        A name can resolve to a network that is closed between nodes, while Slurm uses another one.
+        """
+        found = (self.address_of(self.job.host) or "", *(() if self.job.is_local else self.world.own_addresses()))
+        return ",".join(dict.fromkeys(filter(None, found)))
 
     def address_of(self, node: str) -> str | None:
         """Slurm's address where the name does not resolve: asking for that again costs a question to a name server."""
@@ -224,9 +210,9 @@ class Leader:
             resume=self.resume, alone=self.alone, unconfirmed=self.is_unconfirmed, jitter=self.world.chance(),
         )
 
-    def record(self, *events: Event, noted: Sequence[Event] = ()) -> None:
-        """Journal the events, behind those that were noted, with one fsync; fold them into the state."""
-        self.writer.write(*noted, *events)
+    def record(self, *events: Event) -> None:
+        """Journal the events and fold them into the state."""
+        self.writer.write(*events)
         self.state = fold(events, self.state)
 
     def note(self, event: Event) -> None:

@@ -15,16 +15,15 @@ from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
 from safelaunch.core import slurmtext
-from safelaunch.core.decide import Live
 from safelaunch.core.model import Exit
 from safelaunch.core.policy import response
 from safelaunch.core.progress import Talk, listen
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.takeover import CONTESTED_S, PULSE_S
 from safelaunch.core.watchfacts import ENDING
-from safelaunch.lead import hangs, slurmends, thaw
+from safelaunch.lead import hangs, overlap, slurmends, thaw
 from safelaunch.lead.keep_standby import keep_standby, strike_off, watchers_of
-from safelaunch.lead.leader import NO_TIME_S, PATIENCE, TICK_S, Leader, Step, Superseded, Urgent
+from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded, Urgent
 from safelaunch.node import fresh
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
@@ -192,6 +191,7 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
         hangs.follow(lead, process, talk)
     if lead.is_due("lost", LOOK_FOR_LOST_S):
         find_lost(lead)
+        overlap.look_for_waiting(lead)
 
 
 def publish_index(lead: Leader, number: int, text: bytes | None) -> None:
@@ -241,7 +241,7 @@ def judge_silence(lead: Leader, guard: Guard) -> None:
         return
     if lead.grew_s < guard.heard_s + lead.ping_every_s + 1.0 or (lead.live and lead.live.killed_t is not None):
         lead.lose(guard.node, f"its guard has been silent for {silent_s:.0f} s and the log stands still")
-    elif silent_s >= SILENT_BUSY_S and guard.node not in lead.probing:
+    elif silent_s >= SILENT_BUSY_S and lead.no_overlap is None and guard.node not in lead.probing:
         lead.probing.add(guard.node)
         lead.begin(f"probe {guard.node}", probe(lead, guard))
 
@@ -249,7 +249,8 @@ def judge_silence(lead: Leader, guard: Guard) -> None:
 def probe(lead: Leader, guard: Guard) -> Step:
     """Ask a node whose guard is silent by a helper step."""
     result = yield lead.world.command(lead.fencer.helper(guard.node, ["true"]), lead.job.env, 15.0)
-    is_asked = result is not None and slurmtext.why_no_overlap(result.stderr) is None
+    overlap.note_result(lead, result)
+    is_asked = result is not None and lead.no_overlap is None
     if is_asked and result is not None and not result.is_ok and lead.now_s - guard.heard_s > SILENT_S:
         lead.lose(guard.node, f"its guard has been silent for {lead.now_s - guard.heard_s:.0f} s and it runs no step")
     lead.probing.discard(guard.node)
@@ -275,17 +276,8 @@ def add_exit(lead: Leader, exit: Exit) -> None:
 def has_last_words(lead: Leader) -> bool:
     """srun has brought what the dying ranks said: it has ended, or nothing came for a moment."""
     assert lead.live is not None
-    return lead.live.srun_code is not None or lead.now_s > _quiet_until_s(lead, lead.live)
-
-
-def wakes_in_s(lead: Leader) -> float:
-    """Seconds until the last words count as said, which nothing announces; TICK_S where nobody waits for them."""
-    left_s = _quiet_until_s(lead, lead.live) - lead.now_s if lead.live is not None and lead.live.fenced else TICK_S
-    return left_s + NO_TIME_S if left_s > 0 else TICK_S
-
-
-def _quiet_until_s(lead: Leader, live: Live) -> float:
-    return max(lead.grew_s, lead.exit_s) + (LAST_WORDS_S if live.failed else SRUN_ENDS_S)
+    quiet_s = LAST_WORDS_S if lead.live.failed else SRUN_ENDS_S
+    return lead.live.srun_code is not None or lead.now_s - max(lead.grew_s, lead.exit_s) > quiet_s
 
 
 def pulse_every_s(lead: Leader) -> float:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 TICK_S = 0.25
 RETRY_S = 1.0          # between two tries to reach the leader
+CONNECT_S = 3.0        # for a connection, where the leader has more addresses: a firewall drops packets in silence
+STICK_S = 5.0          # to the address at which it was heard last: a leader that is born again has the same
 SWITCH_MARGIN_S = 2.0  # above the lease, and below the leader's own wait for it (adapters.fence: 5 s)
 F_SETSIG = 10          # linux/fcntl.h
 LAST_WORDS_S = 1.0     # for a leader that is being born again, too
@@ -69,7 +71,7 @@ ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KERNEL_WORDS = (b"NVRM", b"Xid", b"mlx5", b"I/O error", b"EDAC", b"ardware Error", b"ardware error", b"mce:", b"nfs: ",
                 b"NFS: ", b"Lustre", b"GPFS", b"EXT4-fs error", b"XFS (", b"ead-only", b"ink is down", b"ink is Down",
                 b"nvidia", b"amdgpu", b"oom-kill:")
-PRIVATE = ("SAFELAUNCH_GUARD", "SAFELAUNCH_TOKEN", "SAFELAUNCH_CONTROL")
+PRIVATE = ("SAFELAUNCH_GUARD", "SAFELAUNCH_TOKEN", "SAFELAUNCH_CONTROL", "SAFELAUNCH_ADDRESSES")
 
 
 def main(argv: list[str]) -> int:
@@ -106,7 +108,8 @@ class Guard:
         self.lease_s = float(env.get("SAFELAUNCH_LEASE_S", "10"))
         self.look_s = min(LOOK_S, self.lease_s / 2)
         self.record = env["SAFELAUNCH_RECORD"]
-        self.link = Link(env["SAFELAUNCH_CONTROL"], env.get("SLURM_LAUNCH_NODE_IPADDR"), env["SAFELAUNCH_TOKEN"],
+        known = ",".join((env.get("SLURM_LAUNCH_NODE_IPADDR", ""), env.get("SAFELAUNCH_ADDRESSES", "")))
+        self.link = Link(env["SAFELAUNCH_CONTROL"], known, env["SAFELAUNCH_TOKEN"],
                          {"node": self.node, "task": self.task, "attempt": self.attempt})
         self.launcher = 0
         self.exit_code = 1
@@ -447,12 +450,18 @@ class Guard:
 
 
 class Link:
-    """The connection to the leader: line-wise JSON, never blocking, reconnecting for ever."""
+    """The connection to the leader: line-wise JSON, never blocking, reconnecting for ever.
+
+    A host is one address or several, "10.1.0.5,10.2.0.5", which are tried in turn: of a node's networks one may be
+    closed to other nodes.
+    """
 
     def __init__(self, control: str, launch_address: str | None, token: str, who: dict[str, Any]) -> None:
         host, _, port = control.rpartition(":")
-        self.first_host = host or launch_address or "127.0.0.1"
-        self.address = (self.first_host, int(port))
+        self.first_host = host or launch_address or ""
+        self.hosts = hosts_of(self.first_host)
+        self.address = (self.hosts[0], int(port))
+        self.began_at = self.greeted_at = time.monotonic() - STICK_S
         self.token = token.encode()
         self.who = who
         self.sock: socket.socket | None = None
@@ -465,9 +474,10 @@ class Link:
 
     def move(self, endpoint: tuple[str, int]) -> None:
         """Use another address from now on: a supervisor was born again elsewhere, and this one has been silent."""
-        address = (endpoint[0] or self.first_host, endpoint[1])
-        if address != self.address:
-            self.address = address
+        hosts = hosts_of(endpoint[0] or self.first_host)
+        if (hosts, endpoint[1]) != (self.hosts, self.address[1]):
+            self.hosts, self.address = hosts, (hosts[0], endpoint[1])
+            self.greeted_at = time.monotonic() - STICK_S
             self._drop()
 
     def say(self, message: dict[str, Any]) -> None:
@@ -509,11 +519,13 @@ class Link:
                 self._connect(now)
             return []
         if not self.connected and not self._finish_connect(self.sock):
+            if self.sock is not None and len(self.hosts) > 1 and now - self.began_at > CONNECT_S:
+                self._drop()
             return []
         return self._read(self.sock)
 
     def _connect(self, now: float) -> None:
-        self.try_at = now + RETRY_S
+        self.try_at, self.began_at = now + RETRY_S, now
         try:
             family = socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET
             self.sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -576,7 +588,7 @@ class Link:
         if self.nonce and hmac.compare_digest(
                 str(message.get("mac", "")).encode(errors="replace"), mac(self.token, "leader", self.nonce).encode()):
             self.greeted = self.greeted_ever = True
-            self.answered = time.monotonic()
+            self.answered = self.greeted_at = time.monotonic()
             for told in list(self.unsent):
                 self.outbox += json.dumps(told).encode() + b"\n"
             self._flush()
@@ -614,9 +626,19 @@ class Link:
     def _drop(self) -> None:
         if self.sock is not None:
             self.sock.close()
+        now = time.monotonic()
+        if self.greeted:
+            self.greeted_at = now
+        elif now - self.greeted_at >= STICK_S:
+            self.address = (self.hosts[(self.hosts.index(self.address[0]) + 1) % len(self.hosts)], self.address[1])
         self.sock = None
         self.connected = self.greeted = False
         self.inbox, self.outbox, self.nonce = b"", b"", ""
+
+
+def hosts_of(text: str) -> list[str]:
+    """The addresses in a host's text, each once; this machine's own where there are none."""
+    return list(dict.fromkeys(part for part in text.split(",") if part)) or ["127.0.0.1"]
 
 
 class Switch:

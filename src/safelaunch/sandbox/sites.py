@@ -103,17 +103,14 @@ class Quirk:
     settings: Mapping[str, str] = field(default_factory=dict)             # lines of slurm.conf
     files: Mapping[str, str] = field(default_factory=dict)                # beside slurm.conf
     programs: Mapping[str, str] = field(default_factory=dict)             # path on the nodes → its text
-    hidden: tuple[str, ...] = ()                                          # paths that nodes do not have
+    links: Mapping[str, str] = field(default_factory=dict)                # path on the nodes → where it leads
+    hidden: tuple[str, ...] = ()                                          # patterns of paths that nodes do not have
     places: tuple[tuple[str, str], ...] = ()                              # folder, what it stands in place of on nodes
     disks: Mapping[str, str] = field(default_factory=dict)                # folder → mount options of a tmpfs on it
-    needs: tuple[str, ...] = ()                                           # that this machine must have
 
 
 NODE_TMP = (("{dir}/node-tmp/{node}", "/tmp"),)  # noqa: S108 - the path itself
-# What every node that has Python has it as.
-PYTHONS = tuple(sorted({"/usr/bin/python3", *(str(path) for path in Path("/usr/bin").glob("python3.[0-9]*")
-                                              if path.suffix[1:].isdigit())}))
-TWO_NETWORKS = "two-networks"
+TWO_NETWORKS, OLD_PYTHON = "two-networks", "python-3.9"
 QUIRKS = {
     TWO_NETWORKS: Quirk("nodes have two networks (with --netns): Slurm uses the second, and on the first, to which "
                         "their names resolve, no node reaches another one"),
@@ -126,7 +123,9 @@ QUIRKS = {
                          {"job_container.conf": "AutoBasePath=true\nBasePath={dir}/job-tmp/here\n"},
                          places=(("{dir}/job-tmp/{node}", "{dir}/job-tmp/here"),)),
     "no-home": Quirk("nodes do not have the users' homes", places=(("{dir}/no-home", "{dir}/home"),)),
-    "no-python": Quirk("nodes have no python3", hidden=PYTHONS),
+    "no-python": Quirk("nodes have no python3", hidden=("/usr/bin/python3*",)),
+    OLD_PYTHON: Quirk("python3 on nodes is Python 3.9, where this machine has one (python3.9, or pyenv's)",
+                      links={"/usr/bin/python3": "{dir}/python-3.9/bin/python3.9"}),
     "srun-banner": Quirk("srun on nodes is a script of the site around the real one, which prints",
                          programs={"/usr/local/bin/srun": BANNER.format(name="srun")}),
     "sbatch-banner": Quirk("sbatch on nodes is a script of the site around the real one, and jobs are greeted",
@@ -138,6 +137,9 @@ QUIRKS = {
                              programs={"/usr/local/bin/srun": WITHOUT_OVERLAP}),
     "task-prolog": Quirk("a TaskProlog prints, and gives each step another TMPDIR, which does not exist",
                          {"TaskProlog": "{dir}/task_prolog"}, {"task_prolog": TASK_PROLOG}),
+    "slow-prolog": Quirk("Prolog and Epilog take three seconds on each node",
+                         {"Prolog": "{dir}/prolog", "Epilog": "{dir}/prolog"},
+                         {"prolog": "#!/bin/bash\nsleep 3\n"}),
     "private-data": Quirk("people see their own jobs only, and no nodes, partitions or reservations",
                           {"PrivateData": "accounts,events,jobs,nodes,partitions,reservations,usage,users"}),
 }
@@ -156,11 +158,20 @@ def check(folder: Path, words: Sequence[str], *, has_netns: bool) -> None:
     for word in words:
         if word not in QUIRKS:
             raise SandboxError(f"--site {word}: known are {', '.join(QUIRKS)}")
+    if OLD_PYTHON in words and old_python() is None:
+        raise SandboxError(f"--site {OLD_PYTHON}: this machine has no Python 3.9", hint="pyenv install 3.9")
     if TWO_NETWORKS in words and not has_netns:
         raise SandboxError(f"--site {TWO_NETWORKS}: only with --netns")
     if has_own_tmp(words) and folder.is_relative_to("/tmp"):  # noqa: S108 - a comparison
         raise SandboxError(f"{folder}: nodes of this site have a /tmp of their own, and would not see it",
                            hint=f"Choose another --dir, such as {ROOM}/{folder.name}")
+
+
+def old_python() -> Path | None:
+    """The folder that holds bin/python3.9 and its library; None where this machine has none."""
+    found = [Path(path).resolve().parent.parent for path in filter(None, [shutil.which("python3.9")])]
+    found += sorted(Path.home().glob(".pyenv/versions/3.9.*"))
+    return next((prefix for prefix in found if (prefix / "bin" / "python3.9").exists()), None)
 
 
 def has_own_tmp(words: Iterable[str]) -> bool:
@@ -185,13 +196,19 @@ def lay_out(folder: Path, words: Sequence[str], nodes: Sequence[str]) -> None:
             _write(folder / name, text.replace("{dir}", str(folder)))
         for path, text in quirk.programs.items():
             _write(_layer_of(folder, Path(path)) / Path(path).name, text)
-        for path in quirk.hidden:
-            _lay_whiteout(folder, Path(path))
+        for path, target in quirk.links.items():
+            (_layer_of(folder, Path(path)) / Path(path).name).symlink_to(target.replace("{dir}", str(folder)))
+        for pattern in quirk.hidden:
+            for found in Path("/").glob(pattern.removeprefix("/")):
+                _lay_whiteout(folder, found)
     for node in nodes:
         for quirk in (QUIRKS[word] for word in words):
             _lay_out_disks(quirk, folder, node)
     with (folder / "places").open("a") as file:
         rows = [row for word in words for row in QUIRKS[word].places]
+        if OLD_PYTHON in words:
+            (folder / "python-3.9").mkdir()   # pyenv's lies in a home that ordinary users may not enter
+            rows.append((str(old_python()), "{dir}/python-3.9"))
         file.writelines(f"{source} {target}\n".replace("{dir}", str(folder)) for source, target in rows)
 
 
