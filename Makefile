@@ -15,7 +15,7 @@ AGAIN := $(TEST_VENV)/again
 SIMULATE = $(if $(filter 0,$(SEEDS)),true,$(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS))
 RUN_TESTS = SAFELAUNCH_REQUIRE_SLURM=1 $(SUDO) $(TEST_VENV)/bin/python -m pytest
 
-.PHONY: demo test check deps simulation bench clean
+.PHONY: demo test check deps simulation bench bench-quick clean
 
 demo: .venv/installed  ## a crash and the recovery from it on this machine: no Slurm, no root, no PyTorch
 	.venv/bin/safelaunch demo
@@ -26,6 +26,7 @@ test: deps $(TEST_VENV)/installed  ## everything; installs Slurm and the like, w
 	scripts/beside $(SIMULATE) -- env $(RUN_TESTS) -n $(WORKERS) \
 		--dist load --maxschedchunk 1 --second-chance=$(AGAIN) $(PYTEST)
 	[ ! -s $(AGAIN) ] || { $(RUN_TESTS) -n 0 @$(AGAIN) && sed 's/^/failed beside others, passed alone: /' $(AGAIN); }
+	$(TEST_VENV)/bin/python -m benchmarks.history
 
 check: $(TEST_VENV)/installed  ## style, types and the contracts between the layers
 	$(TEST_VENV)/bin/ruff check .
@@ -40,6 +41,9 @@ simulation: $(TEST_VENV)/installed  ## simulated runs with faults drawn from the
 
 bench: $(TEST_VENV)/installed  ## the figures of docs/benchmarks.md, side by side with the peers
 	$(TEST_VENV)/bin/python -m benchmarks
+
+bench-quick: $(TEST_VENV)/installed  ## five ratios to peers in four minutes: a row of benchmarks/history.jsonl
+	$(SUDO) $(TEST_VENV)/bin/python -m benchmarks.quick
 
 .venv/installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer with venv was found; on Debian: apt-get install python3-venv" >&2; exit 1; }

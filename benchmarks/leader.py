@@ -20,10 +20,10 @@ NODES, TASKS = 8, 8
 WARM_UP_S, SPAN_S, SAMPLE_S = 15.0, 60.0, 5.0
 START_DEADLINE_S = 90.0
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-TRAIN_YAML = f"""\
+TRAIN_YAML = """\
 name: leader
 command: /usr/bin/python3 -S -E writer.py
-slurm: {{nodes: {NODES}, ntasks_per_node: {TASKS}, time: 30}}
+slurm: {{nodes: {nodes}, ntasks_per_node: {tasks}, time: 30}}
 launch: {{with: srun}}
 """
 # 16 kB a second and rank in lines as trainers print them, in ten portions.
@@ -51,24 +51,25 @@ class Process:
     peak_mb: float
 
 
-def measure() -> list[Figure]:
-    """Memory and CPU of the leader, its courier, the pump and a node guard."""
-    with open_stage(NODES, cpus=16) as stage:
+def measure(nodes: int = NODES, tasks: int = TASKS, warm_up_s: float = WARM_UP_S,
+            span_s: float = SPAN_S) -> list[Figure]:
+    """Memory and CPU of the leader, its courier, the pump, srun, which carries the same log, and a node guard."""
+    with open_stage(nodes, cpus=16) as stage:
         folder = stage.make_workdir()
-        (folder / "train.yaml").write_text(TRAIN_YAML)
+        (folder / "train.yaml").write_text(TRAIN_YAML.format(nodes=nodes, tasks=tasks))
         (folder / "writer.py").write_text(WRITER)
         stage.run([*stage.argv, "submit", "train.yaml"], cwd=folder)
         log = folder / "runs" / "leader" / "attempts" / "0001" / "main.log"
-        _wait_until(lambda: log.exists() and log.stat().st_size > NODES * TASKS * 4096, "the log does not grow")
-        time.sleep(WARM_UP_S)
-        return _watch(stage, folder / "runs" / "leader", log)
+        _wait_until(lambda: log.exists() and log.stat().st_size > nodes * tasks * 4096, "the log does not grow")
+        time.sleep(warm_up_s)
+        return _watch(stage, folder / "runs" / "leader", log, span_s)
 
 
-def _watch(stage: Stage, run_dir: Path, log: Path) -> list[Figure]:
+def _watch(stage: Stage, run_dir: Path, log: Path, length_s: float) -> list[Figure]:
     pids = _find(stage, run_dir)
     start_s, size = time.monotonic(), log.stat().st_size
     samples = [{name: [_look(pid) for pid in group] for name, group in pids.items()}]
-    while time.monotonic() - start_s < SPAN_S:
+    while time.monotonic() - start_s < length_s:
         time.sleep(SAMPLE_S)
         samples.append({name: [_look(pid) for pid in group] for name, group in pids.items()})
     span_s = time.monotonic() - start_s
@@ -96,12 +97,16 @@ def _find(stage: Stage, run_dir: Path) -> dict[str, list[int]]:
     leader = next((pid for pid in leaders if _parent(pid) not in leaders), None)
     pump = next((pid for pid, words in on_batch_host.items()
                  if any(word.endswith("/node/pump.py") for word in words)), None)
-    if leader is None or pump is None:
+    # It has forked a child that carries nothing; the standby is another srun's step.
+    sruns = [pid for pid, words in on_batch_host.items() if _program(pid) == "srun" and "safelaunch-node" in words]
+    srun = next((pid for pid in sruns if _parent(pid) not in sruns), None)
+    if leader is None or pump is None or srun is None:
         raise SandboxError(f"no supervisor was found among {list(on_batch_host.values())}")
     guards = [pid for node in stage.sandbox.nodes for pid in stage.sandbox.machine(node).pids()
               if any('main = guard["main"]' in word for word in _words(pid)) and _program(pid).startswith("python")]
     courier = [pid for pid in leaders if _parent(pid) == leader][:1]
-    return {"leader": [leader], "courier": courier, "pump": [pump], f"a guard (mean of {len(guards)})": guards}
+    return {"leader": [leader], "courier": courier, "pump": [pump], "srun": [srun],
+            f"a guard (mean of {len(guards)})": guards}
 
 
 def _look(pid: int) -> Process:

@@ -52,16 +52,7 @@ def measure(torchrun: Path | None, ft_launcher: Path | None) -> list[Figure]:
     """Seconds from the last death to the first line, ours with its parts, and the peers'."""
     with open_stage(NODES, conf=SLURM_DEFAULTS) as stage:
         requeued = _submit_bash(stage, REQUEUE)   # it waits for two minutes, beside all the rest
-        ours: list[float] = []
-        bash: list[float] = []
-        parts: dict[str, list[float]] = {}
-        for _ in range(ROUNDS):
-            gaps, round_parts = _measure_ours(stage)
-            ours += gaps
-            for name, values in round_parts.items():
-                parts.setdefault(name, []).extend(values)
-            loop = _submit_bash(stage, LOOP.format(nodes=NODES, restarts=RESTARTS))
-            bash += _gaps_s(loop, RESTARTS, NODES)
+        ours, bash, parts = measure_in_turns(stage, ROUNDS, RESTARTS)
         local = {name: _measure_launcher(path, flags) for name, (path, flags) in {
             "torchrun --max-restarts": (torchrun or _beside("torchrun"), []),
             "NVRx ft_launcher": (ft_launcher or _beside("ft_launcher"), ["--ignore-missing-fault-tol-cfg"]),
@@ -83,12 +74,28 @@ def measure(torchrun: Path | None, ft_launcher: Path | None) -> list[Figure]:
     return figures
 
 
-def _measure_ours(stage: Stage) -> tuple[list[float], dict[str, list[float]]]:
+def measure_in_turns(stage: Stage, rounds: int, restarts: int) -> tuple[list[float], list[float],
+                                                                        dict[str, list[float]]]:
+    """The gaps of safelaunch and of the bash loop, who take turns, and the parts of the former."""
+    ours: list[float] = []
+    bash: list[float] = []
+    parts: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        gaps, round_parts = _measure_ours(stage, restarts)
+        ours += gaps
+        for name, values in round_parts.items():
+            parts.setdefault(name, []).extend(values)
+        loop = _submit_bash(stage, LOOP.format(nodes=NODES, restarts=restarts))
+        bash += _gaps_s(loop, restarts, NODES)
+    return ours, bash, parts
+
+
+def _measure_ours(stage: Stage, restarts: int) -> tuple[list[float], dict[str, list[float]]]:
     """The gaps, and their parts by the journal's times and a stamp of `setup`, with which the guard's child begins."""
     folder = _lay_out(stage)
-    (folder / "train.yaml").write_text(TRAIN_YAML.format(nodes=NODES, restarts=RESTARTS))
+    (folder / "train.yaml").write_text(TRAIN_YAML.format(nodes=NODES, restarts=restarts))
     stage.run([*stage.argv, "submit", "train.yaml"], cwd=folder)
-    gaps = _gaps_s(folder, RESTARTS, NODES)
+    gaps = _gaps_s(folder, restarts, NODES)
     events = runfolder.load(folder / "runs" / "restart").journal().events
     at: dict[tuple[str, int], float] = {}
     for event in events:
@@ -97,7 +104,7 @@ def _measure_ours(stage: Stage) -> tuple[list[float], dict[str, list[float]]]:
     setups = sorted(float(line) for line in (folder / "setup.txt").read_text().split())
     firsts, deaths = _stamps_s(folder, "first", NODES), _stamps_s(folder, "dead", NODES)
     parts: dict[str, list[float]] = {}
-    for number in range(1, RESTARTS + 1):   # of the attempt that died; attempts count from 1, launches from 0
+    for number in range(1, restarts + 1):   # of the attempt that died; attempts count from 1, launches from 0
         moments = {
             "dead": max(deaths[number - 1]),
             "guards' reports, fence, last words": at["attempt_ended", number],

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.frozen import LoopMount, mount_loop
+from tests.frozen import mount_loop
 
 from benchmarks.figure import Figure, render_table
 from benchmarks.stage import ALICE, Stage, open_stage
@@ -53,23 +53,27 @@ srun /usr/bin/python3 ranks.py {folder} {log}
 
 def main() -> int:
     """The exit code: 1 when a promise is missed."""
+    figures = [*_measure_job(_py_spy()), *_measure_merge()]
+    print(render_table("stacks: 32 ranks on 4 nodes, one in D state; 100,352 stacks", figures), flush=True)
+    return int(any(figure.is_missed for figure in figures))
+
+
+def _py_spy() -> Path:
     py_spy = Path(sys.executable).with_name("py-spy")
     if not py_spy.exists():
         raise SystemExit(f"benchmarks: no py-spy beside {sys.executable}: pip install py-spy")
-    figures = [*_measure_job(py_spy), *_measure_merge()]
-    print(render_table("stacks: 32 ranks on 4 nodes, one in D state; 100,352 stacks", figures), flush=True)
-    return int(any(figure.is_missed for figure in figures))
+    return py_spy
 
 
 def _measure_job(py_spy: Path) -> list[Figure]:
     ours: list[tuple[float, int]] = []
     loop: list[tuple[float, int]] = []
     with open_stage(NODES) as stage, mount_loop() as mount:
-        job, folder = _start_job(stage, mount)
+        job, folder = _start_job(stage, mount.path / "log")
         mount.freeze()
         try:
             for _ in range(ROUNDS):
-                ours.append(_look(stage, job, folder))
+                ours.append(_look(stage, job, folder, 13))
                 loop.append(_loop(stage, job, folder, py_spy))
         finally:
             mount.thaw()
@@ -83,10 +87,25 @@ def _measure_job(py_spy: Path) -> list[Figure]:
     ]
 
 
-def _start_job(stage: Stage, mount: LoopMount) -> tuple[str, Path]:
+def measure_in_turns(rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds of safelaunch and of the loop, looking at a job whose ranks all answer."""
+    py_spy = _py_spy()
+    ours: list[float] = []
+    loop: list[float] = []
+    with open_stage(NODES) as stage:
+        job, folder = _start_job(stage, Path("/dev/null"))
+        for _ in range(rounds):
+            for values, (took_s, ranks) in ((ours, _look(stage, job, folder, None)),
+                                            (loop, _loop(stage, job, folder, py_spy))):
+                assert ranks == NODES * TASKS, ranks
+                values.append(took_s)
+    return ours, loop
+
+
+def _start_job(stage: Stage, log: Path) -> tuple[str, Path]:
     folder = stage.make_workdir()
     (folder / "ranks.py").write_text(RANKS)
-    (folder / "job.sh").write_text(JOB.format(nodes=NODES, tasks=TASKS, folder=folder, log=mount.path / "log"))
+    (folder / "job.sh").write_text(JOB.format(nodes=NODES, tasks=TASKS, folder=folder, log=log))
     job = stage.run(["sbatch", "--parsable", "job.sh"], cwd=folder).stdout.strip()
     end_s = time.monotonic() + LOOP_DEADLINE_S
     while len(list(folder.glob("*.pid"))) < NODES * TASKS:
@@ -96,13 +115,14 @@ def _start_job(stage: Stage, mount: LoopMount) -> tuple[str, Path]:
     return job, folder
 
 
-def _look(stage: Stage, job: str, folder: Path) -> tuple[float, int]:
-    """(seconds, ranks accounted for) of the whole command."""
+def _look(stage: Stage, job: str, folder: Path, odd_rank: int | None) -> tuple[float, int]:
+    """(seconds, ranks accounted for) of the whole command; `odd_rank` is the one in D state."""
     start_s = time.perf_counter()
     said = json.loads(stage.run([*stage.argv, "stacks", job, "--json"], cwd=folder).stdout)
     took_s = time.perf_counter() - start_s
-    odd = [one["rank"] for one in said["verdict"]["odd"]]
-    assert (said["verdict"]["kind"], odd) == ("storage", [13]), said["verdict"]
+    if odd_rank is not None:
+        odd = [one["rank"] for one in said["verdict"]["odd"]]
+        assert (said["verdict"]["kind"], odd) == ("storage", [odd_rank]), said["verdict"]
     return took_s, int(said["ranks"])
 
 

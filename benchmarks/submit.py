@@ -29,7 +29,7 @@ print(executor.submit(print, "hello").job_id)
 BASH = '#!/bin/bash\n#SBATCH --output=/dev/null\n#SBATCH --time=5\ntrue\n'
 
 
-def measure() -> list[Figure]:
+def measure(pairs: int = PAIRS) -> list[Figure]:
     """Milliseconds of each way to submit a job."""
     import submitit  # noqa: F401 - says at once that the peer is missing: pip install '.[bench]'
 
@@ -47,7 +47,7 @@ def measure() -> list[Figure]:
             "python -c pass": (plain, [sys.executable, "-c", "pass"]),
         }
         found: dict[str, list[float]] = {name: [] for name in ways}
-        for number in range(WARM_UP + PAIRS):
+        for number in range(WARM_UP + pairs):
             for name, (cwd, argv) in ways.items():
                 own_name = [f"name=n{number}"] if "submit" in argv else []   # a run of that name has not ended
                 took_s = stage.time_s([*argv, *own_name], cwd=cwd)

@@ -21,6 +21,7 @@ from safelaunch.adapters.world import World
 from safelaunch.core import decide
 from safelaunch.lead import attempts, endings, slurmends, watch
 from safelaunch.lead.boot import boot
+from safelaunch.lead.diagnosing import foresee
 from safelaunch.lead.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, clock, hold_token
 from safelaunch.lead.standby import Standby
 
@@ -31,7 +32,7 @@ def run(lead: Leader) -> int:
     while lead.final is None:
         try:
             if is_born:
-                lead.wait(lead.timeout_s())
+                lead.wait(min(lead.timeout_s(), watch.wakes_in_s(lead)))
             else:
                 boot(lead)
                 is_born = True
@@ -64,6 +65,7 @@ def step(lead: Leader) -> bool:
     if lead.live is None and "end" in lead.tasks:
         return False   # the run is being handed over, or ended: nothing starts beside that
     if lead.live is not None and lead.live.fenced:
+        foresee(lead)
         if not watch.has_last_words(lead) or is_unexplained or lead.alone:
             # Ranks that save and leave well are no completion. And who is cut off takes all others for lost: whoever
             # goes on judges this attempt (seen: the healthy node was kept out, and the one that was cut off was used).

@@ -117,7 +117,7 @@ HANGS = running(state="COMPLETING", nodelist="n1")
     (run(silent_s=LONG_S), word(absences=1), "doubt"),
     (run(silent_s=10.0, state=state(SUBMITTED, STARTED)), gone(), "doubt"),
     (run(silent_s=LONG_S, at_home=False), gone(), "gone"),
-    (run(silent_s=LONG_S, at_home=False, elsewhere="beta"), gone(), "gone"),
+    (run(silent_s=LONG_S, at_home=False, elsewhere="beta"), word(absences=1), "gone"),
     (run(silent_s=LONG_S, requests=(HOLD,)), gone(), "held"),
 ], ids=["ended", "local", "of somebody else", "no answer", "well", "silent", "suspended", "a word of a later Slurm",
         "suspended without its host", "no nodelist", "torn nodelist", "no batch host", "pulse moves without its host",

@@ -145,3 +145,15 @@ def test_a_submission_to_another_cluster_by_the_environment_is_refused(home: Hom
     done = home.small.run([*home.argv, "submit", "train.yaml"], cwd=folder, env={**home.env, "SLURM_CLUSTERS": "other"})
 
     assert done.returncode == 2 and "SLURM_CLUSTERS=other" in done.stderr, done.stderr
+
+
+def test_a_submission_that_was_cut_off_is_finished_on_its_own_cluster_only(home: Home) -> None:
+    run_dir = Path(json.loads(home.submit(home.big, "torn")[1])["run_dir"])
+    for path in (run_dir / "journal").iterdir():
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if '"event":"submitted"' not in line))
+
+    code, _, said = home.type(home.small, "submit", "train.yaml", cwd=run_dir.parent.parent)
+    assert code == 2 and f"a submission to cluster {home.big.name}" in said, said
+    code, _, said = home.type(home.big, "submit", "train.yaml", cwd=run_dir.parent.parent)
+    assert code == 0 and "looking for its job" in said, said

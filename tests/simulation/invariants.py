@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim import Sim
 
 SEEN_S = 40.0          # a person's word may go unseen for so long: a look every 3 s, a folder that is slow or frozen
+LOST_S = 15.0           # ... and its dead processes let go of the folder so long after the server is back
 CALLS_AN_INCIDENT = 10
 CALLS_A_SECOND = 2
 
@@ -90,7 +91,7 @@ def _could_be_known(sim: Sim, said_t: float) -> bool:
 
 def _died_with_its_job(sim: Sim, t: float) -> bool:
     """What was learned then stood on a node's own disk alone: its job ended before the file server was back."""
-    return any(fault.t < t and job.started_t <= t < job.ended_t < fault.end_t
+    return any(fault.t < t and job.started_t <= t < job.ended_t < fault.end_t + LOST_S
                for fault in sim.scenario.faults if fault.kind in ("away", "freeze")
                for job in sim.all_jobs)
 

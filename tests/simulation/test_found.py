@@ -21,6 +21,11 @@ _PLAIN = GOLDEN["nothing goes wrong"]
 _SPARE = replace(_PLAIN, spare_nodes=1, steps=80)
 
 FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how many attempts at most
+    "a hold that is taken back, and that a client remembers, keeps no job back for ever": (
+        replace(_PLAIN, seed=30393, nodes=3, spare_nodes=1, pool=7, steps=41, step_s=2.0, save_every=5, save_s=1.0,
+                load_s=2.0, limit_min=8, fs_late_s=60.0, fs_clock_s=300.0, net_latency_s=0.001, ignores_term=True,
+                standby=False, watchers=0,
+                faults=(Fault("hold", 47.48, 46.4, 0), Fault("worker_crashes", 70.16, 212.3, 34))), "completed", 3),
     "a pulse that a client remembers is no witness of its leader's death": (
         replace(_PLAIN, seed=845, pool=3, steps=114, step_s=1.0, save_every=20, save_s=1.0, load_s=2.0, fs_late_s=10.0,
                 faults=(Fault("worker_cut", 52.3, 10.0, 61),)), "completed", 2),

@@ -177,11 +177,13 @@ class AttemptProcess:
         return b""
 
     def keep_pump(self, target: str, now_s: float) -> None:
-        """See that a pump runs: a killed one goes on where it was."""
+        """See that a pump runs once there is something to copy: a killed one goes on where it was."""
         if self.pump is not None and self.pump.poll() is None:
             return
         if self._pump_pid() is not None:
             return   # an earlier leader's pump is still at it
+        if self.pump is None and not self.size():
+            return   # its start would take 40 ms of the training's own
         if self.pump is not None and self.pump.returncode == PUMP_BUSY and now_s < self._pump_next_s:
             return   # so is that one, and has not written its pid down
         self._pump_next_s = now_s + 2.0

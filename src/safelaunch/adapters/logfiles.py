@@ -59,15 +59,15 @@ class _Task:
 
 def read_logs(
     paths: Sequence[Path], rules: Iterable[Rule], *, indexes: Mapping[Path, LogIndex] | None = None,
-    thorough: bool = False, workers: int | None = None,
+    thorough: bool = False, workers: int | None = None, compiled: Compiled | None = None,
 ) -> Log:
     """What the rules find in the logs; "-" is standard input. Raises OSError where a file cannot be opened.
 
     Of a big log only what can matter is read (see logbounds), unless `thorough`; `workers` processes at most share the
-    work, by default one for each core. What an index knows of its log is not read again.
+    work, by default one for each core. What an index knows of its log is not read again; `compiled`: these rules.
     """
     rules = tuple(rules)
-    compiled = Compiled(rules)
+    compiled = compiled or Compiled(rules)
     compiled.words.make = logengine.make_search
     known = {index: indexes[path] for index, path in enumerate(paths)
              if indexes and path in indexes and logindex.is_of(indexes[path], path, rules)}

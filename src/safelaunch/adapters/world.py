@@ -20,7 +20,7 @@ from safelaunch.adapters import liveindex
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collection, Depth, Target, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
-from safelaunch.adapters.diagnosis import diagnose
+from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
 from safelaunch.adapters.job import address_of, own_addresses
 from safelaunch.adapters.liveindex import LiveIndex
 from safelaunch.adapters.shared import SharedFolder
@@ -43,6 +43,8 @@ class World:
         self._index: LiveIndex | None = None
         self._take_signal: Callable[[int, float], None] | None = None
         self.rules: tuple[Rule, ...] = ()   # of the submitter's rule packs
+        self._ready: Ready | None = None    # they and our own, made ready while a training runs
+        self._ready_for: tuple[Rule, ...] = ()
 
     def now(self) -> float:
         """Wall clock, epoch seconds: for what people and journals read, never for how long something takes."""
@@ -125,10 +127,16 @@ class World:
         """
         if self._index is not None:
             self._index.close()   # what a child at the lowest priority has not read yet is read at once
-        return diagnose(process.spool, evidence, process.index_file, layout, more, self.rules)
+        return diagnose(process.spool, evidence, process.index_file, layout, more, self._make_ready())
+
+    def _make_ready(self) -> Ready:
+        if self._ready is None or self._ready_for is not self.rules:
+            self._ready, self._ready_for = make_ready(self.rules), self.rules
+        return self._ready
 
     def keep_index(self, process: AttemptProcess, now_s: float) -> bytes | None:
         """See that what the rules find in the growing log is known; the index, where it is worth publishing anew."""
+        self._make_ready()
         if self._index is None or self._index.log != process.spool:
             self._index = LiveIndex(process.spool, process.index_file, self.rules)
         return self._index.keep(process.size(), now_s)

@@ -313,13 +313,13 @@ def _submitting(run: Watched, word: Word, now: float) -> Judgement | None:
 
 def _gone(run: Watched, word: Word, now: float) -> Judgement | None:
     """No job is left, and the journal holds no end."""
+    if run.elsewhere:
+        return Judgement("gone", f"belongs to cluster {run.elsewhere}: watch it there")
     newest = run.state.jobs[-1]
     if word.absences < ABSENT and not run.notes.is_needed:   # its leader's own word is the second witness
         return Judgement("doubt", "Slurm shows no job of it: asking once more")
     if _is_led(run, newest.id):
         return Judgement("doubt", "Slurm shows no job of it, and its supervisor lives: is this the right cluster?")
-    if run.elsewhere:
-        return Judgement("gone", f"belongs to cluster {run.elsewhere}: watch it there")
     if not run.at_home:
         return Judgement("gone", "Slurm shows no job of it; it may belong to another cluster, so nothing is done: name "
                                  "it on the command line if it is this one's")

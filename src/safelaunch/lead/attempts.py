@@ -22,7 +22,7 @@ from safelaunch.core.why import causes
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.lead import overlap, visit, watch
 from safelaunch.lead.diagnosing import look_deeper, of_hang
-from safelaunch.lead.leader import FIRST_STANDBY_S, Leader, Step
+from safelaunch.lead.leader import FIRST_STANDBY_S, Failure, Leader, Step
 from safelaunch.lead.suspicion import blamed_nodes, suspect
 
 GUARD = Path(__file__).parent.parent / "node" / "guard.py"
@@ -186,7 +186,9 @@ def close_attempt(lead: Leader) -> None:
     if how == "failed" and not live.exits and live.number > 1 and lead.no_overlap is None:
         overlap.note_words(lead, said)   # of the relaunch's own --overlap: it is launched again without
         how = how if lead.no_overlap is None else "interrupted"
-    lead.record(*_last_progress(lead, live, tail))
+    steps = _last_progress(lead, live, tail)
+    for step in steps:
+        lead.note(step)
     events: list[Event] = []
     if how != "completed":
         events += _judgement(lead, live, how, code, tail)
@@ -199,9 +201,10 @@ def close_attempt(lead: Leader) -> None:
         lead.begin(f"rest {live.number}", copy_rest(lead, lead.process, patience_s))
         lead.process.forget()
     if how == "failed" and lead.state.attempt is not None:
-        lead.begin(f"rest cores {live.number}", visit.after_failure(lead, live, lead.state.attempt.started_t))
+        lead.failures.append(Failure(live, lead.state.attempt.started_t, lead.now_s))
+        lead.begin("rest cores", visit.after_failures(lead))
     lead.live = lead.process = None
-    lead.record(*events)
+    lead.record(*events, noted=steps)
     lead.find_resume()
     fall_back(lead)
     keep_resume_args(lead)

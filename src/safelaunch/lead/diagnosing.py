@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.core import decide
@@ -13,16 +14,14 @@ from safelaunch.core.ledger import blamed_before
 from safelaunch.core.why import causes
 from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.findings import Evidence, TaskExit
-from safelaunch.lead.leader import Leader
+from safelaunch.lead.leader import Leader, ReadLog
 
 BEHIND_A_HANG = ("gpu_hardware", "node_failure", "host_oom", "storage")   # what makes one rank stand, and is logged
 
 
 def look_deeper(lead: Leader, live: decide.Live, process: AttemptProcess, shallow: Verdict) -> Verdict:
     """What the whole log says, where it says something; the exits alone know neither GPUs nor filesystems."""
-    per_node = lead.plan.launch.nproc_per_node if lead.plan.launch.by == "torchrun" else None
-    layout = (live.nodes, per_node) if per_node else None
-    found = lead.world.diagnose(process, _evidence(lead, live, shallow), layout, _kernel_logs(lead, live, process))
+    found = _read_log(lead, live, process, _evidence(lead, live, shallow))
     if found is None:
         return shallow
     lead.put(live.number, "verdict.json", found)
@@ -39,6 +38,26 @@ def look_deeper(lead: Leader, live: decide.Live, process: AttemptProcess, shallo
                    fingerprint=found["fingerprint"])
 
 
+def foresee(lead: Leader) -> None:
+    """Read a failed attempt's log while its last words are waited for; it is read again only where some have come."""
+    live, process = lead.attempt, lead.process
+    is_failure = any(exit.code for exit in live.exits) and not live.end_row and lead.ending is None
+    if process is None or not is_failure or of_hang(lead, live) or (lead.read and lead.read.attempt == live.number):
+        return
+    _read_log(lead, live, process, _evidence(lead, live, None))
+
+
+def _read_log(lead: Leader, live: decide.Live, process: AttemptProcess, evidence: Evidence) -> dict[str, Any] | None:
+    """What the whole log says; as before where neither the log nor the evidence has changed since."""
+    size = process.size()
+    if lead.read is None or (lead.read.attempt, lead.read.size, lead.read.evidence) != (live.number, size, evidence):
+        per_node = lead.plan.launch.nproc_per_node if lead.plan.launch.by == "torchrun" else None
+        layout = (live.nodes, per_node) if per_node else None
+        found = lead.world.diagnose(process, evidence, layout, _kernel_logs(lead, live, process))
+        lead.read = ReadLog(live.number, size, evidence, found)
+    return lead.read.found
+
+
 def of_hang(lead: Leader, live: decide.Live) -> Verdict | None:
     """What two looks at the ranks have shown of this attempt, if it was ended for a hang."""
     if lead.hung is None or lead.hung[0] != live.number:
@@ -49,16 +68,18 @@ def of_hang(lead: Leader, live: decide.Live) -> Verdict | None:
                           evidence=found.evidence[:8])
 
 
-def _evidence(lead: Leader, live: decide.Live, shallow: Verdict) -> Evidence:
+def _evidence(lead: Leader, live: decide.Live, shallow: Verdict | None) -> Evidence:
     """What is known beside the log. Of a hang's ranks the exits say nothing: this supervisor has ended them."""
     blamed = blamed_before(lead.evidence, lead.plan.run_id, live.number, lead.now)
     ledger = {node: count for node, count in blamed.items() if node in live.nodes}
-    if shallow.category == "hang" and lead.hung is not None:
+    if shallow is not None and shallow.category == "hang" and lead.hung is not None:
         odd = tuple((one.node, f"rank {one.number}: {one.why}") for one in lead.hung[1].odd)
         return Evidence(stacks=odd or (("", shallow.summary),), stacks_sure=shallow.confidence, ledger=ledger,
                         stacks_rank=next((one.number for one in lead.hung[1].odd[:1] if one.node), None))
     exits = tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits)
-    return Evidence(exits=exits, srun_code=live.srun_code, ledger=ledger)
+    # srun's code says something only where no task's does, and comes late.
+    srun_code = None if any(exit.code or exit.signal for exit in exits) else live.srun_code
+    return Evidence(exits=exits, srun_code=srun_code, ledger=ledger)
 
 
 def _kernel_logs(lead: Leader, live: decide.Live, process: AttemptProcess) -> tuple[Path, ...]:

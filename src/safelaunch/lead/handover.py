@@ -23,6 +23,7 @@ from safelaunch.lead.nextjob import (
     way_without_sbatch,
     with_known_nodes,
 )
+from safelaunch.node import fresh
 
 AGAIN_S = 5.0
 OWN_CANCEL_S = 5.0   # for a supervisor that lives to cancel its job itself, once the next one is in
@@ -162,6 +163,8 @@ def _hold(lead: Leader, job: str) -> Step:
 
 def _is_on_hold(lead: Leader) -> bool:
     """Whether a person still holds the run, as the folder says now, or said when it answered last."""
+    # A client that remembers the file of a hold that is taken back would hold the job for ever (simulated).
+    lead.ask_folder(lambda: fresh.see(f"{lead.run_dir}/control"), 1.0)
     watch.read_requests(lead)
     return any(request.name == "hold" for request in lead.requests)
 

@@ -31,6 +31,7 @@ from safelaunch.core.ledger import Evidence
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import LEASE_S, Plan
 from safelaunch.core.state import State, fold
+from safelaunch.core.why.findings import Evidence as Known
 from safelaunch.node import fresh
 from safelaunch.node.probe import Answer
 
@@ -86,6 +87,23 @@ class Urgent(NamedTuple):
     watchers: list[str]    # who may take over
 
 
+class Failure(NamedTuple):
+    """A failed attempt whose nodes are still to be visited; `since_s` is monotonic."""
+
+    live: decide.Live
+    started_t: float
+    since_s: float
+
+
+class ReadLog(NamedTuple):
+    """What the log of an attempt said (as `why --json`; None = nobody could tell) when it was so long."""
+
+    attempt: int
+    size: int
+    evidence: Known
+    found: dict[str, Any] | None
+
+
 class Leader:
     """The run's supervisor on the batch host; the parts beside this file work on it."""
 
@@ -116,6 +134,8 @@ class Leader:
         self.limit_near = False
         self.lost: dict[str, str] = {}
         self.probing: set[str] = set()
+        self.read: ReadLog | None = None    # the last attempt's log, perhaps without its last words (lead.diagnosing)
+        self.failures: list[Failure] = []   # whose nodes are still to be visited (lead.visit)
         self.resume: Checkpoint | None = None
         self.resume_deadline_s = RESUME_DEADLINE_S
         self.resume_unknown = False     # the checkpoints could not be looked at: unknown is not "none"
@@ -210,9 +230,9 @@ class Leader:
             resume=self.resume, alone=self.alone, unconfirmed=self.is_unconfirmed, jitter=self.world.chance(),
         )
 
-    def record(self, *events: Event) -> None:
-        """Journal the events and fold them into the state."""
-        self.writer.write(*events)
+    def record(self, *events: Event, noted: Sequence[Event] = ()) -> None:
+        """Journal the events, behind those that were noted, with one fsync; fold them into the state."""
+        self.writer.write(*noted, *events)
         self.state = fold(events, self.state)
 
     def note(self, event: Event) -> None:

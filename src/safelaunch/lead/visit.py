@@ -13,22 +13,24 @@ from typing import Any
 
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.collect import Collected, Depth, Target
-from safelaunch.core import decide
 from safelaunch.core.hangs import nodeticket, stacktext
 from safelaunch.core.hangs.ranks import NodeReport, Silent
 from safelaunch.lead import overlap
-from safelaunch.lead.leader import Leader, Step, clock
+from safelaunch.lead.leader import Failure, Leader, Step, clock
 from safelaunch.lead.suspicion import blamed_nodes
 
 AT_START_S = 1.0        # the attempt's own steps come first
 TOOL_AGAIN_S = 60.0     # a slow `setup:` had started no rank before, whose environment says where py-spy is
 AT_ONCE = 2             # each is a request to slurmctld and a process on the batch host
+SETTLED_S = 3.0         # after the last failure: a visit beside a restart doubled its time (0.43 s for 0.25 s)
+LOOPING_S = 30.0        # after the first one of a training that fails again and again
 CORES_S = 40.0          # pystack reads the symbols of gigabytes
 CRASHES = (3, 4, 5, 6, 7, 8, 11, 31)   # signals whose default is a core: signal(7)
 CORE_NODES = 4          # where tasks ended first: the others' cores say the same
 TICKET_S = 5.0
 MOST_SAID = 8
 POLL_S = 0.05
+LOOK_S = 0.25           # whether a restart has settled
 
 
 def at_start(lead: Leader, number: int) -> Step:
@@ -46,14 +48,26 @@ def at_start(lead: Leader, number: int) -> Step:
             return
 
 
-def after_failure(lead: Leader, live: decide.Live, started_t: float) -> Step:
-    """Core files of this attempt, named in its folder and in the job's output; what it has left is ended or told."""
-    nodes = blamed_nodes(live)[:CORE_NODES]
+def after_failures(lead: Leader) -> Step:
+    """Visit the nodes of failed attempts once the restart has settled, or the run ends; one visit for several."""
+    while lead.failures:
+        first_s, last_s = lead.failures[0].since_s, lead.failures[-1].since_s
+        if "end" not in lead.tasks and lead.now_s < min(last_s + SETTLED_S, first_s + LOOPING_S):
+            yield LOOK_S
+            continue
+        failures, lead.failures = lead.failures, []
+        yield from _visit(lead, failures)
+
+
+def _visit(lead: Leader, failures: Sequence[Failure]) -> Step:
+    """Core files of these attempts, named in the last one's folder and in the job's output; leftovers ended or told."""
+    live = failures[-1].live
+    nodes = tuple(dict.fromkeys(node for one in reversed(failures) for node in blamed_nodes(one.live)))[:CORE_NODES]
     if not nodes:
         return
     collected = yield from collect(lead, nodes, Depth(
-        samples=0, gpus=lead.job.has_gpus, deadline_s=CORES_S, cores=((lead.job.cwd,), started_t), at_once=AT_ONCE,
-        attempt=live.number + 1, end_left=True))
+        samples=0, gpus=lead.job.has_gpus, deadline_s=CORES_S, cores=((lead.job.cwd,), failures[0].started_t),
+        at_once=AT_ONCE, attempt=live.number + 1, end_left=True))
     _tell_left(lead, live.number, collected.reports, "leftovers-after.json")
     found: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
@@ -63,7 +77,7 @@ def after_failure(lead: Leader, live: decide.Live, started_t: float) -> Step:
             # A shared folder shows it to each node.
             found.setdefault(core["path"], {"node": report.node, "rank": None, **core})
         notes += [f"{report.node}: {note}" for note in said["notes"]]
-    has_crashed = any(exit.signal in CRASHES for exit in live.exits)
+    has_crashed = any(exit.signal in CRASHES for one in failures for exit in one.live.exits)
     if not found and not (notes and has_crashed):
         return
     lead.put(live.number, "system/cores.json", {"v": 1, "cores": list(found.values()), "notes": notes})

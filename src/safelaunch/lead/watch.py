@@ -15,6 +15,7 @@ from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
 from safelaunch.core import slurmtext
+from safelaunch.core.decide import Live
 from safelaunch.core.model import Exit
 from safelaunch.core.policy import response
 from safelaunch.core.progress import Talk, listen
@@ -23,7 +24,7 @@ from safelaunch.core.takeover import CONTESTED_S, PULSE_S
 from safelaunch.core.watchfacts import ENDING
 from safelaunch.lead import hangs, overlap, slurmends, thaw
 from safelaunch.lead.keep_standby import keep_standby, strike_off, watchers_of
-from safelaunch.lead.leader import PATIENCE, Leader, Step, Superseded, Urgent
+from safelaunch.lead.leader import NO_TIME_S, PATIENCE, TICK_S, Leader, Step, Superseded, Urgent
 from safelaunch.node import fresh
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
@@ -276,8 +277,17 @@ def add_exit(lead: Leader, exit: Exit) -> None:
 def has_last_words(lead: Leader) -> bool:
     """srun has brought what the dying ranks said: it has ended, or nothing came for a moment."""
     assert lead.live is not None
-    quiet_s = LAST_WORDS_S if lead.live.failed else SRUN_ENDS_S
-    return lead.live.srun_code is not None or lead.now_s - max(lead.grew_s, lead.exit_s) > quiet_s
+    return lead.live.srun_code is not None or lead.now_s > _quiet_until_s(lead, lead.live)
+
+
+def wakes_in_s(lead: Leader) -> float:
+    """Seconds until the last words count as said, which nothing announces; TICK_S where nobody waits for them."""
+    left_s = _quiet_until_s(lead, lead.live) - lead.now_s if lead.live is not None and lead.live.fenced else TICK_S
+    return left_s + NO_TIME_S if left_s > 0 else TICK_S
+
+
+def _quiet_until_s(lead: Leader, live: Live) -> float:
+    return max(lead.grew_s, lead.exit_s) + (LAST_WORDS_S if live.failed else SRUN_ENDS_S)
 
 
 def pulse_every_s(lead: Leader) -> float:

@@ -43,6 +43,11 @@ class Words:
         self._is_made = False
         self._tables: _Tables | None = None
 
+    def prepare(self) -> None:
+        """Make now what the search in plain Python looks up, which takes 15 ms."""
+        if self._tables is None:
+            self._tables = _Tables(self.distinct)
+
     def present(self, text: bytes) -> list[tuple[bytes, list[int]]]:
         """The literals that occur in the text, each with its indices."""
         search = self._search_for(text)
@@ -65,8 +70,8 @@ class Words:
         return self._engine
 
     def _present(self, text: bytes) -> set[int]:
-        if self._tables is None:
-            self._tables = _Tables(self.distinct)
+        self.prepare()
+        assert self._tables is not None
         return {index for index in self._tables.near(text) if self.distinct[index] in text}
 
     def _find(self, text: bytes) -> Iterator[Place]:
