@@ -113,7 +113,9 @@ def _look(pid: int) -> Process:
     proc = Path(f"/proc/{pid}")
     stat = (proc / "stat").read_text().rpartition(")")[2].split()
     status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
-    return Process(pid, int((proc / "schedstat").read_text().split()[0]) / 1e9,
+    threads = [int((thread / "schedstat").read_text().split()[0])
+               for thread in (proc / "task").iterdir()]   # srun's second one carries the log
+    return Process(pid, sum(threads) / 1e9,
                    (int(stat[13]) + int(stat[14])) * TICK_S, _mb(status["VmRSS"]), _mb(status["VmHWM"]))
 
 
