@@ -22,6 +22,7 @@ import mfusepy  # type: ignore[import-untyped,unused-ignore]
 
 NOBODY = 65534
 GROUPS_SENT = 16      # of AUTH_SYS: rfc5531, appendix A
+KNOWN_S = 0.5         # for which a process is believed to be of the client that it was of
 STAT_FIELDS = ("st_mode", "st_ino", "st_nlink", "st_uid", "st_gid", "st_size", "st_blocks", "st_blksize")
 
 
@@ -52,12 +53,19 @@ class Server(mfusepy.Operations):   # type: ignore[misc,unused-ignore]
         self._sign: tuple[int, int] = (0, 0)
         self._lock = threading.RLock()
         self._synced: dict[int, int] = {}    # descriptor → bytes that a failed close or fsync leaves
+        self._openers: dict[int, int] = {}   # descriptor → number of the client that opened it
+        self._seen: dict[int, tuple[float, int]] = {}   # process → until when it is believed, number of its client
 
     # --- whose call, and what is to go wrong with it --------------------
 
-    def begin(self, call: str, path: str) -> tuple[Client, int]:
-        """The client and its number; raises what the faults want, and waits while the server is away."""
-        who = self._who()
+    def begin(self, call: str, path: str, fh: int | None = None) -> tuple[Client, int]:
+        """The client and its number; raises what the faults want, and waits while the server is away.
+
+        `fh`: of a call that a process may make within execve (close-on-exec): its /proc entry cannot be read then. Both
+        would wait for ever, and every other reader of that entry with them (measured on Linux 6.18: a slurmstepd that
+        sums up memory stands in do_task_stat).
+        """
+        who = self._who() if fh is None else self._openers.get(fh, 0)
         while True:
             self._read_faults()
             away = self.faults.get("away")
@@ -72,10 +80,16 @@ class Server(mfusepy.Operations):   # type: ignore[misc,unused-ignore]
             return self.clients.setdefault(who, Client()), who
 
     def _who(self) -> int:
+        pid = mfusepy.fuse_get_context()[2]
+        until_s, who = self._seen.get(pid, (0.0, 0))
+        if time.monotonic() < until_s:   # its exec of a file here looks at that file's attributes again
+            return who
         try:
-            return os.stat(f"/proc/{mfusepy.fuse_get_context()[2]}/ns/uts").st_ino
+            who = os.stat(f"/proc/{pid}/ns/uts").st_ino
         except OSError:   # it has gone, or the kernel asks for itself
             return 0
+        self._seen[pid] = (time.monotonic() + KNOWN_S, who)
+        return who
 
     def _read_faults(self) -> None:
         status = os.stat(self.control)
@@ -194,7 +208,7 @@ class Server(mfusepy.Operations):   # type: ignore[misc,unused-ignore]
     # --- files --------------------
 
     def open(self, path: str, flags: int) -> int:
-        client, _ = self.begin("open", path)
+        client, who = self.begin("open", path)
         wanted = {os.O_RDONLY: os.R_OK, os.O_WRONLY: os.W_OK}.get(flags & os.O_ACCMODE, os.R_OK | os.W_OK)
         self.may(path, wanted)
         if flags & os.O_TRUNC:
@@ -205,11 +219,11 @@ class Server(mfusepy.Operations):   # type: ignore[misc,unused-ignore]
                 self.changed(client, path)
                 raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
             descriptor = os.open(f"/proc/self/fd/{known}", flags & ~(os.O_NOFOLLOW | os.O_EXCL | os.O_CREAT))
-        self._synced[descriptor] = os.fstat(descriptor).st_size
+        self._synced[descriptor], self._openers[descriptor] = os.fstat(descriptor).st_size, who
         return descriptor
 
     def create(self, path: str, mode: int, flags: int) -> int:
-        client, _ = self.begin("create", path)
+        client, who = self.begin("create", path)
         self.may(os.path.dirname(path), os.W_OK | os.X_OK)
         is_new = not os.path.lexists(self.behind + path)
         descriptor = os.open(self.behind + path, flags | os.O_CREAT | os.O_CLOEXEC, mode)
@@ -217,7 +231,7 @@ class Server(mfusepy.Operations):   # type: ignore[misc,unused-ignore]
             os.fchmod(descriptor, mode)
             self.own(path)
         self.changed(client, path)
-        self._synced[descriptor] = os.fstat(descriptor).st_size
+        self._synced[descriptor], self._openers[descriptor] = os.fstat(descriptor).st_size, who
         return descriptor
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
@@ -248,7 +262,7 @@ class Server(mfusepy.Operations):   # type: ignore[misc,unused-ignore]
     def _store(self, call: str, path: str, fh: int) -> int:
         """Only here does the server see the data: where it refuses them, they are lost."""
         try:
-            self.begin(call, path)
+            self.begin(call, path, fh)
         except OSError:
             if os.fstat(fh).st_size > self._synced.get(fh, 0):
                 os.truncate(fh, self._synced.get(fh, 0))
@@ -258,6 +272,7 @@ class Server(mfusepy.Operations):   # type: ignore[misc,unused-ignore]
 
     def release(self, path: str, fh: int) -> int:
         self._synced.pop(fh, None)
+        self._openers.pop(fh, None)
         os.close(fh)
         return 0
 
