@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from safelaunch.adapters import guardcode
 from safelaunch.adapters.local import srun_words
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import render
@@ -28,6 +29,10 @@ LOCAL = "name: here\ncluster: local\nrun_dir: /nowhere/here\ncommand: 'true'\n"
 PLAIN: dict[str, str] = {}
 WHOLE = {"SAFELAUNCH_GUARD": Path(guard.__file__).read_text(), "SAFELAUNCH_TOKEN": "secret",
          "SAFELAUNCH_CONTROL": "127.0.0.1:1", "SAFELAUNCH_RECORD": "/nowhere/record.json"}
+CODE = subprocess.run([guardcode.PYTHON, "-I", "-S", "-c", guardcode.COMPILE], input=WHOLE["SAFELAUNCH_GUARD"],
+                      capture_output=True, text=True, check=True).stdout
+# The text would fail: it is the code that runs.
+COMPILED = {**WHOLE, "SAFELAUNCH_GUARD": "raise SystemExit(3)", "SAFELAUNCH_GUARD_CODE": CODE}
 BROKEN = {
     "its import fails": {**WHOLE, "SAFELAUNCH_GUARD": "import no_such_module"},
     "it is no Python": {**WHOLE, "SAFELAUNCH_GUARD": "def main(:"},
@@ -35,9 +40,10 @@ BROKEN = {
     "it exits": {**WHOLE, "SAFELAUNCH_GUARD": "raise SystemExit(3)"},
     "it lacks what it needs": {key: value for key, value in WHOLE.items() if key != "SAFELAUNCH_RECORD"},
 }
-ANY_GUARD = {"plain": PLAIN, "guarded": WHOLE, **BROKEN}
+DAMAGED = {**WHOLE, "SAFELAUNCH_GUARD_CODE": CODE[:-40] + "A" * 40}
+ANY_GUARD = {"plain": PLAIN, "guarded": WHOLE, "compiled": COMPILED, "compiled and damaged": DAMAGED, **BROKEN}
 any_guard = pytest.mark.parametrize("env", ANY_GUARD.values(), ids=ANY_GUARD.keys())
-with_and_without = pytest.mark.parametrize("env", [PLAIN, WHOLE], ids=["plain", "guarded"])
+with_and_without = pytest.mark.parametrize("env", [PLAIN, WHOLE, COMPILED], ids=["plain", "guarded", "compiled"])
 
 TWO_BY_TWO: dict[str, Any] = {
     "nodelist": "local[0-1]", "nodes": 2, "ntasks_per_node": 2, "launch": replace(plan_of(LOCAL).launch, by="srun")}
@@ -137,7 +143,7 @@ def test_a_training_that_answers_term_has_its_last_words_and_its_own_exit_code(
     assert re.findall("saved (.)", (tmp_path / "out").read_text()) == ["1", "2", "3"]
 
 
-@with_and_without
+@pytest.mark.parametrize("env", [PLAIN, WHOLE], ids=["plain", "guarded"])   # with another path in the text
 @pytest.mark.parametrize(
     "groups", ["6:freezer:/slurm/uid_1001/job_77/step_0\n", "0::/slurm/job_77/step_0/user/task_0\n"], ids=["v1", "v2"])
 @pytest.mark.parametrize("name", ["TERM", "USR1"])
@@ -257,6 +263,43 @@ SAFELAUNCH_NODE=n0 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_NNODES=1 
 def test_no_old_python_is_asked_to_be_a_guard(run: Run) -> None:
     done = run("tr '\\0' ' ' </proc/$PPID/cmdline | cut -c 1-40", environ=WHOLE)
     assert "/usr/bin/python3 -I -S -c" in done.stdout
+
+
+@pytest.mark.parametrize("code", [
+    "3.9.0 of somebody else\n" + CODE.partition("\n")[2],
+    "00000000" + CODE[8:],
+    CODE[:-40] + "A" * 40,
+    CODE.partition("\n")[0] + "\n",
+    CODE.partition("\n")[0] + "\n=not base64=",
+], ids=["another Python's", "another bytecode's", "damaged", "empty", "no code"])
+def test_where_the_compiled_guard_cannot_be_read_its_text_is(run: Run, code: str) -> None:
+    own_text = {**WHOLE, "SAFELAUNCH_GUARD": "raise SystemExit(3)", "SAFELAUNCH_GUARD_CODE": code}
+    done = run("echo trained", environ=own_text)
+    assert "no node guard here: SystemExit(3)" in done.stdout and "[local0:0]:trained\n" in done.stdout
+
+
+def test_guards_code_is_there_for_the_second_attempt_and_never_waited_for(tmp_path: Path) -> None:
+    code = guardcode.GuardCode(Path(guard.__file__))
+    assert code.env() == {}
+    wait_until(lambda: bool(code.env()), 20, "the guard was not compiled")
+    assert code.env() == {"SAFELAUNCH_GUARD_CODE": CODE}
+    (tmp_path / "broken.py").write_text("def main(:")
+    broken = guardcode.GuardCode(tmp_path / "broken.py")
+    assert broken.env() == {}
+    assert broken._compiler is not None and broken._compiler.wait(20) != 0
+    assert broken.env() == {}
+
+
+def test_torchrun_path_gives_the_trainings_exit_code(run: Run, tmp_path: Path) -> None:
+    """Its launcher is found on the PATH: here one that runs the last words of its command line."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "torchrun").write_text('#!/bin/bash\nwhile [[ $1 != bash ]]; do shift; done; exec "$@"\n')
+    (tmp_path / "bin" / "torchrun").chmod(0o755)
+    launch = replace(plan_of(LOCAL).launch, by="torchrun", nproc_per_node=1)
+    path = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    for env in (PLAIN, WHOLE, COMPILED):
+        done = run("echo trained; exit 9", environ={**env, **path}, launch=launch)
+        assert (done.returncode, done.stdout) == (9, "trained\n"), done.stdout
 
 
 def test_the_training_has_the_submitters_umask_and_not_the_supervisors(run: Run) -> None:

@@ -19,6 +19,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from safelaunch.adapters.guardcode import GuardCode
+
+GUARD = Path(__file__).parent.parent / "node" / "guard.py"
 PUMP = Path(__file__).parent.parent / "node" / "pump.py"
 TAIL_BYTES = 64 << 10
 MOST_FILES = 65536
@@ -26,6 +29,7 @@ KEEP_MB = 96    # of what was copied: more than the index of the log is behind (
 PUMP_BUSY = 3   # exit code of a pump that finds another at the same file
 
 
+_guard_code = GuardCode(GUARD)
 _LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)   # as Slurm set it: what the training gets
 
 
@@ -101,7 +105,8 @@ class AttemptProcess:
         try:
             process.child = subprocess.Popen(
                 ["bash", str(local / "job.sbatch"), "attempt", *arguments],
-                env={**env, "SAFELAUNCH_EXIT_FILE": str(process.exit_file)}, cwd=env.get("SAFELAUNCH_CWD", "/"),
+                env={**env, **_guard_code.env(), "SAFELAUNCH_EXIT_FILE": str(process.exit_file)},
+                cwd=env.get("SAFELAUNCH_CWD", "/"),
                 stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True,
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, _LIMIT))
         finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import journal, runfolder, slurm
-from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.attempt import GUARD, AttemptProcess
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import decide, nodeset, slurmtext
@@ -25,7 +25,6 @@ from safelaunch.lead.diagnosing import look_deeper, of_hang
 from safelaunch.lead.leader import FIRST_STANDBY_S, Failure, Leader, Step
 from safelaunch.lead.suspicion import blamed_nodes, suspect
 
-GUARD = Path(__file__).parent.parent / "node" / "guard.py"
 DRAIN_S = 900.0         # how long an ended attempt waits for a frozen folder to take its last log lines
 CLAIM_HOLDS_S = 5.0     # less than a standby waits before it takes over (core.takeover): simulated, two launches
 LOST_PATIENCE_S = 1.0   # its srun waits for a dead node, for minutes

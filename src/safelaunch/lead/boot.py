@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import journal, runfolder, slurm
+from safelaunch.adapters.attempt import GUARD
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.rulepacks import undump
 from safelaunch.adapters.successor import Successor
@@ -16,7 +17,7 @@ from safelaunch.core.slurmwords import UNKNOWN
 from safelaunch.core.state import fold
 from safelaunch.core.watched import NOTE
 from safelaunch.lead import attempts, handover, slurmends, watch
-from safelaunch.lead.attempts import GUARD, ask_addresses, checkpoint_events
+from safelaunch.lead.attempts import ask_addresses, checkpoint_events
 from safelaunch.lead.keep_standby import watchers_of
 from safelaunch.lead.leader import Leader, Step, TookOver, hold_token
 from safelaunch.lead.nextjob import secure_next
