@@ -29,6 +29,7 @@ from safelaunch.core.ledger import (
     standings,
     strangers,
     weight_left,
+    why_readmitted,
 )
 from safelaunch.core.plan import Suspects
 
@@ -395,6 +396,19 @@ def test_a_clear_on_one_cluster_leaves_the_node_of_that_name_on_another_alone() 
     found = [replace(evidence("n3", "lost", ago_s=9.0), cluster=name) for name in ("alpha", "beta")]
     found.append(replace(clear("n3"), cluster="alpha"))
     assert [names(kept_out(*of_cluster(found, name))) for name in ("alpha", "beta")] == [(), ("n3",)]
+
+
+@pytest.mark.parametrize(("found", "is_full", "expected"), [
+    ([evidence("n1", "network"), evidence("n1", "network", attempt=2)], True, "max_excluded"),
+    ([evidence("n1", "network"), evidence("n1", "network", attempt=2)], False, "too few nodes"),
+    ([evidence("n1", "network"), evidence("n1", "network", attempt=2, ago_s=WEEK_S)], True, "faded"),
+    ([evidence("n1", "gpu", ago_s=5.0), clear("n1")], True, "person"),
+    ([evidence("n1", "network", attempt=number, fingerprint="f") for number in (1, 2)]
+     + [evidence("n2", "network", attempt=3, fingerprint="f")], True, "other nodes"),
+    ([], True, "faded"),
+], ids=["the cap", "the run needs it", "faded", "cleared", "void", "no evidence"])
+def test_why_a_node_is_kept_out_no_more(found: list[Evidence], is_full: bool, expected: str) -> None:
+    assert expected in why_readmitted(found, "n1", NOW, Suspects(), is_full=is_full)
 
 
 def test_a_suspect_that_is_not_there_is_told_and_not_kept_out() -> None:

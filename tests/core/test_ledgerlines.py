@@ -136,6 +136,12 @@ def test_a_clearing_in_the_journal_clears() -> None:
     assert (found.node, found.kind, found.t, found.why, found.owner) == ("n1", CLEARED, 5.0, "new GPU", "bob")
 
 
+def test_a_node_that_is_kept_out_no_more_keeps_what_speaks_against_it() -> None:
+    events = [event("node_suspected", ONE.t, **node_suspected(ONE)),
+              event("node_readmitted", ONE.t + 1.0, node=ONE.node, why="others count more")]
+    assert evidence_of(events, ONE.run) == (ONE,)
+
+
 def test_a_suspect_of_the_first_version_was_a_lost_node() -> None:
     (found,) = evidence_of([event("node_suspected", node="n1", why="no answer", owner="leader")], "r1")
     assert found == Evidence("n1", "lost", 5.0, "no answer", "leader", "r1")

@@ -30,6 +30,8 @@ from safelaunch.core.slurmtext import (
     parse_submitted,
     parse_watch,
     render_elapsed,
+    reserved_nodes,
+    usable_nodes,
     why_no_overlap,
 )
 from safelaunch.errors import ParseError
@@ -273,6 +275,30 @@ def test_a_list_with_a_name_that_slurm_does_not_know_is_told_from_other_refusals
 def test_sinfo_gives_nodes_by_state() -> None:
     assert parse_sinfo("down*|n0\nidle|n3\nmixed|n[1-2]\ndrained$|m[1,4-5]\n") == (
         ("down*", "n0"), ("idle", "n3"), ("mixed", "n[1-2]"), ("drained$", "m[1,4-5]"))
+
+
+RESERVATIONS = """\
+mine         ACTIVE  2026-11-22T21:17:31  2026-11-22T21:47:31     00:30:00  n[1-3]
+other        ACTIVE  2026-11-22T21:17:31  2026-11-22T21:47:31     00:30:00  n0
+empty        ACTIVE  2026-11-22T21:17:31  2026-11-22T21:47:31     00:30:00
+"""
+
+
+@pytest.mark.parametrize(("names", "nodes"), [
+    ("mine", ("n1", "n2", "n3")), ("other,mine", ("n0", "n1", "n2", "n3")), ("gone", None), ("empty", None),
+    ("mine,gone", None)])
+def test_sinfo_gives_the_nodes_of_a_reservation(names: str, nodes: tuple[str, ...] | None) -> None:
+    assert reserved_nodes(RESERVATIONS, names) == nodes
+    assert reserved_nodes("No reservations in the system\n", names) is None
+
+
+@pytest.mark.parametrize(("own", "usable"), [
+    (None, ("n1", "n2", "m0")), (("n0", "n1", "n3"), ("n1", "n0")), (("n4", "m5"), ("n4",)), ((), ())])
+def test_of_reserved_nodes_a_run_can_get_those_of_its_own_reservation_and_no_others(
+    own: tuple[str, ...] | None, usable: tuple[str, ...]
+) -> None:
+    text = "mixed|n[1-2]\nreserved|n0\ndown*|n3\nmaint|n4\nreserved|n5\nidle|m0\n"
+    assert usable_nodes(text, own) == usable
 
 
 @pytest.mark.parametrize("parse", [parse_sacct, parse_sinfo], ids=["sacct", "sinfo"])

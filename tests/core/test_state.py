@@ -247,6 +247,12 @@ def test_a_node_is_kept_out_from_its_exclusion_until_somebody_clears_it() -> Non
     assert pen.write("node_cleared", node="n1", owner="bob", why="new cable").state.excluded == ()
 
 
+def test_a_node_that_is_kept_out_no_more_stays_a_suspect() -> None:
+    pen = started().write("node_suspected", node="n1", why="silent").write("node_excluded", node="n1", why="silent")
+    state = pen.write("node_readmitted", node="n1", why="others count more").state
+    assert (state.excluded, state.suspects) == ((), (("n1", "silent"),))
+
+
 def test_a_node_that_the_cluster_does_not_know_is_left_out_until_it_is_kept_out_again() -> None:
     pen = started().write("node_excluded", node="n1", why="silent").write("node_left_out", node="n1", why="gone")
     assert (pen.state.excluded, pen.state.left_out) == ((), (("n1", "gone"),))

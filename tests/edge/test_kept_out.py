@@ -31,3 +31,21 @@ def test_a_suspected_node_is_kept_out_of_the_next_submission_and_comes_back_when
     assert first.as_user("nodes", "clear", "n0", "--why", "a new fan", *words).returncode == 0
     third = submit(sandbox)("--steps 3", overrides=(f"suspects.ledger={folder}/ledger", "name=third"))
     assert "kept out" not in third.noise[0]
+
+
+@pytest.mark.slurm
+def test_a_suspect_in_the_runs_own_reservation_is_kept_out(sandbox: Sandbox, submit: Submitter) -> None:
+    folder = make_workdir(sandbox)
+    first = submit(sandbox)(command="true", folder=folder)
+    first.wait_end()
+    assert first.as_user("nodes", "suspect", "n0", "--why", "its fan is loud").returncode == 0
+    sandbox.slurm(["scontrol", "create", "reservation", "ReservationName=mine", "Users=sl-alice", "Nodes=n[0-2]",
+                   "StartTime=now", "Duration=30"])
+    try:
+        second = submit(sandbox)(command="true", folder=folder, overrides=("name=second", "slurm.reservation=mine"))
+        state = second.wait_end()
+    finally:
+        sandbox.slurm(["scontrol", "delete", "ReservationName=mine"])
+
+    assert "kept out: n0" in second.noise[0], second.noise
+    assert (state.attempts[0].nodes, state.excluded) == (("n1", "n2"), ("n0",)), second.story()

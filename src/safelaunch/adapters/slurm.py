@@ -91,6 +91,11 @@ def sinfo(partition: str | None) -> tuple[str, ...]:
     return ("sinfo", "--noheader", *where, f"--format={slurmtext.SINFO_FORMAT}")
 
 
+def sinfo_reservations() -> tuple[str, ...]:
+    """Lists the reservations and their nodes; nothing else tells which nodes of a partition a reservation has."""
+    return ("sinfo", "--noheader", "--reservation")
+
+
 def squeue_time_left(job: str) -> tuple[str, ...]:
     """Prints the time that a running job has left, such as 1-02:03:04."""
     return ("squeue", "--noheader", f"--jobs={job}", "--format=%L")

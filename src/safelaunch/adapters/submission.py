@@ -84,7 +84,7 @@ class Submission:
         found = exclusions(evidence, now, plan.suspects, nodes=plan.nodes, spares=plan.spare_nodes)
         if found:   # the one more question that it costs: are enough nodes left without them, and are they its own?
             partition = dict(plan.sbatch).get("partition")
-            there, usable = self._nodes(partition)
+            there, usable = self._nodes(partition, dict(plan.sbatch).get("reservation"))
             found = exclusions(evidence, now, plan.suspects, nodes=plan.nodes, spares=plan.spare_nodes, among=there,
                                available=usable)
             strange = [one.node for one in strangers(evidence, now, plan.suspects, there)] if there is not None else []
@@ -103,14 +103,22 @@ class Submission:
             self._writer.write(*(self._writer.event("node_left_out", node=node, why=UNKNOWN_HERE) for node in nodes))
             self._say(f"left out: {', '.join(nodes)} ({UNKNOWN_HERE})")
 
-    def _nodes(self, partition: str | None) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-        """All nodes of a partition, and those that jobs can get; None = Slurm does not say. An answer without any node
-        is none.
+    def _nodes(
+        self, partition: str | None, reservation: str | None = None
+    ) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+        """All nodes of a partition, and those that jobs of the run can get; None = Slurm does not say. An answer
+        without any node is none.
         """
         result = slurm.run(slurm.sinfo(partition), self._env)
         if not result.is_ok:
             return None, None
-        return slurmtext.all_nodes(result.stdout) or None, slurmtext.usable_nodes(result.stdout)
+        there, own = slurmtext.all_nodes(result.stdout) or None, None
+        if reservation:
+            told = slurm.run(slurm.sinfo_reservations(), self._env)
+            own = slurmtext.reserved_nodes(told.stdout, reservation) if told.is_ok else None
+            if own is None:
+                return there, None
+        return there, slurmtext.usable_nodes(result.stdout, own)
 
     def _without_strangers(self, names: list[str], refused: slurm.Result) -> list[str]:
         """Those of our names that Slurm knows, after it has refused a list. Raises SlurmRefused where the list was the

@@ -177,6 +177,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "node_lost": lambda data: f"{data['node']} is lost{_because(data)}",
     "node_excluded": _node_excluded,
     "node_left_out": lambda data: f"{data['node']} is left out of the exclude lists{_because(data)}",
+    "node_readmitted": lambda data: f"{data['node']} is not kept out any more{_because(data)}",
     "node_cleared": lambda data: f"{data['node']} is not kept out any more{_because(data)}",
     "checkpoint_rejected": lambda data: f"the checkpoint {data['path']} is left out{_because(data)}",
     "standby_started": lambda data: f"a second supervisor stands by on {data['node']}",

@@ -188,6 +188,21 @@ def exclusions(
     return tuple(kept_out)
 
 
+def why_readmitted(
+    evidences: Iterable[Evidence], node: str, now: float, suspects: Suspects, *, is_full: bool,
+) -> str:
+    """Why a node is not among the `exclusions` any more. `is_full`: as many are kept out as max_excluded allows."""
+    known = tuple(evidences)
+    one = next((one for one in standings(known, now, suspects.forget_after_s) if one.node == node), None)
+    if one is not None and one.until_t is not None:
+        return (f"others count more, and only so many are kept out (suspects.max_excluded: {suspects.max_excluded})"
+                if is_full else "without it the run would have too few nodes")
+    if one is not None and one.void:
+        return "other nodes have shown the same cause"
+    is_cleared = one is None and any(said.kind == CLEARED and said.node == node for said in known)
+    return "a person has cleared it" if is_cleared else "the evidence against it has faded"
+
+
 def strangers(
     evidences: Iterable[Evidence], now: float, suspects: Suspects, there: Collection[str],
 ) -> tuple[Standing, ...]:

@@ -7,6 +7,7 @@ form is a ParseError, never a guess.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from safelaunch.core import slurmwords
@@ -143,9 +144,29 @@ def parse_sinfo(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(rows)
 
 
-def usable_nodes(text: str) -> tuple[str, ...] | None:
-    """Nodes that jobs can get, sooner or later, of `sinfo --format=SINFO_FORMAT`; None = a text of another form."""
-    return _nodes_of(text, _UNUSABLE)
+def usable_nodes(text: str, own: Collection[str] | None = None) -> tuple[str, ...] | None:
+    """Nodes that jobs can get, sooner or later, of `sinfo --format=SINFO_FORMAT`; None = a text of another form.
+
+    `own`: the nodes of the run's own reservation, where it has one; it can get no others. Those that nobody uses now
+    stand there as "reserved", as others' do (22.05, measured), in one for maintenance as "maint" (sinfo(1)).
+    """
+    if own is None:
+        return _nodes_of(text, _UNUSABLE)
+    found = _nodes_of(text, tuple(state for state in _UNUSABLE if state not in ("reserved", "maint")))
+    return None if found is None else tuple(node for node in found if node in own)
+
+
+def reserved_nodes(text: str, names: str) -> tuple[str, ...] | None:
+    """The nodes of reservations ("a" or "a,b"), as `sinfo --noheader --reservation` lists them: name, state, start,
+    end, duration, nodes (22.05, measured). None where one of them is not there.
+    """
+    from safelaunch.core import nodeset  # as above
+
+    lines = {words[0]: words[-1] for words in map(str.split, text.splitlines()) if len(words) == 6}
+    try:
+        return tuple(node for name in names.split(",") for node in nodeset.expand(lines[name]))
+    except (KeyError, ParseError, ValueError):
+        return None
 
 
 def all_nodes(text: str) -> tuple[str, ...] | None:

@@ -310,6 +310,12 @@ def _node_excluded(state: State, event: Event) -> State:
                    left_out=tuple(known for known in state.left_out if known[0] != node))
 
 
+def _node_readmitted(state: State, event: Event) -> State:
+    """It is kept out no more, and what speaks against it stays."""
+    node = str(event.data["node"])
+    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node))
+
+
 def _node_left_out(state: State, event: Event) -> State:
     """It would be kept out, and Slurm has no such node for this run: no list of it may name that."""
     node, why = str(event.data["node"]), str(event.data.get("why", ""))
@@ -423,6 +429,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "node_suspected": _node_suspected,
     "node_excluded": _node_excluded,
     "node_cleared": _node_cleared,
+    "node_readmitted": _node_readmitted,
     "node_left_out": _node_left_out,
     "standby_started": _standby_started,
     "standby_lost": _standby_lost,

@@ -9,7 +9,7 @@ from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import decide, slurmtext
 from safelaunch.core.blame import Failure, blame
-from safelaunch.core.ledger import Evidence, exclusions, of_cluster
+from safelaunch.core.ledger import Evidence, exclusions, most_excluded, of_cluster, why_readmitted
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
 from safelaunch.core.model import Event
 from safelaunch.core.why.causes import Verdict
@@ -58,10 +58,12 @@ def change_exclusions(lead: Leader) -> list[Event]:
     while now_out and lead.partition is not None and (
             len(set(lead.partition) - now_out.keys()) < lead.plan.allocated_nodes):
         now_out.popitem()
+    most = most_excluded(lead.plan.suspects, lead.plan.nodes, lead.plan.spare_nodes)
     before = set(lead.state.excluded)
     no_more = sorted(before - now_out.keys())
     gone = [lead.writer.event("node_left_out", node=node, why=_no_such_node(lead)) if there and node not in there else
-            lead.writer.event("node_cleared", node=node, owner="safelaunch", why="the evidence against it has faded")
+            lead.writer.event("node_readmitted", node=node, why=why_readmitted(
+                lead.evidence, node, lead.now, lead.plan.suspects, is_full=len(now_out) >= most))
             for node in no_more]
     return gone + [lead.writer.event("node_excluded", **node_excluded(one))
                    for node, one in now_out.items() if node not in before]
@@ -89,7 +91,8 @@ def recall(lead: Leader, may_wait: bool) -> None:
     lead.evidence = of_cluster(dict.fromkeys((*own, *others)), cluster)
     command = _sinfo(lead)
     if may_wait and lead.evidence and command is not None:
-        _take_nodes(lead, lead.ask_slurm(command, ASK_S))
+        ours = lead.ask_slurm(slurm.sinfo_reservations(), ASK_S) if _reservation(lead) else None
+        _take_nodes(lead, lead.ask_slurm(command, ASK_S), ours)
     _record_changes(lead)
 
 
@@ -110,7 +113,10 @@ def ask_available(lead: Leader) -> Step:
     """The nodes that a job of this partition can get: exclusions must leave enough of them."""
     command = _sinfo(lead)
     if command is not None and lead.partition is None:
-        _take_nodes(lead, (yield lead.world.command(command, lead.job.env)))
+        ours = None
+        if _reservation(lead):
+            ours = yield lead.world.command(slurm.sinfo_reservations(), lead.job.env)
+        _take_nodes(lead, (yield lead.world.command(command, lead.job.env)), ours)
         _record_changes(lead)
 
 
@@ -119,10 +125,19 @@ def _sinfo(lead: Leader) -> tuple[str, ...] | None:
     return slurm.sinfo(partition) if partition and not lead.job.is_local else None
 
 
-def _take_nodes(lead: Leader, result: Result | None) -> None:
-    if result is not None and result.is_ok:
-        lead.partition = slurmtext.all_nodes(result.stdout) or None   # an answer without any node is none
-        lead.available = slurmtext.usable_nodes(result.stdout) if lead.partition else None
+def _reservation(lead: Leader) -> str:
+    return lead.job.env.get("SLURM_JOB_RESERVATION", "")   # sbatch(1), output environment variables
+
+
+def _take_nodes(lead: Leader, result: Result | None, reservations: Result | None) -> None:
+    if result is None or not result.is_ok:
+        return
+    lead.partition = slurmtext.all_nodes(result.stdout) or None   # an answer without any node is none
+    name, own = _reservation(lead), None
+    if name and reservations is not None and reservations.is_ok:
+        own = slurmtext.reserved_nodes(reservations.stdout, name)
+    is_told = lead.partition is not None and (not name or own is not None)
+    lead.available = slurmtext.usable_nodes(result.stdout, own) if is_told else None
 
 
 def _folder(lead: Leader) -> Path | None:
