@@ -147,6 +147,24 @@ def test_a_submission_to_another_cluster_by_the_environment_is_refused(home: Hom
     assert done.returncode == 2 and "SLURM_CLUSTERS=other" in done.stderr, done.stderr
 
 
+def test_a_run_of_another_cluster_is_left_to_it(home: Home) -> None:
+    run_dir = json.loads(home.submit(home.big, "far")[1])["run_dir"]
+    for sandbox in (home.small, home.big):
+        assert home.type(sandbox, "watch", "--once")[0] == 0
+    assert {path.name for path in (home.state / "safelaunch").glob("watch*")} == {
+        f"watch-{home.small.name}.json", f"watch-{home.big.name}.json"}
+    assert "far" not in home.type(home.small, "watch", "--once")[1]
+
+    for _ in range(2):   # a person names it, and this Slurm knows no job of it
+        code, told, said = home.type(home.small, "watch", "--once", run_dir)
+        assert code == 0 and f"belongs to cluster {home.big.name}" in told, said
+    assert f"are on cluster {home.big.name}, and this is {home.small.name}" in home.type(
+        home.small, "status", run_dir)[1]
+    code, _, said = home.type(home.small, "stop", run_dir)
+    assert code == 4 and home.big.name in said, said
+    assert home.excluded(home.big, json.dumps({"job": runfolder.load(Path(run_dir)).state().jobs[0].id})) == ""
+
+
 def test_a_submission_that_was_cut_off_is_finished_on_its_own_cluster_only(home: Home) -> None:
     run_dir = Path(json.loads(home.submit(home.big, "torn")[1])["run_dir"])
     for path in (run_dir / "journal").iterdir():
