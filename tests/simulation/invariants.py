@@ -90,7 +90,14 @@ def _could_be_known(sim: Sim, said_t: float) -> bool:
 
 
 def _died_with_its_job(sim: Sim, t: float) -> bool:
-    """What was learned then stood on a node's own disk alone: its job ended before the file server was back."""
+    """What was learned then stood on a node's own disk alone: its job ended before the file server was back.
+
+    Seeds 2562 and 30422: the leader saw that the job was no longer in the queue, and its line about it waited for the
+    server. squeue forgets a cancelled job after MinJobAge, sacct is off, slurmstepd writes no line for a job that never
+    started, and nobody else looked in time: a watch is blind while the folder is away. Whoever comes later finds no
+    job. That alone is no word of a person's: a job that starts while the server is away cannot open its output, and
+    goes the same way. In seed 2562 not even the line that it had been queued was on the server.
+    """
     return any(fault.t < t and job.started_t <= t < job.ended_t < fault.end_t + LOST_S
                for fault in sim.scenario.faults if fault.kind in ("away", "freeze")
                for job in sim.all_jobs)
