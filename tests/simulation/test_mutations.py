@@ -21,7 +21,7 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.core import decide, takeover
 from safelaunch.core.budget import GiveUp
 from safelaunch.core.state import State
-from safelaunch.lead import attempts, boot, endings, handover, keep_standby, watch
+from safelaunch.lead import attempts, boot, endings, handover, keep_standby, slurmends, watch
 from safelaunch.lead.leader import Leader
 from tests.simulation.clients import Client
 from tests.simulation.golden import GOLDEN
@@ -73,7 +73,7 @@ _NO_FENCE: list[Patch] = [(Fencer, "is_done", lambda *words: True),
                           (decide, "is_over", lambda live, seen: live.killed_t is not None)]
 _NO_CLAIM: list[Patch] = [(Leader, "claim", _claim_nothing), (Leader, "find_other", _nothing)]
 _NO_KILL_SWITCH: list[Patch] = [(runfolder, "read_requests", lambda *words: [])]
-_NO_CANCEL: list[Patch] = [(watch, "ending_of", lambda *words: "preempted")]
+_NO_CANCEL: list[Patch] = [(slurmends, "ending_of", lambda *words: "preempted")]
 _NO_CAP: list[Patch] = [(endings, "_affordable", lambda lead, exclude: lead.job.nodes)]
 _DOUBLE_LAUNCH: list[Patch] = [(SimWorld, "launch", _launch_twice)]
 _BLIND_QUEUEING: list[Patch] = [(Successor, "waiting", lambda self, result: () if result.is_ok else None),

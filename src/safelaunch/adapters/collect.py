@@ -37,8 +37,7 @@ _RUN = """{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null
 for python in /usr/bin/python3 "$1"; do
   if [[ $python ]] && "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
     "$python" -I -S -c "$2"
-    (($? != 137)) ||
-      echo '{"v": 1, "node": "", "ranks": [], "notes": ["the look was killed: is no memory left?"], "blind": true}'
+    (($? != 137)) || echo "the look was killed: is no memory left?" >&2
     exit 0
   fi
 done
