@@ -54,6 +54,23 @@ def test_words_of_another_shape_are_no_end(text: str) -> None:
     assert parse_ending(text, "12") is None
 
 
+@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+def test_words_behind_a_progress_bar_without_a_line_end_are_read(head: str) -> None:
+    bar = "step 7\n\rEpoch 3:   4%|4 | 4/105 [00:03<01:15]\rEpoch 3:   5%|5 | 5/105 [00:03<01:11, loss=0.4596]   "
+    assert parse_ending(bar + line(head, "JOB 12", " DUE TO TIME LIMIT"), "12") == "time_limit"
+    assert parse_step_ending(bar + line(head, "STEP 12.0", " DUE TO PREEMPTION"), "12") == "preempted"
+    assert is_step_cancelled_first(bar + line(head, "STEP 12.0", ""), "12")
+    assert not is_step_cancelled_first(f"{bar}srun: error: n0: task 1: Killed\n{line(head, 'STEP 12.0', '')}", "12")
+
+
+def test_two_ends_that_are_written_into_each_other_tell_the_jobs() -> None:
+    """A public log of 2026-03-25: the slurmstepds of job and step write to one file."""
+    said = (f"\r 45%|4 | 723/1602 [2:12:45<2:59:53][{STAMP}.530] error: *** STEP 12.0 ON n0 CANCELLED "
+            f"[{STAMP}.531] error: *** JOB 12 ON n0 CANCELLED AT {STAMP} DUE TO PREEMPTION ***\n"
+            f"AT {STAMP} DUE TO PREEMPTION ***\nsrun: Job step aborted: Waiting up to 32 seconds\n")
+    assert parse_ending(said, "12") == "preempted"
+
+
 def test_a_scancel_of_26_05_is_a_persons_word_and_no_reason() -> None:
     step, job = (line(HEADS["26.05"], what, " DUE to SIGNAL Terminated") for what in ("STEP 12.0", "JOB 12"))
     assert parse_ending(f"srun: got SIGCONT\n{step}{job}srun: forcing job termination\n", "12") == "cancelled"

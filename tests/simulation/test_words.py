@@ -71,4 +71,5 @@ def test_a_cancel_in_unknown_words_that_slurm_has_forgotten_holds_the_run(monkey
     outcome = run(scenario, is_verbose=True)
     story = "\n".join(outcome.timeline[-80:])
     assert outcome.attempts == 1, story
-    assert any("the run is put on hold" in line for line in outcome.timeline), story
+    said = next((line for line in outcome.timeline if "the run is put on hold" in line), "")
+    assert "safelaunch resume " in said and "safelaunch stop " in said and "release" not in said, story

@@ -283,7 +283,7 @@ def is_step_cancelled_first(output: str, job: str) -> bool:
     """Whether a step of the job was cancelled, with no reason beside it, before srun saw a task of it end: a scancel of
     the step, or a preemption with grace, whose SIGTERM comes at once (22.05, 24.11 and 26.05, measured).
     """
-    saw = slurmwords.find_phrase(slurmwords.SRUN_SAW, output)
+    saw = slurmwords.srun_saw(output)
     return any(not end.has_reason for end in slurmwords.step_ends(output, job, saw))
 
 
@@ -292,7 +292,7 @@ def find_unknown_step_end(output: str, job: str) -> slurmwords.End | None:
 
     Behind srun's word it is an echo, as of 26.05's "TASK FAILURE".
     """
-    saw = slurmwords.find_phrase(slurmwords.SRUN_SAW, output)
+    saw = slurmwords.srun_saw(output)
     return next((end for end in slurmwords.step_ends(output, job, saw) if end.word == slurmwords.UNKNOWN), None)
 
 

@@ -48,8 +48,9 @@ REASONS = (
     Phrase("DUE TO PREEMPTION", "preempted", _REQ),
     Phrase("DUE TO JOB REQUEUE", "requeued", _REQ),
     Phrase("DUE TO NODE FAILURE(?:, SEE SLURMCTLD LOG FOR DETAILS)?", "node_failure", _REQ),
-    # srun ends the step after a bad exit (-K); up to 25.11 those are the bare words.
-    Phrase("DUE TO TASK FAILURE", "task_failure", "slurmstepd 26.05.5, its text and recorded", since="26.05"),
+    # srun ends the step after a bad exit (-K); up to 25.05 those are the bare words.
+    Phrase("DUE TO TASK FAILURE", "task_failure", "slurmstepd 26.05.5, its text and recorded; a public log of "
+           "2025-12-17, when 25.11 was the newest release", since="25.11"),
 )
 # The words that a job's own end can have; of those about steps only some speak of the job.
 JOB_ENDINGS = ("cancelled", "time_limit", "preempted", "requeued", "node_failure")
@@ -98,16 +99,16 @@ STEP_WAITS = (
 # srun has seen a task end, or ends the step itself: what slurmstepd says of the step then is an echo.
 SRUN_SAW = (
     # But for a SIGTERM from elsewhere, which srun tells of before or behind slurmstepd (both recorded on 24.11.5).
-    Phrase(r"^srun: error: \S+: tasks? (?!\S+ (?:Terminated|Exited with exit code 143)$)", "task",
+    Phrase(r"srun: error: \S+: tasks? (?!\S+ (?:Terminated|Exited with exit code 143)$)", "task",
            "src/srun/libsrun; recorded on all"),
-    Phrase("^srun: launch/slurm: _step_signal", "ends the step", "recorded on 22.05.8", until="23.02"),
-    Phrase("^srun: Terminating", "ends the step", "recorded on 24.11.5 and 26.05.5", since="23.11"),
-    Phrase("^srun: Job step aborted", "ends the step", "src/api/step_launch.c; recorded on all"),
-    Phrase("^srun: First task exited", "ends the step", "src/srun; recorded on all"),
+    Phrase("srun: launch/slurm: _step_signal", "ends the step", "recorded on 22.05.8", until="23.02"),
+    Phrase("srun: Terminating", "ends the step", "recorded on 24.11.5 and 26.05.5", since="23.11"),
+    Phrase("srun: Job step aborted", "ends the step", "src/api/step_launch.c; recorded on all"),
+    Phrase("srun: First task exited", "ends the step", "src/srun; recorded on all"),
 )
 # The version line of every command: "slurm 24.11.5", Debian's "slurm-wlm 26.05.5", "slurm 25.05.0-0rc1".
 _VERSION = re.compile(r"^slurm(?:-\S+)? (?P<number>(?P<release>\d\d\.\d\d)(?:\.\S+)?)\s*$", re.MULTILINE)
-_LINE = (rf"^(?:{'|'.join(f'(?:{head.pattern})' for head in HEADS)})+error: "
+_LINE = (rf"(?:{'|'.join(f'(?:{head.pattern})' for head in HEADS)})+error: "
          r"\*\*\* {kind} (?P<id>[0-9]+){step} ON (?P<host>\S+) CANCELLED AT (?P<at>\S+)(?P<due> [^*\n]*?)? \*\*\*")
 _JOB_END = re.compile(_LINE.replace("{kind}", "JOB").replace("{step}", ""), re.MULTILINE)
 _STEP_END = re.compile(_LINE.replace("{kind}", "STEP").replace("{step}", r"\.\S+"), re.MULTILINE)
@@ -130,13 +131,31 @@ class End:
 
 def job_ends(output: str, job: str, begin: int = 0) -> tuple[End, ...]:
     """The lines about the job itself, in their order."""
-    return tuple(_end(match) for match in _JOB_END.finditer(output, begin) if match["id"] == job)
+    return tuple(_end(match) for match in _JOB_END.finditer(output, begin)
+                 if match["id"] == job and _begins(output, match.start()))
 
 
 def step_ends(output: str, job: str, end: int | None = None) -> tuple[End, ...]:
     """The lines about the job's steps, in their order."""
     found = _STEP_END.finditer(output, 0, len(output) if end is None else end)
-    return tuple(_end(match) for match in found if match["id"] == job)
+    return tuple(_end(match) for match in found if match["id"] == job and _begins(output, match.start()))
+
+
+def srun_saw(output: str) -> int | None:
+    """Where srun first says that a task has ended, or that it ends the step itself; None = nowhere."""
+    found = (match.start() for row in SRUN_SAW for match in re.finditer(row.pattern, output, re.MULTILINE)
+             if _begins(output, match.start()))
+    return min(found, default=None)
+
+
+def _begins(text: str, start: int) -> bool:
+    """Whether Slurm's words begin a line there, or stand behind a progress bar, which has written no line end.
+
+    Public logs of 2026: "Epoch 3: 5%|▍ | 5/105 [00:03<01:11, loss=0.4596][2026-01-18T20:48:23.608] error: *** JOB …".
+    A bar is told by its carriage return: words in the midst of any other line are quoted.
+    """
+    line = text.rfind("\n", 0, start) + 1
+    return start == line or text.rfind("\r", line, start) >= 0
 
 
 def _end(match: re.Match[str]) -> End:

@@ -182,7 +182,7 @@ def hold_for_people(lead: Leader, job: str) -> None:
     cancel would be undone by going on, and the run lost by stopping.
     """
     why = (f"job {job} was ended by Slurm in words that this safelaunch does not know, and nobody can tell whether a "
-           f"person cancelled it: safelaunch release {lead.run_dir} goes on, safelaunch stop {lead.run_dir} ends it")
+           f"person cancelled it: safelaunch resume {lead.run_dir} goes on, safelaunch stop {lead.run_dir} ends it")
     lead.patiently(lambda: runfolder.request(lead.run_dir, "hold", why))
     lead.say(f"the run is put on hold: {why}")
     watch.read_requests(lead)
