@@ -14,7 +14,7 @@ import pytest
 
 from safelaunch.core import slurmtext, slurmwords
 from safelaunch.core.why.slurmfacts import bad_nodes, parse_account, parse_job
-from tests.slurmwords.texts import FOLDER, Text, load_all, render
+from tests.slurmwords.texts import FOLDER, FROM_SOURCE, Text, load_all, render
 
 TEXTS = load_all()
 RECORDED = sorted(path.stem for path in FOLDER.glob("*.txt"))
@@ -138,6 +138,13 @@ def texts(*names: str) -> list[Any]:
 def test_every_release_that_can_be_had_is_recorded() -> None:
     assert {"22.05", "24.11", "26.05"} <= set(RECORDED)
     assert all(release in slurmwords.RELEASES for release in RECORDED)
+
+
+def test_what_is_from_source_is_not_recorded_too_and_says_so() -> None:
+    for path in FROM_SOURCE.glob("*.txt"):
+        head = path.read_text().partition("\n### ")[0]
+        assert path.stem in slurmwords.RELEASES and path.stem not in RECORDED
+        assert head.startswith(f"Slurm {path.stem}") and "not recorded" in head and re.search("[0-9a-f]{40}", head)
 
 
 @pytest.mark.parametrize("text", texts(*EXPECTED))

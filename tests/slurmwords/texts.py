@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+FROM_SOURCE = FOLDER / "from_source"   # releases that were not to be had: ends alone, each file names its source
 _HEAD = re.compile(r"^### (?P<name>\S+) job=(?P<job>\S*)(?: rc=(?P<rc>\S+))?$", re.MULTILINE)
 
 
@@ -32,8 +33,9 @@ def load(path: Path) -> tuple[Text, ...]:
 
 
 def load_all() -> tuple[Text, ...]:
-    """The texts of all releases, the oldest first."""
-    return tuple(text for path in sorted(FOLDER.glob("*.txt")) for text in load(path))
+    """The texts of all releases, recorded and from source, the oldest first."""
+    files = sorted([*FOLDER.glob("*.txt"), *FROM_SOURCE.glob("*.txt")], key=lambda path: path.name)
+    return tuple(text for path in files for text in load(path))
 
 
 def render(name: str, job: str, rc: int | None, text: str) -> str:
