@@ -142,8 +142,8 @@ def ends(one: Recorder) -> None:
 
 
 def helpers(one: Recorder) -> None:
-    """Helper steps that take no GPU, in jobs that have some: for 26.05 --gres=gpu and --gpus-per-node are rivals."""
-    helper = "srun --overlap --nodes=1 --ntasks=1 --gpus-per-node=0 echo the helper ran"
+    """Helper steps that take no GPU, in jobs that have some."""
+    helper = f"srun --overlap --nodes=1 --ntasks=1 {' '.join(slurm.NO_GPUS)} echo the helper ran"
     for name, option in (("gpus-per-node", "--gpus-per-node=2"), ("gres", "--gres=gpu:2"), ("gpus", "--gpus=4")):
         job = one.submit(option, body=f"{helper}; echo its code is $?")
         one.wait_ended(job)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from safelaunch.adapters.job import Job
-from safelaunch.adapters.slurm import Command, Result, Start
+from safelaunch.adapters.slurm import NO_GPUS, Command, Result, Start
 from safelaunch.core.hangs.ranks import NodeReport, Reader, Silent, keep_main_step
 from safelaunch.core.hangs.stacktext import render_rank
 from safelaunch.errors import ParseError
@@ -77,7 +77,7 @@ class Target:
         """A helper step on one node, beside whatever runs there (the same facts as adapters.fence)."""
         if self.is_local:
             return ["env", f"SLURMD_NODENAME={node}", *argv]
-        gpus = ["--gpus-per-node=0"] if self.has_gpus else []
+        gpus = NO_GPUS if self.has_gpus else ()
         return ["srun", f"--jobid={self.job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}",
                 "--cpu-bind=none", "--mem=0", *gpus, *argv]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.job import Job
-from safelaunch.adapters.slurm import Command, Result, Start
+from safelaunch.adapters.slurm import NO_GPUS, Command, Result, Start
 from safelaunch.core import slurmtext
 from safelaunch.core.decide import Live
 from safelaunch.core.plan import Plan
@@ -60,7 +60,7 @@ class Fencer:
         """A helper step on one node, beside whatever runs there."""
         if self._job.is_local:
             return ["env", f"SLURMD_NODENAME={node}", *argv]
-        gpus = ["--gpus-per-node=0"] if self._job.has_gpus else []
+        gpus = NO_GPUS if self._job.has_gpus else ()
         return ["srun", f"--jobid={self._job.id}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}",
                 "--cpu-bind=none", "--mem=0", *gpus, *argv]
 

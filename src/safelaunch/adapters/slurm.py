@@ -22,6 +22,10 @@ from safelaunch.errors import SlurmRefused, SlurmUnreachable
 DEADLINE_S = 60.0   # above Slurm's own: MessageTimeout is 10 s, and clients try more than once
 _FORMATS = ("SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_SORT", "SQUEUE_STATES", "SQUEUE_USERS", "SQUEUE_PARTITION",
             "SINFO_FORMAT", "SCONTROL_ALL", "SACCT_FORMAT", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS")
+# What a helper step asks for beside a training that has GPUs: srun would else wait until it gives its own back. Both:
+# SLURM_GPUS of a job with --gpus stands against --gpus-per-node=0 alone, which is refused as "Invalid generic resource
+# (gres) specification", and after --gpus-per-node=2 --gpus=0 alone gets two (22.05, 24.11 and 26.05, measured).
+NO_GPUS = ("--gpus=0", "--gpus-per-node=0")
 
 
 @dataclass(frozen=True)
