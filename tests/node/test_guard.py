@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import ctypes
 import glob
 import json
 import os
@@ -858,7 +857,7 @@ def start_sleeper() -> subprocess.Popen[bytes]:
 @pytest.fixture
 def fuses() -> Iterator[guard_module.Fuses]:
     """Fuses that end what is not renewed for two seconds, after their trial."""
-    made = guard_module.Fuses(ctypes, 2.0)
+    made = guard_module.Fuses(2.0)
     time.sleep(made.TRIAL_S + 0.1)
     made.renew([])
     assert made.is_silent
@@ -879,6 +878,26 @@ def test_a_fuse_that_is_not_renewed_ends_its_rank_by_the_kernel_alone(fuses: gua
         for process in (rank, other):
             process.kill()
             process.wait()
+
+
+# Lights a fuse for itself, and waits.
+SELF_LIT = """
+import os, sys, time
+guard = {"__name__": "guard"}
+exec(os.environ["SOURCE"], guard)
+fuses = guard["Fuses"](2.0)
+time.sleep(fuses.TRIAL_S + 0.1)
+fuses.renew([os.getpid()])
+time.sleep(30)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root to become somebody else")
+def test_a_fuse_burns_for_an_ordinary_user() -> None:
+    done = subprocess.run(["/usr/bin/python3", "-I", "-S", "-c", SELF_LIT], user=65534, group=65534, extra_groups=[],
+                          cwd="/", env={"SOURCE": SOURCE}, capture_output=True, text=True, timeout=40)
+    assert done.returncode == -signal.SIGKILL, done.stderr
 
 
 def test_a_fuse_that_is_renewed_ends_nobody_and_a_child_keeps_none_alive(fuses: guard_module.Fuses) -> None:
@@ -905,7 +924,7 @@ def test_a_fuse_that_is_renewed_ends_nobody_and_a_child_keeps_none_alive(fuses: 
 
 
 def test_where_something_answers_in_the_doors_place_no_fuse_is_lit() -> None:
-    made = guard_module.Fuses(ctypes, 2.0)
+    made = guard_module.Fuses(2.0)
     made.door.close()   # the kernel refuses what is repeated after a second, as a firewall would
     time.sleep(made.TRIAL_S + 0.1)
     rank = start_sleeper()

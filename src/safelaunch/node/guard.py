@@ -723,7 +723,7 @@ class Switch:
         except (OSError, AttributeError):
             self.timer = None
         with suppress(OSError, AttributeError):
-            self.fuses = Fuses(ctypes, after_s + KNOWN_S)
+            self.fuses = Fuses(after_s + KNOWN_S)
 
     def watch(self, pids: list[int]) -> None:
         """Tie these ranks to this process; those that have gone are let go."""
@@ -780,22 +780,20 @@ class Fuses:
     writes: each of four ranks made a step 0.4 to 8 ms after the thaw, six times of six (measured on Linux 6.18). A rank
     that has a SIGKILL waiting for it makes none. Of what a user may have, only sockets have both a timer that runs
     while the process does not and a signal for another process: a connection to this process's own door, which drops
-    all that comes (a socket filter), fails after TCP_USER_TIMEOUT (tcp(7)), and its owner is the rank (F_SETOWN in
-    fcntl(2)). Nothing leaves the loopback device, and no counter of dropped connections goes up.
+    all that has come over a router or more (IP_MINTTL: RFC 5082), fails after TCP_USER_TIMEOUT (tcp(7)), and its owner
+    is the rank (F_SETOWN in fcntl(2)). A socket filter in its place is root's alone (EPERM, Linux 6.18). Nothing
+    leaves the loopback device, and of the counters of dropped packets only TCPMinTTLDrop goes up.
     """
 
-    TRIAL_S = 1.5            # the first repetition comes after 1 s (RFC 6298)
-    SO_ATTACH_FILTER = 26    # asm-generic/socket.h
+    TRIAL_S = 1.5    # the first repetition comes after 1 s (RFC 6298)
+    IP_MINTTL = 21   # linux/in.h
 
-    def __init__(self, ctypes: Any, after_s: float) -> None:
+    def __init__(self, after_s: float) -> None:
         self.after_ms = int(after_s * 1000)
         self.lit: dict[int, socket.socket] = {}
-        drop = ctypes.create_string_buffer((6).to_bytes(2, sys.byteorder) + bytes(6))   # sock_filter: BPF_RET, 0
-        program = ctypes.create_string_buffer(   # sock_fprog: how many, and where
-            (1).to_bytes(2, sys.byteorder) + bytes(6) + ctypes.addressof(drop).to_bytes(8, sys.byteorder), 16)
         self.door = socket.socket()
         self.door.bind(("127.0.0.1", 0))
-        self.door.setsockopt(socket.SOL_SOCKET, self.SO_ATTACH_FILTER, program.raw)
+        self.door.setsockopt(socket.IPPROTO_IP, self.IP_MINTTL, 255)
         self.door.listen(1)
         # A node whose loopback device answers in the door's place (a firewall) must not end anybody.
         self.trial: socket.socket | None = self._knock()
@@ -834,6 +832,7 @@ class Fuses:
         fuse = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         fuse.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self.after_ms)
         fuse.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 127)   # the time alone decides
+        fuse.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 64)   # below the door's, whatever the node's default is
         number = fuse.connect_ex(self.door.getsockname())
         if number != errno.EINPROGRESS:
             raise OSError(number, os.strerror(number))
