@@ -125,7 +125,9 @@ QUIRKS = {
     "no-home": Quirk("nodes do not have the users' homes", places=(("{dir}/no-home", "{dir}/home"),)),
     "no-python": Quirk("nodes have no python3", hidden=("/usr/bin/python3*",)),
     OLD_PYTHON: Quirk("python3 on nodes is Python 3.9, where this machine has one (python3.9, or pyenv's)",
-                      links={"/usr/bin/python3": "{dir}/python-3.9/bin/python3.9"}),
+                      links={"/usr/bin/python3": "{dir}/python-3.9/bin/python3.9",
+                             # pyenv's own looks for it by the path of its birth, which is closed to ordinary users.
+                             "/usr/lib/libpython3.9.so.1.0": "{dir}/python-3.9/lib/libpython3.9.so.1.0"}),
     "srun-banner": Quirk("srun on nodes is a script of the site around the real one, which prints",
                          programs={"/usr/local/bin/srun": BANNER.format(name="srun")}),
     "sbatch-banner": Quirk("sbatch on nodes is a script of the site around the real one, and jobs are greeted",
