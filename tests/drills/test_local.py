@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -124,3 +126,30 @@ def test_auto_takes_slurm_where_sbatch_is_on_the_path(tmp_path: Path, local_env:
                            {**local_env, "PATH": f"{tmp_path}/bin:{local_env['PATH']}"})
     assert "run: sbatch " in said.stderr and "this machine" not in said.stderr
     assert "SL_SRUN=('srun')" in said.stdout
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a filesystem")
+def test_a_local_disk_that_is_filled_to_the_last_byte_costs_a_restart_and_no_more(
+    submit_local: SubmitLocal, local_env: dict[str, str], tmp_path: Path
+) -> None:
+    """The leader dies of it at the next launch, and is born again in the space that was set aside."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(small)], check=True)
+    try:
+        local_env["SAFELAUNCH_LOCAL_DIR"] = str(small)
+        run = submit_local("--steps 60 --step-time 0.05 --save-every 10")
+        run.wait_step(15)
+        with suppress(OSError), (small / "full").open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+        os.kill(run.ranks()[0], signal.SIGKILL)
+
+        assert how(run) == ("completed", 0), run.story()
+        first, second = run.state().attempts
+        assert (first.ended, second.ended) == ("failed", "completed") and second.resume_step, run.story()
+        assert "step 60 loss" in run.log(2)
+        run.wait_for(lambda: not run.pids(), 30, "a process is left")
+    finally:
+        subprocess.run(["umount", "--lazy", str(small)], check=True)

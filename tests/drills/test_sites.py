@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.drills.proofs import check_nothing_left, wait_standby
+from tests.drills.proofs import check_nothing_left, long_only, wait_standby
 from tests.runs import ALICE, Drill, Submitter
 from tests.sandboxes import make_workdir
 from tests.trainers.steps import losses_until
@@ -88,6 +90,18 @@ def test_where_bash_prints_at_its_start_and_prologs_are_slow_a_crash_is_restarte
     assert "welcome" in drill.log(1)
 
 
+def test_where_tmp_is_full_from_the_start_the_supervisor_lives_in_another_place(
+    own_sandbox: MakeSandbox, submit: Submitter
+) -> None:
+    sandbox = own_sandbox(2, site=("tmp-small",))
+    for node in sandbox.nodes:
+        fill(sandbox.dir / "node-tmp" / node)
+    drill = submit(sandbox)(FLAGS)
+    kill_a_rank(drill)
+    completes(drill)
+
+
+@long_only
 def test_where_the_network_of_the_nodes_names_is_closed_the_standby_takes_over_by_another_one(
     own_sandbox: MakeSandbox, submit: Submitter
 ) -> None:
@@ -103,7 +117,7 @@ def test_where_the_network_of_the_nodes_names_is_closed_the_standby_takes_over_b
     stops(drill)
 
 
-@pytest.mark.parametrize("word", ["overlap-refused", "overlap-ignored"])
+@pytest.mark.parametrize("word", [pytest.param("overlap-refused", marks=long_only), "overlap-ignored"])
 def test_where_steps_cannot_overlap_a_crash_is_restarted_without_helper_steps(
     own_sandbox: MakeSandbox, submit: Submitter, word: str
 ) -> None:
@@ -118,6 +132,7 @@ def test_where_steps_cannot_overlap_a_crash_is_restarted_without_helper_steps(
     check_nothing_left(drill)
 
 
+@long_only
 def test_where_a_user_may_have_one_job_only_the_job_is_requeued(own_sandbox: MakeSandbox, submit: Submitter) -> None:
     sandbox = own_sandbox(2, accounting=True, conf={"AccountingStorageEnforce": "limits,qos"})
     sandbox.slurm(["sacctmgr", "-i", "modify", "user", "sl-alice", "set", "MaxSubmitJobs=1"])
@@ -131,6 +146,13 @@ def test_where_a_user_may_have_one_job_only_the_job_is_requeued(own_sandbox: Mak
     drill.wait_event("attempt_started", 3, timeout_s=200)
     assert [event.data["job"] for event in drill.events("job_started")] == [drill.job, drill.job]
     stops(drill)
+
+
+def fill(folder: Path) -> None:
+    """Leave no byte of space there."""
+    with suppress(OSError), (folder / "full").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
 
 
 def stops(drill: Drill) -> None:

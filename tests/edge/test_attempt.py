@@ -7,6 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from safelaunch.adapters.attempt import AttemptProcess
 
 
@@ -41,6 +43,15 @@ def test_an_adopted_attempts_code_is_what_its_shepherd_left(tmp_path: Path) -> N
     adopted = AttemptProcess.adopt(tmp_path, 1)
 
     assert adopted is not None and adopted.poll() == 9
+
+
+@pytest.mark.parametrize(("how", "expected"), [("exit 0", 0), ("exit 9", 9), ("kill -KILL $$", 255)])
+def test_on_a_full_disk_an_attempts_code_is_its_shepherds(tmp_path: Path, how: str, expected: int) -> None:
+    (tmp_path / "job.sbatch").write_text(f"{how}\n")
+    launched = AttemptProcess.launch(tmp_path, 1, [], os.environ, {})
+    assert launched.child is not None
+    launched.child.wait()
+    assert launched.poll() == expected
 
 
 def test_a_pump_that_is_told_to_leave_says_by_its_code_that_all_is_copied(tmp_path: Path) -> None:

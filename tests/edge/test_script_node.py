@@ -313,3 +313,15 @@ def test_without_a_tool_for_the_prefix_the_lines_come_without_it(run: Run, tmp_p
     for name in {"bash", "hostname", "sleep", "stdbuf", "tr", "sed"} - {tool}:
         (folder / name).symlink_to(f"/usr/bin/{name}")
     assert run("echo trained; exit 2", env=(("PATH", str(folder)),)).stdout == "trained\n"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a filesystem")
+def test_an_old_bash_on_a_node_with_a_full_tmp_runs_the_training(run: Run, tmp_path: Path) -> None:
+    """Before 5.1 bash keeps a here-document in a file, as BASH_COMPAT=5.0 makes a newer one do."""
+    (tmp_path / "tiny").mkdir()
+    fill = 'mount -t tmpfs -o size=4k tmpfs "$TMPDIR"; head -c 4096 /dev/zero >"$TMPDIR/full"; exec "$@"'
+    done = run("echo trained; exit 3", first=("unshare", "--mount", "sh", "-c", fill, "sh"),
+               environ={"BASH_COMPAT": "5.0", "TMPDIR": str(tmp_path / "tiny")})
+    assert "No space left" in done.stdout, "the test fills the wrong place"
+    assert (done.returncode, "[local0:0]:trained\n" in done.stdout) == (3, True), done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
+import errno
 import json
 import os
 import pickle
@@ -584,6 +585,20 @@ def test_newer_py_spy_takes_the_place_of_the_copy(tmp_path: Path, local_folder: 
     program.write_text("#!/bin/sh\necho newer\n")
     spy.keep_local_copy([env], [])
     assert "newer" in (local_folder / "py-spy").read_text()
+
+
+def test_copy_that_a_full_disk_ends_takes_no_space(
+    tmp_path: Path, local_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy_half(source: str, target: str) -> None:
+        Path(target).write_text("#!/bin")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    env = {"PATH": str(a_program(tmp_path / "shared").parent)}
+    monkeypatch.setattr(shutil, "copyfile", copy_half)
+    with pytest.raises(OSError, match="No space left"):
+        spy.keep_local_copy([env], [])
+    assert list(local_folder.iterdir()) == []
 
 
 def test_folder_of_others_gets_no_copy_and_its_programs_are_not_run(tmp_path: Path, local_folder: Path) -> None:

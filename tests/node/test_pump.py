@@ -288,6 +288,30 @@ def test_the_pid_file_lives_as_long_as_the_pump(bench: Bench) -> None:
     assert not pid_file.exists()
 
 
+def test_a_pump_whose_leader_and_folder_are_gone_copies_all_and_leaves(bench: Bench) -> None:
+    """Seen on a full disk: no file told the next leader which pump to ask."""
+    bench.spool.touch()
+    (bench.folder / "stderr").touch()
+    pid_file, words = bench.folder / "pid", ["--spool", str(bench.spool), "--target", str(bench.target)]
+    leader = subprocess.Popen(["sh", "-c", '"$@" & read -r word', "sh", sys.executable, "-I", str(PUMP), *words,
+                               "--pid-file", str(pid_file)], stdin=subprocess.PIPE)
+    wait_for(pid_file.exists, "the pump to be there")
+    pump = int(pid_file.read_text())
+    try:
+        append(bench.spool, lines(10))
+        bench.wait_until_caught_up()
+        leader.kill()
+        leader.communicate()
+        with bench.spool.open("ab") as spool:
+            bench.spool.unlink()
+            spool.write(line(10))
+        wait_for(lambda: not pid_file.exists(), "the pump to leave")
+        assert bench.target.read_bytes() == lines(11)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pump, signal.SIGKILL)
+
+
 def test_a_target_longer_than_the_spool_is_said_and_kept(bench: Bench) -> None:
     append(bench.target, lines(5))
     append(bench.spool, line(0))

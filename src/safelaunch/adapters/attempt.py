@@ -130,7 +130,7 @@ class AttemptProcess:
         with contextlib.suppress(OSError, ValueError):
             return int(self.exit_file.read_text())
         if self.child is not None and self.child.returncode is not None:
-            return 255
+            return self.child.returncode if self.child.returncode >= 0 else 255   # on a full disk there is no file
         if self.child is None and not self._lives():
             with contextlib.suppress(OSError, ValueError):
                 return int(self.exit_file.read_text())   # it ended between the two looks

@@ -7,7 +7,8 @@ Seeds: a rank slept for ever in a log write to a frozen filesystem, and 64 GPUs 
 after the thaw it catches up. Only the pump writes TARGET, and byte n of it is byte n of SPOOL, so the size of TARGET
 tells where to go on: a pump killed at any byte, and started again, loses and doubles nothing.
 
-SIGTERM: copy until SPOOL has been still for `QUIET_S`, fsync, leave. Run it again (`--once`) when the writer has gone.
+SIGTERM, or its parent gone and SPOOL deleted: copy until it has been still for `QUIET_S`, fsync, leave. Run it again
+(`--once`) when the writer has gone.
 Exit codes: 0 all copied · 2 usage, or no spool · 3 another pump works on this spool · 4 told to leave, not all copied.
 
 Plain read and write: sendfile and copy_file_range were no faster (each 2-4 GB/s in the page cache), and at times five
@@ -122,6 +123,7 @@ class Pump:
         self._spool_path, self._target_path = names
         self._keep_bytes = keep_mb << 20
         self._stop = stop
+        self._parent = os.getppid()
         self._growth = Growth(self._spool_path, stop)
         self._target: Optional[int] = None
         self._shift = 0  # byte n of the spool is byte n + shift of the target; 0 but for a target that was longer
@@ -167,6 +169,8 @@ class Pump:
         if self._position - self._synced >= SYNC_BYTES or (self._position > self._synced and waited_s >= SYNC_AFTER_S):
             self._sync()
         if self._position == os.fstat(self._spool).st_size:
+            if os.getppid() != self._parent and os.fstat(self._spool).st_nlink == 0:
+                self._stop.ask()   # its folder is gone with the job, and nobody is left who would ask
             self._wait(SYNC_AFTER_S - waited_s if self._position > self._synced else IDLE_S)
         return False
 

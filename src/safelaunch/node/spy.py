@@ -110,10 +110,14 @@ def keep_local_copy(envs: Iterable[Mapping[str, str]], words: Iterable[list[str]
     if not is_own_folder(folder):
         return ""
     draft = "%s.%d" % (target, os.getpid())
-    shutil.copyfile(source, draft)
-    os.chmod(draft, 0o700)
-    shutil.copystat(source, draft)
-    os.replace(draft, target)
+    try:
+        shutil.copyfile(source, draft)
+        os.chmod(draft, 0o700)
+        shutil.copystat(source, draft)
+        os.replace(draft, target)
+    finally:
+        with contextlib.suppress(OSError):   # on a full disk half a copy would keep the rest of it from the training
+            os.unlink(draft)
     return target
 
 
