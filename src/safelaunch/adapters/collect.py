@@ -32,7 +32,8 @@ _LEFT_OUT = frozenset(("SAFELAUNCH_MARK", "SLURM_EXPORT_ENV", "BASH_ENV", "ENV",
                        "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"))
 # The system's own Python lies on the node's disk, the submitter's may be frozen. Whatever happens, the exit code is 0:
 # a helper step whose task fails ends the others (seeds: py-spy got EPERM on one node, and seven dumps were lost).
-# A helper's memory is the job's (cgroups): where none is left, the kernel is to kill the helper and no rank (proc(5)).
+# A helper's memory is the job's (cgroups): where none is left, the kernel should kill the helper and no rank (proc(5),
+# oom_score_adj; not seen in a drill yet).
 _RUN = """{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null
 for python in /usr/bin/python3 "$1"; do
   if [[ $python ]] && "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
