@@ -149,7 +149,8 @@ def test_a_local_disk_that_is_filled_to_the_last_byte_costs_a_restart_and_no_mor
         assert how(run) == ("completed", 0), run.story()
         first, second = run.state().attempts
         assert (first.ended, second.ended) == ("failed", "completed") and second.resume_step, run.story()
-        assert "step 60 loss" in run.log(2)
+        # Its lines may be lost: the log waits on that disk. Its checkpoint lies elsewhere, as checkpoints do.
+        assert (run.folder / "ckpt" / "step_00000060.pt").exists(), run.story()
         run.wait_for(lambda: not run.pids(), 30, "a process is left")
     finally:
         subprocess.run(["umount", "--lazy", str(small)], check=True)
