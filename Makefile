@@ -9,7 +9,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 TEST_VENV := .venv-test
 
 # Simulated runs beside the tests; 0: none.
-SEEDS ?= 10000
+SEEDS ?= 4000
 # Tests that failed beside others and may be run once more, alone: docs/drills.md says which, and why.
 AGAIN := $(TEST_VENV)/again
 SIMULATE = $(if $(filter 0,$(SEEDS)),true,$(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS))

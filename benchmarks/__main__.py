@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import leader, restart, startup, submit, watch
+from benchmarks import checkpoints, leader, restart, startup, submit, watch
 from benchmarks.figure import render_table
 
 TITLES = {
@@ -23,10 +23,11 @@ TITLES = {
     "leader": "leader: what the supervisor takes on the batch host",
     "startup": "startup",
     "watch": "watch: a tick of 1,000 runs, and what it asks of Slurm",
+    "checkpoints": "checkpoints: one of 10,000 files",
 }
 # Modules with tables and options of their own, and how long they may take at most. why scores the corpora that the
 # environment names (see there); why_speed takes 25 GB of disk for half of its time; stacks takes root and Slurm.
-OTHERS = {"pump": 600.0, "why": 900.0, "why_speed": 3600.0, "stacks": 900.0, "hangs": 7200.0}
+OTHERS = {"pump": 600.0, "why": 900.0, "why_speed": 3600.0, "stacks": 900.0, "status": 300.0, "hangs": 7200.0}
 
 
 def main() -> int:
@@ -67,7 +68,7 @@ def _run(name: str, options: argparse.Namespace) -> int:
         figures = restart.measure(options.torchrun, options.ft_launcher)
     else:
         figures = {"submit": submit.measure, "leader": leader.measure, "startup": startup.measure,
-                   "watch": watch.measure}[name]()
+                   "watch": watch.measure, "checkpoints": checkpoints.measure}[name]()
     print(render_table(TITLES[name], figures), flush=True)
     return int(any(figure.is_missed for figure in figures))
 

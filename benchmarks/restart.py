@@ -33,7 +33,7 @@ command: /usr/bin/python3 -S -E trainer.py . {restarts}
 setup: echo "$EPOCHREALTIME" >>setup.txt
 slurm: {{nodes: {nodes}, ntasks_per_node: 1, time: 30}}
 launch: {{with: srun}}
-resume: {{dir: ckpt, format: pattern, pattern: "step_{{step}}.txt"}}
+resume: {{dir: ckpt, format: pattern, pattern: "step_{{step}}.txt", by: training}}
 restart: {{max_restarts: 10000}}
 """
 LOOP = """\

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from safelaunch.commands.events import SENTENCES
+from safelaunch.core.config.sbatchoptions import REFUSED
 from safelaunch.core.state import _STEPS
 from safelaunch.core.watched import NOTE
 from tests.localruns import SubmitLocal
 
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src" / "safelaunch"
+README = (ROOT / "README.md").read_text()
 RUN_FOLDER = (ROOT / "docs" / "run-folder.md").read_text()
 
 # Where the kind is not a literal: (module, expression) → what it can be.
@@ -70,7 +72,7 @@ def test_every_event_that_is_written_is_documented_with_its_fields(module: str, 
 def test_no_event_is_documented_that_nothing_writes_or_that_nobody_can_read() -> None:
     assert set(EVENTS) == {kind for _, kind, _ in WRITTEN}
     assert set(EVENTS) <= set(SENTENCES)
-    assert set(_STEPS) <= set(EVENTS)
+    assert set(_STEPS) <= set(SENTENCES)
 
 
 def test_events_that_only_readers_know_are_called_reserved() -> None:
@@ -139,3 +141,7 @@ def test_a_run_leaves_the_files_that_are_documented_with_their_modes(submit_loca
     theirs = {name for name in FILES if name.startswith(("control/", "attempts/<n>/stacks/", "attempts/<n>/system/"))}
     rare = {"slurm-<job>.out", "slurm-<job>.standby-<host>.out", "git.json", "attempts/<n>/index.json"}   # of long logs
     assert seen >= set(FILES) - theirs - rare
+
+
+def test_readme_says_how_many_options_of_sbatch_are_refused() -> None:
+    assert f"(the [{len(REFUSED)}](docs/train-yaml.md#slurm) that safelaunch sets itself are refused" in README

@@ -54,6 +54,21 @@ def test_it_never_raises(call: str) -> None:
     assert (said.returncode, said.stderr) == (0, "goes on\n")
 
 
+def test_the_file_alone_does_the_same_where_safelaunch_is_not_installed(tmp_path: Path) -> None:
+    """As it is installed by the folder progress/, or copied beside a training."""
+    for source in (SRC / "safelaunch" / "safelaunch_progress.py", SRC.parent / "progress" / "safelaunch_progress.py"):
+        (tmp_path / "safelaunch_progress.py").write_bytes(source.read_bytes())
+        code = "import safelaunch_progress as it, sys; it.progress(7, 0.25); print('safelaunch' in sys.modules)"
+        done = subprocess.run([sys.executable, "-S", "-c", code], cwd=tmp_path, timeout=60, text=True,
+                              env={**INSIDE, "PYTHONPATH": str(tmp_path)}, capture_output=True, check=False)
+        assert (done.stdout, done.stderr) == ("safelaunch: step 7 loss 0.25\nFalse\n", "")
+
+
+def test_its_own_distribution_brings_nothing_along() -> None:
+    text = (SRC.parent / "progress" / "pyproject.toml").read_text()
+    assert 'name = "safelaunch-progress"' in text and "\ndependencies" not in text
+
+
 def test_it_imports_nothing_but_the_standard_library() -> None:
     code = ("import sys; import safelaunch; safelaunch.progress(1)\n"
             "print(sorted({name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)))")

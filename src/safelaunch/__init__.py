@@ -1,33 +1,10 @@
 """safelaunch: sbatch for long trainings, with fault tolerance built in.
 
-A training may `import safelaunch` and call `safelaunch.progress(step)`: nothing else is imported for it.
+A training may `import safelaunch` and call `safelaunch.progress(step)`: nothing else is imported for it. One that does
+not want safelaunch's dependencies beside it takes safelaunch_progress.py alone.
 """
 
-from __future__ import annotations
+from safelaunch.safelaunch_progress import progress
 
-import contextlib
-import os
-import sys
-import time
-
+__all__ = ["progress"]
 __version__ = "0.1.0"
-
-_last_s = -1.0
-
-
-def progress(step: int, loss: float | None = None) -> None:
-    """Say in the run's log that a step is done, for a training whose own lines name none; never raises.
-
-    One line a second at most, by rank 0 alone; nothing where no run of safelaunch's is around it.
-    """
-    global _last_s
-    # Whatever it is given (a tensor, None), whatever stdout is (closed, full): a training must not end of it.
-    with contextlib.suppress(Exception):
-        rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
-        now_s = time.monotonic()
-        if "SAFELAUNCH_ATTEMPT" not in os.environ or rank != "0" or 0 <= _last_s > now_s - 1.0:
-            return
-        _last_s = now_s
-        said = "" if loss is None else f" loss {float(loss):.6g}"
-        sys.stdout.write(f"safelaunch: step {int(step)}{said}\n")
-        sys.stdout.flush()

@@ -17,12 +17,13 @@ from pathlib import Path
 
 from safelaunch.adapters.attempt import raise_limit
 from safelaunch.adapters.job import Job, Start, current, standby
+from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
 from safelaunch.core import decide
-from safelaunch.lead import attempts, endings, slurmends, watch
+from safelaunch.lead import asking, attempts, endings, slurmends, watch
 from safelaunch.lead.boot import boot
 from safelaunch.lead.diagnosing import foresee
-from safelaunch.lead.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, clock, hold_token
+from safelaunch.lead.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, hold_token
 from safelaunch.lead.standby import Standby
 
 
@@ -88,8 +89,9 @@ def act(lead: Leader, decision: decide.Decision) -> bool:
             attempts.launch(lead, row, action)
         case decide.AskToEnd():
             lead.live = decide.mark_asked(lead.attempt, row, lead.now)
-            lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number)
-            lead.begin("ask", attempts.ask_to_end(lead, action))
+            lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number,
+                      log_bytes=lead.log_bytes())
+            lead.begin(f"ask {row}", asking.ask_to_end(lead, action.signal))
         case decide.Kill():
             attempts.kill(lead, row, action)
         case decide.Fence():

@@ -33,7 +33,8 @@ def write(name: str, data: str | bytes) -> str:
 
 
 def test_a_sound_file_is_one_line_on_stdout(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    text = "command: x\nslurm: {nodes: 16, gpus_per_node: 8}\nlaunch: {with: torchrun}\nresume: {dir: ckpt}\n"
+    text = "command: x $SAFELAUNCH_RESUME_PATH\nslurm: {nodes: 16, gpus_per_node: 8}\nlaunch: {with: torchrun}\n"
+    text += "resume: {dir: ckpt}\n"
     assert run(["check", write("gpt.yaml", text)]) == 0
     line = f"gpt.yaml: ok, 16 nodes × 8 GPUs, torchrun × 8, resumes from ckpt, run folder {tmp_path}/runs/gpt\n"
     assert capsys.readouterr() == (line, "")

@@ -54,10 +54,10 @@ def test_what_it_prints_is_a_train_yaml_that_means_the_same(capsys: pytest.Captu
 def test_comments_say_where_each_value_came_from(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     Path("t.yaml").write_text(TEXT)
     lines = shown(capsys, "t.yaml", "restart.backoff=5m", "--origin", "--", "-p", "gpu").splitlines()
-    assert "  backoff: 300.0  # command line" in lines
+    assert "  backoff: 5m  # command line" in lines
     assert "  partition: gpu  # command line" in lines
     assert "  max_restarts: 30  # default" in lines
-    assert "  grace: 600.0  # t.yaml:9:22 (file)" in lines
+    assert "  grace: 10m  # t.yaml:9:22 (file)" in lines
     assert f"  account: abc  # {tmp_path}/site.yaml:1:18 (site)" in lines
 
 

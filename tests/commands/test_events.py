@@ -13,7 +13,7 @@ import pytest
 
 import safelaunch
 from safelaunch.cli import run
-from safelaunch.commands.events import SENTENCES, describe
+from safelaunch.commands.events import SENTENCES, describe, fold_line
 from safelaunch.core.model import Event
 from tests.handmade import Made, make_run
 
@@ -56,7 +56,7 @@ def test_every_kind_that_is_written_somewhere_has_a_sentence() -> None:
     ("preserved", {"until": "soon"}, "preserved: until=soon"),
     ("attempt_ended", {}, "attempt_ended: "),
     ("from_the_future", {"a": 1, "b": "x"}, "from_the_future: a=1, b=x"),
-    ("decision", {"row": "launch", "why": "a\x1b[2Jb\nc"}, "decided (launch): a\\x1b[2Jb\\nc"),
+    ("decision", {"row": "launch", "why": "a\x1b[2Jb\nc"}, "decided (launch): a\\x1b[2Jb; c"),
 ])
 def test_an_event_is_told_in_one_sentence(kind: str, data: dict[str, Any], text: str) -> None:
     assert describe(Event(0.0, 1, 1, "n0", kind, data)) == text
@@ -78,6 +78,23 @@ def test_events_are_shown_in_order_with_time_and_host(bloom: Made, capsys: pytes
         "login       job 12 is submitted", "n0          job 12 has started on n[0-3]; batch host n0",
         "n0          attempt 1 starts on n[0-3]"]
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d  ", lines[0])
+
+
+def test_the_supervisors_own_lines_are_shown_with_all(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    bloom.running()
+    bloom.event("intent", claim=4, act="queue_successor")
+    assert run(["events"]) == 0
+    assert "claim" not in capsys.readouterr().out
+    assert run(["events", "--all"]) == 0
+    assert "about to queue successor (claim 4)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_line_is_folded_to_the_terminals_width(width: int) -> None:
+    told = fold_line(Event(0.0, 1, 1, "n0", "kill_switch", {"name": "kill", "who": "a name " * 30}), width)
+    lines = told.splitlines()
+    assert len(lines) > 1 and max(map(len, lines)) <= width
+    assert all(line.startswith("    ") for line in lines[1:])
 
 
 def test_json_is_the_journals_own_lines_in_order(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,12 +120,12 @@ def test_follow_shows_what_comes_and_ends_with_the_run(bloom: Made, capsys: pyte
     follower = threading.Thread(target=lambda: codes.append(run(["events", "-f", str(bloom.dir)])))
     follower.start()
     time.sleep(0.2)
-    bloom.event("progress", attempt=1, step=7)
+    bloom.event("standby_started", node="n1")
     bloom.completed()
     follower.join(20)
     out = capsys.readouterr().out
     assert codes == [0]
-    assert out.count("job 12 is submitted") == 1 and out.count("attempt 1 is at step 7") == 1
+    assert out.count("job 12 is submitted") == 1 and out.count("a second supervisor stands by on n1") == 1
     assert out.splitlines()[-1].endswith("the run has completed: attempt 1 ended with exit code 0")
 
 
@@ -117,6 +134,6 @@ def test_ten_thousand_events_take_less_than_half_a_second(bloom: Made, capsys: p
     for number in range(10_000):
         bloom.event("progress", attempt=1, step=number)
     begun_s = time.process_time()
-    assert run(["events"]) == 0
+    assert run(["events", "--all"]) == 0
     assert time.process_time() - begun_s < 0.5
     assert len(capsys.readouterr().out.splitlines()) == 10_003

@@ -66,6 +66,16 @@ def test_what_is_commented_out_in_the_first_file_is_sound_too() -> None:
     assert (got["kill_switch"]["group"], got["preserve_site"]["for"]) == ("ourteam", 7200)
 
 
+@pytest.mark.parametrize(
+    "script", ["", "srun python train.py --save ckpt\n", "srun ./a.out\n", "srun a\nsrun b\n", "sh run.sh | tee log\n"])
+def test_a_file_made_from_a_script_still_passes_once_its_resume_is_uncommented(script: str) -> None:
+    text = render_draft(draft_from_script(f"#!/bin/sh\n{script}"))
+    head, _, rest = text.partition("# resume:\n")
+    keys, _, rest = rest.partition("\n\n")
+    text = f"{head}resume:\n{keys.replace('#   ', '  ')}\n\n{rest}"
+    assert resolve([Source("file", "train.yaml", text)], [], {}).config["resume"]["dir"] == "checkpoints"
+
+
 def test_an_existing_file_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("train.yaml").write_text("mine")
     assert run(["init"]) == 2
@@ -92,7 +102,7 @@ def test_a_script_becomes_a_sound_file_and_what_was_left_out_is_said(capsys: pyt
 def test_a_script_of_srun_and_torchrun_keeps_what_is_the_users() -> None:
     got = config_from(JOB)
     assert got["name"] == "bloom-mini"
-    assert got["command"] == 'python -u train.py --data "$HOME/a b" --lr 1e-3'
+    assert got["command"] == 'python -u train.py --data "$HOME/a b" --lr 1e-3 ${RESUME_ARGS}'
     assert got["setup"] == 'module load cuda/12.4\nsource "venv/bin/activate"\n'
     assert (got["launch"]["with"], got["launch"]["nproc_per_node"]) == ("torchrun", 8)
     assert got["slurm"] == {
@@ -104,12 +114,13 @@ def test_a_script_of_srun_and_torchrun_keeps_what_is_the_users() -> None:
 @pytest.mark.parametrize(
     ("body", "launch", "command"),
     [
-        ("srun python train.py", "srun", "python train.py"),
+        ("srun python train.py", "srun", "python train.py ${RESUME_ARGS}"),
         ("srun -n4 --cpu-bind=none python a.py | tee log", "srun", "python a.py | tee log"),
         ("srun -n 4 --exclusive bash -c 'echo a; b'", "none", None),
-        ("torchrun --standalone --nproc-per-node=2 -m pkg.train --x", "torchrun", "python -u -m pkg.train --x"),
+        ("torchrun --standalone --nproc-per-node=2 -m pkg.train --x", "torchrun",
+         "python -u -m pkg.train --x ${RESUME_ARGS}"),
         ("torchrun --nproc_per_node=2 --no-python ./a.sh b", "torchrun", "./a.sh b"),
-        ("python -m torch.distributed.run --nnodes 2 a.py", "torchrun", "python -u a.py"),
+        ("python -m torch.distributed.run --nnodes 2 a.py", "torchrun", "python -u a.py ${RESUME_ARGS}"),
         ("exec srun ./a.out", "srun", "./a.out"),
         ("python train.py", "none", "python train.py"),
         ("srun a\nsrun b", "none", "srun a\nsrun b\n"),
@@ -139,6 +150,28 @@ def test_the_training_is_found_where_it_is_plain_and_else_all_is_kept(
 )
 def test_the_nodes_become_one_number(directives: str, nodes: int) -> None:
     assert config_from(f"#!/bin/sh\n#SBATCH {directives}\nsrun x\n")["slurm"]["nodes"] == nodes
+
+
+@pytest.mark.parametrize(
+    ("shebang", "is_login", "setup"),
+    [
+        ("#!/bin/bash -l", True, "module load cuda\n"),
+        ("#!/bin/bash --login", True, "module load cuda\n"),
+        ("#!/usr/bin/env -S bash -el", True, "set -e\nmodule load cuda\n"),
+        ("#! /bin/bash -eu -x", False, "set -eux\nmodule load cuda\n"),
+        ("#!/usr/bin/bash", False, "module load cuda"),
+    ],
+)
+def test_the_shell_is_asked_for_as_the_script_did(shebang: str, is_login: bool, setup: str) -> None:
+    got = config_from(f"{shebang}\n#SBATCH --nodes=2\nmodule load cuda\nsrun python train.py\n")
+    assert (got["launch"]["login_shell"], got["setup"].strip()) == (is_login, setup.strip())
+    got = config_from(f"{shebang}\npython train.py\n")
+    assert got["launch"]["login_shell"] == is_login
+
+
+@pytest.mark.parametrize(("shebang", "word"), [("#!/bin/zsh", "zsh"), ("#!/bin/bash -O extglob", "-O")])
+def test_what_cannot_be_kept_of_the_shell_is_said(shebang: str, word: str) -> None:
+    assert any(word in note for note in draft_from_script(f"{shebang}\nsrun x\n").notes)
 
 
 def test_a_guessed_number_of_nodes_is_said() -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.commands.loglines import first_error
 from safelaunch.commands.logs import BLOCK_BYTES, tail_offset
 from tests.handmade import Made, make_run
 
@@ -43,6 +42,15 @@ def logs(capfdbinary: pytest.CaptureFixture[bytes]) -> Said:
         return out, err.decode()
 
     return said
+
+
+@pytest.mark.parametrize(("sure", "word"), [(True, "not loaded"), (False, "perhaps not loaded")])
+def test_the_header_of_an_attempt_that_began_below_its_checkpoint_says_so(
+    bloom: Made, logs: Said, sure: bool, word: str,
+) -> None:
+    bloom.log(2, b"step 1\n")
+    bloom.event("lost_progress", attempt=2, step=1, resume_step=40, sure=sure, then="warn", why="it counts 1 … 3")
+    assert f"── attempt 2 · job 12 · n[0-2,4] · from step 40 · {word} ──" in logs()[1]
 
 
 def test_all_attempts_are_shown_in_order_with_headers_on_stderr(bloom: Made, logs: Said) -> None:
@@ -161,7 +169,8 @@ def test_json_says_where_the_logs_are(bloom: Made, logs: Said) -> None:
 # --- the first error ------------------------------------------------------------------------------------------------
 
 TRACE = [b"Traceback (most recent call last):", b'  File "a.py", line 1', b"    x()", b"ValueError: bad batch"]
-ECHO = [b"Traceback (most recent call last):", b"  File", b"RuntimeError: Connection reset by peer"]
+ECHO = [b"Traceback (most recent call last):", b"  File",
+        b"RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.1]:2000"]
 
 
 def by(prefix: bytes, lines: list[bytes]) -> list[bytes]:
@@ -178,23 +187,27 @@ def mixed(*ranks: list[bytes]) -> list[bytes]:
     (by(b"[n0:3]:", TRACE), 1, b"[n0:3]:ValueError: bad batch\n"),
     (mixed(by(b"[n0:3]:", TRACE), by(b"[n0:4]:", TRACE)), 1, b"[n0:3]:ValueError: bad batch\n"),
     ([*by(b"[n0:1]:", ECHO), *by(b"[n0:3]:", TRACE)], 4, b"[n0:3]:ValueError: bad batch\n"),
-    ([b"x\n", b"[n0:0]:RuntimeError: CUDA error: an illegal memory access\n", *by(b"[n0:3]:", TRACE)], 2,
-     b"[n0:0]:RuntimeError: CUDA error: an illegal memory access\n"),
-    ([b"slurmstepd: error: Detected 1 oom_kill event\n"], 1, b"slurmstepd: error: Detected 1 oom_kill event\n"),
-    ([b"OSError: [Errno 28] No space left on device\n"], 1, b"OSError: [Errno 28] No space left on device\n"),
-    (by(b"", TRACE[:3]), 1, b"    x()\n"),
-    (mixed(by(b"[n0:1]:", TRACE), [b"ERROR later\n"] * 4), 1, b"[n0:1]:ValueError: bad batch\n"),
-], ids=["plain", "of a rank", "two ranks mixed", "behind an echo", "a line before it", "slurmstepd", "full disk",
-        "cut off", "a traceback that began before a line"])
-def test_the_first_error_is_found(lines: list[bytes], number: int, last: bytes) -> None:
-    found = first_error(lines)
-    assert found is not None
-    assert (found.line_number, found.lines[-1]) == (number, last)
+    ([b"slurmstepd: error: Detected 1 oom_kill event in StepId=8.0.\n"], 1,
+     b"slurmstepd: error: Detected 1 oom_kill event in StepId=8.0.\n"),
+    ([b"step 1\n", *by(b"[n0:3]:", TRACE), b"srun: error: n0: task 3: Exited with exit code 1\n"], 2,
+     b"[n0:3]:ValueError: bad batch\n"),
+], ids=["plain", "of a rank", "two ranks mixed", "behind an echo", "slurmstepd", "before srun's report"])
+def test_the_first_error_is_the_line_that_why_calls_the_cause(
+    bloom: Made, logs: Said, capfdbinary: pytest.CaptureFixture[bytes], lines: list[bytes], number: int, last: bytes,
+) -> None:
+    path = bloom.log(1, b"".join(lines))
+    out, err = logs("--first-error", "--attempt", "1")
+    assert f"{path}:{number}:" in err and out.splitlines(keepends=True)[-1] == last
+    assert run(["why", str(bloom.dir), "--attempt", "1", "--json"]) == 0
+    cited = json.loads(capfdbinary.readouterr().out)["verdict"]["evidence"][0]
+    assert cited["text"].encode() in last
+    assert cited["line_number"] == lines.index(last) + 1
 
 
-@pytest.mark.parametrize("line", [b"step 1 loss 0.5\n", b"no errors so far\n", b"error_rate 0.1\n", b"[n0:1]:terror\n"])
-def test_a_healthy_line_is_no_error(line: bytes) -> None:
-    assert first_error([line]) is None
+def test_the_first_error_of_one_rank_is_looked_for_among_its_lines(bloom: Made, logs: Said) -> None:
+    path = bloom.log(1, b"".join([*by(b"[n0:0]:", TRACE), *by(b"[n0:1]:", [*TRACE[:-1], b"KeyError: 7"])]))
+    out, err = logs("--first-error", "--attempt", "1", "--rank", "1")
+    assert out.endswith(b"[n0:1]:KeyError: 7\n") and f"{path}:5:" in err
 
 
 def test_the_first_error_of_the_last_failed_attempt_is_shown_with_its_place(bloom: Made, logs: Said) -> None:
@@ -209,7 +222,7 @@ def test_without_an_error_line_the_journals_word_is_told(bloom: Made, logs: Said
     bloom.event("verdict", attempt=1, category="unknown", summary="task 3 on n0: killed by signal 9")
     bloom.log(1, b"step 1\n")
     out, err = logs("--first-error")
-    assert out == b"" and "no line of it speaks of an error; the journal says: task 3 on n0: killed by signal 9" in err
+    assert out == b"" and "no line of the log states the cause; why: unknown: task 3 on n0: killed by signal 9" in err
 
 
 # --- following ------------------------------------------------------------------------------------------------------
@@ -239,7 +252,7 @@ def test_follow_goes_on_into_the_next_attempt_and_ends_with_the_run(
     old = b"".join(b"old %d\n" % number for number in range(20, 30))
     assert out == old + b"new, and an unfinished line\nresumed\n" + JUNK + b"no newline at the end"
     assert "── attempt 2 · job 12 · n[0-3] · from step 20 ──" in err.decode()
-    assert err.decode().splitlines()[-1] == "the run has completed: attempt 2 ended with exit code 0 (exit code 0)"
+    assert err.decode().splitlines()[-1] == "the run has completed: attempt 2 ended with exit code 0"
 
 
 def test_follow_of_one_attempt_ends_with_that_attempt(bloom: Made, logs: Said) -> None:

@@ -96,7 +96,7 @@ def test_what_a_teammate_wrote_cannot_write_to_the_terminal(folder: Path, capsys
     known(folder, ("n1", "gpu", 1), why="\x1b[2Jall is well\r\nn9    2.0")
     assert run(["nodes"]) == 0
     out = capsys.readouterr().out
-    assert len(out.splitlines()) == 2 and "\x1b" not in out and r"\x1b[2Jall is well\r\nn9" in out
+    assert len(out.splitlines()) == 2 and "\x1b" not in out and r"\x1b[2Jall is well; n9" in out
 
 
 def test_a_terminal_gets_a_table(
@@ -108,6 +108,20 @@ def test_a_terminal_gets_a_table(
     assert run(["nodes"]) == 0
     out = capsys.readouterr().out
     assert "jean-zay-iam37" in out and "[red]" in out and max(map(len, out.splitlines())) <= 80
+
+
+def test_a_narrow_terminal_gets_a_block_for_each_node(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns for all leave 14 letters a line to the reason at 80 columns: eight lines a node."""
+    monkeypatch.setattr(talk, "is_for_person", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    known(folder, ("n1", "lost", 1), ("n2", "gpu", 1), why="Slurm says that the node is down, and its guard is silent")
+    assert run(["nodes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 2 * 4 and max(map(len, lines)) <= 80
+    assert lines[0].startswith(("n1  score 2.0, kept out until 2", "n2  score 2.0, kept out until 2"))
+    assert "Slurm says that the node is down" in lines[1]
 
 
 # --- people's word ------------------------------------------------------------------------------------------------

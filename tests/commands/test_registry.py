@@ -116,7 +116,7 @@ def test_many_writers_at_once_lose_no_line(tmp_path: Path) -> None:
 def test_a_long_list_is_shortened_by_a_reader_and_keeps_the_newest(tmp_path: Path, state_home: Path) -> None:
     (state_home / "safelaunch").mkdir(parents=True)
     line = '{"v":1,"t":%d,"name":"' + "x" * 80 + '","run_id":"i","job":"1","dir":"/gone/%d"}\n'
-    registry.file().write_text("".join(line % (number, number) for number in range(10_000)))
+    registry.file().write_text("".join(line % (number, number) for number in range(20_000)))
     run = made(tmp_path / "one", "bloom", "aaaa1111")
 
     assert registry.find("bloom") == [run.dir]

@@ -28,7 +28,7 @@ def test_the_step_runs_beside_the_training_and_takes_no_gpu(bloom: Made, capsys:
     assert run(["shell", "bloom", "n2", "--print"]) == 0
     assert shlex.split(capsys.readouterr().out) == [
         "srun", "--overlap", "--jobid=12", "--nodes=1", "--ntasks=1", "--nodelist=n2", "--gpus=0",
-        "--gpus-per-node=0", "--pty", "bash"]
+        "--gpus-per-node=0", "--gpus-per-task=0", "--pty", "bash"]
 
 
 def test_without_gpus_none_are_named(bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from safelaunch.adapters import checkpoints
 from safelaunch.cli import run
-from safelaunch.commands import runs
-from safelaunch.commands.overview import judge, node_hours, overview
-from safelaunch.commands.runs import Word
-from safelaunch.commands.status import next_lines, plain
+from safelaunch.commands import livecheckpoint, runs, terminal
+from safelaunch.commands.overview import node_hours, overview
+from safelaunch.commands.status import plain
 from safelaunch.core.model import Event
 from safelaunch.core.slurmtext import QueuedJob
-from safelaunch.core.state import State, fold
+from safelaunch.core.status.speech import Word
 from safelaunch.sandbox.cluster import Sandbox
+from tests.core.checkpoint_files import torch_file
 from tests.frozen import FuseMount
-from tests.handmade import Made, fake_command, make_run
+from tests.handmade import YAML, Made, fake_command, make_run
 from tests.runs import Submit
 
 DOCS = Path(__file__).parents[2] / "docs" / "verbs.md"
@@ -37,8 +38,8 @@ def bloom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
 
 
 def squeue(tmp_path: Path, *lines: str) -> None:
-    """Let squeue print these lines."""
-    fake_command(tmp_path / "bin", "squeue", "\n".join(f"echo '{line}'" for line in lines if line))
+    """Let squeue print these lines, with two hours left."""
+    fake_command(tmp_path / "bin", "squeue", "\n".join(f"echo '2:00:00|N/A|{line}'" for line in lines if line))
 
 
 def job(id: str = "12", state: str = "RUNNING", reason: str = "None") -> QueuedJob:
@@ -49,43 +50,6 @@ def told(made: Made, *jobs: QueuedJob) -> str:
     return plain(overview(made.run, Word(jobs), made.now))
 
 
-def state_of(*events: tuple[str, dict[str, object]]) -> State:
-    return fold(Event(float(number), 1, number, "n0", kind, data) for number, (kind, data) in enumerate(events))
-
-
-SUBMITTED = ("submitted", {"job": "12"})
-STARTED = ("job_started", {"job": "12", "nodes": ["n0", "n1"], "batch_host": "n0"})
-ATTEMPT = ("attempt_started", {"attempt": 1, "job": "12", "nodes": ["n0", "n1"]})
-SUCCESSOR = ("submitted", {"job": "13", "successor_of": "12"})
-DONE = ("completed", {"exit_code": 0, "why": "done"})
-
-
-@pytest.mark.parametrize(("events", "word", "name", "sentence"), [
-    ([SUBMITTED], Word((job(state="PENDING", reason="Resources"),)), "queued",
-     "job 12 is waiting to be scheduled (Resources)"),
-    ([SUBMITTED], Word((job(),)), "queued", "job 12 has started; its supervisor has not reported yet"),
-    ([SUBMITTED], Word(()), "unknown", "Slurm no longer knows job 12, and the journal holds no end"),
-    ([SUBMITTED], Word(None, "down"), "queued", "job 12 is submitted and has not reported yet"),
-    ([], Word(()), "unknown", "a submission was begun and has no outcome, and Slurm knows no job of this run"),
-    ([], Word((job(state="PENDING", reason="Priority"),)), "queued",
-     "job 12 is in (is waiting to be scheduled (Priority)), though its submission was cut off"),
-    ([SUBMITTED, STARTED], Word((job(),)), "starting", "job 12 has started, the first attempt is being prepared"),
-    ([SUBMITTED, STARTED, ATTEMPT], Word((job(),)), "running", "attempt 1 is running on n[0-1] (job 12)"),
-    ([SUBMITTED, STARTED, ATTEMPT], Word(None, "down"), "running", "attempt 1 is running on n[0-1] (job 12)"),
-    ([SUBMITTED, STARTED, ATTEMPT], Word(()), "unknown", "Slurm no longer knows job 12, and the journal holds no end"),
-    ([SUBMITTED, STARTED, ATTEMPT], Word((job(state="COMPLETING"),)), "running",
-     "attempt 1 is running on n[0-1] (job 12); job 12 is COMPLETING for Slurm"),
-    ([SUBMITTED, STARTED, SUCCESSOR], Word((job("13", "PENDING", "Priority"),)), "queued",
-     "job 12 is over; the run goes on in job 13, which is waiting to be scheduled (Priority)"),
-    ([SUBMITTED, STARTED, ATTEMPT, DONE], Word(()), "completed", "the run has completed: done (exit code 0)"),
-], ids=["pending", "just started", "lost in the queue", "slurm silent", "cut off, not in", "cut off, in", "starting",
-        "running", "running, slurm silent", "lost while running", "completing", "handed over", "ended"])
-def test_the_state_needs_both_witnesses(
-    events: list[tuple[str, dict[str, object]]], word: Word, name: str, sentence: str
-) -> None:
-    assert judge(state_of(*events), word) == (name, sentence)
-
-
 def test_a_running_run_shows_step_loss_checkpoint_budget_and_why(bloom: Made) -> None:
     bloom.running(resume_step=40)
     bloom.event("decision", row="launch", why="first attempt")
@@ -94,8 +58,9 @@ def test_a_running_run_shows_step_loss_checkpoint_budget_and_why(bloom: Made) ->
     bloom.log(1, b"[n0:0]:step 91 loss 0.5\n[n0:0]:step 92 loss 0.25\n")
     text = told(bloom, job())
     for line in ("state      running", "attempt    1 on n[0-3], from step 40", "step       92, loss 0.25",
-                 "checkpoint step 80", "restarts   0 of 30 used; 0 of 3", "suspect    n3: its guard was silent",
-                 "decided    ", "launch: first attempt", f"next       safelaunch logs -f {bloom.dir}"):
+                 "checkpoint none is looked for", "restarts   0 of 30 used; 0 of 3",
+                 "suspect    n3: its guard was silent", "decided    ",
+                 "launch: first attempt", f"next       safelaunch logs -f {bloom.dir}"):
         assert line in text
 
 
@@ -103,10 +68,20 @@ def test_what_the_log_says_of_a_step_is_shown_beside_it(bloom: Made) -> None:
     bloom.running()
     bloom.log(1, b"".join(b" iteration  %d/ 900 | elapsed time per iteration (ms): %d.0 | lm loss: 2.5E+00 | \n" % pair
                           for pair in ((88, 12000), (89, 12100), (90, 15500))) + b"tps: 7,282\n")
-    assert "step       90, loss 2.5, 15.5 s a step (median 12.1 s), 7282 tokens/s" in told(bloom, job())
+    assert "step       90 of 900 (10 %), loss 2.5, 15.5 s a step (median 12.1 s), 7282 tokens/s" in told(bloom, job())
     seen = overview(bloom.run, Word((job(),)), bloom.now)
     assert (seen["step_time_s"], seen["typical_step_time_s"]) == (15.5, 12.1)
     assert seen["throughput"] == {"value": 7282.0, "unit": "tokens/s"}
+
+
+@pytest.mark.parametrize(("sure", "word"), [(True, "lost"), (False, "perhaps lost")])
+def test_an_attempt_that_started_below_its_checkpoint_is_told(bloom: Made, sure: bool, word: str) -> None:
+    bloom.running(resume_step=40)
+    assert overview(bloom.run, Word((job(),)), bloom.now)["lost_progress"] is None
+    bloom.event("lost_progress", attempt=1, step=1, resume_step=40, sure=sure, then="warn", why="it counts 1 … 3")
+    assert f"progress   {word}: it counts 1 … 3" in told(bloom, job())
+    assert overview(bloom.run, Word((job(),)), bloom.now)["lost_progress"] == {
+        "attempt": 1, "sure": sure, "why": "it counts 1 … 3"}
 
 
 @pytest.mark.parametrize(("line", "loss"), [
@@ -119,6 +94,84 @@ def test_the_loss_is_read_as_the_common_trainers_print_it(bloom: Made, line: byt
     seen = overview(bloom.run, Word((job(),)), bloom.now)
     assert (seen["step"], seen["loss"]) == (5, loss)
     json.dumps(seen, allow_nan=False)
+
+
+@pytest.fixture
+def saving(tmp_path: Path, bloom: Made) -> tuple[Made, Path]:
+    """A run that resumes from ckpt, at step 92 of 400, and that folder."""
+    made = make_run(tmp_path / "saving", YAML.replace("train.py", "train.py ${RESUME_ARGS}")
+                    + 'resume: {dir: ckpt, format: torch, args: "--load {path}"}\n')
+    made.running()
+    made.event("checkpoint", step=40, attempt=1)
+    made.log(1, b"step 91/400 loss 0.5, 250 ms/step\nstep 92/400 loss 0.5, 250 ms/step\n")
+    (tmp_path / "ckpt").mkdir()
+    return made, tmp_path / "ckpt"
+
+
+def test_the_newest_complete_checkpoint_is_that_of_now_and_not_of_the_last_attempts_end(
+    saving: tuple[Made, Path]
+) -> None:
+    made, folder = saving
+    for step in (60, 80):
+        (folder / f"step_{step}.pt").write_bytes(torch_file())
+        os.utime(folder / f"step_{step}.pt", (made.now - 200, made.now - 200))
+    (folder / "step_90.pt").write_bytes((folder / "step_80.pt").read_bytes()[:-40])
+    seen = overview(made.run, Word((job(),)), made.now)
+    text = plain(seen)
+    assert "checkpoint step 80 is the newest complete one, 3 min old; an end now would lose 12 steps (3 s)" in text
+    assert f"skipped    {folder}/step_90.pt: " in text
+    assert "step       92 of 400 (23 %), loss 0.5, 250 ms a step" in text and "ETA        done in 1 min, at " in text
+    assert (seen["checkpoint_step"], seen["checkpoint"]["steps_at_risk"]) == (80, 12)
+    json.dumps(seen, allow_nan=False)
+
+
+def test_a_checkpoint_that_did_not_load_is_not_called_the_newest(saving: tuple[Made, Path]) -> None:
+    made, folder = saving
+    for step in (60, 80):
+        (folder / f"step_{step}.pt").write_bytes(torch_file())
+    made.event("checkpoint_rejected", path=str(folder / "step_80.pt"), step=80, attempt=1, why="it does not load")
+    seen = overview(made.run, Word((job(),)), made.now)
+    assert seen["checkpoint"]["path"] == str(folder / "step_60.pt")
+
+
+def test_a_checkpoint_folder_that_hangs_costs_two_seconds_and_is_said(
+    saving: tuple[Made, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = saving
+    monkeypatch.setattr(livecheckpoint, "DEADLINE_S", 0.2)
+    monkeypatch.setattr(checkpoints, "survey", lambda *words: time.sleep(60))
+    begun_s = time.monotonic()
+    text = plain(overview(made.run, Word((job(),)), made.now))
+    assert time.monotonic() - begun_s < 10
+    assert "checkpoint not known: " in text and "the last one that the journal names is of step 40" in text
+
+
+def test_when_the_job_ends_is_slurms_word(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bloom.running()
+    squeue(tmp_path, "12|RUNNING|root|bloom.1a2b3c4d|None|n[0-3]")
+    assert run(["status", str(bloom.dir), "--json"]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    assert 7190 < seen["job"]["ends_t"] - seen["now_t"] <= 7201
+    assert run(["status"]) == 0
+    assert "its time limit ends it at " in capsys.readouterr().out
+
+
+def test_rows_are_folded_behind_their_labels_on_a_terminal() -> None:
+    told = terminal.lines([("run", "one two " * 9, ""), ("", "next", "")], 40)
+    assert [line[:11] for line in told] == ["run        ", *[" " * 11] * 3]
+    assert max(map(len, told)) <= 40 and " ".join(line[11:] for line in told).split() == [*["one", "two"] * 9, "next"]
+
+
+def test_colours_come_only_where_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert terminal.has_colour()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not terminal.has_colour()
+    assert terminal.lines([("state", "running", "green")], 80, colour=True) == [
+        "\x1b[2mstate      \x1b[0m\x1b[32mrunning\x1b[0m"]
 
 
 def test_the_step_of_an_earlier_attempt_is_not_shown_for_the_new_one(bloom: Made) -> None:
@@ -190,7 +243,7 @@ def test_kept_nodes_come_with_the_way_in_the_way_out_and_the_cost(bloom: Made) -
     assert "state      preserving" in text and "(1 h left), for people to look" in text
     (bloom.dir / "control" / "extend").touch()
     assert "touched extend" not in told(bloom, job()), "its time is no time at which somebody did something"
-    assert "held       2 node-hours, 16 GPU-hours so far" in text
+    assert "used       2 node-hours, 16 GPU-hours so far" in text
     assert f"safelaunch shell {bloom.dir} n0" in text and f"safelaunch release {bloom.dir}" in text
 
 
@@ -242,15 +295,6 @@ def test_problems_of_the_journal_are_shown(bloom: Made) -> None:
     assert "cannot be read: 000001-n0-1.jsonl:3: not a journal line" in told(bloom, job())
 
 
-@pytest.mark.parametrize(("state", "first"), [
-    ("queued", "status --watch"), ("running", "logs -f"), ("gave_up", "why"), ("completed", "events"),
-    ("unknown", "events"),
-])
-def test_each_state_says_what_to_type_next(state: str, first: str) -> None:
-    seen = {"run_dir": "/r", "preserving_until_t": None, "state": state, "job": None}
-    assert next_lines(seen)[0].startswith(f"safelaunch {first}")
-
-
 # --- the command line -----------------------------------------------------------------------------------------------
 
 
@@ -270,7 +314,7 @@ def test_jobs_of_another_name_do_not_count(
 ) -> None:
     bloom.submitted()
     squeue(tmp_path, "12|PENDING|root|bloom.99999999|Resources|")
-    assert run(["status", "--json"]) == 0
+    assert run(["status", str(bloom.dir), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["state"] == "unknown"
 
 
@@ -304,7 +348,7 @@ def test_json_has_the_keys_that_the_documentation_names(bloom: Made, capsys: pyt
     bloom.log(1, b"step 5 loss 0.5\n")
     assert run(["status", str(bloom.dir), "--json"]) == 0
     seen = json.loads(capsys.readouterr().out)
-    documented = DOCS.read_text().split("### The object of `status --json`")[1].split("\n##")[0]
+    documented = DOCS.read_text().split("### The object of `status RUN --json`")[1].split("\n##")[0]
     assert seen["v"] == 1
     assert [key for key in seen if f"`{key}`" not in documented] == []
 
@@ -429,12 +473,17 @@ def test_a_real_run_is_seen_running_with_its_step_and_its_successor(
     sandbox: Sandbox, submit: Callable[[Sandbox], Submit]
 ) -> None:
     drill = submit(sandbox)("--steps 4000 --step-time 0.05")
-    drill.wait_step(3)
+    drill.wait_for(lambda: list((drill.folder / "ckpt").glob("step_*.pt")), 60, "no checkpoint was written")
     drill.wait_event("submitted", 2)
 
-    seen = json.loads(drill.as_user("status", "--json").stdout)
+    seen = json.loads(drill.as_user("status", drill.job, "--json").stdout)
+    (line,) = json.loads(drill.as_user("status", "--json").stdout)["runs"]
 
     assert (seen["state"], seen["job"]["id"], seen["attempts"]) == ("running", drill.job, 1)
+    assert 0 < seen["job"]["ends_t"] - seen["now_t"] <= 30 * 60 + 60, seen["job"]
+    assert seen["checkpoint"]["step"] >= 5 and seen["checkpoint"]["age_s"] < 120, seen["checkpoint"]
+    assert (line["run_dir"], line["state"], line["job"]) == (str(drill.run_dir), "running", drill.job)
+    assert line["job_ends_t"] and line["step"] >= 3
     assert seen["step"] >= 3 and isinstance(seen["loss"], float)
     jobs = {job["id"]: job["state"] for job in seen["slurm"]["jobs"]}
     assert jobs == {drill.job: "RUNNING", seen["successor"]: "PENDING"}

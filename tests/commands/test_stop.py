@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.cli import run
+from safelaunch.commands import talk
 from safelaunch.sandbox.cluster import Sandbox
 from tests.handmade import YAML, Made, fake_command, make_run
 from tests.runs import Submit
@@ -183,9 +185,48 @@ def test_a_kill_file_elsewhere_is_the_one_that_is_touched(bloom: Made, tmp_path:
     assert (tmp_path / "KILL").exists()
 
 
-def test_a_checkpoint_first_is_not_built_yet(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("words", "left_s"), [([], 900.0), (["--within", "2h"], 7200.0), (["--within", "1m"], 60.0)])
+def test_stop_at_the_next_checkpoint_shows_its_deadline_and_leaves_it_to_the_supervisor(
+    tmp_path: Path, bloom: Made, capsys: pytest.CaptureFixture[str], words: list[str], left_s: float
+) -> None:
+    made = make_run(tmp_path / "saves", YAML + "resume: {dir: ckpt, by: training}\n")
+    made.running()
+    began_t = time.time()
+    assert run(["stop", "--checkpoint", *words, str(made.dir)]) == 0
+    assert control(made) == ["checkpoint"]
+    until_t = (made.dir / "control" / "checkpoint").stat().st_mtime + made.run.plan.kill_switch.grace_s
+    assert -1.0 <= until_t - began_t - left_s < 20.0
+    said = capsys.readouterr().err
+    assert "ends as soon as its next checkpoint is complete" in said
+    assert f"at the latest at {talk.clock(until_t)}" in said
+
+
+def test_a_queued_run_that_is_to_stop_at_a_checkpoint_is_taken_out_of_the_queue(bloom: Made, tmp_path: Path) -> None:
+    made = make_run(tmp_path / "saves", YAML + "resume: {dir: ckpt, by: training}\n")
+    made.submitted()
+    slurm(tmp_path, PENDING)
+    assert run(["stop", "--checkpoint", str(made.dir)]) == 0
+    assert made.run.state().ended is not None
+    names = [event.data["name"] for event in made.run.journal().events if event.event == "kill_switch"]
+    assert names == ["checkpoint"]
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--checkpoint", "--now"], "exclude each other"),
+    (["--within", "2h"], "goes with --checkpoint"),
+    (["--checkpoint", "--within", "soon"], "--within soon"),
+    (["--checkpoint", "--within", "3s"], "at least 10 s"),
+])
+def test_what_makes_no_sense_together_is_refused(
+    bloom: Made, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert run(["stop", *words]) == 2
+    assert said in capsys.readouterr().err and control(bloom) == []
+
+
+def test_a_run_without_checkpoints_cannot_be_stopped_at_one(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["stop", "--checkpoint"]) == 2
-    assert "not built yet" in capsys.readouterr().err and control(bloom) == []
+    assert "names no resume.dir" in capsys.readouterr().err and control(bloom) == []
 
 
 @pytest.mark.root

@@ -47,9 +47,22 @@ def test_a_teammate_sees_how_the_run_is_doing_and_stops_it(
     status = json.loads(by_bob(drill, "status", "--json"))
     assert (status["state"], status["attempts"], status["journal_problems"]) == ("running", 2, []), status
     assert status["step"] >= 8 and status["slurm"]["jobs"], status
+    elsewhere = sandbox.run([*installation.argv, "status", drill.job, "--json"], user=BOB, cwd=Path("/"),
+                            env=installation.env)
+    assert json.loads(elsewhere.stdout)["run_dir"] == str(drill.run_dir), elsewhere.stderr
+    team = sandbox.run([*installation.argv, "status", "--team", "--json"], user=BOB, cwd=Path("/"),
+                       env=installation.env)
+    assert [(one["owner"], one["state"]) for one in json.loads(team.stdout)["runs"]
+            if one["job"] == drill.job] == [("sl-alice", "running")], team.stdout + team.stderr
+    stacks = drill.as_user("stacks", str(drill.run_dir), user=BOB)
+    assert stacks.returncode == 2 and "only sl-alice may look at the ranks of team" in stacks.stderr, stacks.stderr
     log = by_bob(drill, "logs")
     assert "step 5 loss" in log and "step 8 loss" in log
-    assert re.search("attempt 1 has ended: failed", by_bob(drill, "events"))
+    told = by_bob(drill, "events").splitlines()
+    begin, end = (next(number for number, line in enumerate(told) if words in line)
+                  for words in ("attempt 1 failed", "attempt 2 starts"))
+    assert re.search("attempt 1 failed( at step [0-9]+)?, exit code 3", told[begin])
+    assert end - begin < 4, "a restart is four lines at most"
 
     by_bob(drill, "stop")
     waited = drill.as_user("wait", str(drill.run_dir), "--timeout", "40s", user=BOB)

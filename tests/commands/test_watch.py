@@ -16,14 +16,13 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import registry, watchacts, watcher, watchmemory, watchreading
+from safelaunch.adapters import journal, registry, watchacts, watcher, watchmemory, watchreading
 from safelaunch.adapters.watcher import Watcher
 from safelaunch.adapters.watchmemory import Memory
 from safelaunch.adapters.watchreading import Reader
 from safelaunch.adapters.world import World
 from safelaunch.cli import run
 from safelaunch.commands import watch
-from safelaunch.core.journal import merge
 from safelaunch.core.state import State, fold
 from safelaunch.node.probe import Answer, stuck_children
 from tests.frozen import FuseMount
@@ -282,7 +281,10 @@ def test_a_limbo_job_is_ended_once_a_next_one_waits_behind_it(cluster: Cluster, 
     assert len(cluster.calls()) - before <= 10
 
 
-def test_exclusions_that_keep_a_run_from_starting_give_way(cluster: Cluster, bloom: Made) -> None:
+def test_exclusions_that_keep_a_run_from_starting_give_way_and_the_evidence_stays(
+    cluster: Cluster, bloom: Made
+) -> None:
+    bloom.event("node_suspected", node="n3", kind="lost", why="lost")
     for node in ("n3", "n4", "n5"):
         bloom.event("node_excluded", node=node, why="lost")
     cluster.shows(line(PENDING, job="13", reason="BadConstraints", excluded="n[3-5]"))
@@ -291,6 +293,7 @@ def test_exclusions_that_keep_a_run_from_starting_give_way(cluster: Cluster, blo
 
     assert cluster.calls("scontrol") == ["scontrol update JobId=13 ExcNodeList=n[4-5]"]
     assert state(bloom).excluded == ("n4", "n5")
+    assert [node for node, _ in state(bloom).suspects] == ["n3"]
     assert "act job 13 may use n3 again" in cluster.said[-1]
 
 
@@ -385,6 +388,15 @@ def test_a_scancel_that_squeue_shows_once_is_final(cluster: Cluster, bloom: Made
 
 def test_a_cancel_of_a_node_guard_lets_the_run_go_on(cluster: Cluster, bloom: Made) -> None:
     (bloom.dir / "control" / "orphaned-12").touch()
+    cluster.shows(line(RUNNING).replace("RUNNING", "CANCELLED"))
+    cluster.tick(cluster.watcher(), 400.0, times=3)
+    assert len(cluster.calls("sbatch")) == 1 and state(bloom).ended is None
+
+
+def test_a_job_that_slurm_cancelled_since_the_batch_hosts_prolog_failed_is_followed_by_another(
+    cluster: Cluster, bloom: Made
+) -> None:
+    (bloom.dir / "slurm-12.out").write_text("Error running slurm prolog: 1\n")   # 22.05, recorded
     cluster.shows(line(RUNNING).replace("RUNNING", "CANCELLED"))
     cluster.tick(cluster.watcher(), 400.0, times=3)
     assert len(cluster.calls("sbatch")) == 1 and state(bloom).ended is None
@@ -662,10 +674,12 @@ def test_a_long_journal_says_the_same_without_its_repetitions(bloom: Made) -> No
             bloom.event("checkpoint", attempt=1, step=step)
     torn = b'{"v":1,"t":5,"gen":9,"seq":1,"host":"n1","event":"progr'
     (bloom.dir / "journal" / "000009-n1-1.jsonl").write_bytes(torn)
-    short = watchreading._read_journal(bloom.dir)
-    assert sum(content.count(b"progress") for content in short.values()) == 8
-    assert fold(merge(short).events) == state(bloom)
-    assert merge(short).problems == bloom.run.journal().problems == ()
+    short = journal.read(bloom.dir, steps_kept=1)
+    assert sum(event.event == "progress" for event in short.events) == 8
+    assert fold(short.events) == state(bloom)
+    assert short.problems == bloom.run.journal().problems == ()
+    longer = journal.read(bloom.dir, steps_kept=3)
+    assert [event.data["step"] for event in longer.events if event.event == "progress"][:5] == [0, 5, 6, 7, 12]
 
 
 # --- what it remembers ------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.commands.why import _lines
+from safelaunch.commands.why import LABEL_WIDTH, _lines
 from safelaunch.core.why.helppages import ACTIONS, PAGES
 from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.verdicttext import Row
@@ -148,8 +148,9 @@ def test_another_attempt_can_be_named(bloom: Made, why: Said) -> None:
 
 def test_a_run_shows_what_safelaunch_did(bloom: Made, why: Said) -> None:
     out, _ = why("bloom")
-    told = [line for line in out.splitlines() if re.search(r"\d{4}-\d\d-\d\dT", line)]
-    assert len(told) == 4 and "attempt 1 failed, 1 of 3 without progress" in told[2] and "attempt 2 starts" in told[3]
+    assert "ended      attempt 1 failed, 20" in out
+    told = [line for line in out.splitlines() if re.search(r"- \d{4}-\d\d-\d\dT", line)]
+    assert len(told) == 3 and "attempt 1 has ended: failed" in told[1] and "attempt 2 starts" in told[2]
 
 
 def test_the_exits_of_a_run_are_evidence(bloom: Made, why: Said) -> None:
@@ -167,7 +168,7 @@ def test_a_torn_exit_json_is_no_obstacle(bloom: Made, why: Said, text: str) -> N
 
 def test_an_attempt_without_a_log_is_explained_by_its_ending(bloom: Made, why: Said) -> None:
     bloom.event("verdict", attempt=2, category="time_limit", summary="", confidence=1.0, action="requeue_only")
-    bloom.failed(2)
+    bloom.event("attempt_ended", attempt=2, how="interrupted", exit_code=1)
     (bloom.dir / "attempts" / "0002" / "main.log").unlink()
     assert verdict_of(why("bloom", "--json")[0])["category"] == "time_limit"
 
@@ -304,9 +305,9 @@ def test_the_documents_list_every_key_of_the_object(log: Path, why: Said) -> Non
 
 
 def test_the_documents_list_every_row_that_is_printed(bloom: Made, why: Said) -> None:
-    printed = {line.split()[0] for line in why("--all")[0].splitlines() if line[:1].isalpha()}
+    printed = {line[:LABEL_WIDTH].strip() for line in why("--all")[0].splitlines() if line[:1].isalpha()}
     table = DOCS.partition("## What it prints")[2].partition("### ")[0]
-    assert printed <= set(re.findall(r"`(\w+)`", table))
+    assert printed <= set(re.findall(r"`([\w ]+)`", table))
 
 
 # --- the screen -----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 
 from safelaunch.adapters import ledger, logindex
 from safelaunch.cli import run
+from safelaunch.commands import talk
 from safelaunch.core.ledger import Evidence
 from safelaunch.core.why import rulebook
 from tests.handmade import Made, fake_command, make_run
@@ -100,7 +101,15 @@ def test_a_job_that_its_own_supervisor_cancelled_is_no_cancel(
 ) -> None:
     fake_command(bin, "scontrol", "echo 'JobId=12 JobState=CANCELLED Reason=None ExitCode=0:15 NodeList=n[0-3]'")
     made.failed()
-    assert verdict_of(capsys)["category"] == "none"
+    assert verdict_of(capsys)["category"] == "unknown"
+
+
+def test_a_ticket_dates_a_lost_node_by_the_journal(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    lost_t = made.event("node_lost", node="n2", why="its node guard has not answered for 10 s").t
+    made.event("node_suspected", node="n2", why="its node guard has not answered for 10 s")
+    made.event("attempt_ended", attempt=1, how="lost", exit_code=255)
+    assert run(["why", "bloom", "--ticket"]) == 0
+    assert f"Time:        {talk.clock(lost_t)} (node n2 was lost)" in capsys.readouterr().out
 
 
 def test_a_look_at_the_stacks_is_evidence_and_is_shown(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +138,7 @@ def test_rank_of_a_hang_is_the_odd_one_and_not_who_was_ended_first(
 def test_ranks_that_moved_are_no_hang(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
     made.failed()
     write(made, "stacks/20261121T200000/verdict.json", {**HANG, "verdict": {**HANG["verdict"], "kind": "moving"}})
-    assert verdict_of(capsys)["category"] == "none"
+    assert verdict_of(capsys)["category"] == "unknown"
 
 
 def test_kernel_lines_of_a_node_are_part_of_the_story(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,10 +206,10 @@ def test_an_index_in_the_attempt_s_folder_is_used(made: Made, capsys: pytest.Cap
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"v": 1}', '{"v": 1, "nodes": [1], "tasks": 3, "verdict": {}}'],
     ids=["empty", "torn", "a list", "null", "bare", "odd"])
-def test_a_torn_file_is_none(made: Made, capsys: pytest.CaptureFixture[str], name: str, text: str) -> None:
+def test_a_torn_file_is_no_obstacle(made: Made, capsys: pytest.CaptureFixture[str], name: str, text: str) -> None:
     made.failed()
     write(made, name, text)
-    assert verdict_of(capsys)["category"] == "none"
+    assert verdict_of(capsys)["category"] == "unknown"
 
 
 # --- jobs that safelaunch did not start -----------------------------------------------------------------------------
@@ -250,3 +259,22 @@ def test_a_run_that_never_started_says_how_far_it_got(
     err = capsys.readouterr().err
     assert "bloom has no attempt yet" in err and "safelaunch status" in err
     assert ("job 12 has not started" in err) is not started
+
+
+def test_an_attempt_that_has_failed_is_never_well(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.failed()
+    found = verdict_of(capsys)
+    assert (found["category"], found["summary"]) == (
+        "unknown", "the attempt has failed, and the log does not say why")
+
+
+def test_who_stopped_a_run_is_said_and_when(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.event("kill_switch", name="kill-now", who="sl-bob", touched_t=made.now)
+    made.event("decision", row="kill_now", why="ending the attempt", action="end", attempt=1, log_bytes=len(STEPS))
+    made.log(1, b"[n0:0]:W signal_handler Received 15 death signal, shutting down workers\n")
+    made.event("attempt_ended", attempt=1, how="stopped", exit_code=143, asked="kill_now")
+    made.event("stopped", exit_code=12, why="sl-bob touched kill-now")
+    found = verdict_of(capsys)
+    assert (found["category"], found["confidence"], found["summary"]) == ("cancelled", 1.0, "sl-bob touched kill-now")
+    out = told(capsys)
+    assert "ended      attempt 1 stopped, 20" in out and "action     not restarted: a person's word is final" in out

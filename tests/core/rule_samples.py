@@ -791,6 +791,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "hub.git": ("fatal: unable to access 'https://git.example.org/x/': Could not connect", "git fetch took 3 s"),
     # --- settings
+    "config.srun": (
+        "srun: unrecognized option '--container-image=pytorch.sqsh'",
+        "srun: error: Unable to create step for job 811: Invalid generic resource (gres) specification",
+    ),
     "config.arguments": ("train.py: error: unrecognized arguments: --batchsize 8", "the arguments are recognized"),
     "config.click": ("Error: No such option: --batchsize", "option --batch-size is set"),
     "config.hf_parser": (

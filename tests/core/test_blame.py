@@ -12,6 +12,7 @@ from safelaunch.core.blame import CONFIDENT, NOBODY, SHORT_CYCLE_S, Failure, bla
 from safelaunch.core.config.keys import CATEGORIES
 from safelaunch.core.ledger import KINDS, exclusions
 from safelaunch.core.plan import Suspects
+from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
 
 NODES = ("n0", "n1", "n2", "n3")
 FAILURE = Failure("r1", "alice", 1000.0, 1, NODES, "unknown", 0.2, "task 8 on n1: exit code 3", ("n1",), lived_s=900.0,
@@ -49,6 +50,11 @@ def test_what_a_person_the_program_or_the_cluster_did_blames_no_node(category: s
 )
 def test_what_a_category_says_of_the_culprit(category: str, confidence: float, kind: str) -> None:
     assert kinds(replace(FAILURE, category=category, confidence=confidence)) == {"n1": kind}
+
+
+def test_a_kill_that_nothing_explains_blames_no_node() -> None:
+    early = replace(FAILURE, lived_s=1.0, steps=0, fingerprint=UNEXPLAINED_KILL)
+    assert blame(early) == () and blame(replace(early, fingerprint="f")) != ()
 
 
 def test_every_category_blames_nobody_or_a_culprit() -> None:

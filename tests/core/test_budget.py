@@ -43,6 +43,21 @@ def with_policy(**own: str) -> Plan:
     return replace(PLAN, restart=replace(PLAN.restart, policy=tuple(own.items())))
 
 
+@pytest.mark.parametrize("how", ["failed", "interrupted", "lost"])
+def test_a_run_whose_last_attempt_surely_lost_its_progress_starts_nothing_more(how: str) -> None:
+    before = run({"step": 40}, {"how": how, "from": 30, "path": "/c/30", "step": 3})
+    lost = {"attempt": 2, "why": "it counts 1 … 3", "sure": True}
+    state = fold([Event(2000.0, 1, 99, "n0", "lost_progress", lost)], before)
+    found = reason(state)
+    assert found is not None and (found.row, found.exit_code) == ("lost_progress", FAILED_FOR_GOOD)
+    assert "it counts 1 … 3" in found.why and "restart.on_lost_progress: warn" in found.why
+    warned = replace(PLAN, restart=replace(PLAN.restart, on_lost_progress="warn"))
+    unsure = fold([Event(2000.0, 1, 99, "n0", "lost_progress", {**lost, "sure": False})], before)
+    for one, plan in ((state, warned), (unsure, PLAN), (before, PLAN)):
+        found = reason_to_give_up(one, plan)
+        assert found is None or found.row != "lost_progress"
+
+
 def test_the_same_failure_at_the_same_step_on_disjoint_nodes_is_a_proof() -> None:
     found = reason(run({"step": 40, "suspects": ["n0"]}, {"step": 40, "suspects": ["n1"]}))
     assert found is not None

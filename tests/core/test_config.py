@@ -73,10 +73,11 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
         "version": 1, "name": "train", "run_dir": "/project/runs/train", "cluster": "auto",
         "command": "python train.py", "setup": "", "env": {}, "slurm": {"nodes": 1},
         "srun": {"wait": 60, "kill_on_bad_exit": 1, "extra": []},
-        "launch": {"with": "none", "nproc_per_node": None, "tee": 3},
-        "resume": {"dir": None, "format": "auto", "pattern": None, "args": "", "keep_trying": 2},
+        "launch": {"with": "none", "nproc_per_node": None, "tee": 3, "login_shell": False},
+        "resume": {"dir": None, "format": "auto", "pattern": None, "args": "", "by": "command", "keep_trying": 2},
         "progress": {"step": "auto", "loss": "auto", "step_time": "auto"},
-        "restart": {"max_restarts": 30, "max_without_progress": 3, "backoff": 60.0, "via": "auto", "policy": None},
+        "restart": {"max_restarts": 30, "max_without_progress": 3, "backoff": 60.0, "via": "auto", "policy": None,
+                    "on_lost_progress": "stop"},
             "spare_nodes": 0,
             "standby": True,
             "hang": {"no_progress": "auto", "first_step": 3600.0, "dump_stacks": True, "then": "restart"},
@@ -191,9 +192,10 @@ WRONG = [
     ('resume: {dir: c, args: "{file}"}', "resume.args: {file}: only {path} and {step}"),
     ("""resume: {dir: c, args: "a 'b"}""", "resume.args: bash could not split it: no closing quotation"),
     ("resume: {args: x}", "resume.args: needs resume.dir"),
-    ("resume: {dir: c, format: pattern}", "resume.format: needs resume.pattern"),
-    ("resume: {dir: c, pattern: 's{step}'}", "resume.pattern: needs resume.format: pattern"),
-    ("resume: {dir: c, format: pattern, pattern: s}", "resume.pattern: expected a path pattern with {step}"),
+    ("resume: {dir: c, by: training, format: pattern}", "resume.format: needs resume.pattern"),
+    ("resume: {dir: c, by: training, pattern: 's{step}'}", "resume.pattern: needs resume.format: pattern"),
+    ("resume: {dir: c, by: training, format: pattern, pattern: s}",
+     "resume.pattern: expected a path pattern with {step}"),
     ("progress: {step: '('}", "progress.step: not a regular expression"),
     ("progress: {step: abc}", "progress.step: expected exactly one group"),
     ("restart: {max_restarts: -1}", "restart.max_restarts: expected an integer ≥ 0, got -1"),
@@ -290,7 +292,7 @@ def test_a_run_folder_is_absolute_and_starts_at_the_file(written: str, got: str)
 
 
 def test_a_checkpoint_folder_stays_relative_to_the_jobs_working_directory() -> None:
-    assert config(f"{MINIMAL}resume: {{dir: ckpt}}\n")["resume"]["dir"] == "ckpt"
+    assert config(f"{MINIMAL}resume: {{dir: ckpt, by: training}}\n")["resume"]["dir"] == "ckpt"
 
 
 def test_a_home_folder_that_nobody_knows_is_a_problem() -> None:
@@ -394,7 +396,9 @@ SAMPLES = [
     ("srun: {kill_on_bad_exit: true}", True), ("srun: {kill_on_bad_exit: 3}", False), ("srun: {extra: []}", True),
     ("srun: {extra: [--x]}", True), ("srun: {extra: --x}", False), ("launch: {with: torchrun}", True),
     ("launch: {with: accelerate}", False), ("launch: {tee: 4}", False), ("launch: {nproc_per_node: 4}", True),
-    ("resume: {dir: x, format: dcp}", True), ("resume: {dir: x, format: hf}", False),
+    ("resume: {dir: x, format: dcp, by: training}", True), ("resume: {dir: x, format: zip, by: training}", False),
+    ("resume: {by: me}", False), ("restart: {on_lost_progress: warn}", True),
+    ("restart: {on_lost_progress: no}", False),
     ("resume: {keep_trying: 0}", True), ("standby: 1", False), ("hang: {no_progress: 10m}", True),
     ("hang: {no_progress: soon}", False), ("hang: {no_progress: auto, then: notify}", True), ("standby: false", True),
     ("suspects: {max_excluded: 3}", True), ("suspects: {max_excluded: -3}", False),
@@ -485,7 +489,8 @@ BLOCKS = "# >>> directives\n# <<< directives\n# >>> values\n# <<< values\n"
     ["command", "setup", "env.A", "run_dir", "kill_switch.file", "slurm.comment", "resume.dir", "name", "slurm.gres"]))
 def test_what_the_check_takes_the_script_can_hold(word: str, key: str) -> None:
     try:
-        got = resolve([Source("file", "train.yaml", MINIMAL)], [f"{key}={word}"], {"HOME": "/h"}, base_dir="/project")
+        got = resolve([Source("file", "train.yaml", MINIMAL)], [f"{key}={word}", "resume.by=training"], {"HOME": "/h"},
+                      base_dir="/project")
     except ConfigError:
         return
     assert render(BLOCKS, make(got.config, "1a2b3c4d"), python="/p", library=()).encode()

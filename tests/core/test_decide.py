@@ -26,7 +26,7 @@ from safelaunch.core.decide import (
     Seen,
     Wait,
 )
-from safelaunch.core.model import Event, Exit, Request
+from safelaunch.core.model import Event, Exit, Request, tell_ending
 from safelaunch.core.plan import KillSwitch, Plan, Restart, Resume, Srun
 from safelaunch.core.plan import Launch as LaunchPlan
 from safelaunch.core.plan import Preserve as PreservePlan
@@ -48,6 +48,7 @@ BAD, GOOD = Exit("n1", 1, 1), Exit("n0", 0, 0)
 LOST = (("n1", "its guard has been silent for 10 s"),)
 KILL = Request("kill", "bob", NOW - 1)
 KILL_NOW = Request("kill-now", "bob", NOW - 1)
+CHECKPOINT = Request("checkpoint", "bob", NOW - 1)
 RELEASE = Request("release", "bob", NOW - 1)
 
 
@@ -116,7 +117,9 @@ def test_leader_that_nothing_confirms_ends_its_ranks_at_once_even_before_srun_ha
         (seen(replace(ALIVE, exits=(Exit("n1", 1, 137, 9),))), "task_failed"),
         (seen(replace(ALIVE, exits=(GOOD,))), "watch"),
         (seen(ALIVE, requests=(KILL,)), "kill"),
-        (seen(ALIVE, requests=(Request("checkpoint", "bob", NOW),)), "watch"),
+        (seen(ALIVE, requests=(CHECKPOINT,)), "checkpoint"),
+        (seen(replace(ALIVE, end_asked_t=NOW - 1, end_row="checkpoint"), requests=(CHECKPOINT,)), "watch"),
+        (seen(replace(ALIVE, end_asked_t=NOW - 1, end_row="checkpoint"), requests=(KILL, CHECKPOINT)), "kill"),
         (seen(ALIVE, ending="cancelled"), "ending"),
         (seen(ALIVE, ending="time_limit"), "ending"),
         (seen(ALIVE, limit_near=True), "limit_near"),
@@ -128,6 +131,7 @@ def test_leader_that_nothing_confirms_ends_its_ranks_at_once_even_before_srun_ha
         "asked to end a second less ago", "a node was silent for 10 s (Slurm: 300 s)", "a spare node died",
         "one rank died and the others wait in a collective", "one rank was killed by the OOM killer",
         "one rank is done before the others", "a member of the group touched kill", "somebody asked for a checkpoint",
+        "it was asked for that", "and then somebody touched kill",
         "scancel by a person", "Slurm's time limit", "Slurm's warning before the time limit",
         "the folder is frozen: the training goes on",
     ],
@@ -140,12 +144,12 @@ def test_while_an_attempt_lives(what: Seen, expected: str) -> None:
     ("what", "expected"),
     [
         (seen(ALIVE, requests=(KILL_NOW,)), Kill(0.0, "bob touched kill-now")),
-        (seen(ALIVE, requests=(KILL,)), AskToEnd("SIGUSR2", 900.0, "bob touched the kill switch")),
+        (seen(ALIVE, requests=(KILL,)), AskToEnd("SIGUSR2", "bob touched the kill switch")),
         (seen(ALIVE, lost=LOST), Kill(FAILED_GRACE_S, "n1 is lost: its guard has been silent for 10 s")),
         (seen(replace(ALIVE, exits=(GOOD, BAD)), requests=()), Fence("every task of the attempt has ended")),
         (seen(replace(ALIVE, exits=(BAD,))), Kill(FAILED_GRACE_S, "task 1 on n1: exit code 1")),
-        (seen(ALIVE, ending="preempted"), Kill(FAILED_GRACE_S, "the job is being ended: preempted")),
-        (seen(ALIVE, limit_near=True), AskToEnd("SIGUSR2", 900.0, "the job's time limit is near")),
+        (seen(ALIVE, ending="preempted"), Kill(FAILED_GRACE_S, "the job is being ended: it is preempted")),
+        (seen(ALIVE, limit_near=True), AskToEnd("SIGUSR2", "the job's time limit is near")),
     ],
     ids=["kill-now", "kill", "node lost", "over", "task failed", "ending", "limit near"],
 )
@@ -276,6 +280,83 @@ def test_the_first_reason_to_end_stays_the_reason() -> None:
 )
 def test_between_attempts(state: State, what: Seen, expected: str) -> None:
     assert row(state, what) == expected
+
+
+SAVED_JUST_NOW = {"saved": "ckpt/step_5", "saved_t": NOW - 1}
+BLIND = replace(PLAN, resume=replace(PLAN.resume, dir=None))
+
+
+@pytest.mark.parametrize(
+    ("row_of_end", "ago_s", "live", "plan", "expected"),
+    [
+        ("kill", 100, {"heard": 4}, PLAN, None),
+        ("kill", 100, {"heard": 4, **SAVED_JUST_NOW}, PLAN, None),
+        ("kill", 100, {"heard": None, **SAVED_JUST_NOW}, PLAN, None),
+        ("kill", 100, {"heard": 0}, PLAN, None),
+        ("kill", 100, {"heard": 0, **SAVED_JUST_NOW}, PLAN, "its next checkpoint is complete: ckpt/step_5"),
+        ("kill", 900, {"heard": 0}, PLAN, "still running 900 s after it was asked to end"),
+        ("kill", 29, {"heard": 0}, BLIND, None),
+        ("kill", 30, {"heard": 0}, BLIND, "still running 30 s after it was asked to end"),
+        ("kill", 30, {"heard": None}, BLIND, None),
+        ("limit_near", 100, {"heard": 0, **SAVED_JUST_NOW}, PLAN, None),
+        ("limit_near", 100, {"heard": 0}, BLIND, None),
+        ("checkpoint", 100, {"heard": 0, **SAVED_JUST_NOW}, PLAN, "its next checkpoint is complete: ckpt/step_5"),
+        ("checkpoint", 100, {"heard": 4, **SAVED_JUST_NOW}, PLAN, None),
+        ("checkpoint", 100, {"heard": 4, "saved": "c", "saved_t": NOW - 30}, PLAN,
+         "its next checkpoint is complete: c"),
+        ("checkpoint", 900, {"heard": None}, PLAN, "still running 900 s after it was asked to end"),
+        ("checkpoint", 899, {"heard": None}, PLAN, None),
+    ],
+    ids=["heard", "heard and saved: it ends by itself", "perhaps heard", "deaf, not saved", "deaf and saved",
+         "deaf, the grace is over", "deaf, no checkpoints", "deaf, no checkpoints, 30 s",
+         "perhaps deaf, no checkpoints", "the time limit", "the time limit, no checkpoints",
+         "checkpoint, deaf", "checkpoint, heard",
+         "checkpoint, heard, and did not leave", "checkpoint, too late", "checkpoint, in time"],
+)
+def test_a_training_is_waited_for_as_long_as_it_can_still_save(
+    row_of_end: str, ago_s: float, live: dict[str, Any], plan: Plan, expected: str | None
+) -> None:
+    """A kill switch let a training that could not hear it make 1,235 more steps, for nothing."""
+    asked = replace(ALIVE, end_asked_t=NOW - ago_s, end_row=row_of_end, **live)
+    wanted = None if expected is None else Kill(FAILED_GRACE_S, expected)
+    assert action(RUNNING, seen(asked), plan) == wanted
+
+
+@pytest.mark.parametrize(("ahead_s", "ago_s", "is_over"), [
+    (-1.0, 898.0, False), (-1.0, 900.0, True), (3600.0, 4000.0, False), (3600.0, 4500.0, True), (-600.0, 301.0, True),
+    (-90_000.0, 301.0, False), (-90_000.0, 900.0, True),
+], ids=["as touched", "over", "set ahead", "set ahead, over", "set back", "a clock of yesterday", "... over"])
+def test_the_time_of_the_request_for_a_checkpoint_says_until_when(ahead_s: float, ago_s: float, is_over: bool) -> None:
+    asked = replace(ALIVE, end_asked_t=NOW - ago_s, end_row="checkpoint", heard=0)
+    request = replace(CHECKPOINT, t=NOW - ago_s + ahead_s)
+    assert (action(RUNNING, seen(asked, requests=(request,))) is not None) is is_over
+
+
+def test_a_kill_after_a_request_for_a_checkpoint_begins_its_own_grace() -> None:
+    asked = decide.mark_asked(replace(ALIVE, end_asked_t=NOW - 800, end_row="checkpoint", heard=0), "kill", NOW)
+    assert (asked.end_asked_t, asked.end_row, asked.heard) == (NOW, "kill", None)
+    assert action(RUNNING, seen(asked, requests=(KILL, CHECKPOINT))) is None
+
+
+@pytest.mark.parametrize(("live", "requests", "expected"), [
+    ({"heard": 0}, (CHECKPOINT,), "completed"),
+    ({"heard": 1}, (CHECKPOINT,), "stopped"),
+    ({"heard": None}, (CHECKPOINT,), "stopped"),
+    ({"heard": 0}, (KILL, CHECKPOINT), "stopped"),
+    ({"heard": 0, "killed_t": NOW - 1}, (CHECKPOINT,), "stopped"),
+    ({"heard": 0, "exits": (BAD,)}, (CHECKPOINT,), "stopped"),
+], ids=["never knew", "knew", "perhaps", "a kill, too", "killed", "failed"])
+def test_a_training_that_is_done_before_its_next_checkpoint_and_never_knew_is_complete(
+    live: dict[str, Any], requests: tuple[Request, ...], expected: str
+) -> None:
+    ended = replace(ALIVE, end_asked_t=NOW - 9, end_row="checkpoint", exits=(GOOD, replace(GOOD, node="n1", task=1)))
+    assert decide.how_it_ended(replace(ended, **live), seen(requests=requests)) == expected
+
+
+def test_a_run_that_was_stopped_at_a_checkpoint_says_at_which() -> None:
+    what = seen(requests=(CHECKPOINT,), resume=Checkpoint("ckpt/step_5", 5, "torch"))
+    assert action(history("stopped"), what) == Finish(
+        "stopped", 12, "bob wanted it to stop at its next checkpoint; its newest complete checkpoint is of step 5")
 
 
 def test_an_end_that_is_written_down_is_final() -> None:
@@ -417,7 +498,7 @@ def test_the_next_attempt_runs_on_good_nodes_in_slurms_order(
 
 def test_with_too_few_good_nodes_the_successor_goes_on_without_the_bad_ones() -> None:
     assert action(suspecting("n2", "n0"), seen(lost=(("n0", "dead"),))) == HandOver(
-        ("n0", "n2"), "1 good nodes are left of the 2 needed (without n0, n2)")
+        ("n0", "n2"), "of the 2 nodes needed only 1 can be used (without n0, n2)")
 
 
 HOLD = Request("hold", "bob", NOW - 1)
@@ -431,6 +512,22 @@ def test_a_local_run_on_hold_waits_where_it_is_until_its_job_ends() -> None:
     local = replace(PLAN, cluster="local")
     assert action(FAILED_ONCE, seen(requests=(HOLD,)), local) == Wait(NOW + 2.0, "bob put the run on hold")
     assert row(FAILED_ONCE, seen(requests=(HOLD,), ending="unknown"), local) == "job_ends"
+
+
+def test_an_attempt_that_surely_lost_its_progress_is_killed_at_once_unless_only_a_warning_is_wanted() -> None:
+    """Upon a TERM many trainings save: over a newer checkpoint, here."""
+    live = replace(ALIVE, lost="it counts 1 … 3")
+    assert decide.decide(RUNNING, seen(live), PLAN) == decide.Decision("lost_progress", Kill(0.0, "it counts 1 … 3"))
+    warned = replace(PLAN, restart=replace(PLAN.restart, on_lost_progress="warn"))
+    assert row(RUNNING, seen(live), warned) == "watch"
+    assert row(RUNNING, seen(replace(live, killed_t=NOW - 1))) == "watch"
+    assert decide.how_it_ended(replace(live, killed_t=NOW, end_row="lost_progress"), seen(live)) == "failed"
+
+
+def test_a_launch_from_nothing_says_how_many_checkpoints_were_passed_over() -> None:
+    skipped = replace(FAILED_ONCE, skipped=(("/ckpt/step_20", "read by no format"), ("/ckpt/step_40", "empty folder")))
+    got = action(skipped, seen())
+    assert isinstance(got, Launch) and got.why.endswith("going on from the start: no complete checkpoint, 2 skipped")
 
 
 def test_a_launch_says_what_it_goes_on_from() -> None:
@@ -547,3 +644,9 @@ def test_an_attempt_that_slurm_could_not_start_waits_and_a_clock_that_jumped_hol
     assert action(refused, seen()) == Wait(NOW + 5, "Slurm could not start attempt 1, or ended it")
     assert isinstance(action(refused, replace(seen(), now=NOW + 6)), Launch)
     assert isinstance(action(refused, replace(seen(), now=NOW - 1e6)), Launch)
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "time_limit", "preempted", "requeued", "orphaned", "unknown", None])
+def test_why_a_job_ends_is_told_in_words(ending: str | None) -> None:
+    """Seen on screen: "this job ends: unknown"."""
+    assert " " in tell_ending(ending) and "_" not in tell_ending(ending)

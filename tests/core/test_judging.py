@@ -285,3 +285,22 @@ def test_any_order_of_lines_has_a_verdict(pieces: list[str]) -> None:
     assert 0 <= verdict.confidence <= 1
     assert verdict.category
     assert verdict.category in ("none", "unknown") or verdict.cause is not None
+
+
+BAR = "".join(f"\r 12%|#2        | {number}/1000 [00:10<01:00, 2.71it/s]" for number in range(100, 120))
+TABLE = "".join(f"| layer {number:4d} | {number * 7 % 97:6d} | {number * 3 % 89:6d} |\n" for number in range(1400))
+
+
+@pytest.mark.parametrize("text", [
+    BAR + "\n" + TRACE + "KeyError: 'x'\n" + TABLE, BAR + TRACE + "KeyError: 'x'\n" + TABLE,
+    STEPS + TRACE + "ValueError: x\n" + TABLE, STEPS + TRACE + "AppError: x\n" + TABLE + TABLE,
+], ids=["behind a progress bar", "at the end of the bar's own line", "behind steps", "of an unknown type"])
+def test_nothing_is_called_well_behind_an_exception(text: str) -> None:
+    assert len(TABLE) > 36_000
+    verdict = judge_text(text)
+    assert verdict.category == "user_code" and verdict.confidence <= 0.5, verdict
+
+
+def test_prolog_that_fails_on_a_node_stands_before_the_cancel_that_follows_and_names_the_node() -> None:
+    verdict = judge_text(f"slurmstepd-n0: error: Prolog failure on node n1\n{SCANCEL}")   # 22.05 and 24.11, recorded
+    assert (verdict.category, verdict.host, verdict.suspects) == ("node_failure", "n1", ("n1",)), verdict

@@ -51,3 +51,4 @@ def test_words_of_two_kinds_are_shown_and_not_read() -> None:
 def test_an_exit_that_nothing_explains_is_no_health() -> None:
     trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    sys.exit(3)\nSystemExit: 3'
     assert judge_text(f"{STEPS}\n{trace}\n").category == "unknown"
+    assert judge_text(f"{STEPS}\n{trace}\n" + "a row of a table\n" * 3000).category == "unknown"

@@ -24,7 +24,7 @@ FELL = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
         (Evidence(xids=(("n4", 31),)), "unknown"),
         (Evidence(checks=(("n4", "no GPU answers"),)), "node_failure"),
         (Evidence(exits=(TaskExit("n4", 3, 139, 11),)), "native_crash"),
-        (Evidence(exits=(TaskExit("n4", 3, 137, 9),)), "host_oom"),
+        (Evidence(exits=(TaskExit("n4", 3, 137, 9),)), "unknown"),
         (Evidence(exits=(TaskExit("n4", 3, 1),)), "unknown"),
     ],
     ids=["a lost node", "Slurm's ending", "out of memory", "cancelled", "a state that says nothing", "a hardware Xid",
@@ -70,7 +70,7 @@ def test_a_live_run_without_an_error_is_healthy() -> None:
 
 @pytest.mark.parametrize(
     ("evidence", "category"),
-    [(Evidence(exits=(TaskExit("n2", 2, 9),)), "unknown"), (Evidence(exits=(TaskExit("n2", 2, 137, 9),)), "host_oom"),
+    [(Evidence(exits=(TaskExit("n2", 2, 9),)), "unknown"), (Evidence(exits=(TaskExit("n2", 2, 137, 9),)), "unknown"),
      (Evidence(exits=(TaskExit("n2", 2, 9),), ending="cancelled"), "cancelled"), (Evidence(), "cancelled")],
     ids=["a task failed", "a task was killed", "the job was cancelled", "nothing is known"],
 )
@@ -98,7 +98,8 @@ def test_ranks_that_are_ended_since_another_has_failed_cancel_nothing(
 @pytest.mark.parametrize(
     ("evidence", "category", "said"),
     [(Evidence(exits=(TaskExit("n2", 2, 3),), srun_code=3), "unknown", "task 2 on n2 ended with exit code 3"),
-     (Evidence(exits=(TaskExit("n2", 2, 143, 15),)), "unknown", "task 2 on n2 died of SIGTERM"),
+     (Evidence(exits=(TaskExit("n2", 2, 143, 15),)), "unknown",
+      "task 2 on n2 was killed by signal 15; nothing in the log says by whom"),
      (Evidence(srun_code=1), "unknown", "srun ended with exit code 1"),
      (Evidence(states=("FAILED",)), "unknown", "Slurm: the job has failed"),
      (Evidence(states=("COMPLETED",), srun_code=1), "none", ""), (Evidence(exits=(TaskExit("n2", 2, 0),)), "none", "")],
@@ -108,3 +109,73 @@ def test_a_log_without_a_failure_is_no_health_where_something_ended_badly(
 ) -> None:
     verdict = judge_text(STEPS, evidence=evidence)
     assert verdict.category == category and said in verdict.summary
+
+
+# --- a kill that nobody explains ------------------------------------------------------------------------------------
+
+KILLED = "task 3 on n4 was killed by signal 9; nothing in the log says by whom"
+
+
+@pytest.mark.parametrize("line", ["", FELL, "Killed\n", "[n4:3]:  traceback : Signal 9 (SIGKILL) received by PID 9\n"])
+def test_an_unexplained_kill_is_called_that_and_no_lack_of_memory(line: str) -> None:
+    verdict = judge_text(STEPS + line, evidence=Evidence(exits=(TaskExit("n4", 3, 137, 9),)))
+    assert (verdict.category, verdict.action) == ("unknown", "restart") and verdict.confidence < 0.5
+    assert verdict.summary.endswith("was killed by signal 9; nothing in the log says by whom")
+
+
+def test_a_kill_that_the_kernel_explains_is_a_lack_of_memory() -> None:
+    text = STEPS + "n4 kernel: Out of memory: Killed process 4242 (python) total-vm:190123456kB\n"
+    assert judge_text(text, evidence=Evidence(exits=(TaskExit("n4", 3, 137, 9),))).category == "host_oom"
+
+
+# --- exceptions that nothing caught ---------------------------------------------------------------------------------
+
+HERE, THERE = TaskExit("n4", 3, 1), TaskExit("n5", 4, 1)
+OS = TRACE.replace("/home/u/train.py", "/usr/lib/python3.11/os.py")
+
+
+def by(host: str, text: str) -> str:
+    return "".join(f"[{host}:0]:{line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "exits", "is_certain"),
+    [(TRACE, (HERE,), True), (TRACE, (), False), (TRACE, (TaskExit("n4", 3, 137, 9),), False), (OS, (HERE,), False),
+     (TRACE.replace("KeyError: 8", "AssertionError: 7 GPUs"), (HERE, THERE), False),
+     (TRACE.replace("KeyError: 8", "ValueError: 8"), (HERE, THERE), False),
+     (by("n4", TRACE.replace("KeyError: 8", "ValueError: 8")) + by("n5", TRACE.replace("KeyError: 8", "ValueError: 8")),
+      (HERE, THERE), True),
+     (TRACE.replace("KeyError: 8", "TokenServerError: no answer"), (HERE, THERE), False)],
+    ids=["in the user's code", "nothing says that it ended a task", "the task was killed", "in a library",
+         "what a node may lack, on one node", "another one, on one node", "the same on two nodes",
+         "of an unknown type"])
+def test_an_exception_is_the_program_s_own_where_no_node_can_have_caused_it(
+    text: str, exits: tuple[TaskExit, ...], is_certain: bool,
+) -> None:
+    assert (judge_text(STEPS + text, evidence=Evidence(exits=exits)).confidence >= 0.8) is is_certain
+
+
+@pytest.mark.parametrize("codes", [(127, 127), (127, 143)], ids=["on both nodes", "on one of two"])
+def test_a_command_that_is_missing_everywhere_is_certain(codes: tuple[int, int]) -> None:
+    exits = (TaskExit("n4", 3, codes[0]), TaskExit("n5", 4, codes[1]))
+    verdict = judge_text("bash: line 1: torchrun: command not found\n", evidence=Evidence(exits=exits))
+    assert verdict.category == "environment" and (verdict.confidence >= 0.8) is (codes == (127, 127))
+
+
+# --- safelaunch's own signals ---------------------------------------------------------------------------------------
+
+SAID = ["[n0:0]: W Received 15 death signal, shutting down workers\n", "[n0:0]:Terminated\n",
+        "[n0:0]:[rank: 0] Received SIGTERM: 15\n",
+        "slurmstepd-n1: error: *** STEP 12.0 ON n0 CANCELLED AT 2026-11-21T22:48:29 ***\n",
+        "srun: forcing job termination\n"]
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_words_of_a_signal_behind_safelaunch_s_own_end_cancel_nothing(said: str) -> None:
+    evidence = Evidence(exits=(TaskExit("n4", 3, 1),), own_term_bytes=len(STEPS))
+    assert judge_text(STEPS + said, evidence=evidence).category == "unknown"
+
+
+def test_a_signal_that_came_before_safelaunch_s_own_is_somebody_else_s() -> None:
+    evidence = Evidence(exits=(TaskExit("n4", 3, 1),), own_term_bytes=len(STEPS + SAID[0]))
+    assert judge_text(STEPS + SAID[0], evidence=evidence).category == "cancelled"

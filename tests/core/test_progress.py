@@ -167,3 +167,12 @@ def test_the_users_own_expressions_are_read_instead() -> None:
 def test_any_bytes_are_heard_without_harm(log: bytes) -> None:
     listen(log)
     measure(log)
+
+
+@pytest.mark.parametrize(("line", "step_s"), [
+    ("step 3 500 ms/step", 0.5), ("step_time: 500 ms", 0.5), ("iter_time: 500ms", 0.5), ("step time (ms): 40", 0.04),
+    ("12.5 s/step", 12.5), ("0.7 sec/iter", 0.7), ("2 ms per iteration", 0.002),
+    ("step_time=0.5", 0.5),
+])
+def test_a_time_a_step_is_read_in_its_own_unit(line: str, step_s: float) -> None:
+    assert measure(line.encode()).step_s == step_s

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 
 from safelaunch.core.slurmtext import (
     Account,
+    Found,
     KnownJob,
     QueuedJob,
+    count_steps,
     has_no_step,
+    is_ended_by_prolog,
     is_job_over,
     is_preempted,
     is_step_cancelled_first,
@@ -22,9 +25,12 @@ from safelaunch.core.slurmtext import (
     parse_cluster,
     parse_elapsed_s,
     parse_ending,
+    parse_failed_prologs,
+    parse_finding,
     parse_sacct,
     parse_sinfo,
     parse_squeue,
+    parse_status,
     parse_step_end,
     parse_step_ending,
     parse_submitted,
@@ -110,6 +116,35 @@ START = "safelaunch 2026-11-21T18:20:31+0000 n0: run 1a2b3c4d, job 8510401 on n[
 )
 def test_of_a_requeued_job_only_what_stands_behind_its_last_start_counts(output: str, expected: str | None) -> None:
     assert parse_ending(output, "8510401") == expected
+
+
+PROLOG = "slurmstepd-n0: error: Prolog failure on node n1\n"
+
+
+@pytest.mark.parametrize(("output", "expected", "nodes"), [
+    (f"{START}{PROLOG}{JOB} ***\n", "node_failure", ("n1",)),
+    (f"{START}[2026-11-22T23:48:39.470] error: Prolog failure on node n1\nsrun: got SIGCONT\n"
+     "[2026-11-22T23:48:39.522] error: *** JOB 8510401 ON n0 CANCELLED AT 2026-11-22T23:48:39 DUE to SIGNAL Terminated"
+     " ***\n", "node_failure", ("n1",)),
+    (f"{START}{PROLOG}{PROLOG.replace('n1', 'n7')}{JOB} ***\n", "node_failure", ("n1", "n7")),
+    (f"{START}{JOB} ***\n{PROLOG}", "cancelled", ("n1",)),
+    (f"{START}{PROLOG}{JOB} DUE TO PREEMPTION ***\n", "preempted", ("n1",)),
+    (f"{START}{PROLOG}{START}{JOB} ***\n", "cancelled", ()),
+    (f"{START}print: {PROLOG}{JOB} ***\n", "cancelled", ()),
+], ids=["22.05 and 24.11, recorded", "26.05, recorded", "two nodes", "behind the cancel", "another reason",
+        "before a requeue", "quoted"])
+def test_a_cancel_behind_a_failed_prolog_is_a_nodes_failure(
+    output: str, expected: str, nodes: tuple[str, ...]
+) -> None:
+    assert (parse_ending(output, "8510401"), parse_failed_prologs(output, "8510401")) == (expected, nodes)
+
+
+@pytest.mark.parametrize(("output", "expected"), [
+    ("Error running slurm prolog: 1\n", True), (f"{START}{PROLOG}{JOB} ***\n", True), (f"{START}{JOB} ***\n", False),
+    (f"Error running slurm prolog: 1\n{START}{JOB} ***\n", False), ("", False),
+], ids=["the batch host's", "another node's", "a person's", "before a requeue", "no output"])
+def test_what_slurm_cancels_because_of_a_prolog_is_known(output: str, expected: bool) -> None:
+    assert is_ended_by_prolog(output, "8510401") is expected
 
 
 @given(st.text())
@@ -393,3 +428,34 @@ def test_a_step_that_was_never_created_is_told_from_one_that_failed(output: str,
     ("", None)])
 def test_what_srun_says_of_overlap_is_told_from_what_it_says_of_nodes(said: str, why: str | None) -> None:
     assert why_no_overlap(said) == why
+
+
+@pytest.mark.parametrize(("line", "left_s", "start"), [
+    ("2:00:00|2026-11-22T10:00:00|12|RUNNING|alice|n.1|None|n[0-3]", 7200.0, ""),
+    ("1-00:00:01|N/A|12|RUNNING|alice|n.1|None|n0", 86401.0, ""),
+    ("UNLIMITED|2026-11-22T10:00:00|12|RUNNING|alice|n.1|None|n0", None, ""),
+    ("30:00|2026-11-22T10:00:00|13|PENDING|alice|n.1|Priority|", None, "2026-11-22T10:00:00"),
+    ("30:00|N/A|13|PENDING|alice|n.1|Dependency|", None, ""),
+], ids=["running", "days", "no limit", "expected", "not expected"])
+def test_squeue_tells_how_long_a_job_has_left_and_when_it_may_start(
+    line: str, left_s: float | None, start: str
+) -> None:
+    (job,) = parse_status(f"{line}\n")
+    assert (job.left_s, job.start, job.user) == (left_s, start, "alice")
+
+
+@pytest.mark.parametrize("text", ["what is this", "2:00|N/A|what is this", "2:00|N/A"])
+def test_times_of_another_form_are_an_error(text: str) -> None:
+    with pytest.raises(ParseError):
+        parse_status(text)
+
+
+def test_only_jobs_with_a_run_folder_are_found() -> None:
+    text = ("12|alice|RUNNING|bloom.1a2b3c4d|/data/my runs/bloom/job.sbatch\n13|bob|RUNNING|x|/home/bob/train.slurm\n"
+            "14|bob|RUNNING|x|\n15|eve|PENDING|x|job.sbatch\nodd\n")
+    assert parse_finding(text) == (Found("12", "alice", "RUNNING", "bloom.1a2b3c4d", "/data/my runs/bloom"),)
+
+
+def test_only_steps_of_srun_are_counted() -> None:
+    assert count_steps("20154001.1\n20154001.batch\n20154001.extern\n20154001.interactive\n\n") == 1
+    assert count_steps("") == 0

@@ -162,7 +162,7 @@ def test_counts_of_a_trees_branches_add_up() -> None:
 
 def test_tree_names_the_ranks_at_its_leaves() -> None:
     text = "\n".join(render_tree(grow(fold([rank(0), rank(1, DATA)]))))
-    assert "= 1 stuck · rank 1" in text and "broadcast (torch/distributed" in text
+    assert "= 1 standing still · rank 1" in text and "broadcast (torch/distributed" in text
 
 
 # --- what a stack is at ----------------------------------------------------------------------------------------------
@@ -180,10 +180,11 @@ def test_tree_names_the_ranks_at_its_leaves() -> None:
         (("ncclAllReduce (libnccl.so.2)", "step (train.py:3)"), "collective", "ncclAllReduce"),
         (("synchronize (torch/cuda/__init__.py:900)", "step (train.py:3)"), "gpu", "synchronize"),
         (("forward (model.py:3)", "_fn (torch/_dynamo/eval_frame.py:600)"), "user", "forward (model.py)"),
+        (("wait (torch/utils/file_baton.py:47)", "_jit_compile (torch/utils/cpp_extension.py:2400)"), "lock", "wait"),
         (("compile (triton/compiler/compiler.py:3)", "step (train.py:3)"), "compile", "compile"),
     ],
     ids=["broadcast", "send", "data loader", "log write", "user", "none", "wait of a collective", "rendezvous",
-         "native", "cuda", "compiled model that runs", "compiler"],
+         "native", "cuda", "compiled model that runs", "lock file", "compiler"],
 )
 def test_stack_is_classified(stack: Stack, kind: str, what: str) -> None:
     assert classify(stack) == (kind, what)
@@ -342,6 +343,42 @@ def test_rank_that_stands_elsewhere_than_nearly_all_is_odd_in_whatever_they_wait
     assert verdict.confidence < 0.6, "nobody knows that they wait for it"
     halves = judge_hang(reports(*(rank(n, wait if n % 2 else USER) for n in range(8))))
     assert (halves.kind, halves.odd) == ("unknown", ())
+
+
+# PyTorch 2.13, DeepSpeed 0.19: whose build was killed leaves the lock file.
+BATON: Stack = ("wait (torch/utils/file_baton.py:47)", "_jit_compile (torch/utils/cpp_extension.py:2400)",
+                "load (torch/utils/cpp_extension.py:1681)", "jit_load (deepspeed/ops/op_builder/builder.py:542)",
+                "build_shm_op (deepspeed/comm/torch.py:20)", "<module> (train.py:9)")
+
+
+def test_ranks_that_all_wait_for_a_lock_file_are_told_where_it_may_be() -> None:
+    verdict = judge_hang(reports(*(rank(n, BATON) for n in range(4))))
+    assert (verdict.kind, verdict.suspects, verdict.odd) == ("deadlock", (), ())
+    assert verdict.summary.startswith("4 ranks (0-3) wait for a lock file (wait ← _jit_compile ← load)")
+    assert "torch_extensions" in verdict.summary and "collective" not in verdict.summary
+
+
+def test_ranks_that_wait_for_one_that_builds_are_no_deadlock() -> None:
+    builds: Stack = ("communicate (subprocess.py:1)", "run (subprocess.py:2)", "_run_ninja_build (cpp_extension.py:3)")
+    verdict = judge_hang(reports(rank(0, builds), *(rank(n, BATON, ran=True) for n in range(1, 4))))
+    assert (verdict.kind, verdict.odd) == ("unknown", ())
+    assert "3 ranks (1-3) wait for a lock file" in verdict.summary and "rank 0 on n0 may hold" in verdict.summary
+
+
+def test_ranks_that_import_are_said_to_start() -> None:
+    """Seen at the start of a torch program: "0 of 6 ranks cannot be read"."""
+    path: Stack = ("get_data (<frozen importlib._bootstrap_external>:1)", "<module> (torch/__init__.py:3)")
+    other: Stack = ("_find_spec (<frozen importlib._bootstrap>:2)", "<module> (torch/nn/__init__.py:9)")
+    verdict = judge_hang(reports(*(rank(n, path, other, cpu=0.1) for n in range(6))))
+    assert verdict.summary == "6 ranks (0-5) still import modules: the program starts"
+    assert (verdict.kind, verdict.odd, verdict.suspects) == ("unknown", (), ())
+
+
+def test_ranks_that_were_asleep_at_two_looks_are_not_called_stuck() -> None:
+    found = reports(*(rank(n, USER) for n in range(3)))
+    lines = stacktext.tell(fold(found[0].ranks), judge_hang(found), found, [], ",".join)
+    assert any(line.startswith("3 standing still · ranks 0-2") for line in lines)
+    assert not any("stuck" in line for line in lines)
 
 
 def test_nobody_is_blamed_for_what_could_not_be_read() -> None:

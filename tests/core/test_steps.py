@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.steps import last_steps, latest_step, named_steps
+from safelaunch.core.steps import last_steps, latest_step, latest_total, named_steps
 
 
 @pytest.mark.parametrize(
@@ -86,3 +86,27 @@ def test_unwanted_steps_at_the_end_hide_no_wanted_one_before_them() -> None:
 def test_slurms_own_word_for_a_step_is_no_step_of_the_training(line: bytes) -> None:
     assert [named.step for named in last_steps(b"step 12 loss 1.0\n" + line + b"\n")] == [12]
     assert named_steps(line + b"\n") == []
+
+
+@pytest.mark.parametrize(("log", "total"), [
+    ("step 205/4000 loss 2.5", 4000), (" iteration     5120/   95367 | consumed samples: 26", 95367),
+    ("Step 4 of 10", 10), ("step 0004 of 0010", 10), ("[n0:0]:step 9/20 loss 1", 20),
+    ("10%|#   | 10/100 [00:01<00:11,  8.10it/s]", 100),
+    ("\r 5%|  | 3/60 [00:01<00:11]\r 6%|  | 4/60 [00:01<00:11,", 60),
+    ("Epoch 0:  10%|#   | 10/100 [00:01<00:11,  8.10it/s", None), ("epoch 010:  2000 / 8223 loss", None),
+    ("Training epoch 0, iteration 7/9 | lr: 1 | global_step: 7", None), ("step 12 loss 0.5", None),
+    ("step 12/5 loss", None), ("step 12 of batch", None), ("step 12/3.5", None), ("", None),
+], ids=["a slash", "Megatron-LM", "of", "zeros", "torchrun's prefix", "a bar", "the last bar", "a bar of an epoch",
+        "fairseq", "NeMo", "no total", "less than the step", "a word", "a fraction", "nothing"])
+def test_the_total_stands_beside_the_last_step_unless_it_is_an_epochs(log: str, total: int | None) -> None:
+    assert latest_total(log.encode(), "auto") == total
+
+
+def test_the_total_stands_beside_a_step_of_the_users_own_pattern() -> None:
+    assert latest_total(b"batch=3/70\nbatch=4/70\n", r"batch=(\d+)") == 70
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_have_a_total_or_none(log: bytes) -> None:
+    total = latest_total(log, "auto")
+    assert total is None or total >= 0

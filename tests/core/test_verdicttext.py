@@ -33,8 +33,8 @@ def labels(rows: list[Row]) -> list[str]:
 
 def test_the_verdict_comes_first_then_the_cause_then_what_followed() -> None:
     rows = list(tell(GPU, LOG, did=("restarted without n7",), next_lines=("safelaunch why --ticket",)))
-    assert labels(rows) == ["verdict", "where", "suspect", "action", "first", "context", "then", "noise", "order", "or",
-                            "doubt", "safelaunch", "you", "next"]
+    assert labels(rows) == ["verdict", "where", "suspect", "action", "first", "context", "then", "echoes", "read", "or",
+                            "changed by", "safelaunch", "you", "next"]
     assert rows[0].text == "gpu_hardware: a GPU or its link is failing (95% sure)"
 
 
@@ -51,13 +51,13 @@ def test_a_distance_is_told_in_its_largest_unit(seconds: float, text: str) -> No
 
 def test_without_a_clock_no_time_is_shown() -> None:
     assert describe(ECHO, False, T).startswith("main.log:55")
-    order = next(row for row in tell(GPU, replace(LOG, clock="file order")) if row.label == "order")
-    assert "by the order in the files" in order.text
+    order = next(row for row in tell(GPU, replace(LOG, clock="file order")) if row.label == "read")
+    assert "in the order of the files" in order.text
 
 
 def test_the_lines_of_the_end_are_only_counted_unless_all_are_asked_for() -> None:
     short, long = list(tell(GPU, LOG)), list(tell(GPU, LOG, show_all=True))
-    assert [row.text for row in short if row.label == "noise"] == ["48 lines that follow from it (--all)"]
+    assert [row.text for row in short if row.label == "echoes"] == ["48 lines that follow from it (--all)"]
     assert any("task 0: Exited" in row.text for row in long) and not any("task 0: Exited" in row.text for row in short)
 
 
@@ -104,6 +104,14 @@ def test_a_ticket_says_all_that_administrators_ask_back_for() -> None:
     for fact in ("Node:        n7", "Device:      PCI:0000:90:00", "Time:        2024-05-01 12:30:00",
                  "Job:         4711 (bloom) on n[1-8]", "main.log:40", "Please drain the node"):
         assert fact in text
+
+
+@pytest.mark.parametrize(("t", "time"), [(T, "2024-05-01 12:30:00"), (None, "2024-05-01T14:30:02+02:00 (n7 was lost)")])
+def test_a_ticket_takes_the_journals_time_where_the_log_has_none(t: float | None, time: str) -> None:
+    """Of a node that dies no line may say when; the journal does, to the second."""
+    cause = CAUSE._replace(t=t)
+    verdict = replace(GPU, cause=cause, cited=(cause,))
+    assert f"Time:        {time}\n" in render_ticket(verdict, noted="2024-05-01T14:30:02+02:00 (n7 was lost)")
 
 
 @pytest.mark.parametrize(("text", "device"), [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
@@ -23,6 +25,8 @@ def test_newest_checkpoint_that_is_not_whole_is_passed_over(
 
     assert second.data["resume_step"] == 20, drill.story()
     assert "is skipped" in drill.story(), "it says which one, and why"
+    skipped = next(event.data for event in drill.events("checkpoint_skipped") if "30" in Path(event.data["path"]).name)
+    assert skipped["reason"] and "20" in Path(skipped["instead"]).name, drill.story()
     drill.wait_step(33, attempt=2)
     check_completes(drill)
 

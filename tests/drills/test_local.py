@@ -56,6 +56,24 @@ def test_touched_kill_switch_ends_it_gracefully_and_for_good(submit_local: Submi
     assert len(run.state().attempts) == 1
 
 
+def test_stop_at_the_next_checkpoint_loses_no_step_of_a_training_that_cannot_hear_it(submit_local: SubmitLocal) -> None:
+    run = submit_local(f"{ENDLESS} --save-every 300", "kill_switch.grace=10m", nodes=2)
+    run.wait_step(3)
+
+    done = run.type("stop", "--checkpoint")
+
+    assert "ends as soon as its next checkpoint is complete, at the latest at 20" in done.stderr
+    run.wait_for(lambda: run.state().attempts[0].waits_for, 30, "nothing says what is waited for")
+    said = run.type("status").stdout
+    assert "stopping" in said and "waiting for its next complete checkpoint, until 20" in said, said
+    assert how(run) == ("stopped", 12), run.story()
+    state = run.state()
+    assert state.attempts[0].heard == 0 and state.best_step is not None and state.best_step >= 300
+    assert state.ended and "wanted it to stop at its next checkpoint; its newest complete" in state.ended.why
+    assert "no process of the training handles SIGUSR2" in run.story()
+    assert "its next checkpoint is complete: " in run.story()
+
+
 @pytest.mark.parametrize("flags", [["--now"], []], ids=["stop --now", "stop"])
 def test_stop_ends_it_and_leaves_no_process(submit_local: SubmitLocal, flags: list[str]) -> None:
     run = submit_local(f"{ENDLESS} --watch-kill-file")
@@ -154,3 +172,21 @@ def test_a_local_disk_that_is_filled_to_the_last_byte_costs_a_restart_and_no_mor
         run.wait_for(lambda: not run.pids(), 30, "a process is left")
     finally:
         subprocess.run(["umount", "--lazy", str(small)], check=True)
+
+
+def test_a_training_that_does_not_load_its_checkpoint_is_ended_before_it_overwrites_one(
+    submit_local: SubmitLocal,
+) -> None:
+    """The words that should load it load nothing; steps of 0.4 s leave time to see that before the next save."""
+    run = submit_local("--steps 60 --step-time 0.01 --save-every 10 --die-at 25", "resume.args=--step-time 0.4")
+    assert how(run) == ("gave_up", 10), run.story()
+
+    (event,) = run.events("lost_progress")
+    assert (event.data["step"], event.data["resume_step"], event.data["sure"]) == (1, 20, True)
+    _, second = run.state().attempts
+    saved = {path.name: path.stat().st_mtime for path in (run.folder / "ckpt").iterdir()}
+    assert max(saved.values()) < second.started_t, saved
+    assert "!!! LOST PROGRESS: attempt 2 was to go on from step 20" in run.story()
+    for verb in ("why", "status", "events"):
+        said = type_safelaunch([verb, str(run.run_dir)], run.folder, run.env).stdout
+        assert "the checkpoint was not loaded" in said, f"{verb}: {said}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from safelaunch.adapters import attempt
 from safelaunch.adapters.attempt import AttemptProcess
 
 
@@ -52,6 +54,17 @@ def test_on_a_full_disk_an_attempts_code_is_its_shepherds(tmp_path: Path, how: s
     assert launched.child is not None
     launched.child.wait()
     assert launched.poll() == expected
+
+
+@pytest.mark.parametrize(("soft", "told"), [(1024, "1024"), (resource.RLIM_INFINITY, "unlimited")])
+def test_an_attempt_is_told_the_limit_of_files_that_slurm_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soft: int, told: str
+) -> None:
+    monkeypatch.setattr(attempt, "_LIMIT", (soft, resource.RLIM_INFINITY))
+    (tmp_path / "job.sbatch").write_text('echo "$SAFELAUNCH_FILES"\n')
+    launched = AttemptProcess.launch(tmp_path, 1, [], os.environ, {})
+    assert launched.child is not None and launched.child.wait() == 0
+    assert launched.spool.read_text() == f"{told}\n"
 
 
 def test_a_pump_that_is_told_to_leave_says_by_its_code_that_all_is_copied(tmp_path: Path) -> None:

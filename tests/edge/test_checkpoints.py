@@ -43,7 +43,7 @@ def test_a_loop_of_links_ends(tmp_path: Path) -> None:
     (tmp_path / "step-1" / "step_1.pt").symlink_to("step_1.pt")
     found = find(str(tmp_path), "auto")
     assert found.best is None
-    assert [Path(one.path).name for one in found.skipped] == ["step_1.pt"]
+    assert [Path(one.path).name for one in found.skipped] == ["step-1"]
 
 
 def test_pipes_and_sockets_do_not_hold_the_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

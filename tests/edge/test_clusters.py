@@ -5,6 +5,7 @@ holds up no submission there.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def clusters(slurm_here: None) -> Iterator[tuple[Sandbox, Sandbox]]:
 def home(clusters: tuple[Sandbox, Sandbox], installation: Installation) -> Iterator[Home]:
     home = Home(*clusters, installation)
     yield home
-    (home.state).rename(home.state.with_name(f"{home.state.name}-{id(home)}"))
+    (home.state).rename(home.state.with_name(f"{home.state.name}-{uuid.uuid4().hex}"))
 
 
 def suspect(home: Home, sandbox: Sandbox, nodes: str) -> None:

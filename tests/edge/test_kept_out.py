@@ -28,6 +28,12 @@ def test_a_suspected_node_is_kept_out_of_the_next_submission_and_comes_back_when
     state = second.wait_end()
     assert "n0" not in state.attempts[0].nodes
 
+    # A job of three nodes, one a spare, in a partition of four of which the user has excluded one.
+    tight = submit(sandbox)("--steps 3", overrides=(
+        f"suspects.ledger={folder}/ledger", "name=tight", "spare_nodes=1", "slurm.exclude=n2"))
+    assert "kept out" not in tight.noise[0]
+    assert "n2" not in tight.wait_end().attempts[0].nodes
+
     assert first.as_user("nodes", "clear", "n0", "--why", "a new fan", *words).returncode == 0
     third = submit(sandbox)("--steps 3", overrides=(f"suspects.ledger={folder}/ledger", "name=third"))
     assert "kept out" not in third.noise[0]

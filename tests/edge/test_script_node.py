@@ -22,6 +22,7 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.script import render
 from safelaunch.node import guard
 from tests.core.test_script import TEMPLATE, plan_of
+from tests.lease import leased
 from tests.sandboxes import wait_until
 
 LOCAL = "name: here\ncluster: local\nrun_dir: /nowhere/here\ncommand: 'true'\n"
@@ -69,7 +70,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             text, environ = text.replace(*place), {key: value.replace(*place) for key, value in environ.items()}
         script.write_text(text)
         clean = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "SLURM_JOB_NODELIST": nodelist, "SLURM_JOB_ID": "77",
-                 "SAFELAUNCH_MASTER_ADDR": "127.0.0.1"}
+                 "SAFELAUNCH_MASTER_ADDR": "127.0.0.1", **leased()}
         argv = [*first, "bash", str(script), "attempt", *resume]
         with (tmp_path / "out").open("w") as out:
             begun.append(subprocess.Popen(argv, cwd=tmp_path, env=clean | environ, stdin=subprocess.DEVNULL, stdout=out,
@@ -183,6 +184,11 @@ def test_each_tasks_lines_carry_its_host_and_rank(run: Run) -> None:
         "[local0:0]:up", "[local0:1]:up", "[local1:2]:up", "[local1:3]:up"]
 
 
+def test_a_training_may_open_as_many_files_as_slurm_allows_whatever_its_leader_may(run: Run) -> None:
+    done = run("echo ${SAFELAUNCH_FILES-none}; ulimit -S -n", environ={"SAFELAUNCH_FILES": "77"})
+    assert done.stdout == "[local0:0]:none\n[local0:0]:77\n"
+
+
 def test_srun_as_launcher_gives_torchs_variables(run: Run) -> None:
     done = run("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR", **TWO_BY_TWO)
     said = sorted(line.partition(":")[2].partition(":")[2] for line in done.stdout.splitlines())
@@ -206,6 +212,75 @@ def test_the_command_gets_the_words_that_tell_where_to_resume(run: Run) -> None:
 
 def test_the_setup_is_there_for_the_command(run: Run) -> None:
     assert run("echo $GREETING from $PWD", setup="export GREETING=hello\ncd /").stdout == "[local0:0]:hello from /\n"
+
+
+# As one script would: each word is what the command makes of what setup has left.
+LEFT_BY_SETUP: dict[str, tuple[str, str, str]] = {
+    "a variable without export": ("head=n7", "echo $head", "n7"),
+    "one that holds what a shell would run": (r"""odd='$(id) `id` "x" \ ;id'""", """printf '%s\\n' "$odd" """,
+                                              r"""$(id) `id` "x" \ ;id"""),
+    "an array": ("flags=(--lr 'a b' '')", """printf '<%s>' "${flags[@]}"; echo""", "<--lr><a b><>"),
+    "a map": ("declare -A of=([gpu]=8)", "echo ${of[gpu]}", "8"),
+    "a function": ("greet() { echo hello $1; }", "greet you", "hello you"),
+    "an option": ("set -o pipefail", "false | true; echo $?", "1"),
+    "set -e": ("set -eu", "case $- in *e*u*) echo both;; esac", "both"),
+    "set -e with no word to resume with": ("set -euo pipefail", """echo "<${RESUME_ARGS[*]}>" """, "<>"),
+    "a name of the script's own": ("SL_COMMAND=x SL_TRAIN=y", "echo $SL_COMMAND$SL_TRAIN", "xy"),
+    "words of its own": ("set -- one two; shift", 'echo "<$*>"', "<>"),
+    "RESUME_ARGS": ("RESUME_ARGS=(mine)", 'echo "<${RESUME_ARGS[*]}>"', "<>"),
+}
+
+
+@pytest.mark.parametrize("setup, command, said", LEFT_BY_SETUP.values(), ids=LEFT_BY_SETUP.keys())
+def test_what_setup_leaves_reaches_the_command_as_in_one_script(
+    run: Run, setup: str, command: str, said: str
+) -> None:
+    assert run(command, setup=setup).stdout == f"[local0:0]:{said}\n"
+
+
+def test_a_file_that_setup_sources_sees_no_arguments(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "setvars.sh").write_text("count=$#\n")
+    assert run("echo $count", "--load", "x", setup="source ./setvars.sh").stdout == "[local0:0]:0\n"
+
+
+def test_what_setup_sets_is_on_no_command_line_not_in_the_trainings_environment_and_not_in_the_log(
+    run: Run, tmp_path: Path
+) -> None:
+    """Other users of a node can read command lines."""
+    look = "env >env; cat /proc/[0-9]*/cmdline >lines 2>/dev/null; echo known ${#key}"
+    said = run(look, setup="key=$(printf secret%s 7); set -x; : traced").stdout
+    assert "[local0:0]:known 7\n" in said and "+ : traced\n" in said and "secret7" not in said
+    assert "secret7" not in (tmp_path / "env").read_text()
+    assert b"secret7" not in (tmp_path / "lines").read_bytes()
+
+
+def test_more_than_a_process_can_be_given_is_left_out_and_the_training_starts(run: Run) -> None:
+    big = "big=$(head -c 130000 /dev/zero | tr '\\0' x)"
+    said = run("echo trained${big:+ with it}", setup=big).stdout
+    assert "[local0:0]:trained\n" in said and "too long to be handed to the command" in said
+    half = "half=$(head -c 90000 /dev/zero | tr '\\0' x); f() { : $half; }; eval \"f() { : $half; }\""
+    assert run("echo ${#half}; type -t f", setup=half).stdout == "[local0:0]:90000\n"
+
+
+@pytest.mark.parametrize("setup", ["", "echo setup"])
+def test_a_login_shell_reads_the_profile_as_bash_l_does(run: Run, tmp_path: Path, setup: str) -> None:
+    (tmp_path / ".bash_profile").write_text("mymodule() { echo module $1; }; shopt -q login_shell && site=here\n")
+    env = {"HOME": str(tmp_path)}
+    login = replace(plan_of(LOCAL).launch, login_shell=True)
+    said = run("mymodule load; echo $site", setup=setup, launch=login, environ=env).stdout
+    assert said.endswith("[local0:0]:module load\n[local0:0]:here\n")
+    assert "mymodule: command not found" in run("mymodule load", setup=setup, environ=env).stdout
+
+
+@pytest.mark.parametrize("by", ["none", "srun"])
+def test_each_line_of_a_python_training_is_there_when_it_is_killed(run: Run, by: str) -> None:
+    launch = replace(plan_of(LOCAL).launch, by=by)
+    said = run("python3 -c 'import os; print(\"step 1\"); os.kill(os.getpid(), 9)'", launch=launch).stdout
+    assert "[local0:0]:step 1\n" in said
+
+
+def test_who_wants_pythons_own_buffers_has_them(run: Run) -> None:
+    assert run("echo \"<$PYTHONUNBUFFERED>\"", env=(("PYTHONUNBUFFERED", ""),)).stdout == "[local0:0]:<>\n"
 
 
 @pytest.mark.parametrize("setup", ["false", "echo loading\n(exit 3)", "exit 3", "set -e\nfalse\ntrue"])
@@ -240,19 +315,47 @@ def test_the_trainings_path_is_not_the_scripts(run: Run, tmp_path: Path) -> None
     assert f"my {tmp_path}/bin\n" in done.stdout
 
 
-@pytest.mark.root
-def test_a_node_with_no_python_new_enough_trains_without_a_guard(run: Run, tmp_path: Path) -> None:
-    """Its /usr/bin/python3 is a stand-in that fails as 3.8 would, seen by this attempt alone (a mount namespace)."""
+# What stands in for /usr/bin/python3, for one attempt alone (a mount namespace).
+PYTHONS_THAT_CANNOT = {
+    "too old": "exit 1", "its library is missing": "echo 'cannot open shared object file' >&2; exit 127",
+    "for another CPU": "kill -ILL $$", "broken": "kill -SEGV $$",
+}
+
+
+def with_python(tmp_path: Path, text: str) -> dict[str, Any]:
+    """For `run`: an attempt on a node whose /usr/bin/python3 is this bash text."""
     if os.geteuid() != 0:
         pytest.skip("mounting takes root")
-    old = tmp_path / "python3"
-    old.write_text("#!/bin/bash\nexit 1\n")
-    old.chmod(0o755)
-    hide = f'mount --bind {old} "$(realpath /usr/bin/python3)" && exec "$@"'
-    done = run("echo trained; exit 6", environ={**WHOLE, "SL_TEST": "1"}, srun=("bash", "-c", STAND_IN, "srun"),
-               first=("unshare", "--mount", "bash", "-c", hide, "hide"))
-    assert (done.returncode, "[n0:0]:trained\n" in done.stdout) == (6, True), done.stdout
-    assert "guard" not in done.stdout
+    stand_in = tmp_path / "python3"
+    stand_in.write_text(f"#!/bin/bash\n{text}\n")
+    stand_in.chmod(0o755)
+    hide = f'mount --bind {stand_in} "$(realpath /usr/bin/python3)" && exec "$@"'
+    return {"environ": {**WHOLE, "SL_TEST": "1"}, "srun": ("bash", "-c", STAND_IN, "srun"),
+            "first": ("unshare", "--mount", "bash", "-c", hide, "hide")}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("text", PYTHONS_THAT_CANNOT.values(), ids=PYTHONS_THAT_CANNOT.keys())
+def test_a_node_whose_python_cannot_run_a_guard_trains_without_one(run: Run, tmp_path: Path, text: str) -> None:
+    done = run("echo trained; exit 6", **with_python(tmp_path, text))
+    assert (done.returncode, done.stdout.count("[n0:0]:trained\n")) == (6, 1), done.stdout
+    assert "node guard" not in done.stdout and "shared object" not in done.stdout
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
+def test_a_task_that_is_ended_before_its_guard_has_started_starts_no_training(
+    run: Run, tmp_path: Path, number: signal.Signals
+) -> None:
+    done = run("echo trained", **with_python(tmp_path, f"trap - INT; kill -{number.value} $$"))
+    assert (done.returncode, "trained" in done.stdout) == (128 + number, False), done.stdout
+
+
+def test_a_training_that_fails_runs_once_where_no_shell_hears_of_its_guard(run: Run) -> None:
+    """SIGURG is ignored by who starts the step: the shell cannot be told that the guard runs."""
+    done = run("echo trained under $(cut -c 1-40 </proc/$PPID/cmdline | tr '\\0' ' '); exit 1", environ=WHOLE,
+               first=("bash", "-c", "trap '' URG; exec \"$@\"", "first"))
+    assert (done.returncode, done.stdout.count("trained under /usr/bin/python3")) == (1, 1), done.stdout
 
 
 # One task of srun, for a machine without Python: drops srun's own options and runs the rest.
@@ -300,6 +403,9 @@ def test_torchrun_path_gives_the_trainings_exit_code(run: Run, tmp_path: Path) -
     for env in (PLAIN, WHOLE, COMPILED):
         done = run("echo trained; exit 9", environ={**env, **path}, launch=launch)
         assert (done.returncode, done.stdout) == (9, "trained\n"), done.stdout
+    setup = "head=n7; flags=(a 'b c'); declare unset"
+    done = run('echo "$head <${flags[1]}>"', environ=path, launch=launch, setup=setup)
+    assert done.stdout == "n7 <b c>\n"
 
 
 def test_the_training_has_the_submitters_umask_and_not_the_supervisors(run: Run) -> None:

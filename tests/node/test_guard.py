@@ -27,6 +27,7 @@ import pytest
 
 from safelaunch.adapters.control import ControlServer, Guard
 from safelaunch.node import guard as guard_module
+from tests.lease import leased
 
 SOURCE = Path(guard_module.__file__).read_text()
 TOKEN = "a" * 64
@@ -148,7 +149,7 @@ class Node:
             env={**os.environ, "SAFELAUNCH_ATTEMPT": "1", "SAFELAUNCH_NODE": "n0", "SLURM_PROCID": "0",
                  "SAFELAUNCH_CONTROL": f"127.0.0.1:{port}", "SAFELAUNCH_TOKEN": TOKEN, "SAFELAUNCH_GUARD": source,
                  "SAFELAUNCH_LEASE_S": str(LEASE_S), "SAFELAUNCH_RECORD": str(self.record),
-                 "SAFELAUNCH_MARK": self.mark, **env}))
+                 "SAFELAUNCH_MARK": self.mark, **leased(), **env}))
         return self.guards[-1]
 
     def rank(self, *how: str, step_s: float = 0.0) -> list[str]:

@@ -46,8 +46,13 @@ def test_an_error_comes_back_with_its_errno() -> None:
     answer = run_in_child(raise_oserror, deadline_s=10)
     assert not answer.is_ok
     assert answer.errno == errno.ESTALE
-    assert "OSError" in answer.error
     assert "ckpt" in answer.error
+
+
+def test_a_system_error_is_told_in_the_systems_words_with_the_path(tmp_path: Path) -> None:
+    """Seen on screen: "run.json cannot be read: [Errno 13]"."""
+    answer = run_in_child(lambda: (tmp_path / "gone").read_text(), deadline_s=10)
+    assert answer.error == f"No such file or directory: {tmp_path}/gone"
 
 
 def test_a_value_that_is_not_json_is_an_error() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,3 +97,11 @@ def test_missing_programs_are_named_with_their_packages_and_the_line_to_type(tmp
     assert "slurmd, slurmctld" in refused.value.message
     assert "apt-get install mount munge passwd slurm-client slurmctld slurmd util-linux" in str(refused.value.hint)
     assert refused.value.exit_code == 2
+
+
+def test_machine_with_loopback_alone_is_told_to_give_the_sandbox_a_network_of_its_own(slurm_here: None) -> None:
+    check = "from safelaunch.sandbox import daemons; daemons.check_resolves()"
+    daemons.check_resolves()
+    done = subprocess.run(["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, "-c",
+                           check], capture_output=True, text=True, timeout=60)
+    assert "has no address but loopback" in done.stderr, done

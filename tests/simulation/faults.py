@@ -105,6 +105,11 @@ def _corrupt(sim: Sim, fault: Fault) -> None:
         attempt.tasks[0].rank_ends(137, 9)
 
 
+def _forgets(sim: Sim, fault: Fault) -> None:
+    """From now on the training starts from nothing: somebody has changed the script that should load the checkpoint."""
+    sim.is_forgetful = True
+
+
 def _leader_dies(sim: Sim, fault: Fault) -> None:
     leader = sim.live_leader()
     if leader is not None:
@@ -348,6 +353,7 @@ def _scancel_successor(sim: Sim, fault: Fault) -> None:
 
 _TABLE: dict[str, Callable[[Sim, Fault], None]] = {
     "rank_dies": _rank_dies, "all_ranks_fail": _all_ranks_fail, "truncate": _truncate, "corrupt": _corrupt,
+    "forgets": _forgets,
     "leader_dies": _leader_dies, "leader_pauses": _leader_pauses, "leader_dies_at_call": _leader_dies_at_call,
     "worker_crashes": lambda sim, fault: _crash(sim, _worker(sim, fault.x), fault),
     "worker_silent": lambda sim, fault: _silence(sim, _worker(sim, fault.x), fault),
@@ -359,7 +365,8 @@ _TABLE: dict[str, Callable[[Sim, Fault], None]] = {
     "freeze": _freeze, "freeze_one": _freeze_one, "refuses": _refuses,
     "unreadable": _unreadable, "loses_links": _loses_links, "wall_jump": _wall_jump,
     "slurm_hung": _slurm_hung, "slurm_gone": _slurm_gone, "manners": _manners, "preempt": _preempt,
-    "kill": _touch("kill"), "kill-now": _touch("kill-now"), "release": _touch_kept("release"),
+    "kill": _touch("kill"), "kill-now": _touch("kill-now"),
+    "checkpoint": _touch("checkpoint"), "release": _touch_kept("release"),
     "extend": _touch_kept("extend"), "hold": _hold,
     "away": _freeze, "lies_links": _lies_links, "flaky": _flaky,
     "scancel": _scancel, "scancel_successor": _scancel_successor, "step_ended": _step_ended,

@@ -26,4 +26,6 @@ GOLDEN: dict[str, Scenario] = {
     "a person cancels the job": _with(10, Fault("scancel", 15.0)),
     "the job is preempted": _with(11, Fault("preempt", 15.0)),
     "the leader dies": _with(12, Fault("leader_dies", 15.0)),
+    "a teammate wants it to stop at its next checkpoint": _with(
+        13, Fault("checkpoint", 5.0), steps=90, save_every=20, handles_signal=False),
 }

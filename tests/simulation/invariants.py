@@ -24,6 +24,7 @@ def check(sim: Sim, state: State) -> None:
     _completes(sim, state)
     _asks_slurm_little(sim)
     _resumes_from_the_newest(sim, state)
+    _says_what_is_lost(sim, state)
 
 
 def _ends_in_a_named_state(sim: Sim, state: State) -> None:
@@ -109,7 +110,7 @@ def _was_complete(sim: Sim, t: float) -> bool:
 
 def _completes(sim: Sim, state: State) -> None:
     """Training completes where nobody says stop, the code has no bug, and enough nodes stay good."""
-    if state.ended is None or sim.said or sim.bug_step is not None:
+    if state.ended is None or sim.said or sim.bug_step is not None or sim.is_forgetful:
         return
     kinds = [fault.kind for fault in sim.scenario.faults]
     user_failures = sum(kind in ("rank_dies", "all_ranks_fail", "corrupt") for kind in kinds)
@@ -141,6 +142,17 @@ def _resumes_from_the_newest(sim: Sim, state: State) -> None:
     """No step of a whole checkpoint is trained again, unless that one was journalled as one that does not load."""
     rejected = {step for _, step in state.rejected}
     for t, attempt, newest in sim.resumes:
-        if attempt.first_step < newest and newest not in rejected:
+        if attempt.told_step < newest and newest not in rejected:
             said = f"the checkpoint of step {newest} is whole"
-            sim.violate(f"attempt {attempt.number} starts at step {attempt.first_step} at {t:.1f} s, but {said}")
+            sim.violate(f"attempt {attempt.number} starts at step {attempt.told_step} at {t:.1f} s, but {said}")
+
+
+def _says_what_is_lost(sim: Sim, state: State) -> None:
+    """An attempt that has not loaded its checkpoint never trains past the next one unsaid, while anybody leads it."""
+    said = {attempt.number for attempt in state.attempts if attempt.lost is not None}
+    for attempt in sim.attempts:
+        trained = attempt.step - attempt.first_step
+        allowed = max(sim.scenario.save_every, 4) + SEEN_S / sim.scenario.step_s
+        if attempt.first_step < attempt.told_step and trained > allowed and attempt.number not in said:
+            sim.violate(f"attempt {attempt.number} was to go on from step {attempt.told_step}, has trained {trained} "
+                        "steps from the start, and nobody says so")

@@ -129,9 +129,19 @@ def make(seed: int) -> Scenario:
         scenario = replace(scenario, via=rng.choice(VIAS), site=rng.choice(list(SITES)), has_sacct=rng.random() < 0.5)
         if rng.random() < 0.5:   # so that there is a next job
             faults.append(_fault(rng, "preempt", span_s))
+    if random.Random(f"forgets {seed}").random() < 0.1:   # drawn apart, too
+        faults.append(Fault("forgets", 0.0))
     words = random.Random(f"words {seed}").choice(("22.05", "26.05"))   # drawn apart: seeds keep all else
     in_order = tuple(sorted(faults, key=lambda fault: fault.t))
-    return _on_a_server(replace(scenario, words=words, faults=in_order), span_s)
+    return _at_a_checkpoint(_on_a_server(replace(scenario, words=words, faults=in_order), span_s))
+
+
+def _at_a_checkpoint(scenario: Scenario) -> Scenario:
+    """Some who touch the kill switch want the next checkpoint first; drawn apart, too."""
+    if random.Random(f"checkpoint {scenario.seed}").random() > 0.5:
+        return scenario
+    return replace(scenario, faults=tuple(
+        replace(fault, kind="checkpoint") if fault.kind == "kill" else fault for fault in scenario.faults))
 
 
 def _on_a_server(scenario: Scenario, span_s: float) -> Scenario:

@@ -19,7 +19,7 @@ RUN_ID = "0000cafe"
 PLACE = "/simulated/run"
 YAML = """\
 name: sim
-command: python train.py
+command: python train.py ${{RESUME_ARGS}}
 run_dir: {place}
 cluster: slurm
 slurm: {{nodes: {nodes}, time: {limit}, ntasks_per_node: 1}}

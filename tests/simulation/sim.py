@@ -57,6 +57,7 @@ class Outcome:
     outside_calls: list[str] = field(default_factory=list)
     launched_t: list[float] = field(default_factory=list)
     ended_t: float | None = None        # when the journal says that the run ended
+    saved: list[int] = field(default_factory=list)   # the steps of whole checkpoints
 
 
 class Sim:
@@ -86,7 +87,6 @@ class Sim:
         self.people: list[Person] = []
         self.holds: list[list[float]] = []               # from when on nothing new is to start; and until when
         self.all_jobs: list[Job] = []
-        self.job_spans: dict[str, list[tuple[float, float]]] = {}
         self.launches: list[tuple[float, Attempt, Supervisor]] = []
         self.takeovers: list[tuple[float, Supervisor]] = []
         self.resumes: list[tuple[float, Attempt, int]] = []   # attempts, and the newest whole checkpoint then
@@ -95,6 +95,7 @@ class Sim:
         self.truncate_step: int | None = None
         self.corrupt: set[int] = set()   # steps of checkpoints that look whole, and cannot be loaded
         self.bug_step: int | None = None
+        self.is_forgetful = False        # the training does not load what it is told to
         self.dies_at = (0, "")
         self.slurm = Slurm(self)
         self.is_plain = False
@@ -132,7 +133,7 @@ class Sim:
         outcome = Outcome(self.scenario, state.ended.how if state.ended else f"({state.name})", self.violations,
                           self.clock.t, self.clock.events, len(self.slurm.calls), len(self.attempts),
                           len(self.all_jobs), self.timeline, self.outside_calls, [t for t, _, _ in self.launches],
-                          state.ended.t - EPOCH_T if state.ended else None)
+                          state.ended.t - EPOCH_T if state.ended else None, [step for _, step in self.saves])
         for actor in (*self.supervisors, *self.watchers, *self.people):
             actor.process.kill()
         return outcome
@@ -270,13 +271,13 @@ class Sim:
         """An attempt is launched."""
         self.launches.append((self.clock.t, attempt, by))
         self.trace(by.host.name, f"attempt {attempt.number} on {[node.name for node in attempt.nodes]} from step "
-                                 f"{attempt.first_step}")
+                                 f"{attempt.told_step}")
         same = [other for other in self.attempts if other is not attempt and other.number == attempt.number]
         if same:
             self.violate(f"attempt {attempt.number} is launched twice")
         self.resumes.append((self.clock.t, attempt, max((step for _, step in self.saves), default=0)))
-        if attempt.first_step in self.truncated:
-            self.violate(f"attempt {attempt.number} starts from a truncated checkpoint ({attempt.first_step})")
+        if attempt.told_step in self.truncated:
+            self.violate(f"attempt {attempt.number} starts from a truncated checkpoint ({attempt.told_step})")
 
     def load(self, task: Task) -> None:
         """A rank has loaded; where the user's code has a bug it dies a step later."""

@@ -1,6 +1,6 @@
 """A fake Slurm: it reads the argument lists that the project builds, and answers in text, with the measured behaviours.
 
-Sources: ../shared design, section 7 (measured on Slurm 22.05), and the manual pages named where they are used.
+Sources: measured on Slurm 22.05 where nothing else is said, and the manual pages named where they are used.
 """
 
 from __future__ import annotations

@@ -21,6 +21,12 @@ _PLAIN = GOLDEN["nothing goes wrong"]
 _SPARE = replace(_PLAIN, spare_nodes=1, steps=80)
 
 FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how many attempts at most
+    "a cancel that reaches the ranks before the supervisor, of a run on hold, is not undone by resume": (
+        replace(_PLAIN, seed=700262, nodes=1, pool=3, steps=55, step_s=0.5, save_every=10, save_s=1.0, load_s=10.0,
+                limit_min=4, slurmd_timeout_s=30.0, net_latency_s=0.001, handles_signal=True, standby=False, watchers=0,
+                has_sacct=False, words="26.05",
+                faults=(Fault("hold", 14.36, 279.4), Fault("batch_cut", 26.21, 3.0, 57), Fault("freeze", 32.3, 7.0, 35),
+                        Fault("batch_silent", 32.62, 5.6, 12), Fault("scancel", 35.95, 0.0, 40))), "stopped", 1),
     "a hold that is taken back, and that a client remembers, keeps no job back for ever": (
         replace(_PLAIN, seed=30393, nodes=3, spare_nodes=1, pool=7, steps=41, step_s=2.0, save_every=5, save_s=1.0,
                 load_s=2.0, limit_min=8, fs_late_s=60.0, fs_clock_s=300.0, net_latency_s=0.001, ignores_term=True,
@@ -42,6 +48,9 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
     "a claim that was won although the file server says that it exists is no other supervisor's": (
         replace(_PLAIN, fs_late_s=60.0, faults=(Fault("lies_links", 0.1, 0.0, 2), Fault("rank_dies", 15.0))),
         "completed", 2),
+    "a training that forgets its checkpoint is ended before it saves again": (
+        replace(_PLAIN, steps=60, save_every=10, faults=(Fault("forgets", 1.0), Fault("rank_dies", 35.0))),
+        "gave_up", 2),
     "an outage of slurmctld at the end of an attempt blames no node": (
         replace(_PLAIN, faults=(Fault("slurm_gone", 14.0, 60.0), Fault("rank_dies", 15.0))), "completed", 3),
     "a dead node that comes back is not kept out of the next job for ever": (

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 KILL_WAIT_S = 30.0        # slurm.conf(5), KillWait
 SRUN_LAUNCH_S = 15.0      # srun asks a dead node for so long before it gives its step up (11 s measured)
+MOST_READ = 1000          # steps: a leader that is born again reads the last 64 KiB
 COLLECTIVE_S = 90.0       # NCCL's own time-out: 600 s by default, shorter here to keep scenarios short
 
 
@@ -34,7 +35,8 @@ class Attempt:
         self.job = str(facts["job"])
         self.env, self.facts = env, facts
         self.nodes = [sim.hosts[node] for node in facts["nodes"]]
-        self.first_step = int(env.get("SAFELAUNCH_RESUME_STEP") or 0)
+        self.told_step = int(env.get("SAFELAUNCH_RESUME_STEP") or 0)
+        self.first_step = 0 if sim.is_forgetful else self.told_step
         self.tasks = [Task(self, node, index) for index, node in enumerate(self.nodes)]
         self.srun_code: int | None = None
         self.srun_alive = True
@@ -289,7 +291,7 @@ class SimProcess(AttemptProcess):
     def __init__(self, attempt: Attempt, local: Path, is_child: bool) -> None:
         super().__init__(local, attempt.number, attempt.facts)
         self._attempt, self._is_child = attempt, is_child
-        self._seen = 0
+        self._read_step = attempt.first_step
 
     def poll(self) -> int | None:
         """srun's exit code."""
@@ -309,8 +311,12 @@ class SimProcess(AttemptProcess):
         return self._attempt.tail()
 
     def read(self, start: int, length: int) -> bytes:
-        """The last lines, too: whatever is new stands there."""
-        return self._attempt.tail()
+        """The last lines, and the steps that are new."""
+        last = self._attempt.step
+        steps = range(max(self._read_step, last - MOST_READ) + 1, last + 1)
+        self._read_step = last
+        said = "".join(f"{line}\n" for line in self._attempt.lines[-5:])
+        return (said + "".join(f"step {step}\n" for step in steps)).encode()
 
     def keep_pump(self, target: str, now_s: float) -> None:
         """The pump copies by itself."""

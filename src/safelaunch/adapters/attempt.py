@@ -42,6 +42,11 @@ def raise_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def _render_limit(soft: int) -> str:
+    """As `ulimit -S -n` reads it."""
+    return "unlimited" if soft == resource.RLIM_INFINITY else str(soft)
+
+
 @dataclass
 class AttemptProcess:
     """An attempt that this host launched; `child` is None when an earlier leader was its parent."""
@@ -105,10 +110,10 @@ class AttemptProcess:
         try:
             process.child = subprocess.Popen(
                 ["bash", str(local / "job.sbatch"), "attempt", *arguments],
-                env={**env, **_guard_code.env(), "SAFELAUNCH_EXIT_FILE": str(process.exit_file)},
+                env={**env, **_guard_code.env(), "SAFELAUNCH_EXIT_FILE": str(process.exit_file),
+                     "SAFELAUNCH_FILES": _render_limit(_LIMIT[0])},   # a preexec_fn would copy this process: 2 ms
                 cwd=env.get("SAFELAUNCH_CWD", "/"),
-                stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, _LIMIT))
+                stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True)
         finally:
             os.close(descriptor)
         return process

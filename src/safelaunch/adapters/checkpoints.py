@@ -5,9 +5,10 @@ freeze: `python -I -m safelaunch.adapters.checkpoints DIR FORMAT [PATTERN]` prin
 """
 
 # os.path, because the reader may be the leader: importing pathlib costs it memory.
-# ruff: noqa: PTH100, PTH116, PTH120, PTH208
+# ruff: noqa: PTH100, PTH112, PTH116, PTH120
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -15,34 +16,36 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from safelaunch.core.checkpoints.latest import latest_complete
-from safelaunch.core.checkpoints.model import Found
+from safelaunch.core.checkpoints import latest
+from safelaunch.core.checkpoints.latest import MOST_WHOLE
+from safelaunch.core.checkpoints.model import Found, Judged
+
+# Most marks, headers and directories of archives lie in this much, so that one read of a small file is enough.
+_SMALL_BYTES = 1 << 16
+MOST_ENTRIES = 256     # of a checkpoint's folder, whose times tell when it was finished
 
 
 class RealFolder:
-    """A directory tree as core's `Folder` sees it; links are followed, but never back into a folder above them."""
+    """A directory tree as core's `Folder` sees it; links are followed, but never back into a folder above them.
+
+    It holds for one search: a folder is listed once, and a file is looked at twice at most (its size, and as it is
+    opened), because on a parallel filesystem each look is a message, and a checkpoint may have 10,000 files.
+    """
 
     def __init__(self, root: str) -> None:
         self.root = os.path.abspath(root)
+        self._listed: dict[str, dict[str, bool | None]] = {}
+        self._open: _OpenFile | None = None
 
     def names(self, path: str) -> Sequence[str]:
         """The names in a directory; a missing one has none, an unreadable one raises OSError."""
-        try:
-            return os.listdir(self._at(path))
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
+        return tuple(self._kinds(path))
 
     def is_dir(self, path: str) -> bool:
         """Whether a directory is there that is no link to one of its own parents."""
-        there = self._at(path)
-        try:
-            if not stat.S_ISDIR(os.stat(there).st_mode):
-                return False
-            real = os.path.realpath(there)
-        except OSError:
-            return False
-        parent = os.path.realpath(os.path.dirname(there))
-        return real == there or not (parent + "/").startswith(real + "/")
+        parent, _, name = path.rpartition("/")
+        known = self._listed[parent].get(name, False) if path and parent in self._listed else None
+        return _is_other_dir(self._at(path)) if known is None else known
 
     def size(self, path: str) -> int | None:
         """Bytes in a regular file, None for anything else; raises OSError when nobody may know."""
@@ -53,16 +56,28 @@ class RealFolder:
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def read(self, path: str, start: int, length: int) -> bytes:
-        """At most `length` bytes; opened without waiting, so that a pipe of this name cannot hold the reader."""
-        descriptor = os.open(self._at(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise OSError(0, "not a regular file", path)
-            at = start if start >= 0 else max(found.st_size + start, 0)
-            return os.pread(descriptor, max(0, min(length, found.st_size - at)), at)
-        finally:
-            os.close(descriptor)
+        """At most `length` bytes; the file stays open until another one is read."""
+        if self._open is None or self._open.path != path:
+            self.close()
+            self._open = _OpenFile(path, self._at(path))
+        return self._open.read(start, length)
+
+    def close(self) -> None:
+        """Close the file that was read last."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _kinds(self, path: str) -> dict[str, bool | None]:
+        """Name → whether it is a directory, as the listing itself says; None for a link, which has to be followed."""
+        if path not in self._listed:
+            try:
+                with os.scandir(self._at(path)) as found:
+                    kinds = {one.name: None if one.is_symlink() else one.is_dir(follow_symlinks=False) for one in found}
+            except (FileNotFoundError, NotADirectoryError):
+                kinds = {}
+            self._listed[path] = kinds
+        return self._listed[path]
 
     def mtime_s(self, path: str) -> float | None:
         """When the content last changed, epoch seconds."""
@@ -75,18 +90,67 @@ class RealFolder:
         return f"{self.root}/{path}" if path else self.root
 
 
-def find(dir: str, format: str, pattern: str | None = None) -> Found:
-    """The newest whole checkpoint in `dir` with its absolute path, older ones, and what was skipped and why.
+class _OpenFile:
+    """A file that is being read; a small one is read once, as a whole."""
+
+    def __init__(self, path: str, at: str) -> None:
+        self.path = path
+        # Opened without waiting, so that a pipe of this name cannot hold the reader.
+        self._descriptor = os.open(at, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        try:
+            found = os.fstat(self._descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(0, "not a regular file", path)
+            self._size = found.st_size
+            self._whole = os.pread(self._descriptor, self._size, 0) if self._size <= _SMALL_BYTES else None
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, start: int, length: int) -> bytes:
+        at = start if start >= 0 else max(self._size + start, 0)
+        if self._whole is not None:
+            return self._whole[at : at + length]
+        return os.pread(self._descriptor, max(0, min(length, self._size - at)), at)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _is_other_dir(there: str) -> bool:
+    """Whether a directory is there that is no link to one of its own parents."""
+    try:
+        if not stat.S_ISDIR(os.stat(there).st_mode):
+            return False
+        real = os.path.realpath(there)
+    except OSError:
+        return False
+    parent = os.path.realpath(os.path.dirname(there))
+    return real == there or not (parent + "/").startswith(real + "/")
+
+
+def survey(dir: str, format: str, pattern: str | None = None, most_whole: int = MOST_WHOLE) -> tuple[Judged, ...]:
+    """Every candidate in `dir`, the newest first, with its absolute path, and why it is not complete.
 
     A missing folder holds nothing. An unreadable one raises OSError: unknown is not "none" (law 4).
     """
-    folder = RealFolder(dir)
-    found = latest_complete(folder, format, pattern)
-    return Found(
-        best=found.best and replace(found.best, path=folder._at(found.best.path)),
-        older=tuple(replace(one, path=folder._at(one.path)) for one in found.older),
-        skipped=tuple(replace(one, path=folder._at(one.path)) for one in found.skipped),
-    )
+    with contextlib.closing(RealFolder(dir)) as folder:
+        judged = latest.survey(folder, format, pattern, most_whole)
+        return tuple(replace(one, path=folder._at(one.path)) for one in judged)
+
+
+def find(dir: str, format: str, pattern: str | None = None) -> Found:
+    """The newest whole checkpoint in `dir` with its absolute path, older ones, what was skipped and why; as survey."""
+    return latest.choose(survey(dir, format, pattern))
+
+
+def finished_t(path: str) -> float:
+    """When the last of a checkpoint was written, epoch s by the file server's clock."""
+    times = [os.stat(path).st_mtime]
+    if os.path.isdir(path):
+        with os.scandir(path) as entries:
+            times += [entry.stat().st_mtime for entry, _ in zip(entries, range(MOST_ENTRIES), strict=False)]
+    return max(times)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,6 +13,7 @@ import signal
 import time
 from pathlib import Path
 
+from safelaunch.adapters import durable
 from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Frame, Outbox
 
 RETRY_S = (0.1, 5.0)
@@ -138,8 +139,7 @@ def write_draft(draft: Path, data: bytes) -> None:
         draft.unlink()   # one that a killed process left can still be linked to the claim it made: never write to that
     descriptor = os.open(draft, _OPEN | os.O_EXCL, FILE_MODE)
     try:
-        _write_all(descriptor, data)
-        os.fsync(descriptor)
+        durable.write(descriptor, data)
     except OSError:
         with contextlib.suppress(OSError):
             draft.unlink()
@@ -169,13 +169,6 @@ def _append(path: Path, outbox: Outbox, frame: Frame) -> None:
                 is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
                 data = b"\n" + data if is_torn else data
                 outbox.mark_begun(frame.seq, size + is_torn)
-        _write_all(descriptor, data)
-        os.fsync(descriptor)
+        durable.write(descriptor, data)
     finally:
         os.close(descriptor)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view):]

@@ -130,7 +130,7 @@ class Fencer:
         elif self._failed[node] >= 2 or result.returncode is None or is_dead:
             # The guard's connection was the first witness.
             said = (result.stderr.strip().splitlines() or ["no answer"])[-1][:200]
-            self._give_up(node, f"its guard has gone without a word, and it runs no helper step ({said})")
+            self._give_up(node, f"its node guard's connection has closed, and a test step failed there ({said})")
 
     def _give_up(self, node: str, why: str) -> None:
         self._given_up.add(node)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from safelaunch.adapters import durable
 from safelaunch.core import journal as text
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import Event
@@ -51,8 +52,7 @@ class Direct:
                 open_to_group(descriptor, path.parent, FILE_MODE)
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 data = b"\n" + data
-            _write_all(descriptor, data)
-            os.fsync(descriptor)
+            durable.write(descriptor, data)
         finally:
             os.close(descriptor)
         return True
@@ -66,8 +66,7 @@ class Direct:
         descriptor = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
         try:
             open_to_group(descriptor, final.parent, FILE_MODE)
-            _write_all(descriptor, data)
-            os.fsync(descriptor)
+            durable.write(descriptor, data)
             with contextlib.suppress(FileExistsError):
                 os.link(mine, final)
                 return True
@@ -91,13 +90,6 @@ def open_to_group(descriptor: int, folder: Path, mode: int) -> None:
         os.fchmod(descriptor, mode)
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    """A full disk takes a part first, and says ENOSPC to the rest."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view):]
-
-
 class Writer:
     """One writer's end of the journal. `seq` makes a redelivered line recognisable."""
 
@@ -117,13 +109,31 @@ class Writer:
         return self._folder.append(self.name, b"".join(map(text.render, events)))
 
 
-def read(run_dir: Path) -> Journal:
-    """The run's journal, merged. Blocks where the folder does: call it in a child or for a person."""
+def read(run_dir: Path, steps_kept: int | None = None) -> Journal:
+    """The run's journal, merged. Blocks where the folder does: call it in a child or for a person.
+
+    `steps_kept`: of progress lines that follow each other only the last so many are parsed; they are most of what a
+    long run has written, and the state keeps the last one only.
+    """
     files: dict[str, bytes] = {}
     for path in sorted((run_dir / "journal").glob("*.jsonl")):
         with path.open("rb") as file:
-            files[path.name] = file.read(MAX_JOURNAL_BYTES)
+            content = file.read(MAX_JOURNAL_BYTES)
+        files[path.name] = content if steps_kept is None else _thin(content, steps_kept)
     return text.merge(files)
+
+
+def _thin(content: bytes, steps_kept: int) -> bytes:
+    kept: list[bytes] = []
+    steps: list[bytes] = []
+    for line in content.split(b"\n"):
+        if line.startswith(b'{"v":1,') and b',"event":"progress",' in line and line.endswith(b"}"):
+            steps.append(line)
+            continue
+        kept += steps[-steps_kept:]
+        steps.clear()
+        kept.append(line)
+    return b"\n".join([*kept, *steps[-steps_kept:]])
 
 
 def read_raw(run_dir: Path) -> dict[str, str]:

@@ -11,16 +11,16 @@ import errno
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import clustername, journal, runfolder
+from safelaunch.adapters import clustername, journal, runpath
 from safelaunch.core.state import fold
 
 VERSION = 1
-COMPACT_BYTES = 1 << 20   # about 5,000 runs; below it a lookup reads the file in a millisecond
+COMPACT_BYTES = 2 << 20   # twice what KEPT_RUNS with their last lines take
 KEPT_RUNS = 1000
 JOBS_OF_RUNS = 200         # how many runs' journals a job id is looked for in, newest first
 LOCK_S = 1.0
@@ -37,6 +37,14 @@ class Entry:
     job: str
     t: float
     cluster: str = ""   # Slurm's ClusterName; "" = a local run, or not known
+    # Its line of `status`, once a reader has seen that it has ended: its folder needs no look any more.
+    brief: Mapping[str, Any] | None = None
+
+    @property
+    def ended_t(self) -> float | None:
+        """When it ended, as far as that is known; None = it goes on, or nobody has looked."""
+        ended_t = self.brief.get("ended_t") if self.brief is not None else None
+        return ended_t if isinstance(ended_t, float) else None
 
 
 def file() -> Path:
@@ -49,40 +57,79 @@ def file() -> Path:
     return folder / "safelaunch" / "runs.jsonl"
 
 
+def others_file() -> Path:
+    """Where the runs of other people stand that were asked about, in the same form."""
+    return file().with_name("others.jsonl")
+
+
 def register(run_dir: Path, name: str, run_id: str, job: str, cluster: str = "") -> bool:
     """Whether the run is on the list now; a full or read-only home is no reason to fail a submission that got in."""
-    line = _line(Entry(run_dir.absolute(), name, run_id, job, round(time.time(), 3), cluster))
+    return _add(file, Entry(run_dir.absolute(), name, run_id, job, round(time.time(), 3), cluster))
+
+
+def remember(run_dir: Path, name: str, run_id: str, job: str, cluster: str = "") -> bool:
+    """Whether a run of somebody else, which Slurm knew when it was asked for, is on the list of those."""
+    entry = Entry(run_dir, name, run_id, job, round(time.time(), 3), cluster)
+    known = listed(others_file)
+    return any(one.dir == run_dir and one.job == job for one in known) or _add(others_file, entry)
+
+
+def note_ends(entries: Iterable[Entry]) -> None:
+    """Write down that runs have ended; a list that cannot be written costs the next reader a look."""
+    lines = b"".join(map(_line, entries))
+    if lines:
+        with contextlib.suppress(OSError):
+            _append(file(), lines)
+
+
+def _add(where: Callable[[], Path], entry: Entry) -> bool:
+    line = _line(entry)
     try:
-        file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = where()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Twice at most: a reader that shortened the list meanwhile has put a new file under the name.
-        return _append(line) or _append(line)
+        return _append(path, line) or _append(path, line)
     except OSError:
         return False
 
 
 def entries() -> Iterator[Entry]:
     """The runs on the list, newest first, one entry a folder; those whose folder has vanished are left out."""
-    return (entry for entry in listed() if runfolder.is_run_folder(entry.dir))
+    return (entry for entry in listed() if runpath.is_run_folder(entry.dir))
 
 
-def listed() -> list[Entry]:
+def listed(where: Callable[[], Path] = file) -> list[Entry]:
     """All entries, newest first, the last one of each folder, without a look at the folders, any of which may hang."""
+    return parse(raw(where))
+
+
+def raw(where: Callable[[], Path] = file) -> str:
+    """The list as text that survives JSON (latin-1), for an answer of a child: a home may be frozen, too."""
     try:
-        content = file().read_bytes()
+        path = where()
+        content = path.read_bytes()
     except OSError:
-        return []
+        return ""
     if len(content) > COMPACT_BYTES:
-        _compact()
-    return _parse_all(content)
+        _compact(path)
+    return content.decode("latin-1")
+
+
+def parse(content: str) -> list[Entry]:
+    """The entries out of `raw`."""
+    return _parse_all(content.encode("latin-1"))
 
 
 def find(text: str) -> list[Path]:
     """Folders of the runs that `text` may mean, newest first: by name or run id, job id, folder, else by a prefix.
 
     More than one: it is ambiguous, and the caller says so. Runs of one name beside each other (RUN, RUN-2, … as submit
-    makes them of one train.yaml) are a series, and its name means the newest.
+    makes them of one train.yaml) are a series, and its name means the newest. One's own come first.
     """
-    known = listed()
+    return _find_in(listed(), text) or _find_in(listed(others_file), text)
+
+
+def _find_in(known: list[Entry], text: str) -> list[Path]:
     meant = _series(entry for entry in known if text in (entry.name, entry.run_id))
     if not meant and text.isdigit():
         meant = _series(_of_job(known[:JOBS_OF_RUNS], text))
@@ -118,13 +165,22 @@ def _series(found: Iterable[Entry]) -> list[Path]:
     """The newest folder that still is there of each series."""
     newest: dict[tuple[str, Path], Path] = {}
     for entry in found:
-        if (entry.name, entry.dir.parent) not in newest and runfolder.is_run_folder(entry.dir):
+        if (entry.name, entry.dir.parent) not in newest and _is_there(entry.dir):
             newest[(entry.name, entry.dir.parent)] = entry.dir
     return list(newest.values())
 
 
-def _append(line: bytes) -> bool:
-    path = file()
+def _is_there(run_dir: Path) -> bool:
+    """Whether a run is in the folder; one that was closed to us meanwhile is there."""
+    try:
+        return runpath.is_run_folder(run_dir)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+
+
+def _append(path: Path, line: bytes) -> bool:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, line)
@@ -153,17 +209,16 @@ def _parse(line: bytes) -> Entry | None:
         if raw["v"] != VERSION:
             return None
         return Entry(Path(str(raw["dir"])), str(raw["name"]), str(raw["run_id"]), str(raw["job"]), float(raw["t"]),
-                     str(raw.get("cluster") or ""))
+                     str(raw.get("cluster") or ""), brief if isinstance(brief := raw.get("brief"), dict) else None)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def _compact() -> None:
+def _compact(path: Path) -> None:
     """Write the newest runs to a new list, under a lock: two readers at once would lose each other's lines."""
     import filelock  # only here: submit, which imports this module, has no time for it
 
-    with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(f"{file()}.lock", timeout=LOCK_S):
-        path = file()
+    with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(f"{path}.lock", timeout=LOCK_S):
         draft = path.with_name(f"{path.name}.{os.getpid()}")
         with path.open("rb") as old, draft.open("wb") as new:
             content = old.read()
@@ -179,5 +234,7 @@ def _compact() -> None:
 
 
 def _line(entry: Entry) -> bytes:
-    return json.dumps({"v": VERSION, "t": entry.t, "name": entry.name, "run_id": entry.run_id, "job": entry.job,
-                       "dir": str(entry.dir), "cluster": entry.cluster}, separators=(",", ":")).encode() + b"\n"
+    ended = {"brief": entry.brief} if entry.brief is not None else {}
+    row = {"v": VERSION, "t": entry.t, "name": entry.name, "run_id": entry.run_id, "job": entry.job,
+           "dir": str(entry.dir), "cluster": entry.cluster, **ended}
+    return json.dumps(row, separators=(",", ":")).encode() + b"\n"

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal
+from safelaunch.adapters import durable, journal
 from safelaunch.core import plan as plans
 from safelaunch.core.journal import Journal
-from safelaunch.core.model import Request
+from safelaunch.core.model import STOPS, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State, fold
 from safelaunch.errors import RunFolderError
 
-REQUESTS = ("kill-now", "kill", "checkpoint", "hold", "release", "extend")
+REQUESTS = (*STOPS, "hold", "release", "extend")
 FOLDERS = ("journal", "attempts", "claims")
 
 
@@ -52,11 +52,14 @@ class Run:
         return sorted((self.dir / "attempts").glob("[0-9]*/main.log"))
 
 
+OWN_FOLDER = "name a folder of your own: run_dir=FOLDER (as a word of the command line, or a key of train.yaml)"
+
+
 def create(run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env: Mapping[str, str]) -> Run:
     """Make the run folder with all that submit knows. Raises RunFolderError; nothing half-made is left behind."""
     made: list[Path] = []
     try:
-        if (run_dir / "run.json").exists():
+        if _is_there(run_dir / "run.json"):
             raise RunFolderError(f"{run_dir} already holds a run", hint="choose another name or run_dir, or remove it")
         _make_folders(run_dir, plan, made)
         _write(run_dir / "job.sbatch", script.encode(), 0o750, made)
@@ -68,9 +71,10 @@ def create(run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env:
         raise
     except OSError as error:
         _unmake(made)
+        closed = isinstance(error, PermissionError)
         raise RunFolderError(f"cannot make the run folder {run_dir}: {error.strerror or error}"
                              f"{f' ({error.filename})' if error.filename else ''}; nothing was submitted",
-                             hint="choose another run_dir, or free some space") from error
+                             hint=OWN_FOLDER if closed else "choose another run_dir, or free some space") from error
     return Run(run_dir, meta, plan)
 
 
@@ -81,6 +85,9 @@ def load(run_dir: Path) -> Run:
         return Run(run_dir, meta, plans.make(meta["config"], meta["run_id"]))
     except FileNotFoundError as error:
         raise RunFolderError(f"{run_dir} holds no run (no run.json)") from error
+    except PermissionError as error:
+        raise RunFolderError(f"you may not read the run in {run_dir}: it is {_owner(run_dir)}'s",
+                             hint="a run with kill_switch.group is open to that group") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(f"{run_dir}/run.json cannot be read: {error}") from error
 
@@ -132,6 +139,14 @@ def name_of(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def group_of(gid: int) -> str:
+    """A group's name; the number where the node does not know it."""
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
 
 
 def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> None:
@@ -208,10 +223,7 @@ def _write(path: Path, data: bytes, mode: int, made: list[Path]) -> None:
     made.append(path)
     try:
         journal.open_to_group(descriptor, path.parent, mode)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view):]
-        os.fsync(descriptor)
+        durable.write(descriptor, data)
     finally:
         os.close(descriptor)
 
@@ -229,9 +241,21 @@ def attempt_folder(number: int) -> str:
     return f"attempts/{number:04d}"
 
 
-def is_run_folder(path: Path) -> bool:
-    """Whether a folder holds a run."""
-    return (path / "run.json").is_file()
+def _is_there(path: Path) -> bool:
+    """Whether a path exists; raises OSError where nobody can say."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _owner(path: Path) -> str:
+    """Whose a folder is, as far as its parents let one see."""
+    try:
+        return name_of(path.stat().st_uid)
+    except OSError:
+        return "somebody else"
 
 
 def newest_below(folder: Path) -> Path | None:

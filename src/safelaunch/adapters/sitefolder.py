@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal
+from safelaunch.adapters import durable, journal
 from safelaunch.node import lookout
 from safelaunch.node.probe import run_in_child
 
@@ -296,10 +296,7 @@ def _store(path: Path, data: bytes) -> None:
     """Append, fsync and close: each of them may say that there is no room."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view):]
-        os.fsync(descriptor)
+        durable.write(descriptor, data)
     finally:
         os.close(descriptor)
 

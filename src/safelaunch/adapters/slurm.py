@@ -22,10 +22,11 @@ from safelaunch.errors import SlurmRefused, SlurmUnreachable
 DEADLINE_S = 60.0   # above Slurm's own: MessageTimeout is 10 s, and clients try more than once
 _FORMATS = ("SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_SORT", "SQUEUE_STATES", "SQUEUE_USERS", "SQUEUE_PARTITION",
             "SINFO_FORMAT", "SCONTROL_ALL", "SACCT_FORMAT", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS")
-# What a helper step asks for beside a training that has GPUs: srun would else wait until it gives its own back. Both:
+# What a helper step asks for beside a training that has GPUs: srun would else wait until it gives its own back. All:
 # SLURM_GPUS of a job with --gpus stands against --gpus-per-node=0 alone, which is refused as "Invalid generic resource
-# (gres) specification", and after --gpus-per-node=2 --gpus=0 alone gets two (22.05, 24.11 and 26.05, measured).
-NO_GPUS = ("--gpus=0", "--gpus-per-node=0")
+# (gres) specification", after --gpus-per-node=2 --gpus=0 alone gets two, and after --gpus-per-task=1 both get one. The
+# three give none in jobs with --gpus, --gpus-per-node, --gpus-per-task and --gres (22.05, 24.11 and 26.05, measured).
+NO_GPUS = ("--gpus=0", "--gpus-per-node=0", "--gpus-per-task=0")
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,11 @@ def squeue_all_by_name(name: str) -> tuple[str, ...]:
 def squeue_job(job: str) -> tuple[str, ...]:
     """Lists one job."""
     return ("squeue", "--noheader", f"--jobs={job}", "--states=all", f"--format={slurmtext.SQUEUE_FORMAT}")
+
+
+def squeue_steps(job: str) -> tuple[str, ...]:
+    """Lists the steps that a job has now, by their ids; one that waits to be made is none yet."""
+    return ("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i")
 
 
 def squeue_watch(names: Sequence[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from safelaunch.adapters import journal, local, slurm
 from safelaunch.adapters.runfolder import Run
@@ -81,12 +81,12 @@ class Submission:
         from safelaunch.core.ledger import exclusions, of_cluster, strangers  # most submissions know nothing
 
         evidence, now = of_cluster(known, self._run.cluster), time.time()
-        found = exclusions(evidence, now, plan.suspects, nodes=plan.nodes, spares=plan.spare_nodes)
+        found = exclusions(evidence, now, plan.suspects, nodes=plan.allocated_nodes, spares=plan.spare_nodes)
         if found:   # the one more question that it costs: are enough nodes left without them, and are they its own?
             partition = dict(plan.sbatch).get("partition")
             there, usable = self._nodes(partition, dict(plan.sbatch).get("reservation"))
-            found = exclusions(evidence, now, plan.suspects, nodes=plan.nodes, spares=plan.spare_nodes, among=there,
-                               available=usable)
+            found = exclusions(evidence, now, plan.suspects, nodes=plan.allocated_nodes, spares=plan.spare_nodes,
+                               among=there, available=self._not_excluded(usable))
             strange = [one.node for one in strangers(evidence, now, plan.suspects, there)] if there is not None else []
             if strange and partition:   # those of another partition are no news
                 everywhere = self._nodes(None)[0]
@@ -97,11 +97,18 @@ class Submission:
                       f"(see: safelaunch nodes   take back: safelaunch nodes clear {found[0].node} --why …)")
         return [one.node for one in found]
 
-    def _leave_out(self, nodes: list[str]) -> None:
+    def _leave_out(self, nodes: Sequence[str]) -> None:
         """Write down, and say, that suspects are not kept out, because Slurm would refuse their names."""
         if nodes:
             self._writer.write(*(self._writer.event("node_left_out", node=node, why=UNKNOWN_HERE) for node in nodes))
             self._say(f"left out: {', '.join(nodes)} ({UNKNOWN_HERE})")
+
+    def _not_excluded(self, nodes: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """Those that the user's own slurm.exclude leaves to the run."""
+        from safelaunch.core.nodeset import expand_own  # ClusterShell takes 15 ms to import
+
+        own = set(expand_own(dict(self._run.plan.sbatch).get("exclude")))
+        return None if nodes is None else tuple(node for node in nodes if node not in own)
 
     def _nodes(
         self, partition: str | None, reservation: str | None = None
@@ -124,18 +131,18 @@ class Submission:
         """Those of our names that Slurm knows, after it has refused a list. Raises SlurmRefused where the list was the
         user's, or where Slurm does not say what it knows.
         """
-        known = self._nodes(None)[0]
-        from safelaunch.core.nodeset import expand_own  # ClusterShell takes 15 ms to import
+        there = self._nodes(None)[0]
+        from safelaunch.core.excludelist import unknown_names  # ClusterShell takes 15 ms to import
+        from safelaunch.core.nodeset import expand_own
 
         options = dict(self._run.plan.sbatch)
         own = (*expand_own(options.get("exclude")), *expand_own(options.get("nodelist")))
-        strange = [name for name in own if known is not None and name not in known]
-        if strange:
+        if strange := unknown_names(own, there):
             raise SlurmRefused(
                 f"slurm.exclude or slurm.nodelist names {', '.join(strange)}, and this cluster knows no such node",
                 argv=refused.argv, returncode=refused.returncode, stdout=refused.stdout, stderr=refused.stderr,
                 hint="see: sinfo --all --Node; a name that has gone must be taken out of train.yaml")
-        gone = [name for name in names if known is not None and name not in known]
+        gone = unknown_names(names, there)
         if not gone:
             refused.check()
         self._leave_out(gone)

@@ -15,6 +15,7 @@ from safelaunch.adapters import slurm
 from safelaunch.adapters.job import Job
 from safelaunch.adapters.slurm import Command, Result, Start
 from safelaunch.core import nodeset, slurmtext
+from safelaunch.core.excludelist import ExcludeList
 from safelaunch.core.plan import Plan
 from safelaunch.core.slurmtext import KnownJob
 from safelaunch.errors import ParseError
@@ -29,8 +30,7 @@ class Successor:
     def __init__(self, plan: Plan, job: Job, run_dir: Path, env: Mapping[str, str], start: Start) -> None:
         self._plan, self._job, self._run_dir, self._start = plan, job, run_dir, start
         self._env = slurm.outside_job(env)
-        self._own = nodeset.expand_own(dict(plan.sbatch).get("exclude"))
-        self._strange: frozenset[str] = frozenset()   # names that Slurm does not know, and refuses lists for
+        self._excluding = ExcludeList(nodeset.expand_own(dict(plan.sbatch).get("exclude")))
 
     # --- making it ------------------------------------------------------------------------------------------------
 
@@ -39,8 +39,7 @@ class Successor:
         options = [self.dependency] if is_behind else []
         if is_held:
             options.append("--hold")
-        if exclude or self._strange & set(self._own):   # it replaces the script's, by nothing too (22.05, measured)
-            options.append(f"--exclude={self._all_excluded(exclude)}")
+        options += self._excluding.options(exclude)
         return self._start(slurm.sbatch(self.script, options), self._env, cwd=self._job.cwd)
 
     def test(self) -> Command:
@@ -88,6 +87,10 @@ class Successor:
     def look_closely(self) -> Command:
         """squeue of the run's jobs with their exclusions."""
         return self._run(slurm.squeue_watch([self._plan.job_name]))
+
+    def look_at_steps(self) -> Command:
+        """squeue of this job's own steps."""
+        return self._run(slurm.squeue_steps(self._job.id))
 
     def ask_account(self, job: str) -> Command:
         """sacct's word on a job that Slurm has forgotten."""
@@ -164,10 +167,10 @@ class Successor:
         """sinfo of all nodes of this cluster."""
         return self._run(slurm.sinfo(None))
 
-    def leave_out(self, there: Collection[str], named: Iterable[str]) -> tuple[str, ...]:
+    def leave_out(self, there: Collection[str] | None, named: Iterable[str]) -> tuple[str, ...]:
         """Of the nodes `named`, and the user's own, those that are not there: from now on no command names them."""
-        gone = tuple(dict.fromkeys(node for node in (*named, *self._own) if node not in {*there, *self._strange}))
-        self._strange |= set(gone)
+        gone = self._excluding.gone(named, there)
+        self._excluding = self._excluding.without(gone)
         return gone
 
     # --- changing it ----------------------------------------------------------------------------------------------
@@ -179,15 +182,24 @@ class Successor:
         `drop_afterany`: this job will hang in COMPLETING on a silent node; singleton counts that as ended. `known`:
         what the job was kept from so far; an update replaces the whole list.
         """
-        changes = {"ExcNodeList": self._all_excluded(exclude)} if exclude or known else {}
+        changes = {"ExcNodeList": self._excluding.text(exclude)} if exclude or known else {}
         if drop_afterany:
             changes["Dependency"] = "singleton"
         return self._run(slurm.update_job(job, **changes)) if job is not None and changes else None
 
+    def is_unchangeable(self, refused: Result, excluded: Iterable[str]) -> bool:
+        """Whether no change of a pending job will be obeyed: among the nodes that it was kept from is one that has
+        left the cluster.
+
+        From 24.11 on Slurm then refuses all changes, also of the list itself (slurmctld: "Invalid excluded nodes list
+        in job records"; measured on 24.11.5; 22.05.8 obeys).
+        """
+        return slurmtext.is_unknown_node(refused.stderr) and not self._excluding.unknown.isdisjoint(excluded)
+
     def has_excluded(self, job: KnownJob, exclude: tuple[str, ...]) -> bool:
         """Whether Slurm keeps the job from all of these nodes."""
         try:
-            return set(exclude) - self._strange <= set(nodeset.expand(job.excluded) if job.excluded else ())
+            return set(exclude) - self._excluding.unknown <= set(nodeset.expand(job.excluded) if job.excluded else ())
         except ParseError:
             return False
 
@@ -205,7 +217,3 @@ class Successor:
 
     def _run(self, argv: tuple[str, ...]) -> Command:
         return self._start(argv, self._env)
-
-    def _all_excluded(self, exclude: tuple[str, ...]) -> str:
-        """The user's own exclusions stay: an update replaces the whole list."""
-        return nodeset.fold(node for node in (*exclude, *self._own) if node not in self._strange)

@@ -16,11 +16,13 @@ from typing import Any
 
 from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.journal import Direct, Writer
+from safelaunch.adapters.knownnodes import try_with_known
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.watchreading import Ask
 from safelaunch.adapters.world import World
 from safelaunch.core import nodeset, slurmtext, via
 from safelaunch.core import plan as plans
+from safelaunch.core.excludelist import NO_SUCH_NODE, ExcludeList
 from safelaunch.core.model import Event
 from safelaunch.core.watched import NOTE, Act, Cancel, End, Free, Note, Queue, Relax, StartNow, act_of
 from safelaunch.core.watchfacts import ENDING
@@ -29,7 +31,6 @@ from safelaunch.node import fresh
 
 FOLDER_S = 5.0
 OWNER = "watch"     # of the evidence against a node
-NO_SUCH_NODE = "this cluster knows no such node"
 _TOO_MANY_EXCLUDED = "Requested node configuration is not available"   # sbatch's word for too few nodes (22.05)
 
 # An act: it yields commands, is sent their results, and returns the sentence that people are told; None = nothing done.
@@ -82,8 +83,7 @@ class Deed:
         if not env.is_ok or env.value is None:
             raise Blind(env.error or "its folder does not answer")
         self.env = slurm.outside_job(env.value[1])
-        self.own = nodeset.expand_own(dict(self.plan.sbatch).get("exclude"))
-        self.strange: frozenset[str] = frozenset()   # names that Slurm does not know, and refuses lists for
+        self.excluding = ExcludeList(nodeset.expand_own(dict(self.plan.sbatch).get("exclude")))
         beside = isinstance(act, Note | StartNow) or (isinstance(act, Queue) and act.beside)
         self.claim = int(self.facts["claim"]) + 1
         gen = 0 if beside else self.claim
@@ -155,8 +155,7 @@ class Deed:
         words = [f"afterany:{act.after}"] if act.after else []
         words += ["singleton"] if is_single else []
         options = [f"--dependency={','.join(words)}"] if words else []
-        if exclude or self.strange & set(self.own):   # it replaces the script's
-            options.append(f"--exclude={self._all_excluded(exclude)}")
+        options += self.excluding.options(exclude)
         return self._run(slurm.sbatch(str(self.run_dir / "job.sbatch"), options), self.facts["meta"]["cwd"])
 
     def _queued(self, act: Queue, job: str, how: str, exclude: tuple[str, ...] = ()) -> str:
@@ -176,8 +175,8 @@ class Deed:
         if not result.is_ok:
             self._settle("relax", None if result.is_unknown else False, _said(result))
             return f"could not change job {act.job}: {_said(result)}"
-        kept = [node for node in act.keep if node not in self.own]
-        self._settle("relax", True, None, *(partial(self._clear, node, act.why) for node in act.drop),
+        kept = [node for node in act.keep if node not in self.excluding.own]
+        self._settle("relax", True, None, *(partial(self._readmit, node, act.why) for node in act.drop),
                      lambda: self.writer.event("resubmitted", job=act.job, exclude=kept, why=act.why))
         return f"job {act.job} may use {nodeset.fold(act.drop)} again: {act.why}"
 
@@ -238,8 +237,8 @@ class Deed:
             return self.writer.event("stopped", exit_code=act.exit_code, why=act.why)
         return self.writer.event("gave_up", exit_code=act.exit_code, why=act.why)
 
-    def _clear(self, node: str, why: str) -> Event:
-        return self.writer.event("node_cleared", node=node, why=why, owner=OWNER)
+    def _readmit(self, node: str, why: str) -> Event:
+        return self.writer.event("node_readmitted", node=node, why=why)
 
     def _announce(self, act: str, **data: Any) -> None:
         self._write(self.writer.event("intent", claim=self.claim, act=act, **data))
@@ -271,28 +270,23 @@ class Deed:
     def _update(self, job: str, exclude: tuple[str, ...] | None, **changes: str) -> Asking:
         """Change a job, and the nodes that it is kept from; `exclude` None = those stay as they are."""
         def start() -> Command:
-            lists = {} if exclude is None else {"ExcNodeList": self._all_excluded(exclude)}
+            lists = {} if exclude is None else {"ExcNodeList": self.excluding.text(exclude)}
             return self._run(slurm.update_job(job, **lists, **changes))
 
         return (yield from self._with_known_nodes(exclude or (), start))
 
     def _with_known_nodes(self, named: tuple[str, ...], start: Callable[[], Command]) -> Asking:
-        """As lead.nextjob's: where Slurm refuses a list for a name that it does not know, a second try without it."""
-        result = yield start()
-        if not slurmtext.is_unknown_node(result.stderr):
-            return result
-        looked = yield self._run(slurm.sinfo(None))
-        there = slurmtext.all_nodes(looked.stdout) if looked.is_ok else None
-        gone = tuple(node for node in dict.fromkeys((*named, *self.own)) if node not in there) if there else ()
-        if not gone:
-            return result
-        self.strange |= set(gone)
-        self._write(*(self.writer.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
-        return (yield start())
+        """The result of a command that names nodes; names that Slurm does not know are written down."""
+        def leave_out(there: tuple[str, ...] | None) -> bool:
+            gone = self.excluding.gone(named, there)
+            self.excluding = self.excluding.without(gone)
+            if gone:
+                self._write(*(self.writer.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
+            return bool(gone)
 
-    def _all_excluded(self, exclude: tuple[str, ...]) -> str:
-        """The user's own exclusions stay: an update replaces the whole list."""
-        return nodeset.fold(node for node in (*exclude, *self.own) if node not in self.strange)
+        result = yield from try_with_known(start, lambda: self._run(slurm.sinfo(None)), leave_out)
+        assert result is not None   # `start` always starts something
+        return result
 
 
 def _other_job(result: Result, name: str, but: str | None) -> str | None:

@@ -14,13 +14,11 @@ import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import journal, registry, runfolder
 from safelaunch.adapters.watchmemory import Known
-from safelaunch.core import journal as text
 from safelaunch.core import plan as plans
 from safelaunch.core import slurmtext, via, watch, watchfacts
 from safelaunch.core.state import State, fold
@@ -106,6 +104,19 @@ class Reader:
                 if rows is None:
                     blind += dirs[start:]
                     break
+                found.update(rows)
+        return found, blind
+
+    def visit(self, dirs: Sequence[str], look: Callable[[str], Any]) -> tuple[dict[str, Any], list[str]]:
+        """(folder → what `look` finds there, folders that did not answer)."""
+        self._mounts = _mount_points()
+        found: dict[str, Any] = {}
+        blind: list[str] = []
+        for group, together in self._grouped({dir: Known() for dir in dirs}).items():
+            rows = self._walk(group, together, look)
+            if rows is None:
+                blind += together
+            else:
                 found.update(rows)
         return found, blind
 
@@ -203,7 +214,7 @@ def _examine(look: Look) -> dict[str, Any]:
     claim = journal.last_claim(dir)          # before the journal: whoever acts in between takes the next number
     meta = json.loads((dir / "run.json").read_bytes())
     plan = plans.make(meta["config"], meta["run_id"])
-    events = text.merge(_read_journal(dir)).events
+    events = journal.read(dir, steps_kept=1).events
     state, notes = fold(events), read_notes(events)
     last, of = state.job, str(meta.get("cluster_name") or "")
     # What this Slurm has shown is true, whatever a cluster was called when the run was submitted.
@@ -215,7 +226,8 @@ def _examine(look: Look) -> dict[str, Any]:
         _scancelled(dir, state), notes, dir.stat().st_uid == os.getuid(),
         not elsewhere and (look.named or known.seen or (of != "" and of == look.cluster)
                            or _is_home(look, dir, [event.host for event in events if event.gen == 0])),
-        tuple(path.name.removeprefix("orphaned-") for path in (dir / "control").glob("orphaned-*")), elsewhere)
+        (*(path.name.removeprefix("orphaned-") for path in (dir / "control").glob("orphaned-*")),
+         *(id for id in _newest(state) if slurmtext.is_ended_by_prolog(_output(dir, id), id))), elsewhere)
     judged = watch.judge(watched, look.word, look.now)
     ids = {job.id for job in (last, *state.jobs[-1:]) if job is not None} | {state.successor or ""}
     row: dict[str, Any] = {
@@ -230,25 +242,6 @@ def _examine(look: Look) -> dict[str, Any]:
     return row
 
 
-def _read_journal(dir: Path) -> dict[str, bytes]:
-    """The writers' files. Of progress lines that follow each other only the last is kept: it is all that the state
-    keeps of them, and they are most of what a long run has written.
-    """
-    files = {}
-    for path in (dir / "journal").glob("*.jsonl"):
-        with path.open("rb") as file:
-            content = file.read(journal.MAX_JOURNAL_BYTES)
-        lines = content.split(b"\n")
-        files[path.name] = b"\n".join(
-            line for line, after in zip_longest(lines, lines[1:], fillvalue=b"")
-            if not (_is_progress(line) and _is_progress(after)))
-    return files
-
-
-def _is_progress(line: bytes) -> bool:
-    return line.startswith(b'{"v":1,') and b',"event":"progress",' in line and line.endswith(b"}")
-
-
 def _is_home(look: Look, dir: Path, hosts: Sequence[str]) -> bool:
     """Whether the run was submitted on this host, to the cluster that squeue asks here."""
     with contextlib.suppress(OSError):
@@ -257,22 +250,24 @@ def _is_home(look: Look, dir: Path, hosts: Sequence[str]) -> bool:
 
 
 def _scancelled(dir: Path, state: State) -> tuple[str, ...]:
-    """The jobs in whose output a scancel stands: the current one, and later ones."""
-    last = state.job
-    if last is None:
-        return ()
-    asked = [last.id, *(job.id for job in state.jobs if watchfacts.is_before(last.id, job.id))]
-    return tuple(id for id in asked if _ending(dir, id) == "cancelled")
+    """The newest jobs in whose output a scancel stands."""
+    return tuple(id for id in _newest(state) if slurmtext.parse_ending(_output(dir, id), id) == "cancelled")
 
 
-def _ending(dir: Path, job: str) -> str | None:
-    """Why Slurm ended a job, as slurmstepd wrote into its output; None = it does not say."""
+def _newest(state: State) -> tuple[str, ...]:
+    """The current job and later ones; where none has started, all."""
+    last = state.job.id if state.job is not None else None
+    return tuple(job.id for job in state.jobs if last is None or job.id == last or watchfacts.is_before(last, job.id))
+
+
+def _output(dir: Path, job: str) -> str:
+    """The end of a job's own output; "" = there is none."""
     try:
         with (dir / f"slurm-{job}.out").open("rb") as output:
             output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT_TAIL))
-            return slurmtext.parse_ending(output.read().decode("latin-1"), job)
+            return output.read().decode("latin-1")
     except FileNotFoundError:
-        return None
+        return ""
 
 
 def _mount_points() -> tuple[str, ...]:

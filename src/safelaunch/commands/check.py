@@ -51,7 +51,6 @@ def summarise(config: dict[str, Any]) -> str:
     size = f"{nodes} node{'s' if nodes != 1 else ''}"
     size += f" × {gpus} GPU{'s' if gpus != 1 else ''}" if gpus else ""
     by = {"torchrun": f"torchrun × {launch['nproc_per_node']}", "srun": "srun", "none": "no launcher"}[launch["with"]]
-    resume = (
-        f"resumes from {config['resume']['dir']}" if config["resume"]["dir"] else "no resume (resume.dir is not set)"
-    )
+    where, by_whom = config["resume"]["dir"], "the training " if config["resume"]["by"] == "training" else ""
+    resume = f"{by_whom}resumes from {where}" if where else "no resume (resume.dir is not set)"
     return f"{size}, {by}, {resume}, run folder {config['run_dir']}"

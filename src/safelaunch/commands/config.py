@@ -10,8 +10,11 @@ import click
 
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.commands.trainfile import split_rest, train_file_arguments
+from safelaunch.core.config.keys import KEYS
+from safelaunch.core.config.kinds import AutoOrDuration, Duration
 from safelaunch.core.config.resolve import Origin, Resolved
 from safelaunch.core.config.starter import render_value
+from safelaunch.core.config.values import render_duration
 
 
 @click.command()
@@ -47,7 +50,11 @@ def _lines(resolved: Resolved, *, with_origin: bool) -> Iterator[str]:
 
 
 def _line(path: str, key: str, value: object, resolved: Resolved, with_origin: bool) -> str:
-    text = f"{key}: {render_value(path, value)}"
+    known = KEYS.get(path)
+    if isinstance(value, float) and known is not None and isinstance(known.kind, (Duration, AutoOrDuration)):
+        text = f"{key}: {render_duration(value)}"
+    else:
+        text = f"{key}: {render_value(path, value)}"
     return f"{text}  # {_place(resolved.origins[path])}" if with_origin else text
 
 

@@ -57,7 +57,8 @@ def command(folder: str | None) -> int:
         raise
     _await_job(run)
     click.echo("\nLook at the run:\n")
-    for words in (f"cd {place}", "safelaunch status", "safelaunch events", "safelaunch logs | less"):
+    for words in (f"cd {place}", f"safelaunch status {os.path.relpath(run.dir, place)}", "safelaunch events",
+                  "safelaunch logs | less"):
         click.echo(f"  {words}")
     click.echo("\nYour own training: safelaunch init")
     return code

@@ -1,8 +1,10 @@
-"""safelaunch events: the journal for people; all that happened to a run, and why."""
+"""safelaunch events: what happened to a run, and why, out of its journal."""
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import click
 
 from safelaunch.commands import runs, talk
-from safelaunch.core import via
+from safelaunch.core import story, via
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
@@ -18,6 +20,7 @@ from safelaunch.core.state import fold
 
 POLL_S = 0.5
 QUIET_S = 1.0   # a leader writes its last words right behind the end
+NARROW = 100    # columns: below that a folded line goes on near the left edge, not below its sentence
 
 Data = Mapping[str, Any]
 
@@ -25,9 +28,10 @@ Data = Mapping[str, Any]
 @click.command()
 @runs.run_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option("--all", "with_all", is_flag=True, help="Every line, with the supervisors' own: claims, steps, fences.")
 @click.option("--json", "as_json", is_flag=True, help="The journal's lines themselves, in order.")
-def command(which: str | None, follow: bool, as_json: bool) -> int:
-    """Show the journal: time, host, what happened."""
+def command(which: str | None, follow: bool, with_all: bool, as_json: bool) -> int:
+    """Show what happened to a run: time, host, what."""
     run = runs.load(which)
     watch = runs.JournalWatch(run.dir)
     shown: set[tuple[int, int, str, str, float]] = set()
@@ -37,7 +41,8 @@ def command(which: str | None, follow: bool, as_json: bool) -> int:
     while True:
         journal = watch.poll()
         if journal is not None:
-            new = [event for event in journal.events if _key(event) not in shown]
+            told = journal.events if with_all or as_json else story.select(journal.events)
+            new = [event for event in told if _key(event) not in shown]
             shown.update(map(_key, new))
             _show(new, as_json)
             for problem in journal.problems:
@@ -66,9 +71,18 @@ def _show(events: Iterable[Event], as_json: bool) -> None:
     if as_json:
         sys.stdout.write("".join(render(event).decode() for event in events))
     else:
-        sys.stdout.write("".join(
-            f"{talk.clock(event.t)}  {talk.clean(event.host):<10}  {describe(event)}\n" for event in events))
+        width = shutil.get_terminal_size().columns if talk.is_for_person() else None
+        sys.stdout.write("".join(f"{fold_line(event, width)}\n" for event in events))
     sys.stdout.flush()
+
+
+def fold_line(event: Event, width: int | None) -> str:
+    """Time, host and sentence; folded to a terminal's width, None = as long as it is."""
+    head = f"{talk.clock(event.t)}  {talk.clean(event.host):<10}  "
+    if width is None:
+        return head + describe(event)
+    return textwrap.fill(head + describe(event), max(width, 40), break_on_hyphens=False,
+                         subsequent_indent=" " * (len(head) if width >= NARROW else 4))
 
 
 def _key(event: Event) -> tuple[int, int, str, str, float]:
@@ -112,28 +126,44 @@ def _checkpoint(data: Data) -> str:
 def _failure(data: Data) -> str:
     exits = [str(text) for text in data.get("exits") or ()]
     more = f" and {len(exits) - 4} more" if len(exits) > 4 else ""
-    return f"attempt {data['attempt']} failed, exit code {data.get('exit_code')}: {'; '.join(exits[:4])}{more}"
+    told = f": {'; '.join(exits[:4])}{more}" if exits else ""
+    return f"attempt {data['attempt']} failed{_at_step(data)}, exit code {data.get('exit_code')}{told}"
+
+
+def _at_step(data: Data) -> str:
+    return f" at step {data['at_step']}" if data.get("at_step") is not None else ""
 
 
 def _verdict(data: Data) -> str:
-    return (f"verdict on attempt {data['attempt']}: {data['category']} ({float(data.get('confidence', 0)):.0%} sure): "
-            f"{data.get('summary', '')}; to do: {data.get('action', 'nothing')}")
+    summary = f": {data['summary']}" if data.get("summary") else ""
+    follows = data.get("follows") or (f"to do: {data['action']}" if data.get("action") else "")
+    return (f"verdict on attempt {data['attempt']}: {data['category']} "
+            f"({float(data.get('confidence', 0)):.0%} sure){summary}{f'; {follows}' if follows else ''}")
 
 
 def _attempt_ended(data: Data) -> str:
     code = data.get("exit_code")
-    return f"attempt {data['attempt']} has ended: {data['how']}" + (
+    return f"attempt {data['attempt']} has ended{_at_step(data)}: {data['how']}" + (
         f", exit code {code}" if code is not None else "") + _because(data)
 
 
 def _outcome(data: Data) -> str:
     how = {True: "done", False: "it did not work", None: "nobody knows whether it happened"}[data.get("ok")]
     note = data.get("note") or data.get("why")
-    return f"{str(data.get('act')).replace('_', ' ')} (claim {data['claim']}): {how}" + (f": {note}" if note else "")
+    return f"{str(data.get('act')).replace('_', ' ')}{_claim(data)}: {how}" + (f": {note}" if note else "")
+
+
+def _decision(data: Data) -> str:
+    """The row is the journal's own word, and stands there for programs and `--all`."""
+    return f"decided ({str(data['row']).replace('_', ' ')}){_because(data)}" if "row" in data else str(data["why"])
 
 
 def _intent(data: Data) -> str:
-    return f"about to {str(data['act']).replace('_', ' ')} (claim {data['claim']})"
+    return f"about to {str(data['act']).replace('_', ' ')}{_claim(data)}"
+
+
+def _claim(data: Data) -> str:
+    return f" (claim {data['claim']})" if "claim" in data else ""
 
 
 def _preserved(data: Data) -> str:
@@ -154,6 +184,16 @@ def _node_excluded(data: Data) -> str:
 def _took_over(data: Data) -> str:
     before = f" after the one on {data['before']}" if data.get("before") else ""
     return f"a new supervisor leads job {data['job']}{before}{_because(data)}"
+
+
+def _lost_progress(data: Data) -> str:
+    then = "it is ended before it can overwrite newer checkpoints" if data.get("then") == "stop" else "it goes on"
+    return f"progress is {'lost' if data.get('sure') else 'perhaps lost'}: {data['why']}; {then}"
+
+
+def _checkpoint_skipped(data: Data) -> str:
+    instead = f"the newest complete one is {data['instead']}" if data.get("instead") else "there is no complete one"
+    return f"the checkpoint {data['path']} is skipped: {data['reason']}; {instead}"
 
 
 # What a journal line leaves out of a leftover's row (lead.visit).
@@ -180,18 +220,22 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "node_readmitted": lambda data: f"{data['node']} is not kept out any more{_because(data)}",
     "node_cleared": lambda data: f"{data['node']} is not kept out any more{_because(data)}",
     "checkpoint_rejected": lambda data: f"the checkpoint {data['path']} is left out{_because(data)}",
+    "checkpoint_skipped": _checkpoint_skipped,
+    "lost_progress": _lost_progress,
     "standby_started": lambda data: f"a second supervisor stands by on {data['node']}",
     "standby_lost": lambda data: f"the second supervisor on {data['node']} is lost{_because(data)}",
     "via_chosen": lambda data: f"{via.SENTENCES.get(str(data['via']), data['via'])}{_because(data)}",
     "successor_cancelled": lambda data: f"a person cancelled the next job, {data['job']}: the run ends with this one",
     "need_successor": lambda data: f"a watch has to queue the next job{_because(data)}",
-    "decision": lambda data: f"decided ({str(data['row']).replace('_', ' ')}){_because(data)}",
+    "decision": _decision,
     "intent": _intent,
     "outcome": _outcome,
     "preserved": _preserved,
     "released": lambda data: f"the kept nodes are released{_because(data)}",
     "request": lambda data: f"{data['who']} touched control/{data['name']}",
-    "kill_switch": lambda data: f"{data['who']} touched the kill switch ({data['name']})",
+    "kill_switch": lambda data: f"{data['who']} " + (
+        "wants it to stop at its next checkpoint" if data["name"] == "checkpoint" else
+        f"touched the kill switch ({data['name']})"),
     "took_over": _took_over,
     "slurm": lambda data: f"Slurm {data['version']} runs here" + (
         "" if data.get("known", True) else ", a release that this safelaunch does not know"),

@@ -1,4 +1,4 @@
-"""Which lines of a training's log are wanted: by rank, host, expression, or as the first error.
+"""Which lines of a training's log are wanted: by rank, host, expression, or as what `why` cites.
 
 Bytes all along: a log holds progress bars, torn UTF-8 and worse, and all of it passes unchanged.
 """
@@ -6,8 +6,11 @@ Bytes all along: a log holds progress bars, torn UTF-8 and worse, and all of it 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
 
 from safelaunch.core import nodeset
 from safelaunch.core.plan import Plan
@@ -15,17 +18,10 @@ from safelaunch.errors import ParseError, UsageError
 
 Keep = Callable[[bytes], bool]
 
-BLOCK_LINES = 400   # of one traceback; a deeper one (recursion) is shown up to here
+BLOCK_LINES = 4000       # above an exception; one whose traceback begins further above is shown alone
+BLOCK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 _PREFIX = re.compile(rb"(\[[^\[\]\s:]{1,255}:\d{1,9}\]:) ?")
-# The launcher's report of a failed rank, and what ranks say when another one has gone: echoes, never the first error.
-_ECHO = re.compile(rb"ChildFailedError|Connection (?:reset|closed) by peer|torch\.distributed\.elastic|BrokenPipeError")
-# Errors without a traceback: CUDA's and NCCL's own lines, the kernel's words for a dead process as bash and glibc
-# print them (strsignal(3)), full or lost storage (strerror(3)), slurmstepd's, and loggers' level words.
-_SIGN = re.compile(
-    rb"CUDA error|CUDA out of memory|NCCL (?:error|failure)|Segmentation fault|Bus error|\bAborted\b|\bKilled\b"
-    rb"|No space left on device|Stale file handle|Input/output error|Disk quota exceeded"
-    rb"|^(?:slurmstepd|srun): error:|command not found|^\s*(?:FATAL|ERROR)\b|\b(?:FATAL|CRITICAL)\b|terminate called"
-)
 
 
 @dataclass(frozen=True)
@@ -74,33 +70,44 @@ def _prefix_test(plan: Plan, nodes: tuple[str, ...], rank: int | None, hosts: st
     return lambda line: regex.match(line) is not None
 
 
-def first_error(lines: Iterable[bytes]) -> Found | None:
-    """The error that came first: a Python traceback with its exception, or a line that speaks of one.
-
-    Ranks write at the same time, so each rank's traceback is followed by its prefix. Of those the one that began first
-    counts, and an exception that only says that another rank has gone does not.
-    """
-    blocks: dict[bytes, tuple[int, list[bytes]]] = {}
-    for number, line in enumerate(lines, 1):
-        match = _PREFIX.match(line)
-        prefix, body = (match[1], line[match.end():]) if match else (b"", line)
-        block = blocks.get(prefix)
-        if body.startswith(b"Traceback (most recent call last)"):
-            blocks.setdefault(prefix, (number, []))[1].append(line)
-        elif block is not None:
-            block[1].append(line)
-            if (body.strip() and not body[:1].isspace()) or len(block[1]) >= BLOCK_LINES:
-                del blocks[prefix]
-                if not _ECHO.search(body):
-                    return Found(block[0], tuple(block[1]))
-        elif not blocks and _SIGN.search(body) and not _ECHO.search(body):
-            return Found(number, (line,))
-    return _unfinished(blocks)
-
-
-def _unfinished(blocks: dict[bytes, tuple[int, list[bytes]]]) -> Found | None:
-    """A traceback that the log's end cut off."""
-    if not blocks:
-        return None
-    number, lines = min(blocks.values())
+def read_cited(path: Path, offset: int, is_block: bool) -> Found:
+    """The raw lines of what `why` cites: the line at that byte and, of a traceback, its rank's lines above it."""
+    start = max(0, offset - BLOCK_BYTES) if is_block else offset
+    with path.open("rb") as file:
+        file.seek(start)
+        before = file.read(offset - start).splitlines(keepends=True)
+        last = file.readline()
+        lines = deque([last])
+        skipped = 0
+        prefix = _prefix(last)
+        for back, line in enumerate(reversed(before[-BLOCK_LINES:] if is_block else ()), 1):
+            if _prefix(line) != prefix:
+                continue
+            lines.appendleft(line)
+            skipped = back
+            if _body(line).startswith(b"Traceback (most recent call last)"):
+                break
+        else:   # it began too far above
+            lines, skipped = deque([last]), 0
+        file.seek(0)
+        number = _count(file, offset) - sum(line.endswith(b"\n") for line in before[len(before) - skipped:]) + 1
     return Found(number, tuple(lines))
+
+
+def _prefix(line: bytes) -> bytes:
+    match = _PREFIX.match(line)
+    return match[1] if match else b""
+
+
+def _body(line: bytes) -> bytes:
+    match = _PREFIX.match(line)
+    return line[match.end():] if match else line
+
+
+def _count(file: BinaryIO, size: int) -> int:
+    """Line ends in the first `size` bytes."""
+    count = 0
+    while size > 0 and (chunk := file.read(min(size, CHUNK_BYTES))):
+        count += chunk.count(b"\n")
+        size -= len(chunk)
+    return count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ import click
 
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import loglines, runs, talk
+from safelaunch.commands.whysubject import Subject
 from safelaunch.core.state import Attempt, State
+from safelaunch.core.why.causes import Verdict
 from safelaunch.errors import UsageError
 
 CHUNK_BYTES = 1 << 20
@@ -41,6 +44,8 @@ class AttemptLog:
         if self.attempt is not None:
             parts += [f"job {self.attempt.job}", talk.fold(self.attempt.nodes)]
             parts += [f"from step {self.attempt.resume_step}"] if self.attempt.resume_step is not None else []
+            if self.attempt.lost is not None:   # the header of such an attempt named a step that it never went on from
+                parts.append("not loaded" if self.attempt.lost_surely else "perhaps not loaded")
         return f"── {' · '.join(parts)} ──"
 
 
@@ -180,17 +185,31 @@ def _filtered(choice: Choice, logs: list[AttemptLog]) -> Iterator[tuple[AttemptL
 
 
 def _show_first_error(choice: Choice, logs: list[AttemptLog]) -> None:
+    """The line that `why` calls the cause, of the whole log or of those of its lines that are wanted."""
+    from safelaunch.commands import why, whyrun
+
     failed = [log for log in logs if log.attempt is not None and log.attempt.ended in ("failed", "lost")]
     log = (failed or logs)[-1]
     keep = choice.keep(log)
-    with log.path.open("rb") as file:
-        found = loglines.first_error(line if keep is None or keep(line) else b"" for line in file)
     talk.say(log.header)
-    if found is None:
-        said = log.attempt.summary if log.attempt and log.attempt.summary else "nothing"
-        talk.say(talk.clean(f"{log.path}: no line of it speaks of an error; the journal says: {said}"))
+    if keep is not None:
+        with tempfile.NamedTemporaryFile(suffix=".log") as wanted, log.path.open("rb") as file:
+            wanted.writelines(line if keep(line) else b"\n" for line in file)
+            wanted.flush()
+            _show_cause(why.judge_subject(Subject((Path(wanted.name),)))[1], log.path)
+    elif log.attempt is None:
+        _show_cause(why.judge_subject(Subject((log.path,)))[1], log.path)
+    else:
+        _show_cause(why.judge_subject(whyrun.of_run(choice.run, log.number))[1], None)
+
+
+def _show_cause(verdict: Verdict, shown_as: Path | None) -> None:
+    cause = verdict.cause
+    if cause is None:
+        talk.say(talk.clean(f"no line of the log states the cause; why: {verdict.category}: {verdict.summary}"))
         return
-    talk.say(f"{log.path}:{found.line_number}:")
+    found = loglines.read_cited(Path(cause.file), cause.offset, bool(cause.block))
+    talk.say(f"{shown_as or cause.file}:{found.line_number}:")
     sys.stdout.buffer.write(b"".join(found.lines))
     sys.stdout.buffer.flush()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -13,6 +15,7 @@ from safelaunch.core.ledger import Standing, describe, weight_left
 
 HEAD = ("node", "score", "kept out until", "evidence", "last", "owner", "runs")
 SHOWN_RUNS = 3
+TABLE_WIDTH = 130   # below that the table's columns leave too little to the reason
 
 
 def as_json(one: Standing, now: float, half_life_s: float) -> dict[str, Any]:
@@ -36,7 +39,8 @@ def show(found: Sequence[Standing], now: float, gone: Collection[str] = ()) -> N
     if not found:
         return
     if talk.is_for_person():
-        _print_table(found, now, gone)
+        width = shutil.get_terminal_size().columns
+        _print_table(found, now, gone) if width >= TABLE_WIDTH else _print_blocks(found, now, gone, width)
         return
     rows = [_cells(one, now, gone) for one in found]
     rows = [(*row[:4], *row[5:], row[4]) for row in [HEAD, *rows]]   # the reason last: it has spaces of its own
@@ -67,6 +71,17 @@ def _runs(one: Standing) -> list[str]:
 def _some(runs: list[str]) -> str:
     more = f" +{len(runs) - SHOWN_RUNS}" if len(runs) > SHOWN_RUNS else ""
     return ", ".join(runs[:SHOWN_RUNS]) + more if runs else "-"
+
+
+def _print_blocks(found: Sequence[Standing], now: float, gone: Collection[str], width: int) -> None:
+    for one in found:
+        node, score, until, evidence, why, owner, runs = _cells(one, now, gone)
+        kept = until if until.startswith("-") else f"kept out until {until}"
+        head = f"{node}  score {score}, {kept.removeprefix('- ') if kept != '-' else 'not kept out'}"
+        rest = f"{evidence}: {why}; told by {owner}" + (f", runs {runs}" if runs != "-" else "")
+        click.secho(head, fg="red" if one.until_t is not None and one.node not in gone else None)
+        click.echo(textwrap.fill(rest, max(width, 40), initial_indent="    ", subsequent_indent="    ",
+                                 break_on_hyphens=False))
 
 
 def _print_table(found: Sequence[Standing], now: float, gone: Collection[str]) -> None:

@@ -1,128 +1,204 @@
-"""All that is known of a run at one moment, as the JSON-able object of `status --json` (documented in docs/verbs.md).
-
-Two witnesses are heard, the journal and the scheduler, and where they do not agree the answer is "unknown" with what
-each of them says; it is never "dead".
-"""
+"""All that is known of a run at one moment: the JSON-able object of `status --json` (documented in docs/verbs.md)."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import runfolder
+from safelaunch.adapters import journal, runfolder
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import runs, talk
-from safelaunch.commands.runs import Word
-from safelaunch.core.model import Event
-from safelaunch.core.progress import Metrics, measure
+from safelaunch.commands import livecheckpoint, talk
+from safelaunch.core.model import Event, Request
+from safelaunch.core.progress import measure
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.slurmwords import is_known
 from safelaunch.core.state import Attempt, State, fold
-from safelaunch.core.steps import latest_step
+from safelaunch.core.status import costs
+from safelaunch.core.status.costs import Costs, Track
+from safelaunch.core.status.speech import Speech, Word
+from safelaunch.core.status.states import judge
+from safelaunch.core.steps import latest_step, latest_total
 
 VERSION = 1
 STALE_S = 60.0            # four pulses (loop.PULSE_S = 15 s) without one
 TAIL_BYTES = 64 << 10
+BRIEF_BYTES, BRIEF_STEPS = 8 << 10, 31
 SHOWN_DECISIONS = 3
 
+SPEECH = Speech(talk.clock, talk.span, talk.fold)
 
-def overview(run: Run, word: Word, now: float) -> dict[str, Any]:
-    """The run's object. `word` must have been asked for before: a run that ends in between is no contradiction."""
-    journal = run.journal()
-    state, since_t = _fold_since(journal.events)
+
+def overview(
+    run: Run, word: Word, now: float, look: Callable[[Run, State], dict[str, Any] | None] = livecheckpoint.look,
+) -> dict[str, Any]:
+    """The run's object. `word` must have been asked for before: a run that ends in between is no contradiction. `look`
+    finds the newest checkpoint of now.
+    """
+    read = run.journal()
+    state, since_t = _fold_since(read.events)
     pulse = _read_pulse(run.dir, state, now)
-    name, sentence = judge(state, word, run.plan.cluster == "local")
-    step, figures = _progress(run, state, pulse)
-    job, attempt, budget = state.job, state.attempt, run.plan.restart
-    hours = node_hours(journal.events, _held_until(state, word, now))
+    requests = _requests(run)
+    judged = judge(state, word, SPEECH, now, _asked(requests),
+                   run.plan.kill_switch.grace_s, run.plan.cluster == "local")
+    step, total, tail = _steps(run, state, pulse)
+    figures = measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern)
+    tracks = costs.follow(read.events, now, step)
+    pace_s = tracks[-1].pace_s if tracks else None
+    found = look(run, state)
+    hours = node_hours(read.events, _held_until(state, word, now))
     return {
         "v": VERSION,
         "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir), "cluster": run.plan.cluster,
         "cluster_name": run.cluster or None,
-        "state": name, "sentence": sentence, "since_t": since_t, "now_t": round(now, 3),
+        "state": judged.name, "sentence": judged.sentence,
+        "since_t": judged.since_t if judged.since_t is not None else since_t, "now_t": round(now, 3),
         "submitted_t": state.submitted_t,
         "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": state.ended.why,
                   "t": state.ended.t} if state.ended else None,
-        "job": {"id": job.id, "nodes": list(job.nodes), "nodelist": _fold_nodes(job.nodes),
-                "batch_host": job.batch_host, "started_t": job.started_t} if job else None,
-        "attempt": _attempt(attempt) if attempt else None,
+        "job": _job(state, word, now),
+        "attempt": _attempt(state.attempt) if state.attempt else None,
+        "lost_progress": _lost_progress(state.attempt),
         "attempts": len(state.attempts),
-        "step": step, "loss": _number(figures.loss), "step_time_s": _number(figures.step_s),
-        "typical_step_time_s": _number(figures.typical_step_s),
+        "step": step, "step_total": total, "loss": _number(figures.loss), "step_time_s": _number(figures.step_s),
+        "typical_step_time_s": _number(figures.typical_step_s), "pace_s": _rounded(pace_s),
+        "eta_t": _eta(state, judged.name, step, total, pace_s or figures.typical_step_s, now),
         "throughput": {"value": figures.rate, "unit": figures.rate_unit} if figures.rate is not None else None,
-        "checkpoint_step": state.best_step,
-        "restarts": state.restarts, "max_restarts": budget.max_restarts,
-        "failures_without_progress": state.failures_without_progress,
-        "max_without_progress": budget.max_without_progress,
-        "suspects": [{"node": node, "why": why} for node, why in state.suspects],
-        "excluded": [{"node": one.node, "why": one.why, "owner": one.owner, "until_t": one.until}
-                     for one in state.exclusions],
-        "left_out": [{"node": node, "why": why} for node, why in state.left_out],
-        "standby": state.standby,
-        "successor": state.successor, "next_cancelled": state.next_cancelled, "via": state.via,
-        "requests": _requests(run),
+        **_checkpoint(state, found, step, now),
+        **_budget(run, state),
+        "lost": _lost(state, tracks, now),
+        **_nodes(state),
+        "requests": requests,
         "preserving_until_t": state.preserving_until,
         "node_hours": round(hours, 4),
         "gpu_hours": round(hours * run.plan.gpus_per_node, 4) if run.plan.gpus_per_node else None,
         "decisions": [{"t": event.t, "row": str(event.data.get("row", "")), "why": str(event.data.get("why", ""))}
-                      for event in journal.events if event.event == "decision"][-SHOWN_DECISIONS:],
+                      for event in read.events if event.event == "decision"][-SHOWN_DECISIONS:],
         "pulse": pulse,
-        "slurm": {"jobs": None if word.jobs is None else [vars(known) for known in word.jobs], "trouble": word.trouble,
-                  "version": state.slurm, "is_known": None if state.slurm is None else is_known(state.slurm),
-                  "unknown_words": None if state.unknown_words is None else dict(
-                      zip(("job", "said"), state.unknown_words, strict=True))},
-        "journal_problems": list(journal.problems),
+        "slurm": _slurm(state, word),
+        "journal_problems": list(read.problems),
     }
 
 
-def judge(state: State, word: Word, is_local: bool = False) -> tuple[str, str]:
-    """The state's name and a sentence on it, from both witnesses."""
-    if state.ended is not None:
-        return state.ended.how, runs.describe_end(state.ended)
-    name = state.name
-    job, by = state.job, "this machine" if is_local else "Slurm"
-    if word.jobs is None:
-        return name, _by_journal(state)
-    if not word.jobs:
-        if job is None:
-            return "unknown", f"a submission was begun and has no outcome, and {by} knows no job of this run"
-        return "unknown", f"{by} no longer knows job {job.id}, and the journal holds no end"
+def brief(run: Run, word: Word, now: float) -> dict[str, Any]:
+    """A run's line in the table of all runs (docs/verbs.md); without its checkpoints, and its log's end only."""
+    events = journal.read(run.dir, steps_kept=BRIEF_STEPS).events
+    state, since_t = _fold_since(events)
+    pulse, job = _read_pulse(run.dir, state, now), _job(state, word, now)
+    judged = judge(state, word, SPEECH, now, _asked(_requests(run)), run.plan.kill_switch.grace_s,
+                   run.plan.cluster == "local")
+    step, total, tail = _steps(run, state, pulse, BRIEF_BYTES)
+    tracks = costs.follow(events, now, step)
+    pace_s = (tracks[-1].pace_s if tracks else None) or measure(tail, "auto", run.plan.step_time_pattern).typical_step_s
+    is_stale = pulse is not None and pulse["is_stale"]
+    silence = f"no sign of life from the supervisor for {talk.span(pulse['age_s'])}; " if pulse and is_stale else ""
+    return {
+        "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir),
+        "owner": runfolder.name_of(run.dir.stat().st_uid), "cluster_name": run.cluster or None,
+        "state": judged.name, "sentence": f"{silence}{judged.sentence}",
+        "since_t": state.ended.t if state.ended else judged.since_t if judged.since_t is not None else since_t,
+        "now_t": round(now, 3), "ended_t": state.ended.t if state.ended else None,
+        "job": job["id"] if job else None, "job_ends_t": job["ends_t"] if job and not state.ended else None,
+        "attempts": len(state.attempts), "step": step, "step_total": total,
+        "eta_t": _eta(state, judged.name, step, total, pace_s, now),
+        "restarts": state.restarts, "max_restarts": run.plan.restart.max_restarts,
+        "is_stale": is_stale,
+    }
+
+
+def _asked(requests: list[dict[str, Any]]) -> tuple[Request, ...]:
+    return runfolder.requests_of([[one["name"], one["who"], one["t"]] for one in requests])
+
+
+def _job(state: State, word: Word, now: float) -> dict[str, Any] | None:
+    job = state.job
     if job is None:
-        return "queued", f"job {word.jobs[0].id} is in ({_waits(word.jobs[0])}), though its submission was cut off"
+        return None
     known = word.job(job.id)
-    if known is None:
-        return "queued", f"job {job.id} is over; the run goes on in job {word.jobs[0].id}, which {_waits(word.jobs[0])}"
-    if known.state != "RUNNING" and known.state != "PENDING":
-        return name, f"{_by_journal(state)}; job {known.id} is {known.state} for Slurm"
-    if job.started_t is None or known.state == "PENDING":   # it has not started, or was requeued
-        return name if job.started_t is None else "queued", f"job {known.id} {_waits(known)}"
-    return name, _by_journal(state)
+    left_s = known.left_s if known is not None else None
+    return {"id": job.id, "nodes": list(job.nodes), "nodelist": SPEECH.nodes(job.nodes), "batch_host": job.batch_host,
+            "started_t": job.started_t, "ends_t": None if left_s is None else round(now + left_s)}
 
 
-def _waits(job: QueuedJob) -> str:
-    if job.state == "PENDING":
-        return f"is waiting to be scheduled ({job.reason})"
-    if job.state == "RUNNING":
-        return "has started; its supervisor has not reported yet"
-    return f"is {job.state} for Slurm"
+def _lost_progress(attempt: Attempt | None) -> dict[str, Any] | None:
+    """What speaks for a start of the newest attempt below its checkpoint."""
+    if attempt is None or attempt.lost is None:
+        return None
+    return {"attempt": attempt.number, "sure": attempt.lost_surely, "why": attempt.lost}
 
 
-def _by_journal(state: State) -> str:
-    job, attempt = state.job, state.attempt
-    where = f"job {job.id}" if job else "no job yet"
-    if state.name == "running" and attempt is not None:
-        return f"attempt {attempt.number} is running on {_fold_nodes(attempt.nodes)} ({where})"
-    if state.name == "preserving":
-        return f"the run has failed and its nodes are kept for people to look at ({where})"
-    if state.name == "restarting" and attempt is not None:
-        return f"attempt {attempt.number} is over ({attempt.ended}), the next one is being prepared ({where})"
-    if state.name == "starting":
-        return f"{where} has started, the first attempt is being prepared"
-    return f"{where} is submitted and has not reported yet" if job else "the submission has no outcome yet"
+def _budget(run: Run, state: State) -> dict[str, Any]:
+    budget = run.plan.restart
+    return {"restarts": state.restarts, "max_restarts": budget.max_restarts,
+            "failures_without_progress": state.failures_without_progress,
+            "max_without_progress": budget.max_without_progress}
+
+
+def _nodes(state: State) -> dict[str, Any]:
+    return {"suspects": [{"node": node, "why": why} for node, why in state.suspects],
+            "excluded": [{"node": one.node, "why": one.why, "owner": one.owner, "until_t": one.until}
+                         for one in state.exclusions],
+            "left_out": [{"node": node, "why": why} for node, why in state.left_out],
+            "standby": state.standby, "successor": state.successor, "next_cancelled": state.next_cancelled,
+            "via": state.via}
+
+
+def _slurm(state: State, word: Word) -> dict[str, Any]:
+    return {"jobs": None if word.jobs is None else [_queued(known) for known in word.jobs], "trouble": word.trouble,
+            "version": state.slurm, "is_known": None if state.slurm is None else is_known(state.slurm),
+            "unknown_words": None if state.unknown_words is None else dict(
+                zip(("job", "said"), state.unknown_words, strict=True))}
+
+
+def _queued(job: QueuedJob) -> dict[str, Any]:
+    """A job as squeue tells it; its times are of this machine's zone (squeue(1), SLURM_TIME_FORMAT)."""
+    row = {key: value for key, value in vars(job).items() if key != "start"}
+    try:
+        start_t = datetime.fromisoformat(job.start).timestamp() if job.start else None
+    except (ValueError, OverflowError, OSError):
+        start_t = None
+    return {**row, "start_t": start_t}
+
+
+def _checkpoint(state: State, found: dict[str, Any] | None, step: int | None, now: float) -> dict[str, Any]:
+    """What a look has found, with what an end now would cost; the journal's word where nothing was looked at."""
+    if found is None:
+        return {"checkpoint_step": state.best_step, "checkpoint": None}
+    has_step = found["step"] is not None or found["path"] is None
+    at_risk = None
+    if step is not None and has_step and not found["trouble"] and state.ended is None:
+        at_risk = max(0, step - (found["step"] or 0))
+    age_s = None if found["t"] is None else round(max(0.0, now - found["t"]), 1)
+    return {"checkpoint_step": found["step"] if found["step"] is not None else state.best_step,
+            "checkpoint": {**found, "age_s": age_s, "steps_at_risk": at_risk}}
+
+
+def _eta(
+    state: State, name: str, step: int | None, total: int | None, pace_s: float | None, now: float
+) -> float | None:
+    """When the last step is made, while the attempt makes steps."""
+    if name != "running":
+        return None
+    left_s = costs.remaining_s(step, total, pace_s)
+    return None if left_s is None else round(now + left_s)
+
+
+def _lost(state: State, tracks: tuple[Track, ...], now: float) -> dict[str, Any]:
+    starts = {job.id: job.started_t for job in state.jobs if job.started_t is not None}
+    found: Costs = costs.count(tracks, starts, now, state.ended.t if state.ended else None)
+    return {"steps": found.steps, "seconds": round(found.seconds, 1), "since_t": found.since_t,
+            "goodput": None if found.goodput is None else round(found.goodput, 4),
+            "restarts": [{**vars(one), "seconds": round(one.seconds, 1), "queued_s": round(one.queued_s, 1)}
+                         for one in found.restarts]}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def node_hours(events: Iterable[Event], until: float) -> float:
@@ -147,31 +223,41 @@ def _held_until(state: State, word: Word, now: float) -> float:
 def _fold_since(events: Iterable[Event]) -> tuple[State, float | None]:
     """The state, and since when it has its name."""
     state, name, since_t = State(), "", None
-    for event in events:
+    for event, later in pairwise((*events, None)):
+        if event is None or (later is not None and _is_step(event) and _is_step(later)):
+            continue   # of progress in a row the last is all that the state keeps, and most of a long journal is that
         state = fold((event,), state)
         if state.name != name:
             name, since_t = state.name, event.t
     return state, since_t
 
 
+def _is_step(event: Event) -> bool:
+    return event.event == "progress"
+
+
 def _attempt(attempt: Attempt) -> dict[str, Any]:
-    return {"number": attempt.number, "nodelist": _fold_nodes(attempt.nodes), "nodes": list(attempt.nodes),
+    return {"number": attempt.number, "nodelist": SPEECH.nodes(attempt.nodes), "nodes": list(attempt.nodes),
             "started_t": attempt.started_t, "resume_step": attempt.resume_step, "ended": attempt.ended,
             "ended_t": attempt.ended_t, "exit_code": attempt.exit_code, "category": attempt.category,
             "summary": attempt.summary}
 
 
-def _progress(run: Run, state: State, pulse: dict[str, Any] | None) -> tuple[int | None, Metrics]:
-    """The newest attempt's last step and figures: the journal is up to a minute old, its log a second."""
+def _steps(
+    run: Run, state: State, pulse: dict[str, Any] | None, tail_bytes: int = TAIL_BYTES
+) -> tuple[int | None, int | None, bytes]:
+    """The newest attempt's last step, their total, and the end of its log: the journal is up to a minute old, the log a
+    second.
+    """
     attempt = state.attempt
     if attempt is None:
-        return None, Metrics()
-    tail = _tail(run.dir / runfolder.attempt_folder(attempt.number) / "main.log")
+        return None, None, b""
+    tail = _tail(run.dir / runfolder.attempt_folder(attempt.number) / "main.log", tail_bytes)
     steps = [attempt.step, latest_step(tail, run.plan.step_pattern)]
     if pulse is not None and pulse["attempt"] == attempt.number:
         steps.append(pulse["step"])
-    return (max((step for step in steps if step is not None), default=None),
-            measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern))
+    step = max((step for step in steps if step is not None), default=None)
+    return step, latest_total(tail, run.plan.step_pattern), tail
 
 
 def _number(value: float | None) -> float | str | None:
@@ -214,14 +300,10 @@ def _requests(run: Run) -> list[dict[str, Any]]:
     return [{"name": name, "who": who, "t": t} for name, who, t in found]
 
 
-def _tail(path: Path) -> bytes:
+def _tail(path: Path, most_bytes: int) -> bytes:
     try:
         with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-            return file.read(TAIL_BYTES)
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+            return file.read(most_bytes)
     except OSError:
         return b""
-
-
-def _fold_nodes(nodes: Iterable[str]) -> str:
-    return talk.fold(nodes) or "no nodes yet"

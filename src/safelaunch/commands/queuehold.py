@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from safelaunch.adapters import slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import controls, runs
-from safelaunch.commands.runs import Word
 from safelaunch.core.slurmtext import QueuedJob
+from safelaunch.core.status.speech import Word
 
 HELD, HELD_BY_ADMIN = "JobHeldUser", "JobHeldAdmin"
 

@@ -6,20 +6,22 @@ run in this folder. The folder may be on a filesystem that has frozen, so it is 
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass
+import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from safelaunch.adapters import clustername, journal, local, registry, runfolder, slurm
+from safelaunch.adapters import clustername, journal, local, registry, runfolder, runpath, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.journal import Journal
-from safelaunch.core.slurmtext import SQUEUE_FORMAT, QueuedJob, parse_squeue
-from safelaunch.core.state import Ended
+from safelaunch.core.slurmtext import SQUEUE_FORMAT, STATUS_FORMAT, QueuedJob, parse_squeue, parse_status
+from safelaunch.core.status.speech import Word
+from safelaunch.core.status.states import describe_end as describe_end
 from safelaunch.errors import ParseError, RunFolderError, UsageError
 from safelaunch.node.probe import run_in_child
 
@@ -29,23 +31,6 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 FOLDER_DEADLINE_S = 10.0   # a sick parallel filesystem answers in seconds; one that needs longer is frozen
 SQUEUE_DEADLINE_S = 4.0    # a person waits; what the journal says is shown in any case
 SHOWN_CANDIDATES = 8
-
-
-@dataclass(frozen=True)
-class Word:
-    """What the scheduler says of a run's unfinished jobs; `jobs` None = no clear answer, and `trouble` says why."""
-
-    jobs: tuple[QueuedJob, ...] | None
-    trouble: str = ""
-
-    def job(self, id: str | None) -> QueuedJob | None:
-        """The job of that id, if it is known as unfinished."""
-        return next((job for job in self.jobs or () if job.id == id), None)
-
-    @property
-    def pending(self) -> tuple[QueuedJob, ...]:
-        """Those that have not started."""
-        return tuple(job for job in self.jobs or () if job.state == "PENDING")
 
 
 class JournalWatch:
@@ -71,10 +56,41 @@ def run_argument(function: _Command) -> _Command:
 
 def load(which: str | None) -> Run:
     """The run that is meant; raises UsageError when none or several are, RunFolderError when it cannot be read."""
-    run = runfolder.load(find_folder(which))
+    folder = find_folder(which)
+    try:
+        run = runfolder.load(folder)
+    except RunFolderError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise _private(folder) from error
+        raise
     if not os.access(run.dir / "journal", os.R_OK | os.X_OK):   # a listing of it would look like an empty journal
-        raise RunFolderError(f"you may not read {run.dir / 'journal'}", hint=f"ask {owner_of(run.dir)}")
+        raise _private(folder)
     return run
+
+
+def _private(folder: Path) -> RunFolderError:
+    """What to say of a run that this reader may not read, and who may."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return RunFolderError(f"you may not look into {folder}: a folder above it is closed to you",
+                              hint=f"see which one: namei -l {folder}")
+    owner = runfolder.name_of(status.st_uid)
+    is_shared = status.st_mode & stat.S_ISGID and status.st_mode & stat.S_IRGRP
+    whose = f"{owner} and the group {runfolder.group_of(status.st_gid)}" if is_shared else f"{owner} alone"
+    return RunFolderError(
+        f"the run in {folder} is private: {whose} may read it",
+        hint=f"ask {owner} to add you to the group" if is_shared else
+             f"ask {owner} how it is doing; a run that is submitted with kill_switch: {{group: GROUP}} can be read and "
+             "stopped by that group")
+
+
+def check_mine(run: Run, what: str, verb: str) -> None:
+    """Raise UsageError for the run of another person: Slurm lets nobody else into a job (srun(1), --jobid)."""
+    owner = owner_of(run.dir)
+    if owner != runfolder.name_of(os.getuid()) and os.getuid() != 0:
+        raise UsageError(f"only {owner} may {what} of {run.plan.name}: Slurm lets nobody else into the job",
+                         hint=f"ask {owner} to type: safelaunch {verb} {run.dir}")
 
 
 def check_here(run: Run) -> None:
@@ -90,14 +106,35 @@ def is_here(run: Run) -> bool:
 
 def _elsewhere(run: Run) -> str | None:
     """The sentence on a run of another cluster; None = it is of this one, or nobody knows."""
-    if not run.cluster or (here := clustername.here()) in ("", run.cluster):
+    if not run.cluster:
+        return None
+    here = _cluster_here(*(os.environ.get(name, "") for name in ("SLURM_CONF", "SLURM_CLUSTER_NAME", "PATH")))
+    if here in ("", run.cluster):
         return None
     return f"the jobs of {run.plan.name} are on cluster {run.cluster}, and this is {here}"
 
 
+@functools.cache
+def _cluster_here(*means: str) -> str:
+    """The name of this cluster, asked for once: a table has many runs. `means`: what decides which Slurm answers."""
+    return clustername.here()
+
+
+def newest_here() -> Path | None:
+    """The newest run in this folder; None = there is none, or the folder does not answer."""
+    answer = run_in_child(lambda: str(runfolder.newest_below(Path.cwd()) or ""), FOLDER_DEADLINE_S)
+    return Path(answer.value) if answer.value else None
+
+
 def find_folder(which: str | None) -> Path:
-    """The folder of the run that is meant; raises UsageError when none or several are."""
+    """The folder of the run that is meant: one's own, one below this folder, else a teammate's that Slurm knows; raises
+    UsageError when none or several are.
+    """
     found = ask(lambda: _look_for(which), f"the folder of run {which}" if which else "this folder")
+    if which and not found["dirs"] and "/" not in which:
+        from safelaunch.commands import teamruns  # few ask about other people's runs
+
+        found["dirs"] = teamruns.find(which)
     if len(found["dirs"]) == 1:
         return Path(found["dirs"][0])
     if found["dirs"]:
@@ -120,36 +157,48 @@ def ask(look: Callable[[], T], what: str) -> T:
     return answer.value
 
 
-def ask_scheduler(run: Run) -> Word:
-    """The run's unfinished jobs as Slurm (or this machine, for a local run) knows them; never raises for its answer."""
-    if run.plan.cluster == "local":
-        return _ask_machine(run)
-    if (elsewhere := _elsewhere(run)) is not None:
-        return Word(None, elsewhere)
+def ask_scheduler(run: Run, with_times: bool = False) -> Word:
+    """The run's unfinished jobs as Slurm (or this machine, for a local run) knows them; never raises for its answer.
+
+    `with_times`: also how long they have left, and when they are expected to start.
+    """
+    if (known := known_without_slurm(run)) is not None:
+        return known
     owner = owner_of(run.dir)
-    argv = ("squeue", "--noheader", f"--user={owner}", f"--name={run.plan.job_name}", f"--format={SQUEUE_FORMAT}")
-    result = slurm.run(argv, slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
-    if not result.is_ok:
-        return Word(None, result.stderr.strip() or f"squeue did not answer within {SQUEUE_DEADLINE_S:.0f} s")
-    try:
-        jobs = tuple(job for job in parse_squeue(result.stdout) if job.name == run.plan.job_name)
-    except ParseError as error:
-        return Word(None, error.message)
+    word = ask_squeue((f"--user={owner}", f"--name={run.plan.job_name}"), with_times)
+    if word.jobs is None:
+        return word
+    jobs = tuple(job for job in word.jobs if job.name == run.plan.job_name)
     if not jobs and owner != runfolder.name_of(os.getuid()):
         # PrivateData=jobs hides the jobs of others: slurm.conf(5).
         return Word(None, f"squeue shows no job of {owner} here; it may hide those of other people")
     return Word(jobs)
 
 
+def ask_squeue(words: Sequence[str], with_times: bool) -> Word:
+    """What squeue says to these options; never raises for its answer."""
+    format, parse = (STATUS_FORMAT, parse_status) if with_times else (SQUEUE_FORMAT, parse_squeue)
+    argv = ("squeue", "--noheader", *words, f"--format={format}")
+    result = slurm.run(argv, slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
+    if not result.is_ok:
+        return Word(None, result.stderr.strip() or f"squeue did not answer within {SQUEUE_DEADLINE_S:.0f} s")
+    try:
+        return Word(parse(result.stdout))
+    except ParseError as error:
+        return Word(None, error.message)
+
+
+def known_without_slurm(run: Run) -> Word | None:
+    """The same of a run that this Slurm need not be asked about: a local one, and one of another cluster."""
+    if run.plan.cluster == "local":
+        return _ask_machine(run)
+    elsewhere = _elsewhere(run)
+    return None if elsewhere is None else Word(None, elsewhere)
+
+
 def owner_of(run_dir: Path) -> str:
     """The user who submitted the run."""
     return runfolder.name_of(run_dir.stat().st_uid)
-
-
-def describe_end(ended: Ended) -> str:
-    """How a run ended, in one line."""
-    word = {"completed": "has completed", "gave_up": "has given up", "stopped": "was stopped"}.get(ended.how, ended.how)
-    return f"the run {word}: {ended.why} (exit code {ended.exit_code})"
 
 
 def _ask_machine(run: Run) -> Word:
@@ -170,7 +219,10 @@ def _look_for(which: str | None) -> dict[str, Any]:
         newest = runfolder.newest_below(here)
         return {"dirs": [str(newest)]} if newest else _nothing("there is no run in this folder")
     path = Path(which)
-    if runfolder.is_run_folder(path):
+    try:
+        if runpath.is_run_folder(path):
+            return {"dirs": [str(path.absolute())]}
+    except PermissionError:   # `load` says whose it is
         return {"dirs": [str(path.absolute())]}
     if "/" in which:
         return _nothing(f"{which} holds no run (no run.json)" if path.is_dir() else f"{which}: no such folder")

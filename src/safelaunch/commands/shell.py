@@ -24,6 +24,7 @@ def command(which: str | None, node: str | None, only_print: bool) -> int:
     """Open a shell on NODE of a run (default: its batch host), beside whatever runs there."""
     run = runs.load(which)
     runs.check_here(run)
+    runs.check_mine(run, "open a shell on a node", "shell")
     if run.plan.cluster == "local":
         argv, env = ["bash", "-i"], {**runfolder.read_env(run.dir), "SAFELAUNCH_RUN_ID": run.plan.run_id}
         cwd = str(run.meta.get("cwd", run.dir))

@@ -85,6 +85,7 @@ def _find_target(which: str | None) -> tuple[Target, Mapping[str, str]]:
             raise
         return _foreign_target(which, env), env
     runs.check_here(run)
+    runs.check_mine(run, "look at the ranks", "stacks")
     return _run_target(run, env), env
 
 

@@ -11,43 +11,77 @@ import click
 from safelaunch.adapters import runfolder, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import controls, runs, talk
+from safelaunch.core.config.values import parse_duration_s
 from safelaunch.core.model import STOPPED, UNREACHABLE
+from safelaunch.core.patience import DEAF_S
 from safelaunch.core.state import State
-from safelaunch.errors import RunFolderError, UsageError
+from safelaunch.errors import ParseError, RunFolderError, UsageError
 
+LEAST_WITHIN_S = 10.0   # the supervisor looks at the control files each 3 s
 GONE_WITHIN_S = 5.0   # slurmctld takes a pending job out of the queue before scancel returns; a busy one needs a moment
 
 
 @click.command()
 @runs.run_argument
 @click.option("--now", is_flag=True, help="Kill at once, without the grace in which the training may save.")
-@click.option("--checkpoint", is_flag=True, help="Not built yet: a checkpoint first, then the end.")
-def command(which: str | None, now: bool, checkpoint: bool) -> int:
+@click.option("--checkpoint", is_flag=True, help="End it at its next complete checkpoint, so that no step is lost.")
+@click.option("--within", metavar="TIME", help="With --checkpoint: the longest wait, as 2h; else kill_switch.grace.")
+def command(which: str | None, now: bool, checkpoint: bool, within: str | None) -> int:
     """End a run for good: no restart follows, and its queued jobs go. Any member of kill_switch.group may do it."""
-    if checkpoint:
-        raise UsageError("--checkpoint is not built yet", hint="a training that watches $SAFELAUNCH_KILL_FILE saves by "
-                         "itself when it is stopped without --now")
+    within_s = _parse_within(now, checkpoint, within)
+    name = "kill-now" if now else "checkpoint" if checkpoint else "kill"
     folder = runs.find_folder(which)
     try:
         run = runfolder.load(folder)
         state = run.state()
     except (RunFolderError, PermissionError) as error:
         if isinstance(error, PermissionError) or isinstance(error.__cause__, PermissionError):
-            return _stop_unread(folder, now)
+            if within is not None:   # its time counts from a grace that we may not read
+                raise UsageError(f"--within needs to read {folder / 'run.json'}, and you may not") from error
+            return _stop_unread(folder, name)
         raise
     if state.ended is not None:
         talk.say(talk.clean(f"nothing to stop: {runs.describe_end(state.ended)}"))
         return 0
-    touched = controls.touch(folder / "control" / "kill-now" if now else Path(run.plan.kill_file))
-    talk.say(_announce(run, state, touched, now))
-    return 0 if run.plan.cluster == "local" else _cancel_queued(run, state)
+    touched = _touch(run, name, within_s)
+    talk.say(_announce(run, state, touched, name))
+    return 0 if run.plan.cluster == "local" else _cancel_queued(run, state, name)
 
 
-def _stop_unread(folder: Path, now: bool) -> int:
+def _touch(run: Run, name: str, within_s: float | None) -> controls.Touched:
+    """The request, made. The time of control/checkpoint and kill_switch.grace say until when (core.patience)."""
+    path = Path(run.plan.kill_file) if name == "kill" else run.dir / "control" / name
+    kill_switch = run.plan.kill_switch
+    if name == "checkpoint" and run.plan.resume.dir is None:
+        raise UsageError("nobody can tell when a checkpoint of this run is complete: it names no resume.dir",
+                         hint=f"safelaunch stop {run.dir} sends {kill_switch.signal} to a training that handles it, "
+                              f"and gives it {talk.span(kill_switch.grace_s)} to save")
+    if within_s is None:
+        return controls.touch(path)
+    return controls.renew(path, time.time() + within_s - kill_switch.grace_s)
+
+
+def _parse_within(now: bool, checkpoint: bool, within: str | None) -> float | None:
+    """Seconds of --within; raises UsageError for what makes no sense together."""
+    if now and checkpoint:
+        raise UsageError("--now and --checkpoint exclude each other: --now waits for nothing")
+    if within is None:
+        return None
+    if not checkpoint:
+        raise UsageError("--within goes with --checkpoint", hint="kill_switch.grace is how long the others have")
+    try:
+        within_s = parse_duration_s(within)
+    except ParseError as error:
+        raise UsageError(f"--within {within}: {error.message}") from error
+    if within_s < LEAST_WITHIN_S:
+        raise UsageError(f"--within {within}: at least {LEAST_WITHIN_S:.0f} s; --now kills at once")
+    return within_s
+
+
+def _stop_unread(folder: Path, name: str) -> int:
     """Stop a run whose files we may not read: the control folder is open to the kill switch's group, the rest need not
     be. An absolute kill_switch.file elsewhere is not needed: the leader looks at control/kill in any case.
     """
-    name = "kill-now" if now else "kill"
     touched = controls.touch(folder / "control" / name)
     how = "is touched" if touched.is_new else f"was touched before, by {touched.who} at {talk.clock(touched.t)}"
     talk.say(f"{folder / 'control' / name} {how}: the run ends, and is not restarted. How it is doing only "
@@ -55,20 +89,29 @@ def _stop_unread(folder: Path, now: bool) -> int:
     return 0
 
 
-def _announce(run: Run, state: State, touched: controls.Touched, now: bool) -> str:
+def _announce(run: Run, state: State, touched: controls.Touched, name: str) -> str:
     """What will happen now."""
     first = "" if touched.is_new else f"{touched.who} has asked for that already, at {talk.clock(touched.t)}; "
     if state.attempt is None or state.attempt.ended is not None:
         return f"{first}{run.plan.name} ends; nothing more is started"
-    if now:
+    if name == "kill-now":
         return f"{first}{run.plan.name} is killed within seconds and not restarted"
     grace_s = run.plan.kill_switch.grace_s
+    if name == "checkpoint":
+        return (f"{first}{run.plan.name} ends as soon as its next checkpoint is complete, at the latest at "
+                f"{talk.clock(touched.t + grace_s)} ({run.plan.kill_switch.signal} asks those for one who handle it). "
+                f"Nothing is restarted. To wait longer: safelaunch stop --checkpoint --within 2h {run.dir}; to end it "
+                f"sooner: safelaunch stop {run.dir}")
+    if run.plan.resume.dir is not None:
+        deaf = "with its next complete checkpoint"
+    else:
+        deaf = f"after {talk.span(min(grace_s, DEAF_S))}"
     return (f"{first}{run.plan.name} is asked to end within seconds ({run.plan.kill_switch.signal} to those who handle "
-            f"it, and the file $SAFELAUNCH_KILL_FILE) and has {talk.span(grace_s)} to save; what still runs then is "
-            f"killed. Nothing is restarted. At once: safelaunch stop --now {run.dir}")
+            f"it, and the file $SAFELAUNCH_KILL_FILE) and has {talk.span(grace_s)} to save; one that does not handle "
+            f"the signal is ended {deaf}. Nothing is restarted. At once: safelaunch stop --now {run.dir}")
 
 
-def _cancel_queued(run: Run, state: State) -> int:
+def _cancel_queued(run: Run, state: State, name: str) -> int:
     """Take a run out of the queue that no supervisor looks after: it has not started yet, or its last job has ended and
     the next one waits, perhaps held for ever; the exit code. The kill switch is touched already, so a job that starts
     in this very moment ends by itself.
@@ -88,10 +131,10 @@ def _cancel_queued(run: Run, state: State) -> int:
         talk.say("its job is starting: it ends by itself" if state.job is None or state.job.started_t is None else
                  "its job runs: its supervisor ends it")
         return 0
-    return _cancel(run, state, tuple(job.id for job in word.pending), me)
+    return _cancel(run, state, tuple(job.id for job in word.pending), me, name)
 
 
-def _cancel(run: Run, state: State, jobs: tuple[str, ...], me: str) -> int:
+def _cancel(run: Run, state: State, jobs: tuple[str, ...], me: str, name: str) -> int:
     writer, claim = controls.claim(run, "cancel the queued job")
     writer.write(writer.event("intent", claim=claim, act="cancel_queued", jobs=list(jobs)))
     if jobs:
@@ -108,7 +151,7 @@ def _cancel(run: Run, state: State, jobs: tuple[str, ...], me: str) -> int:
         return 0   # it started after all; its leader has seen the kill switch, and records the end
     how = f"job {', '.join(jobs)} taken out of the queue" if jobs else "Slurm knows no job of it"
     when = "before it started" if not any(_starts(state)) else "while none of its jobs ran"
-    writer.write(writer.event("kill_switch", name="kill", who=me, touched_t=round(time.time(), 3)),
+    writer.write(writer.event("kill_switch", name=name, who=me, touched_t=round(time.time(), 3)),
                  writer.event("stopped", exit_code=STOPPED, why=f"{me} stopped it {when}; {how}"))
     talk.say(f"{run.plan.name} is stopped: {how}")
     return 0

@@ -9,12 +9,12 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from safelaunch import __version__
-from safelaunch.adapters import local, registry, rulepacks, runfolder, sitefiles, slurm
+from safelaunch.adapters import local, registry, rulepacks, runfolder, runpath, sitefiles, slurm
 from safelaunch.adapters.clustername import ClusterName
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.adapters.provenance import GitFacts
@@ -25,6 +25,9 @@ from safelaunch.core import script
 from safelaunch.core.config.resolve import Resolved
 from safelaunch.core.plan import Plan
 from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageError
+
+if TYPE_CHECKING:
+    from safelaunch.commands.firststart import Start
 
 GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
 CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may take a job all the same
@@ -84,6 +87,9 @@ def _show(resolved: Resolved) -> int:
     send = ["bash", str(folder / "job.sbatch")] if plan.cluster == "local" else list(
         slurm.sbatch(str(folder / "job.sbatch"), ["--dependency=singleton", *script.first_job_options(plan)]))
     sys.stderr.write(f"would make {folder}, write this script to it and run: {' '.join(send)}\n")
+    start = _start_of(plan, str(Path.cwd()))
+    for line in start.lines if start else ():
+        _say(line)
     return 0
 
 
@@ -155,9 +161,9 @@ def _free_folder(wanted: Path) -> tuple[Path, runfolder.Run | None]:
     """
     for number in range(1, 10_000):
         folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
-        if not runfolder.is_run_folder(folder):
+        if not runpath.is_run_folder(folder):
             return folder, None
-        run = runfolder.load(folder)
+        run = _load(folder)
         state = run.state()
         if not state.jobs and state.ended is None:
             return folder, run
@@ -167,16 +173,40 @@ def _free_folder(wanted: Path) -> tuple[Path, runfolder.Run | None]:
     raise RunFolderError(f"{wanted} and 9,999 more hold ended runs", hint="choose another name or run_dir")
 
 
+def _load(folder: Path) -> runfolder.Run:
+    """The run that is in the way; raises RunFolderError, with a way round where it is somebody else's."""
+    try:
+        return runfolder.load(folder)
+    except RunFolderError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise RunFolderError(error.message, hint=runfolder.OWN_FOLDER) from error
+        raise
+
+
 def _report(run: runfolder.Run, job: str, as_json: bool) -> None:
+    cwd = str(run.meta.get("cwd", "/"))
     if as_json:
+        start = _start_of(run.plan, cwd)
         click.echo(json.dumps({"v": 1, "job": job, "run_id": run.plan.run_id, "name": run.plan.name,
                                "cluster": run.plan.cluster, "cluster_name": run.cluster or None,
-                               "run_dir": str(run.dir)}))
+                               "run_dir": str(run.dir), "resume": start.public if start else None}))
         return
     click.echo(f"Submitted batch job {job}")
     _say(f"run {run.plan.name} ({run.plan.run_id}) in {run.dir}")
+    start = _start_of(run.plan, cwd)
+    for line in start.lines if start else ():
+        _say(f"  {line}")
     _say(f"  see it: safelaunch status {run.plan.name}   its log: safelaunch logs -f {run.plan.name}   "
          f"end it: touch {run.plan.kill_file}")
+
+
+def _start_of(plan: Plan, cwd: str) -> Start | None:
+    """Where the first attempt will start; None where the run does not resume."""
+    if plan.resume.dir is None:
+        return None
+    from safelaunch.commands import firststart  # what a run without resume does not need
+
+    return firststart.look(plan, cwd)
 
 
 def _say(text: str) -> None:

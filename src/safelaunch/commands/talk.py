@@ -6,13 +6,15 @@ import json
 import re
 import sys
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 import click
 
+from safelaunch.adapters.localtime import clock as clock
+
 # What a training prints ends up in the journal, and escape codes in it could rewrite a reader's terminal.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_LINE_ENDS = re.compile(r"\s*[\r\n]\s*")   # of Slurm's answers, which are sentences here
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60))
 
 
@@ -28,16 +30,9 @@ def emit_json(value: dict[str, Any]) -> None:
 
 
 def clean(text: object) -> str:
-    """`text` with control characters made visible."""
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], str(text))
-
-
-def clock(t: float) -> str:
-    """2026-11-21T18:08:48+01:00, in the zone of this machine."""
-    try:
-        return datetime.fromtimestamp(t).astimezone().isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):
-        return f"{t:.0f}"   # a time no calendar has: somebody else's line in the journal
+    """`text` on one line, with control characters made visible."""
+    one_line = _LINE_ENDS.sub("; ", str(text).strip("\r\n"))
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], one_line)
 
 
 def span(seconds: float) -> str:

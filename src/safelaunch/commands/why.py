@@ -49,18 +49,25 @@ def command(
     if ticket and as_json:
         raise UsageError("--ticket does not go with --json")
     subject = find_subject(words, attempt)
-    log = _read(subject.paths, subject.indexes)
-    if subject.layout is not None:
-        log = to_global(log, *subject.layout)
-    verdict = number_verdict(of_nothing(judge_log(log, subject.evidence), log), subject.indexes)
+    log, verdict = judge_subject(subject)
     if as_json:
         talk.emit_json(verdictjson.to_public(verdict))
     elif ticket:
         _print_ticket(verdict, subject)
     else:
         following = _next_lines(verdict, words, subject)
-        _print(verdicttext.tell(verdict, log, subject.outside, subject.did, following, show_all))
+        _print(verdicttext.tell(verdict, log, subject.outside, subject.did, following, show_all, subject.follows,
+                                subject.ended))
     return 0
+
+
+def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
+    """What the logs of a subject say, and the verdict on it: of `why`, and of `logs --first-error`."""
+    log = _read(subject.paths, subject.indexes)
+    if subject.layout is not None:
+        log = to_global(log, *subject.layout)
+    found = judge_log(log, subject.evidence)
+    return log, number_verdict(of_nothing(found, log) if subject.is_open else found, subject.indexes)
 
 
 def explain_files(paths: Sequence[Path]) -> dict[str, Any]:
@@ -100,7 +107,7 @@ def _print_ticket(verdict: Verdict, subject: Subject) -> None:
     name = subject.run.plan.name if subject.run else ""
     nodes = subject.attempt.nodes if subject.attempt else ()
     click.echo(talk_clean_lines(whyticket.render_ticket(verdict, subject.job, name, talk.fold(nodes),
-                                                          subject.outside)))
+                                                          subject.outside, subject.when)))
 
 
 def talk_clean_lines(text: str) -> str:

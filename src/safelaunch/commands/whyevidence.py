@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from safelaunch.adapters import attemptfacts, ledger, runfolder, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs, talk
 from safelaunch.core.ledger import blamed_before, of_cluster
-from safelaunch.core.model import Event
+from safelaunch.core.model import Event, Request, tell_stop
 from safelaunch.core.slurmtext import is_unreachable, parse_ending
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why import slurmfacts
-from safelaunch.core.why.findings import Evidence, TaskExit
+from safelaunch.core.why.findings import End, Evidence, TaskExit
 from safelaunch.core.why.outside import CRASHES
 from safelaunch.core.why.slurmfacts import JobFacts
 from safelaunch.errors import RunFolderError, SlurmUnreachable
@@ -35,25 +36,36 @@ def of_attempt(run: Run, state: State, attempt: Attempt, journal: Sequence[Event
     folder = run.dir / runfolder.attempt_folder(attempt.number)
     hang = attemptfacts.read_hang(folder)
     is_newest = attempt == state.attempts[-1]
-    end_t = attempt.ended_t if attempt.ended_t is not None else float("inf")
-    mine = [event.data for event in journal if event.event == "verdict" and event.data.get("attempt") == attempt.number]
-    said = str(mine[-1].get("category")) if mine else ""
-    # Of a hang's ranks the exits say nothing: their supervisor has ended them.
-    exits, srun_code = attemptfacts.read_exits(folder) if said != "hang" else ((), None)
-    lost = tuple((str(event.data.get("node")), str(event.data.get("why", ""))) for event in journal
-                 if event.event == "node_suspected" and attempt.started_t <= event.t <= end_t)
+    exits, srun_code = attemptfacts.read_exits(folder)
+    known = by_journal(attempt, journal, exits, srun_code, _job_ending(run, attempt) if is_newest else None)
     facts, checks = _ask_slurm(run, state, attempt)
-    lines = [attemptfacts.tell_exits(exits), f"Slurm: job {attempt.job} is {facts.said}" if facts.said else "",
+    lines = [attemptfacts.tell_exits(known.exits), f"Slurm: job {attempt.job} is {facts.said}" if facts.said else "",
              *(f"{node}: {why}" for node, why in checks), f"stacks: {hang.said}" if hang else "",
-             *attemptfacts.read_leftovers(folder), *_tell_cores(run, attempt, folder, exits)]
-    evidence = Evidence(
-        exits=exits, lost=lost if attempt.ended == "lost" or said == "node_failure" else (),
-        ending=_ending(run, attempt, said, is_newest), srun_code=srun_code,
-        states=("COMPLETED",) if attempt.ended == "completed" else facts.states, checks=checks,
+             *attemptfacts.read_leftovers(folder), *_tell_cores(run, attempt, folder, known.exits)]
+    evidence = replace(
+        known, states=("COMPLETED",) if attempt.ended == "completed" else facts.states, checks=checks,
         stacks=hang.odd if hang else (), stacks_rank=hang.rank if hang else None,
-        stacks_sure=hang.confidence if hang and said == "hang" else 0.6,
+        stacks_sure=hang.confidence if hang and attempt.category == "hang" else 0.6,
         ledger=_ledger(run, attempt), running=attempt.ended is None and not facts.states)
     return evidence, tuple(line for line in lines if line)
+
+
+def by_journal(attempt: Attempt, journal: Sequence[Event], exits: tuple[TaskExit, ...], srun_code: int | None,
+               job_ending: str | None = None) -> Evidence:
+    """What the journal says of an attempt's end, with its exits; `job_ending`: what slurmstepd wrote of its job's.
+
+    Of a hang's ranks the exits say nothing: their supervisor has ended them.
+    """
+    end = end_of(attempt, journal, job_ending)
+    until_t = attempt.ended_t if attempt.ended_t is not None else float("inf")
+    lost = tuple((str(event.data.get("node")), str(event.data.get("why", ""))) for event in journal
+                 if event.event == "node_suspected" and attempt.started_t <= event.t <= until_t)
+    is_hang = attempt.category == "hang"
+    return Evidence(
+        exits=() if is_hang else exits, srun_code=None if is_hang else srun_code, end=end,
+        lost=lost if attempt.ended == "lost" or attempt.category == "node_failure" else (),
+        ending=end.ending if attempt.ended != "failed" else None,
+        own_term_bytes=(attempt.asked_bytes or 0) if end.sent_signals else None)
 
 
 def ask_job(job: str) -> JobFacts:
@@ -102,11 +114,26 @@ def _ask_slurm(run: Run, state: State, attempt: Attempt) -> tuple[JobFacts, tupl
     return facts, slurmfacts.bad_nodes(shown.stdout, attempt.started_t, until_t) if shown.is_ok else ()
 
 
-def _ending(run: Run, attempt: Attempt, said: str, is_newest: bool) -> str | None:
-    """How Slurm ended the job: as the supervisor saw it, else as slurmstepd wrote it into the job's output."""
-    if said in _ENDINGS:
-        return said
-    word = parse_ending(_job_output(run, attempt), attempt.job) if is_newest else None
+def end_of(attempt: Attempt, journal: Sequence[Event], job_ending: str | None = None) -> End:
+    """What the journal knows of the attempt's end. A verdict on a failed one was read from its log, and is no word of
+    Slurm's.
+    """
+    mine = [event for event in journal if event.data.get("attempt") == attempt.number]
+    ended = next((event.data for event in mine if event.event == "attempt_ended"), {})
+    told, ending = None, ended.get("ending")
+    if ("ending" in ended or attempt.ended == "failed") and attempt.category is not None:
+        told = (attempt.category, attempt.confidence, attempt.summary or "")
+    elif attempt.ended != "failed":   # a journal of an earlier version
+        ending = attempt.category if attempt.category in _ENDINGS else job_ending
+    asked = next((event for event in reversed(journal) if event.event == "kill_switch"), None)
+    person = None if asked is None else tell_stop(Request(str(asked.data.get("name")), str(asked.data.get("who")), 0.0))
+    return End(attempt.ended or "", attempt.asked_row, str(ending) if ending is not None else None, person,
+               told=told)
+
+
+def _job_ending(run: Run, attempt: Attempt) -> str | None:
+    """How Slurm ended the job, as slurmstepd wrote it into the job's output."""
+    word = parse_ending(_job_output(run, attempt), attempt.job)
     return word if word in _ENDINGS else None
 
 

@@ -9,14 +9,16 @@ from safelaunch.adapters import attemptfacts, runfolder
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import events, runs, talk, whyevidence
 from safelaunch.commands.whysubject import Subject
+from safelaunch.core import story
+from safelaunch.core.advice import what_follows
 from safelaunch.core.model import Event
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why.findings import Evidence
 from safelaunch.errors import UsageError
 
 # What was done about a failure, as the journal tells it; the other kinds are for `safelaunch events`.
-TOLD = ("verdict", "node_suspected", "decision", "attempt_ended", "preserved", "attempt_started", "resubmitted",
-        "kill_switch", "completed", "gave_up", "stopped")
+TOLD = ("failure", "verdict", "node_suspected", "decision", "attempt_ended", "preserved", "attempt_started",
+        "lost_progress", "checkpoint_skipped", "resubmitted", "kill_switch", "completed", "gave_up", "stopped")
 MOST_TOLD = 8
 
 
@@ -28,10 +30,11 @@ def find(which: str | None, attempt: int | None) -> Subject:
         if which is None or not which.isdigit():
             raise
         return _foreign_job(which)
-    return _of_run(run, attempt)
+    return of_run(run, attempt)
 
 
-def _of_run(run: Run, number: int | None) -> Subject:
+def of_run(run: Run, number: int | None) -> Subject:
+    """An attempt of a run, by default the newest that did not end well; raises UsageError where there is none."""
     state, journal = run.state(), run.journal().events
     chosen = _choose(state.attempts, number)
     if chosen is None:
@@ -42,8 +45,17 @@ def _of_run(run: Run, number: int | None) -> Subject:
     paths = ((log,) if log.is_file() else ()) + attemptfacts.kernel_logs(folder)
     index = attemptfacts.read_index(folder)
     evidence, outside = whyevidence.of_attempt(run, state, chosen, journal)
-    return Subject(paths, evidence, run, chosen, _did(journal, chosen), chosen.job, outside,
-                   {log: index} if index is not None else {}, _layout(run, chosen))
+    return Subject(
+        paths, evidence, run, chosen, _did(journal, chosen), _when(journal, chosen), chosen.job,
+        what_follows(state, chosen, run.plan) if chosen.ended is not None else "", _tell_end(chosen), outside,
+        {log: index} if index is not None else {}, _layout(run, chosen))
+
+
+def _tell_end(attempt: Attempt) -> str:
+    """When an attempt ended, and how."""
+    if attempt.ended_t is None:
+        return ""
+    return f"attempt {attempt.number} {attempt.ended}, {talk.clock(attempt.ended_t)}"
 
 
 def _layout(run: Run, attempt: Attempt) -> tuple[tuple[str, ...], int] | None:
@@ -69,10 +81,20 @@ def _choose(attempts: Sequence[Attempt], number: int | None) -> Attempt | None:
     return (bad or list(attempts))[-1] if attempts else None
 
 
+def _when(journal: Sequence[Event], attempt: Attempt) -> str:
+    """When a node of the attempt was lost, else when the attempt ended; a log often says no time."""
+    end_t = attempt.ended_t if attempt.ended_t is not None else float("inf")
+    lost = next((event for event in journal if event.event == "node_lost" and attempt.started_t <= event.t <= end_t
+                 and event.data.get("node") in attempt.nodes), None)
+    if lost is not None:
+        return f"{talk.clock(lost.t)} (node {lost.data['node']} was lost)"
+    return "" if attempt.ended_t is None else f"{talk.clock(attempt.ended_t)} (attempt {attempt.number} had ended)"
+
+
 def _did(journal: Sequence[Event], attempt: Attempt) -> tuple[str, ...]:
     """What safelaunch saw and did from that attempt's end on, up to the next one's start."""
     told = []
-    for event in journal:
+    for event in story.select(journal):
         of = event.data.get("attempt")
         if event.event in TOLD and event.t >= (attempt.ended_t or attempt.started_t) - 1.0 and of != attempt.number - 1:
             if event.event == "attempt_started" and of == attempt.number:

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safelaunch.adapters.logindex import LogIndex
+from safelaunch.adapters.runpath import is_run_folder
 from safelaunch.commands import talk
+from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import Evidence
 from safelaunch.errors import RunFolderError, UsageError
 from safelaunch.node.probe import run_in_child
@@ -36,10 +38,18 @@ class Subject:
     run: Run | None = None
     attempt: Attempt | None = None
     did: tuple[str, ...] = ()      # what safelaunch did about it
+    when: str = ""                 # the time of the failure, as the journal has it
     job: str = ""
+    follows: str = ""              # what its policy makes of it
+    ended: str = ""                # when, and how
     outside: tuple[str, ...] = ()  # what is known beside the logs, in lines
     indexes: Mapping[Path, LogIndex] = field(default_factory=dict)
     layout: tuple[tuple[str, ...], int] | None = None   # nodes in order, ranks of each: its log has ranks of a node
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the logs have to say how it ended: no journal does."""
+        return self.evidence.end is None or judge_end(self.evidence.end) is None
 
 
 def find_subject(words: Sequence[str], attempt: int | None) -> Subject:
@@ -87,7 +97,7 @@ def _kind(word: str) -> str:
     except OSError as error:
         return f"!{error.strerror}"
     if stat.S_ISDIR(mode):
-        return "run" if (path / "run.json").is_file() else "folder"
+        return "run" if is_run_folder(path) else "folder"
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         return "device"
     return "fifo" if stat.S_ISFIFO(mode) else "file"

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from safelaunch.core.ledger import Evidence
+from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
 
 # What follows from the user's code, files and settings, or from Slurm and people: no node's fault (design §9). A
 # storage that is full or frozen is so everywhere; a host that runs out of memory is given as much by the next node.
@@ -56,6 +57,8 @@ def blame(failure: Failure) -> tuple[Evidence, ...]:
     lost = {node: why for name, why in failure.lost for node in _of_attempt([name], failure)}
     if lost:
         return _witnesses(failure, "lost", lost) if _is_minority(lost, failure) else ()
+    if failure.fingerprint == UNEXPLAINED_KILL:   # a lack of memory, a person, the site: no node's fault, mostly
+        return ()
     culprits = _of_attempt(failure.culprits, failure)
     if not culprits or not _is_minority(culprits, failure):
         return ()

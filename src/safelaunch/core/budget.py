@@ -30,6 +30,8 @@ class GiveUp:
 def reason_to_give_up(state: State, plan: Plan) -> GiveUp | None:
     """The first reason to start nothing any more; None = go on."""
     last = state.attempt
+    if last is not None and last.lost_surely and plan.restart.on_lost_progress == "stop":
+        return _lost_progress(last)
     if last is None or not last.has_failed:
         return _run_budgets(state, plan)
     if state.starts_from_rejected(last):   # the checkpoint before it gets its turn: resume.keep_trying bounds that
@@ -39,6 +41,14 @@ def reason_to_give_up(state: State, plan: Plan) -> GiveUp | None:
         if found is not None:
             return found
     return _run_budgets(state, plan)
+
+
+def _lost_progress(last: Attempt) -> GiveUp:
+    """The next attempt would start from the beginning as well, and cost the checkpoints that there are."""
+    return GiveUp("lost_progress", FAILED_FOR_GOOD,
+                  f"a restart would start too low again, and overwrite newer checkpoints: {last.lost}. See that the "
+                  "training loads $SAFELAUNCH_RESUME_PATH or takes ${RESUME_ARGS}, and submit it again; if these steps "
+                  "mean something else: restart.on_lost_progress: warn")
 
 
 def _do_not_restart(state: State, last: Attempt, plan: Plan) -> GiveUp | None:

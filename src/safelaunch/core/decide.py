@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from safelaunch.core import patience
 from safelaunch.core.budget import reason_to_give_up
 from safelaunch.core.checkpoints.model import Checkpoint
-from safelaunch.core.model import DONE, STOPPED, Exit, Request
+from safelaunch.core.model import DONE, STOPPED, STOPS, Exit, Request, tell_ending, tell_stop
 from safelaunch.core.plan import Plan
 from safelaunch.core.policy import response
 from safelaunch.core.state import State
@@ -23,6 +24,8 @@ FAILED_GRACE_S = 5.0
 KILL_PATIENCE_S = 20.0
 # Rows that end an attempt for want of a supervisor: no word against the training, or against a node that answers.
 LEADERLESS = ("took_over", "unconfirmed")
+ASKING = ("kill", "checkpoint", "limit_near")    # rows that ask gently first
+BY_PERSON = ("kill", "kill_now", "checkpoint")   # rows that end an attempt on a person's word
 MAX_BARREN = 3         # jobs in a row that hand over without an attempt
 SKEW_S = 60.0          # by which clocks of two hosts may differ, and a pause be longer
 MAX_PAUSE_S = 3600.0   # a clock that has jumped must not keep a run from starting
@@ -40,8 +43,12 @@ class Live:
     fenced: bool = False                  # no process of the attempt is left anywhere (see adapters.control)
     end_asked_t: float | None = None      # when it was asked, gently, to end
     end_row: str | None = None            # the row that asked
+    heard: int | None = None              # processes that took the signal; None = nobody knows (yet)
+    saved: str | None = None              # the checkpoint that has become complete since
+    saved_t: float | None = None
     killed_t: float | None = None
     hung: str | None = None               # two witnesses say so: what they saw
+    lost: str | None = None               # it has surely started below all its checkpoints (core.lostprogress): why
 
     @property
     def failed(self) -> bool:
@@ -88,10 +95,9 @@ class Launch:
 
 @dataclass(frozen=True)
 class AskToEnd:
-    """Signal the ranks that handle `signal`, then wait `grace_s` before killing."""
+    """Signal the ranks that handle `signal`; core.patience says how long they have."""
 
     signal: str
-    grace_s: float
     why: str
 
 
@@ -200,36 +206,56 @@ def _kill_now(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Kill(0.0, f"{asked.who} touched kill-now")
 
 
+def _lost_progress(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """A training that has not loaded its checkpoint overwrites the newer ones, or prunes them: end it before its next
+    save. At once: upon a TERM many trainings save, and what it has is older.
+    """
+    live = _live(seen)
+    if live.lost is None or live.killed_t is not None or plan.restart.on_lost_progress != "stop":
+        return None
+    return Kill(0.0, live.lost)
+
+
 def _grace_over(state: State, seen: Seen, plan: Plan) -> Action | None:
     """Asked gently, and the time is up."""
     live = _live(seen)
     if live.end_asked_t is None or live.killed_t is not None:
         return None
-    if seen.now < live.end_asked_t + plan.kill_switch.grace_s:
+    if not patience.is_over(patience_of(live, seen, plan), seen.now, live.heard, live.saved_t):
         return None
-    return Kill(FAILED_GRACE_S, f"still running {plan.kill_switch.grace_s:.0f} s after it was asked to end")
+    if live.saved_t is not None:
+        return Kill(FAILED_GRACE_S, f"its next checkpoint is complete: {live.saved}")
+    return Kill(FAILED_GRACE_S, f"still running {seen.now - live.end_asked_t:.0f} s after it was asked to end")
 
 
 def _kill(state: State, seen: Seen, plan: Plan) -> Action | None:
-    """The kill switch: gently first."""
-    asked = seen.asked("kill")
+    """The kill switch: gently first; it overrules a wait for a checkpoint."""
+    asked, live = seen.asked("kill"), _live(seen)
+    if asked is None or live.end_row not in (None, "checkpoint") or live.killed_t is not None:
+        return None
+    return AskToEnd(plan.kill_switch.signal, f"{asked.who} touched the kill switch")
+
+
+def _checkpoint(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """`stop --checkpoint`: no step is to be lost; the signal asks for a checkpoint where a process takes it."""
+    asked = seen.asked("checkpoint")
     if asked is None or _live(seen).end_asked_t is not None or _live(seen).killed_t is not None:
         return None
-    return AskToEnd(plan.kill_switch.signal, plan.kill_switch.grace_s, f"{asked.who} touched the kill switch")
+    return AskToEnd(plan.kill_switch.signal, f"{asked.who} wants it to stop at its next checkpoint")
 
 
 def _ending(state: State, seen: Seen, plan: Plan) -> Action | None:
     """Slurm is ending the job: it kills at KillWait, so be first and leave a whole journal."""
     if seen.ending is None or _live(seen).killed_t is not None:
         return None
-    return Kill(FAILED_GRACE_S, f"the job is being ended: {seen.ending}")
+    return Kill(FAILED_GRACE_S, f"the job is being ended: {tell_ending(seen.ending)}")
 
 
 def _limit_near(state: State, seen: Seen, plan: Plan) -> Action | None:
     """The time limit comes: ask for a checkpoint and go on in the successor, at no cost to the budget."""
     if not seen.limit_near or _live(seen).end_asked_t is not None or _live(seen).killed_t is not None:
         return None
-    return AskToEnd(plan.kill_switch.signal, plan.kill_switch.grace_s, "the job's time limit is near")
+    return AskToEnd(plan.kill_switch.signal, "the job's time limit is near")
 
 
 def _node_lost(state: State, seen: Seen, plan: Plan) -> Action | None:
@@ -259,8 +285,8 @@ def _task_failed(state: State, seen: Seen, plan: Plan) -> Action | None:
 
 
 ALIVE: tuple[Row, ...] = (
-    _over, _kill_now, _unconfirmed, _srun_gone, _grace_over, _node_lost, _task_failed, _kill, _hung, _ending,
-    _limit_near,
+    _over, _kill_now, _unconfirmed, _lost_progress, _srun_gone, _grace_over, _node_lost, _task_failed, _kill,
+    _checkpoint, _hung, _ending, _limit_near,
 )
 
 
@@ -282,8 +308,12 @@ def _completed(state: State, seen: Seen, plan: Plan) -> Action | None:
 
 def _killed_by_person(state: State, seen: Seen, plan: Plan) -> Action | None:
     """A person's word is final."""
-    asked = seen.asked("kill-now", "kill")
-    return Finish("stopped", STOPPED, f"{asked.who} touched {asked.name}") if asked else None
+    asked = seen.asked(*STOPS)
+    if asked is None:
+        return None
+    found = seen.resume if asked.name == "checkpoint" else None
+    at = f"; its newest complete checkpoint is of step {found.step}" if found is not None else ""
+    return Finish("stopped", STOPPED, f"{tell_stop(asked)}{at}")
 
 
 def _cancelled(state: State, seen: Seen, plan: Plan) -> Action | None:
@@ -328,7 +358,7 @@ def _job_ends(state: State, seen: Seen, plan: Plan) -> Action | None:
     """Time limit, preemption, requeue or an unknown end of the job: the run goes on in the next one."""
     if not (seen.ending or seen.limit_near):
         return None
-    return HandOver(_bad(state, seen), f"this job ends: {seen.ending or 'its time limit is near'}")
+    return HandOver(_bad(state, seen), f"this job ends: {tell_ending(seen.ending)}")
 
 
 def _alone(state: State, seen: Seen, plan: Plan) -> Action | None:
@@ -342,7 +372,7 @@ def _too_few_nodes(state: State, seen: Seen, plan: Plan) -> Action | None:
     if len(good) >= plan.nodes:
         return None
     bad = ", ".join(node for node in _bad(state, seen) if node in seen.nodes)
-    return HandOver(_bad(state, seen), f"{len(good)} good nodes are left of the {plan.nodes} needed (without {bad})")
+    return HandOver(_bad(state, seen), f"of the {plan.nodes} nodes needed only {len(good)} can be used (without {bad})")
 
 
 def _back_off(state: State, seen: Seen, plan: Plan) -> Action | None:
@@ -389,7 +419,8 @@ def _launch(state: State, seen: Seen, plan: Plan) -> Action | None:
     nodes = good_nodes(state, seen)[: plan.nodes]
     if last is None:
         return Launch(nodes, "first attempt")
-    at = f"checkpoint at step {seen.resume.step}" if seen.resume else "the start: no checkpoint yet"
+    none = f"no complete checkpoint, {len(state.skipped)} skipped" if state.skipped else "no checkpoint yet"
+    at = f"checkpoint at step {seen.resume.step}" if seen.resume else f"the start: {none}"
     return Launch(nodes, f"attempt {last.number} {last.ended or 'is over'}"
                          f"{f' ({last.summary})' if last.summary else ''}; going on from {at}")
 
@@ -431,9 +462,12 @@ def how_it_ended(live: Live, seen: Seen) -> str:
     Exit code 0 counts only of a training that nobody told to end: one that watches the kill switch, or saves on Slurm's
     TERM at the time limit, ends well because of it, and is not complete.
     """
-    asked_by_person = live.end_row in ("kill", "kill_now") or seen.asked("kill", "kill-now") is not None
+    asked_by_person = live.end_row in BY_PERSON or seen.asked(*STOPS) is not None
     job_ends = live.end_row in ("limit_near", "ending", *LEADERLESS) or seen.ending is not None
     was_told = asked_by_person or job_ends or live.end_asked_t is not None or live.killed_t is not None
+    never_knew = live.end_row == "checkpoint" and live.heard == 0 and live.killed_t is None
+    if never_knew and _ended_well(live) and not (job_ends or seen.asked("kill-now", "kill")):
+        was_told = asked_by_person = False   # it has come to its own end first
     ended_well = _ended_well(live) and not was_told
     if ended_well and live.reported:
         return "completed"   # every task has said so; what its node does afterwards takes nothing back
@@ -473,9 +507,15 @@ def is_over(live: Live, seen: Seen) -> bool:
     return spoken >= live.tasks - silent or seen.now > live.killed_t + KILL_PATIENCE_S
 
 
+def patience_of(live: Live, seen: Seen, plan: Plan) -> patience.Patience:
+    """How long the attempt, which was asked to end, has for that."""
+    request = seen.asked("checkpoint")
+    return patience.judge(plan, live.end_row, live.end_asked_t or seen.now, live.heard, request.t if request else 0.0)
+
+
 def mark_asked(live: Live, row: str, now: float) -> Live:
-    """The attempt after AskToEnd."""
-    return replace(live, end_asked_t=now, end_row=live.end_row or row)
+    """The attempt after AskToEnd, which can be said twice: a kill switch overrules a wait for a checkpoint."""
+    return replace(live, end_asked_t=now, end_row=row, heard=None)
 
 
 def mark_killed(live: Live, row: str, now: float) -> Live:

@@ -15,6 +15,19 @@ BUG, TIMED_OUT, INTERRUPTED = 70, 124, 130
 BAD_NODE = ("node_failure", "gpu_hardware")
 
 
+# Why a job is being ended, for people; the keys are the words of Seen.ending.
+ENDINGS = {
+    "cancelled": "somebody cancelled it", "time_limit": "its time limit has come", "preempted": "it is preempted",
+    "requeued": "it is put back into the queue", "orphaned": "it had lost its supervisors",
+    "unknown": "Slurm has not said why",
+}
+
+
+def tell_ending(ending: str | None) -> str:
+    """Why a job ends, in words; None = only its time limit is near."""
+    return "its time limit is near" if ending is None else ENDINGS.get(ending, ending.replace("_", " "))
+
+
 @dataclass(frozen=True)
 class Event:
     """One journal line. `gen` is the supervisor's generation (0 = the submitter), `seq` its own count of lines."""
@@ -48,6 +61,10 @@ class Exit:
         return f"task {self.task} on {self.node}: {how}"
 
 
+# The control files that end the run, the most urgent first.
+STOPS = ("kill-now", "kill", "checkpoint")
+
+
 @dataclass(frozen=True)
 class Request:
     """A touched control file: which, by whom, when (epoch seconds)."""
@@ -55,3 +72,10 @@ class Request:
     name: str
     who: str
     t: float
+
+
+def tell_stop(request: Request) -> str:
+    """Who has stopped the run, and how, in words."""
+    if request.name == "checkpoint":
+        return f"{request.who} wanted it to stop at its next checkpoint"
+    return f"{request.who} touched {request.name}"

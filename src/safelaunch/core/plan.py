@@ -29,6 +29,7 @@ class Launch:
     by: str
     nproc_per_node: int | None
     tee: int
+    login_shell: bool = False   # setup runs in `bash -l`
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,15 @@ class Resume:
     args: str
     pattern: str | None
     keep_trying: int = 2   # older checkpoints to fall back to
+    by: str = "command"    # who loads it; `training`: it finds the newest one by itself
 
 
 @dataclass(frozen=True)
 class Restart:
     """Budgets: restarts of the run in all, failed attempts in a row without progress, and the pause between those.
 
-    `via` says how a new job is made, `policy` holds the user's own rows of core.policy: category, "word" or "word N".
+    `via` says how a new job is made, `policy` holds the user's own rows of core.policy: category, "word" or "word N";
+    `on_lost_progress` whether an attempt that starts too low is ended (core.lostprogress).
     """
 
     max_restarts: int
@@ -63,6 +66,7 @@ class Restart:
     backoff_s: float
     via: str = "auto"
     policy: tuple[tuple[str, str], ...] = ()
+    on_lost_progress: str = "stop"
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,8 @@ class Plan:
 def make(config: Mapping[str, Any], run_id: str) -> Plan:
     """The plan of a resolved config (see core.config.resolve: complete, durations in seconds)."""
     slurm: Mapping[str, SbatchValue] = config["slurm"]
-    launch = Launch(config["launch"]["with"], config["launch"]["nproc_per_node"], config["launch"]["tee"])
+    launch = Launch(config["launch"]["with"], config["launch"]["nproc_per_node"], config["launch"]["tee"],
+                    bool(config["launch"].get("login_shell", False)))   # a run of a version that had none
     gpus = gpus_per_node(slurm) or None
     return Plan(
         run_id=run_id,
@@ -183,11 +188,13 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         resume=Resume(
             config["resume"]["dir"], config["resume"]["format"], config["resume"]["args"] or "",
             config["resume"].get("pattern"), int(config["resume"].get("keep_trying", 2)),
+            config["resume"].get("by", "command"),
         ),
         step_pattern=config["progress"]["step"],
         restart=Restart(
             config["restart"]["max_restarts"], config["restart"]["max_without_progress"], config["restart"]["backoff"],
             config["restart"].get("via", "auto"), tuple((config["restart"].get("policy") or {}).items()),
+            config["restart"].get("on_lost_progress", "warn"),   # a run of a version that had none
         ),
         kill_switch=KillSwitch(
             config["kill_switch"]["file"], config["kill_switch"]["grace"], config["kill_switch"]["group"],

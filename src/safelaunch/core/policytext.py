@@ -11,6 +11,7 @@ from safelaunch.core import decide, policy
 from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.layers import merge_layers, parse_overrides
 from safelaunch.core.config.resolve import Source
+from safelaunch.core.config.values import render_duration
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Origin
 from safelaunch.core.config.yamltext import parse_document
 from safelaunch.core.policy import Response
@@ -20,7 +21,6 @@ BUDGET_KEYS = ("restart.max_restarts", "restart.max_without_progress", "restart.
                "resume.keep_trying", "suspects.exclude", "suspects.max_excluded", "suspects.forget_after",
                "suspects.ledger")
 _DURATIONS = ("restart.backoff", "suspects.forget_after")
-_UNITS_S = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 _LEAST_WIDTH = 72
 
 
@@ -138,11 +138,7 @@ def _text(key: str, value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return str(value).lower()
-    if key not in _DURATIONS:
-        return str(value)
-    whole = int(value)
-    unit, size_s = next(((unit, size_s) for unit, size_s in _UNITS_S if whole and whole % size_s == 0), ("s", 1))
-    return f"{whole // size_s}{unit}" if whole == value else f"{value:g}s"
+    return render_duration(value) if key in _DURATIONS else str(value)
 
 
 def _collect(node: Any, path: str, found: dict[str, str]) -> None:

@@ -128,7 +128,8 @@ def _values(plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, 
         ("LAUNCHER", plan.launch.by), ("NPROC_PER_NODE", plan.launch.nproc_per_node or plan.gpus_per_node),
         ("TEE", plan.launch.tee), ("SRUN_WAIT", plan.srun.wait_s), ("KILL_ON_BAD_EXIT", plan.srun.kill_on_bad_exit),
         ("LEASE_S", f"{plan.lease_s:g}"), ("PRESERVE_S", int(plan.preserve.for_s)),
-        ("PYTHON", python), ("COMMAND", plan.command), ("SETUP", plan.setup),
+        ("PYTHON", python), ("LOGIN_SHELL", "yes" if plan.launch.login_shell else ""),
+        ("COMMAND", plan.command), ("SETUP", plan.setup),
     ]
     arrays = (("SRUN", srun), ("SRUN_EXTRA", plan.srun.extra), ("LIBRARY", library), ("ENV", _variables(plan.env)))
     return [*(f"SL_{name}={_scalar(value)}" for name, value in scalars),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from safelaunch.core import slurmwords
 from safelaunch.errors import ParseError
@@ -16,6 +16,11 @@ from safelaunch.errors import ParseError
 # squeue --noheader --format: id, state, name, user, reason, nodelist. "|" cannot stand in ids, states or user names;
 # the name is ours, and the reason comes last but one, the nodelist last.
 SQUEUE_FORMAT = "%i|%T|%u|%j|%r|%N"
+# What `safelaunch status` asks: the time left until the job's limit and when it has started or is expected to, before.
+STATUS_FORMAT = f"%L|%S|{SQUEUE_FORMAT}"
+# What finding somebody's run asks: id, user, name, and the batch script, which lies in the run folder (squeue(1): %o is
+# "the command to be executed"; of sbatch it is the script's absolute path: 22.05, measured).
+FINDING_FORMAT = "%i|%u|%T|%j|%o"
 # What `safelaunch watch` asks: id, state, user, reason, nodelist, batch host, excluded nodes, dependency, partition,
 # start, elapsed time, and the name last. %N of a COMPLETING job lists the nodes that are not done yet; %B still names a
 # batch host that has left %N (both measured, 22.05).
@@ -40,6 +45,8 @@ class QueuedJob:
     name: str
     reason: str
     nodelist: str
+    left_s: float | None = None   # until its time limit, of a running one; None = it has none, or nobody asked
+    start: str = ""               # when Slurm expects a pending one to start, in the cluster's zone; "" = it does not
 
 
 def parse_squeue(text: str) -> tuple[QueuedJob, ...]:
@@ -51,6 +58,41 @@ def parse_squeue(text: str) -> tuple[QueuedJob, ...]:
             raise ParseError(f"squeue printed {line!r}, not {SQUEUE_FORMAT!r}")
         jobs.append(QueuedJob(parts[0], parts[1], parts[2], "|".join(parts[3:-2]), parts[-2], parts[-1]))
     return tuple(jobs)
+
+
+def parse_status(text: str) -> tuple[QueuedJob, ...]:
+    """Jobs of `squeue --noheader --format=STATUS_FORMAT`; raises ParseError on a line of another form."""
+    jobs = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        left, *parts = line.split("|", 2)
+        if len(parts) < 2:
+            raise ParseError(f"squeue printed {line!r}, not {STATUS_FORMAT!r}")
+        (job,), start = parse_squeue(parts[1]), parts[0]
+        is_pending = job.state == "PENDING"
+        jobs.append(replace(job, left_s=None if is_pending else parse_time_left_s(left),
+                            start=_NOTHING.get(start, start) if is_pending else ""))
+    return tuple(jobs)
+
+
+@dataclass(frozen=True)
+class Found:
+    """One line of a search for somebody's run; `folder` is that of its batch script."""
+
+    job: str
+    user: str
+    state: str
+    name: str
+    folder: str
+
+
+def parse_finding(text: str) -> tuple[Found, ...]:
+    """Jobs whose batch script is called job.sbatch, as those of safelaunch, of a squeue with FINDING_FORMAT."""
+    found = []
+    for line in text.splitlines():
+        parts = line.strip().split("|", 4)
+        if len(parts) == 5 and parts[4].startswith("/") and parts[4].endswith("/job.sbatch"):
+            found.append(Found(parts[0], parts[1], parts[2], parts[3], parts[4].removesuffix("/job.sbatch")))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -215,6 +257,11 @@ def why_no_overlap(said: str) -> str | None:
     return None
 
 
+def count_steps(text: str) -> int:
+    """How many steps made by srun `squeue --steps` lists: "7.0" is one, "7.batch" and "7.extern" are none."""
+    return sum(line.strip().rpartition(".")[2].isdecimal() for line in text.splitlines())
+
+
 def is_job_over(stderr: str) -> bool:
     """Whether srun was refused because its job ends or has ended."""
     return slurmwords.has_phrase(slurmwords.JOB_OVER, stderr)
@@ -254,13 +301,30 @@ def parse_ending(output: str, job: str) -> str | None:
 
 
 def find_ending(output: str, job: str) -> slurmwords.End | None:
-    """The line that parse_ending reads."""
-    begin = max((match.start() for match in _STARTED.finditer(output) if match["id"] == job), default=0)
+    """The line that parse_ending reads. A cancel that a failed Prolog caused is a node's failure, and no person's."""
+    begin = _last_start(output, job)
     found = slurmwords.job_ends(output, job, begin)
+    if found and found[-1].word == "cancelled" and slurmwords.failed_prologs(output, begin, found[-1].start):
+        return replace(found[-1], word="node_failure")
     if found:
         return found[-1]
     steps = slurmwords.step_ends(output[begin:], job)
     return steps[-1] if steps and steps[-1].word in ("time_limit", "preempted") else None
+
+
+def parse_failed_prologs(output: str, job: str) -> tuple[str, ...]:
+    """The nodes whose Prolog failed since the job's last start, as its own output tells."""
+    return slurmwords.failed_prologs(output, _last_start(output, job))
+
+
+def is_ended_by_prolog(output: str, job: str) -> bool:
+    """Whether Slurm cancelled the job because a node's Prolog failed: the batch host's, or another one's."""
+    is_first = slurmwords.has_phrase(slurmwords.PROLOG_FAILED_FIRST, output[_last_start(output, job):])
+    return is_first or (parse_ending(output, job) == "node_failure" and bool(parse_failed_prologs(output, job)))
+
+
+def _last_start(output: str, job: str) -> int:
+    return max((match.start() for match in _STARTED.finditer(output) if match["id"] == job), default=0)
 
 
 def parse_step_ending(output: str, job: str) -> str | None:

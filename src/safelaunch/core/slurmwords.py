@@ -106,12 +106,26 @@ SRUN_SAW = (
     Phrase("srun: Job step aborted", "ends the step", "src/api/step_launch.c; recorded on all"),
     Phrase("srun: First task exited", "ends the step", "src/srun; recorded on all"),
 )
+# The Prolog of slurm.conf(5) failed on a node, which is drained. slurmd says so to a job that may not be requeued, and
+# has it cancelled.
+PROLOG_FAILED = (
+    Phrase(r"Prolog failure on node (?P<node>\S+)", "node failed",
+           "src/slurmd/slurmd/req.c; recorded on 22.05.8, 24.11.5 and 26.05.5"),
+)
+# The same of the batch host: nothing of the job has run, and this is all that its output holds. Of 24.11.5 and 26.05.5
+# there is no output at all (seen on both).
+PROLOG_FAILED_FIRST = (
+    Phrase("^Error running slurm prolog: [0-9]+$", "batch host failed", "src/slurmd/slurmd/req.c, _prolog_error; "
+           "recorded on 22.05.8", until="23.11"),
+)
 # The version line of every command: "slurm 24.11.5", Debian's "slurm-wlm 26.05.5", "slurm 25.05.0-0rc1".
 _VERSION = re.compile(r"^slurm(?:-\S+)? (?P<number>(?P<release>\d\d\.\d\d)(?:\.\S+)?)\s*$", re.MULTILINE)
-_LINE = (rf"(?:{'|'.join(f'(?:{head.pattern})' for head in HEADS)})+error: "
-         r"\*\*\* {kind} (?P<id>[0-9]+){step} ON (?P<host>\S+) CANCELLED AT (?P<at>\S+)(?P<due> [^*\n]*?)? \*\*\*")
+_HEAD = rf"(?:{'|'.join(f'(?:{head.pattern})' for head in HEADS)})+error: "
+_LINE = (_HEAD + r"\*\*\* {kind} (?P<id>[0-9]+){step} ON (?P<host>\S+) CANCELLED AT (?P<at>\S+)"
+         r"(?P<due> [^*\n]*?)? \*\*\*")
 _JOB_END = re.compile(_LINE.replace("{kind}", "JOB").replace("{step}", ""), re.MULTILINE)
 _STEP_END = re.compile(_LINE.replace("{kind}", "STEP").replace("{step}", r"\.\S+"), re.MULTILINE)
+_PROLOG = re.compile("|".join(f"{_HEAD}{row.pattern}$" for row in PROLOG_FAILED), re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -139,6 +153,12 @@ def step_ends(output: str, job: str, end: int | None = None) -> tuple[End, ...]:
     """The lines about the job's steps, in their order."""
     found = _STEP_END.finditer(output, 0, len(output) if end is None else end)
     return tuple(_end(match) for match in found if match["id"] == job and _begins(output, match.start()))
+
+
+def failed_prologs(output: str, begin: int = 0, end: int | None = None) -> tuple[str, ...]:
+    """The nodes whose Prolog failed, in their order."""
+    found = _PROLOG.finditer(output, begin, len(output) if end is None else end)
+    return tuple(match["node"] for match in found if _begins(output, match.start()))
 
 
 def srun_saw(output: str) -> int | None:

@@ -14,6 +14,8 @@ from typing import Any
 from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import BAD_NODE, DONE, FAILED_FOR_GOOD, STOPPED, Event
 
+MOST_SKIPPED = 50   # of them are remembered, so that each is said once
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -41,6 +43,15 @@ class Attempt:
     fenced: bool = False                # no process of it is left on any node, or its nodes' leases have run out
     asked_t: float | None = None        # when it was told to end, and by which row: exit code 0 means little then
     asked_row: str | None = None
+    whole_steps: tuple[int, ...] = ()   # of the complete checkpoints that were there when it started
+    first_step: int | None = None       # the first one that its log has named
+    counter: str | None = None          # what counted its steps (core.counters); "" = it began anew, None = not known
+    lost: str | None = None             # why it seems to have started below its checkpoint
+    lost_surely: bool = False           # ... with a proof that stops a run
+    asked_bytes: int | None = None      # how long its log was then: words of a SIGTERM behind that are echoes
+    heard: int | None = None            # processes that took the signal then; None = nobody knows
+    end_by_t: float | None = None       # until when it has time
+    waits_for: str | None = None        # and for what: core.patience
 
     @property
     def made_steps(self) -> bool:
@@ -118,6 +129,7 @@ class State:
     # Path and step of each checkpoint that did not load. The path alone is no name: `last.ckpt` is written anew.
     rejected: tuple[tuple[str, int | None], ...] = ()
     rejected_in_a_row: int = 0              # since a checkpoint has advanced
+    skipped: tuple[tuple[str, str], ...] = ()   # path, reason: of what looked like a checkpoint and is none
     cancelled_jobs: tuple[str, ...] = ()    # by safelaunch itself: no person's word
     via: str | None = None                  # how the next job is made: successor | requeue | resubmit | watch
     standby: str | None = None              # host of the standby
@@ -219,7 +231,7 @@ def _attempt_started(state: State, event: Event) -> State:
         return replace(state, preserving_until=None)
     attempt = Attempt(
         number, str(data["job"]), _names(data.get("nodes", ())), event.t, data.get("resume_step"),
-        data.get("resume_path"), data.get("port"),
+        data.get("resume_path"), data.get("port"), whole_steps=tuple(map(int, data.get("whole_steps", ()))),
     )
     return replace(state, attempts=(*state.attempts, attempt), preserving_until=None)
 
@@ -235,16 +247,37 @@ def _decision(state: State, event: Event) -> State:
     """A supervisor that dies right after it has told the training to end must not leave that to its memory (simulated:
     ranks that saved at the time limit and left well were called complete).
     """
+    row = str(event.data.get("row"))
+    if row == "ask_to_end" and "until" in event.data:
+        heard = event.data.get("heard")
+        return _change_attempt(state, event, heard=None if heard is None else int(heard),
+                               end_by_t=float(event.data["until"]), waits_for=str(event.data["waits_for"]))
     if event.data.get("action") != "end":
         return state
     known = next((one for one in state.attempts if one.number == int(event.data["attempt"])), None)
-    if known is None or known.asked_t is not None:
+    is_overruled = known is not None and known.asked_row == "checkpoint" and row == "kill"
+    if known is None or (known.asked_t is not None and not is_overruled):
         return state
-    return _change_attempt(state, event, asked_t=event.t, asked_row=str(event.data["row"]))
+    return _change_attempt(state, event, asked_t=event.t, asked_row=row, heard=None, end_by_t=None, waits_for=None,
+                           asked_bytes=_bytes(event.data.get("log_bytes")))
 
 
 def _progress(state: State, event: Event) -> State:
-    return _change_attempt(state, event, step=int(event.data["step"]))
+    changes: dict[str, Any] = {"step": int(event.data["step"])}
+    if event.data.get("first") is not None:
+        changes["first_step"] = int(event.data["first"])
+    if event.data.get("counter") is not None:
+        changes["counter"] = str(event.data["counter"])
+    return _change_attempt(state, event, **changes)
+
+
+def _lost_progress(state: State, event: Event) -> State:
+    return _change_attempt(state, event, lost=str(event.data["why"]), lost_surely=bool(event.data.get("sure")))
+
+
+def _checkpoint_skipped(state: State, event: Event) -> State:
+    skipped = (str(event.data["path"]), str(event.data["reason"]))
+    return state if skipped in state.skipped else replace(state, skipped=(*state.skipped, skipped)[-MOST_SKIPPED:])
 
 
 def _checkpoint(state: State, event: Event) -> State:
@@ -272,7 +305,8 @@ def _attempt_ended(state: State, event: Event) -> State:
         return state
     how = str(event.data["how"])
     state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"),
-                            not_before=event.data.get("not_before"))
+                            not_before=event.data.get("not_before"),
+                            asked_row=known.asked_row or event.data.get("asked"))
     if how in ("failed", "lost"):
         category = known.category or "unknown"
         state = replace(
@@ -399,6 +433,10 @@ def _resubmitted(state: State, event: Event) -> State:
     return replace(state, successor=None if successor is None else str(successor), successor_excludes=excludes)
 
 
+def _bytes(value: Any) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
+
+
 def _names(value: Any) -> tuple[str, ...]:
     """Node names of a list; a text is no list of letters."""
     if not isinstance(value, (list, tuple)):
@@ -426,6 +464,8 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "verdict": _verdict,
     "fenced": _fenced,
     "checkpoint_rejected": _checkpoint_rejected,
+    "checkpoint_skipped": _checkpoint_skipped,
+    "lost_progress": _lost_progress,
     "node_suspected": _node_suspected,
     "node_excluded": _node_excluded,
     "node_cleared": _node_cleared,

@@ -89,3 +89,29 @@ def latest_step(tail: bytes, pattern: str) -> int | None:
     """The last step named in the log's tail; `pattern` is "auto" or a regex with one group; None = none is named."""
     found = last_steps(tail, pattern, most=1)
     return found[-1].step if found else None
+
+
+# Behind a step its total: "iteration 100/ 1000 |", "step 205/4000", "Step 4 of 10"; a bar has its own.
+_OF = re.compile(rb"[^\S\r\n]*(?:/|of\b)[^\S\r\n]*(\d{1,12})(?![\d.])", re.IGNORECASE)
+
+
+def latest_total(tail: bytes, pattern: str) -> int | None:
+    """How many steps the training is to make, as it says beside its last step; None = it does not.
+
+    The totals of lines and bars that count within an epoch are none: "Epoch 3:  10%|#  | 10/100 [", "iteration 7/9" of
+    NeMo, fairseq's "epoch 010: 2000 / 8223".
+    """
+    found = last_steps(tail, pattern, most=1)
+    if not found:
+        return None
+    start, step = found[-1]
+    begin = max(tail.rfind(b"\n", 0, start + 1), tail.rfind(b"\r", 0, start + 1)) + 1
+    bar = _BAR.match(tail, start)
+    text = tail[begin:bar.start("step") if bar else start]
+    if b"epoch" in (text + tail[start:start + 12]).lower():
+        return None
+    number = re.compile(rb"(?<!\d)0*%d(?!\d)" % step).search(tail, start)
+    total = int(bar["of"]) if bar else None
+    if total is None and number is not None and (of := _OF.match(tail, number.end())) is not None:
+        total = int(of[1])
+    return total if total is not None and total >= step else None

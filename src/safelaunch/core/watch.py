@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from safelaunch.core import decide, nodeset, via
-from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED
+from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
 from safelaunch.core.slurmtext import KnownJob, render_elapsed
 from safelaunch.core.watched import (
     CANCELLED,
@@ -264,8 +264,8 @@ def _waiting_row(run: Watched, word: Word, now: float) -> Judgement | None:
     if job is None:
         return None
     text = f"is waiting to be scheduled ({job.reason or job.state})"
-    if run.asked("kill", "kill-now"):
-        return Judgement("waiting", f"{text}; its kill switch is touched: it ends as soon as it starts")
+    if run.asked(*STOPS):
+        return Judgement("waiting", f"{text}; a person has stopped it: it ends as soon as it starts")
     if _HELD.search(job.reason):
         let_go = "safelaunch resume" if run.asked("hold") else f"scontrol release {job.id}"
         return Judgement("held", f"{text}; to let it go: {let_go}")
@@ -329,9 +329,9 @@ def _gone(run: Watched, word: Word, now: float) -> Judgement | None:
 
 def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, ...]) -> Judgement:
     """The run's last job is over: a person's word first, then what `decide` makes of it, else the next job."""
-    killed = run.asked("kill-now", "kill")
+    killed = run.asked(*STOPS)
     if killed is not None:
-        return _end(run, "stopped", STOPPED, f"{killed.who} touched {killed.name}")
+        return _end(run, "stopped", STOPPED, tell_stop(killed))
     last = run.state.job or run.state.jobs[-1]
     told = next((id for id in run.scancelled if not is_ours(run, id)), None)
     if told is not None:

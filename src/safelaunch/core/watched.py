@@ -69,7 +69,8 @@ class Watched:
     notes: Notes = Notes()
     mine: bool = True                      # its folder belongs to this user
     at_home: bool = True                   # this Slurm is the one that the run was submitted to
-    orphaned: tuple[str, ...] = ()         # jobs that a node guard cancelled, since nobody led them any more
+    # Jobs that no person cancelled: a node guard did, since nobody led them any more, or Slurm, since a Prolog failed.
+    orphaned: tuple[str, ...] = ()
     elsewhere: str = ""                    # the cluster that it is known to be on, where that is not this one
 
     def asked(self, *names: str) -> Request | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from safelaunch.core import nodeset, via
 from safelaunch.core.ledger import most_excluded
+from safelaunch.core.model import STOPS
 from safelaunch.core.slurmtext import KnownJob
 from safelaunch.core.watched import Watched, Word
 from safelaunch.errors import ParseError
@@ -30,7 +31,7 @@ def is_queued_here(run: Watched) -> bool:
 def wants_next(run: Watched, word: Word) -> bool:
     """Whether no person wants the run to end with the job that runs, or to wait behind it."""
     noted = run.state.next_cancelled is not None or bool(taken_back(run, word))
-    return not noted and run.asked("kill", "kill-now", "hold") is None
+    return not noted and run.asked(*STOPS, "hold") is None
 
 
 def taken_back(run: Watched, word: Word) -> tuple[str, ...]:
@@ -41,8 +42,9 @@ def taken_back(run: Watched, word: Word) -> tuple[str, ...]:
 
 
 def is_ours(run: Watched, job: str) -> bool:
-    """Whether a scancel of that job is no person's word: the journal announced it, or a node guard did it. One that a
-    watch has noted was a person's: a guard's word that came later was about a job that had been cancelled by then.
+    """Whether a scancel of that job is no person's word: the journal announced it, or a node guard or Slurm itself did
+    it. One that a watch has noted was a person's: a guard's word that came later was about a job that had been
+    cancelled by then.
     """
     return job not in run.notes.cancelled and (job in run.state.cancelled_jobs or job in run.orphaned)
 

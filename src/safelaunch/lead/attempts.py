@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,20 @@ from safelaunch.adapters.attempt import GUARD, AttemptProcess
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import decide, nodeset, slurmtext
+from safelaunch.core.advice import what_follows
 from safelaunch.core.budget import rejects_checkpoint
 from safelaunch.core.checkpoints.resume import resume_args
 from safelaunch.core.model import Event
+from safelaunch.core.plan import Plan
 from safelaunch.core.script import quote_bash
+from safelaunch.core.state import State, fold
 from safelaunch.core.steps import latest_step
 from safelaunch.core.why import causes
+from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.ends import judge_end
+from safelaunch.core.why.findings import End
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
-from safelaunch.lead import overlap, visit, watch
+from safelaunch.lead import lostprogress, overlap, visit, watch
 from safelaunch.lead.diagnosing import look_deeper, of_hang
 from safelaunch.lead.leader import FIRST_STANDBY_S, Failure, Leader, Step
 from safelaunch.lead.suspicion import blamed_nodes, suspect
@@ -46,7 +51,7 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
     facts: dict[str, Any] = {
         "attempt": number, "job": lead.job.id, "nodes": list(action.nodes), "port": port,
         "resume_step": lead.resume.step if lead.resume else None,
-        "resume_path": lead.resume.path if lead.resume else None,
+        "resume_path": lead.resume.path if lead.resume else None, "whole_steps": list(lead.whole_steps),
     }
     lead.record(lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number),
                 lead.writer.event("intent", claim=claim, act="launch", attempt=number, job=lead.job.id,
@@ -63,6 +68,7 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
         lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
     lead.size = lead.heard_bytes = 0
     lead.grew_s, lead.stalled, lead.launched_s = lead.now_s, False, lead.now_s
+    lead.due.pop("progress", None)   # its first steps are looked at sooner than the last ones of the attempt before
     if not lead.was_watched:
         lead.standby_next_s = min(lead.standby_next_s, lead.now_s + FIRST_STANDBY_S)
     lead.record(lead.writer.event("attempt_started", **facts, why=action.why),
@@ -120,29 +126,14 @@ def kill(lead: Leader, row: str, action: decide.Kill) -> None:
 
     Journalled first: ranks that save on TERM and leave well are no completion for the next supervisor, either.
     """
-    lead.tell(row, f"ending the attempt: {action.why}", action="end", attempt=lead.attempt.number)
+    lead.tell(row, f"ending the attempt: {action.why}", action="end", attempt=lead.attempt.number,
+              log_bytes=lead.log_bytes())
     lead.live, lead.killed_s = decide.mark_killed(lead.attempt, row, lead.now), lead.now_s
     lead.move_record(lead.attempt.number)
     for node, _ in lead.lost_of_live():
         lead.server.hang_up(node, lead.now_s)
     lead.server.order = {"do": "end", "grace_s": action.grace_s}   # also for those who call later
     lead.server.tell(lead.server.order, lead.now_s)
-
-
-def ask_to_end(lead: Leader, action: decide.AskToEnd) -> Step:
-    """Signal the ranks that handle it, and say whom it reached."""
-    number = getattr(signal, action.signal)
-    lead.server.signalled.clear()
-    lead.server.signal_answers = 0
-    told = lead.server.tell({"do": "signal", "signal": int(number)}, lead.now_s)
-    patience_s = lead.now_s + 2.0
-    while lead.server.signal_answers < told and lead.now_s < patience_s:
-        yield 0.02
-    reached = list(lead.server.signalled)
-    text = f"{action.signal} reached {len(reached)} processes ({', '.join(reached[:4])})" if reached else (
-        f"no process of the training handles {action.signal} (asked {told} guards): it can watch "
-        f"$SAFELAUNCH_KILL_FILE instead")
-    lead.tell("ask_to_end", f"{text}; what still runs in {action.grace_s:.0f} s is killed")
 
 
 def fence(lead: Leader) -> bool:
@@ -171,7 +162,10 @@ def close_attempt(lead: Leader) -> None:
     """The attempt is over and fenced: judge it, and look for what to resume from."""
     watch.read_requests(lead)   # a training that watches the kill switch can be faster than this loop
     live = lead.attempt
-    how = decide.how_it_ended(live, lead.seen())
+    seen = lead.seen()
+    how = said_how = decide.how_it_ended(live, seen)
+    if lead.process is not None:
+        watch.hear_last(lead, lead.process)
     tail = lead.process.tail() if lead.process else b""
     code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
     not_before = None
@@ -190,9 +184,11 @@ def close_attempt(lead: Leader) -> None:
         lead.note(step)
     events: list[Event] = []
     if how != "completed":
-        events += _judgement(lead, live, how, code, tail)
+        now_seen = replace(seen, ending=lead.ending)
+        events += _judgement(lead, live, how, code, tail, now_seen, is_refused=how != said_how)
     events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row,
-                                    not_before=not_before))
+                                    not_before=not_before, ending=lead.ending))
+    events = with_advice(events, lead.state, lead.plan)
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:
         patience_s = LOST_PATIENCE_S if lead.lost_of_live() else SRUN_PATIENCE_S
@@ -259,22 +255,49 @@ def checkpoint_events(lead: Leader, number: int | None) -> list[Event]:
 
 def _last_progress(lead: Leader, live: decide.Live, tail: bytes) -> list[Event]:
     step = latest_step(tail, lead.plan.step_pattern)
-    return [] if step is None else [lead.writer.event("progress", attempt=live.number, step=step)]
+    return [] if step is None else [lostprogress.progress_event(lead, live.number, step)]
 
 
-def _judgement(lead: Leader, live: decide.Live, how: str, code: int, tail: bytes) -> list[Event]:
-    verdict = causes.judge(live.exits, tuple(lead.lost_of_live()), lead.ending, tail, live.srun_code)
-    if how == "failed" and lead.process is not None:
-        verdict = look_deeper(lead, live, lead.process, of_hang(lead, live) or verdict)
-    if how == "interrupted" and live.end_row in decide.LEADERLESS:
-        verdict = causes.Verdict("unknown", "its supervisor was silent, and another one has taken over" if (
-            live.end_row == "took_over") else "its supervisor could not know whether another one leads", 0.3, "restart")
+def with_advice(events: list[Event], before: State, plan: Plan) -> list[Event]:
+    """The events of an attempt's end, the verdict among them with what follows from it by the policy."""
+    state = fold(events, before)
+    if state.attempt is None:
+        return events
+    follows = what_follows(state, state.attempt, plan)
+    return [replace(event, data={**event.data, "follows": follows}) if event.event == "verdict" else event
+            for event in events]
+
+
+def judge_attempt(live: decide.Live, seen: decide.Seen, how: str, tail: bytes, look: Callable[[Verdict], Verdict],
+                  is_refused: bool = False) -> Verdict:
+    """The verdict on an attempt that did not complete: what is known of its end, else what `look` makes of its log."""
+    asked = seen.asked("kill-now", "kill")
+    person = f"{asked.who} touched {asked.name}" if asked is not None else None
+    told = judge_end(End(how, live.end_row, seen.ending, person, seen.suspended, is_refused))
+    if told is not None:
+        return told
+    if live.lost is not None and live.end_row == "lost_progress":   # its ranks were ended: their words are no cause
+        return Verdict("config", live.lost, 0.95, "fix_config")
+    lost = tuple((node, why) for node, why in seen.lost if node in live.nodes)
+    shallow = causes.judge(live.exits, lost, seen.ending, tail, live.srun_code)
+    return look(shallow) if how == "failed" else shallow
+
+
+def _judgement(lead: Leader, live: decide.Live, how: str, code: int, tail: bytes, seen: decide.Seen,
+               is_refused: bool) -> list[Event]:
+    process = lead.process
+
+    def look(shallow: Verdict) -> Verdict:
+        return look_deeper(lead, live, process, of_hang(lead, live) or shallow) if process is not None else shallow
+
+    verdict = judge_attempt(live, seen, how, tail, look, is_refused)
     if not verdict.fingerprint:
         first = next((exit for exit in live.exits if exit.code), None)
         verdict = replace(verdict, fingerprint=exit_fingerprint(first.code, first.signal) if (
             first and verdict.category == "unknown") else make_fingerprint(verdict.category, "", verdict.summary))
-    # Of a hang's ranks the first to end says nothing: this supervisor has ended them (seen: a healthy node suspected).
-    culprits = verdict.suspects or (blamed_nodes(live) if live.hung is None else ())
+    # Of ranks that hung or had lost their progress the first to end says nothing: this supervisor has ended them (seen:
+    # a healthy node suspected).
+    culprits = verdict.suspects or (blamed_nodes(live) if live.hung is None and live.lost is None else ())
     events = [] if how not in ("failed", "lost") else [lead.writer.event(
         "failure", attempt=live.number, exit_code=code, exits=[exit.text for exit in live.exits][:64])]
     return [*events, lead.writer.event(

@@ -16,7 +16,7 @@ from safelaunch.core import plan as plans
 from safelaunch.core.slurmwords import UNKNOWN
 from safelaunch.core.state import fold
 from safelaunch.core.watched import NOTE
-from safelaunch.lead import attempts, handover, slurmends, watch
+from safelaunch.lead import asking, attempts, handover, slurmends, watch
 from safelaunch.lead.attempts import ask_addresses, checkpoint_events
 from safelaunch.lead.keep_standby import watchers_of
 from safelaunch.lead.leader import Leader, Step, TookOver, hold_token
@@ -287,8 +287,10 @@ def adopt(lead: Leader) -> None:
     process = lead.world.adopt(lead.local, number)
     lead.process = process
     lead.live = decide.Live(number, last.nodes, tasks=lead.plan.tasks, srun_code=None if process is not None else 255,
-                            end_asked_t=last.asked_t, end_row=last.asked_row)
+                            end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard)
     lead.server.expect(number)
+    if process is not None and last.asked_row in decide.ASKING:
+        lead.begin(f"ask {last.asked_row}", asking.go_on(lead, last.waits_for is not None))
     if lead.took_over is not None and process is None:
         fence_of_another(lead, lead.took_over)
 
@@ -310,4 +312,4 @@ def _judge_old_host(lead: Leader, host: str) -> Step:
     yield CALL_S
     live = lead.live
     if live is not None and live.number == number and host in live.nodes and not lead.server.of(host):
-        lead.lose(host, "its supervisor is silent, and no node guard of it calls")
+        lead.lose(host, "neither its supervisor nor its node guard answers")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +13,7 @@ from safelaunch.core import decide
 from safelaunch.core.ledger import blamed_before
 from safelaunch.core.why import causes
 from safelaunch.core.why.causes import Verdict
-from safelaunch.core.why.findings import Evidence, TaskExit
+from safelaunch.core.why.findings import End, Evidence, TaskExit
 from safelaunch.lead.leader import Leader, ReadLog
 
 BEHIND_A_HANG = ("gpu_hardware", "node_failure", "host_oom", "storage")   # what makes one rank stand, and is logged
@@ -25,10 +25,18 @@ def look_deeper(lead: Leader, live: decide.Live, process: AttemptProcess, shallo
     if found is None:
         return shallow
     lead.put(live.number, "verdict.json", found)
+    return deepen(shallow, found)
+
+
+def deepen(shallow: Verdict, found: Mapping[str, Any]) -> Verdict:
+    """The first verdict with what `why --json` says of the whole log, where that says more."""
     verdict = found["verdict"]
     if shallow.category == "hang" and verdict["category"] not in BEHIND_A_HANG:
         return shallow   # the look at the ranks has more to say than the words of those that were ended
-    if verdict["category"] in ("none", "unknown"):
+    if verdict["category"] == "unknown":   # in the words that `why` will use
+        return replace(shallow, category="unknown", confidence=float(verdict["confidence"]), action="restart",
+                       summary=str(verdict["summary"])[:400] or shallow.summary, fingerprint=found["fingerprint"])
+    if verdict["category"] == "none":
         return shallow if shallow.category == "unknown" else replace(shallow, category="unknown", confidence=0.3,
                                                                      action="restart")
     evidence = tuple(str(line["text"])[:400] for line in verdict["evidence"][:4])
@@ -75,11 +83,19 @@ def _evidence(lead: Leader, live: decide.Live, shallow: Verdict | None) -> Evide
     if shallow is not None and shallow.category == "hang" and lead.hung is not None:
         odd = tuple((one.node, f"rank {one.number}: {one.why}") for one in lead.hung[1].odd)
         return Evidence(stacks=odd or (("", shallow.summary),), stacks_sure=shallow.confidence, ledger=ledger,
-                        stacks_rank=next((one.number for one in lead.hung[1].odd[:1] if one.node), None))
+                        stacks_rank=next((one.number for one in lead.hung[1].odd[:1] if one.node), None),
+                        own_term_bytes=own_term_bytes(lead, live))
     exits = tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits)
     # srun's code says something only where no task's does, and comes late.
     srun_code = None if any(exit.code or exit.signal for exit in exits) else live.srun_code
-    return Evidence(exits=exits, srun_code=srun_code, ledger=ledger)
+    return Evidence(exits=exits, srun_code=srun_code, ledger=ledger,
+                    own_term_bytes=own_term_bytes(lead, live))
+
+
+def own_term_bytes(lead: Leader, live: decide.Live) -> int | None:
+    """From which byte of the log on words of a SIGTERM are this supervisor's doing; None = it has sent none."""
+    at = lead.state.attempt.asked_bytes if lead.state.attempt is not None else None
+    return (at or 0) if End("failed", live.end_row).sent_signals else None
 
 
 def _kernel_logs(lead: Leader, live: decide.Live, process: AttemptProcess) -> tuple[Path, ...]:

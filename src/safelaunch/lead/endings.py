@@ -6,13 +6,14 @@ from collections.abc import Generator
 from dataclasses import replace
 
 from safelaunch.adapters import slurm
+from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import decide, nodeset
 from safelaunch.core import via as ways
 from safelaunch.core.ledger import most_excluded
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.lead import handover, nextjob
-from safelaunch.lead.leader import HANDED_OVER, Leader, Step, clock
+from safelaunch.lead.leader import HANDED_OVER, Leader, Step
 from safelaunch.lead.suspicion import ask_available
 
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more

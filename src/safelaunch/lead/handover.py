@@ -42,6 +42,8 @@ def pass_on(lead: Leader, action: decide.HandOver) -> Generator[Command | float,
     """
     if not is_queueing(lead):
         lead.tasks.pop("successor", None)   # it sleeps after a refusal, for an hour perhaps
+    if action.held:   # a cancel whose TERM has reached the ranks first would be undone by `resume` (simulated)
+        yield from watch.look_whether_it_ends(lead)
     while True:
         while "successor" in lead.tasks or (lead.term_s is not None and lead.ending is None):
             yield 0.1
@@ -103,11 +105,18 @@ def end_announced(lead: Leader, job: str) -> Step:
             break
     if state != "RUNNING":
         return
-    while (claim := lead.claim("end the job before")) == 0:
+    yield from _cancel(lead, job, "end the job before")
+
+
+def _cancel(lead: Leader, job: str, what: str) -> Generator[Command | float, Result | None, bool]:
+    """Cancel another job of the run: claimed, announced, done, written down. Whether Slurm has taken it."""
+    while (claim := lead.claim(what)) == 0:
         yield AGAIN_S
     lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=job))
     result = yield lead.successor.cancel(job)
-    lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=result is not None and result.is_ok))
+    done = result is not None and result.is_ok
+    lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
+    return done
 
 
 def _to_successor(lead: Leader, action: decide.HandOver) -> Passing:
@@ -135,6 +144,9 @@ def _to_successor(lead: Leader, action: decide.HandOver) -> Passing:
         job, action.exclude, bool(lead.lost), lead.state.successor_excludes))
     if result is not None and not result.is_ok:
         lead.say(f"the successor could not be changed: {_said(result)}")
+        if lead.successor.is_unchangeable(result, lead.state.successor_excludes):
+            yield from _replace(lead, job)
+            return None
         if not _is_refused_for_good(lead, result):   # else it goes on without: its supervisor knows the bad nodes
             yield AGAIN_S
             return None
@@ -142,6 +154,14 @@ def _to_successor(lead: Leader, action: decide.HandOver) -> Passing:
         yield from _hold(lead, job)
     _note_passed(lead, job, action)
     return True
+
+
+def _replace(lead: Leader, job: str) -> Step:
+    """Take back a next job that excludes a node which has left the cluster: another one is queued in its place."""
+    if (yield from _cancel(lead, job, "replace the next job")):
+        note_lost(lead, job, "it excluded a node that is no more, and Slurm changes no such job")
+    else:
+        yield AGAIN_S
 
 
 def _hold(lead: Leader, job: str) -> Step:

@@ -15,6 +15,7 @@ from typing import Any
 from safelaunch.adapters import checkpoints
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collected, Depth
+from safelaunch.adapters.localtime import clock
 from safelaunch.core import nodeset
 from safelaunch.core.hangs import hang, stacktext
 from safelaunch.core.hangs.hang import Rhythm
@@ -32,7 +33,7 @@ from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress import Talk
-from safelaunch.lead.leader import Leader, Step, clock
+from safelaunch.lead.leader import Leader, Step
 from safelaunch.lead.thaw import wait_for_thaw
 from safelaunch.lead.visit import collect
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.adapters.job import hand_to_standby
+from safelaunch.adapters.slurm import Result
 from safelaunch.core.takeover import CALM_AFTER_S, SETTLE_S, SUSPICION_S
 from safelaunch.lead import overlap
 from safelaunch.lead.leader import Leader
@@ -43,7 +44,7 @@ def keep_standby(lead: Leader) -> None:
         if result is None and lead.now_s < lead.standby_until_s:
             return
         late = f"it has been silent for {LOST_S:.0f} s" if lead.standby_node else "it did not come up"
-        _is_lost(lead, f"it ended: {(result.stderr or result.stdout).strip()[-200:]}" if result else late)
+        _is_lost(lead, _last_words(result) if result else late)
     elif lead.standby_node is not None and lead.now_s > lead.standby_until_s:
         _is_lost(lead, f"it has been silent for {LOST_S:.0f} s")
     if lead.no_overlap is not None:
@@ -115,6 +116,11 @@ def _is_kept(lead: Leader, node: str, heard_s: float) -> None:
     if lead.standby_node != node or lead.state.standby != node:
         lead.standby_node = node
         lead.record(lead.writer.event("standby_started", node=node))
+
+
+def _last_words(result: Result) -> str:
+    said = "; ".join(filter(None, map(str.strip, (result.stderr or result.stdout)[-200:].splitlines())))
+    return f"it ended: {said}" if said else "it ended"
 
 
 def _is_lost(lead: Leader, why: str) -> None:

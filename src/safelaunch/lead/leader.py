@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.job import Job
+from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.outbox import APPEND, PUT
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import Command, Result
@@ -24,6 +24,7 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
 from safelaunch.core import decide
 from safelaunch.core.checkpoints.model import Checkpoint
+from safelaunch.core.counters import Counter
 from safelaunch.core.hangs.hang import Rhythm
 from safelaunch.core.hangs.proof import Look
 from safelaunch.core.hangs.scene import HangVerdict
@@ -52,6 +53,7 @@ STANDBY_AFTER_S = 5.0     # a standby of the leader before has called by then
 FIRST_STANDBY_S = 1.0     # where there was none: the attempt's own start comes first
 DEMOTED = 76              # another supervisor leads this job: this one becomes its standby
 MAX_OLDER = 50            # checkpoints to fall back to
+MOST_TOLD_SKIPPED = 5     # of one search
 HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
 
 T = TypeVar("T")
@@ -104,6 +106,14 @@ class ReadLog(NamedTuple):
     found: dict[str, Any] | None
 
 
+class Counted(NamedTuple):
+    """The counters in the log of an attempt; `is_settled`: it is known whether that has gone on from its checkpoint."""
+
+    attempt: int = 0
+    counters: tuple[Counter, ...] = ()
+    is_settled: bool = False
+
+
 class Leader:
     """The run's supervisor on the batch host; the parts beside this file work on it."""
 
@@ -137,6 +147,8 @@ class Leader:
         self.read: ReadLog | None = None    # the last attempt's log, perhaps without its last words (lead.diagnosing)
         self.failures: list[Failure] = []   # whose nodes are still to be visited (lead.visit)
         self.resume: Checkpoint | None = None
+        self.whole_steps: tuple[int, ...] = ()   # of all complete checkpoints that the next attempt could go on from
+        self.counted = Counted()        # what the live attempt's log counts (lead.lostprogress)
         self.resume_deadline_s = RESUME_DEADLINE_S
         self.resume_unknown = False     # the checkpoints could not be looked at: unknown is not "none"
         self.frozen = False
@@ -428,6 +440,10 @@ class Leader:
             self.say(f"{node} is lost: {why}")
             self.record(self.writer.event("node_lost", node=node, why=why))
 
+    def log_bytes(self) -> int | None:
+        """How long the live attempt's log is by now; None = another host has it."""
+        return self.process.size() if self.process is not None else None
+
     def lost_of_live(self) -> list[tuple[str, str]]:
         """Lost nodes of the live attempt, with why."""
         return [(node, why) for node, why in self.lost.items() if self.live and node in self.live.nodes]
@@ -484,13 +500,23 @@ class Leader:
         self.resume_deadline_s = RESUME_DEADLINE_S
         self.resume_unknown = not answer.is_ok
         if answer.is_ok and answer.value is not None:
-            found = (Checkpoint(**one) for one in answer.value["found"])
-            self.resume = next((one for one in found if (one.path, one.step) not in self.state.rejected), None)
-            for skipped in answer.value["skipped"][:5]:
-                self.say(f"checkpoint {skipped['path']} is skipped: {skipped['reason']}")
+            found = [one for one in (Checkpoint(**one) for one in answer.value["found"])
+                     if (one.path, one.step) not in self.state.rejected]
+            self.resume = found[0] if found else None
+            self.whole_steps = tuple(one.step for one in found if one.step is not None)
+            self._tell_skipped(answer.value["skipped"])
         else:
             if self.is_due("unreadable", 60.0):
                 self.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
+
+    def _tell_skipped(self, skipped: Sequence[Mapping[str, str]]) -> None:
+        """Journal and say what looks like a checkpoint and is passed over, each once, and what is taken instead."""
+        for one in skipped[:MOST_TOLD_SKIPPED]:
+            path, reason = one["path"], one["reason"]
+            if (path, reason) not in self.state.skipped:
+                taken = self.resume.path if self.resume else None
+                self.record(self.writer.event("checkpoint_skipped", path=path, reason=reason, instead=taken))
+                self.say(f"checkpoint {path} is skipped: {reason}; the newest complete one is {taken or 'none'}")
 
     def _take_signal(self, number: int, now_s: float) -> None:
         self.has_news = True   # also SIGCHLD: a command has ended
@@ -509,11 +535,6 @@ def hold_token(local: Path, token: str, port: int = 0, watched: Iterable[str] = 
     temporary.touch(0o600)
     temporary.write_text(json.dumps({"token": token, "port": port, "watched": sorted(watched)}))
     temporary.replace(local / "control.json")
-
-
-def clock(t: float) -> str:
-    """Epoch seconds as people write them, with the zone."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(t))
 
 
 def _plain(found: Any) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from enum import Enum
 
+from safelaunch.adapters.knownnodes import try_with_known
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.successor import STARTING, WAITING
-from safelaunch.core import slurmtext
 from safelaunch.core import via as ways
+from safelaunch.core.excludelist import NO_SUCH_NODE
 from safelaunch.core.script import quote_bash
 from safelaunch.core.watchfacts import FINISHED, is_before
 from safelaunch.lead.leader import Leader, Step
@@ -22,7 +23,6 @@ LOOK_EVERY_S = 3600.0  # with a look at the time limit each half an hour, 48 cal
 # slurm.conf(5), MinJobAge: for so long Slurm remembers a job that was cancelled. A younger one that it does not know
 # was lost with what slurmctld had not saved when it died.
 MIN_JOB_AGE_S = 300.0
-NO_SUCH_NODE = "this cluster knows no such node"
 
 Asking = Generator[Command | float, Result | None, "Fate"]
 
@@ -105,23 +105,17 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
 def with_known_nodes(
     lead: Leader, named: tuple[str, ...], start: Callable[[], Command | None]
 ) -> Generator[Command | float, Result | None, Result | None]:
-    """The result of a command that names nodes; None where there was nothing to do. Slurm refuses a list with a name
-    that it does not know, such as that of a node which was taken out of service since: then that of a second try,
-    without those names.
+    """The result of a command that names nodes (knownnodes.try_with_known); names that Slurm does not know are written
+    down.
     """
-    command = start()
-    result = (yield command) if command is not None else None
-    if result is None or not slurmtext.is_unknown_node(result.stderr):
-        return result
-    looked = yield lead.successor.ask_nodes()
-    there = slurmtext.all_nodes(looked.stdout) if looked is not None and looked.is_ok else None
-    gone = lead.successor.leave_out(there, named) if there else ()
-    if not gone:   # Slurm does not say what it knows, or it knows all of them: nothing is guessed
-        return result
-    lead.record(*(lead.writer.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
-    lead.say(f"left out of the exclude lists: {', '.join(gone)} ({NO_SUCH_NODE})")
-    command = start()
-    return (yield command) if command is not None else None
+    def leave_out(there: tuple[str, ...] | None) -> bool:
+        gone = lead.successor.leave_out(there, named)
+        if gone:
+            lead.record(*(lead.writer.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
+            lead.say(f"left out of the exclude lists: {', '.join(gone)} ({NO_SUCH_NODE})")
+        return bool(gone)
+
+    return (yield from try_with_known(start, lead.successor.ask_nodes, leave_out))
 
 
 def is_queueing(lead: Leader) -> bool:
@@ -210,9 +204,9 @@ def note_cancelled(lead: Leader, job: str) -> None:
              f"--chdir={quote_bash(lead.job.cwd)} {lead.successor.dependency} {quote_bash(lead.successor.script)}")
 
 
-def note_lost(lead: Leader, job: str) -> None:
-    """Write down that Slurm has lost the successor."""
-    lead.record(lead.writer.event("resubmitted", job=None, why=f"job {job} is gone, and nobody has cancelled it"))
+def note_lost(lead: Leader, job: str, why: str = "it is gone, and nobody has cancelled it") -> None:
+    """Write down that the successor is none any more: another one is to be queued."""
+    lead.record(lead.writer.event("resubmitted", job=None, why=f"job {job}: {why}"))
 
 
 def taken_back(lead: Leader, result: Result) -> str | None:

@@ -8,11 +8,16 @@ no look, a fence waits for the lease, and attempts start as steps of their own.
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import slurmtext
-from safelaunch.lead.leader import Leader
+from safelaunch.core.decide import Live
+from safelaunch.lead.leader import Leader, Step
 
-WAITS_S = 3.0   # srun asks again after a second, and a step that has just ended is over for Slurm by then
+WAITS_S = 3.0    # srun asks again after a second, and a step that has just ended is over for Slurm by then
+SILENT_S = 10.0  # from 24.11 on srun waits without a word (measured on 24.11.5)
+ASK_EVERY_S = 10.0
 
 
 def note_result(lead: Leader, result: Result | None) -> None:
@@ -24,8 +29,11 @@ def note_result(lead: Leader, result: Result | None) -> None:
 def note_words(lead: Leader, said: str) -> None:
     """Take in words of a helper's srun: from its refusal on, nothing is asked for with --overlap."""
     why = slurmtext.why_no_overlap(said)
-    if why is None or lead.no_overlap is not None or lead.job.is_local:
-        return
+    if why is not None and lead.no_overlap is None and not lead.job.is_local:
+        _do_without(lead, why)
+
+
+def _do_without(lead: Leader, why: str) -> None:
     lead.no_overlap = lead.fencer.no_helpers = why
     lead.say(f"no step can run beside the training on this cluster ({why}): there is no standby and no look at the "
              f"ranks, and a restart waits for a lease")
@@ -34,10 +42,28 @@ def note_words(lead: Leader, said: str) -> None:
 
 
 def look_for_waiting(lead: Leader) -> None:
-    """See whether the attempt itself waits for what a helper step holds: no guard is there, and its srun says so."""
+    """See whether the attempt itself waits for what a helper step holds: no guard is there, and its srun says so, or
+    Slurm has a step of the standby and none of the attempt.
+    """
     live, process = lead.live, lead.process
-    if live is None or process is None or live.number == 1 or lead.no_overlap is not None or live.exits:
+    if process is None or lead.no_overlap is not None or not _is_missing(live, lead):
         return
-    if lead.server.guards or lead.now_s - lead.launched_s < WAITS_S:
-        return
-    note_words(lead, process.tail().decode(errors="replace"))
+    if lead.now_s - lead.launched_s >= WAITS_S:
+        note_words(lead, process.tail().decode(errors="replace"))
+    if lead.now_s - lead.launched_s >= SILENT_S and lead.no_overlap is None and lead.standby_node is not None:
+        lead.begin("steps", _count_steps(lead, live))
+
+
+def _is_missing(live: Live | None, lead: Leader) -> TypeGuard[Live]:
+    """Whether an attempt after the first has shown no sign of life so far."""
+    return live is not None and live.number > 1 and not live.exits and not lead.server.guards
+
+
+def _count_steps(lead: Leader, asked: Live) -> Step:
+    """Ask Slurm for the steps of the job: one is the standby's, which answers."""
+    result = yield lead.successor.look_at_steps()
+    live = lead.live
+    if _is_missing(live, lead) and live.number == asked.number and lead.standby_node is not None \
+            and result is not None and result.is_ok and slurmtext.count_steps(result.stdout) == 1:
+        _do_without(lead, "the attempt has no step as long as the standby has one")
+    yield ASK_EVERY_S

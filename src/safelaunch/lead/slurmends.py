@@ -8,6 +8,7 @@ from pathlib import Path
 from safelaunch.adapters import slurm
 from safelaunch.core import slurmtext, slurmwords
 from safelaunch.core.decide import mark_asked
+from safelaunch.core.model import tell_ending
 from safelaunch.core.slurmwords import UNKNOWN, End
 from safelaunch.lead.leader import Leader, Step
 
@@ -24,7 +25,9 @@ def look_for_ending(lead: Leader) -> None:
         lead.begin("term", ask_why_it_ends(lead))
     elif ending is not None:
         lead.ending = ending
-        lead.say(f"the job is being ended: {ending}")
+        lead.say(f"the job is being ended: {tell_ending(ending)}")
+        for node in slurmtext.parse_failed_prologs(_output_of(lead, lead.job.id) or "", lead.job.id):
+            lead.lose(node, "its Prolog failed")
     elif lead.now_s - lead.term_s > EVIDENCE_S:
         lead.begin("term", judge_term(lead))
 
@@ -38,7 +41,7 @@ def look_for_early_ending(lead: Leader) -> None:
         reason = slurmtext.parse_step_ending(lead.process.tail().decode("latin-1"), lead.job.id)
         if reason in ("preempted", "time_limit"):
             lead.ending = reason
-            lead.say(f"the job is being ended: {reason}")
+            lead.say(f"the job is being ended: {tell_ending(reason)}")
 
 
 def is_asking_who_ended_it(lead: Leader) -> bool:
@@ -69,7 +72,7 @@ def ask_who_ended_it(lead: Leader) -> Step:
     if ending is not None and lead.ending is None:
         lead.ending = ending
         grace = ", with a time of grace" if ending == "preempted" else ""
-        lead.say(f"the job is being ended: {ending}{grace}")
+        lead.say(f"the job is being ended: {tell_ending(ending)}{grace}")
 
 
 def ask_why_it_ends(lead: Leader) -> Step:
@@ -78,7 +81,7 @@ def ask_why_it_ends(lead: Leader) -> Step:
     ending = slurmtext.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
     if lead.ending is None:
         lead.ending = ending or UNKNOWN
-        lead.say(f"the job is being ended: {lead.ending}")
+        lead.say(f"the job is being ended: {tell_ending(lead.ending)}")
 
 
 def report_unknown(lead: Leader, job: str, end: End) -> None:
@@ -116,21 +119,27 @@ def ending_of(lead: Leader, job: str) -> str | None:
 
     A cancel that node guards or a second supervisor announced, as nobody led the job any more, is no person's.
     """
-    def look() -> tuple[str, bool]:
-        outputs = [lead.run_dir / f"slurm-{job}.out", *sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))]
-        return "\n".join(map(_tail, outputs)), (lead.run_dir / "control" / f"orphaned-{job}").exists()
-
-    answer = lead.ask_folder(look, 1.0)
-    if not answer.is_ok or answer.value is None:
-        return None
-    text, was_orphaned = answer.value
+    text = _output_of(lead, job)
     end = slurmtext.find_ending(text, job) if text else None
     if end is None:
         return None
     if end.word not in slurmwords.JOB_ENDINGS:
         report_unknown(lead, job, end)
         return UNKNOWN
-    return "orphaned" if end.word == "cancelled" and was_orphaned else end.word
+    if end.word != "cancelled":
+        return end.word
+    orphaned = lead.ask_folder((lead.run_dir / "control" / f"orphaned-{job}").exists, 1.0)
+    return ("orphaned" if orphaned.value else end.word) if orphaned.is_ok else None
+
+
+def _output_of(lead: Leader, job: str) -> str | None:
+    """The last words of a job's own output, and of those of its standbys' steps; None = the folder does not answer."""
+    def tails() -> str:
+        outputs = [lead.run_dir / f"slurm-{job}.out", *sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))]
+        return "\n".join(map(_tail, outputs))
+
+    answer = lead.ask_folder(tails, 1.0)
+    return answer.value if answer.is_ok else None
 
 
 def step_end_of(lead: Leader, job: str) -> str | None:

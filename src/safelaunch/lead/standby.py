@@ -14,9 +14,10 @@ from typing import Any
 
 from safelaunch.adapters import journal, slurm
 from safelaunch.adapters.job import Job
+from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
 from safelaunch.core import takeover
-from safelaunch.lead.leader import SIGNALS, STALL_S, TookOver, clock
+from safelaunch.lead.leader import SIGNALS, STALL_S, TookOver
 from safelaunch.node import fresh
 
 TICK_S = 0.5          # a ping is answered within it; a leader that leaves is noticed

@@ -7,7 +7,7 @@ from pathlib import Path
 from safelaunch.adapters import ledger as folder_of_ledger
 from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Result
-from safelaunch.core import decide, slurmtext
+from safelaunch.core import decide, nodeset, slurmtext
 from safelaunch.core.blame import Failure, blame
 from safelaunch.core.ledger import Evidence, exclusions, most_excluded, of_cluster, why_readmitted
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
@@ -137,7 +137,12 @@ def _take_nodes(lead: Leader, result: Result | None, reservations: Result | None
     if name and reservations is not None and reservations.is_ok:
         own = slurmtext.reserved_nodes(reservations.stdout, name)
     is_told = lead.partition is not None and (not name or own is not None)
-    lead.available = slurmtext.usable_nodes(result.stdout, own) if is_told else None
+    # The user's own: no job of the run gets them.
+    excluded = set(nodeset.expand_own(dict(lead.plan.sbatch).get("exclude")))
+    if lead.partition is not None and excluded:
+        lead.partition = tuple(node for node in lead.partition if node not in excluded)
+    usable = slurmtext.usable_nodes(result.stdout, own) if is_told else None
+    lead.available = None if usable is None else tuple(node for node in usable if node not in excluded)
 
 
 def _folder(lead: Leader) -> Path | None:

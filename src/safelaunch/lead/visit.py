@@ -13,10 +13,11 @@ from typing import Any
 
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.collect import Collected, Depth, Target
+from safelaunch.adapters.localtime import clock
 from safelaunch.core.hangs import nodeticket, stacktext
 from safelaunch.core.hangs.ranks import NodeReport, Silent
 from safelaunch.lead import overlap
-from safelaunch.lead.leader import Failure, Leader, Step, clock
+from safelaunch.lead.leader import Failure, Leader, Step
 from safelaunch.lead.suspicion import blamed_nodes
 
 AT_START_S = 1.0        # the attempt's own steps come first

@@ -16,19 +16,20 @@ from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
 from safelaunch.core import slurmtext
 from safelaunch.core.decide import Live
-from safelaunch.core.model import Exit
+from safelaunch.core.model import STOPS, Exit
 from safelaunch.core.policy import response
 from safelaunch.core.progress import Talk, listen
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.takeover import CONTESTED_S, PULSE_S
 from safelaunch.core.watchfacts import ENDING
-from safelaunch.lead import hangs, overlap, slurmends, thaw
+from safelaunch.lead import hangs, lostprogress, overlap, slurmends, thaw
 from safelaunch.lead.keep_standby import keep_standby, strike_off, watchers_of
 from safelaunch.lead.leader import NO_TIME_S, PATIENCE, TICK_S, Leader, Step, Superseded, Urgent
 from safelaunch.node import fresh
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
 PROGRESS_S = 5.0
+START_S = 1.0           # until it is known whether an attempt has gone on from its checkpoint
 CHUNK_BYTES = 64 << 10   # of new log read in one go; more is noise, and was a third of the leader's CPU (64 ranks)
 INDEX_S = 2.0
 LOOK_FOR_LOST_S = 0.4
@@ -170,7 +171,7 @@ def read_requests(lead: Leader) -> bool:
     lead.requests = runfolder.requests_of(found)
     for request in lead.requests:
         if request.name not in before:
-            event = "kill_switch" if request.name in ("kill", "kill-now") else "request"
+            event = "kill_switch" if request.name in STOPS else "request"
             lead.record(lead.writer.event(event, name=request.name, who=request.who, touched_t=request.t))
     return True
 
@@ -186,9 +187,10 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
         lead.size, lead.grew_s = size, lead.now_s
     if lead.is_due("index", INDEX_S) and not lead.frozen:
         publish_index(lead, process.number, lead.world.keep_index(process, lead.now_s))
-    if lead.is_due("progress", PROGRESS_S) or hangs.is_overdue(lead):
+    if lead.is_due("progress", START_S if lostprogress.is_near(lead) else PROGRESS_S) or hangs.is_overdue(lead):
         talk = hear(lead, process)
         note_step(lead, process.number, talk)
+        lostprogress.judge_start(lead)
         hangs.follow(lead, process, talk)
     if lead.is_due("lost", LOOK_FOR_LOST_S):
         find_lost(lead)
@@ -207,7 +209,16 @@ def hear(lead: Leader, process: AttemptProcess) -> Talk | None:
     if lead.size <= start:
         return None
     start = max(start, lead.size - CHUNK_BYTES)
-    return listen(process.read(start, lead.size - start), lead.plan.step_pattern)
+    text = process.read(start, lead.size - start)
+    lostprogress.take_in(lead, process.number, text)
+    return listen(text, lead.plan.step_pattern)
+
+
+def hear_last(lead: Leader, process: AttemptProcess) -> None:
+    """What an ended attempt has said since: one that was short may have started too low as well."""
+    lead.size = process.size()
+    hear(lead, process)
+    lostprogress.judge_start(lead)
 
 
 def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
@@ -215,7 +226,7 @@ def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
     attempt = lead.state.attempt
     if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
         return
-    event = lead.writer.event("progress", attempt=number, step=talk.step)
+    event = lostprogress.progress_event(lead, number, talk.step)
     if lead.is_due("journal_progress", JOURNAL_PROGRESS_S):
         lead.record(event)
     else:
@@ -241,7 +252,7 @@ def judge_silence(lead: Leader, guard: Guard) -> None:
     if silent_s < SILENT_S:
         return
     if lead.grew_s < guard.heard_s + lead.ping_every_s + 1.0 or (lead.live and lead.live.killed_t is not None):
-        lead.lose(guard.node, f"its guard has been silent for {silent_s:.0f} s and the log stands still")
+        lead.lose(guard.node, f"its node guard has not answered for {silent_s:.0f} s, and the log stands still")
     elif silent_s >= SILENT_BUSY_S and lead.no_overlap is None and guard.node not in lead.probing:
         lead.probing.add(guard.node)
         lead.begin(f"probe {guard.node}", probe(lead, guard))
@@ -253,7 +264,8 @@ def probe(lead: Leader, guard: Guard) -> Step:
     overlap.note_result(lead, result)
     is_asked = result is not None and lead.no_overlap is None
     if is_asked and result is not None and not result.is_ok and lead.now_s - guard.heard_s > SILENT_S:
-        lead.lose(guard.node, f"its guard has been silent for {lead.now_s - guard.heard_s:.0f} s and it runs no step")
+        lead.lose(guard.node, f"its node guard has not answered for {lead.now_s - guard.heard_s:.0f} s, and a test "
+                              "step failed there")
     lead.probing.discard(guard.node)
 
 

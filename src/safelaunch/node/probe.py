@@ -107,8 +107,14 @@ def _answer_of(fn: Callable[[], T]) -> bytes:
     try:
         return json.dumps({"value": fn()}).encode()
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the answer; the parent decides
-        text = f"{type(error).__name__}: {error}"
-        return json.dumps({"error": text, "errno": getattr(error, "errno", None) or 0}).encode()
+        return json.dumps({"error": _tell(error), "errno": getattr(error, "errno", None) or 0}).encode()
+
+
+def _tell(error: BaseException) -> str:
+    """For people: the system's own words and the path, else the exception as Python names it."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
+    return f"{type(error).__name__}: {error}"
 
 
 def _close_files_but(keep: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import accounting, cgroups, conf, network, sites
 from safelaunch.sandbox.namespaces import Namespace, run_all, share_mounts
-from safelaunch.sandbox.registry import Entry
+from safelaunch.sandbox.registry import FIRST_PORT, Entry
 from safelaunch.sandbox.users import make_homes
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -44,8 +45,23 @@ def check_able(
             hint=f"On Debian and Ubuntu: apt-get install {packages}   (with sudo unless you are root)",
         )
     check_root()
+    if not with_netns:
+        check_resolves()
     if with_cgroup:
         cgroups.check_able()
+
+
+def check_resolves() -> None:
+    """Raise SandboxError where the C library resolves nothing, not even an address, as Slurm asks (AI_ADDRCONFIG): on
+    a machine that has loopback alone (glibc 2.36, 2.41 and 2.43 with 22.05, 24.11 and 26.05, measured).
+    """
+    try:
+        socket.getaddrinfo("localhost", FIRST_PORT, socket.AF_INET, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    except socket.gaierror as error:
+        raise SandboxError(
+            f"slurmctld could not listen: this machine has no address but loopback, or no localhost ({error.strerror})",
+            hint="Give the sandbox a network of its own: --netns",
+        ) from error
 
 
 def check_root() -> None:

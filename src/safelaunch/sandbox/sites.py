@@ -12,6 +12,7 @@ from pathlib import Path
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox.command import run_command
 from safelaunch.sandbox.namespaces import Pairs
+from safelaunch.sandbox.users import USERS
 
 DEPENDENCY = "dependency"
 COMMANDS = ("sbatch", "scontrol", "scancel", "squeue", "sinfo", "sacct", "srun", "salloc")
@@ -42,6 +43,17 @@ end
 GREETING_LUA = """\
 function slurm_job_submit(request, partitions, uid)
   slurm.log_user("Welcome to the cluster. 12345 hours are left on your account.")
+  return slurm.SUCCESS
+end
+
+function slurm_job_modify(request, job, partitions, uid)
+  return slurm.SUCCESS
+end
+"""
+# Before slurmctld looks at the request, so that what sbatch was asked for is nowhere any more.
+TIME_LIMIT_LUA = """\
+function slurm_job_submit(request, partitions, uid)
+  request.time_limit = 1
   return slurm.SUCCESS
 end
 
@@ -93,6 +105,17 @@ echo "a line that Slurm ignores"
 echo "export TMPDIR=/nonexistent/job-$SLURM_JOB_ID/step-$SLURM_STEP_ID"
 echo "export SITE_STEP=$SLURM_STEP_ID"
 """
+# slurm.conf(5), Prolog: it runs as root, on a node where no step of the job has run yet.
+FAILING_PROLOG = """\
+#!/bin/bash
+[ ! -e {dir}/bad-$SLURMD_NODENAME ]
+"""
+# Stands for csh, which no command of ours is written for: whoever gives one to the login shell gets nothing.
+CSH = """\
+#!/bin/bash
+echo "if: Expression Syntax." >&2
+exit 1
+"""
 
 
 @dataclass(frozen=True)
@@ -110,7 +133,7 @@ class Quirk:
 
 
 NODE_TMP = (("{dir}/node-tmp/{node}", "/tmp"),)  # noqa: S108 - the path itself
-TWO_NETWORKS, OLD_PYTHON = "two-networks", "python-3.9"
+TWO_NETWORKS, OLD_PYTHON, OTHER_SHELL, OWN_TMP = "two-networks", "python-3.9", "csh", "tmp-per-job"
 QUIRKS = {
     TWO_NETWORKS: Quirk("nodes have two networks (with --netns): Slurm uses the second, and on the first, to which "
                         "their names resolve, no node reaches another one"),
@@ -118,10 +141,13 @@ QUIRKS = {
                         disks={"{dir}/node-tmp/{node}": "size=512m,mode=1777,noexec,nosuid,nodev"}),
     "tmp-small": Quirk("each node has a /tmp of its own that holds 48 MB", places=NODE_TMP,
                        disks={"{dir}/node-tmp/{node}": "size=48m,mode=1777"}),
-    "tmp-per-job": Quirk("each job has a /tmp and a /dev/shm of its own on each node (job_container/tmpfs)",
-                         {"JobContainerType": "job_container/tmpfs", "PrologFlags": "Contain"},
-                         {"job_container.conf": "AutoBasePath=true\nBasePath={dir}/job-tmp/here\n"},
-                         places=(("{dir}/job-tmp/{node}", "{dir}/job-tmp/here"),)),
+    # Several slurmds on one machine make a folder each below BasePath. No mount namespace for each node here: slurmd
+    # pins those of its jobs by bind mounts, which the kernel refuses for one that has a lower number than slurmd's own,
+    # and Linux 6.18 numbers them for each CPU apart (measured: 20 of 20 fail where slurmd's was made on CPU 1 and the
+    # job's on CPU 0, none of 60 otherwise).
+    OWN_TMP: Quirk("each job has a /tmp and a /dev/shm of its own on each node (job_container/tmpfs)",
+                   {"JobContainerType": "job_container/tmpfs", "PrologFlags": "Contain"},
+                   {"job_container.conf": "AutoBasePath=true\nBasePath={dir}/job-tmp\n"}),
     "no-home": Quirk("nodes do not have the users' homes", places=(("{dir}/no-home", "{dir}/home"),)),
     "no-python": Quirk("nodes have no python3", hidden=("/usr/bin/python3*",)),
     OLD_PYTHON: Quirk("python3 on nodes is Python 3.9, where this machine has one (python3.9, or pyenv's)",
@@ -142,6 +168,12 @@ QUIRKS = {
     "slow-prolog": Quirk("Prolog and Epilog take three seconds on each node",
                          {"Prolog": "{dir}/prolog", "Epilog": "{dir}/prolog"},
                          {"prolog": "#!/bin/bash\nsleep 3\n"}),
+    "prolog-fails": Quirk("the Prolog fails on each node NAME for which the sandbox's folder has a file bad-NAME",
+                          {"Prolog": "{dir}/prolog"}, {"prolog": FAILING_PROLOG}),
+    "time-limit": Quirk("every job gets one minute, whatever it asks for (job_submit.lua)", {"JobSubmitPlugins": "lua"},
+                        {"job_submit.lua": TIME_LIMIT_LUA}),
+    OTHER_SHELL: Quirk("the users' login shell on nodes is a csh (a stand-in, which takes no command)",
+                       programs={"/usr/local/bin/csh": CSH}),
     "private-data": Quirk("people see their own jobs only, and no nodes, partitions or reservations",
                           {"PrivateData": "accounts,events,jobs,nodes,partitions,reservations,usage,users"}),
 }
@@ -162,11 +194,22 @@ def check(folder: Path, words: Sequence[str], *, has_netns: bool) -> None:
             raise SandboxError(f"--site {word}: known are {', '.join(QUIRKS)}")
     if OLD_PYTHON in words and old_python() is None:
         raise SandboxError(f"--site {OLD_PYTHON}: this machine has no Python 3.9", hint="pyenv install 3.9")
+    if OWN_TMP in words and is_chroot():
+        raise SandboxError(f"--site {OWN_TMP}: slurmstepd joins the mounts of a job by setns(2), which leads out of "
+                           "this chroot", hint="Take a container, or pivot_root, instead of chroot")
     if TWO_NETWORKS in words and not has_netns:
         raise SandboxError(f"--site {TWO_NETWORKS}: only with --netns")
     if has_own_tmp(words) and folder.is_relative_to("/tmp"):  # noqa: S108 - a comparison
         raise SandboxError(f"{folder}: nodes of this site have a /tmp of their own, and would not see it",
                            hint=f"Choose another --dir, such as {ROOM}/{folder.name}")
+
+
+def is_chroot() -> bool:
+    """Whether / is not the root of this mount namespace: who joins that, even from within, finds another / (setns(2)).
+    """
+    there = run_command(["nsenter", f"--mount=/proc/{os.getpid()}/ns/mnt", "stat", "--format=%d:%i", "/"]).strip()
+    here = Path("/").stat()
+    return there != f"{here.st_dev}:{here.st_ino}"
 
 
 def old_python() -> Path | None:
@@ -203,6 +246,8 @@ def lay_out(folder: Path, words: Sequence[str], nodes: Sequence[str]) -> None:
         for pattern in quirk.hidden:
             for found in Path("/").glob(pattern.removeprefix("/")):
                 _lay_whiteout(folder, found)
+    if OTHER_SHELL in words:
+        _write(_layer_of(folder, Path("/etc/passwd")) / "passwd", _with_shell("/usr/local/bin/csh"))
     for node in nodes:
         for quirk in (QUIRKS[word] for word in words):
             _lay_out_disks(quirk, folder, node)
@@ -212,6 +257,12 @@ def lay_out(folder: Path, words: Sequence[str], nodes: Sequence[str]) -> None:
             (folder / "python-3.9").mkdir()   # pyenv's lies in a home that ordinary users may not enter
             rows.append((str(old_python()), "{dir}/python-3.9"))
         file.writelines(f"{source} {target}\n".replace("{dir}", str(folder)) for source, target in rows)
+
+
+def _with_shell(shell: str) -> str:
+    """This machine's /etc/passwd in which the sandbox's users have another login shell."""
+    rows = [line.split(":") for line in Path("/etc/passwd").read_text().splitlines()]
+    return "".join(":".join([*row[:-1], shell] if row[0] in USERS else row) + "\n" for row in rows)
 
 
 def _lay_out_disks(quirk: Quirk, folder: Path, node: str) -> None:

@@ -17,6 +17,7 @@ from safelaunch.core.checkpoints.model import Folder
 
 MAGIC = b"PK\x03\x04"
 _END = struct.Struct("<4s4H2LH")
+END_BYTES = _END.size
 _END64_LOCATOR = struct.Struct("<4sLQL")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _MEMBER = struct.Struct("<4s6H3L5H2L")
@@ -30,6 +31,7 @@ _LONGEST_COMMENT = 0xFFFF
 _MOST_DIRECTORY_BYTES = 16 << 20
 # Each look at a member is one small read, about 1 ms on a busy parallel filesystem.
 _MOST_MEMBERS_LOOKED_AT = 64
+_MOST_NAME_BYTES = 256
 
 
 class _Directory(NamedTuple):
@@ -64,6 +66,15 @@ def judge_archive(folder: Folder, path: str, size: int) -> str | None:
     return None
 
 
+def top_of(folder: Folder, path: str) -> str:
+    """The folder of the archive's first member: torch.save calls it after the file, "archive" for an open one."""
+    head = folder.read(path, 0, _LOCAL.size + _MOST_NAME_BYTES)
+    if len(head) < _LOCAL.size or not head.startswith(MAGIC):
+        return ""
+    name_bytes = _LOCAL.unpack_from(head)[9]
+    return head[_LOCAL.size : _LOCAL.size + name_bytes].decode("utf-8", "replace").partition("/")[0]
+
+
 def _find_directory(folder: Folder, path: str, size: int) -> _Directory | str:
     """Where the central directory lies, or why there is none: it must end exactly where the end records begin."""
     tail = folder.read(path, -min(size, _END.size), _END.size)
@@ -82,7 +93,11 @@ def _find_directory(folder: Folder, path: str, size: int) -> _Directory | str:
         record = folder.read(path, end_at, _END64.size)
         if len(record) != _END64.size or not record.startswith(b"PK\x06\x06"):
             return "zip64 end record is not where its locator points"
+        short = (members, length, offset)
         *_, members, length, offset = _END64.unpack(record)
+        long = (members, length, offset)
+        if any(one not in (wide, _FULL_16, _FULL_32) for one, wide in zip(short, long, strict=True)):
+            return "the zip end record and the zip64 end record differ"
     elif _FULL_32 in (length, offset) or members == _FULL_16:
         return "zip64 end record is missing"
     if offset + length != end_at:
@@ -96,6 +111,15 @@ def _is_end(tail: bytes, at: int) -> bool:
         return False
     comment_bytes = int.from_bytes(tail[at + 20 : at + 22], "little")
     return at + _END.size + comment_bytes == len(tail)
+
+
+def is_end_of(tail: bytes, size: int) -> bool:
+    """Whether these last bytes end an archive of `size` bytes as torch.save writes it: without a comment."""
+    if len(tail) != END_BYTES or not _is_end(tail, 0):
+        return False
+    *_, members, length, offset, _ = _END.unpack(tail)
+    directory_ends = (size - END_BYTES, size - END_BYTES - _END64.size - _END64_LOCATOR.size)
+    return members > 0 and (_FULL_32 in (length, offset) or offset + length in directory_ends)
 
 
 def _list_members(body: bytes) -> Iterator[_Member]:

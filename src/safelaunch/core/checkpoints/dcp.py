@@ -2,10 +2,11 @@
 
 .metadata is renamed into place after every rank has written, and it says which bytes of which file each shard has
 (source: torch/distributed/checkpoint/filesystem.py, FileSystemWriter.finish). So a folder is whole when .metadata is
-a whole pickle and every file that it names reaches as far as it says. Files that it does not name are not judged: a
-rank with nothing to save leaves an empty one.
+a whole pickle and every file that it names reaches as far as it says, with a shard at the first and the last place.
+Files that it does not name are not judged: a rank with nothing to save leaves an empty one.
 
-What structure cannot tell: a save that overwrites an older one of the same shapes in the same folder, cut short.
+What structure cannot tell: a save that overwrites an older one of the same shapes in the same folder, cut short; bytes
+damaged inside a file.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import NamedTuple
 
-from safelaunch.core.checkpoints import names, torchfile
+from safelaunch.core.checkpoints import archive, names, torchfile
 from safelaunch.core.checkpoints.model import Candidate, Folder, join
 from safelaunch.core.checkpoints.pickled import Atom, LongPickle, TornPickle, walk_pickle
 
@@ -25,6 +27,17 @@ _SHARD = re.compile(r"__(\d+)_(\d+)\.distcp")
 _FIELDS = ("relative_path", "offset", "length")
 # About 60 opcodes a shard; 3 million take 4 s. A larger one is judged by what was read of it and by its last byte.
 _MOST_OPS = 3_000_000
+
+
+class _Extent(NamedTuple):
+    """Where the shards of a file are: the first one, the last one, and the byte behind it."""
+
+    first: int = 0
+    last: int = 0
+    end: int = 1
+
+    def widen(self, start: int, end: int) -> _Extent:
+        return _Extent(min(self.first, start), max(self.last, start), max(self.end, end))
 
 
 def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
@@ -60,54 +73,72 @@ def judge_folder(folder: Folder, path: str) -> str | None:
     missing = names.missing_in(int(found.group(1)) for found in metadata if found.group(1))
     if missing:
         return f"no __{missing[0]}.metadata, although later ranks have theirs"
-    needed: dict[str, int] = {}
+    needed: dict[str, _Extent] = {}
     for found in metadata:
         reason = _note_needed(folder, join(path, found.group()), needed)
         if reason:
             return f"{found.group()}: {reason}"
     # A form of .metadata that names no file: all that is left to ask is that no shard is empty.
-    needed = needed or {name: 1 for name in inside if _SHARD.fullmatch(name)}
-    return _judge_sizes(folder, path, needed) or torchfile.judge_files(
+    needed = needed or {name: _Extent() for name in inside if _SHARD.fullmatch(name)}
+    return _judge_shards(folder, path, needed) or torchfile.judge_files(
         folder, tuple(join(path, name) for name in inside if names.is_torch(name) and not names.is_temporary(name))
     )
 
 
-def _judge_sizes(folder: Folder, path: str, needed: dict[str, int]) -> str | None:
+def _judge_shards(folder: Folder, path: str, needed: dict[str, _Extent]) -> str | None:
     if not needed:
         return "no data file: .metadata names none and none is there"
-    for name, bytes_needed in sorted(needed.items()):
-        size = folder.size(join(path, name))
+    for name, extent in sorted(needed.items()):
+        there = join(path, name)
+        size = folder.size(there)
         if size is None:
             return f"{name} is missing"
-        if size < bytes_needed:
-            return f"{name} has {size} of {bytes_needed} bytes"
+        if size < extent.end:
+            return f"{name} has {size} of {extent.end} bytes"
+        if reason := _judge_ends(folder, there, extent):
+            return f"{name}: {reason}"
     return None
 
 
-def _note_needed(folder: Folder, path: str, needed: dict[str, int]) -> str | None:
-    """What is wrong with a metadata file; adds how far each data file that it names must reach."""
+def _judge_ends(folder: Folder, path: str, extent: _Extent) -> str | None:
+    """What is wrong with the first or the last shard in a file; torch.save writes each as a zip of its own.
+
+    Pages that a crashed machine lost read as zeros. A writer of another form is not judged.
+    """
+    for start in {extent.first, extent.last}:
+        if folder.read(path, start, 4) == bytes(4):
+            return f"reads as zeros from byte {start} on"
+    head = folder.read(path, extent.last, 4)
+    tail = folder.read(path, max(extent.end - archive.END_BYTES, 0), archive.END_BYTES)
+    if head == archive.MAGIC and not archive.is_end_of(tail, extent.end - extent.last):
+        return f"the shard from byte {extent.last} to {extent.end} has no end"
+    return None
+
+
+def _note_needed(folder: Folder, path: str, needed: dict[str, _Extent]) -> str | None:
+    """What is wrong with a metadata file; adds where the shards are in each data file that it names."""
     size = folder.size(path)
     if not size:
         return "empty"
     atoms = walk_pickle(partial(folder.read, path), 0, size, _MOST_OPS, _is_recalled)
-    end = 0
+    at = 0
     try:
-        for name, bytes_needed, end in _list_extents(atoms):  # noqa: B007 - `end` is that of the STOP
+        for name, start, end, at in _list_extents(atoms):  # noqa: B007 - the last `at` is that of the STOP
             if name:
-                needed[name] = max(needed.get(name, 1), bytes_needed)
+                needed[name] = needed[name].widen(start, end) if name in needed else _Extent(start, start, max(end, 1))
     except TornPickle as error:
         return f"truncated: {error}"
     except LongPickle:
         return None if folder.read(path, -1, 1) == b"." else "truncated: its last byte does not end a pickle"
-    return None if end == size else f"{size - end} bytes follow the end of its pickle"
+    return None if at == size else f"{size - at} bytes follow the end of its pickle"
 
 
 def _is_recalled(text: str) -> bool:
     return text in _FIELDS or text.endswith(".distcp")
 
 
-def _list_extents(atoms: Iterator[Atom]) -> Iterator[tuple[str, int, int]]:
-    """(file, byte behind a shard, offset) of each _StorageInfo(relative_path, offset, length); ("", 0, end) at last."""
+def _list_extents(atoms: Iterator[Atom]) -> Iterator[tuple[str, int, int, int]]:
+    """(file, start, end, place) of each _StorageInfo(relative_path, offset, length); ("", 0, 0, end) at last."""
     fields: dict[str, str | int] = {}
     key = ""
     for atom in atoms:
@@ -117,8 +148,9 @@ def _list_extents(atoms: Iterator[Atom]) -> Iterator[tuple[str, int, int]]:
         if key and isinstance(atom.value, str if key == "relative_path" else int):
             fields[key] = atom.value
             if key == "length" and len(fields) == 3:
-                yield str(fields["relative_path"]), int(fields["offset"]) + int(fields["length"]), atom.end
+                start = int(fields["offset"])
+                yield str(fields["relative_path"]), start, start + int(fields["length"]), atom.end
                 fields = {}
         key = ""
         if atom.op == "STOP":
-            yield "", 0, atom.end
+            yield "", 0, 0, atom.end

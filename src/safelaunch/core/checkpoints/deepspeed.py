@@ -32,7 +32,7 @@ _KINDS = (
 def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
     """The tags in the folder, and direct subfolders that hold a `latest` of their own."""
     inside = sorted(folder.names(""))
-    said = _read_latest(folder, LATEST)
+    said = read_latest(folder, LATEST)
     tags = [name for name in inside if (_STEP_FOLDER.fullmatch(name) or name == said) and folder.is_dir(name)]
     nested = [found for name in inside if name not in tags and (found := _find_nested(folder, name))]
     return (*_list_tags(tags, said), *nested)
@@ -59,7 +59,7 @@ def _find_nested(folder: Folder, name: str) -> Candidate | None:
     if not folder.is_dir(name):
         return None
     try:
-        said = _read_latest(folder, join(name, LATEST))
+        said = read_latest(folder, join(name, LATEST))
     except OSError as error:
         return Candidate(name, names.step_in(name), "deepspeed", refused=names.unlisted(error))
     if said is None:
@@ -68,7 +68,7 @@ def _find_nested(folder: Folder, name: str) -> Candidate | None:
     return Candidate(name, names.step_in(name), "deepspeed", (join(name, said),), refused)
 
 
-def _read_latest(folder: Folder, path: str) -> str | None:
+def read_latest(folder: Folder, path: str) -> str | None:
     """The tag in `latest`, "" when it is torn, None without one."""
     if folder.size(path) is None:
         return None
@@ -78,10 +78,11 @@ def _read_latest(folder: Folder, path: str) -> str | None:
 
 def judge(folder: Folder, candidate: Candidate) -> str | None:
     """What is wrong with the files of the candidate's tag, None when whole."""
-    return _judge_tag(folder, candidate.parts[0])
+    return judge_tag(folder, candidate.parts[0])
 
 
-def _judge_tag(folder: Folder, path: str) -> str | None:
+def judge_tag(folder: Folder, path: str) -> str | None:
+    """What is wrong with the files of one tag, None when all ranks' are there and whole."""
     inside = sorted(folder.names(path))
     files = [name for name in inside if names.is_torch(name) and not names.is_temporary(name)]
     if not any(name.endswith("model_states.pt") for name in files):

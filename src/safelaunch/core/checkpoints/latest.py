@@ -2,46 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
-from safelaunch.core.checkpoints import dcp, deepspeed, megatron, pattern, torchfile
-from safelaunch.core.checkpoints.model import Candidate, Checkpoint, Folder, Format, Found, Skipped
+from safelaunch.core.checkpoints import (
+    dcp,
+    deepspeed,
+    hf,
+    lightning,
+    megatron,
+    nanotron,
+    nemo,
+    orbax,
+    pattern,
+    safetensors,
+    torchfile,
+    tree,
+    unknown,
+)
+from safelaunch.core.checkpoints.model import Candidate, Checkpoint, Folder, Format, Found, Judged, Skipped
 
 # The formats, those with the strongest marks first: `auto` gives a path to the first that knows it.
 # To add one: a file with list_candidates and judge, and a row here.
 FORMATS: dict[str, Format] = {
     "megatron": Format(megatron.list_candidates, megatron.judge),
+    "nemo": Format(nemo.list_candidates, nemo.judge),
+    "nanotron": Format(nanotron.list_candidates, nanotron.judge),
+    "lightning": Format(lightning.list_candidates, lightning.judge),
+    "hf": Format(hf.list_candidates, hf.judge),
     "deepspeed": Format(deepspeed.list_candidates, deepspeed.judge),
+    "orbax": Format(orbax.list_candidates, orbax.judge),
     "dcp": Format(dcp.list_candidates, dcp.judge),
+    "safetensors": Format(safetensors.list_candidates, safetensors.judge),
     "torch": Format(torchfile.list_candidates, torchfile.judge),
 }
 # `auto` tries them all; `pattern` takes its row from the user.
 NAMES = ("auto", *FORMATS, "pattern")
 # Judging reads, and a folder may hold hundreds of checkpoints. Older ones serve when the newest proves corrupt although
 # it looks whole.
-_MOST_WHOLE = 5
+MOST_WHOLE = 5
 
 
 def latest_complete(folder: Folder, format: str, pattern: str | None = None) -> Found:
     """The newest whole checkpoint, up to four older ones, and what was skipped with reasons.
 
     Raises ValueError for a wrong ask, OSError when the folder itself cannot be read: unknown is not "none" (law 4).
+    """
+    return choose(survey(folder, format, pattern))
+
+
+def choose(judged: Iterable[Judged]) -> Found:
+    """The newest whole one of a survey, the other whole ones, and what was skipped."""
+    told = tuple(judged)
+    whole = [Checkpoint(one.path, one.step, one.format) for one in told if one.reason is None]
+    skipped = tuple(Skipped(one.path, one.reason) for one in told if one.reason is not None)
+    return Found(whole[0] if whole else None, tuple(whole[1:]), skipped)
+
+
+def survey(
+    folder: Folder, format: str, pattern: str | None = None, most_whole: int = MOST_WHOLE
+) -> tuple[Judged, ...]:
+    """Every candidate, the newest first, judged; once `most_whole` are whole the older ones are left out.
+
     Steps compare as numbers. Nothing is asked of the clock: a file that is being written has an unfinished structure.
+    Raises as latest_complete does.
     """
     rows = _choose_formats(format, pattern)
     candidates = _list_all(folder, rows)
+    if format == "auto" and not pattern:
+        candidates += unknown.list_candidates(folder, {candidate.path for candidate in candidates})
+    elif not candidates and format != "pattern":
+        candidates = [replace(other, refused=f"of format {other.format}, and resume.format says {format}")
+                      for other in _list_all(folder, FORMATS)]
     candidates.sort(key=lambda candidate: _age_key(folder, candidate), reverse=True)
-    whole: list[Checkpoint] = []
-    skipped: list[Skipped] = []
+    judged: list[Judged] = []
+    whole = 0
     for candidate in candidates:
-        if candidate.refused is None and len(whole) == _MOST_WHOLE:
+        if candidate.refused is None and whole >= most_whole:
             continue
         reason = candidate.refused or _judge(folder, rows[candidate.format], candidate)
-        if reason:
-            skipped.append(Skipped(candidate.path, reason))
-        else:
-            whole.append(Checkpoint(candidate.path, candidate.step, candidate.format))
-    return Found(whole[0] if whole else None, tuple(whole[1:]), tuple(skipped))
+        whole += reason is None
+        changed_s = folder.mtime_s(candidate.path)
+        judged.append(Judged(candidate.path, candidate.step, candidate.format, changed_s, reason))
+    return tuple(judged)
 
 
 def _choose_formats(format: str, text: str | None) -> dict[str, Format]:
@@ -58,23 +102,19 @@ def _choose_formats(format: str, text: str | None) -> dict[str, Format]:
 
 
 def _list_all(folder: Folder, rows: dict[str, Format]) -> list[Candidate]:
-    """The candidates of all rows; what lies in a path of a stronger format belongs to that one."""
+    """The candidates of all rows; what lies in a path of a stronger format belongs to that one.
+
+    So does everything when the folder that is searched is a checkpoint itself.
+    """
     found: list[Candidate] = []
     taken: set[str] = set()
     for row in rows.values():
-        fresh = [candidate for candidate in row.candidates(folder) if not _is_within(candidate.path, taken)]
+        if "" in taken:
+            break
+        fresh = [candidate for candidate in row.candidates(folder) if not tree.is_within(candidate.path, taken)]
         found += fresh
         taken.update(candidate.path for candidate in fresh)
     return found
-
-
-def _is_within(path: str, taken: set[str]) -> bool:
-    """Whether the path or a folder above it is taken; the root itself is never taken for what lies below it."""
-    while path:
-        if path in taken:
-            return True
-        path = path.rpartition("/")[0]
-    return False
 
 
 def _age_key(folder: Folder, candidate: Candidate) -> tuple[bool, int, float, str]:

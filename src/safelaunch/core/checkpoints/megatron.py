@@ -11,10 +11,9 @@ A damaged folder that the tracker names is passed over here, but Megatron's own 
 
 from __future__ import annotations
 
-import json
 import re
 
-from safelaunch.core.checkpoints import dcp, names, torchfile
+from safelaunch.core.checkpoints import dcp, names, nemo, torchfile
 from safelaunch.core.checkpoints.model import Candidate, Folder, join
 
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -75,15 +74,10 @@ def judge(folder: Folder, candidate: Candidate) -> str | None:
     ranks = {name: found for name in inside if (found := _RANKS.fullmatch(name))}
     if ranks:
         return _judge_grid(list(ranks.values())) or _judge_ranks(folder, candidate.path, list(ranks))
-    if "metadata.json" in inside:
-        reason = _judge_json(folder, join(candidate.path, "metadata.json"))
-        if reason:
-            return f"metadata.json: {reason}"
+    if nemo.METADATA in inside or nemo.COMMON in inside:
+        return nemo.judge_folder(folder, candidate.path, inside)
     if dcp.is_like(inside):
         return dcp.judge_folder(folder, candidate.path)
-    if "metadata.json" in inside:
-        parts = tuple(join(candidate.path, name) for name in inside if names.is_torch(name))
-        return torchfile.judge_files(folder, parts)
     return "neither mp_rank_ folders nor metadata.json"
 
 
@@ -122,13 +116,4 @@ def _judge_same_files(folder: Folder, path: str, ranks: list[str]) -> str | None
     for rank, files in sets.items():
         if files != everything:
             return f"{rank}: no {min(everything - files)}, which other ranks have"
-    return None
-
-
-def _judge_json(folder: Folder, path: str) -> str | None:
-    size = folder.size(path) or 0
-    try:
-        json.loads(folder.read(path, 0, min(size, 1 << 20)))
-    except ValueError as error:
-        return f"truncated: {error}"
     return None

@@ -52,6 +52,17 @@ class Skipped:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """A candidate after the look at it: `reason` says why it must not be resumed from, None when it is complete."""
+
+    path: str
+    step: int | None
+    format: str
+    changed_s: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
 class Found:
     """The newest whole checkpoint, the next older whole ones, and everything that was passed over on the way."""
 

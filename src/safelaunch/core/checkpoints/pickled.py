@@ -20,10 +20,28 @@ _COUNT_BYTES = {
     pickletools.TAKEN_FROM_ARGUMENT4U: 4,
     pickletools.TAKEN_FROM_ARGUMENT8U: 8,
 }
-# opcode → (name, what follows: ≥ 0 that many bytes, -1 a line, other negatives a count and that many bytes)
-_OPCODES = {ord(op.code): (op.name, op.arg.n if op.arg else 0) for op in pickletools.opcodes}
+_LINE = -1
+# An opcode and a number or a count: "BINFLOAT" and 8 bytes.
+_LONGEST_FIXED = 16
 _INTEGERS = frozenset({"BININT1", "BININT2", "BININT", "LONG1", "LONG4"})
-_TEXTS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "SHORT_BINSTRING", "BINSTRING"})
+_TEXTS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "SHORT_BINSTRING", "BINSTRING", "GLOBAL"})
+_OTHER, _IS_TEXT, _IS_INTEGER, _MEMOIZES, _RECALLS, _IS_NO_OPCODE = range(6)
+_STOP = ord(".")
+
+
+def _kind_of(name: str) -> int:
+    """What an opcode does to the value or the memo."""
+    if name in ("MEMOIZE", "BINPUT", "LONG_BINPUT"):
+        return _MEMOIZES
+    if name in ("BINGET", "LONG_BINGET"):
+        return _RECALLS
+    return _IS_TEXT if name in _TEXTS else _IS_INTEGER if name in _INTEGERS else _OTHER
+
+
+# By opcode: (name, what follows, what it does); follows: ≥ 0 that many bytes, -1 a line, other negatives a count.
+_OPCODES = [("", 0, _IS_NO_OPCODE)] * 256
+for _op in pickletools.opcodes:
+    _OPCODES[ord(_op.code)] = (_op.name, _op.arg.n if _op.arg else 0, _kind_of(_op.name))
 
 
 class TornPickle(ValueError):
@@ -53,71 +71,90 @@ def walk_pickle(
     memo: dict[int, str] = {}
     memo_size = 0
     value: str | int | None = None
-    for op, argument, end in _read_ops(read, start, size, most_ops):
-        if op in ("MEMOIZE", "BINPUT", "LONG_BINPUT"):
-            if isinstance(value, str) and (recalls is None or recalls(value)):
-                memo[int.from_bytes(argument, "little") if argument else memo_size] = value
-            memo_size += 1
-        elif op in ("BINGET", "LONG_BINGET"):
-            value = memo.get(int.from_bytes(argument, "little"))
-            yield Atom(op, value, end)
-        else:
-            value = _value_of(op, argument)
-            yield Atom(op, value, end)
-            if op == "STOP":
-                return
-
-
-def _value_of(op: str, argument: bytes) -> str | int | None:
-    if op in _TEXTS or op == "GLOBAL":
-        return argument.decode("utf-8", "replace") if 0 < len(argument) <= _LONGEST_TEXT else None
-    if op in _INTEGERS:
-        return int.from_bytes(argument, "little", signed=op not in ("BININT1", "BININT2"))
-    return None
-
-
-def _read_ops(read: Read, start: int, size: int, most_ops: int) -> Iterator[tuple[str, bytes, int]]:
-    """(name, argument bytes, offset behind it) of each opcode; long arguments are stepped over, not read."""
     window = _Window(read, size)
     at = start
     for _ in range(most_ops):
-        name, follows = _OPCODES.get(window.take(at, 1)[0], ("", 0))
-        at += 1
-        if not name:
-            raise TornPickle(f"byte {at - 1} is no pickle opcode")
-        if follows == -1:
-            argument, at = window.take_lines(at, 2 if name in ("GLOBAL", "INST") else 1)
+        # The loop runs millions of times: what is usual is done here, in the bytes that the window holds.
+        here = at - window.start
+        if not 0 <= here < window.safe:
+            window.move_to(at)
+            here = 0
+        code = window.bytes[here]
+        name, follows, kind = _OPCODES[code]
+        here += 1
+        argument = b""
+        if follows > 0:
+            argument = window.bytes[here : here + follows]
+            at += 1 + follows
+            if at > size:
+                raise TornPickle(f"the pickle needs byte {at} of a file of {size}")
+        elif follows == 0:
+            at += 1
         else:
-            length = follows
-            if follows < 0:
-                width = _COUNT_BYTES[follows]
-                length = int.from_bytes(window.take(at, width), "little")
-                at += width
-            if at + length > size:
-                raise TornPickle(f"the pickle needs byte {at + length} of a file of {size}")
-            argument = window.take(at, length) if length <= _LONGEST_TEXT else b""
-            at += length
-        yield name, argument, at
-        if name == "STOP":
+            argument, at = window.take_argument(at + 1, follows, name)
+        if kind == _MEMOIZES:
+            if isinstance(value, str) and (recalls is None or recalls(value)):
+                memo[int.from_bytes(argument, "little") if argument else memo_size] = value
+            memo_size += 1
+            continue
+        if kind == _RECALLS:
+            value = memo.get(int.from_bytes(argument, "little"))
+        elif kind == _IS_TEXT:
+            value = argument.decode("utf-8", "replace") if 0 < len(argument) <= _LONGEST_TEXT else None
+        elif kind == _IS_INTEGER:
+            value = int.from_bytes(argument, "little", signed=name not in ("BININT1", "BININT2"))
+        elif kind == _IS_NO_OPCODE:
+            raise TornPickle(f"byte {at - 1} is no pickle opcode")
+        else:
+            value = None
+        yield Atom(name, value, at)
+        if code == _STOP:
             return
     raise LongPickle(f"more than {most_ops} opcodes")
 
 
 class _Window:
-    """A part of the file in memory, moved along as it is read."""
+    """A part of the file in memory, moved along as it is read.
+
+    An opcode that begins in the first `safe` bytes lies in it with its count or its number.
+    """
 
     def __init__(self, read: Read, size: int) -> None:
         self._read = read
         self._size = size
-        self._from = 0
-        self._bytes = b""
+        self.start = 0
+        self.bytes = b""
+        self.safe = 0
+
+    def move_to(self, at: int) -> None:
+        """Begin at this byte; raises TornPickle behind the end."""
+        self.bytes = self._read(at, max(0, min(_CHUNK_BYTES, self._size - at)))
+        self.start = at
+        reaches_end = at + len(self.bytes) >= self._size
+        self.safe = len(self.bytes) if reaches_end else max(1, len(self.bytes) - _LONGEST_FIXED)
+        if not self.bytes:
+            raise TornPickle(f"the pickle stops at byte {at} without its end")
+
+    def take_argument(self, at: int, follows: int, name: str) -> tuple[bytes, int]:
+        """What follows an opcode: lines, or a count and that many bytes, which are stepped over when they are many."""
+        if follows == _LINE:
+            return self.take_lines(at, 2 if name in ("GLOBAL", "INST") else 1)
+        width = _COUNT_BYTES[follows]
+        length = int.from_bytes(self.take(at, width), "little")
+        at += width
+        if at + length > self._size:
+            raise TornPickle(f"the pickle needs byte {at + length} of a file of {self._size}")
+        return self.take(at, length) if length <= _LONGEST_TEXT else b"", at + length
 
     def take(self, at: int, length: int) -> bytes:
-        first = at - self._from
-        if first < 0 or first + length > len(self._bytes):
-            self._bytes = self._read(at, max(length, min(_CHUNK_BYTES, self._size - at)))
-            self._from, first = at, 0
-        taken = self._bytes[first : first + length]
+        """So many bytes from there; raises TornPickle when they are not there."""
+        first = at - self.start
+        if first < 0 or first + length > len(self.bytes):
+            if not length:
+                return b""
+            self.move_to(at)
+            first = 0
+        taken = self.bytes[first : first + length]
         if len(taken) != length:
             raise TornPickle(f"the pickle stops at byte {at} without its end")
         return taken
@@ -132,10 +169,10 @@ class _Window:
         return b" ".join(lines), at
 
     def _line_length(self, at: int) -> int:
-        end = self._bytes.find(b"\n", max(at - self._from, 0))
+        end = self.bytes.find(b"\n", max(at - self.start, 0)) if at >= self.start else -1
         if end < 0:
-            self._bytes, self._from = self._read(at, _CHUNK_BYTES), at
-            end = self._bytes.find(b"\n")
+            self.move_to(at)
+            end = self.bytes.find(b"\n")
         if end < 0:
             raise TornPickle(f"the line at byte {at} has no end")
-        return self._from + end - at
+        return self.start + end - at

@@ -8,7 +8,7 @@ Files without a number in their name come after the numbered ones, the newest fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import partial
 from itertools import islice
 
@@ -60,7 +60,7 @@ def _group(path: str, torch_files: list[str]) -> Iterator[Candidate]:
     base = path.rpartition("/")[2]
     if torch_files and names.is_step_folder(base):
         parts = tuple(join(path, name) for name in torch_files)
-        yield Candidate(path if len(parts) > 1 else parts[0], names.step_in(base), "torch", parts)
+        yield Candidate(path, names.step_in(base), "torch", parts)
         return
     by_step: dict[str, list[str]] = {}
     for name in torch_files:
@@ -83,11 +83,25 @@ def judge(folder: Folder, candidate: Candidate) -> str | None:
 
 
 def judge_files(folder: Folder, paths: tuple[str, ...]) -> str | None:
-    """What is wrong with the first damaged file, named; None when all are whole."""
+    """What is wrong with the first damaged file, named, or with one that stands under another's name."""
+    stems = {without_suffixes(path) for path in paths}
     for path in paths:
-        reason = judge_file(folder, path)
+        reason = judge_file(folder, path) or judge_name(folder, path, stems)
         if reason:
             return f"{path}: {reason}"
+    return None
+
+
+def without_suffixes(path: str) -> str:
+    """A file's name as torch.save writes it into the file."""
+    return path.rpartition("/")[2].rpartition(".")[0]
+
+
+def judge_name(folder: Folder, path: str, stems: Container[str]) -> str | None:
+    """Why a torch file is another one of the same checkpoint: it was saved under that one's name."""
+    saved_as = archive.top_of(folder, path)
+    if saved_as and saved_as != without_suffixes(path) and saved_as in stems:
+        return f"holds what was saved as {saved_as}"
     return None
 
 

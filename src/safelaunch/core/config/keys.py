@@ -83,7 +83,8 @@ KEYS: dict[str, Key] = {
         "Where to run: auto takes Slurm where there is one; local is this machine.",
     ),
     "command": Key(Shell(), None, "Required. What to train with: shell code, expanded by bash on the nodes only."),
-    "setup": Key(Shell(), "", "Shell code for each node, in bash, before the command (module load, activate)."),
+    "setup": Key(Shell(), "", "Shell code for each node, in bash, before the command, "
+                 "which finds all that it sets (module load, activate, variables)."),
     "srun.wait": Key(
         Integer(0), "60", "Seconds that srun waits for the other tasks when the first has ended (--wait)."
     ),
@@ -99,15 +100,19 @@ KEYS: dict[str, Key] = {
         Integer(1), None, "torchrun's processes on each node; by default the GPUs of a node, or 1."
     ),
     "launch.tee": Key(Integer(0, 3), "3", "torchrun's --tee: which streams of each rank reach the log (3: both)."),
+    "launch.login_shell": Key(
+        Flag(), "false", "Run setup in a login shell, which reads /etc/profile and ~/.bash_profile: #!/bin/bash -l."
+    ),
     "resume.dir": Key(
         Path(),
         None,
         "Where the checkpoints are, as the command sees it: a relative one starts at the job's working directory.",
     ),
     "resume.format": Key(
-        Choice(("auto", "torch", "dcp", "deepspeed", "megatron", "pattern")),
+        Choice(("auto", "torch", "dcp", "deepspeed", "megatron", "nemo", "nanotron", "hf", "lightning", "safetensors",
+                "orbax", "pattern")),
         "auto",
-        "How to tell a complete checkpoint; auto looks at what is there.",
+        "How checkpoints are laid out and when one is complete (docs/checkpoints.md); auto looks at what is there.",
     ),
     "resume.pattern": Key(
         CheckpointPattern(), None, "For format: pattern, the file or folder of a step, such as step_{step}.pt."
@@ -116,6 +121,12 @@ KEYS: dict[str, Key] = {
         ResumeArgs(),
         "",
         "What ${RESUME_ARGS} in command stands for once there is a checkpoint: its {path} and {step}.",
+    ),
+    "resume.by": Key(
+        Choice(("command", "training")),
+        "command",
+        "Who loads the checkpoint: command, by ${RESUME_ARGS} or $SAFELAUNCH_RESUME_PATH in it or in setup; or the "
+        "training, which finds its newest one in dir by itself (or a script that reads those variables).",
     ),
     "resume.keep_trying": Key(
         Integer(0), "2", "How many older checkpoints to fall back to when attempts die while they load the newest."
@@ -133,6 +144,12 @@ KEYS: dict[str, Key] = {
         "auto",
         "How a new job is made: successor (queued while this one runs), requeue, resubmit (queued when it ends), or "
         "watch (by `safelaunch watch` on a login node). auto takes the first that the site allows, and says which.",
+    ),
+    "restart.on_lost_progress": Key(
+        Choice(("stop", "warn")),
+        "stop",
+        "What to do when an attempt surely starts lower than all the checkpoints it could go on from: stop, before it "
+        "overwrites them, or only warn.",
     ),
     "restart.policy": Key(
         PolicyTable(CATEGORIES, POLICY_WORDS),
@@ -180,9 +197,6 @@ NOT_BUILT: dict[str, str] = {
     "checks": "checks of the nodes before an attempt",
     "launch.with=accelerate": "starting by accelerate; command: accelerate launch … with launch.with: none works",
     "launch.with=deepspeed": "starting by deepspeed; torchrun starts DeepSpeed trainings too",
-    "resume.format=hf": "Hugging Face checkpoints; format: pattern with checkpoint-{step} finds them",
-    "resume.format=lightning": "Lightning checkpoints; format: pattern finds them",
-    "resume.format=safetensors": "safetensors checkpoints; format: pattern finds them",
     "slow": "the detection of slow nodes",
     "notify": "notifications",
 }

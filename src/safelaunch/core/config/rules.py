@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from safelaunch.core.config.handed import unfit, unfit_for_output
+from safelaunch.core.config.resumeway import missing_way
 from safelaunch.core.config.yamlnodes import Origin
 from safelaunch.errors import Problem
 
@@ -31,7 +32,7 @@ def complete(
     config, origins = values.config, values.origins
     rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules)
     found = [fault for rule in rules for fault in rule(config, origins)]
-    found += _paths(config, environ, base_dir)
+    found += _paths(config, environ, base_dir) + _way_rules(config)
     problems = []
     for key, needs, text in found:
         if not faulty.isdisjoint((key, *needs)):
@@ -118,6 +119,18 @@ def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
     if resume["format"] != "pattern" and resume["pattern"] is not None:
         faults.append(("resume.pattern", ("resume.format",), "needs resume.format: pattern"))
     return faults
+
+
+def _way_rules(config: dict[str, Any]) -> list[Fault]:
+    """Weeks of GPU time went to trainings that were said to resume, and started from the beginning each time."""
+    resume = config["resume"]
+    if resume["dir"] is None or resume["by"] == "training" or not (config.get("command") or "").strip():
+        return []
+    args = resume["args"] or ""
+    fault = missing_way(config["command"], config["setup"] or "", args)
+    key = "resume.args" if args.strip() else "resume.dir"
+    needs = ("command", "setup", "resume.by", "resume.args", "resume.dir")
+    return [(key, needs, fault)] if fault is not None else []
 
 
 def _paths(config: dict[str, Any], environ: Mapping[str, str], base_dir: str) -> list[Fault]:

@@ -6,6 +6,7 @@ import re
 import shlex
 
 from safelaunch.core.config.layers import name_from_file
+from safelaunch.core.config.resumeway import takes_words
 from safelaunch.core.config.sbatchoptions import LETTERS, OPTIONS, REFUSED
 from safelaunch.core.config.slurmkeys import split_flags
 from safelaunch.core.config.starter import Draft
@@ -15,6 +16,8 @@ _WORD = re.compile(r"""(?:[^\s'"\\]+|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""")
 # Every attempt gets its own (a port in use is a known failure).
 _OUR_VARIABLE = re.compile(r"\s*(?:export\s+)?(MASTER_ADDR|MASTER_PORT)=")
 _LAUNCHER = re.compile(r"\s*(?:time\s+|exec\s+)?(?:srun|torchrun|python3? -m torch\.distributed\.(?:run|launch))\s")
+# The first line: which shell, and its flags, `#!/usr/bin/env -S bash -el` included.
+_SHEBANG = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?:\S*/)?(\S+)((?:\s+-\S+)*)")
 _BRANCH = re.compile(r"\s*(?:if|for|while|until|case|function)\b|.*\(\)\s*\{|.*<<")
 
 # torchrun's options that take a value (torch.distributed.run, PyTorch 2.x); safelaunch sets those of the rendezvous.
@@ -29,17 +32,39 @@ def draft_from_script(text: str) -> Draft:
     """The draft: #SBATCH lines as slurm:, the srun or torchrun line as command:, what stands before it as setup:."""
     directives, body = _split_script(text)
     name, slurm, notes = _read_directives(directives)
+    options, shell, about_shell = _read_shebang(text.partition("\n")[0])
+    notes += about_shell
     setup, launch_line, after = _find_launch(body)
     if launch_line is None:
         note = "no single srun or torchrun line was found: the whole script is in command:, and runs once on every node"
-        return Draft(name, "\n".join(body).strip("\n") or "true", "", slurm, {"with": "none"}, (*notes, note))
+        whole = "\n".join([*options, *body]).strip("\n") or "true"
+        return Draft(name, whole, "", slurm, {"with": "none", **shell}, (*notes, note))
     kept = [line for line in setup if not _OUR_VARIABLE.match(line)]
     if len(kept) < len(setup):
         notes.append("MASTER_ADDR and MASTER_PORT are left out: safelaunch sets them for every attempt")
     if any(line.strip() and not line.lstrip().startswith("#") for line in after):
         notes.append("left out, as it stood after the training: " + "; ".join(filter(None, map(str.strip, after))))
     command, launch, said = _read_launch(launch_line, slurm)
-    return Draft(name, command, "\n".join(kept).strip("\n"), slurm, launch, (*notes, *said))
+    if takes_words(command):
+        command += " ${RESUME_ARGS}"
+        said.append("${RESUME_ARGS} was put behind the command: with resume: it says where to go on from, else nothing")
+    return Draft(name, command, "\n".join([*options, *kept]).strip("\n"), slurm, {**launch, **shell}, (*notes, *said))
+
+
+def _read_shebang(line: str) -> tuple[list[str], dict[str, bool], list[str]]:
+    """`#!/bin/bash -le` as the line of setup that sets its options, the keys of launch: that it asks for, and notes."""
+    match = _SHEBANG.match(line.rstrip("\r"))
+    if match is None:
+        return [], {}, []
+    shell, flags = match[1], match[2].split()
+    if shell not in ("bash", "sh", "dash"):
+        return [], {}, [f"the script was for {shell}: setup and command are run by bash"]
+    letters = "".join(flag[1:] for flag in flags if not flag.startswith("--"))
+    is_login = "l" in letters or "--login" in flags
+    options = "".join(letter for letter in dict.fromkeys(letters) if letter in "efux")
+    left_out = [flag for flag in flags if flag != "--login" and set(flag[1:]) - set("lefux")]
+    notes = [f"flags of {shell} left out: {' '.join(left_out)}"] if left_out else []
+    return [f"set -{options}"] if options else [], {"login_shell": True} if is_login else {}, notes
 
 
 def _split_script(text: str) -> tuple[list[str], list[str]]:

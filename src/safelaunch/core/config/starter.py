@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from safelaunch.core.config.resumeway import ARRAY
 from safelaunch.core.config.values import NEVER_EXPANDED
 from safelaunch.core.config.yamlnodes import read_plain
 
@@ -24,7 +25,7 @@ class Draft:
     command: str
     setup: str = ""
     slurm: Mapping[str, str | int | bool] = field(default_factory=dict)
-    launch: Mapping[str, str | int] = field(default_factory=dict)
+    launch: Mapping[str, str | int | bool] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
 
@@ -35,13 +36,22 @@ EXAMPLE = Draft(
     launch={"with": "torchrun", "nproc_per_node": 8},
 )
 
-_MORE = """
-# Where checkpoints appear, and how the command is told of the newest complete one (as ${RESUME_ARGS}).
+# What the command is told once there is a complete checkpoint; else the file would not pass the check.
+_BY_ARGS = """
+# Where checkpoints appear. ${RESUME_ARGS} in command stands for args, as soon as there is a complete one.
 # resume:
 #   dir: checkpoints
 #   args: "--resume {path}"
-
-# How often to try again: in all, and in a row without a new step.
+"""
+_BY_TRAINING = """
+# Where checkpoints appear. by: training says that the training finds its newest one by itself; else write
+# args: "--resume {path}" instead, and ${RESUME_ARGS} into command, where the training takes them.
+# resume:
+#   dir: checkpoints
+#   by: training
+"""
+_MORE = """
+# How often to try again: in all, and in a row without a new checkpoint.
 # restart:
 #   max_restarts: 30
 #   max_without_progress: 3
@@ -72,7 +82,7 @@ def render_draft(draft: Draft) -> str:
         if values:
             rows = (f"  {render_value('', key)}: {render_value('', value)}" for key, value in values.items())
             lines += ["", f"# {comment}", f"{section}:", *rows]
-    return "\n".join(lines) + "\n" + _MORE
+    return "\n".join(lines) + "\n" + (_BY_ARGS if ARRAY.search(draft.command) else _BY_TRAINING) + _MORE
 
 
 def render_value(path: str, value: object) -> str:

@@ -18,6 +18,7 @@ from safelaunch.core.config.yamlnodes import (
 from safelaunch.errors import ParseError, Problem
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SHOWN_S = (("d", 86400), ("h", 3600), ("m", 60))
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
 # A year: far above any Slurm time limit, far below what overflows a sleep.
 DURATION_MAX_S = 366 * 86400.0
@@ -45,6 +46,15 @@ def parse_duration_s(text: str) -> float:
     if not 0 <= duration_s <= DURATION_MAX_S:
         raise ParseError(f"expected a duration from 0 to {DURATION_MAX_S / 86400:.0f}d")
     return duration_s
+
+
+def render_duration(duration_s: float) -> str:
+    """A whole number of seconds in the largest unit that fits, such as "15m"; seconds as a number else."""
+    whole = int(duration_s)
+    if whole != duration_s:
+        return repr(duration_s)
+    unit, size_s = next(((unit, size_s) for unit, size_s in _SHOWN_S if whole and whole % size_s == 0), ("s", 1))
+    return f"{whole // size_s}{unit}"
 
 
 def _duration_parts(text: str) -> list[tuple[str, str]]:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from safelaunch.core.hangs.ranks import Stack
 from safelaunch.core.hangs.stacks import split_frame
 
-COLLECTIVE, DATA, STORAGE, RENDEZVOUS, GPU, COMPILE, USER, NOTHING = (
-    "collective", "data", "storage", "rendezvous", "gpu", "compile", "user", "nothing")
+COLLECTIVE, DATA, STORAGE, RENDEZVOUS, GPU, COMPILE, LOCK, USER, NOTHING = (
+    "collective", "data", "storage", "rendezvous", "gpu", "compile", "lock", "user", "nothing")
 _DEPTH = 14    # frames from the innermost one; deeper ones say who called, not what it waits for
 
 _COLLECTIVE_FILES = re.compile(
@@ -30,6 +30,9 @@ _GPU = re.compile(r"torch/cuda/(?:__init__|streams|graphs)\.py|torch/xpu/|torch/
 # Not eval_frame.py nor _inductor's output code: these are on the stack of every compiled model that runs.
 _COMPILE = re.compile(r"torch/_inductor/(?:compile_fx|async_compile|codegen|graph|scheduler)"
                       r"|torch/_dynamo/(?:convert_frame|symbolic_convert)|triton/compiler|jax/_src/compiler")
+# FileBaton.wait sleeps as long as the lock file is there; whoever is killed while it builds leaves it there for ever
+# (seen: torch_extensions of DeepSpeed, 2026-11-22).
+_LOCK = re.compile(r"torch/utils/file_baton\.py|(?:^|/)filelock/")
 _INSIDE = ("wait", "synchronize", "wrapper")   # on the way into a collective, not which one
 
 
@@ -47,6 +50,8 @@ def classify(stack: Stack) -> Activity:
         return Activity(RENDEZVOUS, "rendezvous")
     for name, file in frames:
         short = name.rpartition(".")[2]
+        if _LOCK.search(file):
+            return Activity(LOCK, short)
         if _COLLECTIVE_NATIVE.match(name) or (_COLLECTIVE_FILES.search(file) and short not in _INSIDE):
             return Activity(COLLECTIVE, short.strip("_"))
         for kind, files in ((DATA, _DATA), (STORAGE, _STORAGE), (GPU, _GPU), (COMPILE, _COMPILE)):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from safelaunch.core.hangs.ranks import Place, Rank, Stack
 
-STUCK, MOVING, UNREADABLE, GONE = "stuck", "moving", "unreadable", "gone"
+STUCK, MOVING, UNREADABLE, GONE = "stuck", "moving", "unreadable", "gone"   # a public contract: stacks --json
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 # What is named anew in each process: tempfile's folders and files, TorchInductor's and Triton's hashes, pids in paths.
@@ -64,6 +64,11 @@ class Group(NamedTuple):
             doing = f"moving in {doing}" if doing else "moving"
         known = list(filter(None, (self.where, doing))) or [self.ranks[0].why.partition(":")[0] or "nothing is known"]
         return f"{self.size} {noun}: {' · '.join(known)}"
+
+
+def doing(kind: str) -> str:
+    """A group's kind for people: looks a moment apart show that a rank stands still, not that it is stuck."""
+    return "standing still" if kind == STUCK else kind
 
 
 def fold(ranks: Iterable[Rank]) -> tuple[Group, ...]:
@@ -153,6 +158,11 @@ def _join_moving(found: dict[tuple[str, Stack, str], list[Rank]]) -> dict[tuple[
     for (_, where), (stacks, ranks) in moving.items():
         joined[MOVING, common_root(stacks), where] = ranks
     return joined
+
+
+def is_importing(rank: Rank) -> bool:
+    """Whether a look caught it importing a module, as all do for seconds after their start."""
+    return any(word in frame for stack in rank.samples for frame in stack for word in _IMPORT)
 
 
 def describe_where(rank: Rank) -> str:

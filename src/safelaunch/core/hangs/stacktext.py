@@ -8,7 +8,7 @@ from typing import Any
 
 from safelaunch.core.hangs.ranks import NodeReport, Rank, Silent
 from safelaunch.core.hangs.scene import HangVerdict
-from safelaunch.core.hangs.stacks import UNREADABLE, Group, fold_numbers, label, tell_groups
+from safelaunch.core.hangs.stacks import UNREADABLE, Group, doing, fold_numbers, label, tell_groups
 from safelaunch.core.hangs.stacktree import grow, render_tree
 
 LABEL_WIDTH = 11
@@ -64,7 +64,7 @@ def _group_lines(group: Group, fold: Fold) -> list[str]:
     gpu = f" · GPU {min(utils):.0f}–{max(utils):.0f} %" if utils else ""
     numbers = f"{'rank' if group.size == 1 else 'ranks'} {group.numbers} · " if group.numbers else ""
     where = f", {group.where}" if group.where else ""
-    lines = [f"{group.size} {group.kind}{where} · {numbers}{fold(group.nodes)}{cpu}{gpu}"
+    lines = [f"{group.size} {doing(group.kind)}{where} · {numbers}{fold(group.nodes)}{cpu}{gpu}"
              f" · here pid {first.pid} on {first.node}"]
     lines += [f"    {frame}" for frame in group.stack]
     if group.kind == UNREADABLE:

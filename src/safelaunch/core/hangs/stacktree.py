@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from safelaunch.core.hangs.ranks import Stack
-from safelaunch.core.hangs.stacks import Group
+from safelaunch.core.hangs.stacks import Group, doing
 
 MOST_CHAIN = 6   # frames of an unbranched stretch that are shown: its ends say most
 
@@ -56,7 +56,7 @@ def render_tree(branches: Sequence[Branch], indent: str = "") -> list[str]:
         for group in branch.groups:
             numbers = f" · {'rank' if group.size == 1 else 'ranks'} {group.numbers}" if group.numbers else ""
             where = f", {group.where}" if group.where else ""
-            lines.append(f"{indent}        = {group.size} {group.kind}{where}{numbers}")
+            lines.append(f"{indent}        = {group.size} {doing(group.kind)}{where}{numbers}")
         lines += render_tree(branch.branches, indent + "  ")
     return lines
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from safelaunch.core.hangs.activity import COLLECTIVE, DATA, GPU, RENDEZVOUS, STORAGE, classify
+from safelaunch.core.hangs.activity import COLLECTIVE, DATA, GPU, LOCK, RENDEZVOUS, STORAGE, classify
 from safelaunch.core.hangs.parallel import Sizes, sizes_of_command
 from safelaunch.core.hangs.ranks import NodeReport, Place, Rank, Silent
 from safelaunch.core.hangs.scene import (
@@ -38,6 +38,7 @@ from safelaunch.core.hangs.stacks import (
     describe_where,
     fold,
     fold_numbers,
+    is_importing,
     label,
     labels,
     tell_groups,
@@ -159,6 +160,26 @@ def _silent(scene: Scene) -> HangVerdict | None:
                        0.7 if waiting else 0.4, (), scene.mute if len(scene.mute) <= len(scene.reports) else ())
 
 
+def _lock(scene: Scene) -> HangVerdict | None:
+    """Ranks that wait for a lock file. While one of them builds the others wait for minutes, and nobody hangs."""
+    waiting = [group for group in scene.of(LOCK) if group.kind == STUCK]
+    ranks = [rank for group in waiting for rank in group.ranks]
+    if not ranks or main_wait(scene) is not None:
+        return None   # who keeps others waiting in a collective is told by that
+    who, where = f"{names_of(ranks)} {'waits' if len(ranks) == 1 else 'wait'}", label(waiting[0].stack)
+    pids = {(rank.node, rank.pid) for rank in ranks}
+    others = [rank for rank in scene.ranks if (rank.node, rank.pid) not in pids]
+    if others:
+        return HangVerdict("unknown", f"{who} for a lock file ({where}), which {names_of(others)} may hold: "
+                           "a build of extensions takes minutes", 0.4)
+    return HangVerdict("deadlock", f"{who} for a lock file ({where}), and none of them holds it: a process that was "
+                       f"killed has left it behind. {_LOCK_ADVICE}", 0.7)
+
+
+_LOCK_ADVICE = ("Find it (PyTorch's: find ${TORCH_EXTENSIONS_DIR:-~/.cache/torch_extensions} -name lock), and remove "
+                "it where no other job is building")
+
+
 def _asleep(scene: Scene) -> HangVerdict | None:
     """Few that sleep in the program's own code, beside ranks that poll for what these were to do."""
     found, most = find_asleep(scene.ranks), main_wait(scene)
@@ -264,6 +285,10 @@ def _apart(stuck: Sequence[Group]) -> HangVerdict | None:
 
 def _unreadable(scene: Scene, count: int) -> HangVerdict:
     """No stack is to be had: what the kernel says of the main threads, which needs no ptrace."""
+    if not count:
+        starting = [rank for rank in scene.ranks if is_importing(rank)]
+        what = f"{names_of(starting)} still {'imports' if len(starting) == 1 else 'import'} modules: the program starts"
+        return HangVerdict("unknown", what if starting else "no rank stands still, and none computes much", 0.1)
     slept, ran = ([rank for rank in scene.ranks if rank.ran is is_so] for is_so in (False, True))
     if not slept or not is_asleep(scene.ranks):
         return HangVerdict("unknown", f"{count} of {len(scene.ranks)} ranks cannot be read", 0.1)
@@ -283,7 +308,7 @@ def _standing(group: Group) -> str:
 
 
 _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
-    _storage, _gpu, _process, _asleep, _moving, _data, _silent, _deadlock, _network, _unknown)
+    _storage, _gpu, _process, _lock, _asleep, _moving, _data, _silent, _deadlock, _network, _unknown)
 
 
 # --- what the rows share --------------------------------------------------------------------------------------------

@@ -145,6 +145,24 @@ class TaskExit:
 
 
 @dataclass(frozen=True)
+class End:
+    """What the journal knows of an attempt's end."""
+
+    how: str                        # completed | failed | stopped | lost | interrupted
+    row: str | None = None          # of core.decide, that ended it; None = it ended by itself
+    ending: str | None = None       # why Slurm ended its job, where it did
+    person: str | None = None       # "bob touched kill-now"
+    is_suspended: bool = False      # the whole job stood still
+    is_refused: bool = False        # Slurm could not start it, or ended it in words that are not known
+    told: tuple[str, float, str] | None = None   # the leader's own verdict on it: category, confidence, summary
+
+    @property
+    def sent_signals(self) -> bool:
+        """Whether safelaunch itself has told the ranks to end."""
+        return self.row not in (None, "step_cancelled")   # that step was cancelled by somebody else
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What is known from outside the log; every part is optional, and nothing known is no evidence."""
 
@@ -159,4 +177,6 @@ class Evidence:
     stacks_rank: int | None = None              # the first of these
     stacks_sure: float = 0.6                    # that they show a hang, which the look's own verdict tells
     ledger: Mapping[str, int] = field(default_factory=dict)   # host → earlier failures that blame it
+    own_term_bytes: int | None = None           # from this byte of the first log on, SIGTERMs are safelaunch's own
+    end: End | None = None                      # what the journal knows of the end
     running: bool = False                       # the run is alive: there may be no end to explain

@@ -40,3 +40,6 @@ def generalize(text: str) -> str:
     for form, word in _FORMS:
         text = form.sub(word, text)
     return _LIST.sub("N", _SPACE.sub(" ", text)).strip()[:MAX_LETTERS]
+
+
+UNEXPLAINED_KILL = exit_fingerprint(137, 9)

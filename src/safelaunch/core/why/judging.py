@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.doubts import ENDINGS, SURE_END, doubt, is_past, trace_course
+from safelaunch.core.why.ends import ECHOES
 from safelaunch.core.why.episodes import Episode, Moment, last_episode, order_of
 from safelaunch.core.why.findings import Cited, Evidence, Finding, Log
 from safelaunch.core.why.fingerprint import make_fingerprint
 from safelaunch.core.why.lastwords import LastWords, hear_last_words
 from safelaunch.core.why.outside import join
 from safelaunch.core.why.rulebook import ACTIONS
+from safelaunch.core.why.tracebacks import is_played_down
 from safelaunch.core.why.weighing import SYMPTOM_SHARE, Group, cite, gather, moment, place_of
 
 SPEAKING = ("cause", "symptom", "teardown")
@@ -21,6 +23,7 @@ MIN_WEIGHT = 0.3
 CLEAR_WEIGHT = 0.45     # a cause below this does not keep symptoms from being considered
 MAX_CONFIDENCE = 0.97
 REMARK_CONFIDENCE = 0.78
+RAISED_CONFIDENCE = 0.3 # of an exception after which the program may have gone on
 RIVAL_COST = 0.12       # another category weighs about as much
 MAX_CANDIDATES = 8
 # What a launcher prints under its own prefix about one of its ranks.
@@ -35,7 +38,7 @@ SUMMARY_BYTES = 600     # torchrun's summary of one failed rank is shorter
 def judge(log: Log, known: Evidence) -> Verdict:
     """The verdict on the last episode of a set of logs, with what is known from outside."""
     episode = last_episode(log)
-    groups = gather(episode, log)
+    groups = _without_echoes(gather(episode, log), known)
     notes = (f"only the last of {episode.number} launches was looked at",) if episode.number > 1 else ()
     causes = _candidates(groups, episode, log)
     if not causes:
@@ -44,6 +47,14 @@ def judge(log: Log, known: Evidence) -> Verdict:
         chosen = _first_failed(_choose(causes, episode), episode)
         verdict = _with_cause(chosen, causes, groups, episode, log)
     return join(replace(verdict, notes=(*notes, *verdict.notes)), known)
+
+
+def _without_echoes(groups: Sequence[Group], known: Evidence) -> tuple[Group, ...]:
+    """The groups, those that only say that safelaunch's own SIGTERM has arrived as teardown."""
+    start = known.own_term_bytes
+    return tuple(
+        replace(group, role="teardown", is_excused=True) if start is not None and group.rule.id in ECHOES
+        and group.first.file == 0 and group.first.offset >= start else group for group in groups)
 
 
 def _candidates(groups: Sequence[Group], episode: Episode, log: Log) -> list[Group]:
@@ -76,6 +87,11 @@ def _without_cause(groups: Sequence[Group], episode: Episode, log: Log) -> Verdi
     """Healthy when there are signs of life and nothing fell; else unknown, with what could be meant."""
     fallen = [group for group in groups if not group.is_excused and not is_past(group, episode)
               and (group.role == "teardown" or (group.is_fatal and (group.role == "symptom" or group.first.block)))]
+    raised = _last_raised(groups, episode)
+    if raised is not None and raised.weight < MIN_WEIGHT:   # sys.exit(3), a subprocess's: an end, and no reason for it
+        fallen = fallen or [raised]
+    elif raised is not None:
+        return replace(_with_cause(raised, (raised,), groups, episode, log), confidence=RAISED_CONFIDENCE)
     end = _good_end(episode)
     alive = bool(episode.progress) or end is not None
     candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
@@ -97,6 +113,16 @@ def _without_cause(groups: Sequence[Group], episode: Episode, log: Log) -> Verdi
     return Verdict("unknown", f"the log tells the end, not its cause: {first.summary}", 0.2, "restart",
                    candidates=candidates, cited=(cite(first, log),), host=first.hosts[0] if first.hosts else None,
                    rank=first.ranks[0] if first.ranks else None)
+
+
+def _last_raised(groups: Sequence[Group], episode: Episode) -> Group | None:
+    """The first exception behind the last step, however much was printed after it: that it was caught, nothing says."""
+    reached: dict[int, int] = {}
+    for sign in episode.progress:
+        reached[sign.file] = max(sign.offset, reached.get(sign.file, -1))
+    return next((group for group in groups if group.role == "cause" and group.first.block and not group.is_excused
+                 and not is_past(group, episode) and not is_played_down(group.first.block)
+                 and group.first.offset > reached.get(group.first.file, -1)), None)
 
 
 def _by_words(words: LastWords, candidates: tuple[Cited, ...], log: Log) -> Verdict:
@@ -228,4 +254,4 @@ def _what_would_change(chosen: Group, runner: Group | None) -> str:
         return "an error line of any rank before this one would be the cause: this is an echo"
     if runner is not None:
         return f"had it come first, or alone: {runner.summary}"
-    return "steps after this line would excuse it"
+    return "steps of the training after this line: then it was not what ended it"

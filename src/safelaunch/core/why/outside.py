@@ -6,17 +6,31 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import Evidence
-from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
+from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, exit_fingerprint, make_fingerprint
 from safelaunch.core.why.rulebook import ACTIONS
+from safelaunch.core.why.tracebacks import parse_frames
 
 CLEAR_MARGIN = 0.05       # what comes from outside replaces the log's cause only when it is surer by this
 ECHO_OF_SRUN = "slurm.step_cancelled"
 ECHO_OF_TERM = "batch.terminated"
 AGREED = 0.05             # both say the same: surer than either
+BESIDE = 0.5              # what a log says beside an end that the journal explains
+UNEXPLAINED = 0.45        # of a SIGKILL: that is what happened, and nobody knows why
+CERTAIN = 0.85            # above budget.SURE
+OF_THE_PROGRAM = ("user_code", "config", "environment", "version_mismatch")
+# Not AssertionError, ValueError and RuntimeError: programs raise those for what a node lacks, too.
+MISTAKES = frozenset({"NameError", "UnboundLocalError", "TypeError", "AttributeError", "IndexError", "KeyError",
+                      "ZeroDivisionError", "RecursionError", "SyntaxError", "IndentationError"})
+ALIKE = MISTAKES | {"AssertionError", "ValueError", "RuntimeError", "NotImplementedError"}
+# Rules of a process that was killed, where nothing says by whom.
+UNEXPLAINED_KILLS = frozenset({"memory.sigkill_elastic", "memory.bare_killed", "memory.srun_killed",
+                               "memory.child_killed", "native.mpi_killed"})
 MOST_ODD = 4              # ranks of more nodes than this are no suspects: they are the others' echo
 _SIGNAL_NAMES = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
-TERM = 15
+KILL, TERM = 9, 15
+MISSING = 127             # bash(1), EXIT STATUS: the command was not found
 CRASHES = frozenset({4, 7, 8, 11})
 # Hardware by NVIDIA's Xid Errors guide, as in rules/gpu.py.
 _HARDWARE_XIDS = frozenset(
@@ -51,13 +65,16 @@ class Witness(NamedTuple):
 
 def join(verdict: Verdict, known: Evidence) -> Verdict:
     """The log's verdict with what is known from outside: confirmed, replaced, or given its place."""
+    told = judge_end(known.end) if known.end is not None else None
+    if told is not None:
+        return _told(told, verdict, known)
     if known.running and verdict.cause is None:
         return Verdict("none", "the run is alive, and nothing in its log speaks of a failure", 0.7, "none")
-    verdict = _not_well(_without_echo(verdict, known), known)
+    verdict = _uncaught(_unexplained(_not_well(_without_echo(verdict, known), known), known), known)
     best = max(read_evidence(known), key=lambda witness: witness.confidence, default=None)
     if best is None:
         return _placed(verdict, known)
-    if best.category == verdict.category:
+    if best.category == verdict.category != "unknown":
         sure = round(min(0.98, max(best.confidence, verdict.confidence) + AGREED), 2)
         confirmed = replace(verdict, confidence=sure, suspects=_suspects(best) or verdict.suspects)
         if best.rank is not None:   # whose time ran out first only waited
@@ -66,6 +83,58 @@ def join(verdict: Verdict, known: Evidence) -> Verdict:
     if verdict.cause is not None and verdict.confidence + CLEAR_MARGIN > best.confidence:
         return _placed(verdict, known)
     return _replaced(verdict, best)
+
+
+def _told(told: Verdict, verdict: Verdict, known: Evidence) -> Verdict:
+    """What the journal says of the end; the log's own reading stays beside it where it stood there before."""
+    start = known.own_term_bytes
+    is_before = verdict.cause is not None and (start is None or verdict.cause.offset < start)
+    other = verdict if is_before and verdict.category != told.category and verdict.confidence >= BESIDE else None
+    followed = (*((verdict.cause,) if verdict.cause is not None else ()), *verdict.symptoms)
+    return replace(told, runner_up=other, notes=verdict.notes,
+                   symptoms=followed if other is None and told.category != "none" else ())
+
+
+def _unexplained(verdict: Verdict, known: Evidence) -> Verdict:
+    """A SIGKILL that the log reports and nothing explains is no lack of memory where a supervisor has looked on: the
+    kernel's and Slurm's own words on that would be there (a planned kill was called "host_oom (45% sure)").
+    """
+    if verdict.rule not in UNEXPLAINED_KILLS or not known.exits:
+        return verdict
+    first = next((exit for exit in known.exits if exit.code or exit.signal), known.exits[0])
+    host = verdict.host or first.host
+    who = f"rank {verdict.rank} on {host}" if verdict.rank is not None else f"a process on {host}"
+    return replace(verdict, category="unknown", action="restart", summary=f"{who} was {_killed(KILL)}",
+                   fingerprint=UNEXPLAINED_KILL, confidence=min(verdict.confidence, UNEXPLAINED))
+
+
+def _killed(signal: int) -> str:
+    return f"killed by signal {signal}; nothing in the log says by whom"
+
+
+def _uncaught(verdict: Verdict, known: Evidence) -> Verdict:
+    """An exception by which a task ended as Python ends programs (exit code 1) was caught by nobody. It is the
+    program's own where it comes from the user's code and is of a type that no node can cause, or where ranks of
+    several nodes have raised the same; `once` acts on that.
+    """
+    cause = verdict.cause
+    first = next((exit for exit in known.exits if exit.code or exit.signal), None)
+    if first is not None and first.code == MISSING and verdict.category == "environment" and _is_everywhere(known):
+        return replace(verdict, confidence=max(CERTAIN, verdict.confidence))
+    if cause is None or first is None or first.code != 1 or first.signal is not None or not cause.block:
+        return verdict
+    if verdict.category not in OF_THE_PROGRAM or verdict.confidence >= CERTAIN or known.ledger.get(first.host, 0):
+        return verdict
+    kind, frames = cause.text.partition(":")[0].rpartition(".")[2].strip(), parse_frames(cause.block)
+    is_alike = len(cause.hosts) > 1 or len({exit.host for exit in known.exits}) == 1 < len(cause.ranks)
+    is_own = verdict.category == "user_code" and bool(frames) and frames[-1].is_user and kind in MISTAKES
+    return replace(verdict, confidence=CERTAIN) if is_own or (is_alike and kind in ALIKE) else verdict
+
+
+def _is_everywhere(known: Evidence) -> bool:
+    """Whether a command was missing on several nodes, or on the only one: one of many may lack its mount."""
+    hosts = {exit.host for exit in known.exits}
+    return len({exit.host for exit in known.exits if exit.code == MISSING}) > 1 or len(hosts) == 1
 
 
 def _without_echo(verdict: Verdict, known: Evidence) -> Verdict:
@@ -92,16 +161,20 @@ def _not_well(verdict: Verdict, known: Evidence) -> Verdict:
     if verdict.category != "none" or known.ending is not None or "COMPLETED" in known.states:
         return verdict
     if first is not None:
-        how = f"died of {signal_name(first.signal)}" if first.signal else f"ended with exit code {first.code}"
+        how = f"was {_killed(first.signal)}" if first.signal in (KILL, TERM) else (
+            f"died of {signal_name(first.signal)}" if first.signal else f"ended with exit code {first.code}")
         said = f"task {first.task} on {first.host} {how}"
     elif known.srun_code:
         said = f"srun ended with exit code {known.srun_code}"
     elif "FAILED" in known.states:
         said = "Slurm: the job has failed"
+    elif known.end is not None and known.end.how in ("failed", "lost"):
+        said = known.end.told[2] if known.end.told is not None and known.end.told[2] else "the attempt has failed"
     else:
         return verdict
     host, task = (first.host, first.task) if first is not None else (None, None)
-    return Verdict("unknown", f"{said}, and the log does not say why", 0.2, "restart", host, task, evidence=(said,),
+    said = said if "nothing in the log" in said else f"{said}, and the log does not say why"
+    return Verdict("unknown", said, 0.2, "restart", host, task, evidence=(said,),
                    host=host, candidates=verdict.candidates, notes=verdict.notes,
                    fingerprint=exit_fingerprint(first.code, first.signal) if first is not None else make_fingerprint(
                        "unknown", "", said))
@@ -142,8 +215,9 @@ def _read_exits(known: Evidence) -> list[Witness]:
     said = f"task {first.task} on {first.host} died of {signal_name(first.signal)}, before any other"
     if first.signal in CRASHES:
         return [Witness("native_crash", 0.7, said, (first.host,), first.task)]
-    if first.signal == 9:
-        return [Witness("host_oom", 0.45, f"{said}: most often the OOM killer", (first.host,), first.task)]
+    if first.signal == KILL:
+        said = f"task {first.task} on {first.host} was {_killed(KILL)}"
+        return [Witness("unknown", UNEXPLAINED, said, (first.host,), first.task)]
     return []
 
 
@@ -171,7 +245,8 @@ def _replaced(verdict: Verdict, best: Witness) -> Verdict:
         best.category, best.summary, best.confidence, ACTIONS[best.category], host, best.task, _suspects(best),
         evidence=(best.summary,), host=host, rank=_rank_of(verdict, best, host), symptoms=followed,
         candidates=verdict.candidates, runner_up=verdict if verdict.cause is not None else None,
-        fingerprint=make_fingerprint(best.category, "", best.summary), notes=verdict.notes,
+        fingerprint=UNEXPLAINED_KILL if best.category == "unknown" else make_fingerprint(
+            best.category, "", best.summary), notes=verdict.notes,
         changes="a line in the log that names a surer cause",
     )
 

@@ -21,7 +21,8 @@ _ASKED = {
     "gpu_hardware": "Please drain the node, check the GPU (dmesg for Xid, nvidia-smi -q, dcgmi diag -r 3) and reset or "
                     "replace it.",
     "network": "Please check the port, cable and switch side of the adapters of the node (link state, error counters).",
-    "node_failure": "Please check the node's state, its reason in Slurm and its system log.",
+    "node_failure": "Please check the node's state, its reason in Slurm and its system log. (A node guard is a process "
+                    "of the job on each node, which answers its supervisor as long as the node lives.)",
     "storage": "Please check the file system and its mount on the nodes that are named.",
 }
 
@@ -40,12 +41,15 @@ def find_device(verdict: Verdict) -> str | None:
     return None
 
 
-def render_ticket(verdict: Verdict, job: str = "", run: str = "", nodes: str = "", outside: Sequence[str] = ()) -> str:
-    """The ticket's text: a subject, facts, evidence, what is asked. `outside`: evidence that is in no log."""
+def render_ticket(verdict: Verdict, job: str = "", run: str = "", nodes: str = "", outside: Sequence[str] = (),
+                  noted: str = "") -> str:
+    """The ticket's text: a subject, facts, evidence, what is asked. `outside`: evidence that is in no log; `noted`: the
+    time that the journal has.
+    """
     page = PAGES.get(verdict.category, PAGES["unknown"])
     node = ", ".join(verdict.suspects) or verdict.host or verdict.node or ""
     lines = evidence_of(verdict)
-    when = next((stamp(cited.t) for cited in lines if cited.t is not None), "not in the log")
+    when = next((stamp(cited.t) for cited in lines if cited.t is not None), noted or "not in the log")
     seen = sum(cited.count for cited in verdict.symptoms)
     where = (job, f"({run})" if run else "", f"on {nodes}" if nodes else "")
     facts = [

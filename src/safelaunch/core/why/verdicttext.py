@@ -37,23 +37,26 @@ BLANK = Row("", "")
 
 
 def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[str] = (),
-         next_lines: Sequence[str] = (), show_all: bool = False) -> Iterator[Row]:
-    """The whole answer: verdict, what happened in which order, what else it may be, what was done, what to do."""
-    yield from head(verdict)
+         next_lines: Sequence[str] = (), show_all: bool = False, follows: str = "", ended: str = "") -> Iterator[Row]:
+    """The whole answer: verdict, what happened in which order, what else it may be, what was done, what to do.
+
+    Of a run's attempt `ended` says when and how it ended, and `follows` what its policy makes of that.
+    """
+    yield from head(verdict, follows, ended)
     yield BLANK
     yield from timeline(verdict, log, show_all)
     for number, line in enumerate(outside):
-        yield Row("outside" if number == 0 else "", shorten(line))
+        yield Row("besides" if number == 0 else "", shorten(line))
     yield from doubts(verdict, log, show_all)
     if did:
         yield BLANK
         yield from _listed("safelaunch", did)
     if verdict.category != "none":
         yield BLANK
-    yield from advice(verdict, log, next_lines)
+    yield from advice(verdict, log, next_lines, is_followed=bool(follows))
 
 
-def head(verdict: Verdict) -> Iterator[Row]:
+def head(verdict: Verdict, follows: str = "", ended: str = "") -> Iterator[Row]:
     """The verdict itself."""
     page = PAGES.get(verdict.category, PAGES["unknown"])
     colour = {"none": "green", "unknown": "yellow"}.get(verdict.category, "red")
@@ -68,7 +71,9 @@ def head(verdict: Verdict) -> Iterator[Row]:
         yield Row("code", verdict.place)
     if verdict.suspects:
         yield Row("suspect", ", ".join(verdict.suspects), "yellow")
-    yield Row("action", f"{verdict.action} ({ACTIONS.get(verdict.action, '')})".replace(" ()", ""))
+    if ended:
+        yield Row("ended", ended)
+    yield Row("action", follows or f"{verdict.action} ({ACTIONS.get(verdict.action, '')})".replace(" ()", ""))
 
 
 def timeline(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
@@ -88,16 +93,16 @@ def timeline(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row
     hidden = [*noise, *followed[SHOWN_SYMPTOMS:]]
     if show_all:
         for cited in noise:
-            yield Row("noise", describe(cited, clocked, start))
+            yield Row("echo", describe(cited, clocked, start))
             yield from quote(cited)
     elif hidden:
         count = sum(cited.count for cited in hidden)
         kinds = f" of {len(hidden)} kinds" if len(hidden) > 1 else ""
         follow = "that follows" if count == 1 else "that follow"
-        yield Row("noise", f"{_many(count, 'line')}{kinds} {follow} from it (--all)", "dim")
+        yield Row("echoes", f"{_many(count, 'line')}{kinds} {follow} from it (--all)", "dim")
     if log.size_bytes:
-        order = "by time stamps" if clocked else "by the order in the files: there are no common time stamps"
-        yield Row("order", f"{order}; {_many(len(log.files), 'file')}, {_size(log.size_bytes)}", "dim")
+        order = "sorted by time stamps" if clocked else "in the order of the files: there are no common time stamps"
+        yield Row("read", f"{_many(len(log.files), 'file')}, {_size(log.size_bytes)}; lines {order}", "dim")
 
 
 def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
@@ -115,7 +120,7 @@ def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
         yield Row("candidate", f"{rule.category + ' · ' if rule else ''}{describe(cited, clocked)}")
         yield from quote(cited)
     if verdict.changes:
-        yield Row("doubt", verdict.changes, "dim")
+        yield Row("changed by", verdict.changes, "dim")
     for note in verdict.notes:
         yield Row("note", note, "dim")
     for odd in log.odd[:SHOWN_NAMES]:
@@ -126,13 +131,16 @@ def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
         yield Row("note", "a file ends amid a line: its writer was killed, or still writes", "dim")
 
 
-def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = ()) -> Iterator[Row]:
-    """What the reader can do: the rule's own advice first, then the category's page."""
+def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (), is_followed: bool = False) -> Iterator[Row]:
+    """What the reader can do: the rule's own advice first, then the category's page. What to do next is not told where
+    a policy has an answer to that.
+    """
     if verdict.category == "none":
         return
     page = PAGES.get(verdict.category, PAGES["unknown"])
     rule = find_rule(verdict.rule or "", log.rules)
-    yield from _listed("you", [rule.do if rule is not None and rule.do else page.then, *page.check[:SHOWN_CHECKS]])
+    do = rule.do if rule is not None and rule.do else "" if is_followed else page.then
+    yield from _listed("you", [*filter(None, (do,)), *page.check[:SHOWN_CHECKS]])
     for line in next_lines:
         yield Row("next", line, "bold")
 

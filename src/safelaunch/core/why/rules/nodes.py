@@ -8,11 +8,11 @@ _OUT = "Keep the node out and tell the admins."
 
 RULES = (
     Rule(
-        "nodes.prolog", "node_failure", (b"rolog: exit status", b"rolog failed", b"rolog hung", b"rolog error"),
-        rb"\b[Pp]rolog(?:: exit status [1-9]| failed\b| hung\b| error\b)", "cause", "node", 0.78,
-        summary="the site's prolog refused the node", explain="It checks or prepares the node before each job.",
-        do=_OUT,
-        source="slurmd",
+        "nodes.prolog", "node_failure",
+        (b"rolog: exit status", b"rolog failed", b"rolog hung", b"rolog error", b"rolog failure on node"),
+        rb"\b[Pp]rolog(?:: exit status [1-9]| failed\b| hung\b| error\b| failure on node (?P<host>[\w.-]{1,80}))",
+        "cause", "node", 0.78, summary="the site's prolog refused the node",
+        explain="It checks or prepares the node before each job.", do=_OUT, source="slurmd", host_group="host",
     ),
     Rule(
         "nodes.no_address", "node_failure", (b"slurm_set_addr: Unable to", b"can't find address for host"),

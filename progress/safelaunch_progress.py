@@ -1,0 +1,1 @@
+../src/safelaunch/safelaunch_progress.py

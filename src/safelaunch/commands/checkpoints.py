@@ -1,0 +1,129 @@
+"""safelaunch checkpoints: which there are, which an attempt would resume from, and why the others are skipped."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from safelaunch.adapters import runpath
+from safelaunch.commands import resumepoints, runs, talk
+from safelaunch.commands.resumepoints import Place, Seen
+from safelaunch.core.checkpoints.latest import MOST_WHOLE, NAMES
+from safelaunch.core.checkpoints.model import Judged
+from safelaunch.errors import UsageError
+
+HOW_TO_SAY = "safelaunch checkpoints FOLDER looks into any folder"
+
+
+@click.command()
+@click.argument("which", metavar="[RUN|FOLDER|FILE]", required=False)
+@click.option("--format", "format", type=click.Choice(NAMES), help="As resume.format; by default the run's, else auto.")
+@click.option("--pattern", metavar="TEXT", help='As resume.pattern, such as "step_{step}.pt".')
+@click.option("--all", "show_all", is_flag=True, help=f"Also what is older than {MOST_WHOLE} complete ones.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
+def command(which: str | None, format: str | None, pattern: str | None, show_all: bool, as_json: bool) -> int:
+    """List the checkpoints of a run, a train.yaml or a folder: the newest first, each complete or not and why."""
+    place, only = _find_place(which)
+    if format or pattern:
+        asked = format or "pattern"
+        place = replace(place, format=asked, pattern=pattern or (place.pattern if asked == "pattern" else None))
+    if (place.format == "pattern") != (place.pattern is not None):
+        raise UsageError("--format pattern needs a --pattern, and no other format takes one",
+                         hint='for instance --pattern "step_{step}.pt"')
+    most = sys.maxsize if show_all else MOST_WHOLE
+    seen = resumepoints.look(place, most)
+    if only is not None:
+        seen = resumepoints.within(seen, only)
+    elif not seen.judged or any(one.path == place.folder for one in seen.judged):
+        seen, only = _as_one_of_many(seen, most)
+    if as_json:
+        talk.emit_json(_as_json(seen))
+        return 0
+    _show(seen)
+    if only is None:
+        _conclude(seen, is_cut=not show_all and sum(one.reason is None for one in seen.judged) >= MOST_WHOLE)
+    return 0
+
+
+def _as_one_of_many(seen: Seen, most_whole: int) -> tuple[Seen, str | None]:
+    """A folder that is a checkpoint itself, as it is known by its name beside others; else what was seen."""
+    folder = seen.place.folder
+    above = replace(seen.place, folder=str(Path(folder).parent))
+    found = resumepoints.within(resumepoints.look(above, most_whole), folder)
+    return (found, folder) if any(one.path == folder for one in found.judged) else (seen, None)
+
+
+def _find_place(which: str | None) -> tuple[Place, str | None]:
+    """Where to look, and the file that alone is meant; raises UsageError."""
+    kind = runs.ask(lambda: _kind_of(which), which or "this folder")
+    if which is not None and kind == "train":
+        from safelaunch.adapters.configfiles import read_config  # 40 ms that a run does not need
+        return _need(resumepoints.of_config(read_config(which).config), which), None
+    if which is not None and kind == "file":
+        path = Path(which).absolute()
+        return Place(str(path.parent)), str(path)
+    if which is not None and kind == "folder":
+        return Place(str(Path(which).absolute())), None
+    run = runs.load(which)
+    return _need(resumepoints.of_run(run), run.plan.name), None
+
+
+def _kind_of(which: str | None) -> str:
+    if which is None:
+        return "run"
+    path = Path(which)
+    if path.is_dir():
+        return "run" if runpath.is_run_folder(path) else "folder"
+    if path.exists():
+        return "train" if path.suffix in (".yaml", ".yml") else "file"
+    return "run"
+
+
+def _need(place: Place | None, whose: str) -> Place:
+    if place is None:
+        raise UsageError(f"{whose} has no resume.dir: nothing says where its checkpoints are", hint=HOW_TO_SAY)
+    return place
+
+
+def _as_json(seen: Seen) -> dict[str, Any]:
+    best = seen.next
+    return {"v": 1, "dir": seen.place.folder, "format": seen.place.format, "pattern": seen.place.pattern,
+            "next": _entry(best) if best else None, "candidates": [_entry(one) for one in seen.judged]}
+
+
+def _entry(one: Judged) -> dict[str, Any]:
+    return {"path": one.path, "step": one.step, "format": one.format, "changed_t": one.changed_s,
+            "complete": one.reason is None, "reason": one.reason}
+
+
+def _show(seen: Seen) -> None:
+    """A line for each, the path last, and behind that of a skipped one the reason."""
+    now = time.time()
+    rows = [_cells(one, now) for one in seen.judged]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
+    for row, one in zip(rows, seen.judged, strict=True):
+        line = "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        click.echo(line if one.reason is None else f"{line}: {talk.clean(one.reason)}")
+
+
+def _conclude(seen: Seen, is_cut: bool) -> None:
+    """What an attempt that starts now would do with it."""
+    best = seen.next
+    if best is None:
+        many = f"none of {len(seen.judged)} is complete" if seen.judged else "no checkpoint"
+        talk.say(f"{many} in {talk.clean(seen.place.folder)} (format {seen.place.format}): an attempt starts from "
+                 "the beginning")
+    else:
+        step = "" if best.step is None else f" step {best.step},"
+        talk.say(f"an attempt resumes from{step} {talk.clean(best.path)}" + ("; older ones: --all" if is_cut else ""))
+
+
+def _cells(one: Judged, now: float) -> tuple[str, ...]:
+    age = "" if one.changed_s is None else f"{talk.span(now - one.changed_s)} ago"
+    return ("complete" if one.reason is None else "skipped", "-" if one.step is None else str(one.step), one.format,
+            age, talk.clean(one.path))

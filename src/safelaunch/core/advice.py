@@ -1,0 +1,65 @@
+"""What follows an attempt's end, and what is left for a person to do: one sentence.
+
+It tells what safelaunch does, or has done, by the policy; the verdict's own advice is for the case that this was not
+enough. Two sentences side by side contradicted each other ("to do: fix_config", and a restart).
+"""
+
+from __future__ import annotations
+
+from safelaunch.core.budget import reason_to_give_up
+from safelaunch.core.plan import Plan
+from safelaunch.core.state import Attempt, State
+from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
+
+# By category: what a person does where a restart alone is not enough.
+TO_DO = {
+    "gpu_hardware": "have the node's GPU looked at (safelaunch why --ticket)",
+    "node_failure": "have the node looked at (safelaunch why --ticket)",
+    "network": "have the link looked at (safelaunch why --ticket)",
+    "host_oom": "ask for more memory (slurm.mem), or use fewer loader workers",
+    "cuda_oom": "use a smaller micro batch, activation checkpointing or more sharding",
+    "storage": "free space, or move the run to another file system",
+    "checkpoint": "look at the checkpoints, and resume from an older one",
+    "rendezvous": "look at what holds the port, and at the first node's address",
+    "user_code": "fix the program",
+    "config": "change the value",
+    "environment": "install or rebuild what is missing",
+    "version_mismatch": "pin versions that go together",
+    "data": "repair or skip the data",
+    "numerical": "go back to an older checkpoint, skip the samples or lower the learning rate",
+    "native_crash": "look at the core file, and build matching versions",
+    "hang": "look at the ranks that the others waited for (safelaunch why)",
+    "hub_auth": "download beforehand, and run offline",
+    "unknown": "look at the log of the rank that ended first (safelaunch logs --rank R)",
+}
+OF_A_KILL = "look for the kernel's memory killer on that node (dmesg -T), and at sacct's MaxRSS"
+
+
+def what_follows(state: State, attempt: Attempt, plan: Plan) -> str:
+    """The sentence on an attempt that has ended, by all that the journal says by now."""
+    if attempt.ended == "completed":
+        return "nothing to do"
+    if_again = f"; if it comes back: {_to_do(attempt)}" if attempt.has_failed else ""
+    following = next((one for one in state.attempts if one.number == attempt.number + 1), None)
+    if following is not None:
+        job = f", job {following.job}" if following.job != attempt.job else ""
+        by = "restarted" if attempt.has_failed else "went on"
+        return f"{by} by itself {_from(following)} (attempt {following.number}{job}){if_again}"
+    is_person = attempt.category == "cancelled" if state.ended is None else state.ended.how == "stopped"
+    if attempt.ended == "stopped" or (is_person and attempt.ended != "failed"):
+        return "not restarted: a person's word is final"
+    if state.ended is not None or reason_to_give_up(state, plan) is not None:
+        return f"not restarted; to do: {_to_do(attempt)}"
+    return f"{'restarts' if attempt.has_failed else 'goes on'} by itself{if_again}"
+
+
+def _to_do(attempt: Attempt) -> str:
+    if attempt.fingerprint == UNEXPLAINED_KILL:
+        return OF_A_KILL
+    return TO_DO.get(attempt.category or "unknown", TO_DO["unknown"])
+
+
+def _from(attempt: Attempt) -> str:
+    if attempt.resume_step is not None:
+        return f"from step {attempt.resume_step}"
+    return "from the start" if attempt.resume_path is None else f"from {attempt.resume_path}"

@@ -1,0 +1,103 @@
+"""Format `lightning`: .ckpt files of Lightning, its sharded .ckpt folders, and what it saves when Slurm ends a job.
+
+They lie in lightning_logs/version_N/checkpoints or wherever ModelCheckpoint is told: epoch=3-step=1200.ckpt, last.ckpt,
+hpc_ckpt_N.ckpt (N counts saves; source: lightning/pytorch/trainer/connectors/checkpoint_connector.py). The first words
+of the pickle inside hold global_step, which is the step where the name tells none, and Lightning's version. A sharded
+folder is one of torch's distributed checkpoints with meta.pt, written last (source: strategies/fsdp.py and
+model_parallel.py), or one of DeepSpeed with the tag "checkpoint".
+
+What structure cannot tell: what it cannot of a torch file (docs/checkpoints.md).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+from safelaunch.core.checkpoints import archive, dcp, deepspeed, names, torchfile, tree
+from safelaunch.core.checkpoints.model import Candidate, Folder, join
+from safelaunch.core.checkpoints.pickled import LongPickle, TornPickle, walk_pickle
+from safelaunch.core.checkpoints.tree import Place
+
+SUFFIX = ".ckpt"
+META = "meta.pt"
+# Deep enough for tb_logs/NAME/version_0/checkpoints.
+_DEEPEST = 4
+_TAG = "checkpoint"   # source: lightning/pytorch/strategies/deepspeed.py, save_checkpoint
+_ITS_NAME = re.compile(r"(?:.*\bepoch=\d+.*|.*\bstep=\d+.*|last(?:-v\d+)?|hpc_ckpt_\d+)\.ckpt")
+_SAYS_STEP = re.compile(r"step=\d+")
+_LOCAL_HEADER_BYTES = 30
+# The keys that are asked for are the first ones; a torch file of another program has none of them there.
+_MOST_OPS = 60
+
+
+def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
+    """Every .ckpt file or folder that is Lightning's by its name, or by what the file begins with."""
+    found: list[Candidate] = []
+    for place in tree.walk(folder, _DEEPEST):
+        if place.base.endswith(SUFFIX):   # the folder is a checkpoint, its files are parts
+            continue
+        found += (one for name in place.names if SUFFIX in name and (one := _look_at(folder, place, name)))
+    return tuple(found)
+
+
+def _look_at(folder: Folder, place: Place, name: str) -> Candidate | None:
+    """The candidate of that name, None when nothing says that it is Lightning's."""
+    path = join(place.path, name)
+    is_folder = folder.is_dir(path)
+    if names.is_temporary(name):
+        named = _ITS_NAME.search(name[: name.index(SUFFIX) + len(SUFFIX)]) is not None
+        return Candidate(path, names.step_in(name), "lightning", refused=names.UNFINISHED) if named else None
+    if not name.endswith(SUFFIX) or (is_folder and not _is_sharded(folder, path)):
+        return None
+    step = names.step_in(name) if _SAYS_STEP.search(name) else None
+    if step is None and not is_folder:
+        is_its_own, step = _peek(folder, path)
+        if not is_its_own and not _ITS_NAME.fullmatch(name):
+            return None
+    return Candidate(path, step if step is not None else _named_step(name), "lightning")
+
+
+def _named_step(name: str) -> int | None:
+    """The step in a name of the user's own; hpc_ckpt_3 and last-v1 only count saves."""
+    return None if name.startswith(("hpc_ckpt_", "last")) else names.step_in(name)
+
+
+def _is_sharded(folder: Folder, path: str) -> bool:
+    inside = folder.names(path)
+    return dcp.is_like(inside) or META in inside or deepspeed.LATEST in inside or not inside
+
+
+def _peek(folder: Folder, path: str) -> tuple[bool, int | None]:
+    """Whether the file's first pickle has Lightning's keys, and its global_step."""
+    is_its_own, step, key = False, None, ""
+    try:
+        head = folder.read(path, 0, _LOCAL_HEADER_BYTES)
+        size = folder.size(path) or 0
+        if not head.startswith(archive.MAGIC) or len(head) < _LOCAL_HEADER_BYTES:
+            return False, None
+        start = _LOCAL_HEADER_BYTES + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
+        for atom in walk_pickle(partial(folder.read, path), start, size, _MOST_OPS):
+            if isinstance(atom.value, str):
+                key = atom.value
+                is_its_own = is_its_own or key == "pytorch-lightning_version"
+            elif isinstance(atom.value, int) and key == "global_step":
+                step, key = atom.value, ""
+    except (OSError, TornPickle):
+        return False, None
+    except LongPickle:
+        pass
+    return is_its_own, step
+
+
+def judge(folder: Folder, candidate: Candidate) -> str | None:
+    """What is wrong with the file, or with the folder's shards, None when whole."""
+    path = candidate.path
+    if not folder.is_dir(path):
+        return torchfile.judge_file(folder, path)
+    inside = folder.names(path)
+    if deepspeed.LATEST in inside or _TAG in inside:
+        return deepspeed.judge_tag(folder, join(path, _TAG))
+    if META not in inside:
+        return f"no {META}, which is written last: the save has not finished" if inside else "empty folder"
+    return dcp.judge_folder(folder, path)

@@ -1,0 +1,48 @@
+"""A run's exclude list as Slurm takes it: the user's own nodes and the run's, without names that Slurm does not know.
+
+Slurm refuses the whole list for one such name, for instance that of a node which was taken out of service since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from safelaunch.core import nodeset
+
+NO_SUCH_NODE = "this cluster knows no such node"
+
+
+def unknown_names(names: Iterable[str], there: Collection[str] | None) -> tuple[str, ...]:
+    """The names that are not among the nodes `there`, each once; () where Slurm does not say what is there (None, or
+    none at all): nothing is guessed.
+    """
+    return tuple(dict.fromkeys(name for name in names if name not in there)) if there else ()
+
+
+@dataclass(frozen=True)
+class ExcludeList:
+    """What every list of a run has beside the nodes that are kept out: the user's `own`, without the names `unknown`
+    to Slurm.
+    """
+
+    own: tuple[str, ...] = ()
+    unknown: frozenset[str] = frozenset()
+
+    def without(self, names: Iterable[str]) -> ExcludeList:
+        """The list from now on, when Slurm does not know these names."""
+        return replace(self, unknown=self.unknown | set(names))
+
+    def gone(self, names: Iterable[str], there: Collection[str] | None) -> tuple[str, ...]:
+        """Of the nodes that a list with `names` holds, those that are not `there`."""
+        return unknown_names((name for name in (*names, *self.own) if name not in self.unknown), there)
+
+    def text(self, names: Iterable[str]) -> str:
+        """For ExcNodeList: a list with these nodes. The user's own stay: an update replaces the whole list."""
+        return nodeset.fold(name for name in (*names, *self.own) if name not in self.unknown)
+
+    def options(self, names: Collection[str]) -> list[str]:
+        """For sbatch: an --exclude that replaces the job script's, by nothing too (22.05, measured); [] where the
+        script's own will do.
+        """
+        return [f"--exclude={self.text(names)}"] if names or self.unknown & set(self.own) else []

@@ -1,0 +1,103 @@
+"""Whether an attempt has gone on from its checkpoint: the first steps in its log, held against the checkpoint's step.
+
+A training that is never told of a checkpoint, or does not load it, starts from the beginning, and nothing fails: weeks
+of GPU time went that way. But a stop without need is worse than a warning. So it is certain only where
+- the same counter (core.counters) has counted through the checkpoint's step in an earlier attempt, never anew, and
+- it names several growing steps below it now, the first of them below all complete checkpoints there were, and at most
+  half as far.
+A counter that was far below the checkpoint that its own attempt wrote counts something else (epochs, steps of an epoch,
+while names tell samples): then nothing can be said. All the rest is a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from safelaunch.core.counters import BAR, Counter
+from safelaunch.core.state import Attempt
+
+ENOUGH = 3          # growing steps: a "step 0" of a start, and the one after it, are none of a training yet
+ENOUGH_LATE = 2     # ... where the third would come as late as the next checkpoint
+FAR = 4             # intervals between checkpoints by which a counter may be ahead of the newest one
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An attempt that started at `step`, below the checkpoint that it was to go on from."""
+
+    step: int
+    resume_step: int
+    is_sure: bool
+    why: str
+
+
+def judge(attempt: Attempt, earlier: Sequence[Attempt], counters: Sequence[Counter]) -> Lost | None:
+    """What speaks for a start below `attempt.resume_step`; None = nothing so far."""
+    to_reach = attempt.resume_step
+    if to_reach is None or to_reach <= 0:
+        return None
+    counted = [one for one in earlier if one.counter is not None and one.step is not None]
+    slack = _interval(attempt) or to_reach // 2
+    if any(_counts_something_else(one, slack) for one in counted):
+        return None
+    forms = {one.counter for one in counted}
+    if forms == {""}:
+        return None   # each of its epochs counts anew
+    low = [one for one in counters if _is_low(one, attempt) and (not forms or one.form in forms)]
+    if not low:
+        return None
+    first = min(low, key=lambda one: one.first)
+    proof = next((one for one in counted if one.counter == first.form and _has_passed(one, to_reach, slack)), None)
+    lowest = min(attempt.whole_steps or (to_reach,))
+    is_far = first.first < lowest and first.first <= to_reach / 2   # a few steps less are no start from the beginning
+    is_sure = proof is not None and is_far and not first.form.startswith(BAR)
+    return Lost(first.first, to_reach, is_sure, _why(attempt, first, proof, is_sure))
+
+
+def _counts_something_else(attempt: Attempt, slack: int) -> bool:
+    """Whether its counter stayed far below the checkpoint that it wrote.
+
+    One that it began from is not its own: two attempts in a row that lost it kept each other silent (seed 700293). Of
+    one whose supervisor did not see its end the journal may know a step of a minute before.
+    """
+    written = attempt.checkpoint_step
+    if written is None or written <= (attempt.resume_step or 0) or attempt.ended in ("lost", "interrupted"):
+        return False
+    return (attempt.step or 0) + slack < written
+
+
+def has_gone_on(attempt: Attempt, counters: Sequence[Counter]) -> bool:
+    """Whether its log names the checkpoint's step, or a later one, and nothing that speaks against it."""
+    to_reach = attempt.resume_step
+    return to_reach is None or any(one.last >= to_reach and not _is_low(one, attempt) for one in counters)
+
+
+def _is_low(counter: Counter, attempt: Attempt) -> bool:
+    """Whether a counter has run through enough steps below the checkpoint's."""
+    interval = _interval(attempt)
+    is_slow = interval is not None and counter.grown > 1 and (
+        2 * (counter.last - counter.first) / (counter.grown - 1) >= interval)
+    return counter.below >= (ENOUGH_LATE if is_slow else ENOUGH)
+
+
+def _has_passed(attempt: Attempt, step: int, slack: int) -> bool:
+    """Whether an attempt has counted up to that step, and stayed near it: 3 epochs are no 3 of its 1500 steps."""
+    if attempt.first_step is None or attempt.step is None:
+        return False
+    return attempt.first_step < step <= attempt.step + slack and attempt.step - step <= max(FAR * slack, step)
+
+
+def _interval(attempt: Attempt) -> int | None:
+    """Steps between two checkpoints, the smallest; None where there were no two."""
+    steps = sorted(set(attempt.whole_steps))
+    return min((later - before for before, later in pairwise(steps)), default=None)
+
+
+def _why(attempt: Attempt, counter: Counter, proof: Attempt | None, is_sure: bool) -> str:
+    text = (f"attempt {attempt.number} was to go on from step {attempt.resume_step} ({attempt.resume_path}), and its "
+            f"log counts {counter.first} … {counter.last}")
+    if is_sure and proof is not None:
+        return f"{text}, as attempt {proof.number} did on its way to step {proof.step}: the checkpoint was not loaded"
+    return f"{text}: if these are the same steps, the checkpoint was not loaded"

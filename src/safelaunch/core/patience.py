@@ -1,0 +1,50 @@
+"""How long a training that was asked to end is waited for, and what for.
+
+One that handles the signal saves and ends by itself, and has the whole grace. One that does not never hears of it
+(1,235 more steps were made within 15 min): it is ended with its next complete checkpoint, and where none can be told
+soon.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from safelaunch.core.plan import Plan
+
+# What a scancel gives: slurm.conf(5), KillWait. Time for a training that watches $SAFELAUNCH_KILL_FILE.
+DEAF_S = 30.0
+# For one that heard the signal to end by itself, once its checkpoint is complete.
+LEAVES_S = 30.0
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Until when (epoch s) a training has time, and for what, in words that follow "waits for"."""
+
+    until_t: float
+    what: str
+    is_checkpoint: bool = False   # its next complete checkpoint ends it before that
+
+
+def judge(plan: Plan, row: str | None, asked_t: float, heard: int | None, request_t: float = 0.0) -> Patience:
+    """The patience with an attempt that was asked to end by this row of core.decide.
+
+    `heard`: processes that took the signal, None = nobody knows; `request_t`: the time of control/checkpoint, which a
+    person can set ahead, as that of `extend`.
+    """
+    grace_s, can_tell = plan.kill_switch.grace_s, plan.resume.dir is not None
+    if row == "checkpoint" and can_tell:
+        until_t = request_t + grace_s   # by the file server's clock: one that is over already was never meant
+        return Patience(until_t if until_t > asked_t else asked_t + grace_s, "its next complete checkpoint", True)
+    if heard != 0 or row not in ("kill", "checkpoint"):
+        return Patience(asked_t + grace_s, "it to save and end by itself")
+    if can_tell:
+        return Patience(asked_t + grace_s, "its next complete checkpoint, as no process of it takes the signal", True)
+    return Patience(asked_t + min(grace_s, DEAF_S), "it to end by itself, as no process of it takes the signal")
+
+
+def is_over(patience: Patience, now: float, heard: int | None, saved_t: float | None) -> bool:
+    """Whether its time is up, or what it was for is there; `saved_t`: when its checkpoint was found complete."""
+    if now >= patience.until_t:
+        return True
+    return patience.is_checkpoint and saved_t is not None and now >= saved_t + (LEAVES_S if heard else 0.0)

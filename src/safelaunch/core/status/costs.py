@@ -1,0 +1,162 @@
+"""What restarts have cost a run, how fast it goes, and when it will be done: from the journal's times of its steps.
+
+The journal holds a step a minute, and the last one of each attempt; times between them are interpolated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from safelaunch.core.model import Event
+from safelaunch.core.progress import median
+
+PACE_POINTS = 30      # half an hour of steps: evaluations and checkpoints between them are counted, old habits are not
+LEAST_PACE_S = 5.0    # two steps closer together say nothing of the pace
+
+
+@dataclass(frozen=True)
+class Track:
+    """The steps that an attempt made and when: (epoch s, step), in order."""
+
+    number: int
+    job: str
+    started_t: float
+    resume_step: int
+    points: tuple[tuple[float, int], ...] = ()
+    ended_t: float | None = None
+    why: str = ""
+
+    @property
+    def last_step(self) -> int:
+        """The highest step that it is known to have made; without any the one that it began with."""
+        return max((step for _, step in self.points), default=self.resume_step)
+
+    @property
+    def pace_s(self) -> float | None:
+        """Seconds a step by the wall clock, checkpoints and evaluations included; None = it is not known."""
+        paces = [(later_t - t) / (later - step) for (t, step), (later_t, later) in pairwise(self.points[-PACE_POINTS:])
+                 if later > step and later_t - t >= LEAST_PACE_S]
+        return median(paces) if paces else None
+
+
+@dataclass(frozen=True)
+class Restart:
+    """What a restart has cost: steps that are made again, and the time until the run was as far as before."""
+
+    attempt: int          # the one that it began
+    t: float              # when the one before it ended
+    why: str
+    from_step: int        # as far as the run had come
+    to_step: int          # where the attempt began
+    steps: int
+    seconds: float
+    queued_s: float       # of them, those in which no job of the run had nodes
+    is_over: bool         # it is as far as before
+
+
+@dataclass(frozen=True)
+class Costs:
+    """All restarts, and the share of the time since the first attempt began that was not lost to them."""
+
+    restarts: tuple[Restart, ...] = ()
+    steps: int = 0
+    seconds: float = 0.0
+    since_t: float | None = None
+    goodput: float | None = None
+
+
+def follow(events: Iterable[Event], now: float, step: int | None = None) -> tuple[Track, ...]:
+    """The attempts' tracks in order; `step` is where the living one is `now`, by its log."""
+    tracks: dict[int, Track] = {}
+    points: dict[int, list[tuple[float, int]]] = {}   # a journal may hold ten thousand
+    for event in events:
+        try:
+            _note(tracks, points, event)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue   # of another version's form
+    found = [replace(track, points=tuple(points[number])) for number, track in sorted(tracks.items())]
+    if found and found[-1].ended_t is None and step is not None and step > found[-1].last_step:
+        found[-1] = replace(found[-1], points=(*found[-1].points, (now, step)))
+    return tuple(found)
+
+
+def _note(tracks: dict[int, Track], points: dict[int, list[tuple[float, int]]], event: Event) -> None:
+    data = event.data
+    if event.event not in ("attempt_started", "progress", "attempt_ended"):
+        return
+    number = int(data["attempt"])
+    if event.event == "attempt_started":
+        tracks.setdefault(number, Track(number, str(data["job"]), event.t, int(data.get("resume_step") or 0)))
+        points.setdefault(number, [])
+    elif event.event == "progress" and number in points:
+        step = int(data["step"])
+        if not points[number] or step > points[number][-1][1]:
+            points[number].append((event.t, step))
+    elif number in tracks and tracks[number].ended_t is None:
+        tracks[number] = replace(tracks[number], ended_t=event.t, why=str(data["how"]))
+
+
+def count(tracks: Sequence[Track], starts: dict[str, float], now: float, ended_t: float | None = None) -> Costs:
+    """What the restarts between the attempts have cost; `starts`: when each job started. `ended_t`: the run's end."""
+    if not tracks:
+        return Costs()
+    restarts, high = [], 0
+    for before, after in pairwise(tracks):
+        high = max(high, before.last_step)
+        restarts.append(_restart(before, after, high, starts, now if after is tracks[-1] and ended_t is None else None))
+    seconds = sum(restart.seconds for restart in restarts)
+    last = tracks[-1]
+    if ended_t is None and last.ended_t is not None:   # the next one has not begun
+        seconds += max(0.0, now - _last_t(last))
+    since_t, until = tracks[0].started_t, now if ended_t is None else ended_t
+    goodput = max(0.0, 1 - seconds / (until - since_t)) if until > since_t else None
+    return Costs(tuple(restarts), sum(restart.steps for restart in restarts), seconds, since_t, goodput)
+
+
+def _restart(before: Track, after: Track, high: int, starts: dict[str, float], now: float | None) -> Restart:
+    """`now`: the attempt lives, and has until now to be as far as before."""
+    lost_t = _last_t(before)
+    reached_t = _reached_t(after, high, after.pace_s or before.pace_s)
+    end_t = reached_t if reached_t is not None else now if now is not None and after.ended_t is None else (
+        max(_last_t(after), after.started_t))
+    ended_t = before.ended_t if before.ended_t is not None else lost_t
+    begun_t = starts.get(after.job, after.started_t)
+    queued_s = max(0.0, begun_t - max(ended_t, starts.get(before.job, ended_t))) if after.job != before.job else 0.0
+    return Restart(after.number, ended_t, before.why, before.last_step, after.resume_step,
+                   max(0, before.last_step - after.resume_step), max(0.0, end_t - lost_t), queued_s,
+                   reached_t is not None)
+
+
+def _last_t(track: Track) -> float:
+    """When it made its last step. The journal hears of that at its end, which a hang may have put off by half an hour.
+    """
+    if not track.points:
+        return track.started_t
+    end_t, step = track.points[-1]
+    if len(track.points) < 2 or track.ended_t is None or track.ended_t - end_t > LEAST_PACE_S:
+        return end_t
+    (before_t, before), pace_s = track.points[-2], replace(track, points=track.points[:-1]).pace_s
+    return min(end_t, before_t + (step - before) * pace_s) if pace_s is not None else end_t
+
+
+def _reached_t(track: Track, step: int, pace_s: float | None) -> float | None:
+    """When an attempt was as far as `step`; None = it never was."""
+    if not track.points:
+        return None
+    first_t, first = track.points[0]
+    if first >= step:   # what it took to start is behind it, and the journal may be a minute late
+        again = first - max(step, track.resume_step)
+        return max(track.started_t, first_t - again * pace_s) if pace_s is not None else first_t
+    for (t, at), (later_t, later) in pairwise(track.points):
+        if later >= step:
+            return t + (later_t - t) * (step - at) / (later - at)
+    return None
+
+
+def remaining_s(step: int | None, total: int | None, pace_s: float | None) -> float | None:
+    """Seconds until the last step is made, if it goes on like this; None = nobody can say."""
+    if step is None or total is None or pace_s is None or total < step:
+        return None
+    return (total - step) * pace_s

@@ -1,0 +1,263 @@
+"""The object of `status --json` as rows for people: a label, a text, and its style on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from safelaunch.core import via
+from safelaunch.core.status.speech import Speech, duration
+
+Row = tuple[str, str, str]   # label, text, style
+STYLES = {"completed": "green", "running": "green", "gave_up": "red", "stopped": "yellow", "unknown": "yellow",
+          "preserving": "red", "queued": "cyan", "waiting": "cyan", "stopping": "yellow", "ending": "yellow",
+          "on_hold": "yellow"}
+SHOWN_RESTARTS = 3
+
+
+def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
+    """What people are told, one row a thing; rows without content are left out."""
+    now = seen["now_t"]
+    yield "run", f"{seen['name']} ({seen['run_id']}) in {seen['run_dir']}", "bold"
+    since = f", since {speech.clock(seen['since_t'])} ({speech.span(now - seen['since_t'])})" if seen["since_t"] else ""
+    yield "state", f"{seen['state'].replace('_', ' ')}{since}", STYLES.get(seen["state"], "")
+    yield "", seen["sentence"], ""
+    yield from _alarm_rows(seen, speech)
+    yield from _job_rows(seen, speech)
+    if (lost := seen["lost_progress"]) is not None:
+        word, style = ("lost", "red") if lost["sure"] else ("perhaps lost", "yellow")
+        yield "progress", f"{word}: {lost['why']}", style
+    yield from _progress_rows(seen, speech)
+    yield from _restart_rows(seen, speech)
+    yield from _node_rows(seen, speech)
+    yield from _request_rows(seen, speech)
+    yield "used", _used(seen), ""
+    for decision in seen["decisions"]:
+        yield "decided", f"{speech.clock(decision['t'])} {decision['row'].replace('_', ' ')}: {decision['why']}", ""
+    yield from (("next", line, "bold") for line in next_lines(seen))
+
+
+def next_lines(seen: dict[str, Any]) -> list[str]:
+    """What to type next."""
+    where = seen["run_dir"]
+    if seen["preserving_until_t"] is not None:
+        host = (seen["job"] or {}).get("batch_host") or "NODE"
+        return [f"safelaunch shell {where} {host}", f"safelaunch release {where}"]
+    if seen["state"] == "gave_up":
+        return [f"safelaunch why {where}", f"safelaunch events {where}"]
+    if seen["state"] in ("completed", "stopped", "unknown"):
+        return [f"safelaunch events {where}"]
+    if seen["state"] == "on_hold":
+        return [f"safelaunch resume {where}"]
+    if seen["state"] in ("queued", "waiting", "submitting", "stopping"):
+        return [f"safelaunch status --watch {where}"]
+    return [f"safelaunch logs -f {where}"]
+
+
+def _alarm_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
+    pulse, job = seen["pulse"], seen["job"]
+    label = "supervisor"
+    if pulse is not None and pulse["is_stale"]:
+        yield label, f"no sign of life from the supervisor on {pulse['host']} for {speech.span(pulse['age_s'])}", "red"
+    elif pulse is None and job and job["started_t"] and not seen["ended"] and seen["now_t"] - job["started_t"] > 60:
+        yield label, f"no sign of life from a supervisor since {speech.clock(job['started_t'])}", "red"
+    elif pulse is not None and _has_supervisor(seen):
+        yield label, f"on {pulse['host']}, heard {speech.span(pulse['age_s'])} ago", ""
+        if seen["standby"] is not None:
+            yield "standby", f"on {seen['standby']}, ready to take over", ""
+        yield from _hang_rows(seen, speech)
+    yield from _slurm_rows(seen)
+    for problem in seen["journal_problems"]:
+        yield "journal", f"cannot be read: {problem}", "red"
+
+
+def _has_supervisor(seen: dict[str, Any]) -> bool:
+    """Whether the last one that gave a sign of life is to be there still: not after the end, nor between two jobs."""
+    return not seen["ended"] and seen["state"] not in ("queued", "waiting")
+
+
+def _slurm_rows(seen: dict[str, Any]) -> Iterator[Row]:
+    said = seen["slurm"]
+    if said["trouble"] and not seen["ended"]:
+        yield "slurm", f"no clear answer: {said['trouble']}", "yellow"
+    if said["version"] is not None and said["is_known"]:
+        yield "slurm", str(said["version"]), ""
+    elif said["version"] is not None:
+        yield "slurm", (f"{said['version']}, a release that this safelaunch does not know: where it cannot read why "
+                        "something ended, it asks, and counts no failure"), "yellow"
+    unread = said["unknown_words"]
+    if unread is not None:
+        yield "slurm", (f"ended something of job {unread['job']} in words that this safelaunch does not know: "
+                        f"{unread['said']!r}"), "yellow"
+
+
+def _hang_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
+    hang_t, attempt = seen["pulse"]["hang_t"], seen["attempt"]
+    if hang_t is None or attempt is None or attempt["number"] != seen["pulse"]["attempt"]:
+        return   # the pulse is as old as 15 s, and may tell of the attempt before
+    if attempt["ended"] or seen["state"] in ("ending", "stopping", "preserving"):
+        return
+    if hang_t > seen["now_t"]:
+        yield "hang", f"hang check at {speech.clock(hang_t)} if no step is logged by then", ""
+    else:
+        yield "hang", f"hang check since {speech.clock(hang_t)}: reading the stacks of all ranks", "yellow"
+
+
+def _job_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
+    job, is_over = seen["job"], seen["state"] == "waiting"
+    if job is not None:
+        start = f", started {speech.clock(job['started_t'])}" if job["started_t"] else ""
+        where = f" on {job['nodelist']}" if job["nodes"] else ""
+        ends = ""
+        if job["ends_t"] is not None:
+            left = speech.span(job["ends_t"] - seen["now_t"])
+            ends = f", its time limit ends it at {speech.clock(job['ends_t'])} ({left} left)"
+        yield "job", f"{job['id']}{where}{start}{', over' if is_over or seen['ended'] else ends}", ""
+    if seen["ended"]:
+        return
+    if seen["successor"] is not None:
+        known = next((one for one in seen["slurm"]["jobs"] or () if one["id"] == seen["successor"]), None)
+        reason = f" ({known['reason']})" if known else ""
+        expected = f"; Slurm expects it to start at {speech.clock(known['start_t'])}" if (
+            known and known.get("start_t")) else ""
+        behind = "waits in the queue" if is_over else "is queued behind it"
+        yield "next job", f"job {seen['successor']} {behind}{reason}{expected}", ""
+    elif seen["next_cancelled"] is not None:
+        yield "next job", f"a person cancelled job {seen['next_cancelled']}: the run ends with this one", "yellow"
+    elif seen["via"] is not None:
+        yield "next job", f"{via.SENTENCES.get(seen['via'], seen['via'])} (restart.via: {seen['via']})", ""
+
+
+def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
+    attempt = seen["attempt"]
+    if attempt is None:
+        return
+    at = f", from step {attempt['resume_step']}" if attempt["resume_step"] is not None else ""
+    end = f", {attempt['ended']}" if attempt["ended"] else ""
+    why = f": {attempt['summary']}" if attempt["summary"] else ""
+    yield "attempt", f"{attempt['number']} on {attempt['nodelist']}{at}{end}{why}", ""
+    if seen["step"] is not None:
+        yield "step", ", ".join([_step(seen), *_figures(seen, speech)]), ""
+    if seen["eta_t"] is not None:
+        yield "ETA", _eta(seen, speech), ""
+    yield from _checkpoint_rows(seen, speech)
+
+
+def _step(seen: dict[str, Any]) -> str:
+    step, total = seen["step"], seen["step_total"]
+    return f"{step} of {total} ({100 * step / total:.3g} %)" if total else str(step)
+
+
+def _figures(seen: dict[str, Any], speech: Speech) -> Iterator[str]:
+    """What the log says of the last step: "loss 2.31", "12.5 s a step (median 11.9 s)", "7282 tokens/s"."""
+    if seen["loss"] is not None:
+        yield f"loss {seen['loss']}"
+    now_s, typical_s = seen["step_time_s"], seen["typical_step_time_s"]
+    if isinstance(now_s, float):
+        told = isinstance(typical_s, float) and duration(typical_s, speech.span) != duration(now_s, speech.span)
+        usual = f" (median {duration(typical_s, speech.span)})" if told else ""
+        yield f"{duration(now_s, speech.span)} a step{usual}"
+    elif seen["pace_s"] is not None:
+        yield f"{duration(seen['pace_s'], speech.span)} a step by the clock"
+    if seen["throughput"] is not None:
+        yield f"{seen['throughput']['value']:.6g} {seen['throughput']['unit']}"
+
+
+def _eta(seen: dict[str, Any], speech: Speech) -> str:
+    left = speech.span(seen["eta_t"] - seen["now_t"])
+    job = seen["job"]
+    beyond = ""
+    if job is not None and job["ends_t"] is not None and seen["eta_t"] > job["ends_t"]:
+        beyond = ", after the end of this job" + (": the next one goes on" if seen["successor"] is not None else "")
+    return f"done in {left}, at {speech.clock(seen['eta_t'])}, if it goes on like this{beyond}"
+
+
+def _checkpoint_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
+    found = seen["checkpoint"]
+    label = "checkpoint"
+    if found is None:
+        if not seen["ended"]:
+            yield label, "none is looked for, as resume.dir is not set: a restart begins at the start", "yellow"
+        return
+    risk = _at_risk(seen, found, speech)
+    if found["trouble"]:
+        last = f"; the last one that the journal names is of step {seen['checkpoint_step']}" if (
+            seen["checkpoint_step"] is not None) else ""
+        yield label, f"not known: {found['trouble']}{last}", "yellow"
+    elif found["path"] is None:
+        yield label, f"no complete one yet in {found['dir']}{risk}", "yellow" if risk else ""
+    else:
+        name = f"step {found['step']}" if found["step"] is not None else found["path"]
+        age = f", {speech.span(found['age_s'])} old" if found["age_s"] is not None else ""
+        yield label, f"{name} is the newest complete one{age}{risk}", ""
+    for one in found["skipped"][:1]:
+        more = f" ({len(found['skipped'])} in all are left out)" if len(found["skipped"]) > 1 else ""
+        yield "skipped", f"{one['path']}: {one['reason']}{more}", "yellow"
+
+
+def _at_risk(seen: dict[str, Any], found: dict[str, Any], speech: Speech) -> str:
+    """What an end at this moment would cost."""
+    if found["steps_at_risk"] is None or (seen["attempt"] or {}).get("ended"):
+        return ""
+    if not found["steps_at_risk"]:
+        return "; an end now would lose no step"
+    pace_s = seen["pace_s"] or seen["typical_step_time_s"]
+    took = f" ({duration(found['steps_at_risk'] * pace_s, speech.span)})" if isinstance(pace_s, float) else ""
+    return f"; an end now would lose {_steps(found['steps_at_risk'])}{took}"
+
+
+def _restart_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
+    if seen["attempt"] is None:
+        return
+    yield "restarts", (f"{seen['restarts']} of {seen['max_restarts']} used; {seen['failures_without_progress']} of "
+                       f"{seen['max_without_progress']} failures in a row without progress"), ""
+    lost = seen["lost"]
+    if not lost["restarts"]:
+        return
+    times = "once" if len(lost["restarts"]) == 1 else f"{len(lost['restarts'])} times"
+    goodput = f"; goodput {100 * lost['goodput']:.3g} % since {speech.clock(lost['since_t'])}" if (
+        lost["goodput"] is not None) else ""
+    yield "lost", f"{speech.span(lost['seconds'])} and {_steps(lost['steps'])} by starting again {times}{goodput}", ""
+    for one in lost["restarts"][-SHOWN_RESTARTS:]:
+        queued = f", {speech.span(one['queued_s'])} of it in the queue" if one["queued_s"] >= 60 else ""
+        until = f"until step {one['from_step']} was reached again" if one["is_over"] else (
+            f"so far: step {one['from_step']} is not reached again")
+        yield "", (f"{speech.clock(one['t'])} attempt {one['attempt'] - 1} {one['why']}: {_steps(one['steps'])}, "
+                   f"{speech.span(one['seconds'])} {until}{queued}"), ""
+
+
+def _steps(number: int) -> str:
+    return "1 step" if number == 1 else f"{number} steps"
+
+
+def _node_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
+    out = {one["node"] for one in (*seen["excluded"], *seen["left_out"])}
+    for one in seen["excluded"]:
+        until = f" until {speech.clock(one['until_t'])}" if one["until_t"] is not None else ""
+        yield "kept out", f"{one['node']}{until}: {one['why']}", "yellow"
+    for one in seen["left_out"]:
+        yield "left out", f"{one['node']}: {one['why']}", "yellow"
+    for suspect in seen["suspects"]:
+        if suspect["node"] not in out:
+            yield "suspect", f"{suspect['node']}: {suspect['why']}", "yellow"
+
+
+def _request_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
+    for request in seen["requests"]:
+        if request["name"] == "extend":   # its time says until when, and `kept` says that
+            continue
+        if request["name"] == "checkpoint":   # its time can lie ahead
+            yield "asked", f"{request['who']} wants it to stop at its next checkpoint", "yellow"
+            continue
+        then = ""
+        if request["name"] == "hold" and seen["state"] in ("running", "ending"):
+            then = ": no new attempt starts after this one"
+        yield "asked", f"{request['who']} touched {request['name']} at {speech.clock(request['t'])}{then}", "yellow"
+    if seen["preserving_until_t"] is not None:
+        until, left = seen["preserving_until_t"], seen["preserving_until_t"] - seen["now_t"]
+        yield "kept", f"until {speech.clock(until)} ({speech.span(left)} left), for people to look", "red"
+
+
+def _used(seen: dict[str, Any]) -> str:
+    gpus = f", {seen['gpu_hours']:.4g} GPU-hours" if seen["gpu_hours"] is not None else ""
+    return f"{seen['node_hours']:.4g} node-hours{gpus} so far"

@@ -1,0 +1,148 @@
+"""The state of a run in one word and one sentence.
+
+Two witnesses are heard, the journal and the scheduler, and where they do not agree the answer is "unknown" with what
+each of them says; it is never "dead". What people have asked for in control/ counts from the touch on, also before the
+supervisor has seen it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from safelaunch.core.model import STOPS, Request
+from safelaunch.core.slurmtext import QueuedJob
+from safelaunch.core.state import Attempt, Ended, State
+from safelaunch.core.status.speech import Speech, Word
+
+RUNNING, STOPPING, ENDING, ON_HOLD, WAITING = "running", "stopping", "ending", "on_hold", "waiting"
+# Why an attempt is being ended, by the row of core.decide that asked for it.
+_ENDED_BY = {
+    "task_failed": "a task of it has failed", "node_lost": "a node of it is lost", "hung": "it hangs",
+    "limit_near": "the job's time limit is near", "ending": "Slurm is ending the job", "srun_gone": "srun has ended",
+    "unconfirmed": "another supervisor may lead the run by now", "took_over": "another supervisor has taken over",
+    "lost_progress": "it starts below its checkpoint",
+    "grace_over": "it was asked to end, and its time is up",
+}
+_BY_PERSON = ("kill", "kill_now", "checkpoint")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The state's name, a sentence on it, and since when where the journal's own states do not tell."""
+
+    name: str
+    sentence: str
+    since_t: float | None = None
+
+
+def judge(
+    state: State, word: Word, speech: Speech, now: float, requests: Sequence[Request] = (), grace_s: float = 0.0,
+    is_local: bool = False,
+) -> Judged:
+    """The state from both witnesses and what was asked for; `grace_s` is the kill switch's."""
+    if state.ended is not None:
+        return Judged(state.ended.how, describe_end(state.ended))
+    plain = _judge_jobs(state, word, speech, "this machine" if is_local else "Slurm")
+    attempt = state.attempt
+    if plain.name == RUNNING and attempt is not None:
+        return _asked_to_end(state, attempt, speech, now, requests, grace_s) or _completing(plain, state, word)
+    hold = next((request for request in requests if request.name == "hold"), None)
+    if hold is not None and plain.name in ("queued", WAITING, "starting", "restarting"):
+        return Judged(ON_HOLD, f"{hold.who} put the run on hold: nothing new is started until it is resumed; "
+                               f"{plain.sentence}", hold.t)
+    return plain
+
+
+def describe_end(ended: Ended) -> str:
+    """How a run ended, in one line."""
+    word = {"completed": "has completed", "gave_up": "has given up", "stopped": "was stopped"}.get(ended.how, ended.how)
+    is_said = re.search(rf"exit code {ended.exit_code}\b", ended.why)
+    code = "" if is_said else f" (exit code {ended.exit_code})"
+    return f"the run {word}: {ended.why}{code}"
+
+
+def _judge_jobs(state: State, word: Word, speech: Speech, by: str) -> Judged:
+    """From the journal's state, and what the scheduler says of the run's jobs."""
+    name, job = state.name, state.job
+    told = _by_journal(state, speech)
+    if word.jobs is None:
+        return Judged(name, told)
+    if not word.jobs:
+        if job is None:
+            return Judged("unknown", f"a submission was begun and has no outcome, and {by} knows no job of this run")
+        return Judged("unknown", f"{by} no longer knows job {job.id}, and the journal holds no end")
+    first = word.jobs[0]
+    if job is None:
+        return Judged("queued", f"job {first.id} is in ({_waits(first)}), though its submission was cut off")
+    known = word.job(job.id)
+    if known is None:
+        return Judged(WAITING, f"job {job.id} is over; the run goes on in job {first.id}, which {_waits(first)}",
+                      _ended_t(state))
+    if known.state not in ("RUNNING", "PENDING"):
+        return Judged(name, f"{told}; job {known.id} is {known.state} for Slurm")
+    if job.started_t is None:
+        return Judged(name, f"job {known.id} {_waits(known)}")
+    if known.state == "PENDING":   # it was requeued
+        return Judged(WAITING, f"job {known.id} {_waits(known)}", _ended_t(state))
+    return Judged(name, told)
+
+
+def _ended_t(state: State) -> float | None:
+    return state.attempt.ended_t if state.attempt is not None else None
+
+
+def _waits(job: QueuedJob) -> str:
+    if job.state == "PENDING":
+        return f"is waiting to be scheduled ({job.reason})"
+    if job.state == "RUNNING":
+        return "has started; its supervisor has not reported yet"
+    return f"is {job.state} for Slurm"
+
+
+def _by_journal(state: State, speech: Speech) -> str:
+    job, attempt = state.job, state.attempt
+    where = f"job {job.id}" if job else "no job yet"
+    if state.name == RUNNING and attempt is not None:
+        return f"attempt {attempt.number} is running on {speech.nodes(attempt.nodes)} ({where})"
+    if state.name == "preserving":
+        return f"the run has failed and its nodes are kept for people to look at ({where})"
+    if state.name == "restarting" and attempt is not None:
+        return f"attempt {attempt.number} is over ({attempt.ended}), the next one is being prepared ({where})"
+    if state.name == "starting":
+        return f"{where} has started, the first attempt is being prepared"
+    return f"{where} is submitted and has not reported yet" if job else "the submission has no outcome yet"
+
+
+def _asked_to_end(
+    state: State, attempt: Attempt, speech: Speech, now: float, requests: Sequence[Request], grace_s: float
+) -> Judged | None:
+    """The state of an attempt that somebody, or the supervisor, wants to end; None = nobody does."""
+    asked = next((request for name in STOPS for request in requests if request.name == name), None)
+    if asked is not None or attempt.asked_row in _BY_PERSON:
+        who = asked.who if asked is not None else state.kill_who or "somebody"
+        since_t = min(asked.t, attempt.asked_t or now) if asked is not None else attempt.asked_t or now
+        if attempt.asked_row == "kill_now" or (asked is not None and asked.name == "kill-now"):
+            return Judged(STOPPING, f"{who} touched kill-now: attempt {attempt.number} is being killed, and nothing "
+                                    "is restarted", since_t)
+        at_checkpoint = asked.name == "checkpoint" if asked is not None else attempt.asked_row == "checkpoint"
+        until = attempt.end_by_t or (attempt.asked_t or since_t) + grace_s
+        if asked is not None and at_checkpoint:   # whose time can be set anew
+            until = max(until, asked.t + grace_s)
+        left = f"{speech.span(until - now)} left" if until > now else "the time is up"
+        wish = "wants it to stop at its next checkpoint" if at_checkpoint else "touched kill"
+        what = attempt.waits_for or ("its next checkpoint" if at_checkpoint else "it to save and end by itself")
+        return Judged(STOPPING, f"{who} {wish}: waiting for {what}, until {speech.clock(until)} at most ({left}); then "
+                                f"attempt {attempt.number} is killed, and nothing is restarted", since_t)
+    if attempt.asked_t is None:
+        return None
+    row = attempt.asked_row or ""
+    why = _ENDED_BY.get(row, row.replace("_", " "))
+    return Judged(ENDING, f"attempt {attempt.number} is being ended: {why}", attempt.asked_t)
+
+
+def _completing(plain: Judged, state: State, word: Word) -> Judged:
+    """Slurm ends the job of an attempt that the journal still calls alive."""
+    known = word.job(state.job.id if state.job else None)
+    return Judged(ENDING, plain.sentence) if known is not None and known.state == "COMPLETING" else plain

@@ -1,0 +1,68 @@
+"""Many runs, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from safelaunch.core.status.rows import STYLES
+from safelaunch.core.status.speech import Speech
+
+HEAD = ("RUN", "OWNER", "STATE", "FOR", "STEP", "DONE IN", "JOB", "ENDS IN", "RETRY", "")
+_OWNER, _STATE, _SAID = HEAD.index("OWNER"), HEAD.index("STATE"), len(HEAD) - 1
+LEAST_SAID = 16        # columns for the sentence; below that it goes on a line of its own
+MOST_NAME, NARROW_NAME, NARROW = 28, 14, 100
+_SHORT = (("min", "m"), ("h", "h"), ("d", "d"), ("s", "s"))
+_GAP = "  "
+
+Line = tuple[str, str]   # text, style
+
+
+def render(briefs: Sequence[dict[str, Any]], speech: Speech, width: int | None, with_owner: bool) -> list[Line]:
+    """The table's lines; `width` None = sentences as long as they are, for pipes. Empty columns are left out."""
+    if not briefs:
+        return []
+    most = NARROW_NAME if width is not None and width < NARROW else MOST_NAME
+    cells = [_cells(one, speech, most) for one in briefs]
+    kept = [column for column in range(_SAID) if column != _OWNER or with_owner]
+    kept = [column for column in kept if any(row[column] for row in cells)]
+    widths = [max(len(HEAD[column]), *(len(row[column]) for row in cells)) for column in kept]
+    lead = sum(widths) + len(_GAP) * len(widths)
+    lines = [(_cut(_join([HEAD[column] for column in kept], widths).rstrip(), width), "dim")]
+    for row, one in zip(cells, briefs, strict=True):
+        head, said = _join([row[column] for column in kept], widths), row[_SAID]
+        style = "red" if one["is_stale"] else STYLES.get(one["state"], "")
+        if width is None or width - lead >= LEAST_SAID:
+            lines.append((f"{head}{_cut(said, None if width is None else width - lead)}".rstrip(), style))
+        else:
+            lines.append((_cut(head.rstrip(), width), style))
+            if said:
+                lines.append((_cut(f"  {said}", width), "dim"))
+    return lines
+
+
+def _cells(one: dict[str, Any], speech: Speech, most: int) -> tuple[str, ...]:
+    now, step = one["now_t"], one["step"]
+    since = _short(speech, now - one["since_t"]) if one["since_t"] is not None else ""
+    done_in = _short(speech, one["eta_t"] - now) if one["eta_t"] is not None else ""
+    ends_in = _short(speech, one["job_ends_t"] - now) if one["job_ends_t"] is not None else ""
+    of = f"/{one['step_total']}" if step is not None and one["step_total"] else ""
+    restarts = f"{one['restarts']}/{one['max_restarts']}" if one["restarts"] else ""
+    return (_cut(one["name"], most), one["owner"], one["state"].replace("_", " "), since,
+            "" if step is None else f"{step}{of}", done_in, one["job"] or "", ends_in, restarts, one["sentence"])
+
+
+def _short(speech: Speech, seconds: float) -> str:
+    """3h 12m, 45s."""
+    text = speech.span(seconds)
+    for unit, letter in _SHORT:
+        text = text.replace(f" {unit}", letter)
+    return text
+
+
+def _join(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "".join(f"{cell:<{width}}{_GAP}" for cell, width in zip(cells, widths, strict=True))
+
+
+def _cut(text: str, width: int | None) -> str:
+    return text if width is None or len(text) <= width else f"{text[:max(0, width - 1)]}…"

@@ -1,0 +1,59 @@
+"""Ends of attempts that no log has to explain: the journal knows who or what ended them, and why.
+
+The leader writes its verdict by this, and `why` reads the journal by it, so that both say the same. Words of a signal
+that safelaunch itself has sent are echoes (`ECHOES`), wherever they come from.
+"""
+
+from __future__ import annotations
+
+from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.findings import End
+from safelaunch.core.why.rulebook import ACTIONS
+
+# What launchers, shells and slurmstepd print when a SIGTERM has reached them.
+ECHOES = frozenset({"elastic.sigterm", "batch.terminated", "slurm.step_cancelled", "slurm.cancelled_signal",
+                    "slurm.forced", "slurm.interrupt"})
+
+# Why Slurm ended the job → category, confidence, what is said.
+_OF_SLURM = {
+    "cancelled": ("cancelled", 1.0, "the job was cancelled by a person (scancel)"),
+    "time_limit": ("time_limit", 1.0, "the job's time limit has come"),
+    "preempted": ("preempted", 1.0, "a more important job took the nodes"),
+    "requeued": ("preempted", 0.8, "the job was put back into the queue"),
+    "node_failure": ("node_failure", 0.9, "a node failed, and Slurm ended the job"),
+    "orphaned": ("unknown", 0.3, "nobody led the job any more, and a node guard cancelled it"),
+    "unknown": ("unknown", 0.3, "Slurm ended the job, and nothing tells why"),
+}
+# The row that ended the attempt → the same.
+_OF_ROW = {
+    "limit_near": ("time_limit", 1.0, "the job's time limit is near"),
+    "took_over": ("unknown", 0.3, "its supervisor was silent, and another one has taken over"),
+    "unconfirmed": ("unknown", 0.3, "its supervisor could not know whether another one leads"),
+}
+
+
+def judge_end(end: End) -> Verdict | None:
+    """The verdict on an attempt that nobody has to look into; None = it failed or was lost, or nothing is known."""
+    if end.how == "completed":
+        return _verdict("none", 0.95, "every task ended with exit code 0")
+    if end.told is not None and (end.how in ("stopped", "interrupted") or end.row == "lost_progress"):
+        return _verdict(*end.told)
+    if end.how == "stopped":
+        return _verdict("cancelled", 1.0, end.person or "a person stopped it")
+    if end.how != "interrupted":
+        return None
+    if end.row in ("took_over", "unconfirmed"):
+        return _verdict(*_OF_ROW[end.row])
+    if end.ending in _OF_SLURM:
+        return _verdict(*_OF_SLURM[end.ending])
+    if end.is_suspended:
+        return _verdict("unknown", 0.3, "the whole job stood still, and the node guards ended the ranks: nobody could "
+                                        "tell them from ranks whose node had vanished")
+    if end.is_refused:
+        return _verdict("unknown", 0.3, "Slurm could not start it, or ended it in words that are not known: no word "
+                                        "against the training")
+    return _verdict(*_OF_ROW[end.row]) if end.row in _OF_ROW else None
+
+
+def _verdict(category: str, confidence: float, said: str) -> Verdict:
+    return Verdict(category, said, confidence, ACTIONS.get(category, "restart"))

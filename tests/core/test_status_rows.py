@@ -1,0 +1,172 @@
+"""What people are told of a run, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from safelaunch.core.status.rows import next_lines, rows
+from safelaunch.core.status.speech import Speech, duration
+
+SPEECH = Speech(lambda t: f"<{t:.0f}>", lambda seconds: f"{seconds:.0f} s", lambda names: "+".join(names))
+ATTEMPT = {"number": 1, "nodelist": "n[0-3]", "resume_step": None, "ended": None, "summary": None}
+JOB = {"id": "12", "nodes": ["n0"], "nodelist": "n0", "batch_host": "n0", "started_t": 50.0, "ends_t": None}
+FOUND = {"dir": "/ckpt", "path": "/ckpt/step_80", "step": 80, "age_s": 30.0, "steps_at_risk": 12, "skipped": [],
+         "trouble": ""}
+RESTART = {"attempt": 2, "t": 70.0, "why": "failed", "from_step": 600, "to_step": 540, "steps": 60, "seconds": 110.0,
+           "queued_s": 0.0, "is_over": True}
+LOST: dict[str, Any] = {"steps": 60, "seconds": 110.0, "since_t": 60.0, "goodput": 0.89, "restarts": [RESTART]}
+NONE = {"steps": 0, "seconds": 0.0, "since_t": 60.0, "goodput": 1.0, "restarts": []}
+
+
+def seen(**changes: Any) -> dict[str, Any]:
+    """A running run of which nothing much is known."""
+    return {
+        "name": "bloom", "run_id": "1a2b3c4d", "run_dir": "/r", "state": "running", "sentence": "it runs",
+        "since_t": 60.0, "now_t": 100.0, "ended": None, "job": JOB, "attempt": ATTEMPT, "step": None,
+        "step_total": None, "loss": None, "step_time_s": None, "typical_step_time_s": None, "pace_s": None,
+        "eta_t": None, "throughput": None, "checkpoint_step": None, "checkpoint": FOUND, "restarts": 0,
+        "max_restarts": 30, "failures_without_progress": 0, "max_without_progress": 3, "lost": NONE, "suspects": [],
+        "excluded": [], "left_out": [], "standby": None, "successor": None, "next_cancelled": None, "via": None,
+        "requests": [], "preserving_until_t": None, "node_hours": 1.0, "gpu_hours": None, "decisions": [],
+        "pulse": {"is_stale": False, "age_s": 3.0, "host": "n0", "hang_t": None, "attempt": 1},
+        "slurm": {"jobs": [], "trouble": "", "version": None, "is_known": None, "unknown_words": None},
+        "journal_problems": [], "lost_progress": None, **changes}
+
+
+def row(label: str, **changes: Any) -> str:
+    """The texts of the rows of that label, joined."""
+    return " | ".join(text for name, text, _ in rows(seen(**changes), SPEECH) if name == label)
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"step": 92}, "92"), ({"step": 92, "step_total": 400}, "92 of 400 (23 %)"),
+    ({"step": 92, "step_time_s": 0.5, "typical_step_time_s": 0.5}, "92, 500 ms a step"),
+    ({"step": 92, "step_time_s": 0.5, "typical_step_time_s": 0.45}, "92, 500 ms a step (median 450 ms)"),
+    ({"step": 92, "pace_s": 130.0}, "92, 130 s a step by the clock"),
+    ({"step": 92, "loss": "nan", "throughput": {"value": 7282.0, "unit": "tokens/s"}}, "92, loss nan, 7282 tokens/s"),
+], ids=["alone", "of a total", "milliseconds", "with a median", "by the clock", "figures"])
+def test_the_step_comes_with_what_is_known_of_it(changes: dict[str, Any], said: str) -> None:
+    assert row("step", **changes) == said
+
+
+@pytest.mark.parametrize(("ends_t", "successor", "said"), [
+    (None, None, "done in 900 s, at <1000>, if it goes on like this"),
+    (2000.0, None, "done in 900 s, at <1000>, if it goes on like this"),
+    (500.0, None, "done in 900 s, at <1000>, if it goes on like this, after the end of this job"),
+    (500.0, "13", "done in 900 s, at <1000>, if it goes on like this, after the end of this job: the next one goes on"),
+], ids=["no limit", "in time", "too late", "in the next job"])
+def test_when_it_is_done(ends_t: float | None, successor: str | None, said: str) -> None:
+    assert row("ETA", eta_t=1000.0, job={**JOB, "ends_t": ends_t}, successor=successor) == said
+
+
+@pytest.mark.parametrize(("found", "more", "said"), [
+    ({}, {}, "step 80 is the newest complete one, 30 s old; an end now would lose 12 steps"),
+    ({}, {"pace_s": 0.5}, "step 80 is the newest complete one, 30 s old; an end now would lose 12 steps (6 s)"),
+    ({"steps_at_risk": 0}, {}, "step 80 is the newest complete one, 30 s old; an end now would lose no step"),
+    ({"steps_at_risk": 1}, {}, "step 80 is the newest complete one, 30 s old; an end now would lose 1 step"),
+    ({"step": None, "steps_at_risk": None}, {}, "/ckpt/step_80 is the newest complete one, 30 s old"),
+    ({"path": None, "step": None, "age_s": None, "steps_at_risk": 92}, {},
+     "no complete one yet in /ckpt; an end now would lose 92 steps"),
+    ({"path": None, "step": None, "trouble": "/ckpt cannot be read: it is frozen"}, {"checkpoint_step": 40},
+     "not known: /ckpt cannot be read: it is frozen; the last one that the journal names is of step 40"),
+    ({}, {"attempt": {**ATTEMPT, "ended": "failed"}}, "step 80 is the newest complete one, 30 s old"),
+], ids=["steps", "and their time", "nothing is lost", "one step", "a name without a step", "none", "unreadable",
+        "no attempt runs"])
+def test_the_checkpoint_of_now_tells_what_an_end_would_cost(
+    found: dict[str, Any], more: dict[str, Any], said: str
+) -> None:
+    assert row("checkpoint", checkpoint={**FOUND, **found}, **more) == said
+
+
+def test_a_newer_checkpoint_that_is_not_complete_is_named_with_its_reason() -> None:
+    skipped = [{"path": "/ckpt/step_90", "reason": "half"}, {"path": "/ckpt/step_85", "reason": "empty"}]
+    assert row("skipped", checkpoint={**FOUND, "skipped": skipped}) == "/ckpt/step_90: half (2 in all are left out)"
+
+
+def test_a_run_that_looks_for_no_checkpoint_says_what_follows() -> None:
+    assert "a restart begins at the start" in row("checkpoint", checkpoint=None)
+    assert row("checkpoint", checkpoint=None, ended={"how": "completed"}) == ""
+
+
+def test_restarts_are_told_with_what_each_of_the_last_three_has_cost() -> None:
+    told = [text for _, text, _ in rows(seen(lost={**LOST, "restarts": [
+        {**RESTART, "attempt": number} for number in (2, 3, 4, 5)]}), SPEECH)]
+    assert "110 s and 60 steps by starting again 4 times; goodput 89 % since <60>" in told
+    assert sum("until step 600 was reached again" in text for text in told) == 3
+    assert "<70> attempt 4 failed: 60 steps, 110 s until step 600 was reached again" in told
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"is_over": False}, "60 steps, 110 s so far: step 600 is not reached again"),
+    ({"queued_s": 90.0}, "until step 600 was reached again, 90 s of it in the queue"),
+])
+def test_a_restart_that_is_not_over_and_one_that_waited_say_so(changes: dict[str, Any], said: str) -> None:
+    assert said in row("", lost={**LOST, "restarts": [{**RESTART, **changes}]})
+
+
+@pytest.mark.parametrize(("sure", "said"), [(True, "lost: it began anew"), (False, "perhaps lost: it began anew")])
+def test_lost_progress_is_told_as_sure_as_it_is(sure: bool, said: str) -> None:
+    assert row("progress", lost_progress={"attempt": 1, "sure": sure, "why": "it began anew"}) == said
+
+
+def test_without_a_restart_nothing_is_lost_and_no_row_says_so() -> None:
+    assert row("lost") == ""
+
+
+@pytest.mark.parametrize(("job", "state", "said"), [
+    ({"ends_t": 400.0}, "running", "12 on n0, started <50>, its time limit ends it at <400> (300 s left)"),
+    ({}, "running", "12 on n0, started <50>"), ({"ends_t": 400.0}, "waiting", "12 on n0, started <50>, over"),
+], ids=["time limit", "no limit", "over"])
+def test_the_job_says_when_it_ends(job: dict[str, Any], state: str, said: str) -> None:
+    assert row("job", job={**JOB, **job}, state=state) == said
+
+
+@pytest.mark.parametrize(("start_t", "said"), [
+    (None, "job 13 is queued behind it (Priority)"),
+    (900.0, "job 13 is queued behind it (Priority); Slurm expects it to start at <900>"),
+])
+def test_the_next_job_says_when_slurm_expects_it(start_t: float | None, said: str) -> None:
+    slurm = {**seen()["slurm"], "jobs": [{"id": "13", "reason": "Priority", "start_t": start_t}]}
+    assert row("next job", slurm=slurm, successor="13") == said
+
+
+@pytest.mark.parametrize("changes", [
+    {"state": "ending"}, {"state": "stopping"}, {"state": "preserving"}, {"attempt": {**ATTEMPT, "ended": "failed"}},
+    {"attempt": {**ATTEMPT, "number": 2}}, {"ended": {"how": "stopped"}}, {"state": "waiting"},
+], ids=["ending", "stopping", "preserving", "over", "of an earlier attempt", "the run has ended", "between jobs"])
+def test_no_hang_check_is_told_of_an_attempt_that_makes_no_steps_any_more(changes: dict[str, Any]) -> None:
+    pulse = {"is_stale": False, "age_s": 3.0, "host": "n0", "hang_t": 140.0, "attempt": 1}
+    assert row("hang", pulse=pulse) == "hang check at <140> if no step is logged by then"
+    assert row("hang", pulse=pulse, **changes) == ""
+
+
+def test_a_supervisor_of_a_job_that_is_over_is_not_shown_as_alive() -> None:
+    assert row("supervisor") == "on n0, heard 3 s ago"
+    assert row("supervisor", state="waiting") == ""
+
+
+def test_a_hold_beside_a_running_attempt_says_what_it_does() -> None:
+    hold = [{"name": "hold", "who": "bob", "t": 90.0}]
+    assert row("asked", requests=hold) == "bob touched hold at <90>: no new attempt starts after this one"
+    assert row("asked", requests=hold, state="on_hold") == "bob touched hold at <90>"
+
+
+def test_a_wish_for_a_checkpoint_has_no_time_of_its_own() -> None:
+    """`stop --checkpoint --within` sets it ahead."""
+    wish = [{"name": "checkpoint", "who": "bob", "t": 9999.0}]
+    assert row("asked", requests=wish, state="stopping") == "bob wants it to stop at its next checkpoint"
+
+
+@pytest.mark.parametrize(("state", "first"), [
+    ("queued", "status --watch"), ("waiting", "status --watch"), ("running", "logs -f"), ("gave_up", "why"),
+    ("completed", "events"), ("unknown", "events"), ("on_hold", "resume"),
+])
+def test_each_state_says_what_to_type_next(state: str, first: str) -> None:
+    assert next_lines(seen(state=state))[0].startswith(f"safelaunch {first}")
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.0123, "12.3 ms"), (0.5, "500 ms"), (12.53, "12.5 s"), (150, "150 s")])
+def test_a_time_a_step_is_told_in_its_own_unit(seconds: float, said: str) -> None:
+    assert duration(seconds, SPEECH.span) == said

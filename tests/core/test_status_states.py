@@ -1,0 +1,109 @@
+"""The state of a run in one word and one sentence, from the journal, Slurm and what people have asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from safelaunch.core.model import Event, Request
+from safelaunch.core.slurmtext import QueuedJob
+from safelaunch.core.state import Ended, State, fold
+from safelaunch.core.status.speech import Speech, Word
+from safelaunch.core.status.states import describe_end, judge
+
+SPEECH = Speech(lambda t: f"<{t:.0f}>", lambda seconds: f"{seconds:.0f} s", lambda names: "+".join(names))
+Events = list[tuple[str, dict[str, object]]]
+
+
+def job(id: str = "12", state: str = "RUNNING", reason: str = "None") -> QueuedJob:
+    return QueuedJob(id, state, "alice", "bloom.1a2b3c4d", reason, "n[0-3]")
+
+
+def state_of(*events: tuple[str, dict[str, object]]) -> State:
+    return fold(Event(float(number), 1, number, "n0", kind, data) for number, (kind, data) in enumerate(events))
+
+
+SUBMITTED = ("submitted", {"job": "12"})
+STARTED = ("job_started", {"job": "12", "nodes": ["n0", "n1"], "batch_host": "n0"})
+ATTEMPT = ("attempt_started", {"attempt": 1, "job": "12", "nodes": ["n0", "n1"]})
+FAILED = ("attempt_ended", {"attempt": 1, "how": "failed", "exit_code": 1})
+SUCCESSOR = ("submitted", {"job": "13", "successor_of": "12"})
+DONE = ("completed", {"exit_code": 0, "why": "done"})
+RUNS = [SUBMITTED, STARTED, ATTEMPT]
+HOLD, KILL, KILL_NOW = Request("hold", "bob", 5.0), Request("kill", "bob", 5.0), Request("kill-now", "bob", 5.0)
+
+CHECKPOINT = Request("checkpoint", "bob", 5.0)
+WAITS = ("decision", {"attempt": 1, "row": "ask_to_end", "why": "nobody hears", "heard": 0, "until": 40.0,
+                      "waits_for": "its next complete checkpoint"})
+
+
+def asked(row: str) -> tuple[str, dict[str, object]]:
+    return ("decision", {"attempt": 1, "row": row, "action": "end", "why": "because"})
+
+
+@pytest.mark.parametrize(("events", "word", "name", "sentence"), [
+    ([SUBMITTED], Word((job(state="PENDING", reason="Resources"),)), "queued",
+     "job 12 is waiting to be scheduled (Resources)"),
+    ([SUBMITTED], Word((job(),)), "queued", "job 12 has started; its supervisor has not reported yet"),
+    ([SUBMITTED], Word(()), "unknown", "Slurm no longer knows job 12, and the journal holds no end"),
+    ([SUBMITTED], Word(None, "down"), "queued", "job 12 is submitted and has not reported yet"),
+    ([], Word(()), "unknown", "a submission was begun and has no outcome, and Slurm knows no job of this run"),
+    ([], Word((job(state="PENDING", reason="Priority"),)), "queued",
+     "job 12 is in (is waiting to be scheduled (Priority)), though its submission was cut off"),
+    ([SUBMITTED, STARTED], Word((job(),)), "starting", "job 12 has started, the first attempt is being prepared"),
+    (RUNS, Word((job(),)), "running", "attempt 1 is running on n0+n1 (job 12)"),
+    (RUNS, Word(None, "down"), "running", "attempt 1 is running on n0+n1 (job 12)"),
+    (RUNS, Word(()), "unknown", "Slurm no longer knows job 12, and the journal holds no end"),
+    (RUNS, Word((job(state="COMPLETING"),)), "ending",
+     "attempt 1 is running on n0+n1 (job 12); job 12 is COMPLETING for Slurm"),
+    ([*RUNS, FAILED], Word((job(),)), "restarting",
+     "attempt 1 is over (failed), the next one is being prepared (job 12)"),
+    ([*RUNS, FAILED, SUCCESSOR], Word((job("13", "PENDING", "Priority"),)), "waiting",
+     "job 12 is over; the run goes on in job 13, which is waiting to be scheduled (Priority)"),
+    ([*RUNS, FAILED], Word((job(state="PENDING", reason="BeginTime"),)), "waiting",
+     "job 12 is waiting to be scheduled (BeginTime)"),
+    ([*RUNS, DONE], Word(()), "completed", "the run has completed: done (exit code 0)"),
+], ids=["pending", "just started", "lost in the queue", "slurm silent", "cut off, not in", "cut off, in", "starting",
+        "running", "running, slurm silent", "lost while running", "completing", "between attempts", "handed over",
+        "requeued", "ended"])
+def test_the_state_needs_both_witnesses(events: Events, word: Word, name: str, sentence: str) -> None:
+    judged = judge(state_of(*events), word, SPEECH, 10.0)
+    assert (judged.name, judged.sentence) == (name, sentence)
+
+
+@pytest.mark.parametrize(("events", "requests", "name", "said"), [
+    (RUNS, [KILL], "stopping",
+     "bob touched kill: waiting for it to save and end by itself, until <65> at most (55 s left); then attempt 1 is "),
+    ([*RUNS, asked("kill")], [KILL], "stopping", "until <63> at most (53 s left); then attempt 1 is killed, and "),
+    ([*RUNS, asked("kill"), WAITS], [KILL], "stopping", "waiting for its next complete checkpoint, until <40> at most"),
+    (RUNS, [CHECKPOINT], "stopping", "bob wants it to stop at its next checkpoint: waiting for its next checkpoint, "),
+    ([*RUNS, asked("checkpoint"), WAITS], [replace(CHECKPOINT, t=3600.0)], "stopping", "until <3660> at most (3650 s"),
+    ([*RUNS, asked("checkpoint"), WAITS, asked("kill")], [CHECKPOINT, KILL], "stopping",
+     "bob touched kill: waiting for it to save and end by itself"),
+    (RUNS, [KILL, KILL_NOW], "stopping", "bob touched kill-now: attempt 1 is being killed"),
+    ([*RUNS, asked("task_failed")], [], "ending", "attempt 1 is being ended: a task of it has failed"),
+    ([*RUNS, asked("hung")], [], "ending", "attempt 1 is being ended: it hangs"),
+    ([*RUNS, asked("limit_near")], [], "ending", "attempt 1 is being ended: the job's time limit is near"),
+    ([*RUNS, asked("lost_progress")], [], "ending", "attempt 1 is being ended: it starts below its checkpoint"),
+    ([*RUNS, asked("of_a_later_version")], [], "ending", "attempt 1 is being ended: of a later version"),
+    (RUNS, [HOLD], "running", "attempt 1 is running"),
+    ([*RUNS, FAILED], [HOLD], "on_hold", "bob put the run on hold: nothing new is started until it is resumed"),
+    ([*RUNS, asked("kill"), FAILED], [KILL], "restarting", "attempt 1 is over"),
+], ids=["kill, not seen yet", "kill, seen", "kill, deaf", "checkpoint", "with a longer wait", "overruled",
+        "kill-now", "a rank died", "hang", "time limit", "lost progress",
+        "unknown row", "hold beside an attempt", "hold between attempts", "over after a kill"])
+def test_what_was_asked_of_a_run_is_its_state_while_it_is_being_done(
+    events: Events, requests: list[Request], name: str, said: str
+) -> None:
+    judged = judge(state_of(*events), Word((job(),)), SPEECH, 10.0, requests, 60.0)
+    assert (judged.name, said in judged.sentence) == (name, True), judged.sentence
+
+
+@pytest.mark.parametrize(("why", "said"), [
+    ("attempt 1 ended with exit code 3", "the run has given up: attempt 1 ended with exit code 3"),
+    ("budget spent", "the run has given up: budget spent (exit code 3)"),
+    ("attempt 1 ended with exit code 34", "the run has given up: attempt 1 ended with exit code 34 (exit code 3)"),
+])
+def test_an_exit_code_is_told_once(why: str, said: str) -> None:
+    assert describe_end(Ended("gave_up", 3, why, 0.0)) == said
