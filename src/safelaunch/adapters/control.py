@@ -30,7 +30,9 @@ _ROLES = ("guard", "standby")
 _AT_ONCE = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
 MOST_KERNEL_LINES, MAX_KERNEL_LINE = 40, 400
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
-STANDBY_PING_S = 1.0        # however many guards there are: after twice that silence both sides doubt (core.takeover)
+# However many guards there are. The leader looks once a second: a standby hears of it each 1.5 s at most, and both
+# sides doubt after 2 s (core.takeover). With a full second here a look right before it was due made 2.0 s (measured).
+STANDBY_PING_S = 0.5
 
 
 @dataclass(eq=False)

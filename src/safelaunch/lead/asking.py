@@ -19,7 +19,7 @@ AGAIN_S = 5.0
 MOST_ASKED = 100       # 8 min and more
 LOOK_S = 3.0           # between two looks at the checkpoints
 CONFIRM_S = 2.0        # a new one is complete when a second look says so, too: its files come one after the other
-LOOK_DEADLINE_S = 2.0  # as every wait for a folder
+LOOK_DEADLINE_S = 1.5  # below the two seconds after which a standby doubts
 
 # Of the complete checkpoint that was finished last: when (epoch s), and its path; (0, "") = there is none.
 Newest = tuple[float, str]

@@ -85,7 +85,7 @@ def recall(lead: Leader, may_wait: bool) -> None:
     others: tuple[Evidence, ...] = ()
     folder = _folder(lead)
     if folder is not None and not lead.job.is_local:
-        answer = lead.shared.ask(lambda: folder_of_ledger.read_raw(folder), DEADLINE_S)
+        answer = lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.read_raw(folder), DEADLINE_S))
         if answer.is_ok and answer.value is not None:
             others = folder_of_ledger.parse_raw(answer.value)
     lead.evidence = of_cluster(dict.fromkeys((*own, *others)), cluster)
@@ -106,7 +106,7 @@ def share(lead: Leader, found: tuple[Evidence, ...]) -> None:
     """Tell the shared ledger, without waiting long: this run knows already."""
     folder = _folder(lead)
     if folder is not None and not lead.job.is_local:
-        lead.shared.ask(lambda: folder_of_ledger.append(folder, found), DEADLINE_S)
+        lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append(folder, found), DEADLINE_S))
 
 
 def ask_available(lead: Leader) -> Step:
