@@ -12,10 +12,11 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from safelaunch.adapters import durable
+from safelaunch.adapters import durable, sharedfile
 from safelaunch.core import journal as text
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import Event
@@ -115,12 +116,24 @@ def read(run_dir: Path, steps_kept: int | None = None) -> Journal:
     `steps_kept`: of progress lines that follow each other only the last so many are parsed; they are most of what a
     long run has written, and the state keeps the last one only.
     """
+    files, odd = _read_files(run_dir)
+    merged = text.merge(files if steps_kept is None else {
+        name: _thin(content, steps_kept) for name, content in files.items()})
+    return replace(merged, problems=(*merged.problems, *(f"journal/{name}: no regular file" for name in odd)))
+
+
+def _read_files(run_dir: Path) -> tuple[dict[str, bytes], list[str]]:
+    """Each writer's lines, and the names of what only looks like a writer's file. Raises OSError: a file that cannot be
+    read is not an empty one.
+    """
     files: dict[str, bytes] = {}
+    odd = []
     for path in sorted((run_dir / "journal").glob("*.jsonl")):
-        with path.open("rb") as file:
-            content = file.read(MAX_JOURNAL_BYTES)
-        files[path.name] = content if steps_kept is None else _thin(content, steps_kept)
-    return text.merge(files)
+        try:
+            files[path.name] = sharedfile.read_start(path, MAX_JOURNAL_BYTES)
+        except sharedfile.OddFile:
+            odd.append(path.name)
+    return files, odd
 
 
 def _thin(content: bytes, steps_kept: int) -> bytes:
@@ -138,8 +151,7 @@ def _thin(content: bytes, steps_kept: int) -> bytes:
 
 def read_raw(run_dir: Path) -> dict[str, str]:
     """The writers' files as text that survives JSON (latin-1), for an answer of a child."""
-    return {path.name: path.read_bytes()[:MAX_JOURNAL_BYTES].decode("latin-1")
-            for path in sorted((run_dir / "journal").glob("*.jsonl"))}
+    return {name: content.decode("latin-1") for name, content in _read_files(run_dir)[0].items()}
 
 
 def merge_raw(files: dict[str, str]) -> Journal:
@@ -186,7 +198,7 @@ def last_launch(run_dir: Path) -> dict[str, Any] | None:
 def read_claim(run_dir: Path, number: int) -> dict[str, Any] | None:
     """A claim's content; None when it is missing or torn."""
     with contextlib.suppress(OSError, ValueError):
-        claim = json.loads((run_dir / "claims" / str(number)).read_text())
+        claim = json.loads(sharedfile.read(run_dir / "claims" / str(number), sharedfile.CLAIM_BYTES))
         return claim if isinstance(claim, dict) else None
     return None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import durable, journal
+from safelaunch.adapters import durable, journal, sharedfile
 from safelaunch.core import plan as plans
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import STOPS, Request
@@ -81,7 +81,7 @@ def create(run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env:
 def load(run_dir: Path) -> Run:
     """The run in a folder; raises RunFolderError when there is none."""
     try:
-        meta = json.loads((run_dir / "run.json").read_bytes())
+        meta = json.loads(sharedfile.read(run_dir / "run.json"))
         return Run(run_dir, meta, plans.make(meta["config"], meta["run_id"]))
     except FileNotFoundError as error:
         raise RunFolderError(f"{run_dir} holds no run (no run.json)") from error
@@ -94,7 +94,7 @@ def load(run_dir: Path) -> Run:
 
 def read_env(run_dir: Path) -> dict[str, str]:
     """The environment saved at the first submit."""
-    pairs = (run_dir / "submit.env").read_bytes().split(b"\0")
+    pairs = sharedfile.read(run_dir / "submit.env").split(b"\0")
     return dict(pair.decode(errors="surrogateescape").split("=", 1) for pair in pairs if b"=" in pair)
 
 

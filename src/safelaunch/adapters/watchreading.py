@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal, registry, runfolder
+from safelaunch.adapters import journal, registry, runfolder, sharedfile
 from safelaunch.adapters.watchmemory import Known
 from safelaunch.core import plan as plans
 from safelaunch.core import slurmtext, via, watch, watchfacts
@@ -191,7 +191,7 @@ def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
     milliseconds.
     """
     try:
-        descriptor = os.open(f"{dir}/pulse.json", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = sharedfile.open_file(f"{dir}/pulse.json")
     except FileNotFoundError:
         return None if sign == [] else [[], None, os.path.realpath(dir), journal.last_claim(Path(dir))]
     try:
@@ -199,7 +199,7 @@ def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
         now = [status.st_ino, status.st_mtime_ns, status.st_size]
         if now == sign:
             return None
-        pulse = pulse_fields(json.loads(os.read(descriptor, 1 << 16)))
+        pulse = pulse_fields(json.loads(os.read(descriptor, sharedfile.PULSE_BYTES)))
     finally:
         os.close(descriptor)
     if sign:
@@ -212,7 +212,7 @@ def _examine(look: Look) -> dict[str, Any]:
     dir, known = Path(look.dir), look.known
     fresh.see(look.dir, *(f"{dir}/{name}" for name in ("claims", "journal", "control")))
     claim = journal.last_claim(dir)          # before the journal: whoever acts in between takes the next number
-    meta = json.loads((dir / "run.json").read_bytes())
+    meta = json.loads(sharedfile.read(dir / "run.json"))
     plan = plans.make(meta["config"], meta["run_id"])
     events = journal.read(dir, steps_kept=1).events
     state, notes = fold(events), read_notes(events)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal, runfolder
+from safelaunch.adapters import journal, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import livecheckpoint, talk
 from safelaunch.core.model import Event, Request
@@ -272,9 +272,9 @@ def _read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | Non
     later one counts, so that a clock that is behind raises no alarm.
     """
     try:
-        with (run_dir / "pulse.json").open("rb") as file:
+        with os.fdopen(sharedfile.open_file(run_dir / "pulse.json"), "rb") as file:
             written_t = os.fstat(file.fileno()).st_mtime
-            raw: Any = json.loads(file.read(1 << 16))
+            raw: Any = json.loads(file.read(sharedfile.PULSE_BYTES))
         age_s = max(0.0, now - max(written_t, float(raw["t"])))
     except (OSError, ValueError, KeyError, TypeError):
         return None

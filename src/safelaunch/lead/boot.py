@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal, runfolder, slurm
+from safelaunch.adapters import journal, runfolder, sharedfile, slurm
 from safelaunch.adapters.attempt import GUARD
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.rulepacks import undump
@@ -39,7 +39,7 @@ def boot(lead: Leader) -> None:
     lead.shared = lead.world.share(lead.run_dir, lead.local / "spool")
     # Each question is a child, and a next job's training waits for all of them: few questions.
     meta, env, lead.claim_number = lead.patiently(lambda: (
-        json.loads((lead.run_dir / "run.json").read_text()), runfolder.read_env(lead.run_dir),
+        json.loads(sharedfile.read(lead.run_dir / "run.json")), runfolder.read_env(lead.run_dir),
         journal.last_claim(lead.run_dir)))
     lead.plan = plans.make(meta["config"], meta["run_id"])
     lead.world.rules = undump(meta.get("rules"))

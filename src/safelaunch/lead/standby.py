@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal, slurm
+from safelaunch.adapters import journal, sharedfile, slurm
 from safelaunch.adapters.job import Job
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
@@ -98,7 +98,7 @@ class Standby:
 
         def read() -> Any:
             fresh.see(str(self.run_dir))   # a pulse that is remembered stands still, and would be a witness (simulated)
-            return json.loads(path.read_bytes()[:1 << 16])
+            return json.loads(sharedfile.read(path, sharedfile.PULSE_BYTES))
         answer = self.shared.ask(read, READ_DEADLINE_S)
         self.now_s = self.world.now_s()
         pulse: Any = answer.value

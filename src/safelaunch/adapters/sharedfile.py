@@ -1,0 +1,54 @@
+"""Opening a file that other people may have put where it is: a link, a pipe or a disk full of zeros under its name.
+
+A run folder can lie where a group, or everybody, may write, and a verb reads runs of other people. So no file of one is
+opened in another way than this: a link leads nowhere, a pipe blocks nobody, and no file takes all memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+MOST_BYTES = 256 << 20   # of run.json, which holds the diff of the working tree
+PULSE_BYTES = CLAIM_BYTES = 1 << 16
+
+
+class OddFile(OSError):
+    """What bears the name is no file of a run: a link, a pipe, a folder, or larger than any."""
+
+
+def open_file(path: str | os.PathLike[str]) -> int:
+    """A descriptor to read the regular file of this very name; raises OSError, OddFile where it is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):   # a link; a socket
+            raise OddFile(error.errno, "is no regular file", os.fspath(path)) from error
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OddFile(errno.EINVAL, "is no regular file", os.fspath(path))
+
+
+def read(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """All of a file; raises OSError, OddFile also for one that is larger than `most_bytes`."""
+    content = read_start(path, most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OddFile(errno.EFBIG, f"is larger than {most_bytes} bytes", str(path))
+    return content
+
+
+def read_start(path: Path, most_bytes: int) -> bytes:
+    """The first `most_bytes` of a file, or all of it; takes no more memory than that. Raises OSError."""
+    descriptor = open_file(path)
+    try:
+        left, parts = most_bytes, []
+        while left and (part := os.read(descriptor, min(left, max(1 << 16, os.fstat(descriptor).st_size + 1)))):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
