@@ -78,6 +78,14 @@ def create(run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env:
     return Run(run_dir, meta, plan)
 
 
+def unmake(run_dir: Path) -> None:
+    """Take back what `create`, and a submission that came to nothing, have made. All else in the folder stays."""
+    made = [*run_dir.glob("journal/*.jsonl"), *run_dir.glob("claims/*"), run_dir / "job.out",
+            *(run_dir / name for name in ("run.json", "job.sbatch", "submit.env")),
+            *(run_dir / name for name in (*FOLDERS, "control"))]
+    _unmake([run_dir, *reversed(made)])
+
+
 def load(run_dir: Path) -> Run:
     """The run in a folder; raises RunFolderError when there is none."""
     try:
@@ -169,7 +177,7 @@ def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> None:
 def _unmake(made: list[Path]) -> None:
     for path in reversed(made):
         with contextlib.suppress(OSError):
-            path.rmdir() if path.is_dir() else path.unlink()
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def _share(run_dir: Path, made_parents: list[Path], group: str) -> None:

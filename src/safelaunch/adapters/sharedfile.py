@@ -11,7 +11,7 @@ import os
 import stat
 from pathlib import Path
 
-MOST_BYTES = 256 << 20   # of run.json, which holds the diff of the working tree
+MOST_BYTES = 64 << 20   # of run.json: its config, rule packs, and at most 1 MiB of the working tree's diff
 PULSE_BYTES = CLAIM_BYTES = 1 << 16
 
 

@@ -7,6 +7,7 @@ Slurm gives a clear one, and only two clear "no such job" in a row, `SETTLE_S` a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from safelaunch.adapters import journal, local, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import script, slurmtext
-from safelaunch.errors import ParseError, SlurmError, SlurmRefused, SlurmUnreachable
+from safelaunch.errors import ParseError, RunFolderError, SlurmError, SlurmRefused, SlurmUnreachable
 
 SETTLE_S = 5.0       # slurmctld works off what waited in its socket within a second of coming back
 LOOK_EVERY_S = 3.0
@@ -30,18 +31,33 @@ class Submission:
         self._run, self._env, self._cwd, self._say = run, slurm.outside_job(env), cwd, say
         self._folder = journal.Direct(run.dir)
         self._writer = journal.Writer(self._folder, 0, socket.gethostname().split(".")[0])
+        self.may_be_in = False   # between an sbatch and its clear no: whoever gives up then must keep the run folder
 
     def submit(self) -> str:
-        """The job's id. Raises SlurmRefused, or SlurmUnreachable when nobody knows after GIVE_UP_S."""
-        claim = self._claim()
-        self._writer.write(self._writer.event("intent", claim=claim, act="submit"))
+        """The job's id. Raises SlurmRefused, SlurmUnreachable when nobody knows after GIVE_UP_S, or RunFolderError when
+        the run folder takes no line.
+        """
         try:
+            claim = self._claim()
+            self._writer.write(self._writer.event("intent", claim=claim, act="submit"))
             job = self._submit_local() if self._run.plan.cluster == "local" else self._submit_slurm()
-        except (SlurmRefused, OSError) as error:
-            self._writer.write(self._writer.event("outcome", claim=claim, act="submit", ok=False, why=str(error)[:500]))
+        except SlurmRefused as error:
+            with contextlib.suppress(OSError):
+                self._writer.write(self._writer.event("outcome", claim=claim, act="submit", ok=False,
+                                                      why=str(error)[:500]))
             raise
-        self._writer.write(self._writer.event("outcome", claim=claim, act="submit", ok=True),
-                           self._writer.event("submitted", job=job, name=self._run.plan.job_name))
+        except OSError as error:
+            fate = "whether the job got in is unknown" if self.may_be_in else "nothing was submitted"
+            raise RunFolderError(f"the submission to {self._run.dir} failed: {error}; {fate}",
+                                 hint="the same `safelaunch submit` goes on from here" if self.may_be_in else
+                                      "free some space, or choose another run_dir") from error
+        try:
+            self._writer.write(self._writer.event("outcome", claim=claim, act="submit", ok=True),
+                               self._writer.event("submitted", job=job, name=self._run.plan.job_name))
+        except OSError as error:
+            self._say(f"beware: job {job} is submitted, but its id could not be written to "
+                      f"{self._run.dir / self._writer.name}: {error}. The job itself is not harmed by it; until it "
+                      f"starts, other commands know this run by its name only")
         return job
 
     def find(self) -> str | None:
@@ -173,7 +189,9 @@ class Submission:
         singleton = ["--dependency=singleton"]
         while True:
             words = [*singleton, *options, *self._exclude(names)]
+            self.may_be_in = True
             result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch"), words), self._env, cwd=self._cwd)
+            self.may_be_in = result.is_ok or result.is_unknown
             if slurmtext.is_unknown_node(result.stderr) and not is_checked:   # a node has gone since sinfo was asked
                 names, is_checked = self._without_strangers(names, result), True
                 continue
@@ -192,6 +210,7 @@ class Submission:
             job = self.find()
             if job is not None:
                 return job
+            self.may_be_in = False
             self._say("the job did not get in: submitting it again")
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal, runfolder, slurm
+from safelaunch.adapters import journal, ownership, runfolder, slurm
 from safelaunch.adapters.journal import Direct, Writer
 from safelaunch.adapters.knownnodes import try_with_known
 from safelaunch.adapters.slurm import Command, Result
@@ -79,9 +79,12 @@ class Deed:
         act = act_of(name, fields)
         self.plan = plans.make(self.facts["meta"]["config"], self.facts["meta"]["run_id"])
         self.folder = Careful(self.run_dir, self.ask)
-        env = self.ask(lambda: (Path(self.facts["meta"]["cwd"]).is_dir(), runfolder.read_env(self.run_dir)), FOLDER_S)
+        env = self.ask(lambda: (Path(self.facts["meta"]["cwd"]).is_dir(), runfolder.read_env(self.run_dir),
+                                ownership.why_not_own_run(self.run_dir)), FOLDER_S)
         if not env.is_ok or env.value is None:
             raise Blind(env.error or "its folder does not answer")
+        if env.value[2] is not None:
+            raise Blind(env.value[2])
         self.env = slurm.outside_job(env.value[1])
         self.excluding = ExcludeList(nodeset.expand_own(dict(self.plan.sbatch).get("exclude")))
         beside = isinstance(act, Note | StartNow) or (isinstance(act, Queue) and act.beside)

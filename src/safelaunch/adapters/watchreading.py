@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal, registry, runfolder, sharedfile
+from safelaunch.adapters import journal, ownership, registry, runfolder, sharedfile
 from safelaunch.adapters.watchmemory import Known
 from safelaunch.core import plan as plans
 from safelaunch.core import slurmtext, via, watch, watchfacts
@@ -223,7 +223,7 @@ def _examine(look: Look) -> dict[str, Any]:
         plan, state, claim, known.pulse, known.silent_s(look.now_s),
         look.now_s - known.claim_s if claim == known.claim and known.claim_s is not None else 0.0,
         runfolder.requests_of(runfolder.read_requests(dir, plan.kill_file)),
-        _scancelled(dir, state), notes, dir.stat().st_uid == os.getuid(),
+        _scancelled(dir, state), notes, ownership.why_not_own_run(dir) is None,
         not elsewhere and (look.named or known.seen or (of != "" and of == look.cluster)
                            or _is_home(look, dir, [event.host for event in events if event.gen == 0])),
         (*(path.name.removeprefix("orphaned-") for path in (dir / "control").glob("orphaned-*")),

@@ -7,7 +7,7 @@ import shlex
 
 import click
 
-from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters import ownership, runfolder, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs, talk
 from safelaunch.core.state import State
@@ -26,6 +26,7 @@ def command(which: str | None, node: str | None, only_print: bool) -> int:
     runs.check_here(run)
     runs.check_mine(run, "open a shell on a node", "shell")
     if run.plan.cluster == "local":
+        ownership.require(run.dir)   # a shell runs what its environment says, and root may see the runs of others
         argv, env = ["bash", "-i"], {**runfolder.read_env(run.dir), "SAFELAUNCH_RUN_ID": run.plan.run_id}
         cwd = str(run.meta.get("cwd", run.dir))
     else:

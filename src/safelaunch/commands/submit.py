@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -14,7 +15,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from safelaunch import __version__
-from safelaunch.adapters import local, registry, rulepacks, runfolder, runpath, sitefiles, slurm
+from safelaunch.adapters import (
+    local,
+    ownership,
+    registry,
+    rulepacks,
+    runfolder,
+    runpath,
+    sharedfile,
+    sitefiles,
+    slurm,
+)
 from safelaunch.adapters.clustername import ClusterName
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.adapters.provenance import GitFacts
@@ -104,9 +115,9 @@ def _refuse_other_clusters(cluster: ClusterName) -> None:
 
 def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName) -> tuple[runfolder.Run, str]:
     folder, unfinished = _free_folder(Path(resolved.config["run_dir"]))
-    if unfinished is not None:
-        return _go_on(unfinished, cwd, cluster)
     resolved.config["run_dir"] = str(folder)
+    if unfinished is not None:
+        return _go_on(unfinished, _what_differs(unfinished, resolved), cwd, cluster)
     run_id = os.urandom(4).hex()   # as secrets does, whose import (OpenSSL) takes 5 ms
     plan, text = render(resolved, run_id)
     facts = git.collect(GIT_BEFORE_S)
@@ -118,16 +129,22 @@ def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName) -
         "cluster_name": None if plan.cluster == "local" else cluster.name(CLUSTER_S) or None,
     }
     run = runfolder.create(folder, meta, plan, text, os.environ)
+    submission = Submission(run, os.environ, cwd, _say)
     try:
-        job = Submission(run, os.environ, cwd, _say).submit()
-    except (SlurmRefused, OSError):
-        shutil.rmtree(folder)   # made a moment ago, by us, for nothing
+        ownership.require(folder)   # it may have been there before, open to others
+        job = submission.submit()
+    except (SlurmRefused, RunFolderError):
+        if not submission.may_be_in:
+            runfolder.unmake(folder)
         raise
     registry.register(folder, plan.name, run_id, job, run.cluster)
     if facts is None:
         late = git.collect(GIT_AFTER_S)
         facts = late if late is not None else {"error": "git took too long"}
-        (folder / "git.json").write_text(json.dumps(facts) + "\n")
+        try:
+            (folder / "git.json").write_text(json.dumps(facts) + "\n")
+        except OSError as error:
+            _say(f"beware: job {job} is submitted, but {folder / 'git.json'} could not be written: {error}")
     return run, job
 
 
@@ -140,7 +157,15 @@ def _packs() -> list[dict[str, Any]]:
         return []
 
 
-def _go_on(run: runfolder.Run, cwd: str, cluster: ClusterName) -> tuple[runfolder.Run, str]:
+def _what_differs(run: runfolder.Run, resolved: Resolved) -> str | None:
+    """What of a submission that was cut off is not what would be submitted now; None = nothing."""
+    if json.loads(json.dumps(resolved.config)) != run.meta["config"]:
+        return "the configuration"
+    script_now = render(resolved, run.plan.run_id)[1]
+    return None if sharedfile.read(run.dir / "job.sbatch").decode() == script_now else "the job script"
+
+
+def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterName) -> tuple[runfolder.Run, str]:
     """Finish a submission whose outcome nobody knows: look for the job first, where it can be."""
     if run.cluster and cluster.name(CLUSTER_S) not in ("", run.cluster):
         raise RunFolderError(f"{run.dir} holds a submission to cluster {run.cluster} that was cut off, and this is "
@@ -148,6 +173,12 @@ def _go_on(run: runfolder.Run, cwd: str, cluster: ClusterName) -> tuple[runfolde
     _say(f"{run.dir} holds a submission that was cut off: looking for its job")
     submission = Submission(run, os.environ, str(run.meta.get("cwd", cwd)), _say)
     job = None if run.plan.cluster == "local" else submission.find()
+    if job is not None and differs is not None:
+        _say(f"beware: job {job} got in then; {differs} has changed since, and it does not have the change")
+    elif job is None and differs is not None:
+        raise RunFolderError(f"{run.dir} holds a submission that was cut off before its job got in, and {differs} has "
+                             f"changed since: nothing was submitted",
+                             hint=f"choose another name or run_dir, or remove it: rm -r {shlex.quote(str(run.dir))}")
     if job is None:
         job = submission.submit()
     registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster)
@@ -164,6 +195,7 @@ def _free_folder(wanted: Path) -> tuple[Path, runfolder.Run | None]:
         if not runpath.is_run_folder(folder):
             return folder, None
         run = _load(folder)
+        ownership.require(folder)
         state = run.state()
         if not state.jobs and state.ended is None:
             return folder, run

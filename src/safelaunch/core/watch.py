@@ -118,7 +118,8 @@ def _local(run: Watched, word: Word, now: float) -> Judgement | None:
 
 def _foreign(run: Watched, word: Word, now: float) -> Judgement | None:
     """squeue --me shows nothing of other people's jobs, and nobody may act on them."""
-    return None if run.mine else Judgement("foreign", "belongs to somebody else, who alone can watch it")
+    return None if run.mine else Judgement(
+        "foreign", "belongs to somebody else, or others can write it: a watch acts on its own user's runs alone")
 
 
 def _unanswered(run: Watched, word: Word, now: float) -> Judgement | None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal, runfolder, sharedfile, slurm
+from safelaunch.adapters import journal, ownership, runfolder, sharedfile, slurm
 from safelaunch.adapters.attempt import GUARD
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.rulepacks import undump
@@ -16,6 +16,7 @@ from safelaunch.core import plan as plans
 from safelaunch.core.slurmwords import UNKNOWN
 from safelaunch.core.state import fold
 from safelaunch.core.watched import NOTE
+from safelaunch.errors import RunFolderError
 from safelaunch.lead import asking, attempts, handover, slurmends, watch
 from safelaunch.lead.attempts import ask_addresses, checkpoint_events
 from safelaunch.lead.keep_standby import watchers_of
@@ -38,9 +39,11 @@ def boot(lead: Leader) -> None:
     open_control(lead)
     lead.shared = lead.world.share(lead.run_dir, lead.local / "spool")
     # Each question is a child, and a next job's training waits for all of them: few questions.
-    meta, env, lead.claim_number = lead.patiently(lambda: (
+    meta, env, lead.claim_number, reason = lead.patiently(lambda: (
         json.loads(sharedfile.read(lead.run_dir / "run.json")), runfolder.read_env(lead.run_dir),
-        journal.last_claim(lead.run_dir)))
+        journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir)))
+    if reason is not None:
+        raise RunFolderError(f"the run folder is not this user's alone, so nothing of it is used: {reason}")
     lead.plan = plans.make(meta["config"], meta["run_id"])
     lead.world.rules = undump(meta.get("rules"))
     lead.gen = lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True)

@@ -233,7 +233,7 @@ def _resubmit(lead: Leader, action: decide.HandOver) -> Passing:
 
 def _submit_now(lead: Leader, action: decide.HandOver) -> Generator[Command | float, Result | None, Result]:
     """sbatch of the next job: announced, done, written down."""
-    while (claim := lead.claim("submit the next job")) == 0:
+    while not lead.is_sure_of_folder() or (claim := lead.claim("submit the next job")) == 0:
         yield 1.0
     lead.record(lead.writer.event("intent", claim=claim, act="queue_successor"))
     result = yield from with_known_nodes(lead, action.exclude, lambda: lead.successor.submit(

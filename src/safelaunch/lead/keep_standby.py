@@ -142,6 +142,8 @@ def _start(lead: Leader) -> None:
                      f"goes on in its next one")
         lead.standby_next_s = lead.now_s + RETRY_S
         return
+    if not lead.is_sure_of_folder():
+        return
     env = hand_to_standby(lead.job, (lead.own_address(), lead.server.port), lead.token, lead.addresses)
     script = str(lead.run_dir / "job.sbatch")
     # %N makes slurmstepd itself write the file, on the standby's node: its word on a cancel outlives this host.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from safelaunch.adapters import checkpoints, journal, runfolder
+from safelaunch.adapters import checkpoints, journal, ownership, runfolder
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.fence import Fencer
@@ -324,6 +324,19 @@ class Leader:
         if answer.late:
             self.late_s = self.now_s
         return answer
+
+    def is_sure_of_folder(self) -> bool:
+        """Whether the run folder answers, right before its script is sent or started. Raises Superseded where it is
+        another one by now, or others can write it: the script would not be this run's.
+        """
+        answer = self.ask_folder(
+            lambda: (runfolder.folder_id(self.run_dir), ownership.why_not_own_run(self.run_dir)), 1.0)
+        if not answer.is_ok or answer.value is None:
+            return False
+        folder, reason = answer.value
+        if reason is not None or folder != (self.folder_id or folder):
+            raise Superseded(reason or "the run folder has been replaced by another")
+        return True
 
     def between_pings(self, wait: Callable[[], T]) -> T:
         """What `wait` returns. A standby doubts a leader from which nothing has come for two seconds: it hears a word

@@ -75,6 +75,10 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
             note_cancelled(lead, taken)
             return
         if waiting == ():
+            if not lead.is_sure_of_folder():
+                lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor", ok=False))
+                yield SETTLE_S
+                continue
             result = yield from with_known_nodes(lead, lead.state.excluded, lambda: lead.successor.submit(
                 lead.state.excluded, is_held=is_held))
             assert result is not None

@@ -1,0 +1,51 @@
+"""Whether a file, or a run, is this user's own: scripts are sent, environments used and old words believed only then.
+
+A run folder can lie where other people may write. One of them can make it before its owner does, or put another in its
+place; what it holds would then be run in the owner's name.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from safelaunch.adapters.runfolder import OWN_FOLDER, name_of
+from safelaunch.errors import RunFolderError
+
+RUN_FOLDERS, RUN_FILES = ("journal", "claims"), ("run.json", "job.sbatch", "submit.env")
+
+
+def why_not_own(path: Path, *, is_folder: bool) -> str | None:
+    """Why a path is not this user's alone; None = it is one's own folder or file, and nobody else may write it.
+
+    Raises OSError where nobody can say: FileNotFoundError, or a folder above it that is closed.
+    """
+    status = path.lstat()
+    if is_folder and stat.S_ISLNK(status.st_mode) and status.st_uid == os.geteuid():
+        status = path.stat()   # one's own way to a folder elsewhere
+    if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(status.st_mode):
+        return f"{path} is no {'folder' if is_folder else 'regular file'}"
+    if status.st_uid != os.geteuid():
+        return f"{path} belongs to {name_of(status.st_uid)}"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write {path}"
+    return None
+
+
+def why_not_own_run(run_dir: Path) -> str | None:
+    """The same of a run: of its folder, and of all in it that is executed, or taken for its owner's word."""
+    reason = why_not_own(run_dir, is_folder=True)
+    for name in (*RUN_FOLDERS, *RUN_FILES):
+        try:
+            reason = reason or why_not_own(run_dir / name, is_folder=name in RUN_FOLDERS)
+        except FileNotFoundError:   # in a folder that nobody else may write, nobody else has taken it away
+            continue
+    return reason
+
+
+def require(run_dir: Path) -> None:
+    """Raise RunFolderError where the run is not this user's own."""
+    if (reason := why_not_own_run(run_dir)) is not None:
+        raise RunFolderError(f"the run in {run_dir} is not yours alone, so nothing of it is executed: {reason}",
+                             hint=OWN_FOLDER)
