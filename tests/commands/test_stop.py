@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.cli import run
-from safelaunch.commands import talk
+from safelaunch.commands import confirmation, talk
 from safelaunch.sandbox.cluster import Sandbox
 from tests.handmade import YAML, Made, fake_command, make_run
 from tests.runs import Submit
@@ -28,9 +29,15 @@ def bloom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(confirmation, "CONFIRM_S", 0.0)   # no leader lives here
     made = make_run(tmp_path / "bloom")
     made.submitted()
     return made
+
+
+def sees(made: Made, name: str = "kill") -> None:
+    """Its leader writes down that it has seen the request."""
+    made.event("kill_switch", name=name, who=ME, touched_t=made.now)
 
 
 def slurm(tmp_path: Path, before: str, after: str = "exit 0") -> Path:
@@ -114,6 +121,7 @@ def test_a_running_run_is_asked_and_its_grace_is_told(
     called = slurm(tmp_path, PENDING.replace("PENDING", "RUNNING"))
     bloom.started()
     bloom.attempt()
+    sees(bloom)
     assert run(["stop"]) == 0
     assert control(bloom) == ["kill"] and not called.exists()
     said = capsys.readouterr().err
@@ -150,6 +158,7 @@ def test_a_next_job_that_waits_with_no_job_before_it_is_taken_out_of_the_queue(
 def test_a_next_job_behind_one_that_runs_is_its_supervisors(bloom: Made, tmp_path: Path) -> None:
     handed_over(bloom)
     called = slurm(tmp_path, f"echo '12|RUNNING|{ME}|bloom.1a2b3c4d|None|n0'; {QUEUED}")
+    sees(bloom)
     assert run(["stop"]) == 0
     assert not called.exists() and bloom.run.state().ended is None
 
@@ -157,13 +166,53 @@ def test_a_next_job_behind_one_that_runs_is_its_supervisors(bloom: Made, tmp_pat
 def test_now_kills_without_grace(bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bloom.started()
     bloom.attempt()
+    sees(bloom, "kill-now")
     assert run(["stop", "--now"]) == 0
     assert control(bloom) == ["kill-now"]
     assert "is killed within seconds" in capsys.readouterr().err
 
 
+def test_a_stop_that_nobody_has_seen_is_no_success_and_says_what_is_missing(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm(tmp_path, PENDING.replace("PENDING", "RUNNING"))
+    bloom.started()
+    bloom.attempt()
+    sees(bloom, "checkpoint")   # a milder one, before
+    assert run(["stop"]) == 124
+    said = capsys.readouterr().err
+    assert "not confirmed" in said and "its job still runs" in said and "safelaunch status" in said
+
+
+def test_a_stop_is_confirmed_as_soon_as_the_supervisor_writes_that_it_saw_it(
+    bloom: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(confirmation, "CONFIRM_S", 30.0)
+    slurm(tmp_path, PENDING.replace("PENDING", "RUNNING"))
+    bloom.started()
+    bloom.attempt()
+    leader = threading.Timer(0.3, sees, (bloom,))
+    leader.start()
+    began_s = time.monotonic()
+    assert run(["stop"]) == 0
+    assert time.monotonic() - began_s < 15.0
+    assert "its supervisor has seen it" in capsys.readouterr().err
+    leader.join()
+
+
+def test_a_run_of_which_slurm_knows_no_job_any_more_needs_no_supervisors_word(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = make_run(tmp_path / "here", cluster="local")
+    made.event("submitted", gen=0, host=os.uname().nodename.split(".")[0], job="999999999")
+    made.started(job="999999999")
+    assert run(["stop", str(made.dir)]) == 0
+    assert "none of its jobs runs" in capsys.readouterr().err
+
+
 def test_stopping_twice_names_who_was_first(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
     bloom.started()
+    sees(bloom)
     for _ in range(2):
         assert run(["stop"]) == 0
     assert f"{ME} has asked for that already, at 20" in capsys.readouterr().err
@@ -181,6 +230,7 @@ def test_a_run_that_has_ended_is_left_alone(bloom: Made, capsys: pytest.CaptureF
 def test_a_kill_file_elsewhere_is_the_one_that_is_touched(bloom: Made, tmp_path: Path) -> None:
     made = make_run(tmp_path / "other", YAML + f"kill_switch: {{file: {tmp_path}/KILL}}\n")
     made.running()
+    sees(made)
     assert run(["stop", str(made.dir)]) == 0
     assert (tmp_path / "KILL").exists()
 
@@ -191,6 +241,7 @@ def test_stop_at_the_next_checkpoint_shows_its_deadline_and_leaves_it_to_the_sup
 ) -> None:
     made = make_run(tmp_path / "saves", YAML + "resume: {dir: ckpt, by: training}\n")
     made.running()
+    sees(made, "checkpoint")
     began_t = time.time()
     assert run(["stop", "--checkpoint", *words, str(made.dir)]) == 0
     assert control(made) == ["checkpoint"]

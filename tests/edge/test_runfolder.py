@@ -56,7 +56,7 @@ def modes(run_dir: Path) -> dict[str, str]:
 
 ALONE = {".": "750", "journal": "750", "attempts": "750", "claims": "750", "control": "700", "job.sbatch": "750",
          "submit.env": "600", "run.json": "640"}
-SHARED = {**ALONE, ".": "2750", "journal": "2750", "attempts": "2750", "claims": "2750", "control": "2770"}
+SHARED = {**ALONE, ".": "2750", "journal": "2750", "attempts": "2750", "claims": "2750", "control": "3770"}
 
 
 def test_without_a_group_the_folder_is_its_owners(open_folder: Path) -> None:

@@ -680,6 +680,16 @@ def test_a_job_without_a_living_supervisor_is_cancelled_with_a_word_that_it_was_
     assert (tmp_path / "control" / "orphaned-4711").read_text().startswith("n0 ")
 
 
+def test_the_word_on_an_orphaned_job_is_written_through_no_link(orphan: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / "control").mkdir(exist_ok=True)
+    (tmp_path / "control" / "orphaned-4711").symlink_to(tmp_path / "precious")
+    called = orphan()
+    wait_until(lambda: called.exists() and bool(called.read_text()), "the cancel", 15.0)
+    assert (tmp_path / "precious").read_text() == "kept"
+    assert not (tmp_path / "control" / "orphaned-4711").is_symlink()
+
+
 def test_the_job_behind_an_orphaned_one_no_longer_waits_for_silent_nodes(
     orphan: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -107,26 +107,69 @@ def read_env(run_dir: Path) -> dict[str, str]:
 
 
 def read_requests(run_dir: Path, kill_file: str) -> list[tuple[str, str, float]]:
-    """(name, who, when) of every control file that has been touched; blocks where the folder does."""
+    """(name, who, when) of every control file that has been touched; blocks where the folder does. Raises OSError where
+    control/ itself does not answer: that is neither asked nor not asked.
+
+    Whoever may touch these files may also put something else under a name. What stops or holds a run counts as touched
+    then, whatever it is, and what prolongs or gives back does not; no name ends the look at the others.
+    """
     control = f"{run_dir}/control"
     found = []
     for name, path in (*((name, f"{control}/{name}") for name in REQUESTS), ("kill", kill_file)):
         try:
-            status = os.stat(path)   # noqa: PTH116 - every three seconds of every run
-        except (FileNotFoundError, NotADirectoryError):
+            touched = _look(path)
+        except OSError:
+            if path.startswith(f"{control}/"):
+                raise
+            continue   # the folder of a kill_switch.file elsewhere is closed, or gone
+        if touched is None or not (touched.is_plain or name in (*STOPS, "hold")):
             continue
-        if (name, name_of(status.st_uid), status.st_mtime) not in found:
-            found.append((name, name_of(status.st_uid), status.st_mtime))
+        if (name, touched.who, touched.t) not in found:
+            found.append((name, touched.who, touched.t))
     return found
+
+
+@dataclass(frozen=True)
+class _Touched:
+    who: str
+    t: float
+    is_plain: bool   # a regular file, as `touch` makes
+
+
+def _look(path: str) -> _Touched | None:
+    """What bears a name, without a look at where it may lead; None = nothing. Raises OSError where its folder does not
+    answer either.
+    """
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:   # sick or hidden, in a folder that answers for itself: something is there
+        return _Touched("somebody", os.lstat(f"{os.path.dirname(path)}/.").st_mtime, is_plain=False)   # noqa: PTH120
+    return _Touched(name_of(status.st_uid), status.st_mtime, stat.S_ISREG(status.st_mode))
+
+
+def is_orphaned(run_dir: Path, job: str) -> bool:
+    """Whether a supervisor or a guard of this run has left word that it cancels a job that nobody leads any more.
+
+    Only the owner's own file counts: another member of kill_switch.group would undo the owner's scancel by one.
+    """
+    try:
+        status = (run_dir / "control" / f"orphaned-{job}").lstat()
+        return stat.S_ISREG(status.st_mode) and status.st_uid == run_dir.stat().st_uid
+    except FileNotFoundError:
+        return False
 
 
 def request(run_dir: Path, name: str, note: str) -> bool:
     """Touch a control file in the run's own name; a new one holds `note`, for who reads it. Whether it is new."""
     try:
-        with (run_dir / "control" / name).open("x") as file:
-            file.write(note + "\n")
+        descriptor = os.open(run_dir / "control" / name,
+                             os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
     except FileExistsError:
         return False
+    with os.fdopen(descriptor, "w") as file:
+        file.write(note + "\n")
     return True
 
 
@@ -183,14 +226,15 @@ def _unmake(made: list[Path]) -> None:
 def _share(run_dir: Path, made_parents: list[Path], group: str) -> None:
     """Open the control folder to a group for writing and the rest for reading; make sure that its members get there.
 
-    The setgid bit hands the group on to all that is made later, by the job as well: inode(7).
+    The setgid bit hands the group on to all that is made later, by the job as well; the sticky bit keeps a member from
+    taking another's request back: inode(7).
     """
     try:
         gid = grp.getgrnam(group).gr_gid
     except KeyError:
         raise RunFolderError(f"kill_switch.group: there is no group {group!r} on this machine") from None
     modes = {**dict.fromkeys(made_parents, 0o750), run_dir: 0o2750,
-             **{run_dir / name: 0o2750 for name in FOLDERS}, run_dir / "control": 0o2770}
+             **{run_dir / name: 0o2750 for name in FOLDERS}, run_dir / "control": 0o3770}
     try:
         for path, mode in modes.items():
             os.chown(path, -1, gid)

@@ -226,7 +226,8 @@ def _examine(look: Look) -> dict[str, Any]:
         _scancelled(dir, state), notes, ownership.why_not_own_run(dir) is None,
         not elsewhere and (look.named or known.seen or (of != "" and of == look.cluster)
                            or _is_home(look, dir, [event.host for event in events if event.gen == 0])),
-        (*(path.name.removeprefix("orphaned-") for path in (dir / "control").glob("orphaned-*")),
+        (*(job for job in sorted(path.name.removeprefix("orphaned-") for path in (dir / "control").glob("orphaned-*"))
+           if runfolder.is_orphaned(dir, job)),
          *(id for id in _newest(state) if slurmtext.is_ended_by_prolog(_output(dir, id), id))), elsewhere)
     judged = watch.judge(watched, look.word, look.now)
     ids = {job.id for job in (last, *state.jobs[-1:]) if job is not None} | {state.successor or ""}

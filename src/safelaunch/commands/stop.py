@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters import ownership, runfolder, slurm
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import controls, runs, talk
+from safelaunch.commands import confirmation, controls, runs, talk
 from safelaunch.core.config.values import parse_duration_s
-from safelaunch.core.model import STOPPED, UNREACHABLE
+from safelaunch.core.model import STOPPED, TIMED_OUT, UNREACHABLE
 from safelaunch.core.patience import DEAF_S
 from safelaunch.core.state import State
 from safelaunch.errors import ParseError, RunFolderError, UsageError
@@ -45,12 +45,18 @@ def command(which: str | None, now: bool, checkpoint: bool, within: str | None) 
         return 0
     touched = _touch(run, name, within_s)
     talk.say(_announce(run, state, touched, name))
-    return 0 if run.plan.cluster == "local" else _cancel_queued(run, state, name)
+    code = 0 if run.plan.cluster == "local" else _cancel_queued(run, state, name)
+    return code or confirmation.await_word(run, name)
 
 
 def _touch(run: Run, name: str, within_s: float | None) -> controls.Touched:
-    """The request, made. The time of control/checkpoint and kill_switch.grace say until when (core.patience)."""
-    path = Path(run.plan.kill_file) if name == "kill" else run.dir / "control" / name
+    """The request, made. The time of control/checkpoint and kill_switch.grace say until when (core.patience).
+
+    Of a run that others can have written run.json is not obeyed: it may name any file of ours. Its own supervisor looks
+    at control/kill in any case.
+    """
+    is_own = runs.ask(lambda: ownership.why_not_own_run(run.dir) or "", str(run.dir)) == ""
+    path = Path(run.plan.kill_file) if name == "kill" and is_own else run.dir / "control" / name
     kill_switch = run.plan.kill_switch
     if name == "checkpoint" and run.plan.resume.dir is None:
         raise UsageError("nobody can tell when a checkpoint of this run is complete: it names no resume.dir",
@@ -84,9 +90,9 @@ def _stop_unread(folder: Path, name: str) -> int:
     """
     touched = controls.touch(folder / "control" / name)
     how = "is touched" if touched.is_new else f"was touched before, by {touched.who} at {talk.clock(touched.t)}"
-    talk.say(f"{folder / 'control' / name} {how}: the run ends, and is not restarted. How it is doing only "
-             f"{runs.owner_of(folder)} can see")
-    return 0
+    talk.say(f"{folder / 'control' / name} {how}. The run ends, and is not restarted, once its supervisor has seen it; "
+             f"whether it has only {runs.owner_of(folder)} can see")
+    return TIMED_OUT
 
 
 def _announce(run: Run, state: State, touched: controls.Touched, name: str) -> str:

@@ -198,8 +198,7 @@ def is_cancelled(lead: Leader, job: str) -> bool | None:
     """
     if any(event.data.get("act") == NOTE and event.data.get("job") == job for event in lead.history):
         return True    # a watch saw it in squeue, which forgets it within minutes, when nobody else had announced one
-    orphaned = lead.run_dir / "control" / f"orphaned-{job}"
-    if job in lead.state.cancelled_jobs or lead.patiently(orphaned.exists):
+    if job in lead.state.cancelled_jobs or lead.patiently(lambda: runfolder.is_orphaned(lead.run_dir, job)):
         return False   # a supervisor cancelled it, or a node guard that had none any more
     ending = slurmends.ending_of(lead, job)
     if ending not in (None, UNKNOWN) or lead.job.is_local:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from safelaunch.adapters import slurm
+from safelaunch.adapters import runfolder, slurm
 from safelaunch.core import slurmtext, slurmwords
 from safelaunch.core.decide import mark_asked
 from safelaunch.core.model import tell_ending
@@ -128,7 +128,7 @@ def ending_of(lead: Leader, job: str) -> str | None:
         return UNKNOWN
     if end.word != "cancelled":
         return end.word
-    orphaned = lead.ask_folder((lead.run_dir / "control" / f"orphaned-{job}").exists, 1.0)
+    orphaned = lead.ask_folder(lambda: runfolder.is_orphaned(lead.run_dir, job), 1.0)
     return ("orphaned" if orphaned.value else end.word) if orphaned.is_ok else None
 
 

@@ -433,10 +433,8 @@ class Guard:
             if not self._is_to_be_cancelled():
                 return
             folder = os.path.join(os.path.dirname(self.record), "..", "..")
-            with open(os.path.join(folder, "control", "orphaned-" + self.job), "w") as word:
-                word.write("%s %s\n" % (self.node, time.strftime("%Y-%m-%dT%H:%M:%S%z")))
-                word.flush()
-                os.fsync(word.fileno())
+            leave_word(os.path.join(folder, "control", "orphaned-" + self.job),
+                       "%s %s\n" % (self.node, time.strftime("%Y-%m-%dT%H:%M:%S%z")))
             with suppress(OSError, ValueError, LookupError, TypeError), open(
                     os.path.join(folder, "pulse.json")) as pulse:
                 os.spawnvp(os.P_WAIT, "scontrol", [  # noqa: S606
@@ -888,6 +886,19 @@ class RecordProbe:
             with suppress(ChildProcessError):
                 self.reaped = os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
         return self.reaped
+
+
+def leave_word(path: str, text: str) -> None:
+    """Make a file with this text, durably. What another user has put under its name goes: it may lead elsewhere."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        word = os.open(path, flags, 0o640)
+    except FileExistsError:
+        os.unlink(path)
+        word = os.open(path, flags, 0o640)
+    os.write(word, text.encode())
+    os.fsync(word)
+    os.close(word)
 
 
 def _see_afresh(folder: str) -> None:
