@@ -288,6 +288,12 @@ def test_the_slurm_of_a_run_is_shown_and_what_of_its_words_could_not_be_read(blo
     assert "\x1b" not in said and "BOREDOM" in said
 
 
+def test_a_folder_on_a_nodes_disk_that_somebody_else_has_taken_is_shown(bloom: Made) -> None:
+    bloom.running()
+    bloom.event("local_folder_taken", node="n0", path="/tmp/safelaunch-1", owner="mallory")
+    assert "/tmp/safelaunch-1 on n0 belongs to mallory, not to you" in told(bloom, job())
+
+
 def test_problems_of_the_journal_are_shown(bloom: Made) -> None:
     bloom.running()
     with (bloom.dir / "journal" / "000001-n0-1.jsonl").open("ab") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,13 +56,35 @@ def supervise(tmp_path: Path) -> Supervise:
         script = script.replace("SL_LIBRARY=()", f"SL_LIBRARY=('{tmp_path}/library')", 1)
         (tmp_path / "job.sbatch").write_text(script)
         env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path), "SAFELAUNCH_LOCAL_DIR": f"{tmp_path}/local"}
-        (tmp_path / "local").mkdir()
+        (tmp_path / "local").mkdir(exist_ok=True)
         done = subprocess.run(["bash", str(tmp_path / "job.sbatch")], env=env, cwd=tmp_path, capture_output=True,
                               text=True, timeout=120)
         births = (tmp_path / "births").read_text().count("born")
         return Ended(done.returncode, births, (tmp_path / "trained").exists(), done.stdout + done.stderr)
 
     return go
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away: needs root")
+def test_a_folder_under_this_users_name_that_is_somebody_elses_costs_no_supervisor(
+    supervise: Supervise, tmp_path: Path
+) -> None:
+    taken = tmp_path / "local" / f"safelaunch-{os.getuid()}"
+    taken.mkdir(parents=True)
+    os.chown(taken, 60002, 60002)
+    ended = supervise('cp "$7/taken" "$HERE/told"')
+    assert (ended.code, ended.births, ended.trained) == (7, 1, False), ended.said
+    assert f"BEWARE: {taken} on this node belongs to" in ended.said
+    assert (tmp_path / "told").read_text() == f"{taken}\n"
+    assert list(taken.iterdir()) == [] and list(taken.parent.iterdir()) == [taken]
+
+
+def test_an_own_folder_that_others_could_write_is_closed(supervise: Supervise, tmp_path: Path) -> None:
+    own = tmp_path / "local" / f"safelaunch-{os.getuid()}"
+    own.mkdir(parents=True)
+    own.chmod(0o777)
+    assert supervise().code == 7
+    assert own.stat().st_mode & 0o777 == 0o700
 
 
 KILLED, BORN_AND_KILLED, BROKEN = "kill -KILL $$", 'touch "$7/leader.born"; kill -KILL $$', "exit 1"

@@ -239,6 +239,8 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "took_over": _took_over,
     "slurm": lambda data: f"Slurm {data['version']} runs here" + (
         "" if data.get("known", True) else ", a release that this safelaunch does not know"),
+    "local_folder_taken": lambda data: (f"beware: {data['path']} on {data['node']} belongs to {data['owner']}; the "
+                                        f"supervisor uses another folder there"),
     "unknown_words": lambda data: (f"Slurm ended something of job {data['job']} in words that this safelaunch does not "
                                    f"know: {data['said']!r}"),
     "resubmitted": _resubmitted,

@@ -80,7 +80,7 @@ def overview(
         "decisions": [{"t": event.t, "row": str(event.data.get("row", "")), "why": str(event.data.get("why", ""))}
                       for event in read.events if event.event == "decision"][-SHOWN_DECISIONS:],
         "pulse": pulse,
-        "slurm": _slurm(state, word),
+        "slurm": _slurm(state, word), "local_folder": _local_folder(state),
         "journal_problems": list(read.problems),
     }
 
@@ -146,6 +146,11 @@ def _nodes(state: State) -> dict[str, Any]:
             "left_out": [{"node": node, "why": why} for node, why in state.left_out],
             "standby": state.standby, "successor": state.successor, "next_cancelled": state.next_cancelled,
             "via": state.via}
+
+
+def _local_folder(state: State) -> dict[str, Any] | None:
+    taken = state.local_folder_taken
+    return None if taken is None else dict(zip(("node", "path", "owner"), taken, strict=True))
 
 
 def _slurm(state: State, word: Word) -> dict[str, Any]:

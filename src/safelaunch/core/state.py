@@ -135,6 +135,7 @@ class State:
     standby: str | None = None              # host of the standby
     preserving_until: float | None = None
     slurm: str | None = None                # the version of the Slurm on the last job's nodes
+    local_folder_taken: tuple[str, str, str] | None = None   # node, path, owner: this user's folder is another's there
     unknown_words: tuple[str, str] | None = None   # job, and the words by which Slurm ended something of it, unread
     kill_who: str | None = None
     ended: Ended | None = None
@@ -399,6 +400,11 @@ def _slurm(state: State, event: Event) -> State:
     return replace(state, slurm=str(event.data["version"]))
 
 
+def _local_folder_taken(state: State, event: Event) -> State:
+    node, path, owner = (str(event.data.get(key)) for key in ("node", "path", "owner"))
+    return replace(state, local_folder_taken=(node, path, owner))
+
+
 def _unknown_words(state: State, event: Event) -> State:
     return replace(state, unknown_words=(str(event.data["job"]), str(event.data["said"])))
 
@@ -484,6 +490,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "took_over": _took_over,
     "slurm": _slurm,
     "unknown_words": _unknown_words,
+    "local_folder_taken": _local_folder_taken,
     "resubmitted": _resubmitted,
     "completed": _end("completed", DONE),
     "gave_up": _end("gave_up", FAILED_FOR_GOOD),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -78,9 +79,18 @@ def boot(lead: Leader) -> None:
         lead.say(f"this node's standby has taken over: the supervisor on {lead.took_over.host} is dead or cut off")
     if lead.took_over is not None:
         lead.begin("limit", watch.watch_limit(lead))
+    _note_taken(lead)
     if is_new or not lead.state.attempts:   # what was there before the first attempt is no progress of this run
         lead.record(*checkpoint_events(lead, None))
     secure_next(lead)
+
+
+def _note_taken(lead: Leader) -> None:
+    """Write down that this user's folder on the node's disk is somebody else's: the batch script went beside it."""
+    with contextlib.suppress(OSError):   # there is no word of it: the usual case
+        path = Path((lead.local / "taken").read_text().rstrip("\n"))
+        owner = runfolder.name_of(path.lstat().st_uid)
+        lead.record(lead.writer.event("local_folder_taken", node=lead.job.host, path=str(path), owner=owner))
 
 
 def _read_afresh(run_dir: Path) -> tuple[dict[str, str], dict[str, Any] | None]:

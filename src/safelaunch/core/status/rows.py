@@ -67,6 +67,9 @@ def _alarm_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
             yield "standby", f"on {seen['standby']}, ready to take over", ""
         yield from _hang_rows(seen, speech)
     yield from _slurm_rows(seen)
+    if seen["local_folder"] is not None:
+        yield "beware", "{path} on {node} belongs to {owner}, not to you: tell an administrator".format(
+            **seen["local_folder"]), "yellow"
     for problem in seen["journal_problems"]:
         yield "journal", f"cannot be read: {problem}", "red"
 
