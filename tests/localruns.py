@@ -69,7 +69,7 @@ class LocalRun:
     def log(self, attempt: int) -> str:
         """main.log of an attempt; "" before there is one."""
         path = self.run_dir / "attempts" / f"{attempt:04d}" / "main.log"
-        return path.read_text() if path.exists() else ""
+        return path.read_text(errors="replace") if path.exists() else ""
 
     def losses(self, rank: int = 0) -> dict[int, str]:
         """step → loss as one rank printed it; a later attempt's word counts."""

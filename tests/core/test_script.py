@@ -153,8 +153,9 @@ def test_a_directives_value_is_bare_or_in_double_quotes(value: str, text: str) -
         ("two\nlines", "'two\nlines'"),
         ("a\r\nb", "'a'$'\\015''\nb'"),
         ("\x1b[31m", "''$'\\033''[31m'"),
+        ("step_5\udcff.pt", "'step_5'$'\\377''.pt'"),
     ],
-    ids=["empty", "space", "quote", "shell code", "lines", "carriage return", "escape"],
+    ids=["empty", "space", "quote", "shell code", "lines", "carriage return", "escape", "not UTF-8"],
 )
 def test_a_bash_value_is_in_single_quotes_with_control_characters_shown(value: str, text: str) -> None:
     assert quote_bash(value) == text
@@ -172,15 +173,16 @@ def test_a_comment_in_the_setup_stays_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("value", ["a\0b", "\udcff"], ids=["NUL", "not UTF-8"])
 def test_what_no_script_can_hold_is_refused(value: str) -> None:
-    for quote in (quote_bash, quote_directive):
-        with pytest.raises(TemplateError):
-            quote(value)
+    with pytest.raises(TemplateError):
+        quote_directive(value)
+    with pytest.raises(TemplateError):
+        render(TEMPLATE, replace(plan_of(MINIMAL), command=value), python="/usr/bin/python3", library=())
 
 
 def test_a_value_longer_than_a_process_can_be_given_is_refused() -> None:
-    assert quote_bash("x" * MAX_VALUE_BYTES)
+    assert quote_directive("x" * MAX_VALUE_BYTES)
     with pytest.raises(TemplateError, match="120001 bytes"):
-        quote_bash("x" * (MAX_VALUE_BYTES + 1))
+        quote_directive("x" * (MAX_VALUE_BYTES + 1))
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\tb", "\x7f"], ids=["newline", "tab", "delete"])

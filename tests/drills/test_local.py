@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.localruns import LocalRun, SubmitLocal, type_safelaunch, write_yaml
-from tests.trainers.steps import losses_until
+from tests.trainers.steps import FIRST_STATE, losses_until, next_state, save
 
 ENDLESS = "--steps 100000 --step-time 0.02"
 
@@ -190,3 +191,26 @@ def test_a_training_that_does_not_load_its_checkpoint_is_ended_before_it_overwri
     for verb in ("why", "status", "events"):
         said = type_safelaunch([verb, str(run.run_dir)], run.folder, run.env).stdout
         assert "the checkpoint was not loaded" in said, f"{verb}: {said}"
+
+
+def test_checkpoints_whose_names_are_no_text_are_resumed_from_and_told_of(
+    submit_local: SubmitLocal, tmp_path: Path,
+) -> None:
+    (tmp_path / "ckpt").mkdir()
+    state = functools.reduce(next_state, range(1, 21), FIRST_STATE)
+    save(os.fsdecode(bytes(tmp_path) + b"/ckpt/step_20\xff '\n.pt"), 20, state)
+    torn = os.open(bytes(tmp_path) + b"/ckpt/step_30\xff\nslurmstepd: error: .pt", os.O_CREAT | os.O_WRONLY)
+    os.write(torn, b"torn")
+    os.close(torn)
+
+    run = submit_local("--steps 40 --step-time 0.01")
+
+    assert how(run) == ("completed", 0), run.story()
+    (only,) = run.state().attempts
+    assert only.resume_step == 20 and "step 20 " not in run.log(1)
+    assert "/step_30\\xff; slurmstepd: error: .pt is skipped" in run.story()
+    script = (run.run_dir / "attempts" / "0001" / "launch.sh").read_text()
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+    for verb in ("status", "events", "checkpoints"):
+        said = type_safelaunch([verb], run.folder, run.env)
+        assert said.returncode == 0 and "Traceback" not in said.stderr, said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -11,10 +10,9 @@ from typing import Any
 import click
 
 from safelaunch.adapters.localtime import clock as clock
+from safelaunch.core.plaintext import clean as clean
+from safelaunch.core.plaintext import clean_json
 
-# What a training prints ends up in the journal, and escape codes in it could rewrite a reader's terminal.
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-_LINE_ENDS = re.compile(r"\s*[\r\n]\s*")   # of Slurm's answers, which are sentences here
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60))
 
 
@@ -26,13 +24,7 @@ def say(text: str) -> None:
 
 def emit_json(value: dict[str, Any]) -> None:
     """Data: one JSON object on a line."""
-    click.echo(json.dumps(value, ensure_ascii=False))
-
-
-def clean(text: object) -> str:
-    """`text` on one line, with control characters made visible."""
-    one_line = _LINE_ENDS.sub("; ", str(text).strip("\r\n"))
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], one_line)
+    click.echo(clean_json(json.dumps(value, ensure_ascii=False)))
 
 
 def span(seconds: float) -> str:

@@ -21,7 +21,7 @@ from safelaunch.errors import TemplateError
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]-]+\Z")
 _OPTION = re.compile(r"[a-z][a-z0-9-]*\Z")
 _BLOCK = r"(?ms)^# >>> {name}\b[^\n]*\n(.*?)^# <<< {name}\b"
-_CONTROL = re.compile("[\x01-\x08\x0b-\x1f\x7f]+")
+_CONTROL = re.compile("[\x01-\x08\x0b-\x1f\x7f\udc80-\udcff]{1,64}")   # the last: bytes that are not UTF-8 (PEP 383)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 # How long before the time limit Slurm warns the script: time for a checkpoint, but never a good part of a short job.
@@ -92,10 +92,11 @@ def quote_directive(value: str) -> str:
 
 
 def quote_bash(value: str) -> str:
-    """`value` in bash's single quotes, control characters in $'…'; no line of it starts as a directive does."""
-    _check(value)
+    """`value` in bash's single quotes, control characters and bytes that are not UTF-8 in $'…'; no line of it starts
+    as a directive does.
+    """
     text = "'" + value.replace("'", "'\\''") + "'"
-    text = _CONTROL.sub(lambda found: "'$'" + "".join(f"\\{ord(char):03o}" for char in found[0]) + "''", text)
+    text = _CONTROL.sub(lambda found: f"'$'{''.join(map(_octal, found[0]))}''", text)
     return re.sub("\n#(?=[A-Z])", "\n''#", text)
 
 
@@ -160,12 +161,22 @@ def _shown(value: str) -> str:
     return repr(value if len(value) <= 80 else f"{value[:79]}…")
 
 
+def _octal(char: str) -> str:
+    code = ord(char)
+    return f"\\{code if code < 0x80 else code - 0xDC00:03o}"
+
+
 def _scalar(value: str | int | None) -> str:
-    return str(value) if isinstance(value, int) else quote_bash(value or "")
+    return str(value) if isinstance(value, int) else _quote(value or "")
 
 
 def _words(words: Iterable[str]) -> str:
-    return " ".join(map(quote_bash, words))
+    return " ".join(map(_quote, words))
+
+
+def _quote(value: str) -> str:
+    _check(value)
+    return quote_bash(value)
 
 
 def _fill(template: str, name: str, lines: list[str]) -> str:

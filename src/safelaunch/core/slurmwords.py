@@ -13,6 +13,7 @@ from dataclasses import dataclass
 # docs/slurm-releases.md says of each how its words are known.
 RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
 UNKNOWN = "unknown"
+OWN = "safelaunch "   # begins each line that the job script or a supervisor writes into the job's output
 
 _REQ = "src/slurmd/slurmstepd/req.c, _handle_signal_container"
 _STEPD_26 = "slurmstepd 26.05.5, its text and recorded; a public log of 2026-02-12, when 25.11 was the newest release"
@@ -172,10 +173,11 @@ def _begins(text: str, start: int) -> bool:
     """Whether Slurm's words begin a line there, or stand behind a progress bar, which has written no line end.
 
     Public logs of 2026: "Epoch 3: 5%|▍ | 5/105 [00:03<01:11, loss=0.4596][2026-01-18T20:48:23.608] error: *** JOB …".
-    A bar is told by its carriage return: words in the midst of any other line are quoted.
+    A bar is told by its carriage return: words in the midst of any other line are quoted, as in a line of safelaunch's
+    own, which names files and repeats what others have said.
     """
     line = text.rfind("\n", 0, start) + 1
-    return start == line or text.rfind("\r", line, start) >= 0
+    return start == line or (text.rfind("\r", line, start) >= 0 and not text.startswith(OWN, line))
 
 
 def _end(match: re.Match[str]) -> End:

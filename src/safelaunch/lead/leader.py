@@ -30,6 +30,7 @@ from safelaunch.core.hangs.proof import Look
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.ledger import Evidence
 from safelaunch.core.model import Event, Request
+from safelaunch.core.plaintext import clean
 from safelaunch.core.plan import LEASE_S, Plan
 from safelaunch.core.state import State, fold
 from safelaunch.core.why.findings import Evidence as Known
@@ -454,7 +455,8 @@ class Leader:
 
     def say(self, text: str) -> None:
         """A line in the job's output, which people read first."""
-        line = f"safelaunch {clock(self.now)} {self.job.host}: {text}\n"
+        # On one line of its own: a name with a line end in it could write slurmstepd's words, which are read here.
+        line = f"safelaunch {clock(self.now)} {self.job.host}: {clean(text)}\n"
         self.shared.enqueue(APPEND, f"slurm-{self.job.id}.out" if not self.job.is_local else "job.out", line.encode())
 
     def lose(self, node: str, why: str) -> None:
@@ -474,7 +476,11 @@ class Leader:
 
     def put(self, number: int, name: str, content: bytes | Mapping[str, Any]) -> None:
         """Put a file into an attempt's folder, a mapping as JSON, as soon as the run folder takes it."""
-        data = content if isinstance(content, bytes) else json.dumps(content).encode() + b"\n"
+        try:
+            data = content if isinstance(content, bytes) else json.dumps(content).encode() + b"\n"
+        except (TypeError, ValueError, RecursionError) as error:   # a copy for people: no reason to end the supervisor
+            self.say(f"{name} of attempt {number} cannot be written: {error!r}")
+            return
         self.shared.enqueue(PUT, f"{runfolder.attempt_folder(number)}/{name}", data)
 
     def record_of(self, number: int, state: str) -> tuple[str, bytes]:

@@ -1,0 +1,36 @@
+"""Foreign text made plain: for terminals, for the job's own output, which is read again, and for JSON.
+
+Names of files, lines of logs and answers of commands come from whoever wrote them. An escape code in one could rewrite
+a reader's terminal, a line end could make it a line of its own that is taken for Slurm's word, a direction mark could
+show it in another order than it is, and bytes that are not UTF-8 can be written nowhere.
+"""
+
+from __future__ import annotations
+
+import re
+
+# C0 but for the tabulator, DEL, C1, line and paragraph ends, marks and overrides of direction (Unicode UAX 9), halves
+# of characters: how Python holds bytes that are not UTF-8 (PEP 383).
+_HIDDEN = ("\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+           "\ud800-\udfff")
+_CONTROL = re.compile(f"[{_HIDDEN}]")
+_LINE_ENDS = re.compile(r"[ \t]{0,8}[\r\n]{1,64}[ \t]{0,8}")   # of Slurm's answers, which are sentences here
+
+
+def clean(text: object) -> str:
+    """`text` on one line, with what no terminal should be sent made visible: "\\x1b", of a byte of no text "\\xff"."""
+    whole = str(text)
+    if whole.isascii() and whole.isprintable():
+        return whole
+    return _CONTROL.sub(_seen, _LINE_ENDS.sub("; ", whole.strip("\r\n")))
+
+
+def clean_json(text: str) -> str:
+    """A line of JSON with the same made escapes of JSON: whoever reads it back has the text as it was."""
+    return text if text.isascii() else _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _seen(found: re.Match[str]) -> str:
+    char = found[0]
+    is_byte = "\udc80" <= char <= "\udcff"
+    return f"\\x{ord(char) - 0xDC00:02x}" if is_byte else repr(char)[1:-1]
