@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
+import pytest
+
+from safelaunch.cli import run
+from safelaunch.errors import SandboxError
 from safelaunch.sandbox import registry
 
 
@@ -13,3 +18,36 @@ def test_a_sandbox_of_a_later_release_with_facts_unknown_here_is_read_all_the_sa
     known = {"name": "box", "dir": "/tmp/box", "port": 12000, "nodes": 4, "cpus": 8, "gpus": 8, "memory_mb": 2000}
     file.write_text(json.dumps({**known, "of_a_later_release": True}))
     assert registry.read(file) == registry.Entry(**known)   # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives folders away: needs root")
+@pytest.mark.parametrize("whose", ["the registry", "a registry that others can write", "a sandbox"])
+def test_what_another_user_has_laid_there_is_never_read(
+    whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, box = tmp_path / "registry", tmp_path / "box"
+    for folder in (root, box):
+        folder.mkdir(mode=0o755)
+    (box / registry.MARKER).touch()
+    facts = {"name": "default", "dir": str(box), "port": 12000, "nodes": 4, "cpus": 8, "gpus": 8, "memory_mb": 2000}
+    (root / "default.json").write_text(json.dumps(facts))
+    monkeypatch.setattr(registry, "ROOT", root)
+    assert [entry.name for entry in registry.entries()] == ["default"]
+    if whose == "a registry that others can write":
+        root.chmod(0o777)
+    else:
+        os.chown(box if whose == "a sandbox" else root, 60002, 60002)
+
+    for verb in ("env", "down", "list"):
+        assert run(["sandbox", verb]) == 2
+        said = capsys.readouterr()
+        assert "nothing in it is believed" in said.err and not said.out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives folders away: needs root")
+def test_no_sandbox_is_made_in_anothers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "ROOT", tmp_path / "registry")
+    (tmp_path / "box").mkdir()
+    os.chown(tmp_path / "box", 60002, 60002)
+    with pytest.raises(SandboxError, match="belongs to"):
+        registry.claim(registry.Entry("box", str(tmp_path / "box"), 0, 1, 1, 0, 100))

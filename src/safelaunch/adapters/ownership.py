@@ -16,8 +16,9 @@ from safelaunch.errors import RunFolderError
 RUN_FOLDERS, RUN_FILES = ("journal", "claims"), ("run.json", "job.sbatch", "submit.env")
 
 
-def why_not_own(path: Path, *, is_folder: bool) -> str | None:
+def why_not_own(path: Path, *, is_folder: bool, or_roots: bool = False) -> str | None:
     """Why a path is not this user's alone; None = it is one's own folder or file, and nobody else may write it.
+    `or_roots`: one of root's is as good.
 
     Raises OSError where nobody can say: FileNotFoundError, or a folder above it that is closed.
     """
@@ -26,7 +27,7 @@ def why_not_own(path: Path, *, is_folder: bool) -> str | None:
         status = path.stat()   # one's own way to a folder elsewhere
     if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(status.st_mode):
         return f"{path} is no {'folder' if is_folder else 'regular file'}"
-    if status.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid() and not (or_roots and status.st_uid == 0):
         return f"{path} belongs to {name_of(status.st_uid)}"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"others may write {path}"

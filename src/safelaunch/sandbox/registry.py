@@ -18,6 +18,7 @@ from pathlib import Path
 
 import filelock
 
+from safelaunch.adapters import ownership
 from safelaunch.errors import SandboxError
 
 ROOT = Path("/tmp/safelaunch-sandboxes")  # noqa: S108 - owner and mode are checked before use
@@ -52,11 +53,16 @@ class Entry:
 def locked(name: str = "lock", timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
     """Hold a machine-wide lock of all sandboxes (root only)."""
     ROOT.mkdir(mode=0o755, exist_ok=True)
-    facts = ROOT.lstat()
-    if facts.st_uid != os.getuid() or facts.st_mode & 0o022:
-        raise SandboxError(f"{ROOT} belongs to uid {facts.st_uid} or can be written by others: remove it and try again")
+    _trust(ROOT)
     with filelock.FileLock(ROOT / name, timeout=timeout_s):
         yield
+
+
+def _trust(folder: Path) -> None:
+    """Raise SandboxError for a folder that another user than root may have filled: root would obey what lies in it."""
+    if (reason := ownership.why_not_own(folder, is_folder=True, or_roots=True)) is not None:
+        raise SandboxError(f"{reason}: nothing in it is believed", hint=f"look who made it: ls -la {folder}; then "
+                           f"remove it, or name another folder")
 
 
 def claim(wanted: Entry) -> Entry:
@@ -90,12 +96,16 @@ def forget(entry: Entry) -> None:
 
 
 def entries() -> list[Entry]:
-    """Every sandbox whose folder is there, by name."""
+    """Every sandbox whose folder is there, by name. Raises SandboxError where another user may have written it."""
+    if not os.path.lexists(ROOT):
+        return []
+    _trust(ROOT)
     found = []
     for path in sorted(ROOT.glob("*.json")):
         with suppress(FileNotFoundError):  # another one went down meanwhile
             entry = read(path)
             if (Path(entry.dir) / MARKER).exists():
+                _trust(Path(entry.dir))
                 found.append(entry)
     return found
 
@@ -142,6 +152,7 @@ def _publish(path: Path, text: str) -> None:
 
 def _make_folder(folder: Path) -> None:
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _trust(folder)
     folder.chmod(0o755)
     if any(folder.iterdir()):
         raise SandboxError(f"{folder} is not empty: a sandbox makes its folder, and removes all of it at the end")
