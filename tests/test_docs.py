@@ -145,3 +145,9 @@ def test_a_run_leaves_the_files_that_are_documented_with_their_modes(submit_loca
 
 def test_readme_says_how_many_options_of_sbatch_are_refused() -> None:
     assert f"(the [{len(REFUSED)}](docs/train-yaml.md#slurm) that safelaunch sets itself are refused" in README
+
+
+def test_each_promise_on_security_names_a_test_that_is_there() -> None:
+    named = re.findall(r"`(tests/[a-z_/]+\.py)::(test_\w+)`", (ROOT / "docs" / "security.md").read_text())
+    assert named and [f"{file}::{test}" for file, test in named
+                      if f"\ndef {test}(" not in (ROOT / file).read_text()] == []

@@ -79,6 +79,16 @@ def test_a_run_is_ones_own_only_where_all_that_is_executed_is(
         ownership.require(made.dir)
 
 
+def test_an_own_run_that_others_could_write_is_closed_to_them(tmp_path: Path) -> None:
+    made = make_run(tmp_path / "run")
+    assert not ownership.close_run(made.dir)
+    for path in (made.dir, *made.dir.iterdir()):
+        let_the_group_write(path)
+    assert ownership.close_run(made.dir)
+    ownership.require(made.dir)
+    assert (made.dir / "control").stat().st_mode & 0o020   # that is what it is for
+
+
 def test_a_link_of_ones_own_may_lead_to_a_run_folder_elsewhere(tmp_path: Path) -> None:
     made = make_run(tmp_path / "large-disk" / "run")
     (tmp_path / "run").symlink_to(made.dir)

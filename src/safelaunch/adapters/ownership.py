@@ -6,6 +6,7 @@ place; what it holds would then be run in the owner's name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 from safelaunch.adapters.runfolder import OWN_FOLDER, name_of
 from safelaunch.errors import RunFolderError
 
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 RUN_FOLDERS, RUN_FILES = ("journal", "claims"), ("run.json", "job.sbatch", "submit.env")
 
 
@@ -29,7 +31,7 @@ def why_not_own(path: Path, *, is_folder: bool, or_roots: bool = False) -> str |
         return f"{path} is no {'folder' if is_folder else 'regular file'}"
     if status.st_uid != os.geteuid() and not (or_roots and status.st_uid == 0):
         return f"{path} belongs to {name_of(status.st_uid)}"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_mode & OTHERS_WRITE:
         return f"others may write {path}"
     return None
 
@@ -43,6 +45,19 @@ def why_not_own_run(run_dir: Path) -> str | None:
         except FileNotFoundError:   # in a folder that nobody else may write, nobody else has taken it away
             continue
     return reason
+
+
+def close_run(run_dir: Path) -> bool:
+    """Take from others what a `chmod -R g+w` has given them of one's own run; whether there was something to take."""
+    closed = False
+    for path in (run_dir, *(run_dir / name for name in (*RUN_FOLDERS, *RUN_FILES))):
+        with contextlib.suppress(FileNotFoundError):
+            status = path.lstat() if path.name in RUN_FILES else path.stat()
+            is_link = stat.S_ISLNK(status.st_mode)
+            if not is_link and status.st_uid == os.geteuid() and status.st_mode & OTHERS_WRITE:
+                path.chmod(stat.S_IMODE(status.st_mode) & ~OTHERS_WRITE)
+                closed = True
+    return closed
 
 
 def require(run_dir: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from safelaunch.adapters import checkpoints, journal, ownership, runfolder
+from safelaunch.adapters import checkpoints, journal, ownership, runfolder, sharedfile
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.fence import Fencer
@@ -328,15 +328,25 @@ class Leader:
 
     def is_sure_of_folder(self) -> bool:
         """Whether the run folder answers, right before its script is sent or started. Raises Superseded where it is
-        another one by now, or others can write it: the script would not be this run's.
+        another one by now, or somebody else's: the script would not be this run's.
         """
-        answer = self.ask_folder(
-            lambda: (runfolder.folder_id(self.run_dir), ownership.why_not_own_run(self.run_dir)), 1.0)
+        script = self.local / "job.sbatch"   # what runs here, as this job's shell has kept it
+
+        def look() -> tuple[list[int], str | None, bool]:
+            is_closed = ownership.close_run(self.run_dir)
+            is_same = not is_closed or sharedfile.read(self.run_dir / script.name) == script.read_bytes()
+            reason = ownership.why_not_own_run(self.run_dir)
+            return (runfolder.folder_id(self.run_dir),
+                    reason if is_same else f"{self.run_dir / script.name} has been changed", is_closed)
+
+        answer = self.ask_folder(look, 1.0)
         if not answer.is_ok or answer.value is None:
             return False
-        folder, reason = answer.value
+        folder, reason, is_closed = answer.value
         if reason is not None or folder != (self.folder_id or folder):
             raise Superseded(reason or "the run folder has been replaced by another")
+        if is_closed:
+            self.say("others could write the run folder, which holds what is executed: it is closed to them again")
         return True
 
     def between_pings(self, wait: Callable[[], T]) -> T:
