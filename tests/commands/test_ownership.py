@@ -111,6 +111,16 @@ def test_submit_runs_no_script_that_another_user_has_laid_there(
 
 
 @needs_root
+def test_an_ended_run_of_somebody_else_is_stepped_past(tmp_path: Path, started: list[str]) -> None:
+    ended = make_run(tmp_path / "runs" / "bloom", TEXT, cluster="local")
+    ended.running()
+    ended.completed()
+    give(ended.dir)
+    assert run(["submit", "train.yaml"]) == 0
+    assert started and (tmp_path / "runs" / "bloom-2" / "run.json").exists()
+
+
+@needs_root
 def test_submit_makes_no_run_in_a_folder_whose_parts_are_another_users(
     tmp_path: Path, started: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,8 +109,12 @@ def _renew(path: Path, t: float) -> tuple[str, float, bool]:
     draft = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
     draft.unlink(missing_ok=True)   # of a dead process with this pid
     _make(draft, "")
-    os.utime(draft, (t, t))
-    draft.replace(path)
+    try:
+        os.utime(draft, (t, t))
+        draft.replace(path)
+    except OSError:
+        draft.unlink()
+        raise
     status = path.lstat()
     return runfolder.name_of(status.st_uid), status.st_mtime, is_new
 
@@ -146,6 +150,8 @@ def _who_may(path: Path) -> str:
     except OSError:
         return f"only {_owner_above(path.parent)}, and the group of kill_switch.group where one is set, may"
     owner = runfolder.name_of(status.st_uid)
+    if status.st_mode & stat.S_ISVTX and (found := _look(path)) is not None:
+        return f"only {owner if found[0] == owner else f'{found[0]}, who made it, and {owner}'} may change it"
     if status.st_mode & stat.S_IWGRP:
         return f"only {owner} and the members of the group {_group_name(status.st_gid)} may"
     return f"only {owner} may"

@@ -195,9 +195,9 @@ def _free_folder(wanted: Path) -> tuple[Path, runfolder.Run | None]:
         if not runpath.is_run_folder(folder):
             return folder, None
         run = _load(folder)
-        ownership.require(folder)
         state = run.state()
         if not state.jobs and state.ended is None:
+            ownership.require(folder)   # its script would be sent
             return folder, run
         if state.ended is None:
             raise RunFolderError(f"{folder} holds a run that has not ended",
