@@ -20,7 +20,6 @@ from safelaunch.adapters import guardcode
 from safelaunch.adapters.local import srun_words
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import render
-from safelaunch.node import guard
 from tests.core.test_script import TEMPLATE, plan_of
 from tests.lease import leased
 from tests.sandboxes import wait_until
@@ -28,7 +27,7 @@ from tests.sandboxes import wait_until
 LOCAL = "name: here\ncluster: local\nrun_dir: /nowhere/here\ncommand: 'true'\n"
 # Where the guard runs, and where it cannot: the training must not notice.
 PLAIN: dict[str, str] = {}
-WHOLE = {"SAFELAUNCH_GUARD": Path(guard.__file__).read_text(), "SAFELAUNCH_TOKEN": "secret",
+WHOLE = {"SAFELAUNCH_GUARD": guardcode.guard_text(), "SAFELAUNCH_TOKEN": "secret",
          "SAFELAUNCH_CONTROL": "127.0.0.1:1", "SAFELAUNCH_RECORD": "/nowhere/record.json"}
 CODE = subprocess.run([guardcode.PYTHON, "-I", "-S", "-c", guardcode.COMPILE], input=WHOLE["SAFELAUNCH_GUARD"],
                       capture_output=True, text=True, check=True).stdout
@@ -381,13 +380,12 @@ def test_where_the_compiled_guard_cannot_be_read_its_text_is(run: Run, code: str
     assert "no node guard here: SystemExit(3)" in done.stdout and "[local0:0]:trained\n" in done.stdout
 
 
-def test_guards_code_is_there_for_the_second_attempt_and_never_waited_for(tmp_path: Path) -> None:
-    code = guardcode.GuardCode(Path(guard.__file__))
+def test_guards_code_is_there_for_the_second_attempt_and_never_waited_for() -> None:
+    code = guardcode.GuardCode()
     assert code.env() == {}
     wait_until(lambda: bool(code.env()), 20, "the guard was not compiled")
     assert code.env() == {"SAFELAUNCH_GUARD_CODE": CODE}
-    (tmp_path / "broken.py").write_text("def main(:")
-    broken = guardcode.GuardCode(tmp_path / "broken.py")
+    broken = guardcode.GuardCode(lambda: "def main(:")
     assert broken.env() == {}
     assert broken._compiler is not None and broken._compiler.wait(20) != 0
     assert broken.env() == {}

@@ -26,10 +26,11 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters.control import ControlServer, Guard
+from safelaunch.adapters.guardcode import guard_text
 from safelaunch.node import guard as guard_module
 from tests.lease import leased
 
-SOURCE = Path(guard_module.__file__).read_text()
+SOURCE = guard_text()
 TOKEN = "a" * 64
 LEASE_S = 1.0
 DEADLINE_S = 30.0

@@ -20,15 +20,15 @@ from safelaunch.node.guard import (
     SWITCH_MARGIN_S,
     TICK_S,
     TOO_LATE,
-    mac,
 )
+from safelaunch.node.wire import Session, from_leader, introduce, is_welcome
 from tests.simulation.hosts import Host
-from tests.simulation.net import PONG, Socket
+from tests.simulation.net import Socket
 
 if TYPE_CHECKING:
     from tests.simulation.training import Attempt
 
-PING = b'{"do":"ping"}'
+PING = b'{"do":"ping"}'   # nearly all there is
 
 
 class Task:
@@ -51,10 +51,11 @@ class Task:
         self._first_host = name or attempt.host.name
         self._address = (self._first_host, int(port))
         self._sock: Socket | None = None
-        self._greeted = self._greeted_ever = False
-        self._nonce = ""
+        self._session: Session | None = None
+        self._greeted_ever = False
+        self._nonces = ""
         self._inbox = b""
-        self._unsent: list[bytes] = []
+        self._unsent: list[dict[str, Any]] = []
         self._heard_t = 0.0
         self._looking = False
         self._switch_n = 0
@@ -143,7 +144,7 @@ class Task:
             return
         self._say({"ev": "exited", "code": code, "signal": signal}, keep=True)
         self._say({"ev": "gone", "code": code}, keep=True)
-        self.sim.clock.after(0.03 if self._greeted else LAST_WORDS_S, self._leave)
+        self.sim.clock.after(0.03 if self._session is not None else LAST_WORDS_S, self._leave)
 
     def _leave(self) -> None:
         if self.guard_alive and self._is_unheard():
@@ -366,7 +367,7 @@ class Task:
             self._sock.on_data = None
             self._sock.close()
         self._sock = None
-        self._greeted, self._nonce, self._inbox = False, "", b""
+        self._session, self._nonces, self._inbox = None, "", b""
 
     def _on_data(self) -> None:
         sock = self._sock
@@ -386,36 +387,32 @@ class Task:
             self._drop()
             self.sim.clock.after(RETRY_S, self._connect)
             return
-        if data == PING + b"\n" and self._greeted and not self._inbox:   # nearly all there is
-            self._hear(None)
-            sock._put(PONG)
-            return
         *lines, self._inbox = (self._inbox + data).split(b"\n")
         for line in lines:
             if self._sock is sock:
                 self._take(line)
 
     def _take(self, line: bytes) -> None:
-        if self._greeted:
-            said = json.loads(line)
+        if self._session is not None:
+            text = self._session.unseal(line)
+            said: dict[str, Any] | None = {"do": "ping"} if text == PING else from_leader(text or b"")
+            assert said is not None, f"a leader says {line!r}"
             self._hear(said.get("t"))
             if said["do"] == "ping":
                 self._say({"ev": "pong"})
             else:
                 self._obey(said)
-            return
-        message = json.loads(line)
-        if "nonce" in message and not self._nonce:
-            self._nonce = "00" * 16 + str(message["nonce"])
-            who = f"{self.host.name}|{self.index}|{self.attempt.number}"
-            hello = {"node": self.host.name, "task": self.index, "attempt": self.attempt.number, "role": "guard",
-                     "nonce": self._nonce, "mac": mac(self._token, "guard", self._nonce + who)}
-            self._send(json.dumps(hello).encode() + b"\n")
-        elif message.get("mac") == mac(self._token, "leader", self._nonce):
-            self._greeted = self._greeted_ever = True
+        elif not self._nonces:
+            hello = introduce(self._token, {"node": self.host.name, "task": self.index,
+                                            "attempt": self.attempt.number}, line)
+            assert hello is not None, f"a leader greets with {line!r}"
+            self._nonces = hello[0]
+            self._send(hello[1])
+        elif is_welcome(self._token, self._nonces, line):
+            self._session, self._greeted_ever = Session(self._token, self._nonces, is_leader=False), True
             self._hear(None)
             for told in self._unsent:
-                self._send(told)
+                self._say(told)
         else:
             self._drop()
             self.sim.clock.after(RETRY_S, self._connect)
@@ -431,11 +428,10 @@ class Task:
             self._say({"ev": "pong", "t": now_t})
 
     def _say(self, message: dict[str, Any], keep: bool = False) -> None:
-        data = json.dumps(message).encode() + b"\n"
         if keep:
-            self._unsent.append(data)
-        if self._greeted:
-            self._send(data)
+            self._unsent.append(message)
+        if self._session is not None:
+            self._send(self._session.seal(json.dumps(message).encode()))
 
     def _send(self, data: bytes) -> None:
         if self._sock is not None:

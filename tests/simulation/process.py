@@ -286,7 +286,7 @@ class SimWorld(World):
             folder.on_append = lambda data: self._sim.trace(self._host.name, f"  {data.decode().strip()[:400]}")
         return folder
 
-    def serve(self, token: str, port: int) -> ControlServer:
+    def serve(self, token: str, port: int, host: str) -> ControlServer:
         """A door on the simulated network."""
         return SimServer(self._me, self._selector, token, port)
 
@@ -367,3 +367,7 @@ class SimWorld(World):
     def address_of(self, node: str) -> str | None:
         """Names resolve."""
         return node
+
+    def addresses_of(self, node: str) -> tuple[str, ...]:
+        """To themselves."""
+        return (node,)

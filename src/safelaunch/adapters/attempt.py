@@ -21,7 +21,6 @@ from typing import Any
 
 from safelaunch.adapters.guardcode import GuardCode
 
-GUARD = Path(__file__).parent.parent / "node" / "guard.py"
 PUMP = Path(__file__).parent.parent / "node" / "pump.py"
 TAIL_BYTES = 64 << 10
 MOST_FILES = 65536
@@ -29,7 +28,7 @@ KEEP_MB = 96    # of what was copied: more than the index of the log is behind (
 PUMP_BUSY = 3   # exit code of a pump that finds another at the same file
 
 
-_guard_code = GuardCode(GUARD)
+_guard_code = GuardCode()
 _LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)   # as Slurm set it: what the training gets
 
 

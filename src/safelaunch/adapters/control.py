@@ -1,18 +1,15 @@
 """The leader's side of the node guards: who is connected, how each task ended, and the words it sends them.
 
-One TCP listener on the batch host; each guard proves that it knows the run's token (HMAC-SHA256) before a word of it
-counts, and so does the leader. Never blocks: the loop's selector calls in here.
+One TCP listener on the batch host. What is said, and the proofs before it and on each line, are node.wire's. Never
+blocks: the loop's selector calls in here.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
-import hmac
 import json
 import resource
-import secrets
 import selectors
 import socket
 import struct
@@ -20,15 +17,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-MAX_LINE = 1 << 16
+from safelaunch.node import wire
+from safelaunch.node.wire import MAX_LINE
+
 GREETING_S = 5.0            # a connection that has not proved itself by then is closed
 MAX_STRANGERS = 1024        # unproved connections at once: another user's port scan must not eat our descriptors
 STRANGERS_SHARE = 4         # ... nor more than this part of them, which are 1024 by default
-_PING = b'{"do":"ping"}\n'
+AT_ONCE = 64                # connections accepted in one turn of the loop: a flood can outrun any loop
+MOST_SIGNALLED = 4096       # names of processes that took a signal, to be told to people
+_PING = b'{"do":"ping"}'
 _PONG = b'{"ev": "pong"}'     # as a guard says it (node.guard.Link.say): most of all lines
-_ROLES = ("guard", "standby")
-_AT_ONCE = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
-MOST_KERNEL_LINES, MAX_KERNEL_LINE = 40, 400
+_NOW = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
 # However many guards there are. The leader looks once a second: a standby hears of it each 1.5 s at most, and both
 # sides doubt after 2 s (core.takeover). With a full second here a look right before it was due made 2.0 s (measured).
@@ -60,26 +59,80 @@ class Guard:
 
 @dataclass(eq=False)
 class Connection:
-    """A socket with its buffers; `guard` None until it has proved itself."""
+    """A socket with its buffers; `guard` and `session` None until it has proved itself."""
 
     sock: socket.socket
+    address: str        # the caller's
     born_s: float
     nonce: str
     guard: Guard | None = None
+    session: wire.Session | None = None
     inbox: bytes = b""
     outbox: bytes = field(default=b"", repr=False)
 
 
-class ControlServer:
-    """Listener and guards of the run's live attempt."""
+class Strangers:
+    """Connections that have proved nothing yet, by address; `most` of them at once.
 
-    def __init__(self, selector: selectors.BaseSelector, token: str, port: int = 0) -> None:
+    Where one more comes, the oldest of the address that has the most goes: whoever opens many keeps nobody else out. Of
+    the job's own nodes none goes while there is another.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._own: set[str] = set()
+        self._waiting: dict[str, dict[Connection, None]] = {}   # the oldest first
+        self._count = 0
+
+    def keep_for(self, addresses: Iterable[str]) -> None:
+        """These are addresses of the job's own nodes."""
+        self._own.update(map(_household, addresses))
+
+    def add(self, connection: Connection) -> Connection | None:
+        """Let one wait; the one that has to go for it, if any."""
+        gone = self._pick() if self._count >= self._most else None
+        self._waiting.setdefault(_household(connection.address), {})[connection] = None
+        self._count += 1
+        return gone
+
+    def discard(self, connection: Connection) -> None:
+        """It has proved itself, or gone."""
+        household = _household(connection.address)
+        waiting = self._waiting.get(household, {})
+        if connection in waiting:
+            del waiting[connection]
+            self._count -= 1
+            if not waiting:
+                del self._waiting[household]
+
+    def all(self) -> list[Connection]:
+        """All of them."""
+        return [connection for waiting in self._waiting.values() for connection in waiting]
+
+    def _pick(self) -> Connection:
+        _, _, waiting = max(((address not in self._own, len(waiting), waiting)
+                             for address, waiting in self._waiting.items()), key=lambda row: row[:2])
+        return next(iter(waiting))
+
+
+def _household(address: str) -> str:
+    """Whoever is on this host may call from any of 16 million addresses."""
+    return "127" if address.startswith("127.") else address
+
+
+class ControlServer:
+    """Listener and guards of the run's live attempt; `host` is the address that it listens on, "" = any of this host's.
+    """
+
+    def __init__(self, selector: selectors.BaseSelector, token: str, port: int = 0, host: str = "") -> None:
         self._selector = selector
+        self._host = host
         self._token = token.encode()
         self._connections: set[Connection] = set()
         self._attempt = 0                   # guards of earlier attempts are not let in
         self._shunned: set[str] = set()     # nodes that are left to their leases
-        self._max_strangers = min(MAX_STRANGERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // STRANGERS_SHARE)
+        self.strangers = Strangers(
+            min(MAX_STRANGERS, int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // STRANGERS_SHARE)))
         self.guards: dict[tuple[str, int], Guard] = {}
         self.standbys: dict[str, Guard] = {}   # by node; each ping tells them how far the pulse is
         self.pulse_count: int | None = None   # None = there is none yet: this leader is being born
@@ -88,18 +141,21 @@ class ControlServer:
         self.signal_answers = 0             # guards that have said which of theirs did
         self.on_report: Callable[[Guard], None] = lambda guard: None
         self.on_standby: Callable[[], None] = lambda: None   # before one is let in
+        self.forged = 0                     # lines on proved connections that no guard has said like that
+        self.on_forged: Callable[[Guard], None] = lambda guard: None
         self._listener = self._listen(port)
         self.port: int = self._listener.getsockname()[1]
+        self.has_moved = port not in (0, self.port)
         selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def _listen(self, port: int) -> socket.socket:
-        """A listener on all interfaces: the guards come from other nodes. On `port` again when that is free."""
+        """A listener, on `port` again when that is free."""
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind(("", port))
+            listener.bind((self._host, port))
         except OSError:
-            listener.bind(("", 0))
+            listener.bind((self._host, 0))
         listener.listen(1024)
         listener.setblocking(False)
         return listener
@@ -138,12 +194,12 @@ class ControlServer:
 
     def _ping(self, guard: Guard, connection: Connection, now_s: float) -> None:
         guard.pinged_s = now_s
-        self._send(connection, self._ping_of(guard, now_s), now_s)
+        self._say(connection, self._ping_of(guard, now_s), now_s)
 
     def _ping_of(self, guard: Guard, now_s: float) -> bytes:
         if guard.task != STANDBY_TASK:
             return _PING
-        return json.dumps({"do": "ping", "count": self.pulse_count, "s": round(now_s, 3)}).encode() + b"\n"
+        return json.dumps({"do": "ping", "count": self.pulse_count, "s": round(now_s, 3)}).encode()
 
     def forgive(self, now_s: float) -> None:
         """Start everybody's silence anew."""
@@ -177,11 +233,11 @@ class ControlServer:
 
     def tell(self, message: dict[str, Any], now_s: float) -> int:
         """Guards that were told."""
-        data = json.dumps(message).encode() + b"\n"
+        text = json.dumps(message).encode()
         told = [guard for guard in self.guards.values() if guard.connection and not guard.gone]
         for guard in told:
             if guard.connection:
-                self._send(guard.connection, data, now_s)
+                self._say(guard.connection, text, now_s)
         return len(told)
 
     def close(self) -> None:
@@ -196,27 +252,29 @@ class ControlServer:
 
     def _accept(self, now_s: float) -> None:
         try:
-            while True:
-                sock, _ = self._listener.accept()
-                if sum(connection.guard is None for connection in self._connections) >= self._max_strangers:
-                    sock.close()
-                    continue
+            for _ in range(AT_ONCE):
+                sock, address = self._listener.accept()
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connection = Connection(sock, now_s, secrets.token_hex(16))
+                nonce, line = wire.challenge()
+                connection = Connection(sock, address[0], now_s, nonce)
+                displaced = self.strangers.add(connection)
+                if displaced is not None:
+                    self._close(displaced, now_s)
                 self._connections.add(connection)
                 self._selector.register(sock, selectors.EVENT_READ, lambda now, c=connection: self._serve(c, now))
-                self._send(connection, json.dumps({"nonce": connection.nonce}).encode() + b"\n", now_s)
+                self._send(connection, line, now_s)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):   # else the listener stays readable and the loop spins
-                for connection in [known for known in self._connections if known.guard is None]:
+                for connection in self.strangers.all():
                     self._close(connection, now_s)
 
     def _serve(self, connection: Connection, now_s: float) -> None:
         if connection.outbox:
             self._send(connection, b"", now_s)
+        most = MAX_LINE if connection.session is not None else wire.MAX_GREETING
         try:
-            data = connection.sock.recv(65536)
+            data = connection.sock.recv(most)
         except BlockingIOError:
             return
         except OSError:
@@ -226,7 +284,7 @@ class ControlServer:
             self._close(connection, now_s)
             return
         *lines, connection.inbox = (connection.inbox + data).split(b"\n")
-        if len(connection.inbox) > MAX_LINE:
+        if len(connection.inbox) > most:
             self._close(connection, now_s)
             return
         for line in lines:
@@ -234,50 +292,51 @@ class ControlServer:
                 self._take(connection, line, now_s)
 
     def _take(self, connection: Connection, line: bytes, now_s: float) -> None:
-        if line == _PONG and connection.guard is not None:
-            connection.guard.heard_s = now_s
+        guard, session = connection.guard, connection.session
+        if guard is None or session is None:
+            self._greet(connection, line, now_s)
             return
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            message = None
-        if not isinstance(message, dict):
-            self._close(connection, now_s)
-        elif connection.guard is None:
-            self._greet(connection, message, now_s)
-        else:
-            self._report(connection.guard, message, now_s)
+        text = session.unseal(line)
+        if text == _PONG:
+            guard.heard_s = now_s
+            return
+        message = wire.from_caller(text) if text is not None else None
+        if message is not None:
+            self._report(guard, message, now_s)
+            return
+        self.forged += 1
+        self._close(connection, now_s)
+        self.on_forged(guard)
 
-    def _greet(self, connection: Connection, message: dict[str, Any], now_s: float) -> None:
-        node, task, attempt = message.get("node"), message.get("task"), message.get("attempt")
-        role = message.get("role", "guard")
-        nonce = str(message.get("nonce", ""))
-        who = f"{node}|{task}|{attempt}"
-        proved = nonce.endswith(connection.nonce) and len(nonce) > len(connection.nonce) and hmac.compare_digest(
-            str(message.get("mac", "")).encode(errors="replace"), _mac(self._token, str(role), nonce + who).encode())
-        is_whole = isinstance(node, str) and isinstance(task, int) and isinstance(attempt, int)
-        if not proved or role not in _ROLES or not is_whole:
-            self._close(connection, now_s)
-            return
-        assert isinstance(node, str) and isinstance(task, int) and isinstance(attempt, int)
-        if role == "guard" and (node in self._shunned or attempt < self._attempt):
-            self._close(connection, now_s)   # of an attempt that is over: it will find its record moved on
-            return
-        guard = self._standby(node) if role == "standby" else self._guard(node, task, attempt)
-        if guard is None:
+    def _greet(self, connection: Connection, line: bytes, now_s: float) -> None:
+        hello = wire.check_hello(self._token, connection.nonce, line)
+        guard = self._find(hello) if hello is not None else None
+        if hello is None or guard is None:
             self._close(connection, now_s)
             return
         if guard.connection:
             self._close(guard.connection, now_s)
-        if role == "standby":
+        if guard.task == STANDBY_TASK:
             guard.sure_s = max(guard.sure_s, connection.born_s)   # its proof holds a word of ours from then
             self.on_standby()
+        self.strangers.discard(connection)
+        self.strangers.keep_for([connection.address])
         connection.guard = guard
+        connection.session = wire.Session(self._token, hello["nonce"], is_leader=True)
         guard.connection, guard.closed_s, guard.heard_s, guard.pinged_s = connection, None, now_s, now_s
-        self._send(connection, json.dumps({"mac": _mac(self._token, "leader", nonce)}).encode() + b"\n", now_s)
-        if role == "guard" and self.order is not None:
-            self._send(connection, json.dumps(self.order).encode() + b"\n", now_s)
+        self._send(connection, wire.welcome(self._token, hello["nonce"]), now_s)
+        if hello["role"] == "guard" and self.order is not None:
+            self._say(connection, json.dumps(self.order).encode(), now_s)
         self.on_report(guard)
+
+    def _find(self, hello: dict[str, Any]) -> Guard | None:
+        """The entry of a caller that has proved itself; None where it is not to be let in."""
+        node, task, attempt = hello["node"], hello["task"], hello["attempt"]
+        if hello["role"] == "standby":
+            return self._standby(node)
+        if node in self._shunned or attempt < self._attempt or task == STANDBY_TASK:
+            return None   # of an attempt that is over: it will find its record moved on
+        return self._guard(node, task, attempt)
 
     def _standby(self, node: str) -> Guard:
         return self.standbys.setdefault(node, Guard(node, STANDBY_TASK, 0))
@@ -308,19 +367,25 @@ class ControlServer:
             if guard.connection and isinstance(message.get("t"), float):   # it asks whether somebody lives here
                 guard.pinged_s = now_s
                 answer = {"do": "ping", "t": message["t"]}
-                self._send(guard.connection, json.dumps(answer).encode() + b"\n", now_s)
+                self._say(guard.connection, json.dumps(answer).encode(), now_s)
             return
         if kind == "exited" and guard.code is None:
-            guard.code, guard.signal = _small_int(message.get("code")), message.get("signal")
-            guard.kernel = _kernel_lines(message.get("kernel"))
+            guard.code, guard.signal = message["code"], message.get("signal")
+            guard.kernel = tuple((float(said_s), text) for said_s, text in message.get("kernel") or ())
         elif kind == "gone":
             guard.gone = True
             if guard.code is None:
-                guard.code = _small_int(message.get("code"))
+                guard.code = message["code"]
         elif kind == "signalled":
             self.signal_answers += 1
-            self.signalled += [f"{guard.node}: {name}" for name in message.get("reached", ())]
+            room = MOST_SIGNALLED - len(self.signalled)
+            self.signalled += [f"{guard.node}: {name}" for name in message["reached"][:room]]
         self.on_report(guard)
+
+    def _say(self, connection: Connection, text: bytes, now_s: float) -> None:
+        """To one that has proved itself."""
+        assert connection.session is not None
+        self._send(connection, connection.session.seal(text), now_s)
 
     def _send(self, connection: Connection, data: bytes, now_s: float) -> None:
         connection.outbox += data
@@ -338,11 +403,12 @@ class ControlServer:
     def _reset(self, connection: Connection, now_s: float) -> None:
         """Close so that nothing of what was said and could not be sent yet is heard later: a lease would begin anew."""
         with contextlib.suppress(OSError):
-            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NOW)
         self._close(connection, now_s)
 
     def _close(self, connection: Connection, now_s: float) -> None:
         self._connections.discard(connection)
+        self.strangers.discard(connection)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(connection.sock)
         connection.sock.close()
@@ -350,18 +416,3 @@ class ControlServer:
         if guard is not None and guard.connection is connection:
             guard.connection, guard.closed_s = None, now_s
             self.on_report(guard)
-
-
-def _mac(token: bytes, role: str, text: str) -> str:
-    """As node.guard.mac, which cannot be imported from there to here: the guard travels alone."""
-    return hmac.new(token, f"{role}|{text}".encode(errors="replace"), hashlib.sha256).hexdigest()
-
-
-def _kernel_lines(value: object) -> tuple[tuple[float, str], ...]:
-    lines = value[:MOST_KERNEL_LINES] if isinstance(value, list) else []
-    return tuple((float(line[0]), str(line[1])[:MAX_KERNEL_LINE]) for line in lines
-                 if isinstance(line, list) and len(line) == 2 and isinstance(line[0], int | float))
-
-
-def _small_int(value: object) -> int:
-    return value if isinstance(value, int) and 0 <= value <= 255 else 255

@@ -1,15 +1,23 @@
-"""The node guard compiled ahead, by the Python that starts it on each node: 9 ms that no restart has to wait for.
+"""The node guard as one text, and compiled ahead, by the Python that starts it on each node: 9 ms of each restart.
 
-It is made beside the first attempt, on the batch host, and goes along with the readable text. A node whose Python is
-not the very same, or to which it comes damaged, compiles the text.
+The text is node/guard.py with the lines that it speaks (node/wire.py) where it imports them. The code is made beside
+the first attempt, on the batch host, and goes along with the text. A node whose Python is not the very same, or to
+which it comes damaged, compiles the text.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import subprocess
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
+NODE = Path(__file__).parent.parent / "node"
+_IMPORT = re.compile(r"^from safelaunch\.node\.wire import .*\n", re.MULTILINE)
+_MARK = "# --- the guard's text has what follows ---\n"   # above it: what the guard imports by itself, and later
 PYTHON = "/usr/bin/python3"   # job.sbatch tries it first
 MOST_BYTES = 60_000           # 40,000 are usual; a pipe takes 64 kB, a variable 128 (execve(2), MAX_ARG_STRLEN)
 COMPILE = """import binascii, marshal, sys, zlib
@@ -19,11 +27,18 @@ sys.stdout.write(magic + " " + sys.version.replace("\\n", " ") + "\\n")
 sys.stdout.write(binascii.b2a_base64(code, newline=False).decode())"""
 
 
-class GuardCode:
-    """Compiles a text once, and never waits for it."""
+@cache
+def guard_text() -> str:
+    """What `python3 -I -S -c` runs on a node: it takes no file there, and no other module of ours."""
+    wire = (NODE / "wire.py").read_text().partition(_MARK)[2]
+    return _IMPORT.sub(lambda _: wire, (NODE / "guard.py").read_text())
 
-    def __init__(self, source: Path) -> None:
-        self._source = source
+
+class GuardCode:
+    """Compiles the guard's text once, and never waits for it."""
+
+    def __init__(self, read: Callable[[], str] = guard_text) -> None:
+        self._read = read
         self._compiler: subprocess.Popen[bytes] | None = None
         self._text = ""
 
@@ -38,6 +53,8 @@ class GuardCode:
 
     def _begin(self) -> None:
         """The pipe holds all of the answer, so that the compiler ends by itself."""
-        with contextlib.suppress(OSError), self._source.open("rb") as source:
-            self._compiler = subprocess.Popen([PYTHON, "-I", "-S", "-c", COMPILE], stdin=source, cwd="/",
+        with contextlib.suppress(OSError), os.fdopen(os.memfd_create("guard"), "wb+", buffering=0) as text:
+            text.write(self._read().encode())
+            text.seek(0)
+            self._compiler = subprocess.Popen([PYTHON, "-I", "-S", "-c", COMPILE], stdin=text, cwd="/",
                                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

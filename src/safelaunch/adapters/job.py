@@ -98,8 +98,13 @@ def own_addresses(table: Path = Path("/proc/net/fib_trie")) -> tuple[str, ...]:
 
 def address_of(node: str) -> str | None:
     """A name or address of a node that other nodes can connect to; None when this host cannot resolve it."""
+    return node if addresses_of(node) else None
+
+
+def addresses_of(node: str) -> tuple[str, ...]:
+    """The addresses of a node's name; () when this host cannot resolve it."""
     try:
-        socket.getaddrinfo(node, None)
+        found = socket.getaddrinfo(node, None, type=socket.SOCK_STREAM)
     except OSError:
-        return None
-    return node
+        return ()
+    return tuple(dict.fromkeys(str(row[4][0]) for row in found))

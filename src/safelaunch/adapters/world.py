@@ -21,7 +21,7 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collection, Depth, Target, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
-from safelaunch.adapters.job import address_of, own_addresses
+from safelaunch.adapters.job import address_of, addresses_of, own_addresses
 from safelaunch.adapters.liveindex import LiveIndex
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
@@ -89,9 +89,9 @@ class World:
         """The run folder, with an outbox on this node's own disk."""
         return SharedFolder(run_dir, spool_dir)
 
-    def serve(self, token: str, port: int) -> ControlServer:
-        """The guards' door, on `port` where that is free."""
-        return ControlServer(self.selector, token, port)
+    def serve(self, token: str, port: int, host: str) -> ControlServer:
+        """The guards' door, on `port` where that is free; `host` as ControlServer has it."""
+        return ControlServer(self.selector, token, port, host)
 
     def call(self, address: tuple[str, int], token: str, node: str) -> Link:
         """The line of a standby on `node` to its leader's door: non-blocking, calling again for ever.
@@ -152,6 +152,10 @@ class World:
     def address_of(self, node: str) -> str | None:
         """A name or address of a node that other nodes can connect to; None when this host cannot resolve it."""
         return address_of(node)
+
+    def addresses_of(self, node: str) -> tuple[str, ...]:
+        """The addresses of a node's name; () when this host cannot resolve it."""
+        return addresses_of(node)
 
     def own_addresses(self) -> tuple[str, ...]:
         """This host's addresses on all of its networks."""

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import journal, runfolder, slurm
-from safelaunch.adapters.attempt import GUARD, AttemptProcess
+from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.guardcode import guard_text
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import decide, nodeset, slurmtext
@@ -106,19 +107,23 @@ def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -
 def _secrets(lead: Leader, number: int) -> dict[str, str]:
     """What only the guards may know: passed in the environment, never written down."""
     record = lead.run_dir / runfolder.attempt_folder(number) / "record.json"
-    return {"SAFELAUNCH_GUARD": GUARD.read_text(), "SAFELAUNCH_TOKEN": lead.token,
+    return {"SAFELAUNCH_GUARD": guard_text(), "SAFELAUNCH_TOKEN": lead.token,
             "SAFELAUNCH_CONTROL": f":{lead.server.port}", "SAFELAUNCH_RECORD": str(record),
             "SAFELAUNCH_ADDRESSES": lead.own_address()}
 
 
 def ask_addresses(lead: Leader) -> Step:
-    """Ask Slurm for the addresses of nodes whose names do not resolve; else each attempt's script asks, for 25 ms."""
-    unknown = [node for node in lead.job.nodes if lead.world.address_of(node) is None]
-    if not unknown:
-        return
-    result = yield lead.world.command(slurm.show_nodes(nodeset.fold(unknown)), lead.job.env)
-    if result is not None and result.is_ok:
-        lead.addresses = slurmtext.parse_addresses(result.stdout)
+    """The nodes' addresses: whoever calls from them is let in before all others. Slurm is asked for those whose names
+    do not resolve; else each attempt's script would ask, for 25 ms.
+    """
+    found = {node: lead.world.addresses_of(node) for node in lead.job.nodes}
+    lead.server.strangers.keep_for(address for addresses in found.values() for address in addresses)
+    unknown = [node for node, addresses in found.items() if not addresses and node not in lead.addresses]
+    if unknown:
+        result = yield lead.world.command(slurm.show_nodes(nodeset.fold(unknown)), lead.job.env)
+        if result is not None and result.is_ok:
+            lead.addresses = {**lead.addresses, **slurmtext.parse_addresses(result.stdout)}
+    lead.server.strangers.keep_for(lead.addresses.values())
 
 
 def kill(lead: Leader, row: str, action: decide.Kill) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import journal, ownership, runfolder, sharedfile, slurm
-from safelaunch.adapters.attempt import GUARD
+from safelaunch.adapters.control import Guard
 from safelaunch.adapters.fence import Fencer
+from safelaunch.adapters.guardcode import guard_text
+from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.rulepacks import undump
 from safelaunch.adapters.successor import Successor
 from safelaunch.core import decide
@@ -55,7 +57,7 @@ def boot(lead: Leader) -> None:
     lead.state = fold(lead.history)
     lead.writer = journal.Writer(lead.shared, lead.gen, lead.job.host, lead.world.now, lead.world.pid)
     lead.successor = Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command)
-    lead.fencer = Fencer(lead.plan, lead.job, lead.server, GUARD.read_text(), lead.world.command)
+    lead.fencer = Fencer(lead.plan, lead.job, lead.server, guard_text(), lead.world.command)
     watch.read_requests(lead)
     is_new = not is_same_job(lead)
     if not is_new:
@@ -70,9 +72,8 @@ def boot(lead: Leader) -> None:
     settle_intents(lead)
     recall(lead, may_wait=is_new)
     adopt(lead)
-    if not lead.job.is_local and not lead.addresses:
-        lead.begin("addresses", ask_addresses(lead))
     if not lead.job.is_local:
+        lead.begin("addresses", ask_addresses(lead))
         lead.begin("available", ask_available(lead))
         lead.begin("version", slurmends.ask_version(lead))
     if lead.took_over is not None and lead.took_over.host != lead.job.host:
@@ -114,13 +115,22 @@ def open_control(lead: Leader) -> None:
     except (OSError, ValueError):
         old = {"token": lead.world.secret(), "port": 0}
     lead.token = old["token"]
-    lead.server = lead.world.serve(lead.token, old["port"])
+    lead.server = lead.world.serve(lead.token, old["port"], "127.0.0.1" if lead.job.is_local else "")
     lead.server.on_report = lambda guard: watch.on_report(lead, guard)
     lead.server.on_standby = lambda: hold_watched(lead)
+    lead.server.on_forged = lambda guard: tell_forged(lead, guard)
     # Those whom a forerunner let in may take over, whether or not they call here: they call, or are struck off in time.
     lead.server.remember(old.get("watched", ()), lead.born_s)
     lead.watchers = tuple(watchers_of(lead))
     hold_watched(lead)
+
+
+def tell_forged(lead: Leader, guard: Guard) -> None:
+    """Say that somebody stands between a guard and this door; not each time, or he could fill the disk."""
+    count = lead.server.forged
+    if not count & (count - 1):
+        lead.say(f"somebody speaks in the name of {guard.node}'s node guard, on a connection of its own: it is closed "
+                 f"({count} so far)")
 
 
 def hold_watched(lead: Leader) -> None:
@@ -301,6 +311,8 @@ def adopt(lead: Leader) -> None:
     lead.live = decide.Live(number, last.nodes, tasks=lead.plan.tasks, srun_code=None if process is not None else 255,
                             end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard)
     lead.server.expect(number)
+    if process is not None and lead.server.has_moved:   # somebody else has the port by now: guards look here
+        lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
     if process is not None and last.asked_row in decide.ASKING:
         lead.begin(f"ask {last.asked_row}", asking.go_on(lead, last.waits_for is not None))
     if lead.took_over is not None and process is None:

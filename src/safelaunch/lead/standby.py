@@ -77,8 +77,7 @@ class Standby:
 
     def _listen(self) -> None:
         for message in self.line.messages(self.now_s) if self.line is not None else ():
-            count = message.get("count")
-            self.signs = takeover.hear(self.signs, self.now_s, count if isinstance(count, int) else None)
+            self.signs = takeover.hear(self.signs, self.now_s, message.get("count"))
             if message.get("do") == "ping" and self.line is not None:
                 self.line.say({"ev": "pong", "s": message.get("s")})
 
@@ -110,7 +109,7 @@ class Standby:
             every_s = float(pulse.get("every_s", takeover.PULSE_S))
             watchers = tuple(map(str, pulse["watchers"]))
             successor = str(int(pulse["successor"])) if pulse["successor"] else None
-        except (KeyError, TypeError, ValueError, IndexError):
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError):
             return   # of another version
         if gen < self.gen:
             return   # of an earlier leader, and delivered late

@@ -29,12 +29,12 @@ import select
 import sys
 import time
 
+from safelaunch.node.wire import MAX_GREETING, MAX_LINE, MOST_NAMES, Session, from_leader, introduce, is_welcome
+
 # The start of every rank waits for what is imported here: 3 ms with ctypes. The modules in LATER take 12 more.
-LATER = ("hashlib", "hmac", "json")
+LATER = ("hmac", "json")
 TYPE_CHECKING = False   # as typing's own, whose import takes 2.4 ms
 if TYPE_CHECKING:
-    import hashlib
-    import hmac
     import json
     import signal
     import socket
@@ -82,7 +82,6 @@ KERNEL_BEFORE_S = 60.0  # of its words: a GPU may have failed while nothing ran 
 KERNEL_READ_S = 0.05   # its buffer is read in 5-20 ms
 KERNEL_LINES = 30
 LEFTOVER_GRACE_S = 2.0  # for what the launcher left behind, between TERM and KILL
-MAX_LINE = 1 << 16
 PR_SET_CHILD_SUBREAPER = 36
 ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # What rules of `why` know of hardware and file systems (core/why/rules). Processes that others lost on a shared node
@@ -309,10 +308,10 @@ class Guard:
         if verb == "ping":
             self.link.say({"ev": "pong"})
         elif verb == "signal":
-            reached = signal_handlers(self._ranks(), int(message["signal"]))
-            self.link.say({"ev": "signalled", "reached": reached})
+            reached = signal_handlers(self._ranks(), message["signal"])
+            self.link.say({"ev": "signalled", "reached": reached[:MOST_NAMES]})
         elif verb == "end":
-            self._end(now, float(message.get("grace_s", 5.0)))
+            self._end(now, float(message["grace_s"]))
 
     def _end(self, now: float, grace_s: float) -> None:
         if self.kill_at is None:
@@ -494,7 +493,7 @@ class Guard:
 
 
 class Link:
-    """The connection to the leader: line-wise JSON, never blocking, reconnecting for ever.
+    """The connection to the leader, as node.wire has its lines: never blocking, reconnecting for ever.
 
     A host is one address or several, "10.1.0.5,10.2.0.5", which are tried in turn: of a node's networks one may be
     closed to other nodes.
@@ -509,12 +508,18 @@ class Link:
         self.token = token.encode()
         self.who = who
         self.sock: socket.socket | None = None
-        self.connected = self.greeted = self.greeted_ever = False
+        self.connected = self.greeted_ever = False
         self.inbox, self.outbox = b"", b""
         self.unsent: list[dict[str, Any]] = []   # what a reborn leader must hear again
-        self.nonce = ""
+        self.nonces = ""
+        self.session: Session | None = None      # once both sides have proved themselves
         self.try_at = 0.0
         self.answered = time.monotonic()         # the last sign of life from where the leader was
+
+    @property
+    def greeted(self) -> bool:
+        """Whether this is the leader's own line."""
+        return self.session is not None
 
     def move(self, endpoint: tuple[str, int]) -> None:
         """Use another address from now on: a supervisor was born again elsewhere, and this one has been silent."""
@@ -526,10 +531,8 @@ class Link:
 
     def say(self, message: dict[str, Any]) -> None:
         """Send now, or as soon as somebody listens."""
-        if message.get("ev") == "pong" and not self.greeted:
-            return
-        if self.greeted:
-            self.outbox += json.dumps(message).encode() + b"\n"
+        if self.session is not None:
+            self.outbox += self.session.seal(json.dumps(message).encode())
             self._flush()
         if message.get("ev") in ("exited", "gone"):
             self.unsent.append(message)
@@ -609,44 +612,40 @@ class Link:
             return []
         lines = self.inbox.split(b"\n")
         self.inbox = lines.pop()
-        if len(self.inbox) > MAX_LINE:
+        if len(self.inbox) > (MAX_LINE if self.greeted else MAX_GREETING):
             self._drop()
             return []
         return [message for message in map(self._take, lines) if message is not None]
 
     def _take(self, line: bytes) -> dict[str, Any] | None:
+        """What a line says; None where it says nothing: any other line than the leader's next one ends the connection.
+        """
+        message: dict[str, Any] | None = None
         if self.sock is None:
             return None
-        try:
-            message: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            message = None
-        if not isinstance(message, dict):
+        if self.session is not None:
+            text = self.session.unseal(line)
+            message = from_leader(text) if text is not None else None
+        elif not self.nonces:
+            hello = introduce(self.token, self.who, line)
+            if hello is not None:
+                self.nonces, answer = hello
+                self.outbox += answer
+                self._flush()
+                return None
+        elif is_welcome(self.token, self.nonces, line):
+            message = self._begin()
+        if message is None:
             self._drop()
-            return None
-        if self.greeted:
-            return message
-        if "nonce" in message and not self.nonce:
-            self._introduce(str(message["nonce"]))
-            return None
-        if self.nonce and hmac.compare_digest(
-                str(message.get("mac", "")).encode(errors="replace"), mac(self.token, "leader", self.nonce).encode()):
-            self.greeted = self.greeted_ever = True
-            self.answered = self.greeted_at = time.monotonic()
-            for told in list(self.unsent):
-                self.outbox += json.dumps(told).encode() + b"\n"
-            self._flush()
-            return {"do": "hello"}
-        self._drop()
-        return None
+        return message
 
-    def _introduce(self, theirs: str) -> None:
-        self.nonce = os.urandom(16).hex() + theirs
-        who = "%s|%s|%s" % (self.who["node"], self.who["task"], self.who["attempt"])
-        role = self.who.get("role", "guard")
-        hello = dict(self.who, role=role, nonce=self.nonce, mac=mac(self.token, role, self.nonce + who))
-        self.outbox += json.dumps(hello).encode() + b"\n"
+    def _begin(self) -> dict[str, Any]:
+        self.session, self.greeted_ever = Session(self.token, self.nonces, is_leader=False), True
+        self.answered = self.greeted_at = time.monotonic()
+        for told in self.unsent:
+            self.outbox += self.session.seal(json.dumps(told).encode())
         self._flush()
+        return {"do": "hello"}
 
     def _flush(self) -> None:
         if not self.outbox or self.sock is None:
@@ -676,8 +675,8 @@ class Link:
         elif now - self.greeted_at >= STICK_S:
             self.address = (self.hosts[(self.hosts.index(self.address[0]) + 1) % len(self.hosts)], self.address[1])
         self.sock = None
-        self.connected = self.greeted = False
-        self.inbox, self.outbox, self.nonce = b"", b"", ""
+        self.connected, self.session = False, None
+        self.inbox, self.outbox, self.nonces = b"", b"", ""
 
 
 def hosts_of(text: str) -> list[str]:
@@ -915,21 +914,18 @@ def _record(line: bytes) -> tuple[str, tuple[str, int] | None]:
     try:
         record = json.loads(line)
         endpoint = record.get("endpoint")
+        if endpoint and not 0 < int(endpoint[1]) < 1 << 16:
+            endpoint = None
         return str(record["state"]), (str(endpoint[0]), int(endpoint[1])) if endpoint else None
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return "unreadable", None
 
 
 def _count(line: bytes) -> int | None:
     try:
         return int(json.loads(line)["count"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return None
-
-
-def mac(token: bytes, role: str, text: str) -> str:
-    """Hex HMAC-SHA256 of a role and a text; the role keeps one side's word from being played back as the other's."""
-    return hmac.new(token, (role + "|" + text).encode(errors="replace"), hashlib.sha256).hexdigest()
 
 
 def is_told_alone(job: str, path: str = "/proc/self/cgroup") -> bool:
