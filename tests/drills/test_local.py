@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from safelaunch.node.guard import LOOK_S, RECORD_CHECK_S
 from tests.localruns import LocalRun, SubmitLocal, type_safelaunch, write_yaml
 from tests.trainers.steps import FIRST_STATE, losses_until, next_state, save
 
@@ -96,6 +98,35 @@ def test_killed_leader_is_back_within_seconds_and_the_training_goes_on(submit_lo
     assert run.events("took_over")[0].t - killed_t < 20   # 1 s on a quiet machine
     assert how(run) == ("completed", 0), run.story()
     assert len(run.state().attempts) == 1 and run.losses() == losses_until(300)
+
+
+def test_leader_whose_port_was_taken_while_it_was_dead_is_found_by_its_guards(submit_local: SubmitLocal) -> None:
+    """Any outgoing connection of anybody can take it."""
+    run = submit_local(f"{ENDLESS} --handle-usr2 --save-every 1000000", nodes=2)
+    run.wait_step(3)
+    _, port = json.loads((run.run_dir / "pulse.json").read_text())["endpoint"]
+    listening = subprocess.run(["ss", "-Htln", f"sport = {port}"], capture_output=True, text=True, check=True).stdout
+    assert listening.split()[3] == f"127.0.0.1:{port}", "of this machine alone"
+
+    os.kill(run.leader(), signal.SIGKILL)
+    with socket.socket() as stranger:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        run.wait_for(lambda: _takes(stranger, port), 10, "the port was not free")
+        run.wait_for(lambda: run.events("took_over"), 60, "nobody took over")
+        record = run.run_dir / "attempts" / "0001" / "record.json"
+        run.wait_for(lambda: json.loads(record.read_text())["endpoint"][1] != port, 30, "the record names the old port")
+        time.sleep(LOOK_S + 2 * RECORD_CHECK_S)   # a guard looks there after so long a silence
+        (run.run_dir / "control" / "kill").touch()
+        assert how(run) == ("stopped", 12), run.story()
+    assert "SIGUSR2 reached 2 processes" in run.story()
+
+
+def _takes(sock: socket.socket, port: int) -> bool:
+    with suppress(OSError):
+        sock.bind(("127.0.0.1", port))
+        sock.listen()
+        return True
+    return False
 
 
 def test_killed_pump_loses_no_line(submit_local: SubmitLocal) -> None:
