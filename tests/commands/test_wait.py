@@ -80,6 +80,18 @@ def test_a_run_that_slurm_has_lost_is_said_once_and_waited_for(
     assert capsys.readouterr().err.count("unknown: no job of bloom is left") == int(says)
 
 
+def test_a_job_that_failed_without_a_supervisor_is_the_end_once_slurm_knows_no_other(
+    bloom: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(wait, "ASK_EVERY_S", 0.2)
+    bloom.event("ended_alone", job="12", exit_code=3)
+    assert run(["wait"]) == 10
+    said = "job 12 has ended with exit code 3, and no supervisor was left to restart it"
+    assert said in capsys.readouterr().err
+    run(["status"])
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_journal_that_has_not_changed_is_not_read_again(bloom: Made) -> None:
     watch = JournalWatch(bloom.dir)
     assert watch.poll() is not None

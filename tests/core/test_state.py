@@ -302,3 +302,27 @@ def test_a_requeued_job_is_the_same_one_started_again() -> None:
     job = state.job
     assert job is not None and (job.id, job.nodes, job.restart_count, job.over) == ("11", ("n1", "n2"), 1, False)
     assert state.successor is None and len(state.jobs) == 2
+
+
+def shell_says(pen: Pen, code: int = 0, host: str = "host1", **data: Any) -> State:
+    """The state once the batch script of job 11 has written down how the training ended."""
+    line = Event(5000.0, pen.gen, 1_700_000_000, host, "ended_alone", {"job": "11", "exit_code": code, **data})
+    return fold([*pen.events, line])
+
+
+def test_batch_scripts_word_completes_a_run_that_nobody_supervises_any_more() -> None:
+    why = "job 11 ended with exit code 0, without a supervisor"
+    assert shell_says(started()).ended == Ended("completed", 0, why, 5000.0)
+    queued = Pen().write("submitted", job="11")
+    assert shell_says(queued).ended == Ended("completed", 0, why, 5000.0), "no supervisor was ever born"
+    assert shell_says(started(), host="host9", restart_count=1).ended, "requeued: its first life's leader is no witness"
+
+
+def test_batch_scripts_word_of_anything_else_is_no_end() -> None:
+    assert shell_says(started(), 3).failed_alone == ("11", 3)
+    assert shell_says(started(), 3).ended is None
+    asked = started().write("decision", action="end", row="limit_near", attempt=1)
+    assert (shell_says(asked).ended, shell_says(asked).failed_alone) == (None, ("11", 0)), "it saved and is to go on"
+    elsewhere = started().next_gen().write("took_over", job="11", before="host1")
+    assert shell_says(elsewhere).ended is None, "the standby on host2 leads"
+    assert shell_says(elsewhere).failed_alone is None

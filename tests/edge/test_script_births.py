@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
+import safelaunch
+from safelaunch.adapters import journal
+from safelaunch.core.state import Ended as RunEnded
+from safelaunch.core.state import fold
+
 TEMPLATE = Path(__file__).parent.parent.parent / "templates" / "slurm" / "job.sbatch"
+LIBRARY = Path(safelaunch.__file__).parent
 # Its arguments: -I -S -c CODE LIBRARY RUN_DIR LOCAL ROLE
-PYTHON = """#!/bin/bash
+PYTHON = f"""#!/bin/bash
+[[ $* != *pump.py* && $* != *courier* ]] || exec {sys.executable} "$@"
 echo born >>"$HERE/births"
 case $(wc -l <"$HERE/births") in
-{cases}
+{{cases}}
 esac
 touch "$7/leader.born"
 echo 7 >"$7/final"
@@ -47,15 +56,18 @@ def supervise(tmp_path: Path) -> Supervise:
         for name, text in (("python", PYTHON.format(cases=table or "0) ;;")), ("srun", SRUN)):
             (tmp_path / name).write_text(text)
             (tmp_path / name).chmod(0o755)
-        (tmp_path / "library").touch()
+        for folder in ("journal", "claims", "attempts/0001"):
+            (tmp_path / "run" / folder).mkdir(parents=True)
+        (tmp_path / "run" / "claims" / "2").touch()
         script = TEMPLATE.read_text()
         for key, value in {"SL_RUN_DIR": f"{tmp_path}/run", "SL_KILL_FILE": f"{tmp_path}/run/control/kill",
                            "SL_PYTHON": f"{tmp_path}/python"}.items():
             old = next(line for line in script.splitlines() if line.startswith(f"{key}="))
             script = script.replace(old, f"{key}='{value}'", 1)
-        script = script.replace("SL_LIBRARY=()", f"SL_LIBRARY=('{tmp_path}/library')", 1)
+        script = script.replace("SL_LIBRARY=()", f"SL_LIBRARY=('{LIBRARY}')", 1)
         (tmp_path / "job.sbatch").write_text(script)
-        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path), "SAFELAUNCH_LOCAL_DIR": f"{tmp_path}/local"}
+        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path), "SAFELAUNCH_NODE": "n0",
+               "SAFELAUNCH_LOCAL_DIR": f"{tmp_path}/local"}
         (tmp_path / "local").mkdir(exist_ok=True)
         done = subprocess.run(["bash", str(tmp_path / "job.sbatch")], env=env, cwd=tmp_path, capture_output=True,
                               text=True, timeout=120)
@@ -107,8 +119,46 @@ def test_supervisor_that_is_killed_is_born_again(supervise: Supervise, fates: tu
     pytest.param((KILLED, BROKEN), 2, id="killed, then broken"),
 ])
 def test_training_runs_plainly_where_no_supervisor_is_born(
-    supervise: Supervise, fates: tuple[str, ...], births: int
+    supervise: Supervise, tmp_path: Path, fates: tuple[str, ...], births: int
 ) -> None:
     ended = supervise(*fates)
     assert (ended.code, ended.births, ended.trained) == (0, births, True), ended.said
     assert "training without one" in ended.said
+    why = "job 0 ended with exit code 0, without a supervisor"
+    assert fold(journal.read(tmp_path / "run").events).ended == RunEnded("completed", 0, why, ANY)
+
+
+# What a supervisor leaves that has launched an attempt, and whose pump and courier have not lived, either.
+LAUNCHED = f"""
+import sys
+sys.path.insert(0, {str(LIBRARY.parent)!r})
+from pathlib import Path
+from safelaunch.adapters.outbox import APPEND, Outbox
+from safelaunch.core.journal import render
+from safelaunch.core.model import Event
+local, run_dir = map(Path, sys.argv[1:])
+(local / "attempt-0001.running").write_text(f"{{local}}/attempt-0001.exit\\n")
+(local / "spool").mkdir()
+started = Event(1.0, 1, 1, "n0", "job_started", {{"job": "0", "nodes": ["n0"]}})
+Outbox.create(local / "spool", run_dir).add(APPEND, "journal/000001-n0-1.jsonl", render(started))
+"""
+LAUNCHES = f'''
+{sys.executable} "$HERE/launched.py" "$7" "$6"
+{{ for n in $(seq 3000); do echo "line $n"; ((n % 1000)) || sleep 0.5; done >"$7/attempt-0001.log"
+   echo 5 >"$7/attempt-0001.exit"; }} </dev/null >/dev/null 2>&1 &
+touch "$7/leader.born"
+kill -KILL $$
+'''
+
+
+def test_after_five_deaths_the_log_arrives_whole_and_the_script_writes_the_end_down(
+    supervise: Supervise, tmp_path: Path
+) -> None:
+    (tmp_path / "launched.py").write_text(LAUNCHED)
+    ended = supervise(LAUNCHES, *[KILLED] * 4)
+    assert (ended.code, ended.births, ended.trained) == (5, 5, False), ended.said
+    log = (tmp_path / "run" / "attempts" / "0001" / "main.log").read_text()
+    assert log == "".join(f"line {n}\n" for n in range(1, 3001))
+    state = fold(journal.read(tmp_path / "run").events)
+    assert (state.leader, state.failed_alone) == ("n0", ("0", 5)), "what waited for the courier has come as well"
+    assert not list((tmp_path / "local").glob("*/*")), "nothing is left on the node"

@@ -10,8 +10,11 @@ import contextlib
 import os
 import select
 import signal
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from safelaunch.adapters import durable
 from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Frame, Outbox
@@ -48,6 +51,16 @@ class Courier:
                 if self._deliver_all(outbox, is_own=True):
                     outbox.remove()
                 return
+
+    def deliver_left(self, folder: Path) -> bool:
+        """Deliver what dead leaders left in `folder`; whether nothing is left, nor with another courier."""
+        while any(folder.glob("outbox-*")):
+            for leftover in Outbox.adopt_all(folder, self._root):
+                if not self._deliver_all(leftover, is_own=False):
+                    return False
+                leftover.remove()
+            time.sleep(RETRY_S[0])
+        return True
 
     def detach(self, keep: set[int]) -> None:
         """Give back what is the leader's: its files (a socket held here would hide its death), signals, session."""
@@ -107,6 +120,15 @@ class Courier:
         """Tell the leader one line."""
         with contextlib.suppress(BrokenPipeError):  # the leader is gone; the outbox has the mark
             os.write(self._answers, f"{text}\n".encode()[:select.PIPE_BUF])
+
+
+def main(argv: Sequence[str]) -> NoReturn:
+    """Deliver what dead leaders left in the node-local folder `argv[0]` to the run folder `argv[1]`; 1: not all."""
+    doorbell, ringing = os.pipe()
+    os.close(ringing)   # no leader will ring
+    os.umask(UMASK)
+    courier = Courier(Path(argv[1]), doorbell, os.open(os.devnull, os.O_WRONLY))
+    sys.exit(0 if courier.deliver_left(Path(argv[0])) else 1)
 
 
 def deliver(root: Path, outbox: Outbox, frame: Frame) -> None:

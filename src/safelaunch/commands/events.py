@@ -244,6 +244,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "unknown_words": lambda data: (f"Slurm ended something of job {data['job']} in words that this safelaunch does not "
                                    f"know: {data['said']!r}"),
     "resubmitted": _resubmitted,
+    "ended_alone": lambda data: f"job {data['job']} has ended with exit code {data['exit_code']}, without a supervisor",
     "completed": lambda data: f"the run has completed{_because(data)}",
     "gave_up": lambda data: f"the run has given up, exit code {data.get('exit_code')}{_because(data)}",
     "stopped": lambda data: f"the run was stopped{_because(data)}",

@@ -9,7 +9,9 @@ import click
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs, talk
 from safelaunch.core.config.values import parse_duration_s
+from safelaunch.core.model import FAILED_FOR_GOOD
 from safelaunch.core.state import Ended, State, fold
+from safelaunch.core.status.states import describe_alone
 from safelaunch.errors import ParseError, UsageError, WaitTimedOut
 
 POLL_S = (0.2, 2.0)     # an end is seen within 2 s; the shared folder is asked once in that time
@@ -25,6 +27,7 @@ def command(which: str | None, timeout: str | None, as_json: bool) -> int:
     """Wait until a run has ended, and end with its exit code.
 
     0 done, 10 failed for good, 11 restart budget spent, 12 stopped, 13 boot check failed, 124 waited in vain.
+    One whose last job failed without a supervisor has failed for good once Slurm shows no other job of it.
     A job that Slurm has lost is said once on stderr and waited for: only a person, or a time-out, gives a run up.
     """
     timeout_s = _parse_timeout(timeout)
@@ -58,7 +61,9 @@ def _await_end(run: Run, timeout_s: float | None) -> Ended:
         if left_s <= 0:
             raise WaitTimedOut(f"{run.plan.name} has not ended within {talk.span(timeout_s or 0)}; it is {state.name}",
                                hint=f"see it: safelaunch status {run.dir}")
-        doubt.look(state, now_s)
+        if doubt.is_over(state, now_s) and state.failed_alone is not None:
+            why = describe_alone(*state.failed_alone)
+            return Ended("gave_up", FAILED_FOR_GOOD, why, state.last_t or time.time())
         time.sleep(min(pause_s, left_s))
         pause_s = min(pause_s * 1.5, POLL_S[1])
 
@@ -70,16 +75,17 @@ class _Doubt:
         self._run, self._next_s = run, now_s + ASK_EVERY_S
         self._absent = 0
 
-    def look(self, state: State, now_s: float) -> None:
-        """Ask if it is time."""
+    def is_over(self, state: State, now_s: float) -> bool:
+        """Ask if it is time; whether no job is left, as two answers say."""
         if now_s < self._next_s:
-            return
+            return False
         self._next_s = now_s + ASK_EVERY_S
         jobs = runs.ask_scheduler(self._run).jobs
         self._absent = self._absent + 1 if jobs == () else 0
-        if self._absent == WITNESSES:
+        if self._absent == WITNESSES and state.failed_alone is None:
             talk.say(f"unknown: no job of {self._run.plan.name} is left, and its journal holds no end; waiting on. "
                      f"See safelaunch status {self._run.dir}")
+        return self._absent >= WITNESSES
 
 
 def _parse_timeout(text: str | None) -> float | None:

@@ -138,6 +138,7 @@ class State:
     local_folder_taken: tuple[str, str, str] | None = None   # node, path, owner: this user's folder is another's there
     unknown_words: tuple[str, str] | None = None   # job, and the words by which Slurm ended something of it, unread
     kill_who: str | None = None
+    failed_alone: tuple[str, int] | None = None   # the last job and its exit code, where nobody supervised its end
     ended: Ended | None = None
     gen: int = 0
     leader: str | None = None
@@ -222,7 +223,7 @@ def _job_started(state: State, event: Event) -> State:
         for known in state.jobs
     )
     successor = None if state.successor == job else state.successor
-    return replace(state, jobs=jobs, successor=successor, next_cancelled=None, leader=event.host)
+    return replace(state, jobs=jobs, successor=successor, next_cancelled=None, failed_alone=None, leader=event.host)
 
 
 def _attempt_started(state: State, event: Event) -> State:
@@ -439,6 +440,26 @@ def _resubmitted(state: State, event: Event) -> State:
     return replace(state, successor=None if successor is None else str(successor), successor_excludes=excludes)
 
 
+def _ended_alone(state: State, event: Event) -> State:
+    """The batch script's own word, where no supervisor was left to see how the training ends.
+
+    Exit code 0 completes the run, unless another host's supervisor has led the job since, or the attempt was asked to
+    end: it has saved and left then, and is to go on.
+    """
+    id, code, job, attempt = str(event.data["job"]), int(event.data["exit_code"]), state.job, state.attempt
+    if state.jobs and all(known.id != id for known in state.jobs):
+        return state   # somebody's own sbatch of the script, beside the run
+    was_led = (job is not None and (job.id, job.restart_count) == (id, int(event.data.get("restart_count", 0)))
+               and job.started_t is not None)
+    if was_led and state.leader != event.host:
+        return state
+    was_asked = was_led and attempt is not None and attempt.ended is None and attempt.asked_t is not None
+    if code or was_asked:
+        return replace(state, failed_alone=(id, code))
+    why = f"job {id} ended with exit code 0, without a supervisor"
+    return _end("completed", DONE)(state, replace(event, data={"exit_code": DONE, "why": why}))
+
+
 def _bytes(value: Any) -> int | None:
     return value if isinstance(value, int) and value >= 0 else None
 
@@ -492,6 +513,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "unknown_words": _unknown_words,
     "local_folder_taken": _local_folder_taken,
     "resubmitted": _resubmitted,
+    "ended_alone": _ended_alone,
     "completed": _end("completed", DONE),
     "gave_up": _end("gave_up", FAILED_FOR_GOOD),
     "stopped": _end("stopped", STOPPED),

@@ -63,6 +63,11 @@ def describe_end(ended: Ended) -> str:
     return f"the run {word}: {ended.why}{code}"
 
 
+def describe_alone(job: str, exit_code: int) -> str:
+    """How a job ended that had no supervisor any more."""
+    return f"job {job} has ended with exit code {exit_code}, and no supervisor was left to restart it"
+
+
 def _judge_jobs(state: State, word: Word, speech: Speech, by: str) -> Judged:
     """From the journal's state, and what the scheduler says of the run's jobs."""
     name, job = state.name, state.job
@@ -72,6 +77,8 @@ def _judge_jobs(state: State, word: Word, speech: Speech, by: str) -> Judged:
     if not word.jobs:
         if job is None:
             return Judged("unknown", f"a submission was begun and has no outcome, and {by} knows no job of this run")
+        if state.failed_alone is not None:
+            return Judged("unknown", f"{describe_alone(*state.failed_alone)}; {by} knows no job that would go on")
         return Judged("unknown", f"{by} no longer knows job {job.id}, and the journal holds no end")
     first = word.jobs[0]
     if job is None:
