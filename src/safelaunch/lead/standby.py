@@ -14,6 +14,7 @@ from typing import Any
 
 from safelaunch.adapters import journal, sharedfile, slurm
 from safelaunch.adapters.job import Job
+from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
 from safelaunch.core import takeover
@@ -30,7 +31,7 @@ class Standby:
 
     def __init__(self, run_dir: Path, local: Path, job: Job, world: World, token: str,
                  endpoint: tuple[str, int] | None) -> None:
-        self.run_dir, self.job, self.world, self.token = run_dir, job, world, token
+        self.run_dir, self.local, self.job, self.world, self.token = run_dir, local, job, world, token
         self.shared = world.share(run_dir, local / "standby")
         self.endpoint = endpoint
         self.gen = 0                  # the highest generation that a pulse was of
@@ -41,6 +42,7 @@ class Standby:
         self.signs = takeover.begin(self.now_s)
         self.line = world.call(endpoint, token, job.host) if endpoint else None   # else the pulse tells
         self.read_next_s = 0.0
+        self.touch_next_s = self.now_s + TOUCH_EVERY_S
         self.is_over = False          # the run has ended, or has been handed over to another job
         world.on_signals(SIGNALS, self._take_signal)
 
@@ -54,6 +56,9 @@ class Standby:
             if self.now_s - before_s > TICK_S + STALL_S:
                 self.signs = takeover.begin(self.now_s, self.signs.is_known)   # it was this process that stood still
             self._listen()
+            if self.now_s >= self.touch_next_s:
+                touch(self.local)
+                self.touch_next_s = self.now_s + TOUCH_EVERY_S
             if self._should_read():
                 self._read_pulse()
             if self.is_over:

@@ -11,6 +11,7 @@ from typing import Any
 from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import STANDBY_TASK, Guard
+from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
@@ -34,6 +35,7 @@ CHUNK_BYTES = 64 << 10   # of new log read in one go; more is noise, and was a t
 INDEX_S = 2.0
 LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
+FIRST_TOUCH_S = 600.0   # of the local folder: not at the birth, when a training waits, nor long after it
 ALONE_S = 5.0
 MAX_ALONE_S = 300.0     # simulated: 250 questions to Slurm while a hand-over that the site refuses went on and on
 TROUBLE_S = 2.0
@@ -65,6 +67,9 @@ def observe(lead: Leader) -> None:
     find_out_whether_alone(lead)
     if lead.live is None and lead.is_due("trouble", TROUBLE_S):
         look_for_trouble(lead)
+    lead.due.setdefault("touch", lead.now_s + FIRST_TOUCH_S)
+    if lead.is_due("touch", TOUCH_EVERY_S):
+        touch(lead.local)
     urgent = find_urgent(lead)
     if lead.is_due("pulse", pulse_every_s(lead)) or lead.shown != urgent:
         publish_pulse(lead, urgent)
