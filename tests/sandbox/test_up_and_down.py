@@ -70,6 +70,14 @@ def test_down_leaves_nothing_of_a_silent_node_or_of_a_job_that_clings(own_sandbo
     assert_gone(sandbox.dir)
 
 
+def test_no_other_user_of_the_machine_reaches_its_munge(own_sandbox: Callable[..., Sandbox]) -> None:
+    sandbox = own_sandbox(1)
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    seen = subprocess.run([*as_nobody, "ls", str(sandbox.dir / "munge" / "socket")], capture_output=True, text=True)
+    assert "Permission denied" in seen.stderr
+    assert sandbox.run(["srun", "id", "-un"]).stdout == "sl-alice\n"
+
+
 def test_down_can_be_said_twice(own_sandbox: Callable[..., Sandbox]) -> None:
     sandbox = own_sandbox(1)
     sandbox.down()

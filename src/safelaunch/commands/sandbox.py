@@ -85,6 +85,10 @@ def down(name: str) -> None:
         return
     Sandbox.load(Path(entry.dir)).down()
     click.echo(f"Sandbox '{entry.name}' is down; {entry.dir} is gone.", err=True)
+    if not registry.entries():
+        click.echo(f"What stays for the next one: the users {' and '.join(USERS)} with their group {TEAM}, and "
+                   f"{registry.ROOT}. To be rid of it: userdel -r {USERS[0]}; userdel -r {USERS[1]}; "
+                   f"groupdel {TEAM}; rm -r {registry.ROOT}", err=True)
 
 
 @command.command()

@@ -76,6 +76,7 @@ class Sandbox:
     def _start_all(self, entry: registry.Entry) -> None:
         daemons.start(self.dir, (daemons.MUNGE,))
         daemons.wait_for_file(self.dir / "munge" / "socket", UP_TIMEOUT_S)
+        users.close_to_others(self.dir / "munge")
         for pid in daemons.machine(self.dir, daemons.MUNGE).pids():
             cgroups.hold(self.dir, pid)
         if entry.accounting:

@@ -86,6 +86,12 @@ def account_of(name: str, homes: Path) -> Account:
     return Account(name, entry.pw_uid, entry.pw_gid, inside if inside.is_dir() else Path(entry.pw_dir), entry.pw_shell)
 
 
+def close_to_others(folder: Path) -> None:
+    """Let nobody but root and the sandbox's users pass: munged itself starts only in a folder that all may pass."""
+    os.chown(folder, -1, grp.getgrnam(TEAM).gr_gid)
+    folder.chmod(0o750)
+
+
 def make_homes(homes: Path) -> None:
     """A home for each user inside the sandbox, so that sandboxes side by side share no dot file."""
     homes.mkdir(exist_ok=True)
