@@ -15,7 +15,7 @@ AGAIN := $(TEST_VENV)/again
 SIMULATE = $(if $(filter 0,$(SEEDS)),true,$(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS))
 RUN_TESTS = SAFELAUNCH_REQUIRE_SLURM=1 $(SUDO) $(TEST_VENV)/bin/python -m pytest
 
-.PHONY: demo test check deps simulation bench bench-quick clean
+.PHONY: demo test check deps simulation bench bench-quick audit lock clean
 
 demo: .venv/installed  ## a crash and the recovery from it on this machine: no Slurm, no root, no PyTorch
 	.venv/bin/safelaunch demo
@@ -45,6 +45,15 @@ bench: $(TEST_VENV)/installed  ## the figures of docs/benchmarks.md, side by sid
 bench-quick: $(TEST_VENV)/installed  ## five ratios to peers in four minutes: a row of benchmarks/history.jsonl
 	$(SUDO) $(TEST_VENV)/bin/python -m benchmarks.quick
 
+audit:  ## known vulnerabilities of what the lock names; says so where nobody could be asked
+	scripts/audit
+
+lock: $(TEST_VENV)/installed  ## requirements/test.txt anew: the newest releases that pyproject.toml allows, with their hashes
+	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check uv
+	$(TEST_VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate \
+		--custom-compile-command 'make lock' --extra dev --extra bench --extra stacks \
+		--output-file requirements/test.txt pyproject.toml requirements/test.in
+
 .venv/installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer with venv was found; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
@@ -52,16 +61,17 @@ bench-quick: $(TEST_VENV)/installed  ## five ratios to peers in four minutes: a 
 	touch $@
 
 # `deps` may have brought the interpreter's venv module: PYTHON is looked for again by the inner make.
-$(TEST_VENV)/installed: pyproject.toml
+$(TEST_VENV)/installed: pyproject.toml requirements/test.txt
 	$(MAKE) --no-print-directory test-venv
 
 .PHONY: test-venv
 test-venv:
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer with venv was found" >&2; exit 1; }
 	$(PYTHON) -m venv $(TEST_VENV)
-	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check 'torch==2.13.0' numpy
-	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,bench,stacks]'
+	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
+	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check 'torch==2.13.0'
+	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(TEST_VENV)/installed
 
 clean:
-	rm -rf .venv $(TEST_VENV) build dist safelaunch-demo
+	rm -rf .venv $(TEST_VENV) .venv-audit build dist safelaunch-demo

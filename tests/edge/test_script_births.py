@@ -57,7 +57,7 @@ def supervise(tmp_path: Path) -> Supervise:
             (tmp_path / name).write_text(text)
             (tmp_path / name).chmod(0o755)
         for folder in ("journal", "claims", "attempts/0001"):
-            (tmp_path / "run" / folder).mkdir(parents=True)
+            (tmp_path / "run" / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / "run" / "claims" / "2").touch()
         script = TEMPLATE.read_text()
         for key, value in {"SL_RUN_DIR": f"{tmp_path}/run", "SL_KILL_FILE": f"{tmp_path}/run/control/kill",
