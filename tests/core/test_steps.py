@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.steps import last_steps, latest_step, latest_total, named_steps
+from safelaunch.core.steps import end_of_number, last_steps, latest_step, latest_total, named_steps
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,14 @@ def test_the_total_stands_beside_the_last_step_unless_it_is_an_epochs(log: str, 
 
 def test_the_total_stands_beside_a_step_of_the_users_own_pattern() -> None:
     assert latest_total(b"batch=3/70\nbatch=4/70\n", r"batch=(\d+)") == 70
+
+
+@pytest.mark.parametrize(("text", "number", "start", "end"), [
+    (b"12 of 12", 12, 1, 8), (b"7/007", 7, 1, 5), (b"000", 0, 0, 3), (b"120 112", 12, 0, None),
+    (b"9" * 5000, 9, 0, None),
+], ids=["from a place on", "zeros", "nothing but zeros", "within others", "longer than an int may be read"])
+def test_a_number_is_found_whole(text: bytes, number: int, start: int, end: int | None) -> None:
+    assert end_of_number(text, number, start) == end
 
 
 @given(st.binary(max_size=300))

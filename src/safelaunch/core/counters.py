@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from safelaunch.core.steps import Named, last_steps, named_steps
+from safelaunch.core.steps import Named, end_of_number, last_steps, named_steps
 
 MOST_FORMS, MOST_SOURCES = 16, 2   # ranks count alike: two of each form tell all; stages of a start crowd nobody out
 BEGUN = 20
@@ -103,8 +103,8 @@ def _steps(text: bytes, named: Sequence[Named], pattern: str) -> Iterator[Step]:
 
 def _place(words: bytes, step: int, start: int) -> int:
     """Where the number stands, at `start` or behind it."""
-    found = re.compile(rb"(?<!\d)0*%d(?!\d)" % step).search(words, start)
-    return found.end() - len(str(step)) if found else start
+    end = end_of_number(words, step, start)
+    return start if end is None else end - len(str(step))
 
 
 def _form(before: bytes, after: bytes, words: bytes, pattern: str) -> str:
