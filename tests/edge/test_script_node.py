@@ -218,6 +218,7 @@ LEFT_BY_SETUP: dict[str, tuple[str, str, str]] = {
     "a variable without export": ("head=n7", "echo $head", "n7"),
     "one that holds what a shell would run": (r"""odd='$(id) `id` "x" \ ;id'""", """printf '%s\\n' "$odd" """,
                                               r"""$(id) `id` "x" \ ;id"""),
+    "one that is declared and not set": ("declare unset; head=n7", "echo $head", "n7"),
     "an array": ("flags=(--lr 'a b' '')", """printf '<%s>' "${flags[@]}"; echo""", "<--lr><a b><>"),
     "a map": ("declare -A of=([gpu]=8)", "echo ${of[gpu]}", "8"),
     "a function": ("greet() { echo hello $1; }", "greet you", "hello you"),
@@ -230,11 +231,28 @@ LEFT_BY_SETUP: dict[str, tuple[str, str, str]] = {
 }
 
 
+def with_torchrun(tmp_path: Path) -> dict[str, Any]:
+    """For `run`: an attempt whose launcher is a torchrun that runs the last words of its command line."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "torchrun").write_text('#!/bin/bash\nwhile [[ $1 != bash ]]; do shift; done; exec "$@"\n')
+    (tmp_path / "bin" / "torchrun").chmod(0o755)
+    return {"environ": {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
+            "launch": replace(plan_of(LOCAL).launch, by="torchrun", nproc_per_node=1)}
+
+
+@pytest.mark.parametrize("by", ["none", "torchrun"])
 @pytest.mark.parametrize("setup, command, said", LEFT_BY_SETUP.values(), ids=LEFT_BY_SETUP.keys())
 def test_what_setup_leaves_reaches_the_command_as_in_one_script(
-    run: Run, setup: str, command: str, said: str
+    run: Run, tmp_path: Path, setup: str, command: str, said: str, by: str
 ) -> None:
-    assert run(command, setup=setup).stdout == f"[local0:0]:{said}\n"
+    launch, prefix = (with_torchrun(tmp_path), "") if by == "torchrun" else ({}, "[local0:0]:")
+    assert run(command, setup=setup, **launch).stdout == f"{prefix}{said}\n"
+
+
+def test_the_shell_of_setup_goes_on_with_the_command_whose_lines_keep_their_numbers(run: Run) -> None:
+    setup = "pid=$$\nshopt -s extglob\ntrap 'echo asked' USR1"
+    said = run("shopt -q extglob && kill -USR1 $pid\nno_such_command", "--load", setup=setup).stdout
+    assert said == "[local0:0]:asked\n[local0:0]:training: line 3: no_such_command: command not found\n"
 
 
 def test_a_file_that_setup_sources_sees_no_arguments(run: Run, tmp_path: Path) -> None:
@@ -242,23 +260,27 @@ def test_a_file_that_setup_sources_sees_no_arguments(run: Run, tmp_path: Path) -
     assert run("echo $count", "--load", "x", setup="source ./setvars.sh").stdout == "[local0:0]:0\n"
 
 
+@pytest.mark.parametrize("by", ["none", "torchrun"])
 def test_what_setup_sets_is_on_no_command_line_not_in_the_trainings_environment_and_not_in_the_log(
-    run: Run, tmp_path: Path
+    run: Run, tmp_path: Path, by: str
 ) -> None:
     """Other users of a node can read command lines."""
     look = "env >env; cat /proc/[0-9]*/cmdline >lines 2>/dev/null; echo known ${#key}"
-    said = run(look, setup="key=$(printf secret%s 7); set -x; : traced").stdout
-    assert "[local0:0]:known 7\n" in said and "+ : traced\n" in said and "secret7" not in said
+    launch = with_torchrun(tmp_path) if by == "torchrun" else {}
+    said = run(look, setup="key=$(printf secret%s 7); set -x; : traced", **launch).stdout
+    assert "known 7\n" in said and "+ : traced\n" in said and "secret7" not in said
     assert "secret7" not in (tmp_path / "env").read_text()
     assert b"secret7" not in (tmp_path / "lines").read_bytes()
 
 
-def test_more_than_a_process_can_be_given_is_left_out_and_the_training_starts(run: Run) -> None:
+def test_more_than_a_process_can_be_given_is_left_out_and_the_training_starts(run: Run, tmp_path: Path) -> None:
     big = "big=$(head -c 130000 /dev/zero | tr '\\0' x)"
-    said = run("echo trained${big:+ with it}", setup=big).stdout
-    assert "[local0:0]:trained\n" in said and "too long to be handed to the command" in said
+    assert run("echo ${#big}", setup=big).stdout == "[local0:0]:130000\n"
+    torchrun = with_torchrun(tmp_path)
+    said = run("echo trained${big:+ with it}", setup=big, **torchrun).stdout
+    assert "trained\n" in said and "too long to be handed to the command" in said
     half = "half=$(head -c 90000 /dev/zero | tr '\\0' x); f() { : $half; }; eval \"f() { : $half; }\""
-    assert run("echo ${#half}; type -t f", setup=half).stdout == "[local0:0]:90000\n"
+    assert run("echo ${#half}; type -t f", setup=half, **torchrun).stdout == "90000\n"
 
 
 @pytest.mark.parametrize("setup", ["", "echo setup"])
@@ -392,18 +414,10 @@ def test_guards_code_is_there_for_the_second_attempt_and_never_waited_for() -> N
 
 
 def test_torchrun_path_gives_the_trainings_exit_code(run: Run, tmp_path: Path) -> None:
-    """Its launcher is found on the PATH: here one that runs the last words of its command line."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "torchrun").write_text('#!/bin/bash\nwhile [[ $1 != bash ]]; do shift; done; exec "$@"\n')
-    (tmp_path / "bin" / "torchrun").chmod(0o755)
-    launch = replace(plan_of(LOCAL).launch, by="torchrun", nproc_per_node=1)
-    path = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    torchrun = with_torchrun(tmp_path)
     for env in (PLAIN, WHOLE, COMPILED):
-        done = run("echo trained; exit 9", environ={**env, **path}, launch=launch)
+        done = run("echo trained; exit 9", **{**torchrun, "environ": {**env, **torchrun["environ"]}})
         assert (done.returncode, done.stdout) == (9, "trained\n"), done.stdout
-    setup = "head=n7; flags=(a 'b c'); declare unset"
-    done = run('echo "$head <${flags[1]}>"', environ=path, launch=launch, setup=setup)
-    assert done.stdout == "n7 <b c>\n"
 
 
 def test_the_training_has_the_submitters_umask_and_not_the_supervisors(run: Run) -> None:
