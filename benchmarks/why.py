@@ -125,10 +125,16 @@ def _is_same_host(one: str, other: str | None) -> bool:
 
 def ask_safelaunch(cases: Sequence[Case]) -> Iterable[Answer]:
     """What `safelaunch why --json` prints, without the start of a process for each log."""
-    from safelaunch.commands.why import explain_files
+    from safelaunch.adapters.logfiles import read_logs
+    from safelaunch.adapters.rulepacks import load_packs
+    from safelaunch.core.why import rulebook, verdictjson
+    from safelaunch.core.why.causes import judge_log
+    from safelaunch.core.why.scan import Compiled
 
+    rules = (*rulebook.RULES, *load_packs())
+    compiled = Compiled(rules)   # for all of them: it takes 50 ms, most logs 1 ms
     for case in cases:
-        said = explain_files([case.path])["verdict"]
+        said = verdictjson.to_public(judge_log(read_logs([case.path], rules, compiled=compiled)))["verdict"]
         causes = [line["text"] for line in said["evidence"] if line["role"] == "cause"]
         yield Answer(frozenset([said["category"]]), said["confidence"], causes[0] if causes else "", said["host"],
                      said["rank"], tuple(said["suspects"]), said["action"])

@@ -1,4 +1,7 @@
-"""Text → verdict, without a file: the reader's own parts over lines in memory."""
+"""Text → verdict, without a file: the reader's own parts over lines in memory.
+
+`COMPILED` is made once for all tests of a process: to make the rules ready takes 50 ms, most logs of tests take 1 ms.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def read_text(*texts: str, clock: str = CLOCK_ORDER) -> Log:
     counts: dict[str, int] = {}
     for file, text in enumerate(texts):
         block = text.encode() if text.endswith("\n") else text.encode() + b"\n"
-        scanner = Scanner(COMPILED, file, Shapes(COMPILED.literals))
+        scanner = Scanner(COMPILED, file, Shapes(COMPILED.literals, words=COMPILED.words))
         scanner.feed(block, 0, 1)
         part = scanner.finish()
         findings += part.findings

@@ -14,8 +14,8 @@ from safelaunch.core.why.rulebook import RULES
 from safelaunch.core.why.scan import MAX_LINE
 from tests.core.pumps import pumps_of
 
-# Byte by byte at first: what doubles with each byte would take a minute where it should be stopped after 0.1 s.
-SIZES = (*range(16, 32), *(int(32 * 1.3**power) for power in range(15)), MAX_LINE // 4)
+# Few bytes more at first: what doubles with each byte would take a minute where it should be stopped after 0.1 s.
+SIZES = (*range(16, 32, 2), *(int(32 * 1.3**power) for power in range(15)), MAX_LINE // 4)
 MOST_S = 0.06          # of processor time for a line of MAX_LINE bytes: worst rule 0.03 here (2026-11-22)
 FROM_S = 0.003         # less is no measure of growth
 MOST_GROWTH = 9.0      # for four times the length: 4 would be linear, 16 quadratic
@@ -27,7 +27,7 @@ def seconds_of(pattern: re.Pattern[bytes], line: bytes) -> float:
     return time.process_time() - start_s
 
 
-def least_of(pattern: re.Pattern[bytes], line: bytes, tries: int = 5) -> float:
+def least_of(pattern: re.Pattern[bytes], line: bytes, tries: int) -> float:
     """The least time of a few tries: a busy machine makes some of them long."""
     return min(seconds_of(pattern, line) for _ in range(tries))
 
@@ -42,8 +42,11 @@ def complaint_about(pattern: bytes) -> str:
                 return f"{short_s:.2f} s for {size} bytes of {pump(80)!r}…"
         if short_s < FROM_S / 16:
             continue
-        short_s, long_s = (least_of(compiled, pump(size)) for size in (SIZES[-1], MAX_LINE))
-        if long_s > MOST_S or (long_s > FROM_S and long_s > MOST_GROWTH * short_s):
+        for tries in (1, 5):   # one try acquits nearly all: more make a time shorter, never longer
+            long_s, short_s = least_of(compiled, pump(MAX_LINE), tries), least_of(compiled, pump(SIZES[-1]), 2 * tries)
+            if long_s <= FROM_S or (long_s <= MOST_S and long_s <= MOST_GROWTH * short_s):
+                break
+        else:
             return f"{short_s * 1000:.1f} ms, four times as long: {long_s * 1000:.1f} ms, for {pump(80)!r}…"
     return ""
 

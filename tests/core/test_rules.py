@@ -29,7 +29,7 @@ HOSTILE = tuple(piece * (8192 // len(piece)) for piece in (
 def read(text: str) -> list[tuple[str, Finding | None]]:
     """Rules that have lines of the text, with their findings where one is kept."""
     block = text.encode() + b"\n"
-    scanner = Scanner(COMPILED, 0, Shapes(COMPILED.literals))
+    scanner = Scanner(COMPILED, 0, Shapes(COMPILED.literals, words=COMPILED.words))
     scanner.feed(block, 0, 1)
     part = scanner.finish()
     kept = {finding.rule: finding for finding in part.findings}

@@ -23,6 +23,7 @@ from safelaunch.adapters.logfiles import read_logs
 from safelaunch.core.why import verdictjson
 from safelaunch.core.why.causes import judge_log
 from safelaunch.core.why.rulebook import RULES
+from tests.core.judged import COMPILED
 from tests.core.rule_samples import SAMPLES
 
 MOST_MB = 300
@@ -79,7 +80,7 @@ def check(data: bytes, folder: Path) -> None:
     paths[0].write_bytes(gzip.compress(log[:cut], 1)[:-3 if cut & 1 else None] if cut % 7 == 3 else log[:cut])
     paths[1].write_bytes(log[cut:])
     start_s = time.process_time()
-    read = read_logs(paths, RULES, workers=1)
+    read = read_logs(paths, RULES, workers=1, compiled=COMPILED)
     verdict = judge_log(read)
     public = verdictjson.to_public(verdict)
     taken_s = time.process_time() - start_s

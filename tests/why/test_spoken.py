@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from safelaunch.commands.why import explain_files
+from safelaunch.adapters.logfiles import read_logs
+from safelaunch.core.why.causes import Verdict, judge_log
+from safelaunch.core.why.rulebook import RULES
+from tests.core.judged import COMPILED
 
 LINES = (Path(__file__).parent / "spoken.jsonl").read_text().splitlines()
 SPOKEN: list[dict[str, Any]] = [json.loads(line) for line in LINES]
@@ -19,21 +22,20 @@ IDS = [one["text"].strip().splitlines()[-1][:70] for one in SPOKEN]
 LEAST_RIGHT = 0.9
 
 
-def explain(folder: Path, text: str) -> dict[str, Any]:
+def explain(folder: Path, text: str) -> Verdict:
     log = folder / "train.log"
     log.write_text(f"loading model\nepoch 0\n{text}\n")
-    verdict: dict[str, Any] = explain_files([log])["verdict"]
-    return verdict
+    return judge_log(read_logs([log], RULES, compiled=COMPILED))
 
 
 @pytest.mark.parametrize("one", SPOKEN, ids=IDS)
 def test_last_words_are_never_misread_with_confidence(tmp_path: Path, one: dict[str, Any]) -> None:
     said = explain(tmp_path, one["text"])
-    assert said["category"] in one["categories"] or said["confidence"] < 0.8, said
-    assert said["category"] != "none" or "none" in one["categories"], said
+    assert said.category in one["categories"] or round(said.confidence, 2) < 0.8, said
+    assert said.category != "none" or "none" in one["categories"], said
 
 
 def test_nine_of_ten_are_read_right(tmp_path: Path) -> None:
     sample = SPOKEN[::3]   # each is read above as well, by whichever worker
-    misread = [one["text"] for one in sample if explain(tmp_path, one["text"])["category"] not in one["categories"]]
+    misread = [one["text"] for one in sample if explain(tmp_path, one["text"]).category not in one["categories"]]
     assert len(misread) <= (1 - LEAST_RIGHT) * len(sample), misread

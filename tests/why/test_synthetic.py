@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from safelaunch.adapters.logfiles import read_logs
 from safelaunch.core.why.causes import Verdict, judge_log
 from safelaunch.core.why.rulebook import RULES
+from tests.core.judged import COMPILED
 from tests.why.generator import Shape, Synthetic, make_log
 from tests.why.plants import PLANTS, Plant
 
@@ -35,7 +36,7 @@ def explain(log: Synthetic) -> Verdict:
         for name, data in log.files.items():
             paths.append(Path(folder) / name)
             paths[-1].write_bytes(data)
-        return judge_log(read_logs(paths, RULES))
+        return judge_log(read_logs(paths, RULES, compiled=COMPILED))
 
 
 def text_of(log: Synthetic) -> str:

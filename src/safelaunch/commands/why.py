@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -68,11 +67,6 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
         log = to_global(log, *subject.layout)
     found = judge_log(log, subject.evidence)
     return log, number_verdict(of_nothing(found, log) if subject.is_open else found, subject.indexes)
-
-
-def explain_files(paths: Sequence[Path]) -> dict[str, Any]:
-    """The object of `why --json` for some logs."""
-    return verdictjson.to_public(judge_log(_read(paths)))
 
 
 def of_nothing(verdict: Verdict, log: Log) -> Verdict:
