@@ -15,13 +15,13 @@ AGAIN := $(TEST_VENV)/again
 SIMULATE = $(if $(filter 0,$(SEEDS)),true,$(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS))
 RUN_TESTS = SAFELAUNCH_REQUIRE_SLURM=1 $(SUDO) $(TEST_VENV)/bin/python -m pytest
 
-.PHONY: demo test check deps simulation bench bench-quick audit lock clean
+.PHONY: demo test check bytecode deps simulation bench bench-quick audit lock clean
 
 demo: .venv/installed  ## a crash and the recovery from it on this machine: no Slurm, no root, no PyTorch
 	.venv/bin/safelaunch demo
 
 test: deps $(TEST_VENV)/installed  ## everything; installs Slurm and the like, which takes root or sudo
-	$(MAKE) --no-print-directory check
+	$(MAKE) --no-print-directory -j2 check bytecode
 	rm -f $(AGAIN)
 	scripts/beside $(SIMULATE) -- env $(RUN_TESTS) -n $(WORKERS) \
 		--dist load --maxschedchunk 1 --second-chance=$(AGAIN) $(PYTEST)
@@ -32,6 +32,12 @@ check: $(TEST_VENV)/installed  ## style, types and the contracts between the lay
 	$(TEST_VENV)/bin/ruff check .
 	$(TEST_VENV)/bin/mypy
 	$(TEST_VENV)/bin/lint-imports --no-timings 2>/dev/null || $(TEST_VENV)/bin/lint-imports
+
+# An installation has its bytecode, a checkout has none: each of the hundreds of supervisors that tests start would compile
+# all of it (0.15 s of processor time), and each worker all tests with their asserts (5 s), which a collection writes.
+bytecode: $(TEST_VENV)/installed
+	$(TEST_VENV)/bin/python -m compileall -q src
+	env -u PYTHONDONTWRITEBYTECODE $(TEST_VENV)/bin/python -m pytest --collect-only -qq $(PYTEST) >/dev/null || true
 
 deps:
 	scripts/install-test-deps
