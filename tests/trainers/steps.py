@@ -21,7 +21,7 @@ import zipfile
 import zlib
 
 FIRST_STATE = 20210601
-_POLL_S = 0.002
+_POLL_S, _MOST_POLL_S = 0.002, 0.02
 
 
 def next_state(state: int, step: int) -> int:
@@ -291,10 +291,12 @@ def wait_for_all(folder: str, rank: int, world: int, step: int) -> None:
     os.makedirs(folder, exist_ok=True)
     append(os.path.join(folder, f"{step}.{rank}"), "")
     waiting = [[os.path.join(folder, f"{what}.{other}") for what in (step, "left")] for other in range(world)]
+    every_s = _POLL_S
     while waiting:
         waiting = [paths for paths in waiting if not any(map(os.path.exists, paths))]
         if waiting:
-            time.sleep(_POLL_S)
+            time.sleep(every_s)
+            every_s = min(1.05 * every_s, _MOST_POLL_S)   # for one that died they wait for half a minute
 
 
 class Ring:
