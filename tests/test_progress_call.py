@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.progress import listen, measure
+from safelaunch.core.figures import measure
+from safelaunch.core.progress import listen
 from safelaunch.core.steps import latest_step
 
 SRC = Path(__file__).parent.parent / "src"

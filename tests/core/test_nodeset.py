@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core import nodeset
+from safelaunch.core import nodefold, nodeset
 from safelaunch.errors import ParseError
 
 NAMES = st.builds("{}{}".format, st.sampled_from(["n", "gpu", "r1-n", "r2-n", "jean-zay-ib"]), st.integers(0, 300))
@@ -59,13 +62,25 @@ def test_any_text_is_a_list_or_an_error(text: str) -> None:
         (("r1n0", "r1n1", "r2n0"), "r1n[0-1],r2n0"),
         (("gpu009", "gpu010"), "gpu[009-010]"),
         (("n0", "n0"), "n0"),
+        (("n9", "n10", "n010", "n099", "n100"), "n[9-10,010,099-100]"),
+        (("b", "a", "login", "a1", "a2"), "a,a[1-2],b,login"),
+        (("", "n[", "n" + "7" * 5000), f",n{'7' * 5000},n["),
     ],
-    ids=["none", "a range", "one bracket a name, as Slurm reads it", "leading zeros", "twice the same"],
+    ids=["none", "a range", "one bracket a name, as Slurm reads it", "leading zeros", "twice the same",
+         "numbers of several lengths", "names without numbers", "what no node is called"],
 )
 def test_the_short_form(nodes: tuple[str, ...], expected: str) -> None:
-    assert nodeset.fold(nodes) == expected
+    assert nodefold.fold(nodes) == expected
+
+
+@given(st.lists(st.one_of(NAMES, st.from_regex(r"[a-c0-2-]{0,3}[a-c][01]{0,4}[b-]?", fullmatch=True)), max_size=12))
+def test_folded_is_as_clustershell_expands_it(nodes: list[str]) -> None:
+    folded = nodefold.fold(nodes)
+    assert sorted(map(str, NodeSet(folded, resolver=RESOLVER_NOGROUP))) == sorted(set(nodes))
+    parts = re.sub(r"\[[^]]*\]", "[]", folded).split(",")
+    assert len(set(parts)) == len(parts) and all(part.count("[") < 2 for part in parts)
 
 
 @given(st.lists(NAMES, max_size=30))
 def test_folded_and_expanded_are_the_same_nodes(nodes: list[str]) -> None:
-    assert set(nodeset.expand(nodeset.fold(nodes))) == set(nodes)
+    assert set(nodeset.expand(nodefold.fold(nodes))) == set(nodes)

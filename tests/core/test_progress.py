@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.progress import listen, measure
+from safelaunch.core.figures import measure
+from safelaunch.core.progress import listen
 from safelaunch.core.steps import latest_step
 
 MEGATRON = (" iteration      182/  250000 | consumed samples:       186368 | elapsed time per iteration (ms): 126995.3 "

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.steps import end_of_number, last_steps, latest_step, latest_total, named_steps
+from safelaunch.core.steps import end_of_number, last_steps, latest_of, latest_step, named_steps
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_slurms_own_word_for_a_step_is_no_step_of_the_training(line: bytes) -> N
 ], ids=["a slash", "Megatron-LM", "of", "zeros", "torchrun's prefix", "a bar", "the last bar", "a bar of an epoch",
         "fairseq", "NeMo", "no total", "less than the step", "a word", "a fraction", "nothing"])
 def test_the_total_stands_beside_the_last_step_unless_it_is_an_epochs(log: str, total: int | None) -> None:
-    assert latest_total(log.encode(), "auto") == total
+    assert latest_of(log.encode(), "auto")[1] == total
 
 
 def test_the_total_stands_beside_a_step_of_the_users_own_pattern() -> None:
-    assert latest_total(b"batch=3/70\nbatch=4/70\n", r"batch=(\d+)") == 70
+    assert latest_of(b"batch=3/70\nbatch=4/70\n", r"batch=(\d+)") == (4, 70)
 
 
 @pytest.mark.parametrize(("text", "number", "start", "end"), [
@@ -116,5 +116,5 @@ def test_a_number_is_found_whole(text: bytes, number: int, start: int, end: int 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_have_a_total_or_none(log: bytes) -> None:
-    total = latest_total(log, "auto")
+    total = latest_of(log, "auto")[1]
     assert total is None or total >= 0

@@ -22,7 +22,7 @@ from safelaunch.adapters.watchmemory import Memory
 from safelaunch.adapters.watchreading import Reader
 from safelaunch.adapters.world import ASKING, World
 from safelaunch.commands.watch import GAP_S, TICK_S
-from safelaunch.core import nodeset
+from safelaunch.core import nodefold
 from safelaunch.lead.leader import DEMOTED, Leader, TookOver
 from safelaunch.node.guard import RETRY_S, Link
 from tests.simulation.clock import Process
@@ -176,7 +176,7 @@ class Supervisor(Actor):
 
     def _job(self) -> JobFacts:
         job = self.shell.job
-        env = {"SLURM_JOB_ID": job.id, "SLURM_JOB_NODELIST": nodeset.fold(job.first_nodes),
+        env = {"SLURM_JOB_ID": job.id, "SLURM_JOB_NODELIST": nodefold.fold(job.first_nodes),
                "SLURMD_NODENAME": self.host.name, "SLURM_JOB_PARTITION": "main",
                "XDG_STATE_HOME": str(self.sim.folder / "state"),
                **({"SLURM_RESTART_COUNT": str(self.shell.restarts)} if self.shell.restarts else {})}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from safelaunch.core import nodeset, slurmtext
+from safelaunch.core import nodefold, nodeset, slurmtext
 from tests.simulation.batch import Step
 from tests.simulation.command import SimCommand
 from tests.simulation.hosts import Host
@@ -171,7 +171,7 @@ class Slurm(Controller):
         return 0, "".join(line(job) for job in jobs), ""
 
     def _line(self, job: Job) -> str:
-        return f"{job.id}|{job.state}|u|{job.name}|{self._reason(job)}|{nodeset.fold(job.nodes)}\n"
+        return f"{job.id}|{job.state}|u|{job.name}|{self._reason(job)}|{nodefold.fold(job.nodes)}\n"
 
     def _reason(self, job: Job) -> str:
         """As squeue has it; a job that starts in the very moment of a hold runs on as a held one (measured)."""
@@ -193,8 +193,8 @@ class Slurm(Controller):
         clock = f"{ran_s // 86400}-{ran_s // 3600 % 24:02d}:{ran_s // 60 % 60:02d}:{ran_s % 60:02d}"
         start = f"2024-01-01T00:00:{job.started_t:09.3f}" if job.state != "PENDING" else "N/A"
         nodes = sorted(job.leaving) if job.state == "COMPLETING" else job.nodes
-        return "|".join((job.id, job.state, "u", self._reason(job), nodeset.fold(nodes), job.batch_host or "n/a",
-                         nodeset.fold(job.exclude) or "(null)", ",".join(waits) or "(null)", "main", start, clock,
+        return "|".join((job.id, job.state, "u", self._reason(job), nodefold.fold(nodes), job.batch_host or "n/a",
+                         nodefold.fold(job.exclude) or "(null)", ",".join(waits) or "(null)", "main", start, clock,
                          job.name)) + "\n"
 
     def _time_left(self, number: str) -> tuple[int, str, str]:

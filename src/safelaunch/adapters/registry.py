@@ -192,12 +192,12 @@ def _append(path: Path, line: bytes) -> bool:
 
 
 def _parse_all(content: bytes) -> list[Entry]:
-    newest = {entry.dir: entry for entry in map(_parse, content.splitlines()) if entry is not None}
-    return sorted(newest.values(), key=lambda entry: entry.t, reverse=True)
+    newest = {str(row.get("dir")): row for line in content.splitlines() if (row := _parse(line)) is not None}
+    return sorted(filter(None, map(_entry, newest.values())), key=lambda entry: entry.t, reverse=True)
 
 
-def _parse(line: bytes) -> Entry | None:
-    """The entry of a line; None for one that is torn or of another version.
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """The object of a line; None for one that is torn or of another version.
 
     A write that was cut off leaves no newline, so the next line starts in the middle of that one.
     """
@@ -205,12 +205,18 @@ def _parse(line: bytes) -> Entry | None:
     if start < 0:
         return None
     try:
-        raw: Any = json.loads(line[start:])
-        if raw["v"] != VERSION:
-            return None
+        row: Any = json.loads(line[start:])
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) and row.get("v") == VERSION else None
+
+
+def _entry(raw: dict[str, Any]) -> Entry | None:
+    """The entry that a line holds; None for one of an odd form."""
+    try:
         return Entry(Path(str(raw["dir"])), str(raw["name"]), str(raw["run_id"]), str(raw["job"]), float(raw["t"]),
                      str(raw.get("cluster") or ""), brief if isinstance(brief := raw.get("brief"), dict) else None)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 

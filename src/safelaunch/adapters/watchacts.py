@@ -20,7 +20,7 @@ from safelaunch.adapters.knownnodes import try_with_known
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.watchreading import Ask
 from safelaunch.adapters.world import World
-from safelaunch.core import nodeset, slurmtext, via
+from safelaunch.core import nodefold, nodeset, slurmtext, via
 from safelaunch.core import plan as plans
 from safelaunch.core.excludelist import NO_SUCH_NODE, ExcludeList
 from safelaunch.core.model import Event
@@ -181,7 +181,7 @@ class Deed:
         kept = [node for node in act.keep if node not in self.excluding.own]
         self._settle("relax", True, None, *(partial(self._readmit, node, act.why) for node in act.drop),
                      lambda: self.writer.event("resubmitted", job=act.job, exclude=kept, why=act.why))
-        return f"job {act.job} may use {nodeset.fold(act.drop)} again: {act.why}"
+        return f"job {act.job} may use {nodefold.fold(act.drop)} again: {act.why}"
 
     def _free(self, act: Free) -> Doing:
         """The exclusions first: without them the next attempt could meet the last one's ranks on a silent node."""
@@ -195,7 +195,7 @@ class Deed:
                 return f"could not change job {act.job}: {_said(result)}"
         self._settle("free_successor", True, None,
                      lambda: self.writer.event("resubmitted", job=act.job, exclude=list(act.exclude), why=act.why))
-        return f"job {act.job} may start now, without {nodeset.fold(act.exclude) or 'exclusions'}: {act.why}"
+        return f"job {act.job} may start now, without {nodefold.fold(act.exclude) or 'exclusions'}: {act.why}"
 
     def _start_now(self, act: StartNow) -> Doing:
         """Not in this very second: a node would refuse the job that it has just killed, and it would be lost (see

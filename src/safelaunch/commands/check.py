@@ -9,7 +9,7 @@ import click
 
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.commands.trainfile import split_rest, train_file_arguments
-from safelaunch.core.config.rules import gpus_per_node
+from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.errors import ConfigError, UsageError
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from safelaunch.commands import runs, talk
-from safelaunch.core import story, via
+from safelaunch.core import nodefold, story, via
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
@@ -93,7 +93,7 @@ def _key(event: Event) -> tuple[int, int, str, str, float]:
 
 
 def _nodes(data: Data) -> str:
-    return talk.fold(map(str, data.get("nodes") or ())) or "no nodes"
+    return nodefold.fold(map(str, data.get("nodes") or ())) or "no nodes"
 
 
 def _because(data: Data) -> str:
@@ -103,7 +103,7 @@ def _because(data: Data) -> str:
 def _submitted(data: Data) -> str:
     if not data.get("successor_of"):
         return f"job {data['job']} is submitted"
-    excludes = talk.fold(map(str, data.get("exclude") or ()))
+    excludes = nodefold.fold(map(str, data.get("exclude") or ()))
     return (f"job {data['job']} is queued as the successor of job {data['successor_of']}"
             + (f", without {excludes}" if excludes else ""))
 

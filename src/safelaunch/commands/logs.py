@@ -15,6 +15,7 @@ import click
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import loglines, runs, talk
 from safelaunch.commands.whysubject import Subject
+from safelaunch.core import nodefold
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why.causes import Verdict
 from safelaunch.errors import UsageError
@@ -42,7 +43,7 @@ class AttemptLog:
         """── attempt 2 · job 12 · n[0-3] · from step 40 ──"""
         parts = [f"attempt {self.number}"]
         if self.attempt is not None:
-            parts += [f"job {self.attempt.job}", talk.fold(self.attempt.nodes)]
+            parts += [f"job {self.attempt.job}", nodefold.fold(self.attempt.nodes)]
             parts += [f"from step {self.attempt.resume_step}"] if self.attempt.resume_step is not None else []
             if self.attempt.lost is not None:   # the header of such an attempt named a step that it never went on from
                 parts.append("not loaded" if self.attempt.lost_surely else "perhaps not loaded")

@@ -14,7 +14,7 @@ import click
 
 from safelaunch.adapters import clustername, configfiles, ledger, runfolder, slurm
 from safelaunch.commands import nodetable, runs, talk
-from safelaunch.core import nodeset, slurmtext
+from safelaunch.core import nodefold, nodeset, slurmtext
 from safelaunch.core.config import resolve as config
 from safelaunch.core.ledger import CLEARED, Evidence, Standing, clusters_of, of_cluster, standings
 from safelaunch.core.ledgerlines import is_node_name
@@ -183,7 +183,7 @@ def _reason(why: str) -> str:
 
 def _check_known(names: tuple[str, ...]) -> None:
     """Refuse a name that Slurm does not know: it would be written down and do nothing. Slurm's silence refuses none."""
-    result = slurm.run(slurm.show_nodes(nodeset.fold(names)), slurm.outside_job(os.environ), ASK_SLURM_S)
+    result = slurm.run(slurm.show_nodes(nodefold.fold(names)), slurm.outside_job(os.environ), ASK_SLURM_S)
     unknown = re.findall(r"Node ([A-Za-z0-9._-]+) not found", result.stdout + result.stderr)
     if unknown:
         raise UsageError(f"Slurm knows no node {', '.join(unknown)}; nothing was written down", hint="see: sinfo -N")

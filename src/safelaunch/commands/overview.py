@@ -23,7 +23,7 @@ from safelaunch.core.status import costs
 from safelaunch.core.status.costs import Costs, Track
 from safelaunch.core.status.speech import Speech, Word
 from safelaunch.core.status.states import judge
-from safelaunch.core.steps import latest_step, latest_total
+from safelaunch.core.steps import latest_of
 
 VERSION = 1
 STALE_S = 60.0            # four pulses (loop.PULSE_S = 15 s) without one
@@ -31,7 +31,7 @@ TAIL_BYTES = 64 << 10
 BRIEF_BYTES, BRIEF_STEPS = 8 << 10, 31
 SHOWN_DECISIONS = 3
 
-SPEECH = Speech(talk.clock, talk.span, talk.fold)
+SPEECH = Speech(talk.clock, talk.span, nodefold.fold)
 
 
 def overview(
@@ -258,11 +258,12 @@ def _steps(
     if attempt is None:
         return None, None, b""
     tail = _tail(run.dir / runfolder.attempt_folder(attempt.number) / "main.log", tail_bytes)
-    steps = [attempt.step, latest_step(tail, run.plan.step_pattern)]
+    named, total = latest_of(tail, run.plan.step_pattern)
+    steps = [attempt.step, named]
     if pulse is not None and pulse["attempt"] == attempt.number:
         steps.append(pulse["step"])
     step = max((step for step in steps if step is not None), default=None)
-    return step, latest_total(tail, run.plan.step_pattern), tail
+    return step, total, tail
 
 
 def _number(value: float | None) -> float | str | None:

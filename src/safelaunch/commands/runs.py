@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -204,7 +203,7 @@ def owner_of(run_dir: Path) -> str:
 def _ask_machine(run: Run) -> Word:
     """A local run's job is a process, which only its own machine knows."""
     submitted = [event for event in run.journal().events if event.event == "submitted"]
-    here = socket.gethostname().split(".")[0]
+    here = os.uname().nodename.split(".")[0]
     if submitted and submitted[-1].host != here:
         return Word(None, f"it is a local run of {submitted[-1].host}, and this is {here}")
     jobs = [str(event.data.get("job")) for event in submitted]

@@ -9,7 +9,8 @@ import click
 
 from safelaunch.adapters import ownership, runfolder, slurm
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import runs, talk
+from safelaunch.commands import runs
+from safelaunch.core import nodefold
 from safelaunch.core.state import State
 from safelaunch.errors import UsageError
 
@@ -51,7 +52,7 @@ def shell_command(run: Run, state: State, node: str | None) -> list[str]:
         raise UsageError(f"{run.plan.name} holds no nodes: it is {state.name}", hint=f"safelaunch status {run.dir}")
     chosen = node or job.batch_host or (job.nodes[0] if job.nodes else "")
     if job.nodes and chosen not in job.nodes:
-        raise UsageError(f"{chosen} is not a node of job {job.id}, which has {talk.fold(job.nodes)}")
+        raise UsageError(f"{chosen} is not a node of job {job.id}, which has {nodefold.fold(job.nodes)}")
     has_gpus = any(name in _GPU_OPTIONS for name, _ in run.plan.sbatch)
     # --overlap: beside the training's step.
     gpus = slurm.NO_GPUS if has_gpus else ()

@@ -14,7 +14,7 @@ from safelaunch.adapters import collect, runfolder, slurm
 from safelaunch.adapters.collect import Collected, Depth, Target
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs, talk
-from safelaunch.core import nodeset
+from safelaunch.core import nodefold, nodeset
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.hangs.parallel import parse_sizes
 from safelaunch.core.hangs.stacks import fold
@@ -57,7 +57,7 @@ def command(which: str | None, native: bool, as_json: bool, raw: Path | None, gp
     if as_json:
         talk.emit_json(stacktext.to_public(groups, verdict, collected.reports, collected.silent, collected.took_s))
         return 0
-    lines = stacktext.tell(groups, verdict, collected.reports, collected.silent, talk.fold)
+    lines = stacktext.tell(groups, verdict, collected.reports, collected.silent, nodefold.fold)
     lines += ["", *collect.gpu_lines(collected)] if gpus else []
     width = shutil.get_terminal_size().columns if talk.is_for_person() else 0
     click.echo("\n".join(_fit(talk.clean(line), width) for line in lines))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -36,21 +35,6 @@ def span(seconds: float) -> str:
             words.append(f"{left // size} {unit}")
         left %= size
     return " ".join(words[:2]) if words else f"{left} s"
-
-
-def fold(nodes: Iterable[str]) -> str:
-    """n[0-3]; names that no node set can hold, as a journal may contain them, are listed as they are."""
-    names = tuple(nodes)
-    if not names:
-        return ""
-    from ClusterShell.NodeSet import NodeSetParseError  # 12 ms that few verbs need
-
-    from safelaunch.core import nodeset
-
-    try:
-        return nodeset.fold(names)
-    except NodeSetParseError:
-        return ",".join(names)
 
 
 def is_for_person() -> bool:

@@ -17,6 +17,7 @@ from safelaunch.adapters.logindex import LogIndex
 from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.commands import talk
 from safelaunch.commands.whysubject import Subject, find_subject
+from safelaunch.core import nodefold
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.why import rulebook, verdictjson, verdicttext
 from safelaunch.core.why import ticket as whyticket
@@ -100,7 +101,7 @@ def _print_ticket(verdict: Verdict, subject: Subject) -> None:
         talk.say(f"beware: {verdict.category} is hardly a matter for the site's administrators")
     name = subject.run.plan.name if subject.run else ""
     nodes = subject.attempt.nodes if subject.attempt else ()
-    click.echo(talk_clean_lines(whyticket.render_ticket(verdict, subject.job, name, talk.fold(nodes),
+    click.echo(talk_clean_lines(whyticket.render_ticket(verdict, subject.job, name, nodefold.fold(nodes),
                                                           subject.outside, subject.when)))
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from safelaunch.adapters import attemptfacts, ledger, runfolder, slurm
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import runs, talk
+from safelaunch.commands import runs
+from safelaunch.core import nodefold
 from safelaunch.core.ledger import blamed_before, of_cluster
 from safelaunch.core.model import Event, Request, tell_stop
 from safelaunch.core.slurmtext import is_unreachable, parse_ending
@@ -109,7 +110,7 @@ def _ask_slurm(run: Run, state: State, attempt: Attempt) -> tuple[JobFacts, tupl
         facts = JobFacts()
     if facts.is_alive:
         return facts, ()
-    shown = slurm.run(slurm.show_nodes(talk.fold(attempt.nodes)), slurm.outside_job(os.environ), SLURM_DEADLINE_S)
+    shown = slurm.run(slurm.show_nodes(nodefold.fold(attempt.nodes)), slurm.outside_job(os.environ), SLURM_DEADLINE_S)
     until_t = (attempt.ended_t or float("inf")) + NODES_LATE_S
     return facts, slurmfacts.bad_nodes(shown.stdout, attempt.started_t, until_t) if shown.is_ok else ()
 

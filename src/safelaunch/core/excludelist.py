@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from safelaunch.core import nodeset
+from safelaunch.core import nodefold
 
 NO_SUCH_NODE = "this cluster knows no such node"
 
@@ -39,7 +39,7 @@ class ExcludeList:
 
     def text(self, names: Iterable[str]) -> str:
         """For ExcNodeList: a list with these nodes. The user's own stay: an update replaces the whole list."""
-        return nodeset.fold(name for name in (*names, *self.own) if name not in self.unknown)
+        return nodefold.fold(name for name in (*names, *self.own) if name not in self.unknown)
 
     def options(self, names: Collection[str]) -> list[str]:
         """For sbatch: an --exclude that replaces the job script's, by nothing too (22.05, measured); [] where the

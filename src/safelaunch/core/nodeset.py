@@ -1,4 +1,4 @@
-"""Node lists as Slurm writes them: "n[0-3,7]" and the names in it."""
+"""Node lists as Slurm writes them: the names in "n[0-3,7]"; the way back is core.nodefold."""
 
 from __future__ import annotations
 
@@ -23,15 +23,6 @@ def expand_own(text: str | None) -> tuple[str, ...]:
         return expand(text) if text and "/" not in text else ()
     except ParseError:
         return ()
-
-
-def fold(nodes: Iterable[str]) -> str:
-    """The short form of node names, one bracket a name as Slurm reads it; "" for none."""
-    folded = NodeSet(resolver=RESOLVER_NOGROUP)
-    folded.fold_axis = (-1,)   # Slurm knows "r1n[0-3]", not "r[0-1]n[0-3]"
-    for node in nodes:
-        folded.add(NodeSet(node, resolver=RESOLVER_NOGROUP))
-    return str(folded)
 
 
 def _ordered(text: str) -> Iterable[str]:

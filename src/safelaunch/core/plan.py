@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from safelaunch.core.config.rules import gpus_per_node
+from safelaunch.core.config.gpus import gpus_per_node
 
 _RESUME_ARGS = re.compile(r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))")
 

@@ -29,10 +29,10 @@ SACCT_FORMAT = "JobID,State,ExitCode"    # with --parsable2: "12|CANCELLED by 10
 SINFO_FORMAT = "%T|%N"
 
 _NOTHING = dict.fromkeys(("(null)", "n/a", "N/A", "None"), "")   # Slurm's several words for it
-_CLUSTER = re.compile(r"^[ \t]*ClusterName[ \t]*=[ \t]*\"?([^\s\"#]+)", re.MULTILINE | re.IGNORECASE)
+_CLUSTER = r"^[ \t]*ClusterName[ \t]*=[ \t]*\"?([^\s\"#]+)"
 _UNUSABLE = ("down", "drain", "fail", "maint", "unk", "inval", "power", "future", "reserved")
 # The first words of templates/slurm/job.sbatch.
-_STARTED = re.compile(r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on ", re.MULTILINE)
+_STARTED = r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on "
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def is_unknown_node(stderr: str) -> bool:
 
 def parse_cluster(text: str) -> str:
     """The ClusterName of slurm.conf or of `scontrol show config`, in small letters as Slurm has it; "" = none."""
-    found = _CLUSTER.search(text)
+    found = re.search(_CLUSTER, text, re.MULTILINE | re.IGNORECASE)
     return found[1].lower() if found else ""
 
 
@@ -324,7 +324,8 @@ def is_ended_by_prolog(output: str, job: str) -> bool:
 
 
 def _last_start(output: str, job: str) -> int:
-    return max((match.start() for match in _STARTED.finditer(output) if match["id"] == job), default=0)
+    starts = re.finditer(_STARTED, output, re.MULTILINE)
+    return max((match.start() for match in starts if match["id"] == job), default=0)
 
 
 def parse_step_ending(output: str, job: str) -> str | None:

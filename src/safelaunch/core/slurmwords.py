@@ -119,14 +119,15 @@ PROLOG_FAILED_FIRST = (
     Phrase("^Error running slurm prolog: [0-9]+$", "batch host failed", "src/slurmd/slurmd/req.c, _prolog_error; "
            "recorded on 22.05.8", until="23.11"),
 )
+# Patterns are compiled where they are first used: each verb imports this table, and few read a job's output.
 # The version line of every command: "slurm 24.11.5", Debian's "slurm-wlm 26.05.5", "slurm 25.05.0-0rc1".
-_VERSION = re.compile(r"^slurm(?:-\S+)? (?P<number>(?P<release>\d\d\.\d\d)(?:\.\S+)?)\s*$", re.MULTILINE)
+_VERSION = r"^slurm(?:-\S+)? (?P<number>(?P<release>\d\d\.\d\d)(?:\.\S+)?)\s*$"
 _HEAD = rf"(?:{'|'.join(f'(?:{head.pattern})' for head in HEADS)})+error: "
 _LINE = (_HEAD + r"\*\*\* {kind} (?P<id>[0-9]+){step} ON (?P<host>\S+) CANCELLED AT (?P<at>\S+)"
          r"(?P<due> [^*\n]*?)? \*\*\*")
-_JOB_END = re.compile(_LINE.replace("{kind}", "JOB").replace("{step}", ""), re.MULTILINE)
-_STEP_END = re.compile(_LINE.replace("{kind}", "STEP").replace("{step}", r"\.\S+"), re.MULTILINE)
-_PROLOG = re.compile("|".join(f"{_HEAD}{row.pattern}$" for row in PROLOG_FAILED), re.MULTILINE)
+_JOB_END = _LINE.replace("{kind}", "JOB").replace("{step}", "")
+_STEP_END = _LINE.replace("{kind}", "STEP").replace("{step}", r"\.\S+")
+_PROLOG = "|".join(f"{_HEAD}{row.pattern}$" for row in PROLOG_FAILED)
 
 
 @dataclass(frozen=True)
@@ -146,19 +147,19 @@ class End:
 
 def job_ends(output: str, job: str, begin: int = 0) -> tuple[End, ...]:
     """The lines about the job itself, in their order."""
-    return tuple(_end(match) for match in _JOB_END.finditer(output, begin)
+    return tuple(_end(match) for match in re.compile(_JOB_END, re.MULTILINE).finditer(output, begin)
                  if match["id"] == job and _begins(output, match.start()))
 
 
 def step_ends(output: str, job: str, end: int | None = None) -> tuple[End, ...]:
     """The lines about the job's steps, in their order."""
-    found = _STEP_END.finditer(output, 0, len(output) if end is None else end)
+    found = re.compile(_STEP_END, re.MULTILINE).finditer(output, 0, len(output) if end is None else end)
     return tuple(_end(match) for match in found if match["id"] == job and _begins(output, match.start()))
 
 
 def failed_prologs(output: str, begin: int = 0, end: int | None = None) -> tuple[str, ...]:
     """The nodes whose Prolog failed, in their order."""
-    found = _PROLOG.finditer(output, begin, len(output) if end is None else end)
+    found = re.compile(_PROLOG, re.MULTILINE).finditer(output, begin, len(output) if end is None else end)
     return tuple(match["node"] for match in found if _begins(output, match.start()))
 
 
@@ -203,7 +204,7 @@ def find_phrase(rows: tuple[Phrase, ...], text: str) -> int | None:
 
 def parse_version(text: str) -> str | None:
     """"24.11.5" of what `sbatch --version` prints, whatever a site prints around it; None = no version is told."""
-    match = _VERSION.search(text)
+    match = re.search(_VERSION, text, re.MULTILINE)
     return match["number"] if match else None
 
 

@@ -104,16 +104,17 @@ def end_of_number(text: bytes, number: int, start: int) -> int | None:
 _OF = re.compile(rb"[^\S\r\n]*(?:/|of\b)[^\S\r\n]*(\d{1,12})(?![\d.])", re.IGNORECASE)
 
 
-def latest_total(tail: bytes, pattern: str) -> int | None:
-    """How many steps the training is to make, as it says beside its last step; None = it does not.
-
-    The totals of lines and bars that count within an epoch are none: "Epoch 3:  10%|#  | 10/100 [", "iteration 7/9" of
-    NeMo, fairseq's "epoch 010: 2000 / 8223".
-    """
+def latest_of(tail: bytes, pattern: str) -> tuple[int | None, int | None]:
+    """The last step, and how many the training is to make as it says beside that; None = it does not say."""
     found = last_steps(tail, pattern, most=1)
-    if not found:
-        return None
-    start, step = found[-1]
+    return (found[-1].step, _total_beside(tail, found[-1])) if found else (None, None)
+
+
+def _total_beside(tail: bytes, named: Named) -> int | None:
+    """The totals of lines and bars that count within an epoch are none: "Epoch 3:  10%|#  | 10/100 [", "iteration 7/9"
+    of NeMo, fairseq's "epoch 010: 2000 / 8223".
+    """
+    start, step = named
     begin = max(tail.rfind(b"\n", 0, start + 1), tail.rfind(b"\r", 0, start + 1)) + 1
     bar = _BAR.match(tail, start)
     text = tail[begin:bar.start("step") if bar else start]

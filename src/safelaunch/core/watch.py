@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from safelaunch.core import decide, nodeset, via
+from safelaunch.core import decide, nodefold, via
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
 from safelaunch.core.slurmtext import KnownJob, render_elapsed
 from safelaunch.core.watched import (
@@ -301,7 +301,7 @@ def _impossible(run: Watched, word: Word, job: KnownJob, text: str) -> Judgement
     drop = tuple(by_age[:len(by_age) - spare])   # the oldest evidence goes first
     keep = tuple(node for node in excluded or () if node not in drop)
     return _unless_announced(run, "impossible", Relax(
-        job.id, keep, drop, f"{text}: without {nodeset.fold(drop)}, which safelaunch keeps out, it could never start"))
+        job.id, keep, drop, f"{text}: without {nodefold.fold(drop)}, which safelaunch keeps out, it could never start"))
 
 
 # --- no job is left -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.guardcode import guard_text
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
-from safelaunch.core import decide, nodeset, slurmtext
+from safelaunch.core import decide, nodefold, slurmtext
 from safelaunch.core.advice import what_follows
 from safelaunch.core.budget import rejects_checkpoint
 from safelaunch.core.checkpoints.resume import resume_args
@@ -76,7 +76,7 @@ def launch(lead: Leader, row: str, action: decide.Launch) -> None:
                 lead.writer.event("outcome", claim=claim, act="launch", ok=True))
     lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
     lead.put(number, "launch.sh", _launch_script(lead.run_dir, extra, words).encode())
-    lead.say(f"attempt {number} on {nodeset.fold(action.nodes)}: {action.why}")
+    lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
     lead.begin(f"visit {number}", visit.at_start(lead, number))
 
 
@@ -91,7 +91,7 @@ def keep_resume_args(lead: Leader) -> tuple[str, ...]:
 
 def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -> dict[str, str]:
     """What this attempt's script is told beside the plan."""
-    env = {"SAFELAUNCH_ATTEMPT": str(number), "SAFELAUNCH_NODELIST": nodeset.fold(nodes),
+    env = {"SAFELAUNCH_ATTEMPT": str(number), "SAFELAUNCH_NODELIST": nodefold.fold(nodes),
            "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd}
     if lead.no_overlap is not None:
         env["SAFELAUNCH_OVERLAP"] = "no"
@@ -120,7 +120,7 @@ def ask_addresses(lead: Leader) -> Step:
     lead.server.strangers.keep_for(address for addresses in found.values() for address in addresses)
     unknown = [node for node, addresses in found.items() if not addresses and node not in lead.addresses]
     if unknown:
-        result = yield lead.world.command(slurm.show_nodes(nodeset.fold(unknown)), lead.job.env)
+        result = yield lead.world.command(slurm.show_nodes(nodefold.fold(unknown)), lead.job.env)
         if result is not None and result.is_ok:
             lead.addresses = {**lead.addresses, **slurmtext.parse_addresses(result.stdout)}
     lead.server.strangers.keep_for(lead.addresses.values())

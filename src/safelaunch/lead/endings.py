@@ -8,7 +8,7 @@ from dataclasses import replace
 from safelaunch.adapters import slurm
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.slurm import Command, Result
-from safelaunch.core import decide, nodeset
+from safelaunch.core import decide, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.ledger import most_excluded
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
@@ -30,7 +30,7 @@ def preserve(lead: Leader, row: str, action: decide.Preserve) -> None:
         kept = {lead.job.host, failed, *lead.state.excluded}
         nodes = tuple(node for node in lead.job.nodes if node in kept)
     lead.record(lead.writer.event("preserved", until=action.until, nodes=list(nodes)))
-    lead.tell(row, f"{action.why}. The site ({nodeset.fold(nodes)}) is preserved until {clock(action.until)}: look "
+    lead.tell(row, f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {clock(action.until)}: look "
                     f"with `safelaunch shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
     if len(nodes) < len(lead.job.nodes):
         lead.begin("shrink", _give_back(lead, nodes))
@@ -52,7 +52,7 @@ def _give_back(lead: Leader, kept: tuple[str, ...]) -> Step:
     if claim == 0:
         return
     lead.record(lead.writer.event("intent", claim=claim, act="shrink", nodes=list(kept)))
-    result = yield lead.world.command(slurm.update_job(lead.job.id, NodeList=nodeset.fold(kept)), lead.job.env)
+    result = yield lead.world.command(slurm.update_job(lead.job.id, NodeList=nodefold.fold(kept)), lead.job.env)
     done = result is not None and result.is_ok
     lead.record(lead.writer.event("outcome", claim=claim, act="shrink", ok=done))
     if not done and result is not None:

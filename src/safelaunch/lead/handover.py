@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from safelaunch.adapters.slurm import Command, Result
-from safelaunch.core import decide, nodeset
+from safelaunch.core import decide, nodefold
 from safelaunch.core import via as ways
 from safelaunch.lead import watch
 from safelaunch.lead.attempts import DRAIN_S
@@ -351,7 +351,8 @@ def _keep_out(lead: Leader, exclude: tuple[str, ...]) -> Step:
             return
         yield 0.5
     if exclude:
-        lead.say(f"job {lead.job.id} could not be kept from {nodeset.fold(exclude)}: whoever leads it hands over again")
+        lead.say(f"job {lead.job.id} could not be kept from {nodefold.fold(exclude)}: whoever leads it hands over "
+                 "again")
 
 
 def _to_watch(lead: Leader, action: decide.HandOver) -> Passing:

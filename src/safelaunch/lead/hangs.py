@@ -16,7 +16,7 @@ from safelaunch.adapters import checkpoints
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collected, Depth
 from safelaunch.adapters.localtime import clock
-from safelaunch.core import nodeset
+from safelaunch.core import nodefold
 from safelaunch.core.hangs import hang, stacktext
 from safelaunch.core.hangs.hang import Rhythm
 from safelaunch.core.hangs.proof import (
@@ -171,7 +171,7 @@ def _keep(lead: Leader, number: int, collected: Collected, found: dict[str, Any]
 def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
     """Both witnesses agree."""
     then = lead.plan.hang.then
-    where = f" on {nodeset.fold(found.suspects)}" if found.suspects else ""
+    where = f" on {nodefold.fold(found.suspects)}" if found.suspects else ""
     lead.tell("hang", f"attempt {number} hangs: {found.summary}{where}")
     assert lead.rhythm is not None
     if then == "notify":
