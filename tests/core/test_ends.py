@@ -64,6 +64,7 @@ class Case:
 
 BOB_KILL = Request("kill", "bob", NOW)
 BOB_NOW = Request("kill-now", "bob", NOW)
+HELD = Request("hold", "carol", NOW - 60)
 CASES = {
     "a rank is killed by 9": Case(
         "unknown 45%", "task 1 on n1 was killed by signal 9; nothing in the log says by whom",
@@ -163,6 +164,10 @@ CASES = {
         "unknown 30%", "Slurm could not start it, or ended it in words that are not known: no word against the "
         "training", "goes on by itself", ended="interrupted", is_refused=True, log="srun: error: busy\n", step=None,
         seen={"srun_code": 1}),
+    "a failure of a run that is on hold": Case(
+        "user_code 85%", "KeyError: 'labels'",
+        "restarts when its hold ends: carol put the run on hold (safelaunch resume); if it comes back: fix the program",
+        exits=(BAD, ENDED), log=STEPS + TRACE, seen={"requests": (HELD,)}),
     "completed": Case("none 95%", "every task ended with exit code 0", "nothing to do", ended="completed", exits=GOOD,
                       log=STEPS + "[n0:0]:saved\n"),
 }
@@ -176,6 +181,7 @@ class Told:
     log: Log
     evidence: Evidence
     state: State
+    requests: tuple[Request, ...]
 
 
 def live_through(case: Case, plan: Plan) -> Told:
@@ -197,7 +203,7 @@ def live_through(case: Case, plan: Plan) -> Told:
     if case.ended in ("stopped", "interrupted", "completed", "lost") or case.hung:
         live = replace(live, exits=())
     seen = decide.Seen(NOW, NODES, live, **facts)
-    for request in seen.requests:
+    for request in set(seen.requests) - {HELD}:
         record("kill_switch", name=request.name, who=request.who, touched_t=request.t)
     before = fold(journal)
     decision = decide.decide(before, seen, plan)
@@ -232,7 +238,7 @@ def live_through(case: Case, plan: Plan) -> Told:
     closing.append(Event(NOW, 1, 52, "n0", "attempt_ended", {
         "attempt": 1, "how": how, "exit_code": 1, "asked": live.end_row, "ending": seen.ending,
         "not_before": NOW + 5 if case.is_refused else None}))
-    journal += with_advice(closing, fold(journal), plan)
+    journal += with_advice(closing, fold(journal), plan, seen.requests)
     state = fold(journal)
     after = decide.decide(state, replace(seen, live=None), plan)
     if isinstance(after.action, decide.Finish):
@@ -241,7 +247,7 @@ def live_through(case: Case, plan: Plan) -> Told:
     known = by_journal(state.attempts[0], journal, tasks, live.srun_code)
     if case.hung:
         known = replace(known, stacks=(("n1", "rank 1 on n1 is stopped"),), stacks_sure=0.9, stacks_rank=1)
-    return Told(tuple(journal), log, known, state)
+    return Told(tuple(journal), log, known, state, seen.requests)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -251,7 +257,7 @@ def test_events_status_and_why_say_the_same_of_an_end(case: Case) -> None:
     assert attempt.ended == case.ended
 
     verdict = judge_log(told.log, told.evidence)
-    rows = list(verdicttext.tell(verdict, told.log, follows=what_follows(told.state, attempt, PLAN)))
+    rows = list(verdicttext.tell(verdict, told.log, follows=what_follows(told.state, attempt, PLAN, told.requests)))
     why = {row.label: row.text for row in rows if row.label}
     category, _, sure = case.verdict.partition(" ")
     assert why["verdict"].startswith(f"{category}: ") and why["verdict"].endswith(f"({sure} sure)"), rows

@@ -13,9 +13,10 @@ from typing import Any
 
 from safelaunch.adapters import journal, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import livecheckpoint, talk
-from safelaunch.core.model import Event, Request
-from safelaunch.core.progress import measure
+from safelaunch.commands import livecheckpoint, runs, talk
+from safelaunch.core import nodefold
+from safelaunch.core.figures import measure
+from safelaunch.core.model import Event
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.slurmwords import is_known
 from safelaunch.core.state import Attempt, State, fold
@@ -43,8 +44,8 @@ def overview(
     read = run.journal()
     state, since_t = _fold_since(read.events)
     pulse = _read_pulse(run.dir, state, now)
-    requests = _requests(run)
-    judged = judge(state, word, SPEECH, now, _asked(requests),
+    requests = runs.requests(run)
+    judged = judge(state, word, SPEECH, now, requests,
                    run.plan.kill_switch.grace_s, run.plan.cluster == "local")
     step, total, tail = _steps(run, state, pulse)
     figures = measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern)
@@ -73,7 +74,7 @@ def overview(
         **_budget(run, state),
         "lost": _lost(state, tracks, now),
         **_nodes(state),
-        "requests": requests,
+        "requests": [vars(one) for one in requests],
         "preserving_until_t": state.preserving_until,
         "node_hours": round(hours, 4),
         "gpu_hours": round(hours * run.plan.gpus_per_node, 4) if run.plan.gpus_per_node else None,
@@ -90,7 +91,7 @@ def brief(run: Run, word: Word, now: float) -> dict[str, Any]:
     events = journal.read(run.dir, steps_kept=BRIEF_STEPS).events
     state, since_t = _fold_since(events)
     pulse, job = _read_pulse(run.dir, state, now), _job(state, word, now)
-    judged = judge(state, word, SPEECH, now, _asked(_requests(run)), run.plan.kill_switch.grace_s,
+    judged = judge(state, word, SPEECH, now, runs.requests(run), run.plan.kill_switch.grace_s,
                    run.plan.cluster == "local")
     step, total, tail = _steps(run, state, pulse, BRIEF_BYTES)
     tracks = costs.follow(events, now, step)
@@ -109,10 +110,6 @@ def brief(run: Run, word: Word, now: float) -> dict[str, Any]:
         "restarts": state.restarts, "max_restarts": run.plan.restart.max_restarts,
         "is_stale": is_stale,
     }
-
-
-def _asked(requests: list[dict[str, Any]]) -> tuple[Request, ...]:
-    return runfolder.requests_of([[one["name"], one["who"], one["t"]] for one in requests])
 
 
 def _job(state: State, word: Word, now: float) -> dict[str, Any] | None:
@@ -295,15 +292,6 @@ def _read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | Non
 
 def _time(value: object) -> float | None:
     return round(float(value), 3) if isinstance(value, (int, float)) and math.isfinite(value) else None
-
-
-def _requests(run: Run) -> list[dict[str, Any]]:
-    """Control files that are there, seen by the leader or not."""
-    try:
-        found = runfolder.read_requests(run.dir, run.plan.kill_file)
-    except OSError:
-        return []   # control/ is closed to this reader
-    return [{"name": name, "who": who, "t": t} for name, who, t in found]
 
 
 def _tail(path: Path, most_bytes: int) -> bytes:

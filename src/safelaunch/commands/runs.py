@@ -18,6 +18,7 @@ import click
 from safelaunch.adapters import clustername, journal, local, registry, runfolder, runpath, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.journal import Journal
+from safelaunch.core.model import Request
 from safelaunch.core.slurmtext import SQUEUE_FORMAT, STATUS_FORMAT, QueuedJob, parse_squeue, parse_status
 from safelaunch.core.status.speech import Word
 from safelaunch.core.status.states import describe_end as describe_end
@@ -198,6 +199,14 @@ def known_without_slurm(run: Run) -> Word | None:
 def owner_of(run_dir: Path) -> str:
     """The user who submitted the run."""
     return runfolder.name_of(run_dir.stat().st_uid)
+
+
+def requests(run: Run) -> tuple[Request, ...]:
+    """Control files that are there, seen by the leader or not; none where control/ is closed to this reader."""
+    try:
+        return runfolder.requests_of(runfolder.read_requests(run.dir, run.plan.kill_file))
+    except OSError:
+        return ()
 
 
 def _ask_machine(run: Run) -> Word:

@@ -44,10 +44,11 @@ def of_run(run: Run, number: int | None) -> Subject:
     log = folder / "main.log"
     paths = ((log,) if log.is_file() else ()) + attemptfacts.kernel_logs(folder)
     index = attemptfacts.read_index(folder)
+    requests = runs.requests(run)
     evidence, outside = whyevidence.of_attempt(run, state, chosen, journal)
     return Subject(
         paths, evidence, run, chosen, _did(journal, chosen), _when(journal, chosen), chosen.job,
-        what_follows(state, chosen, run.plan) if chosen.ended is not None else "", _tell_end(chosen), outside,
+        what_follows(state, chosen, run.plan, requests) if chosen.ended is not None else "", _tell_end(chosen), outside,
         {log: index} if index is not None else {}, _layout(run, chosen))
 
 

@@ -6,7 +6,10 @@ enough. Two sentences side by side contradicted each other ("to do: fix_config",
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from safelaunch.core.budget import reason_to_give_up
+from safelaunch.core.model import Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
@@ -35,8 +38,8 @@ TO_DO = {
 OF_A_KILL = "look for the kernel's memory killer on that node (dmesg -T), and at sacct's MaxRSS"
 
 
-def what_follows(state: State, attempt: Attempt, plan: Plan) -> str:
-    """The sentence on an attempt that has ended, by all that the journal says by now."""
+def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[Request] = ()) -> str:
+    """The sentence on an attempt that has ended, by all that the journal says by now, and what people ask for now."""
     if attempt.ended == "completed":
         return "nothing to do"
     if_again = f"; if it comes back: {_to_do(attempt)}" if attempt.has_failed else ""
@@ -50,7 +53,11 @@ def what_follows(state: State, attempt: Attempt, plan: Plan) -> str:
         return "not restarted: a person's word is final"
     if state.ended is not None or reason_to_give_up(state, plan) is not None:
         return f"not restarted; to do: {_to_do(attempt)}"
-    return f"{'restarts' if attempt.has_failed else 'goes on'} by itself{if_again}"
+    does = "restarts" if attempt.has_failed else "goes on"
+    hold = next((request for request in requests if request.name == "hold"), None)
+    if hold is not None:
+        return f"{does} when its hold ends: {hold.who} put the run on hold (safelaunch resume){if_again}"
+    return f"{does} by itself{if_again}"
 
 
 def _to_do(attempt: Attempt) -> str:

@@ -18,8 +18,8 @@ from safelaunch.core.policy import Response
 
 VERSION = 1
 BUDGET_KEYS = ("restart.max_restarts", "restart.max_without_progress", "restart.backoff", "restart.via",
-               "resume.keep_trying", "suspects.exclude", "suspects.max_excluded", "suspects.forget_after",
-               "suspects.ledger")
+               "restart.on_lost_progress", "resume.keep_trying", "suspects.exclude", "suspects.max_excluded",
+               "suspects.forget_after", "suspects.ledger")
 _DURATIONS = ("restart.backoff", "suspects.forget_after")
 _LEAST_WIDTH = 72
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from safelaunch.core import decide, nodefold, slurmtext
 from safelaunch.core.advice import what_follows
 from safelaunch.core.budget import rejects_checkpoint
 from safelaunch.core.checkpoints.resume import resume_args
-from safelaunch.core.model import Event
+from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State, fold
@@ -193,7 +193,7 @@ def close_attempt(lead: Leader) -> None:
         events += _judgement(lead, live, how, code, tail, now_seen, is_refused=how != said_how)
     events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row,
                                     not_before=not_before, ending=lead.ending))
-    events = with_advice(events, lead.state, lead.plan)
+    events = with_advice(events, lead.state, lead.plan, lead.requests)
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:
         patience_s = LOST_PATIENCE_S if lead.lost_of_live() else SRUN_PATIENCE_S
@@ -263,12 +263,12 @@ def _last_progress(lead: Leader, live: decide.Live, tail: bytes) -> list[Event]:
     return [] if step is None else [lostprogress.progress_event(lead, live.number, step)]
 
 
-def with_advice(events: list[Event], before: State, plan: Plan) -> list[Event]:
+def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequence[Request]) -> list[Event]:
     """The events of an attempt's end, the verdict among them with what follows from it by the policy."""
     state = fold(events, before)
     if state.attempt is None:
         return events
-    follows = what_follows(state, state.attempt, plan)
+    follows = what_follows(state, state.attempt, plan, requests)
     return [replace(event, data={**event.data, "follows": follows}) if event.event == "verdict" else event
             for event in events]
 

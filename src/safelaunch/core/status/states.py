@@ -11,20 +11,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from safelaunch.core.model import STOPS, Request
+from safelaunch.core.model import ENDED_BY, STOPS, Request
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import Attempt, Ended, State
 from safelaunch.core.status.speech import Speech, Word
 
 RUNNING, STOPPING, ENDING, ON_HOLD, WAITING = "running", "stopping", "ending", "on_hold", "waiting"
-# Why an attempt is being ended, by the row of core.decide that asked for it.
-_ENDED_BY = {
-    "task_failed": "a task of it has failed", "node_lost": "a node of it is lost", "hung": "it hangs",
-    "limit_near": "the job's time limit is near", "ending": "Slurm is ending the job", "srun_gone": "srun has ended",
-    "unconfirmed": "another supervisor may lead the run by now", "took_over": "another supervisor has taken over",
-    "lost_progress": "it starts below its checkpoint",
-    "grace_over": "it was asked to end, and its time is up",
-}
 _BY_PERSON = ("kill", "kill_now", "checkpoint")
 
 
@@ -145,7 +137,7 @@ def _asked_to_end(
     if attempt.asked_t is None:
         return None
     row = attempt.asked_row or ""
-    why = _ENDED_BY.get(row, row.replace("_", " "))
+    why = ENDED_BY.get(row, row.replace("_", " "))
     return Judged(ENDING, f"attempt {attempt.number} is being ended: {why}", attempt.asked_t)
 
 

@@ -6,6 +6,7 @@ that safelaunch itself has sent are echoes (`ECHOES`), wherever they come from.
 
 from __future__ import annotations
 
+from safelaunch.core.model import ENDED_BY
 from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.findings import End
 from safelaunch.core.why.rulebook import ACTIONS
@@ -24,12 +25,8 @@ _OF_SLURM = {
     "orphaned": ("unknown", 0.3, "nobody led the job any more, and a node guard cancelled it"),
     "unknown": ("unknown", 0.3, "Slurm ended the job, and nothing tells why"),
 }
-# The row that ended the attempt → the same.
-_OF_ROW = {
-    "limit_near": ("time_limit", 1.0, "the job's time limit is near"),
-    "took_over": ("unknown", 0.3, "its supervisor was silent, and another one has taken over"),
-    "unconfirmed": ("unknown", 0.3, "its supervisor could not know whether another one leads"),
-}
+# The row that ended the attempt → category, confidence; what is said of it is core.model's.
+_OF_ROW = {"limit_near": ("time_limit", 1.0), "took_over": ("unknown", 0.3), "unconfirmed": ("unknown", 0.3)}
 
 
 def judge_end(end: End) -> Verdict | None:
@@ -43,7 +40,7 @@ def judge_end(end: End) -> Verdict | None:
     if end.how != "interrupted":
         return None
     if end.row in ("took_over", "unconfirmed"):
-        return _verdict(*_OF_ROW[end.row])
+        return _of_row(end.row)
     if end.ending in _OF_SLURM:
         return _verdict(*_OF_SLURM[end.ending])
     if end.is_suspended:
@@ -52,7 +49,11 @@ def judge_end(end: End) -> Verdict | None:
     if end.is_refused:
         return _verdict("unknown", 0.3, "Slurm could not start it, or ended it in words that are not known: no word "
                                         "against the training")
-    return _verdict(*_OF_ROW[end.row]) if end.row in _OF_ROW else None
+    return _of_row(end.row) if end.row in _OF_ROW else None
+
+
+def _of_row(row: str) -> Verdict:
+    return _verdict(*_OF_ROW[row], ENDED_BY[row])
 
 
 def _verdict(category: str, confidence: float, said: str) -> Verdict:
