@@ -485,8 +485,11 @@ def suspecting(*nodes: str) -> State:
         (history("failed"), (), ("n0", "n1")),
         (suspecting("n0"), (), ("n1", "n2")),
         (history("lost"), LOST, ("n0", "n2")),
+        (replace(history("lost"), left_out=(("n0", "silent; the run needs it"),)), (), ("n1", "n2")),
+        (replace(history("lost"), left_out=(("n0", "silent; the run needs it"),)), LOST, ("n0", "n2")),
     ],
-    ids=["the same nodes when none is suspect", "a spare for a suspect", "a spare for a lost node"],
+    ids=["the same nodes when none is suspect", "a spare for a suspect", "a spare for a lost node",
+         "a spare for a suspect that jobs need", "a suspect where no other is left"],
 )
 def test_the_next_attempt_runs_on_good_nodes_in_slurms_order(
     state: State, lost: tuple[tuple[str, str], ...], expected: tuple[str, ...],

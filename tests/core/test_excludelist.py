@@ -27,6 +27,12 @@ def test_list_holds_the_users_own_nodes_and_no_name_that_has_gone() -> None:
     assert asked.without(gone).gone(("n0", "old7"), THERE) == ()
 
 
+def test_nodes_that_the_user_asks_for_stand_in_no_list_of_ours() -> None:
+    asked = ExcludeList.of((("nodelist", "n[0-1]"), ("exclude", "n7")))
+    assert asked.text(("n0", "n2")) == "n[2,7]" and asked.options(("n1",)) == []
+    assert asked.is_in(("n0", "n2"), ("n2", "n7")) and not asked.is_in(("n2",), ("n7",))
+
+
 def test_job_scripts_own_list_is_replaced_only_where_it_would_not_do() -> None:
     asked = ExcludeList(("old3",))
     assert asked.options(()) == []

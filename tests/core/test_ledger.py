@@ -24,6 +24,7 @@ from safelaunch.core.ledger import (
     clusters_of,
     exclusions,
     most_excluded,
+    needed,
     of_cluster,
     score,
     standings,
@@ -409,6 +410,15 @@ def test_a_clear_on_one_cluster_leaves_the_node_of_that_name_on_another_alone() 
 ], ids=["the cap", "the run needs it", "faded", "cleared", "void", "no evidence"])
 def test_why_a_node_is_kept_out_no_more(found: list[Evidence], is_full: bool, expected: str) -> None:
     assert expected in why_readmitted(found, "n1", NOW, Suspects(), is_full=is_full)
+
+
+def test_a_suspect_that_the_user_asks_for_or_the_run_needs_is_not_kept_out() -> None:
+    found = [evidence("n1", "lost"), evidence("n2", "lost")]
+    assert names(exclusions(found, NOW, Suspects(max_excluded="2"), nodes=1, asked=("n1",))) == ("n2",)
+    told = needed(found, NOW, Suspects(), ("n2",), 2, ("n1", "n2", "n3"))
+    assert list(told) == ["n1"] and "too few nodes" in told["n1"]
+    assert needed(found, NOW, Suspects(), ("n2",), 1, ("n1", "n2", "n3")) == {}, "the cap keeps it in"
+    assert needed(found, NOW, Suspects(), (), 1, ("n3",)) == {}, "it is not there"
 
 
 def test_a_suspect_that_is_not_there_is_told_and_not_kept_out() -> None:

@@ -76,7 +76,7 @@ def test_a_suspect_that_this_cluster_does_not_know_holds_up_no_submission(home: 
 
     assert code == 0, said
     assert home.excluded(home.small, told) == ""
-    assert "left out: n3" not in said, "evidence of another cluster is no news here"
+    assert "not kept out: n3" not in said, "evidence of another cluster is no news here"
 
 
 def test_evidence_counts_on_its_own_cluster_and_on_no_other(home: Home) -> None:
@@ -105,11 +105,11 @@ def test_old_evidence_without_a_cluster_is_left_out_with_a_word_where_no_node_ha
                                            separators=(",", ":")) + "\n" for line in lines))
 
     code, told, said = home.submit(home.small, "old")
-    assert code == 0 and "left out: n3" in said, said
+    assert code == 0 and "not kept out: n3" in said, said
     run_dir = Path(json.loads(told)["run_dir"])
     assert [event.data["node"] for event in runfolder.load(run_dir).journal().events
             if event.event == "node_left_out"] == ["n3"]
-    assert "left out   n3" in home.type(home.small, "status", str(run_dir))[1]
+    assert "suspect    n3" in home.type(home.small, "status", str(run_dir))[1]
 
     code, told, said = home.submit(home.big, "old")
     assert code == 0 and home.excluded(home.big, told) == "n3", said

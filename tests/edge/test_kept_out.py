@@ -31,8 +31,16 @@ def test_a_suspected_node_is_kept_out_of_the_next_submission_and_comes_back_when
     # A job of three nodes, one a spare, in a partition of four of which the user has excluded one.
     tight = submit(sandbox)("--steps 3", overrides=(
         f"suspects.ledger={folder}/ledger", "name=tight", "spare_nodes=1", "slurm.exclude=n2"))
-    assert "kept out" not in tight.noise[0]
-    assert "n2" not in tight.wait_end().attempts[0].nodes
+    assert "\nkept out" not in tight.noise[0] and "not kept out: n0" in tight.noise[0], tight.noise
+    state = tight.wait_end()
+    assert state.attempts[0].nodes == ("n1", "n3"), "the suspect is the spare"
+    assert [node for node, _ in state.left_out] == ["n0"], tight.story()
+
+    # The user's own word wins: Slurm refuses a job that must have a node and must not.
+    wanted = submit(sandbox)("--steps 3", overrides=(
+        f"suspects.ledger={folder}/ledger", "name=wanted", "slurm.nodelist=n0"))
+    assert "not kept out: n0" in wanted.noise[0] and "slurm.nodelist asks for it" in wanted.noise[0], wanted.noise
+    assert "n0" in wanted.wait_end().attempts[0].nodes, wanted.story()
 
     assert first.as_user("nodes", "clear", "n0", "--why", "a new fan", *words).returncode == 0
     third = submit(sandbox)("--steps 3", overrides=(f"suspects.ledger={folder}/ledger", "name=third"))

@@ -12,11 +12,15 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from safelaunch.adapters import journal, local, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import script, slurmtext
 from safelaunch.errors import ParseError, RunFolderError, SlurmError, SlurmRefused, SlurmUnreachable
+
+if TYPE_CHECKING:
+    from safelaunch.core.ledger import Evidence
 
 SETTLE_S = 5.0       # slurmctld works off what waited in its socket within a second of coming back
 LOOK_EVERY_S = 3.0
@@ -94,30 +98,51 @@ class Submission:
         except OSError as error:
             self._say(f"the ledger of nodes cannot be read: {error}; no node is kept out because of it")
             return []
-        from safelaunch.core.ledger import exclusions, of_cluster, strangers  # most submissions know nothing
+        from safelaunch.core.ledger import exclusions, of_cluster  # most submissions know nothing
 
         evidence, now = of_cluster(known, self._run.cluster), time.time()
         found = exclusions(evidence, now, plan.suspects, nodes=plan.allocated_nodes, spares=plan.spare_nodes)
         if found:   # the one more question that it costs: are enough nodes left without them, and are they its own?
             partition = dict(plan.sbatch).get("partition")
             there, usable = self._nodes(partition, dict(plan.sbatch).get("reservation"))
+            from safelaunch.core.excludelist import asked_nodes  # ClusterShell takes 15 ms to import
+
             found = exclusions(evidence, now, plan.suspects, nodes=plan.allocated_nodes, spares=plan.spare_nodes,
-                               among=there, available=self._not_excluded(usable))
-            strange = [one.node for one in strangers(evidence, now, plan.suspects, there)] if there is not None else []
-            if strange and partition:   # those of another partition are no news
-                everywhere = self._nodes(None)[0]
-                strange = [node for node in strange if everywhere is not None and node not in everywhere]
-            self._leave_out(strange)
+                               among=there, available=self._not_excluded(usable), asked=asked_nodes(plan.sbatch))
+            self._tell_not_kept_out(evidence, now, [one.node for one in found], there)
         if found:
             self._say(f"kept out: {'; '.join(f'{one.node} ({one.why})' for one in found)}   "
                       f"(see: safelaunch nodes   take back: safelaunch nodes clear {found[0].node} --why …)")
         return [one.node for one in found]
 
-    def _leave_out(self, nodes: Sequence[str]) -> None:
-        """Write down, and say, that suspects are not kept out, because Slurm would refuse their names."""
+    def _tell_not_kept_out(
+        self, evidence: Sequence[Evidence], now: float, found: Sequence[str], there: tuple[str, ...] | None
+    ) -> None:
+        """Say of suspects why they are used: the user or the run needs them, or nobody knows their names."""
+        from safelaunch.core.excludelist import asked_nodes
+        from safelaunch.core.ledger import describe, most_excluded, needed, strangers, suspected
+
+        plan, partition = self._run.plan, dict(self._run.plan.sbatch).get("partition")
+        asked = asked_nodes(plan.sbatch)
+        for one in suspected(evidence, now, plan.suspects):
+            if one.node in asked:
+                self._say(f"not kept out: {one.node} ({describe(one)}; slurm.nodelist asks for it)")
+        if there is None:
+            return
+        most = most_excluded(plan.suspects, plan.allocated_nodes, plan.spare_nodes)
+        self._leave_out(needed(evidence, now, plan.suspects, found, most, set(there) - asked))
+        strange = [one.node for one in strangers(evidence, now, plan.suspects, there) if one.node not in asked]
+        if strange and partition:   # those of another partition are no news
+            everywhere = self._nodes(None)[0]
+            strange = [node for node in strange if everywhere is not None and node not in everywhere]
+        self._leave_out(dict.fromkeys(strange, UNKNOWN_HERE))
+
+    def _leave_out(self, nodes: Mapping[str, str]) -> None:
+        """Write down, and say, that suspects are not kept out, each with its why."""
         if nodes:
-            self._writer.write(*(self._writer.event("node_left_out", node=node, why=UNKNOWN_HERE) for node in nodes))
-            self._say(f"left out: {', '.join(nodes)} ({UNKNOWN_HERE})")
+            self._writer.write(*(self._writer.event("node_left_out", node=node, why=why)
+                                 for node, why in nodes.items()))
+            self._say(f"not kept out: {'; '.join(f'{node} ({why})' for node, why in nodes.items())}")
 
     def _not_excluded(self, nodes: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """Those that the user's own slurm.exclude leaves to the run."""
@@ -161,7 +186,7 @@ class Submission:
         gone = unknown_names(names, there)
         if not gone:
             refused.check()
-        self._leave_out(gone)
+        self._leave_out(dict.fromkeys(gone, UNKNOWN_HERE))
         return [name for name in names if name not in gone]
 
     def _exclude(self, names: list[str]) -> list[str]:

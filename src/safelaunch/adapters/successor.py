@@ -30,7 +30,7 @@ class Successor:
     def __init__(self, plan: Plan, job: Job, run_dir: Path, env: Mapping[str, str], start: Start) -> None:
         self._plan, self._job, self._run_dir, self._start = plan, job, run_dir, start
         self._env = slurm.outside_job(env)
-        self._excluding = ExcludeList(nodeset.expand_own(dict(plan.sbatch).get("exclude")))
+        self._excluding = ExcludeList.of(plan.sbatch)
 
     # --- making it ------------------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Successor:
     def has_excluded(self, job: KnownJob, exclude: tuple[str, ...]) -> bool:
         """Whether Slurm keeps the job from all of these nodes."""
         try:
-            return set(exclude) - self._excluding.unknown <= set(nodeset.expand(job.excluded) if job.excluded else ())
+            return self._excluding.is_in(exclude, nodeset.expand(job.excluded) if job.excluded else ())
         except ParseError:
             return False
 

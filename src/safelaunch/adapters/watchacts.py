@@ -20,7 +20,7 @@ from safelaunch.adapters.knownnodes import try_with_known
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.watchreading import Ask
 from safelaunch.adapters.world import World
-from safelaunch.core import nodefold, nodeset, slurmtext, via
+from safelaunch.core import nodefold, slurmtext, via
 from safelaunch.core import plan as plans
 from safelaunch.core.excludelist import NO_SUCH_NODE, ExcludeList
 from safelaunch.core.model import Event
@@ -86,7 +86,7 @@ class Deed:
         if env.value[2] is not None:
             raise Blind(env.value[2])
         self.env = slurm.outside_job(env.value[1])
-        self.excluding = ExcludeList(nodeset.expand_own(dict(self.plan.sbatch).get("exclude")))
+        self.excluding = ExcludeList.of(self.plan.sbatch)
         beside = isinstance(act, Note | StartNow) or (isinstance(act, Queue) and act.beside)
         self.claim = int(self.facts["claim"]) + 1
         gen = 0 if beside else self.claim

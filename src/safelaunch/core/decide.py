@@ -414,9 +414,9 @@ def _no_storage(state: State, seen: Seen, plan: Plan) -> Action | None:
 
 
 def _launch(state: State, seen: Seen, plan: Plan) -> Action | None:
-    """Go on, on the good nodes in their order."""
-    last = state.attempt
-    nodes = good_nodes(state, seen)[: plan.nodes]
+    """Go on, on the good nodes in Slurm's order."""
+    last, chosen = state.attempt, good_nodes(state, seen)[: plan.nodes]
+    nodes = tuple(node for node in seen.nodes if node in chosen)
     if last is None:
         return Launch(nodes, "first attempt")
     none = f"no complete checkpoint, {len(state.skipped)} skipped" if state.skipped else "no checkpoint yet"
@@ -451,9 +451,11 @@ def _begins_nothing(state: State) -> bool:
 
 
 def good_nodes(state: State, seen: Seen) -> tuple[str, ...]:
-    """The allocation's nodes that are neither lost nor excluded, in Slurm's order."""
-    bad = set(_bad(state, seen))
-    return tuple(node for node in seen.nodes if node not in bad)
+    """The allocation's nodes that are neither lost nor excluded, in Slurm's order; suspects that no job of the run can
+    do without come last, so that a spare takes their place.
+    """
+    bad, doubted = set(_bad(state, seen)), dict(state.left_out)
+    return tuple(sorted((node for node in seen.nodes if node not in bad), key=lambda node: node in doubted))
 
 
 def how_it_ended(live: Live, seen: Seen) -> str:

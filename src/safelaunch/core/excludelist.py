@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from safelaunch.core import nodefold
+from safelaunch.core import nodefold, nodeset
 
 NO_SUCH_NODE = "this cluster knows no such node"
 
@@ -20,14 +20,25 @@ def unknown_names(names: Iterable[str], there: Collection[str] | None) -> tuple[
     return tuple(dict.fromkeys(name for name in names if name not in there)) if there else ()
 
 
+def asked_nodes(sbatch: Iterable[tuple[str, str | None]]) -> frozenset[str]:
+    """The nodes that the user wants by name (slurm.nodelist)."""
+    return frozenset(nodeset.expand_own(dict(sbatch).get("nodelist")))
+
+
 @dataclass(frozen=True)
 class ExcludeList:
     """What every list of a run has beside the nodes that are kept out: the user's `own`, without the names `unknown`
-    to Slurm.
+    to Slurm, and without those that the user has `asked` for: Slurm refuses a job that must have a node and must not.
     """
 
     own: tuple[str, ...] = ()
     unknown: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(sbatch: Iterable[tuple[str, str | None]]) -> ExcludeList:
+        """By the run's own options of sbatch."""
+        return ExcludeList(nodeset.expand_own(dict(sbatch).get("exclude")), asked=asked_nodes(sbatch))
 
     def without(self, names: Iterable[str]) -> ExcludeList:
         """The list from now on, when Slurm does not know these names."""
@@ -39,10 +50,15 @@ class ExcludeList:
 
     def text(self, names: Iterable[str]) -> str:
         """For ExcNodeList: a list with these nodes. The user's own stay: an update replaces the whole list."""
-        return nodefold.fold(name for name in (*names, *self.own) if name not in self.unknown)
+        kept = (*(name for name in names if name not in self.asked), *self.own)
+        return nodefold.fold(name for name in kept if name not in self.unknown)
+
+    def is_in(self, names: Iterable[str], there: Collection[str]) -> bool:
+        """Whether a list of Slurm's that has the nodes `there` keeps out all of `names` that can be."""
+        return set(names) - self.unknown - self.asked <= set(there)
 
     def options(self, names: Collection[str]) -> list[str]:
         """For sbatch: an --exclude that replaces the job script's, by nothing too (22.05, measured); [] where the
         script's own will do.
         """
-        return [f"--exclude={self.text(names)}"] if names or self.unknown & set(self.own) else []
+        return [f"--exclude={self.text(names)}"] if set(names) - self.asked or self.unknown & set(self.own) else []

@@ -33,6 +33,7 @@ MOST_FAILURES = 4         # 8.0 at most: however much has gone wrong, a node is 
 SKEW_S = 3600.0
 
 CLEARED = "cleared"
+NEEDED = "without it the run would have too few nodes, so a spare takes its place first, where there is one"
 
 
 class Kind(NamedTuple):
@@ -163,18 +164,17 @@ def most_excluded(suspects: Suspects, nodes: int, spares: int = 0) -> int:
 
 def exclusions(
     evidences: Iterable[Evidence], now: float, suspects: Suspects, *, nodes: int, spares: int = 0, run: str = "",
-    among: Collection[str] | None = None, available: Collection[str] | None = None,
+    among: Collection[str] | None = None, available: Collection[str] | None = None, asked: Collection[str] = (),
 ) -> tuple[Exclusion, ...]:
     """The nodes to keep out now, worst first, but before all others those that this `run` itself has met.
 
     `nodes` is what an attempt needs. `among`: only these can be kept out (all that its partition has; None = unknown):
     another name would use up the cap, and Slurm refuses one that it does not know. `available`: those of them that the
-    run could be given now (None = unknown): so many are left that it can still start.
+    run could be given now (None = unknown): so many are left that it can still start. `asked`: the user wants these by
+    name, and Slurm refuses a job that must have a node and must not.
     """
-    if not suspects.exclude:
-        return ()
-    bad = [one for one in standings(evidences, now, suspects.forget_after_s)
-           if one.until_t is not None and (among is None or one.node in among)]
+    bad = [one for one in suspected(evidences, now, suspects)
+           if (among is None or one.node in among) and one.node not in asked]
     bad.sort(key=lambda one: not any(run and witness.run == run for witness in one.counted))   # stable: worst first
     room = len(set(available)) - nodes if available is not None else len(bad)
     kept_out: list[Exclusion] = []
@@ -203,14 +203,29 @@ def why_readmitted(
     return "a person has cleared it" if is_cleared else "the evidence against it has faded"
 
 
+def suspected(evidences: Iterable[Evidence], now: float, suspects: Suspects) -> tuple[Standing, ...]:
+    """The nodes with evidence enough to be kept out, worst first, whether they can be or not."""
+    if not suspects.exclude:
+        return ()
+    return tuple(one for one in standings(evidences, now, suspects.forget_after_s) if one.until_t is not None)
+
+
 def strangers(
     evidences: Iterable[Evidence], now: float, suspects: Suspects, there: Collection[str],
 ) -> tuple[Standing, ...]:
     """The nodes that would be kept out, were they among those that are there."""
-    if not suspects.exclude:
-        return ()
-    return tuple(one for one in standings(evidences, now, suspects.forget_after_s)
-                 if one.until_t is not None and one.node not in there)
+    return tuple(one for one in suspected(evidences, now, suspects) if one.node not in there)
+
+
+def needed(
+    evidences: Iterable[Evidence], now: float, suspects: Suspects, kept_out: Collection[str], most: int,
+    there: Collection[str],
+) -> dict[str, str]:
+    """Suspect → why it is used all the same: `kept_out` are fewer than `most`, so the run would have too few nodes."""
+    if len(kept_out) >= most:
+        return {}
+    return {one.node: f"{describe(one)}; {NEEDED}" for one in suspected(evidences, now, suspects)
+            if one.node in there and one.node not in kept_out}
 
 
 def describe(standing: Standing) -> str:

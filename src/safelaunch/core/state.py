@@ -124,7 +124,7 @@ class State:
     failed_categories: tuple[str, ...] = ()      # of each failure since the newest verified checkpoint
     restarts: int = 0                       # failures that cost budget
     suspects: tuple[tuple[str, str], ...] = ()   # node, why; evidence, see core.ledger
-    left_out: tuple[tuple[str, str], ...] = ()   # node, why: it would be excluded, and Slurm does not know it here
+    left_out: tuple[tuple[str, str], ...] = ()   # node, why: it would be excluded, and cannot be
     exclusions: tuple[Exclusion, ...] = ()
     # Path and step of each checkpoint that did not load. The path alone is no name: `last.ckpt` is written anew.
     rejected: tuple[tuple[str, int | None], ...] = ()
@@ -347,13 +347,14 @@ def _node_excluded(state: State, event: Event) -> State:
 
 
 def _node_readmitted(state: State, event: Event) -> State:
-    """It is kept out no more, and what speaks against it stays."""
+    """It is used as any other; what speaks against it stays."""
     node = str(event.data["node"])
-    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node))
+    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
+                   left_out=tuple(known for known in state.left_out if known[0] != node))
 
 
 def _node_left_out(state: State, event: Event) -> State:
-    """It would be kept out, and Slurm has no such node for this run: no list of it may name that."""
+    """It would be kept out, and cannot be: Slurm has no such node for this run, or the run needs it."""
     node, why = str(event.data["node"]), str(event.data.get("why", ""))
     return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
                    left_out=(*(known for known in state.left_out if known[0] != node), (node, why)))

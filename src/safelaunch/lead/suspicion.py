@@ -9,7 +9,8 @@ from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import decide, nodeset, slurmtext
 from safelaunch.core.blame import Failure, blame
-from safelaunch.core.ledger import Evidence, exclusions, most_excluded, of_cluster, why_readmitted
+from safelaunch.core.excludelist import asked_nodes
+from safelaunch.core.ledger import Evidence, exclusions, most_excluded, needed, of_cluster, why_readmitted
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
 from safelaunch.core.model import Event
 from safelaunch.core.why.causes import Verdict
@@ -53,18 +54,22 @@ def change_exclusions(lead: Leader) -> list[Event]:
     there = None if lead.partition is None else {*lead.partition, *lead.job.nodes}
     now_out = {one.node: one for one in exclusions(
         lead.evidence, lead.now, lead.plan.suspects, nodes=lead.plan.nodes, spares=lead.plan.spare_nodes,
-        run=lead.plan.run_id, among=there, available=lead.available)}
+        run=lead.plan.run_id, among=there, available=lead.available, asked=asked_nodes(lead.plan.sbatch))}
     # A node that is down costs nothing today; it comes back, and the next job would wait for it for ever (simulated).
     while now_out and lead.partition is not None and (
             len(set(lead.partition) - now_out.keys()) < lead.plan.allocated_nodes):
         now_out.popitem()
     most = most_excluded(lead.plan.suspects, lead.plan.nodes, lead.plan.spare_nodes)
-    before = set(lead.state.excluded)
-    no_more = sorted(before - now_out.keys())
+    before, known = set(lead.state.excluded), dict(lead.state.left_out)
+    used = {} if there is None else needed(lead.evidence, lead.now, lead.plan.suspects, now_out, most,
+                                           there - asked_nodes(lead.plan.sbatch))
+    # Told once: of those that were left out, also who is trusted again.
+    no_more = sorted({*before, *known.keys() & (there or set())} - now_out.keys() - used.keys())
     gone = [lead.writer.event("node_left_out", node=node, why=_no_such_node(lead)) if there and node not in there else
             lead.writer.event("node_readmitted", node=node, why=why_readmitted(
                 lead.evidence, node, lead.now, lead.plan.suspects, is_full=len(now_out) >= most))
             for node in no_more]
+    gone += [lead.writer.event("node_left_out", node=node, why=why) for node, why in used.items() if node not in known]
     return gone + [lead.writer.event("node_excluded", **node_excluded(one))
                    for node, one in now_out.items() if node not in before]
 

@@ -239,7 +239,7 @@ def _node_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
         until = f" until {speech.clock(one['until_t'])}" if one["until_t"] is not None else ""
         yield "kept out", f"{one['node']}{until}: {one['why']}", "yellow"
     for one in seen["left_out"]:
-        yield "left out", f"{one['node']}: {one['why']}", "yellow"
+        yield "suspect", f"{one['node']}, not kept out: {one['why']}", "yellow"
     for suspect in seen["suspects"]:
         if suspect["node"] not in out:
             yield "suspect", f"{suspect['node']}: {suspect['why']}", "yellow"
