@@ -63,6 +63,20 @@ def test_a_job_that_points_at_a_folder_of_somebody_else_is_not_followed(team: Ma
         runs.find_folder("77")
 
 
+def test_an_ended_job_that_squeue_has_forgotten_is_found_where_the_site_keeps_accounts(
+    team: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teamruns, "_me", lambda: BOB)
+    fake_command(tmp_path / "bin", "squeue", "exit 1")
+    line = f"77|{owner()}|COMPLETED|bloom.1a2b3c4d|sbatch --parsable --dependency=singleton {team.dir}/job.sbatch"
+    fake_command(tmp_path / "bin", "sacct", f"case \"$*\" in *--jobs=77*) echo '{line}' ;; esac")
+    assert runs.find_folder("77") == team.dir
+    with pytest.raises(UsageError):
+        runs.find_folder("76")
+    fake_command(tmp_path / "bin", "sacct", "exit 1")
+    assert runs.find_folder("bloom") == team.dir, "it is remembered"
+
+
 def test_two_runs_of_one_name_are_listed(team: Made, tmp_path: Path) -> None:
     other = make_run(tmp_path / "far" / "bloom", run_id="5e6f7a8b")
     squeue(tmp_path, f"77|{owner()}|RUNNING|bloom.1a2b3c4d|{team.dir}/job.sbatch",

@@ -154,12 +154,15 @@ def test_the_team_has_runs_of_others_that_slurm_knows_and_says_how_many_are_clos
     theirs.running()
     me = pwd.getpwuid(os.getuid()).pw_name
     monkeypatch.setattr("safelaunch.commands.teamruns._me", lambda: "somebody")
+    asked, lines = tmp_path / "asked", (
+        (f"2:00:00|N/A|12|RUNNING|{me}|delta.5a2b3c4d|None|n0", f"{theirs.dir}/job.sbatch"),
+        ("2:00:00|N/A|11|RUNNING|me|alpha.0a2b3c4d|None|n0", "/x/job.sbatch"),
+        ("2:00:00|N/A|13|RUNNING|eve|odd|name|None|n0", "(null)"))
     fake_command(tmp_path / "bin", "squeue", "\n".join([
-        "case \"$*\" in *%o*)",
-        f"echo '12|{me}|RUNNING|delta.5a2b3c4d|{theirs.dir}/job.sbatch' ;; *)",
-        "echo '2:00:00|N/A|12|RUNNING|me|delta.5a2b3c4d|None|n0'",
-        "echo '2:00:00|N/A|11|RUNNING|me|alpha.0a2b3c4d|None|n0' ;; esac"]))
+        f"echo asked >>{asked}", "case \"$*\" in *%o*)", *(f"echo '{line}|{script}'" for line, script in lines),
+        ";; *)", *(f"echo '{line}'" for line, _ in lines), ";; esac"]))
     seen = shown(capsys, "--team")
+    assert len(asked.read_text().splitlines()) == 1
     assert [(one["name"], one["state"], one["owner"]) for one in seen["runs"]][-1] == ("delta", "running", me)
     assert "delta" not in names(capsys), "it is nobody's own"
     assert run(["status", "--team"]) == 0
@@ -168,8 +171,11 @@ def test_the_team_has_runs_of_others_that_slurm_knows_and_says_how_many_are_clos
     def refuse(path: Path) -> runfolder.Run:
         raise RunFolderError("you may not read it")
 
-    monkeypatch.setattr(runfolder, "load", refuse)
-    assert shown(capsys, "--team")["closed"] == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(runfolder, "load", refuse)
+        assert shown(capsys, "--team")["closed"] == 1
+    fake_command(tmp_path / "bin", "squeue", "exit 0")   # its jobs are over, and Slurm has forgotten them
+    assert "delta" in [one["name"] for one in shown(capsys, "--team", "--all")["runs"]]
 
 
 def test_a_table_asks_once_which_cluster_this_is(

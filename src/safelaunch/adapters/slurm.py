@@ -95,6 +95,12 @@ def sacct(jobs: Sequence[str]) -> tuple[str, ...]:
             f"--jobs={','.join(jobs)}", f"--format={slurmtext.SACCT_FORMAT}")
 
 
+def sacct_ended(job: str) -> tuple[str, ...]:
+    """Shows whose a job was, of any user, and the command line of its sbatch."""
+    return ("sacct", "--noheader", "--parsable2", "--allocations", "--allusers", f"--jobs={job}",
+            f"--format={slurmtext.ENDED_FORMAT}")
+
+
 def sinfo(partition: str | None) -> tuple[str, ...]:
     """Lists the nodes of partitions ("a,b"; None: of all, hidden ones too) by their state."""
     where = [f"--partition={partition}"] if partition else ["--all"]

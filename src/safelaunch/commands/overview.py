@@ -159,7 +159,7 @@ def _slurm(state: State, word: Word) -> dict[str, Any]:
 
 def _queued(job: QueuedJob) -> dict[str, Any]:
     """A job as squeue tells it; its times are of this machine's zone (squeue(1), SLURM_TIME_FORMAT)."""
-    row = {key: value for key, value in vars(job).items() if key != "start"}
+    row = {key: value for key, value in vars(job).items() if key not in ("start", "script")}
     try:
         start_t = datetime.fromisoformat(job.start).timestamp() if job.start else None
     except (ValueError, OverflowError, OSError):

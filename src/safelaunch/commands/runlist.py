@@ -12,7 +12,7 @@ from safelaunch.adapters import registry, runfolder, runpath
 from safelaunch.adapters.registry import Entry
 from safelaunch.commands import runs, talk
 from safelaunch.commands.overview import SPEECH, brief
-from safelaunch.core.slurmtext import QueuedJob
+from safelaunch.core.slurmtext import STATUS_FORMAT, TEAM_FORMAT, QueuedJob
 from safelaunch.core.status import table
 from safelaunch.core.status.speech import Word
 from safelaunch.errors import RunFolderError
@@ -43,7 +43,7 @@ def collect(is_all: bool, with_team: bool, ask: Callable[[bool], Word] | None = 
     over = {str(entry.dir): {**entry.brief, "now_t": round(now, 3)} for entry in wanted if entry.brief is not None}
     is_live = with_team or len(over) < len(wanted)
     word = (ask or ask_slurm)(with_team) if is_live else Word(())
-    others = _others(registry.parse(lists[1]) if is_all else [], {entry.dir for entry in mine}) if with_team else []
+    others = _others(word, registry.parse(lists[1]), {entry.dir for entry in mine}, is_all) if with_team else []
     jobs: dict[str, list[QueuedJob]] = {}
     for job in word.jobs or ():
         jobs.setdefault(job.name, []).append(job)
@@ -60,7 +60,7 @@ def collect(is_all: bool, with_team: bool, ask: Callable[[bool], Word] | None = 
 
 def ask_slurm(of_all: bool) -> Word:
     """One's own unfinished jobs, or everybody's, with their times."""
-    return runs.ask_squeue(() if of_all else ("--me",), with_times=True)
+    return runs.ask_squeue((), TEAM_FORMAT) if of_all else runs.ask_squeue(("--me",), STATUS_FORMAT)
 
 
 def text(listing: Listing, width: int | None, with_owner: bool) -> list[table.Line]:
@@ -84,12 +84,14 @@ def as_json(listing: Listing) -> dict[str, Any]:
             "silent": list(listing.silent), "closed": listing.closed, "trouble": listing.trouble}
 
 
-def _others(before: Sequence[Entry], known: set[Path]) -> list[Path]:
-    """Folders of other people's runs: those that Slurm has a job of, and those found before."""
+def _others(word: Word, before: Sequence[Entry], known: set[Path], is_all: bool) -> list[Path]:
+    """Folders of other people's runs: those that Slurm has a job of, and for `is_all` those seen before."""
     from safelaunch.commands import teamruns  # only the team's table needs it
 
-    living = [Path(one.folder) for one in teamruns.living()]
-    return [dir for dir in dict.fromkeys((*living, *(entry.dir for entry in before))) if dir not in known]
+    found = teamruns.living(word.jobs or ())
+    teamruns.remember([one for one in found if Path(one.folder) not in {entry.dir for entry in before}])
+    earlier = [entry.dir for entry in before] if is_all else []
+    return [dir for dir in dict.fromkeys((*(Path(one.folder) for one in found), *earlier)) if dir not in known]
 
 
 def _visit(dirs: Sequence[str], look: Callable[[str], Any]) -> tuple[dict[str, Any], list[str]]:

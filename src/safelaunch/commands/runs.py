@@ -19,7 +19,15 @@ from safelaunch.adapters import clustername, journal, local, registry, runfolder
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import Request
-from safelaunch.core.slurmtext import SQUEUE_FORMAT, STATUS_FORMAT, QueuedJob, parse_squeue, parse_status
+from safelaunch.core.slurmtext import (
+    SQUEUE_FORMAT,
+    STATUS_FORMAT,
+    TEAM_FORMAT,
+    QueuedJob,
+    parse_squeue,
+    parse_status,
+    parse_team,
+)
 from safelaunch.core.status.speech import Word
 from safelaunch.core.status.states import describe_end as describe_end
 from safelaunch.errors import ParseError, RunFolderError, UsageError
@@ -165,7 +173,8 @@ def ask_scheduler(run: Run, with_times: bool = False) -> Word:
     if (known := known_without_slurm(run)) is not None:
         return known
     owner = owner_of(run.dir)
-    word = ask_squeue((f"--user={owner}", f"--name={run.plan.job_name}"), with_times)
+    format = STATUS_FORMAT if with_times else SQUEUE_FORMAT
+    word = ask_squeue((f"--user={owner}", f"--name={run.plan.job_name}"), format)
     if word.jobs is None:
         return word
     jobs = tuple(job for job in word.jobs if job.name == run.plan.job_name)
@@ -175,9 +184,9 @@ def ask_scheduler(run: Run, with_times: bool = False) -> Word:
     return Word(jobs)
 
 
-def ask_squeue(words: Sequence[str], with_times: bool) -> Word:
+def ask_squeue(words: Sequence[str], format: str) -> Word:
     """What squeue says to these options; never raises for its answer."""
-    format, parse = (STATUS_FORMAT, parse_status) if with_times else (SQUEUE_FORMAT, parse_squeue)
+    parse = {SQUEUE_FORMAT: parse_squeue, STATUS_FORMAT: parse_status, TEAM_FORMAT: parse_team}[format]
     argv = ("squeue", "--noheader", *words, f"--format={format}")
     result = slurm.run(argv, slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
     if not result.is_ok:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from safelaunch.adapters import clustername, registry, runfolder, slurm
-from safelaunch.core.slurmtext import FINDING_FORMAT, Found, parse_finding
+from safelaunch.core.slurmtext import FINDING_FORMAT, Found, QueuedJob, found_among, parse_ended, parse_finding
 from safelaunch.node.probe import run_in_child
 
 SQUEUE_DEADLINE_S = 4.0    # a person waits
@@ -21,21 +21,24 @@ _JOB_NAME = re.compile(r"(?P<name>.+)\.(?P<run_id>[0-9a-f]{8})")
 
 def find(which: str) -> list[Path]:
     """Folders of runs whose job has that id, or whose name or run id that is; remembered for when they have ended."""
-    found = _ask([f"--jobs={which}"] if which.isdigit() else [])
+    found = (_ask([f"--jobs={which}"]) or _ask_accounts(which)) if which.isdigit() else _ask([])
     meant = [one for one in found if which == one.job or which in _names(one)]
     folders = owned(meant)
-    cluster = clustername.here() if folders else ""
-    for one in meant:
-        if one.folder in folders and one.user != _me():
-            name, run_id = _names(one)
-            registry.remember(Path(one.folder), name, run_id, one.job, cluster)
+    remember([one for one in meant if one.folder in folders and one.user != _me()])
     return [Path(folder) for folder in folders]
 
 
-def living() -> list[Found]:
-    """All runs of others with an unfinished job, one entry a run, its running job first."""
+def remember(found: Sequence[Found]) -> None:
+    """Write down other people's runs, so that they are known when Slurm has forgotten their jobs."""
+    cluster = clustername.here() if found else ""
+    for one in found:
+        registry.remember(Path(one.folder), *_names(one), one.job, cluster)
+
+
+def living(jobs: Iterable[QueuedJob]) -> list[Found]:
+    """All runs of others with an unfinished job among these, one entry a run, its running job first."""
     newest: dict[str, Found] = {}
-    for one in _ask([]):
+    for one in _of_safelaunch(found_among(jobs)):
         if one.user != _me() and (one.folder not in newest or one.state == "RUNNING"):
             newest[one.folder] = one
     folders = owned(newest.values())
@@ -69,7 +72,16 @@ def _ask(words: list[str]) -> tuple[Found, ...]:
     """Jobs of safelaunch; none where Slurm gives no answer, or hides those of others (PrivateData, slurm.conf(5))."""
     result = slurm.run(("squeue", "--noheader", *words, f"--format={FINDING_FORMAT}"), slurm.outside_job(os.environ),
                        SQUEUE_DEADLINE_S)
-    found = parse_finding(result.stdout) if result.is_ok else ()
+    return _of_safelaunch(parse_finding(result.stdout)) if result.is_ok else ()
+
+
+def _ask_accounts(job: str) -> tuple[Found, ...]:
+    """A job that squeue has forgotten (MinJobAge); none where the site keeps or shows no accounts."""
+    result = slurm.run(slurm.sacct_ended(job), slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
+    return _of_safelaunch(parse_ended(result.stdout)) if result.is_ok else ()
+
+
+def _of_safelaunch(found: Iterable[Found]) -> tuple[Found, ...]:
     return tuple(one for one in found if _JOB_NAME.fullmatch(one.name))
 
 

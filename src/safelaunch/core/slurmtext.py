@@ -7,7 +7,7 @@ form is a ParseError, never a guess.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from safelaunch.core import slurmwords
@@ -18,6 +18,8 @@ from safelaunch.errors import ParseError
 SQUEUE_FORMAT = "%i|%T|%u|%j|%r|%N"
 # What `safelaunch status` asks: the time left until the job's limit and when it has started or is expected to, before.
 STATUS_FORMAT = f"%L|%S|{SQUEUE_FORMAT}"
+# What the team's table asks: of other people's jobs also the batch script, which comes last.
+TEAM_FORMAT = f"{STATUS_FORMAT}|%o"
 # What finding somebody's run asks: id, user, name, and the batch script, which lies in the run folder (squeue(1): %o is
 # "the command to be executed"; of sbatch it is the script's absolute path: 22.05, measured).
 FINDING_FORMAT = "%i|%u|%T|%j|%o"
@@ -25,6 +27,8 @@ FINDING_FORMAT = "%i|%u|%T|%j|%o"
 # start, elapsed time, and the name last. %N of a COMPLETING job lists the nodes that are not done yet; %B still names a
 # batch host that has left %N (both measured, 22.05).
 WATCH_FORMAT = "%i|%T|%u|%r|%N|%B|%x|%E|%P|%S|%M|%j"
+# The same of a job that squeue has forgotten: with --parsable2, the command line of its sbatch last (from 20.11 on).
+ENDED_FORMAT = "JobIDRaw,User,State,JobName,SubmitLine"
 SACCT_FORMAT = "JobID,State,ExitCode"    # with --parsable2: "12|CANCELLED by 1001|0:15"
 SINFO_FORMAT = "%T|%N"
 
@@ -47,6 +51,7 @@ class QueuedJob:
     nodelist: str
     left_s: float | None = None   # until its time limit, of a running one; None = it has none, or nobody asked
     start: str = ""               # when Slurm expects a pending one to start, in the cluster's zone; "" = it does not
+    script: str = ""              # its batch script; "" = it has none, or nobody asked
 
 
 def parse_squeue(text: str) -> tuple[QueuedJob, ...]:
@@ -72,6 +77,32 @@ def parse_status(text: str) -> tuple[QueuedJob, ...]:
         jobs.append(replace(job, left_s=None if is_pending else parse_time_left_s(left),
                             start=_NOTHING.get(start, start) if is_pending else ""))
     return tuple(jobs)
+
+
+def parse_team(text: str) -> tuple[QueuedJob, ...]:
+    """Jobs of `squeue --noheader --format=TEAM_FORMAT`; raises ParseError on a line of another form."""
+    jobs: list[QueuedJob] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        head, _, script = line.rpartition("|")
+        jobs += (replace(job, script=script if script.startswith("/") else "") for job in parse_status(head))
+    return tuple(jobs)
+
+
+def found_among(jobs: Iterable[QueuedJob]) -> tuple[Found, ...]:
+    """Those whose batch script is called job.sbatch, as those of safelaunch."""
+    return tuple(Found(job.id, job.user, job.state, job.name, job.script.removesuffix("/job.sbatch"))
+                 for job in jobs if job.script.endswith("/job.sbatch"))
+
+
+def parse_ended(text: str) -> tuple[Found, ...]:
+    """Jobs of `sacct --parsable2 --noheader --allocations --format=ENDED_FORMAT` whose batch script is called so."""
+    found = []
+    for line in text.splitlines():
+        parts = line.strip().split("|", 4)
+        script = re.search(r" (/.*)/job\.sbatch$", parts[-1])
+        if len(parts) == 5 and script:
+            found.append(Found(parts[0], parts[1], parts[2], parts[3], script[1]))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
