@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core.status.rows import next_lines, rows
+from safelaunch.core.status.rows import LEAST_WANTED, next_lines, rows, without
 from safelaunch.core.status.speech import Speech, duration
 
 SPEECH = Speech(lambda t: f"<{t:.0f}>", lambda seconds: f"{seconds:.0f} s", lambda names: "+".join(names))
@@ -38,6 +38,15 @@ def seen(**changes: Any) -> dict[str, Any]:
 def row(label: str, **changes: Any) -> str:
     """The texts of the rows of that label, joined."""
     return " | ".join(text for name, text, _ in rows(seen(**changes), SPEECH) if name == label)
+
+
+def test_a_screen_that_is_too_small_goes_without_a_row_and_all_that_goes_on_below_it() -> None:
+    shown = [("run", "bloom", ""), ("lost", "9 s", ""), ("", "4 s by attempt 1", ""), ("decided", "a", ""),
+             ("decided", "b", ""), ("next", "logs -f", "")]
+    assert [text for _, text, _ in without(shown, "lost")] == ["bloom", "a", "b", "logs -f"]
+    assert [text for _, text, _ in without(without(shown, "lost"), "decided")] == ["bloom", "b", "logs -f"]
+    assert without(shown, "slurm") == shown
+    assert not {"run", "state", "step", "checkpoint", "next"} & set(LEAST_WANTED)
 
 
 @pytest.mark.parametrize(("changes", "said"), [

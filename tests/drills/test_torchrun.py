@@ -136,7 +136,7 @@ def test_port_that_is_in_use_costs_one_attempt(torchrun: Submit) -> None:
 
 @needs_torch
 @pytest.mark.torch
-def test_ranks_that_wait_in_a_barrier_for_a_dead_one_are_ended_within_a_minute(
+def test_ranks_that_wait_in_a_barrier_for_a_killed_one_are_ended_within_a_minute_and_every_verb_names_the_kill(
     sandbox: Sandbox, torchrun: Submit
 ) -> None:
     work = make_workdir(sandbox)
@@ -149,6 +149,13 @@ def test_ranks_that_wait_in_a_barrier_for_a_dead_one_are_ended_within_a_minute(
     died = re.search(r"dies at (\S+)", drill.log(1))
     # 2.3 s on a quiet machine, 10.7 s among ten other jobs; by themselves they would wait for an hour.
     assert died and drill.events("attempt_ended")[0].t - float(died[1]) < 60, drill.story()
+    # torchrun has ended the others by SIGTERM, and told of that: no word of a person's cancel may be made of it.
+    assert "SIGTERM" in drill.log(1), drill.log(1)
+    node = state.attempts[0].nodes[1]
+    for verb in ("why", "events", "status"):
+        said = " ".join(drill.as_user(verb, str(drill.run_dir)).stdout.split())
+        assert f"rank 3 on {node} was killed by signal 9" in said, said
+        assert "cancel" not in said and "somebody ended" not in said, said
 
 
 def test_every_rank_is_told_an_address_that_works_though_names_do_not_resolve(

@@ -12,7 +12,7 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import livecheckpoint, runlist, runs, talk, terminal
 from safelaunch.commands.overview import SPEECH, overview
 from safelaunch.commands.runlist import Listing
-from safelaunch.core.status.rows import rows
+from safelaunch.core.status.rows import LEAST_WANTED, rows, without
 from safelaunch.errors import RunFolderError, UsageError
 
 P = ParamSpec("P")
@@ -98,8 +98,14 @@ def plain(seen: dict[str, Any]) -> str:
     return "\n".join(terminal.lines(rows(seen, SPEECH)))
 
 
-def _for_person(seen: dict[str, Any]) -> str:
-    return "\n".join(terminal.lines(rows(seen, SPEECH), terminal.width(), terminal.has_colour()))
+def _for_person(seen: dict[str, Any], most_lines: int | None = None) -> str:
+    """For a terminal; of more than `most_lines` some are left out, those that are wanted least."""
+    shown = list(rows(seen, SPEECH))
+    for label in LEAST_WANTED:
+        if most_lines is None or len(terminal.lines(shown, terminal.width())) <= most_lines:
+            break
+        shown = without(shown, label)
+    return "\n".join(terminal.lines(shown, terminal.width(), terminal.has_colour()))
 
 
 def _watch(run: Run) -> int:
@@ -113,7 +119,8 @@ def _watch(run: Run) -> int:
 
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
         for seen in _views(run):
-            live.update(Text.from_ansi(_for_person(seen)), refresh=True)
+            height = None if seen["ended"] is not None else live.console.size.height   # what is over may scroll
+            live.update(Text.from_ansi(_for_person(seen, height)), refresh=True)
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from safelaunch.core import via
@@ -13,6 +13,9 @@ STYLES = {"completed": "green", "running": "green", "gave_up": "red", "stopped":
           "preserving": "red", "queued": "cyan", "waiting": "cyan", "stopping": "yellow", "ending": "yellow",
           "on_hold": "yellow"}
 SHOWN_RESTARTS = 3
+# What a screen that is too small goes without, what is wanted least first; of rows of one label the first.
+LEAST_WANTED = ("slurm", "used", "decided", "decided", "lost", "standby", "hang", "decided", "next job",
+                "supervisor")
 
 
 def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
@@ -35,6 +38,13 @@ def rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     for decision in seen["decisions"]:
         yield "decided", f"{speech.clock(decision['t'])} {decision['row'].replace('_', ' ')}: {decision['why']}", ""
     yield from (("next", line, "bold") for line in next_lines(seen))
+
+
+def without(shown: Sequence[Row], label: str) -> list[Row]:
+    """The rows without the first of that label, and without the ones that go on below it."""
+    start = next((number for number, row in enumerate(shown) if row[0] == label), len(shown))
+    end = next((number for number in range(start + 1, len(shown)) if shown[number][0]), len(shown))
+    return [*shown[:start], *shown[end:]]
 
 
 def next_lines(seen: dict[str, Any]) -> list[str]:
