@@ -143,11 +143,8 @@ MATRIX: list[tuple[str, str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("layout", "name", "damage", "says"), MATRIX,
-                         ids=[f"{layout}: {name.rpartition('/')[2]} {damage}" for layout, name, damage, _ in MATRIX])
-def test_a_damaged_checkpoint_is_skipped_with_its_reason_and_the_older_one_is_chosen(
-    layout: str, name: str, damage: str, says: str
-) -> None:
+def with_damage(layout: str, name: str, damage: str) -> dict[str, bytes]:
+    """The layout's files after a row's damage to the newest one."""
     tree = dict(files(layout))
     if damage == "cut":
         tree[name] = tree[name][: len(tree[name]) // 2]
@@ -159,7 +156,15 @@ def test_a_damaged_checkpoint_is_skipped_with_its_reason_and_the_older_one_is_ch
         del tree[name]
     else:
         tree[name] = tree[name][:-1] if layout == "safetensors" else tree[name][: len(tree[name]) // 2]
-    assert assert_the_older_is_chosen(layout, tree, damage) == says
+    return tree
+
+
+@pytest.mark.parametrize(("layout", "name", "damage", "says"), MATRIX,
+                         ids=[f"{layout}: {name.rpartition('/')[2]} {damage}" for layout, name, damage, _ in MATRIX])
+def test_a_damaged_checkpoint_is_skipped_with_its_reason_and_the_older_one_is_chosen(
+    layout: str, name: str, damage: str, says: str
+) -> None:
+    assert assert_the_older_is_chosen(layout, with_damage(layout, name, damage), damage) == says
 
 
 @every_layout

@@ -1,0 +1,45 @@
+"""Every layout and every row of the matrix, and a training that starts where it was told to, or lower."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from safelaunch.core.checkpoints.model import Found
+from tests.checkpoints.real import LAYOUTS, files
+from tests.checkpoints.test_real import MATRIX, found_in, with_damage
+from tests.core.test_lostprogress import FIRST, SECOND, lines, verdict
+
+SCALE = 100   # the archive's checkpoints are of steps 2 and 4: too few for a log to count below them
+WHOLE = {layout: found_in(files(layout)) for layout in LAYOUTS}
+DAMAGED = {f"{layout}: {name.rpartition('/')[2]} {damage}": found_in(with_damage(layout, name, damage))
+           for layout, name, damage, _ in MATRIX}
+# What the log counts from → what is made of it, where the newest is whole (400), and where only the older one is (200).
+STARTS: dict[int, tuple[str, str]] = {
+    1: ("stop", "stop"),       # nothing was loaded
+    21: ("stop", "stop"),      # far older than all there are
+    181: ("stop", "warn"),     # below all, not half as far as the newest; a few steps before the only one
+    201: ("warn", ""),         # the older one
+    399: ("", ""),             # a step or two are made again
+    401: ("", ""),             # the newest, also where it is not whole and the training loads it all the same
+}
+
+
+def made_of(found: Found, start: int) -> str:
+    """stop | warn | "": what is made of an attempt that was to go on from what was found, and counts from `start`."""
+    whole = [one.step for one in (found.best, *found.older) if one is not None and one.step is not None]
+    assert whole, "a layout without steps has a test of its own"
+    second = replace(SECOND, resume_step=whole[0] * SCALE, whole_steps=tuple(step * SCALE for step in whole))
+    first = replace(FIRST, step=420, checkpoint_step=whole[0] * SCALE)
+    return verdict(*(lines(start + more) for more in range(12)), second=second, earlier=[first])
+
+
+@pytest.mark.parametrize("found", WHOLE.values(), ids=WHOLE)
+def test_a_start_below_the_newest_checkpoint_of_every_layout_is_told(found: Found) -> None:
+    assert {start: made_of(found, start) for start in STARTS} == {start: said for start, (said, _) in STARTS.items()}
+
+
+@pytest.mark.parametrize("found", DAMAGED.values(), ids=DAMAGED)
+def test_a_start_below_the_older_one_is_told_where_the_newest_is_damaged(found: Found) -> None:
+    assert {start: made_of(found, start) for start in STARTS} == {start: said for start, (_, said) in STARTS.items()}
