@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import sys
 from typing import TYPE_CHECKING, Any
 
 from safelaunch import __version__, streams
+from safelaunch.core.plaintext import clean, clean_lines
 from safelaunch.errors import ConfigError, SafelaunchError
 
 if TYPE_CHECKING:
     import click
 
-BUG, UNWRITABLE = 70, 74   # EX_SOFTWARE, EX_IOERR: sysexits.h
+BUG, UNABLE, UNWRITABLE = 70, 71, 74   # EX_SOFTWARE, EX_OSERR, EX_IOERR: sysexits.h
 
 # verb → module that defines a click command of that name (in `command`), and its line in --help.
 VERBS: dict[str, tuple[str, str]] = {
@@ -70,6 +72,9 @@ def main(argv: list[str] | None = None) -> None:
     except streams.Unwritable as error:
         sys.stderr.write(f"safelaunch: the output cannot be written: {error}\n")
         code = UNWRITABLE
+    except (OSError, MemoryError) as error:   # the machine's doing: a folder that is gone, a full disk, no memory
+        sys.stderr.write(f"safelaunch: {_of_the_machine(error)}\n")
+        code = UNABLE
     except Exception:   # noqa: BLE001 - whatever it is, it is ours, and has an exit code of its own
         import traceback
 
@@ -79,6 +84,13 @@ def main(argv: list[str] | None = None) -> None:
     streams.silence()
     gc.freeze()   # or the interpreter's end searches all modules for cycles: 14 of submit's 106 ms (docs/benchmarks.md)
     sys.exit(code)
+
+
+def _of_the_machine(error: OSError | MemoryError) -> str:
+    if isinstance(error, MemoryError):
+        return "no memory is left for it on this machine (ulimit -v, or a small cgroup?)"
+    named = f": {clean(str(error.filename))}" if error.filename else ""
+    return f"this machine does not let it go on: {error.strerror or clean(error)}{named}"
 
 
 def run(argv: list[str]) -> int:
@@ -95,7 +107,7 @@ def run(argv: list[str]) -> int:
 
         near = difflib.get_close_matches(verb, VERBS, n=1)
         guess = f" Did you mean '{near[0]}'?" if near else ""
-        sys.stderr.write(f"safelaunch: no verb '{verb}'.{guess} See safelaunch --help\n")
+        sys.stderr.write(f"safelaunch: no verb '{clean(verb)}'.{guess} See safelaunch --help\n")
         return 2
     return _run_verb(verb, rest)
 
@@ -115,14 +127,16 @@ def _run_verb(verb: str, rest: list[str]) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.ClickException as wrong:
-        wrong.show()
+        said = io.StringIO()
+        wrong.show(said)
+        sys.stderr.write(clean_lines(said.getvalue()))   # it repeats what was typed
         return wrong.exit_code
     except KeyboardInterrupt:
         return 130
     except SafelaunchError as error:
         prefix = "" if isinstance(error, ConfigError) else "safelaunch: "   # its lines begin with file:line:column
-        sys.stderr.write(f"{prefix}{error.message}\n")
+        sys.stderr.write(f"{prefix}{clean_lines(error.message)}\n")
         if error.hint:
-            sys.stderr.write(f"  {error.hint}\n")
+            sys.stderr.write(f"  {clean_lines(error.hint)}\n")
         return error.exit_code
     return result if isinstance(result, int) else 0

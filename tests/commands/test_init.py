@@ -183,7 +183,8 @@ def test_a_script_that_cannot_be_read_says_so(capsys: pytest.CaptureFixture[str]
     assert run(["init", "--from", "nowhere"]) == 2
     assert run(["init", "--from", "latin"]) == 2
     assert capsys.readouterr().err == (
-        "safelaunch: nowhere cannot be read: No such file or directory\nsafelaunch: latin is not UTF-8 text\n"
+        "safelaunch: nowhere cannot be read: No such file or directory\n"
+        "latin:1:4: not UTF-8 text (byte 0xe9); save the file as UTF-8\n"
     )
     assert not Path("train.yaml").exists()
 

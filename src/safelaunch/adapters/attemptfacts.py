@@ -6,13 +6,12 @@ there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import logindex
+from safelaunch.adapters import logindex, sharedfile
 from safelaunch.adapters.logindex import LogIndex
 from safelaunch.core.hangs.stacktext import tell_left
 from safelaunch.core.why.findings import TaskExit
@@ -119,6 +118,4 @@ def tell_exits(exits: Sequence[TaskExit]) -> str:
 
 
 def _read(path: Path) -> Any:
-    if path.stat().st_size > MOST_BYTES:
-        raise ValueError(f"{path} is too long")
-    return json.loads(path.read_bytes())
+    return sharedfile.parse_json(sharedfile.read(path, MOST_BYTES))

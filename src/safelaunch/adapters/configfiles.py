@@ -39,7 +39,7 @@ def read_sources(file: str, environ: Mapping[str, str]) -> list[Source]:
     problems: list[Problem] = []
     for layer, name, must_exist in wanted:
         try:
-            sources.append(Source(layer, name, _read_text(name)))
+            sources.append(Source(layer, name, read_text(name)))
         except FileNotFoundError:
             if must_exist:
                 problems.append(Problem(name, 0, 0, "", "no such file"))
@@ -60,7 +60,7 @@ def user_file(environ: Mapping[str, str]) -> str:
     return f"{base}/safelaunch/config.yaml"
 
 
-def _read_text(name: str) -> str:
+def read_text(name: str) -> str:
     """A file's text. A pipe or device could block for ever and has no folder for run_dir to start at."""
     if not stat.S_ISREG(Path(name).stat().st_mode):
         raise ConfigError([Problem(name, 0, 0, "", "not a regular file")])

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from safelaunch.adapters import logbounds, logchunks
+from safelaunch.adapters import logbounds, logchunks, sharedfile
 from safelaunch.adapters.logchunks import Source
 from safelaunch.core.why.findings import Finding, Progress, Rule
 from safelaunch.core.why.prefilter import Shapes
@@ -215,7 +215,7 @@ def first_data(fd: int, offset: int) -> int:
 def load(path: Path) -> LogIndex | None:
     """The index as it was saved; None = there is none that can be used."""
     try:
-        kept = json.loads(path.read_text())
+        kept = sharedfile.parse_json(sharedfile.read(path))
         if kept["v"] != VERSION:
             return None
         part = Part(

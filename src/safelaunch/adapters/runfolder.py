@@ -43,13 +43,13 @@ class Run:
         return journal.read(self.dir)
 
     def state(self) -> State:
-        """The fold of the journal."""
-        return fold(self.journal().events)
+        """The fold of the journal, of whose progress lines it keeps the last one only."""
+        return fold(journal.read(self.dir, steps_kept=1).events)
 
     @property
     def log_files(self) -> list[Path]:
-        """main.log of each attempt, in order."""
-        return sorted((self.dir / "attempts").glob("[0-9]*/main.log"))
+        """main.log of each attempt, in order; none that is a pipe, which would hold up its reader for ever."""
+        return sorted(path for path in (self.dir / "attempts").glob("[0-9]*/main.log") if path.is_file())
 
 
 OWN_FOLDER = "name a folder of your own: run_dir=FOLDER (as a word of the command line, or a key of train.yaml)"
@@ -89,15 +89,18 @@ def unmake(run_dir: Path) -> None:
 def load(run_dir: Path) -> Run:
     """The run in a folder; raises RunFolderError when there is none."""
     try:
-        meta = json.loads(sharedfile.read(run_dir / "run.json"))
+        meta = sharedfile.parse_json(sharedfile.read(run_dir / "run.json"))
+        if "\\u0000" in json.dumps([meta["config"], meta["run_id"]]):   # no path and no argument can hold it
+            raise ValueError("a NUL in it")
         return Run(run_dir, meta, plans.make(meta["config"], meta["run_id"]))
     except FileNotFoundError as error:
         raise RunFolderError(f"{run_dir} holds no run (no run.json)") from error
     except PermissionError as error:
         raise RunFolderError(f"you may not read the run in {run_dir}: it is {_owner(run_dir)}'s",
                              hint="a run with kill_switch.group is open to that group") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(f"{run_dir}/run.json cannot be read: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        what = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise RunFolderError(f"{run_dir}/run.json cannot be read: {what}") from error
 
 
 def read_env(run_dir: Path) -> dict[str, str]:

@@ -7,9 +7,11 @@ opened in another way than this: a link leads nowhere, a pipe blocks nobody, and
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 MOST_BYTES = 64 << 20   # of run.json: its config, rule packs, and at most 1 MiB of the working tree's diff
 PULSE_BYTES = CLAIM_BYTES = 1 << 16
@@ -39,6 +41,14 @@ def read(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     if len(content) > most_bytes:
         raise OddFile(errno.EFBIG, f"is larger than {most_bytes} bytes", str(path))
     return content
+
+
+def parse_json(content: bytes) -> Any:
+    """The value; raises ValueError, also where it is nested more deeply than Python can follow."""
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def read_start(path: Path, most_bytes: int) -> bytes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from safelaunch.adapters.configfiles import read_config
+from safelaunch.commands import talk
 from safelaunch.commands.trainfile import split_rest, train_file_arguments
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.errors import ConfigError, UsageError
@@ -33,14 +33,14 @@ def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool, beside:
     except ConfigError as error:
         if as_json:
             problems = [vars(problem) for problem in error.problems]
-            click.echo(json.dumps({"v": 1, "ok": False, "file": file, "problems": problems}, ensure_ascii=False))
+            talk.emit_json({"v": 1, "ok": False, "file": file, "problems": problems})
         else:
-            click.echo(str(error), err=True)
+            talk.say(str(error))
         return error.exit_code
     if as_json:
-        click.echo(json.dumps({"v": 1, "ok": True, "file": file, "name": config["name"], "run_dir": config["run_dir"]}))
+        talk.emit_json({"v": 1, "ok": True, "file": file, "name": config["name"], "run_dir": config["run_dir"]})
     else:
-        click.echo(f"{file}: ok, {summarise(config)}")
+        click.echo(talk.clean(f"{file}: ok, {summarise(config)}"))
     return 0
 
 

@@ -15,6 +15,7 @@ from safelaunch.core.config.kinds import AutoOrDuration, Duration
 from safelaunch.core.config.resolve import Origin, Resolved
 from safelaunch.core.config.starter import render_value
 from safelaunch.core.config.values import render_duration
+from safelaunch.core.plaintext import clean_json, clean_lines
 
 
 @click.command()
@@ -26,9 +27,10 @@ def command(file: str, rest: tuple[str, ...], origin: bool, as_json: bool) -> in
     resolved = read_config(file, *split_rest(rest))
     if as_json:
         origins = {key: asdict(place) for key, place in resolved.origins.items()}
-        click.echo(json.dumps({"v": 1, "config": resolved.config, "origins": origins}, ensure_ascii=False, indent=2))
+        shown = json.dumps({"v": 1, "config": resolved.config, "origins": origins}, ensure_ascii=False, indent=2)
+        click.echo("\n".join(map(clean_json, shown.split("\n"))))
     else:
-        click.echo("\n".join(_lines(resolved, with_origin=origin)))
+        click.echo(clean_lines("\n".join(_lines(resolved, with_origin=origin))))
     return 0
 
 

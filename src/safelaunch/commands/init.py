@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
+from safelaunch.adapters.configfiles import read_text
 from safelaunch.core.config.sbatchscript import draft_from_script
 from safelaunch.core.config.starter import EXAMPLE, Draft, render_draft
+from safelaunch.core.plaintext import clean
 from safelaunch.errors import UsageError
 
 
@@ -27,15 +29,13 @@ def command(script: str | None, output: str) -> int:
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror}") from error
     for note in draft.notes:
-        click.echo(note, err=True)
-    click.echo(f"wrote {output}; next: edit it, then safelaunch check {output}", err=True)
+        click.echo(clean(note), err=True)
+    click.echo(clean(f"wrote {output}; next: edit it, then safelaunch check {output}"), err=True)
     return 0
 
 
 def _read_script(script: str) -> Draft:
     try:
-        return draft_from_script(Path(script).read_text(encoding="utf-8"))
+        return draft_from_script(read_text(script))
     except OSError as error:
         raise UsageError(f"{script} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{script} is not UTF-8 text") from error

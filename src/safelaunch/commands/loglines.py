@@ -5,6 +5,7 @@ Bytes all along: a log holds progress bars, torn UTF-8 and worse, and all of it 
 
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
 from collections.abc import Callable
@@ -41,7 +42,7 @@ def make_filter(
         tests.append(_prefix_test(plan, nodes, rank, hosts))
     if grep is not None:
         try:
-            tests.append(_searcher(re.compile(grep.encode())))
+            tests.append(_searcher(re.compile(os.fsencode(grep))))
         except re.error as error:
             raise UsageError(f"--grep {grep}: not a regular expression: {error}") from error
     return (lambda line: all(test(line) for test in tests)) if tests else None
@@ -65,7 +66,7 @@ def _prefix_test(plan: Plan, nodes: tuple[str, ...], rank: int | None, hosts: st
         if rank >= per_node * len(nodes):
             raise UsageError(f"--rank {rank}: the attempt has the ranks 0 to {per_node * len(nodes) - 1}")
         wanted, number = {nodes[rank // per_node]}, rank % per_node
-    names = b"|".join(re.escape(name.encode()) for name in sorted(wanted)) if wanted is not None else rb"[^\[\]\s:]+"
+    names = rb"[^\[\]\s:]+" if wanted is None else b"|".join(re.escape(os.fsencode(name)) for name in sorted(wanted))
     regex = re.compile(rb"\[(?:" + names + rb"):" + (rb"\d+" if number is None else str(number).encode()) + rb"\]:")
     return lambda line: regex.match(line) is not None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Iterable
@@ -277,7 +276,7 @@ def _read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | Non
     try:
         with os.fdopen(sharedfile.open_file(run_dir / "pulse.json"), "rb") as file:
             written_t = os.fstat(file.fileno()).st_mtime
-            raw: Any = json.loads(file.read(sharedfile.PULSE_BYTES))
+            raw: Any = sharedfile.parse_json(file.read(sharedfile.PULSE_BYTES))
         age_s = max(0.0, now - max(written_t, float(raw["t"])))
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -296,7 +295,7 @@ def _time(value: object) -> float | None:
 
 def _tail(path: Path, most_bytes: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with os.fdopen(sharedfile.open_file(path), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
             return file.read(most_bytes)
     except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -16,7 +17,9 @@ from safelaunch.core.model import STOPPED, TIMED_OUT, UNREACHABLE
 from safelaunch.core.patience import DEAF_S
 from safelaunch.core.state import State
 from safelaunch.errors import ParseError, RunFolderError, UsageError
+from safelaunch.node.probe import run_in_child
 
+QUICK_S = 2.0           # a journal of 100,000 lines is read within it
 LEAST_WITHIN_S = 10.0   # the supervisor looks at the control files each 3 s
 GONE_WITHIN_S = 5.0   # slurmctld takes a pending job out of the queue before scancel returns; a busy one needs a moment
 
@@ -33,20 +36,29 @@ def command(which: str | None, now: bool, checkpoint: bool, within: str | None) 
     folder = runs.find_folder(which)
     try:
         run = runfolder.load(folder)
-        state = run.state()
+        has_ended = _has_ended(run)
     except (RunFolderError, PermissionError) as error:
         if isinstance(error, PermissionError) or isinstance(error.__cause__, PermissionError):
             if within is not None:   # its time counts from a grace that we may not read
                 raise UsageError(f"--within needs to read {folder / 'run.json'}, and you may not") from error
             return _stop_unread(folder, name)
         raise
-    if state.ended is not None:
-        talk.say(talk.clean(f"nothing to stop: {runs.describe_end(state.ended)}"))
+    touched = None if has_ended else _touch(run, name, within_s)
+    state = run.state()
+    if touched is None or state.ended is not None:
+        talk.say(f"nothing to stop: {runs.describe_end(state.ended)}" if state.ended else "nothing to stop")
         return 0
-    touched = _touch(run, name, within_s)
     talk.say(_announce(run, state, touched, name))
     code = 0 if run.plan.cluster == "local" else _cancel_queued(run, state, name)
     return code or confirmation.await_word(run, name)
+
+
+def _has_ended(run: Run) -> bool:
+    """Whether the run is over, if its journal says so soon: reading a huge one must not hold up the switch."""
+    answer = run_in_child(lambda: run.state().ended is not None, QUICK_S)
+    if answer.errno in (errno.EACCES, errno.EPERM):
+        raise PermissionError(answer.errno, answer.error)
+    return answer.value is True
 
 
 def _touch(run: Run, name: str, within_s: float | None) -> controls.Touched:

@@ -34,6 +34,7 @@ from safelaunch.commands.trainfile import split_rest, train_file_arguments
 from safelaunch.core import plan as plans
 from safelaunch.core import script
 from safelaunch.core.config.resolve import Resolved
+from safelaunch.core.plaintext import clean
 from safelaunch.core.plan import Plan
 from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageError
 
@@ -242,4 +243,4 @@ def _start_of(plan: Plan, cwd: str) -> Start | None:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(clean(text), err=True)

@@ -10,7 +10,7 @@ import click
 
 from safelaunch.adapters.localtime import clock as clock
 from safelaunch.core.plaintext import clean as clean
-from safelaunch.core.plaintext import clean_json
+from safelaunch.core.plaintext import clean_json, clean_lines
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60))
 
@@ -18,7 +18,7 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60))
 def say(text: str) -> None:
     """Talk: a line on stderr, behind whatever data came before it."""
     sys.stdout.flush()
-    click.echo(text, err=True)
+    click.echo(clean_lines(text), err=True)
 
 
 def emit_json(value: dict[str, Any]) -> None:
@@ -28,7 +28,7 @@ def emit_json(value: dict[str, Any]) -> None:
 
 def span(seconds: float) -> str:
     """45 s, 12 min, 3 h 5 min, 2 d 4 h: two units at most."""
-    left = int(max(0.0, seconds))
+    left = int(min(max(0.0, seconds), 1e12))
     words = []
     for unit, size in _UNITS:
         if left >= size:

@@ -118,7 +118,7 @@ def _files(word: str, kind: str) -> list[Path]:
         talk.say(f"{word} is a pipe: it is read until its writer closes it")
     if kind != "folder":
         return [Path(word)]
-    found = sorted(path for path in Path(word).rglob("*") if LOG_NAMES.search(path.name) and path.is_file())
+    found = _logs_below(Path(word))
     readable = [path for path in found if os.access(path, os.R_OK)]
     if found and not readable:
         raise UsageError(f"{word}: none of its {len(found)} logs may be read by you")
@@ -127,6 +127,21 @@ def _files(word: str, kind: str) -> list[Path]:
     if not found:
         raise UsageError(f"{word} holds no logs", hint="name the files: safelaunch why FILE…")
     return readable
+
+
+def _logs_below(folder: Path) -> list[Path]:
+    """The logs in a folder and all below it, found by a disposable child: "/" would take hours."""
+    def look() -> list[str]:
+        walked = ((root, name) for root, _, names in os.walk(folder) for name in names if LOG_NAMES.search(name))
+        return sorted(path for path in (os.path.join(*one) for one in walked)   # noqa: PTH118 - plain strings
+                      if os.path.isfile(path))   # noqa: PTH113
+    answer = run_in_child(look, FOLDER_DEADLINE_S)
+    if answer.late:
+        raise UsageError(f"{folder} is too large to be searched within {FOLDER_DEADLINE_S:.0f} s, or is frozen",
+                         hint="name the logs, or a folder that holds little else")
+    if answer.value is None:
+        raise UsageError(f"{folder} cannot be searched: {answer.error}")
+    return [Path(path) for path in answer.value]
 
 
 def _look_at_stdin() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from math import prod
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
 
 from safelaunch.errors import ParseError
+
+MOST_NAMES = 65_536   # a Slurm cluster has no more nodes (slurm.h, MAX_SLURM_NODES)
+_BRACKET = re.compile(r"\[([^\[\]]*)\]")
+_RANGE = re.compile(r"(\d+)-(\d+)")
 
 
 def expand(text: str) -> tuple[str, ...]:
@@ -25,6 +31,18 @@ def expand_own(text: str | None) -> tuple[str, ...]:
         return ()
 
 
+def _check_size(text: str) -> None:
+    """Raise before ClusterShell makes all names of "n[0-99999999]", which takes hours."""
+    counts = [sum(map(_count, found[1].split(","))) for found in _BRACKET.finditer(text)]
+    if prod(counts) > MOST_NAMES or len(text) > MOST_NAMES * 64:
+        raise NodeSetParseError(text, f"names more than {MOST_NAMES} nodes")
+
+
+def _count(piece: str) -> int:
+    ends = _RANGE.match(piece)
+    return 1 if ends is None else abs(int(ends[2][:9]) - int(ends[1][:9])) + 1
+
+
 def _ordered(text: str) -> Iterable[str]:
     """Part by part: a NodeSet sorts, and Slurm's order is the topology's."""
     depth, part = 0, ""
@@ -34,6 +52,7 @@ def _ordered(text: str) -> Iterable[str]:
             raise NodeSetParseError(part, f"{char!r} is ClusterShell's own notation, not Slurm's")
         if char == "," and depth == 0:
             if part.strip():
+                _check_size(part)
                 yield from map(str, NodeSet(part.strip(), resolver=RESOLVER_NOGROUP))
             part = ""
         else:

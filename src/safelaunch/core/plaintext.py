@@ -25,6 +25,11 @@ def clean(text: object) -> str:
     return _CONTROL.sub(_seen, _LINE_ENDS.sub("; ", whole.strip("\r\n")))
 
 
+def clean_lines(text: str) -> str:
+    """The same line by line, for a text of several."""
+    return "\n".join(map(clean, text.split("\n")))
+
+
 def clean_json(text: str) -> str:
     """A line of JSON with the same made escapes of JSON: whoever reads it back has the text as it was."""
     return text if text.isascii() else _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -27,6 +27,7 @@ DURATION_MAX_S = 366 * 86400.0
 NEVER_EXPANDED = frozenset(("command", "setup"))
 # A text doubled by ${x}${x} some 30 times over fills the memory (it did, in a test); a line of env has 128 KiB.
 _EXPANDED_MAX_CHARS = 1 << 16
+_MOST_STEPS = 100   # each is three calls deep, and Python ends at a thousand
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\})?")
 
@@ -109,6 +110,8 @@ class _Expansion:
         if path not in self._done:
             if path in self._open:
                 raise _Unresolved("refers to itself: " + " → ".join([*self._open[self._open.index(path) :], path]))
+            if len(self._open) >= _MOST_STEPS:
+                raise _Unresolved(f"goes through more than {_MOST_STEPS} other values")
             self._open.append(path)
             try:
                 self._done[path] = self._replaced(node.text)

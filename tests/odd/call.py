@@ -1,0 +1,115 @@
+"""One verb as a person types it, in a forked child: its exit code, its words, and how long it took."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from safelaunch import cli
+from safelaunch.core.model import BUG
+
+LATE_S = 20.0      # a hang; the verbs' own deadlines are 10 s
+RAW = ("logs", "script", "schema", "sandbox")   # stdout is somebody's bytes, or safelaunch's own
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a verb ended; `code` None = it did not, and was killed."""
+
+    argv: tuple[str, ...]
+    code: int | None
+    out: bytes
+    err: bytes
+    took_s: float
+
+    def faults(self) -> list[str]:
+        """What no verb may do, whatever it is given."""
+        found = []
+        if self.code is None:
+            found.append(f"hangs: {self.took_s:.0f} s")
+        if self.code is not None and (self.code == BUG or self.code < 0 or b"Traceback (most recent" in self.err):
+            found.append(f"ends by {self.code}")
+        shown = self.err if self.argv[0] in RAW else self.err + self.out
+        text = shown.decode(errors="surrogateescape")
+        if any(_is_unfit(char) for char in text):
+            found.append("sends control characters")
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.argv!r} ends by {self.code} after {self.took_s:.1f} s\n{self.err.decode(errors='replace')}"
+
+
+def _is_unfit(char: str) -> bool:
+    code = ord(char)
+    return (code < 0x20 and char not in "\n\t") or 0x7F <= code < 0xA0 or char in "\u202e\u2066\u200f"
+
+
+def call(argv: Sequence[str], folder: Path, env: Mapping[str, str | None],
+         prepare: Callable[[], object] = lambda: None) -> Said:
+    """`safelaunch ARGV` in `folder`; `env` changes the environment, None takes a name away; `prepare` runs in the
+    child before it.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        start_s = time.monotonic()
+        pid = os.fork()
+        if pid == 0:
+            _be_the_verb(argv, folder, env, prepare, out.fileno(), err.fileno())
+        code = _await(pid, start_s + LATE_S)
+        took_s = time.monotonic() - start_s
+        said = []
+        for file in (out, err):
+            file.seek(0)
+            said.append(file.read())
+    return Said(tuple(argv), code, said[0], said[1], took_s)
+
+
+def _await(pid: int, until_s: float) -> int | None:
+    while time.monotonic() < until_s:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return None
+
+
+def _be_the_verb(argv: Sequence[str], folder: Path, env: Mapping[str, str | None], prepare: Callable[[], object],
+                 out: int, err: int) -> NoReturn:
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        os.chdir(folder)
+        for name, value in env.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        sys.stdout = open(1, "w", closefd=False)   # noqa: SIM115 - pytest's own are not these descriptors
+        sys.stderr = open(2, "w", closefd=False)   # noqa: SIM115
+        prepare()
+        cli.main(list(argv))
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:   # noqa: BLE001 - whatever it is, it is the answer
+        os.write(2, traceback.format_exc().encode(errors="replace"))
+        code = BUG
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
