@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from safelaunch.adapters import ownership
 from safelaunch.node.guard import LOOK_S, RECORD_CHECK_S
 from tests.localruns import LocalRun, SubmitLocal, type_safelaunch, write_yaml
 from tests.trainers.steps import FIRST_STATE, losses_until, next_state, save
@@ -45,6 +46,22 @@ def test_each_task_of_a_node_is_a_process_group_apart(submit_local: SubmitLocal)
 
     assert len({os.getpgid(pid) for pid in run.ranks()}) == 4
     assert os.getpgid(0) not in {os.getpgid(pid) for pid in run.pids()}
+
+
+def test_run_folder_that_somebody_opens_to_the_group_is_closed_before_the_next_supervisor_is_born(
+    submit_local: SubmitLocal
+) -> None:
+    run = submit_local(f"{ENDLESS} --save-every 1000000")
+    run.wait_step(3)
+
+    for path in (run.run_dir, *run.run_dir.iterdir()):
+        path.chmod(path.stat().st_mode | 0o020)   # as a `chmod -R g+w` over all of a project does
+    run.wait_for(lambda: ownership.why_not_own_run(run.run_dir) is None, 20, "the folder stays open")
+
+    os.kill(run.leader(), signal.SIGKILL)
+    (run.run_dir / "control" / "kill-now").touch()
+    assert how(run) == ("stopped", 12), run.story()
+    assert "it is closed to them again" in run.story()
 
 
 def test_touched_kill_switch_ends_it_gracefully_and_for_good(submit_local: SubmitLocal) -> None:

@@ -47,6 +47,11 @@ def why_not_own_run(run_dir: Path) -> str | None:
     return reason
 
 
+def others_may_write(run_dir: Path) -> bool:
+    """Whether a `chmod -R g+w` has come by: the folder itself tells. Raises OSError."""
+    return bool(run_dir.stat().st_mode & OTHERS_WRITE)
+
+
 def close_run(run_dir: Path) -> bool:
     """Take from others what a `chmod -R g+w` has given them of one's own run; whether there was something to take."""
     closed = False

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
-from safelaunch.adapters import journal, runfolder, slurm
+from safelaunch.adapters import journal, ownership, runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import STANDBY_TASK, Guard
 from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
@@ -40,6 +40,7 @@ ALONE_S = 5.0
 MAX_ALONE_S = 300.0     # simulated: 250 questions to Slurm while a hand-over that the site refuses went on and on
 TROUBLE_S = 2.0
 THIRD_WITNESS_S = 5.0   # slurmctld answers within milliseconds; a cut network lets squeue wait for a minute
+CLOSING_S = 60.0        # where a script of the group opens all folders again and again, say so now and then
 LIMIT_S = 3600.0        # between two looks at the time limit, which people may extend
 SILENT_S = 10.0         # a guard that misses ten pings in a row, while the log stands still, is lost
 SILENT_BUSY_S = 60.0    # ... while the log still grows: ask the node by a helper step first
@@ -162,16 +163,18 @@ def read_requests(lead: Leader) -> bool:
     kill_file = lead.plan.kill_file
     answer = lead.ask_folder(
         lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir),
-                 journal.claims_after(lead.run_dir, lead.claim_number)), 1.0)
+                 journal.claims_after(lead.run_dir, lead.claim_number), ownership.others_may_write(lead.run_dir)), 1.0)
     if not answer.is_ok or answer.value is None:
         lead.refusals += not answer.late
         return lead.refusals > PATIENCE   # a folder that nobody may read is no reason never to train
     lead.refusals = 0
-    found, folder, claims = answer.value
+    found, folder, claims, is_open = answer.value
     lead.find_other(claims)
     if folder != (lead.folder_id or folder):
         raise Superseded("the run folder has been replaced by another")
     lead.folder_id = folder
+    if is_open and lead.is_due("closing", CLOSING_S):
+        lead.is_sure_of_folder()   # a supervisor that is born to an open folder does not use it: not even the next one
     before = {request.name for request in lead.requests}
     lead.requests = runfolder.requests_of(found)
     for request in lead.requests:
