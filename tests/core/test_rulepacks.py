@@ -44,6 +44,8 @@ def test_a_rule_of_a_pack_is_a_rule() -> None:
         ({"anchor": "burst buffer"}, "rules[0].anchor: expected a list of literals"),
         ({"pattern": "burst ("}, "rules[0].pattern: is no regular expression"),
         ({"pattern": "burst buffer (?P<name>(a+)+) is full"}, "rules[0].pattern: repeats a group that repeats inside"),
+        ({"pattern": "burst buffer (?P<name>(a|a)+$)"}, "rules[0].pattern: repeats a group that repeats"),
+        ({"pattern": r"burst buffer (?P<name>(?:\w|[a-z])* is)"}, "rules[0].pattern: repeats a group"),
         ({"summary": "{disk} is full"}, "rules[0].summary: names the group {disk}, which the pattern does not have"),
         ({"summary": "{name"}, "rules[0].summary: is no template"),
         ({"host_group": "host"}, "rules[0].host_group: the pattern has no group host"),

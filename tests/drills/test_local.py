@@ -262,3 +262,16 @@ def test_checkpoints_whose_names_are_no_text_are_resumed_from_and_told_of(
     for verb in ("status", "events", "checkpoints"):
         said = type_safelaunch([verb], run.folder, run.env)
         assert said.returncode == 0 and "Traceback" not in said.stderr, said
+
+
+def test_a_step_pattern_that_takes_for_ever_holds_neither_the_kill_switch_nor_status(submit_local: SubmitLocal) -> None:
+    run = submit_local(ENDLESS, "progress.step=(x+x+)+(\\d+)$|a(a|a)+$|((s?t?e?p? ?[0-9a-z. ]?)*)*$")
+    run.wait_for(lambda: "progress.step is given up" in run.story(), 60, "the pattern was not given up")
+    run.wait_step(5)
+    begin_s = time.monotonic()
+
+    (run.run_dir / "control" / "kill-now").touch()
+
+    assert how(run) == ("stopped", 12), run.story()
+    assert time.monotonic() - begin_s < 20
+    assert type_safelaunch(["status"], run.folder, run.env, timeout_s=20).returncode == 0

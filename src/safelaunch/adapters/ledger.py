@@ -29,7 +29,7 @@ FILE_MAX_BYTES = 1 << 20
 USER_MAX_FILES = 250
 USER_MAX_BYTES = 2 << 20
 ALL_MAX_BYTES = 16 << 20   # half a second of reading
-_NAME = re.compile(r"[0-9]+-[A-Za-z0-9._-]+-([0-9]{4}-[0-9]{2})\.jsonl", re.ASCII)
+_NAME = re.compile(r"[0-9]{1,12}-[A-Za-z0-9._-]{1,255}-([0-9]{4}-[0-9]{2})\.jsonl", re.ASCII)
 
 
 def folder_of(suspects: Suspects, env: Mapping[str, str]) -> Path:

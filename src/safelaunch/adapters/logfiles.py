@@ -242,7 +242,7 @@ _CONTROL = bytes(byte for byte in range(32) if byte not in b"\t\n\r\x1b")
 _RANK_NAME = re.compile(r"(?:^|[^a-z])(?:rank|task)[-_.]?(\d{1,6})(?:[^\d]|$)", re.IGNORECASE)
 _NODE_NAME = re.compile(
     r"(?:^|[-_.])((?!(?:slurm|job|rank|task|attempt|log|out|err|step|train|run|part|epoch|version|v)[-_]?\d)"
-    r"[a-z][a-z0-9]*-?\d+(?:[a-z]\d+)?)$")
+    r"[a-z][a-z0-9]{0,62}-?\d{1,12}(?:[a-z]\d{1,12})?)$")
 
 
 def _names_of(path: Path) -> tuple[str | None, int | None]:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safelaunch.adapters import journal, runfolder, sharedfile
+from safelaunch.adapters.cputime import TookTooLong, within
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import livecheckpoint, runs, talk
 from safelaunch.core import nodefold
@@ -23,13 +24,16 @@ from safelaunch.core.status import costs
 from safelaunch.core.status.costs import Costs, Track
 from safelaunch.core.status.speech import Speech, Word
 from safelaunch.core.status.states import judge
-from safelaunch.core.steps import latest_of
+from safelaunch.core.steps import AUTO, cut_lines, latest_of
 
 VERSION = 1
 STALE_S = 60.0            # four pulses (loop.PULSE_S = 15 s) without one
 TAIL_BYTES = 64 << 10
 BRIEF_BYTES, BRIEF_STEPS = 8 << 10, 31
 SHOWN_DECISIONS = 3
+OWN_PATTERNS_S = 1.0     # of processor time
+
+T = TypeVar("T")
 
 SPEECH = Speech(talk.clock, talk.span, nodefold.fold)
 
@@ -47,7 +51,7 @@ def overview(
     judged = judge(state, word, SPEECH, now, requests,
                    run.plan.kill_switch.grace_s, run.plan.cluster == "local")
     step, total, tail = _steps(run, state, pulse)
-    figures = measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern)
+    figures = _in_time(lambda: measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern), lambda: measure(tail))
     tracks = costs.follow(read.events, now, step)
     pace_s = tracks[-1].pace_s if tracks else None
     found = look(run, state)
@@ -94,7 +98,8 @@ def brief(run: Run, word: Word, now: float) -> dict[str, Any]:
                    run.plan.cluster == "local")
     step, total, tail = _steps(run, state, pulse, BRIEF_BYTES)
     tracks = costs.follow(events, now, step)
-    pace_s = (tracks[-1].pace_s if tracks else None) or measure(tail, "auto", run.plan.step_time_pattern).typical_step_s
+    pace_s = (tracks[-1].pace_s if tracks else None) or _in_time(
+        lambda: measure(tail, "auto", run.plan.step_time_pattern), lambda: measure(tail)).typical_step_s
     is_stale = pulse is not None and pulse["is_stale"]
     silence = f"no sign of life from the supervisor for {talk.span(pulse['age_s'])}; " if pulse and is_stale else ""
     return {
@@ -253,13 +258,21 @@ def _steps(
     attempt = state.attempt
     if attempt is None:
         return None, None, b""
-    tail = _tail(run.dir / runfolder.attempt_folder(attempt.number) / "main.log", tail_bytes)
-    named, total = latest_of(tail, run.plan.step_pattern)
+    tail = cut_lines(_tail(run.dir / runfolder.attempt_folder(attempt.number) / "main.log", tail_bytes))
+    named, total = _in_time(lambda: latest_of(tail, run.plan.step_pattern), lambda: latest_of(tail, AUTO))
     steps = [attempt.step, named]
     if pulse is not None and pulse["attempt"] == attempt.number:
         steps.append(pulse["step"])
     step = max((step for step in steps if step is not None), default=None)
     return step, total, tail
+
+
+def _in_time(own: Callable[[], T], auto: Callable[[], T]) -> T:
+    """What the user's own patterns find, or where they take too long what is found without them, as the leader does."""
+    try:
+        return within(OWN_PATTERNS_S, own)
+    except TookTooLong:
+        return auto()
 
 
 def _number(value: float | None) -> float | str | None:

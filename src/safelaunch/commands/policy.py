@@ -22,7 +22,7 @@ from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
 from safelaunch.core.replay import overridden, replay
 from safelaunch.errors import ConfigError, Problem, RunFolderError, UsageError
 
-_OVERRIDE = re.compile(r"[a-z_]+(\.[^\s=/]+)*=")
+_OVERRIDE = re.compile(r"[a-z_]{1,64}(\.[^\s=/.]{1,64}){0,16}=")
 # What of a train.yaml takes the place of a run's own values in a replay.
 _TAKEN = ("restart", "suspects", "preserve_site")
 

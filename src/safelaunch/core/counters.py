@@ -16,11 +16,12 @@ from safelaunch.core.steps import Named, end_of_number, last_steps, named_steps
 MOST_FORMS, MOST_SOURCES = 16, 2   # ranks count alike: two of each form tell all; stages of a start crowd nobody out
 BEGUN = 20
 BAR = "bar "        # a progress bar's; some start anew in a resumed epoch, or run through the data that is skipped
+_NEAR_BYTES = 400   # around a step, of a line that may name hundreds
 _LAG = 3            # ranks that share a prefix print a few older steps
 
-_PREFIX = re.compile(rb"^\s*((?:\[[^\]\n]{1,80}\]:?\s*)+)")
+_PREFIX = re.compile(rb"^\s{0,64}((?:\[[^\]\n]{1,80}\]:?\s{0,64}){1,8})")
 _WORD = re.compile(rb"[A-Za-z_]{3,}")
-_AFTER = re.compile(rb"\s*(/\s*\d+)|[\s,:|]*([A-Za-z_]{3,})")
+_AFTER = re.compile(rb"\s{0,8}(/\s{0,8}\d{1,12})|[\s,:|]{0,16}([A-Za-z_]{3,})")
 _BAR_OF = re.compile(rb"\b\d{1,12}/(\d{1,12}) \[")
 # Steps that are none of the training's: of an evaluation, a start, a search for the place to go on from.
 _NO_TRAINING = re.compile(
@@ -95,7 +96,7 @@ def _steps(text: bytes, named: Sequence[Named], pattern: str) -> Iterator[Step]:
         source = prefix[1].strip().decode(errors="replace") if prefix else ""
         words = line[prefix.end() if prefix else 0:]
         at = _place(words, one.step, max(0, one.start - begin - (len(line) - len(words))))
-        before, after = words[:at], words[at + len(str(one.step)):]
+        before, after = words[max(0, at - _NEAR_BYTES):at], words[at + len(str(one.step)):][:_NEAR_BYTES]
         if _NO_TRAINING.search(before) or _NO_TRAINING.search(after[:24]):
             continue
         yield Step(source, _form(before, after, words, pattern), one.step)

@@ -6,42 +6,45 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_PLAIN = rb"([-+]?(?:\d[\d,]*\.?\d*(?:e[-+]?\d+)?|nan|inf))"
+# All repeats are bounded: whatever a log holds, reading it must not hold a verb (tests/core/test_patterns.py).
+_IS = rb"['\"]?[ \t]{0,8}[:=][ \t]{0,8}"
+_FLOAT = rb"(\d{1,18}\.?\d{0,18})"
+_PLAIN = rb"(?<![\d,.])([-+]?(?:\d[\d,]{0,24}\.?\d{0,24}(?:e[-+]?\d{1,4})?|nan|inf))"
 _NUMBER = _PLAIN + rb"(?![\w.])"
 # "lm loss: 2.3E+00" (Megatron), "loss=1.2", "'loss': 0.5" (Transformers), "reduced_train_loss: 1.2" (NeMo); not the
 # losses of a validation, nor the parts of one.
 _LOSS = (rb"(?i)(?<![a-z])(?<!val[ _])(?<!valid[ _])(?<!validation[ _])(?<!eval[ _])(?<!test[ _])(?<!nll[ _])"
-         rb"(?<!aux[ _])loss(?:_step)?['\"]?\s*[:=]?\s*['\"]?" + _NUMBER)
+         rb"(?<!aux[ _])loss(?:_step)?['\"]?[ \t]{0,8}[:=]?[ \t]{0,8}['\"]?" + _NUMBER)
 # A word that stands in each match, a pattern, and the unit. Only the patterns whose word stands in the log, in small
 # letters, are compiled and searched for: of all of them 64 kB take 50 ms.
 _STEP_TIME = (
-    (b"iteration (ms)", rb"(?i)elapsed time per iteration \(ms\): *" + _NUMBER, 1e-3),    # Megatron-LM
-    (b"iteration (s)", rb"(?i)elapsed time per iteration \(s\): *" + _NUMBER, 1.0),       # Megatron-DeepSpeed
-    (b"time", rb"(?i)\b(?:step|iter|iteration)[_ ]time(?: \(s\))?['\"]?\s*[:=]\s*" + _NUMBER
-     + rb"(?! *(?:ms|us|ns)\b)", 1.0),                                                    # DeepSpeed
-    (b"ms", rb"(?i)\b(?:step|iter|iteration)[_ ]time(?: \(ms\)['\"]?\s*[:=]\s*|['\"]?\s*[:=]\s*(?=[\d.]+ *ms\b))"
-     rb"(\d+\.?\d*)", 1e-3),
-    (b"ms", rb"(?i)\b(\d+\.?\d*) *ms ?(?:/|per|a) ?(?:step|iter(?:ation)?)\b", 1e-3),     # "500 ms/step"
-    (b"s/step", rb"(?i)\b(\d+\.?\d*) *s/step\b", 1.0),
-    (b"sec", rb"(?i)\b(\d+\.?\d*) *sec(?:onds?)? ?(?:/|per) ?(?:step|iter(?:ation)?)\b", 1.0),
-    (b"train_step_timing", rb"(?i)\btrain_step_timing in s['\"]?\s*[:=]\s*" + _NUMBER, 1.0),    # NeMo
-    (b"completed step", rb"completed step: \d+, seconds: " + _NUMBER, 1.0),               # MaxText
-    (b"time ", rb"(?i)\btime (\d+\.?\d*)ms", 1e-3),                                       # nanoGPT
-    (b"s/it", rb"\b(\d+\.?\d*)s/it\b", 1.0),                                              # tqdm
-    (b"it/s", rb"\b(\d+\.?\d*)it/s\b", 0.0),                                              # the same, of fast steps
-    (b"ups=", rb"\bups=(\d+\.?\d*)", 0.0),                                                # fairseq: updates per second
+    (b"iteration (ms)", rb"(?i)elapsed time per iteration \(ms\): {0,8}" + _NUMBER, 1e-3),    # Megatron-LM
+    (b"iteration (s)", rb"(?i)elapsed time per iteration \(s\): {0,8}" + _NUMBER, 1.0),       # Megatron-DeepSpeed
+    (b"time", rb"(?i)\b(?:step|iter|iteration)[_ ]time(?: \(s\))?" + _IS + _NUMBER
+     + rb"(?! {0,8}(?:ms|us|ns)\b)", 1.0),                                                    # DeepSpeed
+    (b"ms", rb"(?i)\b(?:step|iter|iteration)[_ ]time(?: \(ms\)" + _IS + rb"|" + _IS
+     + rb"(?=[\d.]{1,36} {0,8}ms\b))" + _FLOAT, 1e-3),
+    (b"ms", rb"(?i)\b" + _FLOAT + rb" {0,8}ms ?(?:/|per|a) ?(?:step|iter(?:ation)?)\b", 1e-3),     # "500 ms/step"
+    (b"s/step", rb"(?i)\b" + _FLOAT + rb" {0,8}s/step\b", 1.0),
+    (b"sec", rb"(?i)\b" + _FLOAT + rb" {0,8}sec(?:onds?)? ?(?:/|per) ?(?:step|iter(?:ation)?)\b", 1.0),
+    (b"train_step_timing", rb"(?i)\btrain_step_timing in s" + _IS + _NUMBER, 1.0),    # NeMo
+    (b"completed step", rb"completed step: \d{1,12}, seconds: " + _NUMBER, 1.0),               # MaxText
+    (b"time ", rb"(?i)\btime " + _FLOAT + rb"ms", 1e-3),                                       # nanoGPT
+    (b"s/it", rb"\b" + _FLOAT + rb"s/it\b", 1.0),                                              # tqdm
+    (b"it/s", rb"\b" + _FLOAT + rb"it/s\b", 0.0),                                              # the same, of fast steps
+    (b"ups=", rb"\bups=" + _FLOAT, 0.0),                                                # fairseq: updates per second
 )
 _RATE = (
-    (b"", rb"(?i)\b(?:tps|tokens_per_sec(?:ond)?|tokens/s(?:ec)?|throughput/tokens_per_sec)['\"]?\s*[:=]\s*" + _NUMBER,
+    (b"", rb"(?i)\b(?:tps|tokens_per_sec(?:ond)?|tokens/s(?:ec)?|throughput/tokens_per_sec)" + _IS + _NUMBER,
      "tokens/s"),
-    (b"tokens/s/device", rb"(?i)\btokens/s/device\s*[:=]\s*" + _NUMBER, "tokens/s/device"),    # MaxText
-    (b"token", rb"(?i)" + _PLAIN + rb" *tokens?(?:/s(?:ec(?:ond)?)?\b| per second\b)", "tokens/s"),
-    (b"wps", rb"(?i)\bwps['\"]?\s*[:=]\s*['\"]?" + _NUMBER, "words/s"),                   # fairseq
-    (b"samples", rb"(?i)\b(?:samples/s(?:ec)?|(?:train_)?samples_per_second|currsamplespersec)['\"]?\s*[:=]\s*"
+    (b"tokens/s/device", rb"(?i)\btokens/s/device" + _IS + _NUMBER, "tokens/s/device"),    # MaxText
+    (b"token", rb"(?i)" + _PLAIN + rb" {0,8}tokens?(?:/s(?:ec(?:ond)?)?\b| per second\b)", "tokens/s"),
+    (b"wps", rb"(?i)\bwps" + _IS + rb"['\"]?" + _NUMBER, "words/s"),                   # fairseq
+    (b"samples", rb"(?i)\b(?:samples/s(?:ec)?|(?:train_)?samples_per_second|currsamplespersec)" + _IS
      + _NUMBER, "samples/s"),
-    (b"sample", rb"(?i)" + _PLAIN + rb" *samples?(?:/s(?:ec(?:ond)?)?\b| per second\b)", "samples/s"),
-    (b"image", rb"(?i)" + _PLAIN + rb" *images?(?:/s(?:ec(?:ond)?)?\b| per second\b)", "samples/s"),
-    (b"sequence", rb"(?i)" + _PLAIN + rb" *sequences?(?:/s(?:ec(?:ond)?)?\b| per second\b)", "samples/s"),
+    (b"sample", rb"(?i)" + _PLAIN + rb" {0,8}samples?(?:/s(?:ec(?:ond)?)?\b| per second\b)", "samples/s"),
+    (b"image", rb"(?i)" + _PLAIN + rb" {0,8}images?(?:/s(?:ec(?:ond)?)?\b| per second\b)", "samples/s"),
+    (b"sequence", rb"(?i)" + _PLAIN + rb" {0,8}sequences?(?:/s(?:ec(?:ond)?)?\b| per second\b)", "samples/s"),
 )
 
 

@@ -14,13 +14,13 @@ from safelaunch.core.steps import Named, last_steps
 CHECKPOINT, EVALUATION, COMPILE, DATA = "checkpoint", "evaluation", "compile", "data"
 _BEGINS = {
     CHECKPOINT: rb"(?<!finished )(?<!done )\bsaving\b.{0,60}\b(?:checkpoint|model|states?|weights|optimizer)"
-                rb"|(?:prepar|start|begin)\w* to save\b|writing checkpoint|\bcheckpointing\b",
+                rb"|(?:prepar|start|begin)\w{0,8} to save\b|writing checkpoint|\bcheckpointing\b",
     EVALUATION: rb"\bevaluat(?:ing|e)\b|running (?:evaluation|validation)|\bvalidating\b"
                 rb"|validation (?:dataloader|sanity)"
-                rb"|(?:begin|start)\w*.{0,12}\b(?:evaluation|validation|eval)\b",
+                rb"|(?:begin|start)\w{0,8}.{0,12}\b(?:evaluation|validation|eval)\b",
     COMPILE: rb"\bcompiling\b|\btorch\.compile\b|torchinductor|\bautotun(?:e|ing)\b|cudagraph|XLA compil",
     DATA: rb"\b(?:re)?loading\b.{0,30}\b(?:data|dataset|shards?|split)|building.{0,20}dataset"
-          rb"|(?:start|begin)\w*.{0,12}\bepoch|\bepoch\b.{0,12}\b(?:start|begin)",
+          rb"|(?:start|begin)\w{0,8}.{0,12}\bepoch|\bepoch\b.{0,12}\b(?:start|begin)",
 }
 _ENDS = {
     CHECKPOINT: rb"\bsaved\b|(?:finished|done) saving|\bcheckpoint\b.{0,40}\b(?:written|finali[sz]ed|complete)"
@@ -37,8 +37,8 @@ _SIGNS = tuple((name + suffix, re.compile(rb"(?i)" + words))
 _IN_SIGNS = (b"sav", b"val", b"compil", b"inductor", b"autotun", b"cudagraph", b"load", b"buil", b"epoch",
              b"checkpoint", b"writ")
 # A number in such a line is where a training goes on from, not a step that it has made.
-_RESUMING = re.compile(rb"(?i)\b(?:load|resum|restor)\w*")
-_EPOCH = re.compile(rb"['\"]epoch['\"]: ['\"]?(\d+(?:\.\d+)?)")   # Transformers without a bar names nothing else
+_RESUMING = re.compile(rb"(?i)\b(?:load|resum|restor)")
+_EPOCH = re.compile(rb"['\"]epoch['\"]: ['\"]?(\d{1,12}(?:\.\d{1,18})?)")   # Transformers without a bar: nothing else
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ SINFO_FORMAT = "%T|%N"
 
 _NOTHING = dict.fromkeys(("(null)", "n/a", "N/A", "None"), "")   # Slurm's several words for it
 _CLUSTER = r"^[ \t]*ClusterName[ \t]*=[ \t]*\"?([^\s\"#]+)"
+_ACCOUNT = r"(\d[^|]{0,200})\|([A-Z_]{1,40})(?: by ([^\s|]{1,64}))?(?![A-Z_])[^|]{0,200}\|(\d{1,4}):\d{1,4}"
 _UNUSABLE = ("down", "drain", "fail", "maint", "unk", "inval", "power", "future", "reserved")
 # The first words of templates/slurm/job.sbatch.
 _STARTED = r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on "
@@ -99,9 +100,9 @@ def parse_ended(text: str) -> tuple[Found, ...]:
     found = []
     for line in text.splitlines():
         parts = line.strip().split("|", 4)
-        script = re.search(r" (/.*)/job\.sbatch$", parts[-1])
-        if len(parts) == 5 and script:
-            found.append(Found(parts[0], parts[1], parts[2], parts[3], script[1]))
+        _, blank, script = parts[-1].partition(" /")
+        if len(parts) == 5 and blank and script.endswith("/job.sbatch"):
+            found.append(Found(parts[0], parts[1], parts[2], parts[3], f"/{script.removesuffix('/job.sbatch')}"))
     return tuple(found)
 
 
@@ -199,7 +200,7 @@ def parse_sacct(text: str) -> dict[str, Account]:
     """job id → Account of `sacct --parsable2 --noheader --allocations --format=SACCT_FORMAT`; raises ParseError."""
     found = {}
     for line in filter(None, map(str.strip, text.splitlines())):
-        match = re.fullmatch(r"(\d[^|]*)\|([A-Z_]+)(?: by (\S+))?[^|]*\|(\d+):\d+", line)
+        match = re.fullmatch(_ACCOUNT, line)
         if match is None:
             raise ParseError(f"sacct printed {line!r}, not {SACCT_FORMAT!r}")
         found[match[1]] = Account(match[2], match[3], int(match[4]))

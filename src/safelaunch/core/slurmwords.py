@@ -36,7 +36,7 @@ class Phrase:
 # How slurmstepd's error lines begin in a job's output. 25.11 and newer write a log line's stamp and no program;
 # LogTimeFormat of slurm.conf(5) says which stamp. "error: " alone is anybody's.
 HEADS = (
-    Phrase(r"(?:slurmstepd|srun)(?:-\S+)?: ", "program", "src/common/log.c; recorded on 22.05.8 and 24.11.5",
+    Phrase(r"(?:slurmstepd|srun)(?:-[^\s:]{1,255})?: ", "program", "src/common/log.c; recorded on 22.05.8 and 24.11.5",
            until="25.05"),
     Phrase(r"\[[0-9A-Z][\w .:+-]{4,60}\] ", "stamp", _STEPD_26, since="25.11"),
 )
@@ -74,7 +74,7 @@ DATABASE_AWAY = (
 # srun and slurmctld where a step was asked for in a job that ends, or has ended.
 JOB_OVER = (
     Phrase("Expired or invalid job", "over", "src/api/allocate.c; recorded on 22.05.8 and 26.05.5"),
-    Phrase("Slurm job [0-9]+ has expired", "over", "src/api/step_launch.c; recorded on 22.05.8"),
+    Phrase("Slurm job [0-9]{1,12} has expired", "over", "src/api/step_launch.c; recorded on 22.05.8"),
     Phrase("Invalid job id specified", "over", "slurm_errno.c; recorded on all"),
     Phrase("Job/step already completing or completed", "over", "slurm_errno.c"),
 )
@@ -100,7 +100,7 @@ STEP_WAITS = (
 # srun has seen a task end, or ends the step itself: what slurmstepd says of the step then is an echo.
 SRUN_SAW = (
     # But for a SIGTERM from elsewhere, which srun tells of before or behind slurmstepd (both recorded on 24.11.5).
-    Phrase(r"srun: error: \S+: tasks? (?!\S+ (?:Terminated|Exited with exit code 143)$)", "task",
+    Phrase(r"srun: error: \S{1,4096}: tasks? (?!\S{1,64} (?:Terminated|Exited with exit code 143)$)", "task",
            "src/srun/libsrun; recorded on all"),
     Phrase("srun: launch/slurm: _step_signal", "ends the step", "recorded on 22.05.8", until="23.02"),
     Phrase("srun: Terminating", "ends the step", "recorded on 24.11.5 and 26.05.5", since="23.11"),
@@ -110,23 +110,23 @@ SRUN_SAW = (
 # The Prolog of slurm.conf(5) failed on a node, which is drained. slurmd says so to a job that may not be requeued, and
 # has it cancelled.
 PROLOG_FAILED = (
-    Phrase(r"Prolog failure on node (?P<node>\S+)", "node failed",
+    Phrase(r"Prolog failure on node (?P<node>\S{1,255})", "node failed",
            "src/slurmd/slurmd/req.c; recorded on 22.05.8, 24.11.5 and 26.05.5"),
 )
 # The same of the batch host: nothing of the job has run, and this is all that its output holds. Of 24.11.5 and 26.05.5
 # there is no output at all (seen on both).
 PROLOG_FAILED_FIRST = (
-    Phrase("^Error running slurm prolog: [0-9]+$", "batch host failed", "src/slurmd/slurmd/req.c, _prolog_error; "
+    Phrase("^Error running slurm prolog: [0-9]{1,12}$", "batch host failed", "src/slurmd/slurmd/req.c, _prolog_error; "
            "recorded on 22.05.8", until="23.11"),
 )
 # Patterns are compiled where they are first used: each verb imports this table, and few read a job's output.
 # The version line of every command: "slurm 24.11.5", Debian's "slurm-wlm 26.05.5", "slurm 25.05.0-0rc1".
-_VERSION = r"^slurm(?:-\S+)? (?P<number>(?P<release>\d\d\.\d\d)(?:\.\S+)?)\s*$"
-_HEAD = rf"(?:{'|'.join(f'(?:{head.pattern})' for head in HEADS)})+error: "
-_LINE = (_HEAD + r"\*\*\* {kind} (?P<id>[0-9]+){step} ON (?P<host>\S+) CANCELLED AT (?P<at>\S+)"
-         r"(?P<due> [^*\n]*?)? \*\*\*")
+_VERSION = r"^slurm(?:-\S{1,64})? (?P<number>(?P<release>\d\d\.\d\d)(?:\.\S{1,64})?)[ \t\r]{0,8}$"
+_HEAD = rf"(?:{'|'.join(f'(?:{head.pattern})' for head in HEADS)}){{1,4}}error: "
+_LINE = (_HEAD + r"\*\*\* {kind} (?P<id>[0-9]{1,12}){step} ON (?P<host>\S{1,255}) CANCELLED AT (?P<at>\S{1,64})"
+         r"(?P<due> [^*\n]{0,200}?)? \*\*\*")
 _JOB_END = _LINE.replace("{kind}", "JOB").replace("{step}", "")
-_STEP_END = _LINE.replace("{kind}", "STEP").replace("{step}", r"\.\S+")
+_STEP_END = _LINE.replace("{kind}", "STEP").replace("{step}", r"\.\S{1,64}")
 _PROLOG = "|".join(f"{_HEAD}{row.pattern}$" for row in PROLOG_FAILED)
 
 

@@ -12,26 +12,39 @@ from typing import NamedTuple
 # in a bar), MaxText ("completed step: 9,"), fairseq and metaseq ("num_updates=445", '"num_updates": "445"', "epoch 010
 #  2000 / 8223"), and plain "step 100". slurmstepd's "*** STEP 42.0 ON n1 FAILED" is none (seen in a drill: step 42).
 STEP_LINE = re.compile(
-    rb"(?:^|(?<!\*\*\*)[\s|\]:,{'\"])(?:iteration|iter|global_step|step|num_updates)['\"]?\s*[:=]?\s*['\"]?(\d{1,12})"
-    rb"(?:\.0)?"
-    rb"(?=['\"]?\s*(?:[/|,:}\s]|$))"
+    rb"(?:^|(?<!\*\*\*)[\s|\]:,{'\"])(?:iteration|iter|global_step|step|num_updates)['\"]?"
+    rb"[ \t]{0,8}[:=]?[ \t]{0,8}['\"]?(\d{1,12})(?:\.0)?"
+    rb"(?=['\"]?(?:[/|,:}\s]|$))"
     rb"|\bsteps: (\d{1,12})(?= loss:)|/global_step=(\d{1,12})(?=,)"
-    rb"|\bepoch \d+:?\s+(\d{1,12})(?= / \d(?![^\r\n]*num_updates))",
+    rb"|\bepoch \d{1,9}:?[ \t]{1,8}(\d{1,12})(?= / \d(?![^\r\n]{0,300}num_updates))",
     re.IGNORECASE | re.MULTILINE,
 )
 # tqdm's bars (Transformers, axolotl, Lightning, torchtune): "Epoch 0:  10%|#   | 10/100 [00:01<00:11,  8.10it/s". Many
 # stand in one line, parted by carriage returns; in a pipe some writers leave the bar itself out.
-_BAR = re.compile(rb"(?:^|[\r\n])(?P<what>[^\r\n%]{0,80}?)\s*\d{1,3}%[^\r\n\[]{0,300}?\b(?P<step>\d{1,12})/"
-                  rb"(?P<of>\d{1,12}) \[(?:\d+:)+\d\d<")
+_BAR = re.compile(rb"(?:^|[\r\n])(?P<what>[^\r\n%]{0,80}?)[ \t]{0,8}\d{1,3}%[^\r\n\[]{0,300}?\b(?P<step>\d{1,12})/"
+                  rb"(?P<of>\d{1,12}) \[(?:\d{1,4}:){1,3}\d\d<")
 # Of a bar's own words: those of a training's. Bars of downloads, shards, validation and tokenising have others.
 _TRAINING = re.compile(rb"(?i)\b(?:epoch|train(?:ing)?|iter(?:ation)?s?|steps?|loss)\b")
 _EVALUATION = re.compile(rb"(?i)valid|eval|test|sanity|predict")
-_PREFIX = re.compile(rb"^\s*(?:\[[^\]]{1,60}\]:?\s*|\d+:\s+)+")   # torchrun's, srun's --label
+_PREFIX = re.compile(rb"^\s{0,64}(?:\[[^\]]{1,60}\]:?\s{0,64}|\d{1,9}:\s{1,64}){1,8}")   # torchrun's, srun's --label
 
 
 _TOLD = re.compile(rb"\bsafelaunch: step (\d{1,12})\b")           # safelaunch.progress
 _END_BYTES = 8 << 10    # of a log, in which its last steps are looked for first: 64 ranks' lines of one step
+MOST_LINE_BYTES = 4 << 10   # of a line that are read
+AUTO = "auto"           # progress.step: the lines of common trainers
 MOST_LAST = 64          # ranks that lag behind repeat older steps
+
+
+def cut_lines(text: bytes) -> bytes:
+    """The text with no line longer than is read: what takes longer with a line's length then takes no longer at all."""
+    if len(text) <= MOST_LINE_BYTES:
+        return text
+    lines = text.split(b"\n")
+    if max(map(len, lines)) <= MOST_LINE_BYTES:
+        return text
+    return b"\n".join(line if len(line) <= MOST_LINE_BYTES else b"\r".join(
+        bar[:MOST_LINE_BYTES] for bar in line.split(b"\r")) for line in lines)
 
 
 class Named(NamedTuple):
@@ -101,7 +114,7 @@ def end_of_number(text: bytes, number: int, start: int) -> int | None:
 
 
 # Behind a step its total: "iteration 100/ 1000 |", "step 205/4000", "Step 4 of 10"; a bar has its own.
-_OF = re.compile(rb"[^\S\r\n]*(?:/|of\b)[^\S\r\n]*(\d{1,12})(?![\d.])", re.IGNORECASE)
+_OF = re.compile(rb"[ \t]{0,8}(?:/|of\b)[ \t]{0,8}(\d{1,12})(?![\d.])", re.IGNORECASE)
 
 
 def latest_of(tail: bytes, pattern: str) -> tuple[int | None, int | None]:

@@ -26,7 +26,7 @@ from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import End
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
-from safelaunch.lead import lostprogress, overlap, visit, watch
+from safelaunch.lead import listening, lostprogress, overlap, visit, watch
 from safelaunch.lead.diagnosing import look_deeper, of_hang
 from safelaunch.lead.leader import FIRST_STANDBY_S, Failure, Leader, Step
 from safelaunch.lead.suspicion import blamed_nodes, suspect
@@ -259,7 +259,7 @@ def checkpoint_events(lead: Leader, number: int | None) -> list[Event]:
 
 
 def _last_progress(lead: Leader, live: decide.Live, tail: bytes) -> list[Event]:
-    step = latest_step(tail, lead.plan.step_pattern)
+    step = listening.read(lead, tail, latest_step, None)
     return [] if step is None else [lostprogress.progress_event(lead, live.number, step)]
 
 

@@ -27,12 +27,12 @@ def is_near(lead: Leader) -> bool:
     return is_open(lead) and not has_begun and lead.now_s - lead.launched_s < NEAR_S
 
 
-def take_in(lead: Leader, number: int, text: bytes) -> None:
+def take_in(lead: Leader, number: int, text: bytes, pattern: str) -> None:
     """Go on counting with what the log has said."""
     before = lead.counted if lead.counted.attempt == number else Counted(number)
     attempt = lead.state.attempt
     resume_step = attempt.resume_step if attempt is not None and not before.is_settled else None
-    found = counters.count(before.counters, text, lead.plan.step_pattern, resume_step)
+    found = counters.count(before.counters, text, pattern, resume_step)
     lead.counted = before._replace(counters=found)
 
 

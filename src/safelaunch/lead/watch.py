@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Generator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from safelaunch.adapters import journal, ownership, runfolder, slurm
@@ -23,7 +24,7 @@ from safelaunch.core.progress import Talk, listen
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.takeover import CONTESTED_S, PULSE_S
 from safelaunch.core.watchfacts import ENDING
-from safelaunch.lead import hangs, lostprogress, overlap, slurmends, thaw
+from safelaunch.lead import hangs, listening, lostprogress, overlap, slurmends, thaw
 from safelaunch.lead.keep_standby import keep_standby, strike_off, watchers_of
 from safelaunch.lead.leader import NO_TIME_S, PATIENCE, TICK_S, Leader, Step, Superseded, Urgent
 from safelaunch.node import fresh
@@ -218,8 +219,12 @@ def hear(lead: Leader, process: AttemptProcess) -> Talk | None:
         return None
     start = max(start, lead.size - CHUNK_BYTES)
     text = process.read(start, lead.size - start)
-    lostprogress.take_in(lead, process.number, text)
-    return listen(text, lead.plan.step_pattern)
+    return listening.read(lead, text, partial(_hear, lead, process.number), Talk())
+
+
+def _hear(lead: Leader, number: int, text: bytes, pattern: str) -> Talk:
+    lostprogress.take_in(lead, number, text, pattern)
+    return listen(text, pattern)
 
 
 def hear_last(lead: Leader, process: AttemptProcess) -> None:

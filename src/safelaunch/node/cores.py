@@ -27,7 +27,8 @@ MOST = 8            # cores of one node; each says the same
 MOST_NAMES = 20_000
 MOST_FRAMES = 40
 _TAKERS = {"systemd-coredump": "coredumpctl info", "apport": "apport-unpack, /var/crash", "abrt": "abrt list"}
-_GDB_FRAME = re.compile(r"^#\d+\s+(?:0x[0-9a-f]+ in )?(.+?) \(.*?\)(?: (?:at|from) (\S+))?$")
+_GDB_FRAME = re.compile(r"^#\d{1,6}\s{1,8}(?:0x[0-9a-f]{1,32} in )?(\S.{0,1000}?) \(.{0,1000}?\)"
+                        r"(?: (?:at|from) (\S{1,4096}))?$")
 _NT_PRPSINFO, _NT_SIGINFO = 3, 0x53494749   # elf.h
 _PT_NOTE = 4
 

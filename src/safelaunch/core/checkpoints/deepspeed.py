@@ -22,8 +22,8 @@ _STEP_FOLDER = re.compile(r"global_step(\d+)")
 # (kind, name with one group per axis). "bf16_" and the like may stand before "zero_"; stage 3 names model states so.
 _KINDS = (
     ("model states", re.compile(r"mp_rank_(\d+)_model_states\.pt")),
-    ("model states", re.compile(r"(?:[a-z0-9]+_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_model_states\.pt")),
-    ("optimizer states", re.compile(r"(?:[a-z0-9]+_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt")),
+    ("model states", re.compile(r"(?:[a-z0-9]{1,64}_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_model_states\.pt")),
+    ("optimizer states", re.compile(r"(?:[a-z0-9]{1,64}_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt")),
     ("layer states", re.compile(r"layer_(\d+)-model_(\d+)-model_states\.pt")),
     ("expert optimizer states", re.compile(r"expp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt")),
 )

@@ -24,7 +24,7 @@ META = "meta.pt"
 # Deep enough for tb_logs/NAME/version_0/checkpoints.
 _DEEPEST = 4
 _TAG = "checkpoint"   # source: lightning/pytorch/strategies/deepspeed.py, save_checkpoint
-_ITS_NAME = re.compile(r"(?:.*\bepoch=\d+.*|.*\bstep=\d+.*|last(?:-v\d+)?|hpc_ckpt_\d+)\.ckpt")
+_ITS_NAME = re.compile(r"(?:.{0,255}?\b(?:epoch|step)=\d{1,18}.{0,255}|last(?:-v\d{1,18})?|hpc_ckpt_\d{1,18})\.ckpt")
 _SAYS_STEP = re.compile(r"step=\d+")
 _LOCAL_HEADER_BYTES = 30
 # The keys that are asked for are the first ones; a torch file of another program has none of them there.

@@ -11,7 +11,7 @@ UNFINISHED = "temporary name: its writer has not finished"
 
 # A number right after one of these words is the step, wherever it stands: Lightning's "epoch=3-step=1200-v1.ckpt".
 _STEP_WORD = re.compile(r"(?:step|iter|iteration)s?[-_= ]?(\d+)", re.IGNORECASE)
-_DECIMAL = re.compile(r"\d+\.\d+")
+_DECIMAL = re.compile(r"\d{1,255}\.\d{1,255}")
 _RANK = re.compile(r"[-_.]?(?:[a-z]{0,4}_?)?rank[-_=]?(\d+)", re.IGNORECASE)
 _FOLDER_WORD = re.compile(r"(?:step|iter|iteration|ckpt|checkpoint|epoch|save)s?[-_=]?\d+|\d+", re.IGNORECASE)
 # The usual names of a file that is renamed when it is done; a leading dot is what rsync and many writers use.

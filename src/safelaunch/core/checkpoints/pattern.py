@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from safelaunch.core.checkpoints import archive, dcp, names, torchfile
 from safelaunch.core.checkpoints.model import Candidate, Folder, join
 
-_TOKEN = re.compile(r"\{step\}|\*|\?|\{[^}]*\}")
+_TOKEN = re.compile(r"\{step\}|\*|\?|\{[^{}]{0,255}\}")
 _WILD = {"*": "[^/]*", "?": "[^/]"}
 
 

@@ -22,10 +22,10 @@ _COLLECTIVE_NATIVE = re.compile(
     r"^(?:p?nccl(?:All|Reduce|Broad|Send|Recv|Group)\w*|c10d::\w+|gloo::\w+|ProcessGroup\w+::\w+)")
 _RENDEZVOUS = re.compile(r"^(?:init_process_group|_store_based_barrier|_create_c10d_store|rendezvous|_rendezvous_helper"
                          r"|_new_group_with_tag|new_group|initialize_model_parallel)$")
-_DATA = re.compile(r"torch/utils/data/|(?:^|/)datasets/|webdataset/|litdata/|streaming/base/|tensorflow/.*/data/"
+_DATA = re.compile(r"torch/utils/data/|(?:^|/)datasets/|webdataset/|litdata/|streaming/base/|tensorflow/.{0,120}/data/"
                    r"|petastorm|megatron/(?:core/datasets|data)/|nvidia/dali|torchdata/")
 _STORAGE = re.compile(r"torch/serialization\.py|safetensors|torch/distributed/checkpoint|(?:^|/)shutil\.py"
-                      r"|logging/__init__|megatron/.*checkpointing|deepspeed/.*checkpoint|h5py|zarr|numpy/lib/.*npyio|zipfile")
+                      r"|logging/__init__|megatron/.{0,120}checkpointing|deepspeed/.{0,120}checkpoint|h5py|zarr|numpy/lib/.{0,60}npyio|zipfile")
 _GPU = re.compile(r"torch/cuda/(?:__init__|streams|graphs)\.py|torch/xpu/|torch/_C/_cuda")
 # Not eval_frame.py nor _inductor's output code: these are on the stack of every compiled model that runs.
 _COMPILE = re.compile(r"torch/_inductor/(?:compile_fx|async_compile|codegen|graph|scheduler)"

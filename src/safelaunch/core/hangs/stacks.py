@@ -21,7 +21,7 @@ _MADE_UP = re.compile(r"\btmp[a-z0-9_]{6,8}\b|\bc[a-z2-7]{40,52}\b|\b[0-9a-f]{12
                       r"|(?<=<ipython-input-)[^>]+")
 _IMPORT = ("(<frozen importlib", "_call_with_frames_removed")
 _PYTHON = re.compile(r"\.py:\d+\)$")
-_FRAME = re.compile(r"^(?P<name>.*?) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
+_FRAME = re.compile(r"^(?P<name>.{0,300}?) \((?P<file>.{0,4096}?)(?::(?P<line>\d{1,12}))?\)$")
 # Frames between the program and what it waits in, which say nothing to people; by file, or by name.
 _PLUMBING_FILES = ("torch/distributed/c10d_logger.py", "threading.py", "queue.py", "selectors.py", "runpy.py",
                    "torch/utils/_contextlib.py", "torch/nn/modules/module.py", "contextlib.py", "functools.py",

@@ -16,9 +16,10 @@ _FORMS = (
     (re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+|<\d+>)?"), "ADDR"),
     (re.compile(r"\[?(?:[0-9a-fA-F]{0,4}:){3,7}[0-9a-fA-F]{1,4}\]?(?::\d+|<\d+>)?"), "ADDR"),
     (re.compile(r"(?:/[\w.@+=-]+){2,}/?"), "PATH"),
-    (re.compile(r"\b[0-9a-fA-F]*\d[0-9a-fA-F]*[a-fA-F][0-9a-fA-F]*\b(?<=\w{8})"), "HEX"),
+    (re.compile(r"\b(?=[a-fA-F]{0,64}\d)(?=\d{0,64}[a-fA-F])[0-9a-fA-F]{8,128}\b"), "HEX"),
     # A node's name: letters, then a number, with what follows ("gpu-012", "ip-26-0-147-135", "nid001234.cluster").
-    (re.compile(r"\b[A-Za-z]+(?:-[A-Za-z]+)*-?\d+(?:-\d+)*(?:\.[a-z][\w-]*)*\b"), "NAME"),
+    (re.compile(r"\b[A-Za-z]{1,64}(?:-[A-Za-z]{1,64}){0,8}-?\d{1,64}(?:-\d{1,64}){0,8}(?:\.[a-z][\w-]{0,64}){0,8}\b"),
+     "NAME"),
     (re.compile(r"[-+]?\b\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"), "N"),
 )
 _SPACE = re.compile(r"\s+")

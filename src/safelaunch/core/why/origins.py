@@ -56,7 +56,7 @@ _SITE = re.compile(r"(?:site-packages|dist-packages"
 
 # What the user's own code was about, by the names of functions and files and by what the line calls.
 _ABOUT = (
-    (re.compile(r"(?i)(?:load|save|restore|write|read|resume|verify|find|latest)\w*(?:ckpt|checkpoint|state|weights"
+    (re.compile(r"(?i)(?:load|save|restore|write|read|resume|verify|find|latest)\w{0,40}(?:ckpt|checkpoint|state|weights"
             r"|snapshot)"
                 r"|(?:ckpt|checkpoint)\w*|^(?:resume|restore)\b|load_state_dict|torch\.(?:load"
             r"|save)\("), "checkpoint", 2.5),
@@ -64,7 +64,7 @@ _ABOUT = (
                 r"|compute_accum|(?:^|/)(?:arguments?|args|config\w*|configuration\w*|options|cli|settings)\.py$"),
      "config", 2.5),
     (re.compile(r"__getitem__|collate|_worker_loop|next_batch|read_sample|load_dataset|decode|open_shard"
-                r"|(?:^|/)\w*(?:data|dataset|loader|collat|sampler)\w*\.py$|(?:^|/)data(?:sets?)?/"), "data", 2.0),
+                r"|(?:^|/)\w{0,60}(?:data|loader|collat|sampler)\w{0,60}\.py$|(?:^|/)data(?:sets?)?/"), "data", 2.0),
     (re.compile(r"wandb\.\w+\(|mlflow\.|snapshot_download|hf_hub_download|\blogin\("), "hub_auth", 2.0),
     (re.compile(r"init_process_group|init_distributed|rendezvous|jax\.distributed\.initialize"
             r"|setup_dist"), "rendezvous", 2.0),

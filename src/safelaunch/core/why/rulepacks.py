@@ -28,8 +28,10 @@ _KEYS = frozenset(field.name for field in fields(Rule)) | {"sample", "counter_sa
 _NEEDED = ("id", "category", "anchor", "pattern")
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]*(?:\.[a-z0-9][a-z0-9_-]*)+")
 _WORDS = frozenset(ACTIONS.values()) | {""}
-# A repeat of a group that itself repeats: (a+)+, (a*b?)*. Such patterns can take for ever on one line.
-_NESTED = re.compile(r"\((?!\?[=!<])[^()]*[+*][^()]*\)(?:[+*]|\{\d*,\d*\})")
+# A repeat of a group that itself repeats, or that has branches which may match the same: (a+)+, (a*b?)*, (a|a)+. Such
+# patterns can take for ever on one line.
+_NESTED = re.compile(r"\((?!\?[=!<])[^()]{0,1000}[+*][^()]{0,1000}\)(?:[+*]|\{\d{0,9},\d{0,9}\})")
+_BRANCHED = re.compile(r"\((?:\?:|\?P<\w{1,64}>)?([^()]{0,1000}\|[^()]{0,1000})\)(?:[+*]|\{\d{0,9},\d{0,9}\})")
 
 
 def read_pack(file: str, text: str) -> tuple[Rule, ...]:
@@ -138,8 +140,9 @@ def _pattern_faults(item: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     except re.error as error:
         yield "pattern", f"is no regular expression: {error}"
         return
-    if _NESTED.search(pattern):
-        yield "pattern", "repeats a group that repeats inside: it may take for ever on one line"
+    if _NESTED.search(pattern) or any(map(_may_match_alike, _BRANCHED.findall(pattern))):
+        yield "pattern", ("repeats a group that repeats inside, or whose branches begin alike: it may take for ever on "
+                          "one line")
     summary = item.get("summary", "")
     try:
         names = {name for _, name, _, _ in string.Formatter().parse(str(summary)) if name is not None}
@@ -151,6 +154,15 @@ def _pattern_faults(item: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for key in ("host_group", "rank_group"):
         if item.get(key) and item[key] not in compiled.groupindex:
             yield key, f"the pattern has no group {item[key]}"
+
+
+def _may_match_alike(branches: str) -> bool:
+    """Whether two of the branches can begin with the same character, as far as single ones tell."""
+    heads = [re.compile(head[0], re.DOTALL) for branch in branches.split("|")
+             if (head := re.match(r"\\.|\[\^?\]?[^\]]{0,200}\]|[^\\\[]", branch)) and head[0] not in "^$*+?{"]
+    if len(heads) < branches.count("|") + 1:
+        return True   # an empty branch, or one that cannot be told
+    return any(sum(head.fullmatch(chr(code)) is not None for head in heads) > 1 for code in range(128))
 
 
 def _make(item: Mapping[str, Any]) -> Rule:

@@ -12,7 +12,8 @@ ALIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEU
 # A step's own state counts where it names a cause; CANCELLED and FAILED are what srun does to the others.
 _STEP_STATES = ("OUT_OF_MEMORY", "NODE_FAIL", "TIMEOUT")
 _BAD_NODE = ("DOWN", "FAIL", "NOT_RESPONDING", "*")
-_WORD = re.compile(r"(?:^|\s)([A-Z]\w*(?:[/:]\w+)*)=(.*?)(?=\s+[A-Z]\w*(?:[/:]\w+)*=|\s*$)")
+_KEY = r"[A-Z]\w{0,60}(?:[/:]\w{1,60}){0,4}"
+_WORD = re.compile(rf"(?:^|\s)({_KEY})=(.*?)(?=\s{_KEY}=|\s{{0,8}}$)")
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def bad_nodes(text: str, since_t: float, until_t: float) -> tuple[tuple[str, str
     for line in text.splitlines():
         words = dict(_WORD.findall(line))
         state, reason = words.get("State", ""), words.get("Reason", "")
-        when = re.search(r"\[\S+@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]", reason)
+        when = re.search(r"\[[^\s\[\]@]{1,64}@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]", reason)
         if when is None or not any(word in state for word in _BAD_NODE):
             continue
         if since_t <= datetime.fromisoformat(when[1]).timestamp() <= until_t:

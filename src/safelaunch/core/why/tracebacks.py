@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_FRAME = re.compile(r'^\s*[|+ ]*File "(?P<path>[^"]*)", line (?P<line>\d+)(?:, in (?P<function>.*))?')
+_FRAME = re.compile(r'^[\s|+]{0,400}File "(?P<path>[^"]{0,4096})", line (?P<line>\d{1,12})(?:, in (?P<function>.*))?')
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python\d|<frozen |lib/python3")
 # Who prints a traceback and goes on: the interpreter at exit and in __del__, logging, warnings that show their place.
 _IGNORED = re.compile(

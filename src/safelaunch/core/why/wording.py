@@ -153,12 +153,12 @@ _WORDS: Mapping[str, tuple[tuple[int, str], ...]] = {
             r"|inputs?|outputs?|length"),
     ),
 }
-_PATH = re.compile(r"(?:[\w.@+=~-]*/)+[\w.@+=-]*|\b[\w-]+\.[a-z]\w{1,11}\b")
+_PATH = re.compile(r"(?<![\w.@+=~/-])(?:[\w.@+=~-]{0,255}/){1,64}[\w.@+=-]{0,255}|\b[\w-]{1,255}\.[a-z]\w{1,11}\b")
 # The end of a file's name → what it holds.
 _KINDS = (
     (re.compile(r"\.(?:pt|pth|ckpt|safetensors|distcp|nemo)$|(?:^|[/_-])(?:ckpts?|checkpoints?)(?:[/_-]|$)"
-                r"|latest\w*\.txt$|(?:^|/)(?:iter|global_step|checkpoint-)_?\d+"), "checkpoint"),
-    (re.compile(r"\.(?:ya?ml|toml|ini|cfg|conf|gin)$|config\w*\.json$|hostfile$"), "config"),
+                r"|latest\w{0,40}\.txt$|(?:^|/)(?:iter|global_step|checkpoint-)_?\d+"), "checkpoint"),
+    (re.compile(r"\.(?:ya?ml|toml|ini|cfg|conf|gin)$|config\w{0,40}\.json$|hostfile$"), "config"),
     (re.compile(r"\.(?:jsonl|parquet|tar|bin|idx|npy|npz|h5|hdf5|arrow|tfrecord|csv|tsv|txt|jpe?g|png|mp4|wav|flac"
             r"|zst)$"
                 r"|(?:^|/)data(?:sets?)?/"), "data"),

@@ -1,0 +1,37 @@
+"""A call with a limit of processor time: a regular expression of the user's can take for ever on some line.
+
+The regular expressions of Python look for signals while they search (Modules/_sre, every 4096 steps), so that a timer
+of the process's own time ends one, wherever it is. For the main thread, in which signals are taken.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class TookTooLong(Exception):
+    """The call was ended: its time was used up."""
+
+
+def within(cpu_s: float, call: Callable[[], T]) -> T:
+    """What the call returns; raises TookTooLong once it has used so much processor time."""
+    is_counted = True
+
+    def end(number: int, frame: object) -> None:
+        if is_counted:
+            raise TookTooLong(f"more than {cpu_s:g} s of processor time")
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s)
+        try:
+            return call()
+        finally:
+            is_counted = False   # one that comes late interrupts nobody
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+    finally:
+        signal.signal(signal.SIGVTALRM, before)

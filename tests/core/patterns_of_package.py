@@ -1,0 +1,92 @@
+"""Every regular expression of the package: those that modules hold, and those that stand in calls of `re`."""
+
+from __future__ import annotations
+
+import ast
+import pkgutil
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safelaunch
+from safelaunch.core.why.findings import Rule
+
+ROOT = Path(safelaunch.__file__).parent
+ANCHORED = {"match", "fullmatch"}
+METHODS = {"search", "findall", "finditer", "sub", "subn", "split"} | ANCHORED
+DEEPEST = 4   # tables of rows of patterns
+
+
+class Use(NamedTuple):
+    """A pattern, where it stands, and how it is tried: by `search`, or at the start only."""
+
+    where: str
+    pattern: re.Pattern[Any]
+    methods: frozenset[str]
+
+
+def all_patterns() -> list[Use]:
+    """Each pattern once."""
+    found = [*_held(), *_called()]
+    return list({(one.pattern, one.methods): one for one in found}.values())
+
+
+def _held() -> Iterator[Use]:
+    for info in pkgutil.walk_packages([str(ROOT)], "safelaunch."):
+        if info.name.endswith("__main__"):
+            continue
+        module = import_module(info.name)
+        text = Path(str(module.__file__)).read_text()
+        for name, value in list(vars(module).items()):
+            if isinstance(value, (str, bytes)) and re.search(rf"\bre\.\w+\({re.escape(name)}\b", text):
+                yield Use(f"{info.name}.{name}", re.compile(value, re.MULTILINE), frozenset(
+                    re.findall(rf"\bre\.(\w+)\({re.escape(name)}\b", text)))
+            for pattern in _within(value, DEEPEST):
+                used = frozenset(METHODS & set(re.findall(rf"\b{re.escape(name)}\.(\w+)\(", text)))
+                yield Use(f"{info.name}.{name}", pattern, used or frozenset(("search",)))
+
+
+def _within(value: object, depth: int) -> Iterator[re.Pattern[Any]]:
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, (str, bytes)) and depth < DEEPEST and _reads_like_one(value):
+        yield re.compile(value, re.MULTILINE)
+    elif depth and isinstance(value, (tuple, list, set, frozenset)):
+        for one in value:
+            yield from _within(one, depth - 1)
+    elif depth and isinstance(value, dict):
+        for one in value.values():
+            yield from _within(one, depth - 1)
+    elif depth and is_dataclass(value) and not isinstance(value, (type, Rule)):   # rules: test_rule_costs.py
+        for field in fields(value):
+            yield from _within(getattr(value, field.name, None), depth - 1)
+
+
+def _reads_like_one(value: str | bytes) -> bool:
+    """Of a row that is compiled where it is used."""
+    text = value if isinstance(value, str) else value.decode("latin-1")
+    if not re.search(r"\\[dwsSb]|\.[*+{]|\][*+{]", text):
+        return False
+    try:
+        return bool(re.compile(text))
+    except re.error:
+        return False
+
+
+def _called() -> Iterator[Use]:
+    """Of `re.search("…", text)` and the like, whose pattern is a literal."""
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args
+                    and isinstance(node.func.value, ast.Name) and node.func.value.id == "re"
+                    and node.func.attr in METHODS):
+                continue
+            try:
+                pattern = ast.literal_eval(node.args[0])
+            except ValueError:
+                continue   # held under a name, or made of other values
+            if isinstance(pattern, (str, bytes)):
+                yield Use(f"{path.relative_to(ROOT)}:{node.lineno}", re.compile(pattern), frozenset((node.func.attr,)))
