@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.runfolder import name_of
+from safelaunch.adapters.runfolder import Run, name_of
 from safelaunch.cli import run
-from safelaunch.commands import confirmation, talk
+from safelaunch.commands import confirmation, stop, talk
+from safelaunch.core.state import State
 from safelaunch.sandbox.cluster import Sandbox
 from tests.handmade import YAML, Made, fake_command, make_run
 from tests.runs import Submit
@@ -50,6 +51,23 @@ def slurm(tmp_path: Path, before: str, after: str = "exit 0") -> Path:
 
 def control(made: Made) -> list[str]:
     return sorted(path.name for path in (made.dir / "control").iterdir())
+
+
+def test_the_switch_is_touched_before_a_journal_that_takes_long_is_read(
+    bloom: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    slurm(tmp_path, PENDING)
+    read, seen = Run.state, []
+
+    def slowly(self: Run) -> State:
+        seen.append(control(bloom))
+        time.sleep(0.3)
+        return read(self)
+
+    monkeypatch.setattr(stop, "QUICK_S", 0.1)
+    monkeypatch.setattr(Run, "state", slowly)
+    assert run(["stop"]) == 0
+    assert seen[0] == ["kill"]
 
 
 def test_a_run_that_waits_in_the_queue_is_taken_out_and_has_ended(

@@ -43,6 +43,15 @@ def read(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     return content
 
 
+def read_end(path: Path, most_bytes: int) -> bytes:
+    """The last `most_bytes` of a file, or all of it. Raises OSError."""
+    descriptor = open_file(path)
+    try:
+        return os.pread(descriptor, most_bytes, max(0, os.fstat(descriptor).st_size - most_bytes))
+    finally:
+        os.close(descriptor)
+
+
 def parse_json(content: bytes) -> Any:
     """The value; raises ValueError, also where it is nested more deeply than Python can follow."""
     try:

@@ -264,10 +264,8 @@ def _newest(state: State) -> tuple[str, ...]:
 def _output(dir: Path, job: str) -> str:
     """The end of a job's own output; "" = there is none."""
     try:
-        with (dir / f"slurm-{job}.out").open("rb") as output:
-            output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT_TAIL))
-            return output.read().decode("latin-1")
-    except FileNotFoundError:
+        return sharedfile.read_end(dir / f"slurm-{job}.out", _OUTPUT_TAIL).decode("latin-1")
+    except (FileNotFoundError, sharedfile.OddFile):
         return ""
 
 

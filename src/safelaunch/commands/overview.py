@@ -308,8 +308,6 @@ def _time(value: object) -> float | None:
 
 def _tail(path: Path, most_bytes: int) -> bytes:
     try:
-        with os.fdopen(sharedfile.open_file(path), "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
-            return file.read(most_bytes)
+        return sharedfile.read_end(path, most_bytes)
     except OSError:
         return b""

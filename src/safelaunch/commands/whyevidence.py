@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from safelaunch.adapters import attemptfacts, ledger, runfolder, slurm
+from safelaunch.adapters import attemptfacts, ledger, runfolder, sharedfile, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs
 from safelaunch.core import nodefold
@@ -142,9 +142,7 @@ def _job_output(run: Run, attempt: Attempt) -> str:
     """The end of the job's own output, where slurmstepd says why it ended the job."""
     for path in (run.dir / f"slurm-{attempt.job}.out", run.dir / "job.out"):
         try:
-            with path.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-                return file.read().decode(errors="replace")
+            return sharedfile.read_end(path, TAIL_BYTES).decode(errors="replace")
         except OSError:
             continue
     return ""
