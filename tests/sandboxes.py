@@ -20,6 +20,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.sandbox.namespaces import command_name
 
 RESET_TIMEOUT_S = 60.0
+SOON_IDLE_S = 3.0           # without jobs; a node that is drained never is
 ORPHANS_TIMEOUT_S = 300.0   # a sandbox that was left in the middle of a test takes some seconds to end
 CLOCKS_AGREE_S = 1.0        # a process' time of birth is known to a tick, from a boot time in whole seconds
 # Above what Sandbox.up hands out by port, and below Slurm's last id (MaxJobId, 67,043,328).
@@ -226,6 +228,9 @@ def reset(sandbox: Sandbox) -> None:
             # Not waiting for KillWait: all but slurmd goes at once. With the stepds too this takes 0.3 s; without, 3 s.
             daemons.machine(sandbox.dir, node).kill(spare=lambda pid: command_name(pid) == "slurmd")
         time.sleep(0.05)
+    with suppress(SandboxError):
+        sandbox.wait_idle(SOON_IDLE_S)
+        return
     for node in sandbox.nodes:
         sandbox.heal(node)  # a step that could not be killed drains its node
     sandbox.wait_idle()

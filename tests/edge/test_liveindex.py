@@ -22,6 +22,7 @@ from safelaunch.adapters.liveindex import LiveIndex
 from safelaunch.core.why import rulebook
 from safelaunch.core.why.causes import judge_log
 from safelaunch.core.why.findings import Evidence, Log
+from tests.core.judged import COMPILED
 from tests.localruns import LocalRun, SubmitLocal
 
 OOM = b"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a capacity of 79 GiB.\n"
@@ -134,8 +135,8 @@ def test_an_index_and_the_tail_say_what_the_whole_log_says(
         liveindex.update(log, file)
     log.write_bytes(text)
     known = logindex.load(file)
-    whole = logfiles.read_logs([log], rulebook.RULES)
-    bits = logfiles.read_logs([log], rulebook.RULES, indexes={log: known} if known else None)
+    whole = logfiles.read_logs([log], rulebook.RULES, compiled=COMPILED)
+    bits = logfiles.read_logs([log], rulebook.RULES, compiled=COMPILED, indexes={log: known} if known else None)
     assert said(bits) == said(whole)
     assert bits.lines == whole.lines and bits.last == whole.last
     assert judge_log(bits).category == judge_log(whole).category

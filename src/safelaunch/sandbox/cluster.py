@@ -158,11 +158,14 @@ class Sandbox:
         if node == daemons.CONTROLLER:
             wait_for(lambda: self._states() is not None, timeout_s, "slurmctld does not answer")
             return
-        if self._state(node).endswith("*"):
+        state = self._state(node)
+        if _is_usable(state):
+            return
+        if state.endswith("*"):
             # slurmctld pings a silent node every 100 s only (SlurmdTimeout / 3). A restarted slurmd registers at once,
             # and the steps on the node do not notice.
             self._restart_slurmd(node)
-        wait_for(lambda: self._is_usable(node), timeout_s, f"{node} did not come back", self._describe_states)
+        wait_for(lambda: self._comes_back(node), timeout_s, f"{node} did not come back", self._describe_states)
 
     def stop_ctl(self, timeout_s: float = 30.0) -> None:
         """End slurmctld as an administrator does: it saves its state first, so no job is forgotten."""
@@ -230,14 +233,12 @@ class Sandbox:
             return False
         raise SandboxError("slurmctld ended right after its start")
 
-    def _is_usable(self, node: str) -> bool:
+    def _comes_back(self, node: str) -> bool:
         state = self._state(node)
         if state.startswith(("down", "drain", "fail")):
             with suppress(SandboxError):
                 self.slurm(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
-            return False
-        # Idle, mixed, allocated, completing, planned: all will do. A star says that the node does not respond.
-        return not state.startswith("unk") and not state.endswith("*")
+        return _is_usable(state)
 
     def machine(self, node: str) -> Namespace:
         """The machine of a node, of `ctl`, or of `db` where there is one; SandboxError for another name."""
@@ -301,6 +302,11 @@ class Sandbox:
     def _describe_states(self) -> str:
         states = self._states()
         return "slurmctld does not answer" if states is None else ", ".join(f"{k} {v}" for k, v in states.items())
+
+
+def _is_usable(state: str) -> bool:
+    """Idle, mixed, allocated, completing, planned: all will do. A star says that the node does not respond."""
+    return not state.startswith(("down", "drain", "fail", "unk")) and not state.endswith("*")
 
 
 def _daemons_on(machine: Namespace) -> list[int]:
