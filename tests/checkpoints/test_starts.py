@@ -9,6 +9,7 @@ import pytest
 from safelaunch.core.checkpoints.model import Found
 from tests.checkpoints.real import LAYOUTS, files
 from tests.checkpoints.test_real import MATRIX, found_in, with_damage
+from tests.core.checkpoint_files import torch_file
 from tests.core.test_lostprogress import FIRST, SECOND, lines, verdict
 
 SCALE = 100   # the archive's checkpoints are of steps 2 and 4: too few for a log to count below them
@@ -29,10 +30,17 @@ STARTS: dict[int, tuple[str, str]] = {
 def made_of(found: Found, start: int) -> str:
     """stop | warn | "": what is made of an attempt that was to go on from what was found, and counts from `start`."""
     whole = [one.step for one in (found.best, *found.older) if one is not None and one.step is not None]
-    assert whole, "a layout without steps has a test of its own"
     second = replace(SECOND, resume_step=whole[0] * SCALE, whole_steps=tuple(step * SCALE for step in whole))
     first = replace(FIRST, step=420, checkpoint_step=whole[0] * SCALE)
     return verdict(*(lines(start + more) for more in range(12)), second=second, earlier=[first])
+
+
+def test_a_start_below_a_checkpoint_whose_name_tells_no_step_is_a_warning() -> None:
+    found = found_in({"last.pt": torch_file()})
+    assert found.best is not None and (found.best.path, found.best.step) == ("last.pt", None)
+    second = replace(SECOND, resume_step=None, resume_path=found.best.path, whole_steps=())
+    made = {start: verdict(*(lines(start + more) for more in range(12)), second=second) for start in STARTS}
+    assert made == {start: "warn" if start == 1 else "" for start in STARTS}, "only a start from nothing can be told"
 
 
 @pytest.mark.parametrize("found", WHOLE.values(), ids=WHOLE)

@@ -32,7 +32,7 @@ def verdict(
         found = judge(second, earlier, counters)
         if found is not None:
             return "stop" if found.is_sure else "warn"
-        if has_gone_on(second, counters):
+        if has_gone_on(second, earlier, counters):
             return ""
     return ""
 
@@ -89,7 +89,14 @@ CASES: list[tuple[str, str, list[bytes], Sequence[Attempt], Attempt]] = [
      [replace(FIRST, step=58, ended="interrupted")], SECOND),
     ("names count epochs, the log their steps", "warn", [lines(1, 2, 3)],
      [replace(FIRST, step=1500, checkpoint_step=9)], replace(SECOND, resume_step=9, whole_steps=(9, 8, 7))),
-    ("names tell no step", "", [lines(1, 2, 3)], [FIRST], replace(SECOND, resume_step=None)),
+    ("names tell no step", "warn", [lines(1, 2, 3)], [FIRST], replace(SECOND, resume_step=None)),
+    ("names tell no step, and it goes on", "", [lines(201, 202, 203)], [FIRST], replace(SECOND, resume_step=None)),
+    ("names tell no step, and the first attempt had no more", "", [lines(1, 2, 3)], [replace(FIRST, step=3)],
+     replace(SECOND, resume_step=None)),
+    ("names tell no step, and each epoch counts anew", "", [lines(1, 2, 3)], [replace(FIRST, counter="")],
+     replace(SECOND, resume_step=None)),
+    ("names tell no step, and the run began from one", "", [lines(1, 2, 3)], [replace(FIRST, resume_path="/old.pt")],
+     replace(SECOND, resume_step=None)),
     ("has no checkpoint", "", [lines(1, 2, 3)], [FIRST], replace(SECOND, resume_step=None, resume_path=None)),
     ("another counter than before", "", [lines(1, 2, 3, text="iteration {} of data")], [FIRST], SECOND),
     ("went on from an older one, and that worked", "stop", [lines(1, 2, 3)],

@@ -6,7 +6,8 @@ of GPU time went that way. But a stop without need is worse than a warning. So i
 - it names several growing steps below it now, the first of them below all complete checkpoints there were, and at most
   half as far.
 A counter that was far below the checkpoint that its own attempt wrote counts something else (epochs, steps of an epoch,
-while names tell samples): then nothing can be said. All the rest is a warning.
+while names tell samples): then nothing can be said. All the rest is a warning, also where the name of the checkpoint
+tells no step, and the log counts from where the run's first attempt began.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from safelaunch.core.counters import BAR, Counter
+from safelaunch.core.counters import BAR, Counter, has_begun
 from safelaunch.core.state import Attempt
 
 ENOUGH = 3          # growing steps: a "step 0" of a start, and the one after it, are none of a training yet
@@ -25,10 +26,11 @@ FAR = 4             # intervals between checkpoints by which a counter may be ah
 
 @dataclass(frozen=True)
 class Lost:
-    """An attempt that started at `step`, below the checkpoint that it was to go on from."""
+    """An attempt that started at `step`, below the checkpoint that it was to go on from (None: its name tells no step).
+    """
 
     step: int
-    resume_step: int
+    resume_step: int | None
     is_sure: bool
     why: str
 
@@ -36,7 +38,9 @@ class Lost:
 def judge(attempt: Attempt, earlier: Sequence[Attempt], counters: Sequence[Counter]) -> Lost | None:
     """What speaks for a start below `attempt.resume_step`; None = nothing so far."""
     to_reach = attempt.resume_step
-    if to_reach is None or to_reach <= 0:
+    if to_reach is None:
+        return _judge_unnamed(attempt, earlier, counters)
+    if to_reach <= 0:
         return None
     counted = [one for one in earlier if one.counter is not None and one.step is not None]
     slack = _interval(attempt) or to_reach // 2
@@ -56,6 +60,23 @@ def judge(attempt: Attempt, earlier: Sequence[Attempt], counters: Sequence[Count
     return Lost(first.first, to_reach, is_sure, _why(attempt, first, proof, is_sure))
 
 
+def _judge_unnamed(attempt: Attempt, earlier: Sequence[Attempt], counters: Sequence[Counter]) -> Lost | None:
+    """A checkpoint of no step: whether the log counts as that of an attempt which began from nothing, and got further.
+    """
+    if attempt.resume_path is None:
+        return None
+    for one in counters:
+        before = next((known for known in earlier if known.counter == one.form and known.resume_path is None), None)
+        if (before is None or one.form.startswith(BAR) or one.grown < ENOUGH or before.first_step is None
+                or one.first > before.first_step or (before.step or 0) <= one.last):
+            continue
+        return Lost(one.first, None, False, (
+            f"attempt {attempt.number} was to go on from {attempt.resume_path}, and its log counts {one.first} … "
+            f"{one.last}, as attempt {before.number} did at its start: if these are the same steps, the checkpoint was "
+            "not loaded"))
+    return None
+
+
 def _counts_something_else(attempt: Attempt, slack: int) -> bool:
     """Whether its counter stayed far below the checkpoint that it wrote.
 
@@ -68,10 +89,15 @@ def _counts_something_else(attempt: Attempt, slack: int) -> bool:
     return (attempt.step or 0) + slack < written
 
 
-def has_gone_on(attempt: Attempt, counters: Sequence[Counter]) -> bool:
-    """Whether its log names the checkpoint's step, or a later one, and nothing that speaks against it."""
+def has_gone_on(attempt: Attempt, earlier: Sequence[Attempt], counters: Sequence[Counter]) -> bool:
+    """Whether its log names the checkpoint's step, or a later one, and nothing that speaks against it; of a checkpoint
+    of no step, whether it has counted enough for a verdict.
+    """
     to_reach = attempt.resume_step
-    return to_reach is None or any(one.last >= to_reach and not _is_low(one, attempt) for one in counters)
+    if to_reach is None:
+        forms = {one.counter for one in earlier}
+        return has_begun(counters) or any(one.form in forms and one.grown >= ENOUGH for one in counters)
+    return any(one.last >= to_reach and not _is_low(one, attempt) for one in counters)
 
 
 def _is_low(counter: Counter, attempt: Attempt) -> bool:

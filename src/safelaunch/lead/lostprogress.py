@@ -15,7 +15,7 @@ NEAR_S = 3600.0   # as hang.first_step: by then an attempt makes steps
 def is_open(lead: Leader) -> bool:
     """Whether it is still to be seen that the live attempt goes on from its checkpoint."""
     attempt = lead.state.attempt
-    return attempt is not None and attempt.resume_step is not None and not (
+    return attempt is not None and (attempt.resume_step, attempt.resume_path) != (None, None) and not (
         lead.counted.is_settled and lead.counted.attempt == attempt.number)
 
 
@@ -41,8 +41,9 @@ def judge_start(lead: Leader) -> None:
     attempt = lead.state.attempt
     if attempt is None or lead.live is None or lead.counted.attempt != attempt.number or not is_open(lead):
         return
-    found = judge(attempt, lead.state.attempts[:-1], lead.counted.counters)
-    is_settled = found is not None or has_gone_on(attempt, lead.counted.counters)
+    earlier = lead.state.attempts[:-1]
+    found = judge(attempt, earlier, lead.counted.counters)
+    is_settled = found is not None or has_gone_on(attempt, earlier, lead.counted.counters)
     lead.counted = lead.counted._replace(is_settled=is_settled)
     if found is None:
         return
