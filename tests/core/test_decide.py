@@ -533,10 +533,14 @@ def test_a_launch_from_nothing_says_how_many_checkpoints_were_passed_over() -> N
     assert isinstance(got, Launch) and got.why.endswith("going on from the start: no complete checkpoint, 2 skipped")
 
 
-def test_a_launch_says_what_it_goes_on_from() -> None:
-    got = action(FAILED_ONCE, seen(resume=Checkpoint("/ckpt/step100.pt", 100, "torch")))
+@pytest.mark.parametrize(("found", "said"), [
+    (Checkpoint("/ckpt/step100.pt", 100, "torch"), "checkpoint at step 100"),
+    (Checkpoint("/ckpt/last.pt", None, "torch"), "checkpoint /ckpt/last.pt"),
+], ids=["a step", "a name without one"])
+def test_a_launch_says_what_it_goes_on_from(found: Checkpoint, said: str) -> None:
+    got = action(FAILED_ONCE, seen(resume=found))
     assert isinstance(got, Launch)
-    assert got.why == "attempt 1 failed (task 1 on n1: exit code 1); going on from checkpoint at step 100"
+    assert got.why == f"attempt 1 failed (task 1 on n1: exit code 1); going on from {said}"
 
 
 # --- the word for an end ------------------------------------------------------------------------------------------

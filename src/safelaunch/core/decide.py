@@ -420,7 +420,10 @@ def _launch(state: State, seen: Seen, plan: Plan) -> Action | None:
     if last is None:
         return Launch(nodes, "first attempt")
     none = f"no complete checkpoint, {len(state.skipped)} skipped" if state.skipped else "no checkpoint yet"
-    at = f"checkpoint at step {seen.resume.step}" if seen.resume else f"the start: {none}"
+    if seen.resume is None:
+        at = f"the start: {none}"
+    else:
+        at = f"checkpoint {f'at step {seen.resume.step}' if seen.resume.step is not None else seen.resume.path}"
     return Launch(nodes, f"attempt {last.number} {last.ended or 'is over'}"
                          f"{f' ({last.summary})' if last.summary else ''}; going on from {at}")
 
