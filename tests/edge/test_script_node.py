@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import textwrap
@@ -382,6 +383,15 @@ def test_a_training_that_fails_runs_once_where_no_shell_hears_of_its_guard(run: 
 # One task of srun, for a machine without Python: drops srun's own options and runs the rest.
 STAND_IN = """while [[ $1 == --* ]]; do shift; done
 SAFELAUNCH_NODE=n0 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_NNODES=1 SLURM_NTASKS=1 exec "$@" """
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace holds the shell where the signal must come")
+def test_a_shell_that_a_signal_makes_forget_its_trainings_end_does_not_wait_for_ever(run: Run) -> None:
+    held = "strace -o /dev/null -e trace=wait4 -e inject=wait4:delay_exit=600000:when=1"
+    done = run("(sleep 0.3; kill -URG $PPID) >/dev/null 2>&1 & echo trained; exit 7",
+               srun=("bash", "-c", STAND_IN.replace("exec ", f"exec {held} "), "srun"))
+    assert "[n0:0]:trained\n" in done.stdout
+    assert done.returncode in (7, 255)   # a bash that forgets nothing knows it
 
 
 def test_no_old_python_is_asked_to_be_a_guard(run: Run) -> None:
