@@ -34,7 +34,8 @@ def draw(seed: int, folder: Path) -> tuple[str, Said]:
     table, verbs = dice.choices(KINDS, WEIGHTS)[0]
     names = dice.sample(sorted(table), dice.choice((1, 1, 2, 3)))
     for name in names:
-        with contextlib.suppress(OSError, LookupError, TypeError, ValueError):   # two that exclude each other
+        # Two that exclude each other.
+        with contextlib.suppress(OSError, LookupError, TypeError, ValueError, RecursionError):
             table[name](odd)
     if dice.random() < 0.4:
         names.append(damage(dice, odd))

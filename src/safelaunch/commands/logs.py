@@ -22,6 +22,7 @@ from safelaunch.errors import UsageError
 
 CHUNK_BYTES = 1 << 20
 BLOCK_BYTES = 64 << 10
+MOST_LINE_BYTES = 1 << 20   # a longer line is looked at in pieces: one of gigabytes would take as much memory
 FOLLOW_LINES = 10   # as tail -f
 
 
@@ -182,7 +183,9 @@ def _filtered(choice: Choice, logs: list[AttemptLog]) -> Iterator[tuple[AttemptL
     for log in logs:
         keep = choice.keep(log)
         with log.path.open("rb") as file:
-            yield from ((log, line) for line in file if keep is None or keep(line))
+            while line := file.readline(MOST_LINE_BYTES):
+                if keep is None or keep(line):
+                    yield log, line
 
 
 def _show_first_error(choice: Choice, logs: list[AttemptLog]) -> None:
