@@ -33,6 +33,7 @@ from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress import Talk
+from safelaunch.core.secretmask import mask
 from safelaunch.lead.leader import Leader, Step
 from safelaunch.lead.thaw import wait_for_thaw
 from safelaunch.lead.visit import collect
@@ -164,7 +165,7 @@ def _keep(lead: Leader, number: int, collected: Collected, found: dict[str, Any]
     """The dumps in the attempt's folder, for people and for why."""
     folder = f"stacks/{clock(lead.now).replace(':', '')}"
     for node, line in collected.lines.items():
-        lead.put(number, f"{folder}/{node}.json", line.encode(errors="replace") + b"\n")
+        lead.put(number, f"{folder}/{node}.json", mask(line).encode(errors="replace") + b"\n")
     lead.put(number, f"{folder}/verdict.json", found)
 
 

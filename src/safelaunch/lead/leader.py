@@ -32,6 +32,7 @@ from safelaunch.core.ledger import Evidence
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plaintext import clean
 from safelaunch.core.plan import LEASE_S, Plan
+from safelaunch.core.secretmask import mask
 from safelaunch.core.state import State, fold
 from safelaunch.core.why.findings import Evidence as Known
 from safelaunch.node import fresh
@@ -487,7 +488,7 @@ class Leader:
     def put(self, number: int, name: str, content: bytes | Mapping[str, Any]) -> None:
         """Put a file into an attempt's folder, a mapping as JSON, as soon as the run folder takes it."""
         try:
-            data = content if isinstance(content, bytes) else json.dumps(content).encode() + b"\n"
+            data = content if isinstance(content, bytes) else mask(json.dumps(content)).encode() + b"\n"
         except (TypeError, ValueError, RecursionError) as error:   # a copy for people: no reason to end the supervisor
             self.say(f"{name} of attempt {number} cannot be written: {error!r}")
             return

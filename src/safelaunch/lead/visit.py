@@ -16,6 +16,7 @@ from safelaunch.adapters.collect import Collected, Depth, Target
 from safelaunch.adapters.localtime import clock
 from safelaunch.core.hangs import nodeticket, stacktext
 from safelaunch.core.hangs.ranks import NodeReport, Silent
+from safelaunch.core.secretmask import mask
 from safelaunch.lead import overlap
 from safelaunch.lead.leader import Failure, Leader, Step
 from safelaunch.lead.suspicion import blamed_nodes
@@ -101,7 +102,7 @@ def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
     text = nodeticket.render(node, why, ranks, job=lead.job.id, run=lead.plan.name, user=lead.user,
                              when=clock(lead.now))
     name = f"system/ticket-{node}.txt"
-    lead.put(number, name, text.encode(errors="replace"))
+    lead.put(number, name, mask(text).encode(errors="replace"))
     lead.say(f"{node}: {len(ranks)} processes that no KILL ends; a text for the administrators is in "
              f"{runfolder.attempt_folder(number)}/{name}")
 

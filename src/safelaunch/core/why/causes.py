@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from safelaunch.core.model import Exit
+from safelaunch.core.secretmask import mask
 from safelaunch.core.why.findings import Cited, Evidence, Log
 from safelaunch.core.why.globalranks import by_launcher
 
@@ -86,7 +87,7 @@ def last_exception(tail: bytes) -> tuple[str, str] | None:
             inside.add(prefix)
         elif prefix in inside and line and not line[:1].isspace():
             if _EXCEPTION.match(line) and not _ECHO.search(line):
-                text = line.decode(errors="replace").strip()
-                found = (raw.decode(errors="replace").strip()[:400], text[:300])
+                text = mask(line.decode(errors="replace").strip())
+                found = (mask(raw.decode(errors="replace").strip())[:400], text[:300])
             inside.discard(prefix)
     return found

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from safelaunch.core.secretmask import mask
 from safelaunch.core.why import logstamps
 
 MAX_PREFIX = 512        # bytes at a line's start that may be prefixes
@@ -215,8 +216,8 @@ def plain(line: bytes) -> bytes:
 
 
 def text(payload: bytes, limit: int = 2000) -> str:
-    """The payload as text of at most `limit` characters; bytes that are no UTF-8 become U+FFFD."""
-    return payload[:limit * 4].decode("utf-8", "replace")[:limit].rstrip()
+    """The payload as text of at most `limit` characters, without secrets; bytes that are no UTF-8 become U+FFFD."""
+    return mask(payload[:limit * 4].decode("utf-8", "replace")[:limit].rstrip())
 
 
 def learn_hosts(sample: bytes) -> frozenset[bytes]:

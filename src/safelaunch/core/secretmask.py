@@ -1,0 +1,63 @@
+"""Secrets in foreign text → ***: what a log or a command line says goes on into verdicts and tickets, to other people.
+
+Told by the prefixes of providers, by where a password stands (URL, header), and by the name before it. A name alone is
+not enough for words and numbers: "tokens=4096" and "cache_key: resnet50" are none. All repeats are bounded.
+"""
+
+from __future__ import annotations
+
+import re
+
+HIDDEN = "***"
+# Without one of these there is no secret that could be told: most lines are asked no more.
+_HINT = re.compile(r"(?i)key|token|secret|passw|passphrase|pwd|://|bearer|basic|hf_|sk-|gh[opusr]_|github_pat_|glpat-"
+                   r"|npm_|pypi-|xox|akia|asia|aiza|eyj")
+# Sources: GitHub "About authentication", GitLab "Token prefixes", AWS IAM "Unique identifiers", Hugging Face, OpenAI,
+# Anthropic, Slack, Google Cloud, npm, PyPI; RFC 7519 (JWT), RFC 3986 (user:password@host), RFC 6750 (Bearer).
+_BY_FORM = re.compile(
+    r"\b(hf_|gh[opusr]_|github_pat_|glpat-|npm_|pypi-|xox[abeoprs]-|sk-)(?=[A-Za-z_-]{0,64}[0-9])[A-Za-z0-9_-]{16,512}"
+    r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"
+    r"|\b(AIza)[A-Za-z0-9_-]{35}"
+    r"|\b(eyJ)[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,4096}(?:\.[A-Za-z0-9_-]{0,1024})?"
+    r"|(?i:\b(Bearer[ \t]{1,4}|Basic[ \t]{1,4})(?=[a-z._~+/-]{0,128}[0-9=])[a-z0-9._~+/=-]{8,4096})")
+_URL = re.compile(r"(://)(?:[^\s/@:'\"\\]{0,128}:[^\s/@'\"\\]{1,512}|[A-Za-z0-9_-]{16,255})@")
+_PAIR = re.compile(
+    r"(?i)(?<![a-z0-9_-])(?P<name>-{0,2}[a-z0-9_.-]{0,64}(?:key|token|secret|password|passwd|passphrase|pwd))"
+    r"(?P<sign>['\"]?[ \t]{0,4}[=:][ \t]{0,4}['\"]?|[ \t]{1,4}['\"]?)(?P<value>[^\s'\"\\&;,]{4,512})")
+# Names whose value is a secret whatever it looks like; a name in capitals is a variable.
+_SURE = re.compile(
+    r"[\w.-]{0,64}(?:secret|password|passwd|passphrase)"
+    r"|(?:[\w.-]{0,64}[_.-])?pwd"
+    r"|[\w.-]{0,64}(?:api|access|secret|private|auth|account|signing|encryption)[_-]?key"
+    r"|(?:[\w.-]{0,64}[_.-])?(?:access|auth|api|bearer|refresh|session|hf|hub|github|gitlab|wandb|slack|personal|secret)"
+    r"[_-]?token")
+_VARIABLE = re.compile(r"[A-Z0-9_]{1,64}_(?:KEY|TOKEN)")
+_TOKENISERS = re.compile(r"(?i)(?:pad|eos|bos|unk|sep|cls|mask|eot|image|next|last|stop|start|per)[_-]?token")
+_NO_VALUE = re.compile(r"(?i)(?:none|null|true|false|yes|no|not|required|missing|invalid|expired|is|was|has)(?!\w)"
+                       r"|[<\[({$*/.]|[-+]?[0-9][0-9.,_e+-]{0,40}$")
+_RANDOM = re.compile(r"(?=[A-Za-z_+=-]{0,256}[0-9])(?=[0-9_+=-]{0,256}[A-Za-z])[A-Za-z0-9_+=-]{20,512}")
+
+
+def mask(text: str) -> str:
+    """`text` with what looks like a secret as ***; what told of it stays, so that a reader knows which one it was."""
+    if not _HINT.search(text):
+        return text
+    text = _URL.sub(rf"\1{HIDDEN}@", text)
+    text = _BY_FORM.sub(lambda found: f"{next(filter(None, found.groups()))}{HIDDEN}", text)
+    return _PAIR.sub(_hide, text)
+
+
+def _hide(found: re.Match[str]) -> str:
+    name, sign, value = found["name"], found["sign"], found["value"]
+    return f"{name}{sign}{HIDDEN}" if _is_secret(name, sign, value) else found[0]
+
+
+def _is_secret(name: str, sign: str, value: str) -> bool:
+    is_option = name.startswith("--")
+    if HIDDEN in value or _NO_VALUE.match(value) or _TOKENISERS.fullmatch(name.lstrip("-")):
+        return False
+    if not sign.strip(" \t'\""):   # a word behind a word
+        return is_option and not value.startswith("-")
+    if is_option or _SURE.fullmatch(name.lower().lstrip("-")) or _VARIABLE.fullmatch(name):
+        return True
+    return _RANDOM.fullmatch(value) is not None

@@ -1,0 +1,79 @@
+"""What is a secret in a line of a log or a command line, and what only looks like one. All values here are made up."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import uuid
+
+import pytest
+
+from safelaunch.core.secretmask import mask
+from safelaunch.core.why import loglines
+
+
+def random(length: int, number: int, letters: str = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789") -> str:
+    """Letters and figures that are the same in each run."""
+    made = "".join(hashlib.sha256(f"{number} {turn}".encode()).hexdigest() for turn in range(4))
+    chosen = (letters[int(made[at:at + 2], 16) % len(letters)] for at in range(0, 2 * length, 2))
+    return "".join(chosen)[:length - 1] + "7"
+
+
+CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+TOKENS = [f"{prefix}{random(36, number)}" for number, prefix in enumerate((
+    "hf_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "npm_", "pypi-", "xoxb-", "xoxp-", "sk-", "sk-proj-",
+    "sk-ant-"))]
+TOKENS += [f"AKIA{random(16, 21, CAPITALS)}", f"ASIA{random(16, 22, CAPITALS)}", f"AIza{random(35, 23)}",
+           f"eyJ{random(30, 24)}.eyJ{random(60, 25)}.{random(43, 26)}"]
+PLACES = ("{}", "requests.exceptions.HTTPError: 401 for token {}", "Authorization: Bearer {}",
+          "HF_TOKEN={} python train.py", "python train.py --hub-token {} --steps 5",
+          "{{'auth': '{}'}}", '{{"key": "{}", "n": 1}}', "url?sig={}&x=1",
+          "using {}, then going on")
+NAMED = ("WANDB_API_KEY={}", "wandb: api_key: {}", "--wandb-key {}", "--api-key={}", "password={}",
+         "PGPASSWORD='{}' psql", "secret: {}", '"client_secret": "{}"', "AWS_SECRET_ACCESS_KEY={}", "--password {}",
+         "--db_token {}", "auth_token: {}", "https://ann:{}@git.example.org/x.git",
+         "postgres://u:{}@db:5432/runs", "passwd = {}")
+VALUES = ("hunter2", "correct-horse", "p4ss.w0rd!", hashlib.sha1(b"wandb").hexdigest())
+POSITIVE = [(place.format(token), token) for place, token in itertools.product(PLACES, TOKENS)]
+POSITIVE += [(place.format(value), value) for place, value in itertools.product(NAMED, VALUES)]
+POSITIVE += [(f"wandb login key={digest}", digest) for number in range(5)
+             for digest in [hashlib.sha1(bytes([number])).hexdigest()]]
+
+NEGATIVE = [
+    *(f"commit {hashlib.sha1(bytes([n])).hexdigest()} of main" for n in range(60)),
+    *(f"run {uuid.UUID(int=n * 7919 << 64)} on node" for n in range(60)),
+    *(f"step {n}: loss={4 / (n + 1):.4f} lr=3e-4 tokens={n * 4096} tokens/s: {n * 100.5}" for n in range(80)),
+    *(f"/gpfs/ann/runs/bloom-{n}/ckpt/step_{n * 1000:08d}/mp_rank_{n:02d}_model_states.pt" for n in range(60)),
+    *(f"layers.{n}.attn.key.weight: torch.Size([{n * 64}, 1024])" for n in range(60)),
+    *(f"gpu{n:03d}: sha256:{hashlib.sha256(bytes([n])).hexdigest()}" for n in range(60)),
+    *(f"{name}={value}" for name in ("max_tokens", "num_tokens", "tokens", "seq_len", "n_keys", "key_size", "pad_token",
+                                     "token", "top_key") for value in (4096, "1e6", 50257, "8,192", "None", "<pad>")),
+    *(f"{name}: {value}" for name in ("key", "primary_key", "sort_key", "token_type", "tokenizer", "eos_token",
+                                      "bos_token", "cache_key", "text_key", "monkey", "keyboard", "key_value_heads")
+      for value in ("value", "input_ids", "bpe", "resnet50", "/data/x.json", "</s>")),
+    "KeyError: 'model.layers.0.key_proj.weight'", "unexpected token '<' at line 5", "token has expired, log in again",
+    "disk-0123456789abcdef0123 is full", "task-based scheduling", "git@github.com:team/model.git", "sk-learn 1.3.2",
+    "https://docs.example.org/a:b/c@v2", "ssh://git@example.org/x.git", "the Bearer of bad news",
+    "Basic authentication",
+    "--tokenizer-model /data/tok.model --max-tokens 4096 --num-key 8", "--use-api-key --steps 5", "password: required",
+    "Missing key(s) in state_dict: 'lm_head.weight'", "secrets are fine", "Enter password:", "api_key: None",
+    "HF_TOKEN is not set", "hf_hub_download failed", "ghp_ is a prefix", "[local0:0]:step 5 loss 1.0 rank 0",
+]
+
+
+@pytest.mark.parametrize(("line", "secret"), POSITIVE, ids=[f"{n}" for n in range(len(POSITIVE))])
+def test_a_secret_is_masked(line: str, secret: str) -> None:
+    assert secret not in mask(line) and "***" in mask(line)
+    assert secret not in loglines.text(line.encode())
+
+
+def test_what_only_looks_like_one_stays() -> None:
+    assert [(line, mask(line)) for line in NEGATIVE if mask(line) != line] == []
+    assert len(POSITIVE) >= 200 and len(NEGATIVE) >= 490
+
+
+def test_masking_leaves_json_whole_and_is_done_once() -> None:
+    for line, _ in POSITIVE:
+        text = json.dumps({"cmd": f'{line} "quoted\\"', "why": line})
+        assert json.loads(mask(text)) and mask(mask(line)) == mask(line)
