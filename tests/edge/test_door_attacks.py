@@ -7,6 +7,7 @@ import random
 import selectors
 import socket
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,6 +122,18 @@ def test_a_line_that_comes_back_to_its_sender_or_by_another_connection_is_no_wor
     assert Session(b"token", "1" * 64, is_leader=False).unseal(line) is None
     assert Session(b"other", nonces, is_leader=False).unseal(line) is None
     assert guard.unseal(line) == b"{}" and guard.unseal(line) is None
+
+
+@pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "old pings, passed on one by one"])
+def test_pings_are_signs_of_life_only_while_questions_are_answered(is_answered: bool) -> None:
+    """Who has the leader's port could store pings and have a guard live on them when their sender is dead."""
+    asked: list[dict[str, Any]] = []
+    guard: Any = SimpleNamespace(heard=0.0, proved=0.0, look_s=3.0, link=SimpleNamespace(say=asked.append))
+    for now_s in range(1, 30):
+        guard_module.Guard._hear(guard, {"do": "ping"}, float(now_s))
+        if asked and is_answered:
+            guard_module.Guard._hear(guard, {"do": "ping", "t": asked.pop()["t"]}, now_s + 0.01)
+    assert guard.heard == (29.0 if is_answered else 3.0)
 
 
 # --- odd words of those who have the token ----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safelaunch.node.guard import (
+    ASK_SHARE,
     LAST_WORDS_S,
     LOOK_S,
     ORPHAN_READS,
@@ -56,7 +57,7 @@ class Task:
         self._nonces = ""
         self._inbox = b""
         self._unsent: list[dict[str, Any]] = []
-        self._heard_t = 0.0
+        self._heard_t = self._proved_t = 0.0   # the last sign of life, and the last question that was answered
         self._looking = False
         self._switch_n = 0
         self._pulse: int | None = None
@@ -79,7 +80,7 @@ class Task:
             self.attempt.task_ended(self, TOO_LATE)
             return
         self.guard_alive, self.rank, self.attempt.has_started = True, "loading", True
-        self._heard_t = self._answered_t = self.sim.clock.t
+        self._heard_t = self._proved_t = self._answered_t = self.sim.clock.t
         self.host.living.append(self)
         self.sim.writes(self)
         self._connect()
@@ -421,10 +422,12 @@ class Task:
         """A sign of life; after a silence only as an answer to the question whether it is one."""
         now_t = self._answered_t = self.sim.clock.t
         if asked_t is not None:
-            self._heard_t = max(self._heard_t, asked_t)
-        elif now_t - self._heard_t <= LOOK_S + TICK_S:
+            self._proved_t = max(self._proved_t, asked_t)
+            self._heard_t = max(self._heard_t, self._proved_t)
+            return
+        if now_t - min(self._heard_t, self._proved_t) <= LOOK_S + TICK_S:
             self._heard_t = now_t
-        else:
+        if now_t - self._proved_t > LOOK_S * ASK_SHARE:
             self._say({"ev": "pong", "t": now_t})
 
     def _say(self, message: dict[str, Any], keep: bool = False) -> None:

@@ -67,6 +67,7 @@ F_SETSIG = 10          # linux/fcntl.h
 LAST_WORDS_S = 1.0     # for a leader that is being born again, too
 KNOWN_S = 1.0          # how old the list of ranks to stop at once may be
 LOOK_S = 3.0           # of silence before the record is looked at: a standby may have taken over, and has another door
+ASK_SHARE = 0.6        # of LOOK_S: so old may the last answered question be before another is asked
 RECORD_CHECK_S = 1.0   # between two such looks
 PROBE_DEADLINE_S = 2.0
 START_LOOK_S = 1.0     # at the record, before the launcher starts
@@ -151,7 +152,7 @@ class Guard:
         self.is_childless = False   # nothing else came of it either
         self.gone = False           # and nothing of it is left
         self.kill_at: float | None = None   # monotonic: when TERM becomes KILL
-        self.heard = self.started_s = time.monotonic()
+        self.heard = self.proved = self.started_s = time.monotonic()   # proved: an answered question was asked then
         self.ticked = self.heard
         self.record_looked = 0.0
         self.looks_alone = False    # whether the look under way was begun after the lease had run out
@@ -293,14 +294,17 @@ class Guard:
     def _hear(self, message: dict[str, Any], now: float) -> None:
         """Take a word for a sign of life. After a silence it may be an old one: it waited for a cable to be mended, or
         for this node to wake up, and who said it is gone by now. Then only the answer to a question counts, and as of
-        when that was asked.
+        when that was asked. Questions are asked all the time: who has the leader's port could else make its pings late,
+        more and more, and have the rest of them taken for life after its death.
         """
         asked = message.get("t")
         if isinstance(asked, float):
-            self.heard = max(self.heard, min(asked, now))
-        elif now - self.heard <= self.look_s + TICK_S:
+            self.proved = max(self.proved, min(asked, now))
+            self.heard = max(self.heard, self.proved)
+            return
+        if now - min(self.heard, self.proved) <= self.look_s + TICK_S:
             self.heard = now
-        else:
+        if now - self.proved > self.look_s * ASK_SHARE:
             self.link.say({"ev": "pong", "t": now})
 
     def _obey(self, message: dict[str, Any], now: float) -> None:
