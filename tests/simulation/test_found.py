@@ -167,7 +167,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  site="no_sbatch", standby=False,
                  faults=(Fault("batch_crashes", 73.43, 506.3), Fault("scancel", 74.56))), "stopped", 1),
     "a leader that wakes in a job which others have ended as orphaned takes that for no person's cancel": (
-        Scenario(seed=9474, pool=5, steps=64, step_s=0.5, save_every=50, save_s=5.0, load_s=0.5, limit_min=8,
+        Scenario(seed=9400, pool=5, steps=64, step_s=0.5, save_every=50, save_s=5.0, load_s=0.5, limit_min=8,
                  slurmd_timeout_s=300.0, fs_latency_s=0.02, net_latency_s=0.01, watchers=0, via="resubmit",
                  site="no_dependency",
                  faults=(Fault("batch_cut", 5.07, 113.5, 63), Fault("worker_cut", 9.13, 19.3, 84),

@@ -340,7 +340,8 @@ class Leader:
             return (runfolder.folder_id(self.run_dir),
                     reason if is_same else f"{self.run_dir / script.name} has been changed", is_closed)
 
-        answer = self.ask_folder(look, 1.0)
+        # Whatever was late in this tick: who wakes in a job that has ended has moments to submit the next (simulated).
+        answer = self.between_pings(lambda: self.shared.ask(look, 1.0))
         if not answer.is_ok or answer.value is None:
             return False
         folder, reason, is_closed = answer.value
