@@ -153,7 +153,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                                              Fault("hold", 126.79, 36.8))), "completed", 3),
     "a cancel of a job that had no supervisor yet is final although Slurm has forgotten it when a watch looks": (
         replace(_PLAIN, steps=60, faults=(
-            Fault("preempt", 20.0), Fault("scancel", 21.9), Fault("slurm_gone", 23.8, 600.0))), "stopped", 1),
+            Fault("preempt", 20.0), Fault("scancel", 22.9), Fault("slurm_gone", 23.8, 600.0))), "stopped", 1),
     "a cancel that a watch has noted stays a person's although a node guard cancels that job once more": (
         Scenario(seed=381, nodes=3, pool=5, steps=107, step_s=0.5, save_every=50, limit_min=4, slurmd_timeout_s=30.0,
                  net_latency_s=0.0002, handles_signal=False, faults=(
@@ -205,7 +205,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         Scenario(seed=403248, nodes=3, pool=4, steps=156, net_latency_s=0.0005, watchers=0, has_sacct=False, faults=(
             Fault("worker_cut", 1.2, 0.8, 42), Fault("rank_dies", 18.62, 0.0, 34))), "completed", 4),
     "a job whose supervisor died as it handed over is ended by the next one": (
-        Scenario(seed=413633, nodes=3, pool=6, steps=74, net_latency_s=0.0002, slurmd_timeout_s=30.0, standby=False,
+        Scenario(seed=413603, nodes=3, pool=6, steps=74, net_latency_s=0.0002, slurmd_timeout_s=30.0, standby=False,
                  watchers=0, site="no_dependency", has_sacct=False, faults=(
                      Fault("manners", 11.6, 0.0, 19, ("times_out_done", "times_out_undone", "refused")),
                      Fault("batch_cut", 11.8, 96.6, 75), Fault("freeze_one", 15.9, 5.0, 96),
