@@ -111,6 +111,9 @@ CASES = {
     "kill-now": Case(
         "cancelled 100%", "bob touched kill-now", "not restarted: a person's word is final", ended="stopped",
         exits=(ENDED, Exit("n1", 1, 143, 15)), seen={"requests": (BOB_NOW,)}, echo=RECEIVED + TERM),
+    "stop at the next checkpoint": Case(
+        "cancelled 100%", "bob wanted it to stop at its next checkpoint", "not restarted: a person's word is final",
+        ended="stopped", exits=GOOD, seen={"requests": (Request("checkpoint", "bob", NOW),)}, echo=TERM),
     "scancel": Case(
         "cancelled 100%", "the job was cancelled by a person (scancel)",
         "not restarted: a person's word is final", ended="interrupted", exits=(ENDED,),

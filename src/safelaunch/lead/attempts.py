@@ -16,7 +16,7 @@ from safelaunch.core import decide, nodefold, slurmtext
 from safelaunch.core.advice import what_follows
 from safelaunch.core.budget import rejects_checkpoint
 from safelaunch.core.checkpoints.resume import resume_args
-from safelaunch.core.model import Event, Request
+from safelaunch.core.model import STOPS, Event, Request, tell_stop
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State, fold
@@ -276,8 +276,8 @@ def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequen
 def judge_attempt(live: decide.Live, seen: decide.Seen, how: str, tail: bytes, look: Callable[[Verdict], Verdict],
                   is_refused: bool = False) -> Verdict:
     """The verdict on an attempt that did not complete: what is known of its end, else what `look` makes of its log."""
-    asked = seen.asked("kill-now", "kill")
-    person = f"{asked.who} touched {asked.name}" if asked is not None else None
+    asked = seen.asked(*STOPS)
+    person = tell_stop(asked) if asked is not None else None
     told = judge_end(End(how, live.end_row, seen.ending, person, seen.suspended, is_refused))
     if told is not None:
         return told
