@@ -94,6 +94,11 @@ CASES = {
         "unknown 20%", "task 1 on n1 ended with exit code 1, and the log does not say why",
         "restarts by itself; if it comes back: look at the log of the rank that ended first (safelaunch logs --rank R)",
         exits=(BAD, ENDED), echo=RECEIVED),
+    "an exit code that nothing explains, and srun names those first that were ended": Case(
+        "unknown 30%", "task 1 on n1 ended with exit code 1, and the log does not say why",
+        "restarts by itself; if it comes back: look at the log of the rank that ended first (safelaunch logs --rank R)",
+        exits=(BAD, ENDED), log=STEPS + "srun: error: n0: task 0: Exited with exit code 143\n"
+        "srun: launch/slurm: _step_signal: Terminating StepId=8.0\nsrun: error: n1: task 1: Exited with exit code 1\n"),
     "an exception before the first step": Case(
         "user_code 85%", "KeyError: 'labels'",
         "not restarted; to do: fix the program",

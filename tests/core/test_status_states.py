@@ -28,6 +28,7 @@ SUBMITTED = ("submitted", {"job": "12"})
 STARTED = ("job_started", {"job": "12", "nodes": ["n0", "n1"], "batch_host": "n0"})
 ATTEMPT = ("attempt_started", {"attempt": 1, "job": "12", "nodes": ["n0", "n1"]})
 FAILED = ("attempt_ended", {"attempt": 1, "how": "failed", "exit_code": 1})
+PAUSE = ("decision", {"row": "back_off", "why": "waiting until noon: 2 failures in a row without progress"})
 SUCCESSOR = ("submitted", {"job": "13", "successor_of": "12"})
 DONE = ("completed", {"exit_code": 0, "why": "done"})
 RUNS = [SUBMITTED, STARTED, ATTEMPT]
@@ -59,13 +60,15 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
      "attempt 1 is running on n0+n1 (job 12); job 12 is COMPLETING for Slurm"),
     ([*RUNS, FAILED], Word((job(),)), "restarting",
      "attempt 1 is over (failed), the next one is being prepared (job 12)"),
+    ([*RUNS, FAILED, PAUSE], Word((job(),)), "restarting",
+     "attempt 1 is over (failed); waiting until noon: 2 failures in a row without progress (job 12)"),
     ([*RUNS, FAILED, SUCCESSOR], Word((job("13", "PENDING", "Priority"),)), "waiting",
      "job 12 is over; the run goes on in job 13, which is waiting to be scheduled (Priority)"),
     ([*RUNS, FAILED], Word((job(state="PENDING", reason="BeginTime"),)), "waiting",
      "job 12 is waiting to be scheduled (BeginTime)"),
     ([*RUNS, DONE], Word(()), "completed", "the run has completed: done (exit code 0)"),
 ], ids=["pending", "just started", "lost in the queue", "slurm silent", "cut off, not in", "cut off, in", "starting",
-        "running", "running, slurm silent", "lost while running", "completing", "between attempts", "handed over",
+        "running", "running, slurm silent", "lost while running", "completing", "between attempts", "pause", "handed over",
         "requeued", "ended"])
 def test_the_state_needs_both_witnesses(events: Events, word: Word, name: str, sentence: str) -> None:
     judged = judge(state_of(*events), word, SPEECH, 10.0)

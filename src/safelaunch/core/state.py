@@ -15,6 +15,7 @@ from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import BAD_NODE, DONE, FAILED_FOR_GOOD, STOPPED, Event
 
 MOST_SKIPPED = 50   # of them are remembered, so that each is said once
+PAUSES = ("frozen", "no_storage", "back_off")   # rows of core.decide that wait before the next attempt
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ class State:
     via: str | None = None                  # how the next job is made: successor | requeue | resubmit | watch
     standby: str | None = None              # host of the standby
     preserving_until: float | None = None
+    pause: str | None = None                # until when the next attempt waits, and why
     slurm: str | None = None                # the version of the Slurm on the last job's nodes
     local_folder_taken: tuple[str, str, str] | None = None   # node, path, owner: this user's folder is another's there
     unknown_words: tuple[str, str] | None = None   # job, and the words by which Slurm ended something of it, unread
@@ -250,6 +252,7 @@ def _decision(state: State, event: Event) -> State:
     ranks that saved at the time limit and left well were called complete).
     """
     row = str(event.data.get("row"))
+    state = replace(state, pause=str(event.data.get("why")) if row in PAUSES else None)
     if row == "ask_to_end" and "until" in event.data:
         heard = event.data.get("heard")
         return _change_attempt(state, event, heard=None if heard is None else int(heard),

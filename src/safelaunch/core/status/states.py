@@ -108,7 +108,8 @@ def _by_journal(state: State, speech: Speech) -> str:
     if state.name == "preserving":
         return f"the run has failed and its nodes are kept for people to look at ({where})"
     if state.name == "restarting" and attempt is not None:
-        return f"attempt {attempt.number} is over ({attempt.ended}), the next one is being prepared ({where})"
+        next_one = f"; {state.pause}" if state.pause else ", the next one is being prepared"
+        return f"attempt {attempt.number} is over ({attempt.ended}){next_one} ({where})"
     if state.name == "starting":
         return f"{where} has started, the first attempt is being prepared"
     return f"{where} is submitted and has not reported yet" if job else "the submission has no outcome yet"

@@ -15,6 +15,8 @@ from safelaunch.core.why.tracebacks import parse_frames
 CLEAR_MARGIN = 0.05       # what comes from outside replaces the log's cause only when it is surer by this
 ECHO_OF_SRUN = "slurm.step_cancelled"
 ECHO_OF_TERM = "batch.terminated"
+# What srun says of a step that has failed, in any order: not what came first.
+OF_SRUN = frozenset({"slurm.task_exit", "slurm.task_terminated", "slurm.step_teardown"})
 AGREED = 0.05             # both say the same: surer than either
 BESIDE = 0.5              # what a log says beside an end that the journal explains
 UNEXPLAINED = 0.45        # of a SIGKILL: that is what happened, and nobody knows why
@@ -146,6 +148,8 @@ def _without_echo(verdict: Verdict, known: Evidence) -> Verdict:
     if first is None or known.ending is not None:
         return verdict
     is_echo = verdict.rule == ECHO_OF_TERM and TERM not in (first.signal, first.code - 128)
+    if not first.signal and verdict.category == "unknown" and verdict.cited:
+        is_echo = {cited.rule for cited in verdict.cited} <= OF_SRUN
     if verdict.rule != ECHO_OF_SRUN and not is_echo:
         return verdict
     said = f"task {first.task} on {first.host} ended with exit code {first.code}, and the log does not say why"
