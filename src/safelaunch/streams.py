@@ -6,6 +6,7 @@ takes a broken pipe for an error, and an OSError of any other file looks the sam
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -55,9 +56,9 @@ def secure() -> None:
 
 def silence() -> None:
     """Let what may still lie in stdout's buffer go nowhere: the interpreter flushes it at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
+    os.close(1)   # first, for a limit on open files may leave no other; and 1 is what is given out next
+    with contextlib.suppress(OSError):
+        os.open(os.devnull, os.O_WRONLY)
 
 
 def _text(raw: io.FileIO, like: TextIO | None, *, is_talk: bool = False) -> TextIO:

@@ -415,6 +415,8 @@ def test_why_a_node_is_kept_out_no_more(found: list[Evidence], is_full: bool, ex
 def test_a_suspect_that_the_user_asks_for_or_the_run_needs_is_not_kept_out() -> None:
     found = [evidence("n1", "lost"), evidence("n2", "lost")]
     assert names(exclusions(found, NOW, Suspects(max_excluded="2"), nodes=1, asked=("n1",))) == ("n2",)
+    # A spare of the same job takes the place of the worst of them.
+    assert names(exclusions(found, NOW, Suspects(max_excluded="2"), nodes=1, asked=("n1", "n2"), replaced=1)) == ("n1",)
     told = needed(found, NOW, Suspects(), ("n2",), 2, ("n1", "n2", "n3"))
     assert list(told) == ["n1"] and "too few nodes" in told["n1"]
     assert needed(found, NOW, Suspects(), ("n2",), 1, ("n1", "n2", "n3")) == {}, "the cap keeps it in"

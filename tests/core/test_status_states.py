@@ -68,8 +68,8 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
      "job 12 is waiting to be scheduled (BeginTime)"),
     ([*RUNS, DONE], Word(()), "completed", "the run has completed: done (exit code 0)"),
 ], ids=["pending", "just started", "lost in the queue", "slurm silent", "cut off, not in", "cut off, in", "starting",
-        "running", "running, slurm silent", "lost while running", "completing", "between attempts", "pause", "handed over",
-        "requeued", "ended"])
+        "running", "running, slurm silent", "lost while running", "completing", "between attempts", "pause",
+        "handed over", "requeued", "ended"])
 def test_the_state_needs_both_witnesses(events: Events, word: Word, name: str, sentence: str) -> None:
     judged = judge(state_of(*events), word, SPEECH, 10.0)
     assert (judged.name, judged.sentence) == (name, sentence)

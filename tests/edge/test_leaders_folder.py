@@ -35,13 +35,13 @@ def leader(made: Made, tmp_path: Path) -> Any:
     said: list[str] = []
     return SimpleNamespace(
         run_dir=made.dir, local=tmp_path / "local", folder_id=runfolder.folder_id(made.dir), said=said, say=said.append,
-        ask_folder=lambda ask, _: Answer(value=ask()), patiently=lambda ask: ask(),
-        world=SimpleNamespace(share=lambda *_: None))
+        shared=SimpleNamespace(ask=lambda ask, _: Answer(value=ask())), between_pings=lambda wait: wait(),
+        patiently=lambda ask: ask(), world=SimpleNamespace(share=lambda *_: None))
 
 
 def test_a_folder_that_is_ones_own_is_sure_and_one_that_does_not_answer_is_not(leader: Any) -> None:
     assert Leader.is_sure_of_folder(leader) and not leader.said
-    leader.ask_folder = lambda ask, _: Answer(late=True)
+    leader.shared.ask = lambda ask, _: Answer(late=True)
     assert not Leader.is_sure_of_folder(leader)
 
 

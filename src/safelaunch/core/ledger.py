@@ -165,17 +165,20 @@ def most_excluded(suspects: Suspects, nodes: int, spares: int = 0) -> int:
 def exclusions(
     evidences: Iterable[Evidence], now: float, suspects: Suspects, *, nodes: int, spares: int = 0, run: str = "",
     among: Collection[str] | None = None, available: Collection[str] | None = None, asked: Collection[str] = (),
+    replaced: int = 0,
 ) -> tuple[Exclusion, ...]:
     """The nodes to keep out now, worst first, but before all others those that this `run` itself has met.
 
     `nodes` is what an attempt needs. `among`: only these can be kept out (all that its partition has; None = unknown):
     another name would use up the cap, and Slurm refuses one that it does not know. `available`: those of them that the
     run could be given now (None = unknown): so many are left that it can still start. `asked`: the user wants these by
-    name, and Slurm refuses a job that must have a node and must not.
+    name, and Slurm refuses a job that must have a node and must not; `replaced` of them can still be left unused, since
+    spares of the same job take their places.
     """
-    bad = [one for one in suspected(evidences, now, suspects)
-           if (among is None or one.node in among) and one.node not in asked]
+    bad = [one for one in suspected(evidences, now, suspects) if among is None or one.node in among]
     bad.sort(key=lambda one: not any(run and witness.run == run for witness in one.counted))   # stable: worst first
+    wanted = [one for one in bad if one.node in asked][replaced:]
+    bad = [one for one in bad if one not in wanted]
     room = len(set(available)) - nodes if available is not None else len(bad)
     kept_out: list[Exclusion] = []
     for one in bad[: most_excluded(suspects, nodes, spares)]:

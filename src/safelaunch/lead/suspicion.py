@@ -54,7 +54,8 @@ def change_exclusions(lead: Leader) -> list[Event]:
     there = None if lead.partition is None else {*lead.partition, *lead.job.nodes}
     now_out = {one.node: one for one in exclusions(
         lead.evidence, lead.now, lead.plan.suspects, nodes=lead.plan.nodes, spares=lead.plan.spare_nodes,
-        run=lead.plan.run_id, among=there, available=lead.available, asked=asked_nodes(lead.plan.sbatch))}
+        run=lead.plan.run_id, among=there, available=lead.available, asked=asked_nodes(lead.plan.sbatch),
+        replaced=lead.plan.spare_nodes)}
     # A node that is down costs nothing today; it comes back, and the next job would wait for it for ever (simulated).
     while now_out and lead.partition is not None and (
             len(set(lead.partition) - now_out.keys()) < lead.plan.allocated_nodes):
