@@ -99,12 +99,12 @@ def test_where_the_login_shell_is_csh_files_are_open_to_all_and_tmpdir_is_not_th
     own_sandbox: MakeSandbox, submit: Submitter
 ) -> None:
     sandbox = own_sandbox(2, site=("csh",))
+    assert "csh" in sandbox.run(["srun", "getent", "passwd", ALICE], user=ALICE).stdout
     before = os.umask(0)   # sbatch hands it on to the job
     try:
         drill = submit(sandbox)(FLAGS, env={"TMPDIR": "/nonexistent/job"})
     finally:
         os.umask(before)
-    assert "csh" in sandbox.run(["srun", "getent", "passwd", ALICE], user=ALICE).stdout
     kill_a_rank(drill)
     completes(drill)
     assert stat.S_IMODE(drill.run_dir.stat().st_mode) == 0o750, "others get into the run folder"
