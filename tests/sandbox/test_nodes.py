@@ -135,7 +135,8 @@ def test_a_crash_leaves_the_other_nodes_alone(sandbox: Sandbox, silent: bool) ->
 def test_a_healed_node_takes_jobs_again(sandbox: Sandbox, silent: bool) -> None:
     sandbox.crash("n3", silent=silent)
     sandbox.heal("n3")
-    assert sandbox.run(["srun", "-N1", "-w", "n3", "hostname", "-s"]).stdout == "n3\n"
+    asked = sandbox.run(["srun", "-N1", "-w", "n3", "hostname", "-s"])
+    assert asked.stdout == "n3\n", asked.stderr
 
 
 @pytest.mark.parametrize("state", ["DOWN", "DRAIN", "FAIL"])
