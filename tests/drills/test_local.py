@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.adapters import ownership
-from safelaunch.node.guard import LOOK_S, RECORD_CHECK_S
+from safelaunch.node.guard import LOOK_S
 from tests.localruns import LocalRun, SubmitLocal, type_safelaunch, write_yaml
 from tests.trainers.steps import FIRST_STATE, losses_until, next_state, save
 
@@ -122,8 +122,7 @@ def test_leader_whose_port_was_taken_while_it_was_dead_is_found_by_its_guards(su
     run = submit_local(f"{ENDLESS} --handle-usr2 --save-every 1000000", nodes=2)
     run.wait_step(3)
     _, port = json.loads((run.run_dir / "pulse.json").read_text())["endpoint"]
-    listening = subprocess.run(["ss", "-Htln", f"sport = {port}"], capture_output=True, text=True, check=True).stdout
-    assert listening.split()[3] == f"127.0.0.1:{port}", "of this machine alone"
+    assert [line.split()[2] for line in _sockets("listening", port)] == [f"127.0.0.1:{port}"], "of this machine alone"
 
     os.kill(run.leader(), signal.SIGKILL)
     with socket.socket() as stranger:
@@ -132,10 +131,18 @@ def test_leader_whose_port_was_taken_while_it_was_dead_is_found_by_its_guards(su
         run.wait_for(lambda: run.events("took_over"), 60, "nobody took over")
         record = run.run_dir / "attempts" / "0001" / "record.json"
         run.wait_for(lambda: json.loads(record.read_text())["endpoint"][1] != port, 30, "the record names the old port")
-        time.sleep(LOOK_S + 2 * RECORD_CHECK_S)   # a guard looks there after so long a silence
+        # A guard looks there after LOOK_S of silence. Two connections: both have found it.
+        found = json.loads(record.read_text())["endpoint"][1]
+        run.wait_for(lambda: len(_sockets("established", found)) == 2, LOOK_S + 60, "not both guards have found it")
         (run.run_dir / "control" / "kill").touch()
         assert how(run) == ("stopped", 12), run.story()
     assert "SIGUSR2 reached 2 processes" in run.story()
+
+
+def _sockets(state: str, port: int) -> list[str]:
+    """Those of this port here, in words of ss(8)."""
+    words = ["ss", "-Htn", "state", state, f"sport = {port}"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def _takes(sock: socket.socket, port: int) -> bool:
