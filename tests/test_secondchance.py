@@ -1,4 +1,4 @@
-"""Which failures may be run once more, alone: those of a few tests that need a real Slurm, and no others."""
+"""Which failures may be run once more, alone: those of a few drills and tests that need a real Slurm, and no others."""
 
 from __future__ import annotations
 
@@ -48,6 +48,13 @@ def test_failed_test_that_needs_slurm_is_to_be_run_again(tmp_path: Path, code: s
 def test_other_failures_get_no_second_chance(tmp_path: Path, code: str) -> None:
     status, again, said = first_run(tmp_path, code)
     assert status in (1, 2) and again == [], said
+
+
+def test_failed_drill_on_the_local_cluster_is_to_be_run_again(tmp_path: Path) -> None:
+    (tmp_path / "drills").mkdir()
+    (tmp_path / "drills" / "test_local.py").write_text(FAILS.format(n=0))
+    status, again, said = first_run(tmp_path, PASSES)
+    assert (status, again) == (0, ["drills/test_local.py::test_fails_0"]), said
 
 
 def test_worker_that_dies_gets_no_second_chance(tmp_path: Path) -> None:
