@@ -17,7 +17,8 @@ from tests.core.patterns_of_package import ANCHORED, Use, all_patterns
 from tests.core.pumps import Pump, pumps_of
 
 CHUNK = 64 << 10       # what the leader reads of a log at once
-MOST_S = 0.5           # of processor time for a chunk; worst here: 0.16 s
+MOST_S = 0.8           # of processor time for a chunk; worst here: 0.16 s, and a bad one takes 1.4 s and more
+TRIES = 5              # the least of them counts: a busy machine makes some of them long
 SHORT = 8 << 10        # a pattern that takes this in 4 ms takes the chunk in 0.26 s, were it quadratic
 SHORT_S = 0.004
 LEADER_S = 0.2         # for all that the leader asks of a chunk
@@ -41,6 +42,16 @@ def seconds_of(search: Callable[[Any], object], text: str | bytes) -> float:
     return time.process_time() - start_s
 
 
+def least_of(search: Callable[[Any], object], text: str | bytes, enough_s: float) -> float:
+    """The least time of some tries; no more of them once one was short enough."""
+    took_s = seconds_of(search, text)
+    for _ in range(TRIES - 1):
+        if took_s <= enough_s:
+            break
+        took_s = min(took_s, seconds_of(search, text))
+    return took_s
+
+
 def complaint_about(use: Use) -> str:
     """The text that takes it too long; "" = there is none among the cases and those that are made for it."""
     raw = use.pattern.pattern
@@ -53,8 +64,7 @@ def complaint_about(use: Use) -> str:
         short, long = (make(size).decode("latin-1") if is_text else make(size) for size in (min(most, SHORT), most))
         if seconds_of(search, short) < SHORT_S:
             continue
-        took_s = seconds_of(search, long)
-        if took_s > MOST_S and (took_s := seconds_of(search, long)) > MOST_S:   # a busy machine makes some of them long
+        if (took_s := least_of(search, long, MOST_S)) > MOST_S:
             return f"{use.where}: {took_s:.2f} s for {make(60)!r}…"
     return ""
 
@@ -76,9 +86,9 @@ def test_all_patterns_are_found() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: repr(case[:14]))
 def test_what_the_leader_asks_of_a_chunk_takes_no_time(case: bytes) -> None:
     cut = cut_lines(case)
-    asked_s = seconds_of(lambda text: (listen(text), count((), text, "auto", 5)), cut)
-    shown_s = seconds_of(lambda text: (measure(text), latest_of(text, "auto")), cut)
-    assert asked_s < LEADER_S and shown_s < 2.5 * LEADER_S
+    asked_s = least_of(lambda text: (listen(text), count((), text, "auto", 5)), cut, LEADER_S)
+    shown_s = least_of(lambda text: (measure(text), latest_of(text, "auto")), cut, 2.5 * LEADER_S)
+    assert asked_s <= LEADER_S and shown_s <= 2.5 * LEADER_S
 
 
 def test_lines_are_cut_and_bars_in_one_line_are_lines_of_their_own() -> None:
