@@ -15,6 +15,7 @@ from safelaunch.commands import confirmation, controls
 from safelaunch.errors import RunFolderError
 from tests.edge.test_ledger import BOB, MALLORY, TEAM, as_user, needs_root
 from tests.handmade import YAML, Made, make_run
+from tests.users import acting_as
 
 
 @pytest.fixture
@@ -110,21 +111,10 @@ def test_a_member_cannot_take_anothers_stop_back(made: Made) -> None:
     assert as_user(BOB, lambda: (control / "kill").unlink()).errno == errno.EPERM
     assert as_user(BOB, lambda: (control / "kill").rename(control / "x")).errno == errno.EPERM
     assert as_user(BOB, lambda: (control / "kill-now").touch()).is_ok
-    with pytest.raises(RunFolderError, match="only root may change it"):
-        as_bob(lambda: controls.renew(control / "kill", 1.0))
+    with acting_as(BOB, TEAM), pytest.raises(RunFolderError, match="only root may change it"):
+        controls.renew(control / "kill", 1.0)
     assert not list(control.glob(".*"))
     assert set(asked(made)) == {"kill", "kill-now"}
-
-
-def as_bob(act: Callable[[], object]) -> None:
-    """`act` by another user, who is a member of the group; this process becomes root again."""
-    os.setegid(TEAM)
-    os.seteuid(BOB)
-    try:
-        act()
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
 
 
 @needs_root

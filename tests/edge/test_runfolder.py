@@ -19,6 +19,7 @@ from safelaunch.core import plan as plans
 from safelaunch.errors import RunFolderError
 from tests.handmade import YAML, make_run
 from tests.sandboxes import wait_until
+from tests.users import acting_as
 
 
 @pytest.fixture
@@ -124,15 +125,12 @@ def test_an_environment_and_a_folder_in_another_encoding_are_kept_as_they_are(tm
 def test_a_closed_run_of_somebody_else_is_said_to_be_theirs_and_a_way_round_is_told(open_folder: Path) -> None:
     made = make_run(open_folder / "theirs")
     made.dir.chmod(0o700)
-    os.seteuid(65534)
-    try:
+    with acting_as(65534):
         assert runpath.is_run_folder(made.dir)
         with pytest.raises(RunFolderError) as reading:
             runfolder.load(made.dir)
         with pytest.raises(RunFolderError) as making:
             runfolder.create(open_folder / "mine", made.run.meta, made.run.plan, "#!/bin/sh\n", {})
-    finally:
-        os.seteuid(0)
 
     assert reading.value.message == f"you may not read the run in {made.dir}: it is root's"
     assert "Permission denied" in making.value.message and "run_dir=" in str(making.value.hint)
@@ -143,10 +141,6 @@ def test_a_closed_run_of_somebody_else_is_said_to_be_theirs_and_a_way_round_is_t
 def test_submitting_where_somebody_elses_run_is_names_the_way_round(open_folder: Path) -> None:
     made = make_run(open_folder / "theirs")
     made.dir.chmod(0o700)
-    os.seteuid(65534)
-    try:
-        with pytest.raises(RunFolderError) as refused:
-            submit._free_folder(made.dir)
-    finally:
-        os.seteuid(0)
+    with acting_as(65534), pytest.raises(RunFolderError) as refused:
+        submit._free_folder(made.dir)
     assert "root's" in refused.value.message and "run_dir=" in str(refused.value.hint)

@@ -118,4 +118,4 @@ def tell_exits(exits: Sequence[TaskExit]) -> str:
 
 
 def _read(path: Path) -> Any:
-    return sharedfile.parse_json(sharedfile.read(path, MOST_BYTES))
+    return sharedfile.read_json(path, MOST_BYTES)

@@ -198,7 +198,7 @@ def last_launch(run_dir: Path) -> dict[str, Any] | None:
 def read_claim(run_dir: Path, number: int) -> dict[str, Any] | None:
     """A claim's content; None when it is missing or torn."""
     with contextlib.suppress(OSError, ValueError):
-        claim = sharedfile.parse_json(sharedfile.read(run_dir / "claims" / str(number), sharedfile.CLAIM_BYTES))
+        claim = sharedfile.read_json(run_dir / "claims" / str(number), sharedfile.CLAIM_BYTES)
         return claim if isinstance(claim, dict) else None
     return None
 

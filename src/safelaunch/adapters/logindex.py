@@ -215,7 +215,7 @@ def first_data(fd: int, offset: int) -> int:
 def load(path: Path) -> LogIndex | None:
     """The index as it was saved; None = there is none that can be used."""
     try:
-        kept = sharedfile.parse_json(sharedfile.read(path))
+        kept = sharedfile.read_json(path)
         if kept["v"] != VERSION:
             return None
         part = Part(

@@ -89,7 +89,7 @@ def unmake(run_dir: Path) -> None:
 def load(run_dir: Path) -> Run:
     """The run in a folder; raises RunFolderError when there is none."""
     try:
-        meta = sharedfile.parse_json(sharedfile.read(run_dir / "run.json"))
+        meta = sharedfile.read_json(run_dir / "run.json")
         if "\\u0000" in json.dumps([meta["config"], meta["run_id"]]):   # no path and no argument can hold it
             raise ValueError("a NUL in it")
         return Run(run_dir, meta, plans.make(meta["config"], meta["run_id"]))

@@ -60,6 +60,11 @@ def parse_json(content: bytes) -> Any:
         raise ValueError("nested too deeply") from error
 
 
+def read_json(path: Path, most_bytes: int = MOST_BYTES) -> Any:
+    """The value in a file; raises OSError and ValueError as `read` and `parse_json` do."""
+    return parse_json(read(path, most_bytes))
+
+
 def read_start(path: Path, most_bytes: int) -> bytes:
     """The first `most_bytes` of a file, or all of it; takes no more memory than that. Raises OSError."""
     descriptor = open_file(path)

@@ -8,7 +8,6 @@ group of its own.
 from __future__ import annotations
 
 import contextlib
-import json
 import mmap
 import os
 import struct
@@ -199,7 +198,7 @@ def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
         now = [status.st_ino, status.st_mtime_ns, status.st_size]
         if now == sign:
             return None
-        pulse = pulse_fields(json.loads(os.read(descriptor, sharedfile.PULSE_BYTES)))
+        pulse = pulse_fields(sharedfile.parse_json(os.read(descriptor, sharedfile.PULSE_BYTES)))
     finally:
         os.close(descriptor)
     if sign:
@@ -212,7 +211,7 @@ def _examine(look: Look) -> dict[str, Any]:
     dir, known = Path(look.dir), look.known
     fresh.see(look.dir, *(f"{dir}/{name}" for name in ("claims", "journal", "control")))
     claim = journal.last_claim(dir)          # before the journal: whoever acts in between takes the next number
-    meta = json.loads(sharedfile.read(dir / "run.json"))
+    meta = sharedfile.read_json(dir / "run.json")
     plan = plans.make(meta["config"], meta["run_id"])
     events = journal.read(dir, steps_kept=1).events
     state, notes = fold(events), read_notes(events)

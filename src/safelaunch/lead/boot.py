@@ -43,7 +43,7 @@ def boot(lead: Leader) -> None:
     lead.shared = lead.world.share(lead.run_dir, lead.local / "spool")
     # Each question is a child, and a next job's training waits for all of them: few questions.
     meta, env, lead.claim_number, reason = lead.patiently(lambda: (
-        json.loads(sharedfile.read(lead.run_dir / "run.json")), runfolder.read_env(lead.run_dir),
+        sharedfile.read_json(lead.run_dir / "run.json"), runfolder.read_env(lead.run_dir),
         journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir)))
     if reason is not None:
         raise RunFolderError(f"the run folder is not this user's alone, so nothing of it is used: {reason}")

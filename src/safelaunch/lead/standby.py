@@ -7,7 +7,6 @@ it reads the pulse from the shared folder. core.takeover judges, a claim makes s
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -102,7 +101,7 @@ class Standby:
 
         def read() -> Any:
             fresh.see(str(self.run_dir))   # a pulse that is remembered stands still, and would be a witness (simulated)
-            return json.loads(sharedfile.read(path, sharedfile.PULSE_BYTES))
+            return sharedfile.read_json(path, sharedfile.PULSE_BYTES)
         answer = self.shared.ask(read, READ_DEADLINE_S)
         self.now_s = self.world.now_s()
         pulse: Any = answer.value
