@@ -8,6 +8,8 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from safelaunch.core.checkpoints.pickled import Allowance
+
 
 class DictFolder:
     """A `Folder` whose files are the items of a dict; the newest entry changed last."""
@@ -15,6 +17,7 @@ class DictFolder:
     def __init__(self, files: Mapping[str, bytes], unreadable: Sequence[str] = ()) -> None:
         self.files = dict(files)
         self.unreadable = unreadable
+        self.allowance = Allowance()
 
     def names(self, path: str) -> Sequence[str]:
         self._check(path)

@@ -157,6 +157,29 @@ def test_a_checkpoint_of_terabytes_is_judged_without_reading_it(tmp_path: Path) 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 10_000
 
 
+@pytest.mark.parametrize("content", [b"N0" * 30_000_000, b"I1\n" * 5_000_000], ids=["60 MB", "lines"])
+def test_files_of_millions_of_opcodes_neither_hold_a_search_nor_take_its_memory(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "pumped").write_bytes(b"\x80\x02" + content + b"N.")
+    folder = tmp_path / "ckpt"
+    folder.mkdir()
+    for step in range(100, 120):
+        (folder / f"step_{step}.pt").hardlink_to(tmp_path / "pumped")
+    (folder / "step_5.pt").write_bytes(b"\x80\x02N.")
+    script = (
+        "import json, resource; from safelaunch.adapters.checkpoints import find\n"
+        f"found = find({str(folder)!r}, 'auto'); used = resource.getrusage(0)\n"
+        "peak_kb = next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
+        "print(json.dumps([found.best.step, len(found.skipped), used.ru_utime + used.ru_stime, peak_kb]))"
+    )
+    said = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    step, skipped, processor_s, memory_kb = json.loads(said.stdout)
+    assert (step, skipped) == (5, 20)
+    assert processor_s < 15   # 2 to 5 on a free processor; each file alone took 2 to 4
+    assert memory_kb < 60_000
+
+
 def torch_or_skip() -> Any:
     return pytest.importorskip("torch", reason="PyTorch is not installed")
 

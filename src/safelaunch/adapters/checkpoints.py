@@ -19,6 +19,7 @@ from dataclasses import asdict, replace
 from safelaunch.core.checkpoints import latest
 from safelaunch.core.checkpoints.latest import MOST_WHOLE
 from safelaunch.core.checkpoints.model import Found, Judged
+from safelaunch.core.checkpoints.pickled import Allowance
 
 # Most marks, headers and directories of archives lie in this much, so that one read of a small file is enough.
 _SMALL_BYTES = 1 << 16
@@ -34,6 +35,7 @@ class RealFolder:
 
     def __init__(self, root: str) -> None:
         self.root = os.path.abspath(root)
+        self.allowance = Allowance()
         self._listed: dict[str, dict[str, bool | None]] = {}
         self._open: _OpenFile | None = None
 

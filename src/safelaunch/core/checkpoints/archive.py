@@ -16,6 +16,7 @@ from typing import NamedTuple
 from safelaunch.core.checkpoints.model import Folder
 
 MAGIC = b"PK\x03\x04"
+END = b"PK\x05\x06"
 _END = struct.Struct("<4s4H2LH")
 END_BYTES = _END.size
 _END64_LOCATOR = struct.Struct("<4sLQL")
@@ -82,7 +83,7 @@ def _find_directory(folder: Folder, path: str, size: int) -> _Directory | str:
         tail = folder.read(path, -min(size, _END.size + _LONGEST_COMMENT), _END.size + _LONGEST_COMMENT)
     at = len(tail) - _END.size
     while at >= 0 and not _is_end(tail, at):
-        at = tail.rfind(b"PK\x05\x06", 0, at + 3)
+        at = tail.rfind(END, 0, at + 3)
     if at < 0:
         return f"truncated: no zip end record in the last bytes of {size}"
     end_at = size - len(tail) + at
@@ -107,7 +108,7 @@ def _find_directory(folder: Folder, path: str, size: int) -> _Directory | str:
 
 def _is_end(tail: bytes, at: int) -> bool:
     """Whether an end record stands here and its comment ends exactly at the end of the file."""
-    if len(tail) < at + _END.size or tail[at : at + 4] != b"PK\x05\x06":
+    if len(tail) < at + _END.size or tail[at : at + 4] != END:
         return False
     comment_bytes = int.from_bytes(tail[at + 20 : at + 22], "little")
     return at + _END.size + comment_bytes == len(tail)

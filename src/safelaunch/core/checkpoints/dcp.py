@@ -3,7 +3,8 @@
 .metadata is renamed into place after every rank has written, and it says which bytes of which file each shard has
 (source: torch/distributed/checkpoint/filesystem.py, FileSystemWriter.finish). So a folder is whole when .metadata is
 a whole pickle and every file that it names reaches as far as it says, with a shard at the first and the last place.
-Files that it does not name are not judged: a rank with nothing to save leaves an empty one.
+Files that it does not name are not judged: a rank with nothing to save leaves an empty one. Of a .metadata that is too
+long to be looked through, the last byte is looked at, and the end of each file that its beginning does not name.
 
 What structure cannot tell: a save that overwrites an older one of the same shapes in the same folder, cut short; bytes
 damaged inside a file.
@@ -18,15 +19,13 @@ from typing import NamedTuple
 
 from safelaunch.core.checkpoints import archive, names, torchfile
 from safelaunch.core.checkpoints.model import Candidate, Folder, join
-from safelaunch.core.checkpoints.pickled import Atom, LongPickle, TornPickle, walk_pickle
+from safelaunch.core.checkpoints.pickled import Atom, LongPickle, PickleFile, TornPickle
 
 METADATA = ".metadata"
 # Savers without collectives write one per rank: __0.metadata …
 _METADATA = re.compile(r"(?:__(\d+))?\.metadata")
 _SHARD = re.compile(r"__(\d+)_(\d+)\.distcp")
 _FIELDS = ("relative_path", "offset", "length")
-# About 60 opcodes a shard; 3 million take 4 s. A larger one is judged by what was read of it and by its last byte.
-_MOST_OPS = 3_000_000
 
 
 class _Extent(NamedTuple):
@@ -74,15 +73,40 @@ def judge_folder(folder: Folder, path: str) -> str | None:
     if missing:
         return f"no __{missing[0]}.metadata, although later ranks have theirs"
     needed: dict[str, _Extent] = {}
+    is_read = True
     for found in metadata:
-        reason = _note_needed(folder, join(path, found.group()), needed)
+        try:
+            reason = _note_needed(folder, join(path, found.group()), needed)
+        except LongPickle:
+            is_read = False
+            reason = _judge_last_byte(folder, join(path, found.group()))
         if reason:
             return f"{found.group()}: {reason}"
+    shards = [name for name in inside if _SHARD.fullmatch(name)]
+    if not is_read and (reason := _judge_unnamed(folder, path, [name for name in shards if name not in needed])):
+        return reason
     # A form of .metadata that names no file: all that is left to ask is that no shard is empty.
-    needed = needed or {name: _Extent() for name in inside if _SHARD.fullmatch(name)}
+    needed = needed or {name: _Extent() for name in shards}
     return _judge_shards(folder, path, needed) or torchfile.judge_files(
         folder, tuple(join(path, name) for name in inside if names.is_torch(name) and not names.is_temporary(name))
     )
+
+
+def _judge_last_byte(folder: Folder, path: str) -> str | None:
+    return None if folder.read(path, -1, 1) == b"." else "truncated: its last byte does not end a pickle"
+
+
+def _judge_unnamed(folder: Folder, path: str, shards: Iterable[str]) -> str | None:
+    """What is wrong with the end of the first damaged one of these files; an empty one may be a rank's without data."""
+    for name in shards:
+        there = join(path, name)
+        head = folder.read(there, 0, 4)
+        if head and head == bytes(len(head)):
+            return f"{name} reads as zeros"
+        tail = folder.read(there, -archive.END_BYTES, archive.END_BYTES)
+        if head == archive.MAGIC and not tail.startswith(archive.END):
+            return f"{name} has no end"
+    return None
 
 
 def _judge_shards(folder: Folder, path: str, needed: dict[str, _Extent]) -> str | None:
@@ -116,11 +140,14 @@ def _judge_ends(folder: Folder, path: str, extent: _Extent) -> str | None:
 
 
 def _note_needed(folder: Folder, path: str, needed: dict[str, _Extent]) -> str | None:
-    """What is wrong with a metadata file; adds where the shards are in each data file that it names."""
+    """What is wrong with a metadata file; adds where the shards are in each data file that it names.
+
+    Raises LongPickle when that is not all of them.
+    """
     size = folder.size(path)
     if not size:
         return "empty"
-    atoms = walk_pickle(partial(folder.read, path), 0, size, _MOST_OPS, _is_recalled)
+    atoms = PickleFile(partial(folder.read, path), size, folder.allowance.share()).walk(0, _is_recalled)
     at = 0
     try:
         for name, start, end, at in _list_extents(atoms):  # noqa: B007 - the last `at` is that of the STOP
@@ -128,8 +155,6 @@ def _note_needed(folder: Folder, path: str, needed: dict[str, _Extent]) -> str |
                 needed[name] = needed[name].widen(start, end) if name in needed else _Extent(start, start, max(end, 1))
     except TornPickle as error:
         return f"truncated: {error}"
-    except LongPickle:
-        return None if folder.read(path, -1, 1) == b"." else "truncated: its last byte does not end a pickle"
     return None if at == size else f"{size - at} bytes follow the end of its pickle"
 
 

@@ -16,7 +16,7 @@ from functools import partial
 
 from safelaunch.core.checkpoints import archive, dcp, deepspeed, names, torchfile, tree
 from safelaunch.core.checkpoints.model import Candidate, Folder, join
-from safelaunch.core.checkpoints.pickled import LongPickle, TornPickle, walk_pickle
+from safelaunch.core.checkpoints.pickled import Allowance, LongPickle, PickleFile, TornPickle
 from safelaunch.core.checkpoints.tree import Place
 
 SUFFIX = ".ckpt"
@@ -27,8 +27,8 @@ _TAG = "checkpoint"   # source: lightning/pytorch/strategies/deepspeed.py, save_
 _ITS_NAME = re.compile(r"(?:.{0,255}?\b(?:epoch|step)=\d{1,18}.{0,255}|last(?:-v\d{1,18})?|hpc_ckpt_\d{1,18})\.ckpt")
 _SAYS_STEP = re.compile(r"step=\d+")
 _LOCAL_HEADER_BYTES = 30
-# The keys that are asked for are the first ones; a torch file of another program has none of them there.
-_MOST_OPS = 60
+# A read and the first opcodes: the keys that are asked for are the first ones, and no other program's file has them.
+_MOST_OPS = 500
 
 
 def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
@@ -77,7 +77,7 @@ def _peek(folder: Folder, path: str) -> tuple[bool, int | None]:
         if not head.startswith(archive.MAGIC) or len(head) < _LOCAL_HEADER_BYTES:
             return False, None
         start = _LOCAL_HEADER_BYTES + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
-        for atom in walk_pickle(partial(folder.read, path), start, size, _MOST_OPS):
+        for atom in PickleFile(partial(folder.read, path), size, Allowance(_MOST_OPS)).walk(start, bool):
             if isinstance(atom.value, str):
                 key = atom.value
                 is_its_own = is_its_own or key == "pytorch-lightning_version"

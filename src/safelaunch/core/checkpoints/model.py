@@ -6,12 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from safelaunch.core.checkpoints.pickled import Allowance
+
 
 class Folder(Protocol):
     """A read-only view of one directory tree; paths are relative to it, with "/", and "" is the folder itself.
 
     `names`, `read` raise OSError when the world refuses; `size` is None for whatever is no regular file.
+    `allowance`: what this search may still spend on pickles.
     """
+
+    allowance: Allowance
 
     def names(self, path: str) -> Sequence[str]:
         """The names in a directory, in any order."""

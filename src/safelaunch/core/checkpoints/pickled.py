@@ -10,6 +10,16 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 Read = Callable[[int, int], bytes]  # (start, length) -> bytes
+Recalls = Callable[[str], bool]
+
+# Of one search, all its files together: 2 to 6 s. A handful of files of 60 MB of opcodes held up a search for minutes.
+SEARCH_OPS = 10_000_000
+# A file gets this part of what is left. The first one's is enough for 17,000 shards of a .metadata (71 each, measured),
+# and after 20 files that have used up theirs the next one still gets 80,000.
+_SHARE = 8
+# What else takes time, as that of opcodes: reading 256 KiB, and an argument that is a line or has a count.
+_READ_OPS = 256
+_ARGUMENT_OPS = 2
 
 # Longer strings are tensors' names or payload; nothing asked here is longer than "__1024_12.distcp".
 _LONGEST_TEXT = 128
@@ -49,7 +59,25 @@ class TornPickle(ValueError):
 
 
 class LongPickle(ValueError):
-    """The pickle has more opcodes than the caller wants to pay for."""
+    """The pickle has more opcodes than may be spent on it; what follows is unknown."""
+
+
+class Allowance:
+    """How many opcodes may still be walked; what a file spends of its share is spent for the whole search."""
+
+    def __init__(self, ops: int = SEARCH_OPS, whole: Allowance | None = None) -> None:
+        self.left = ops
+        self._whole = whole
+
+    def share(self) -> Allowance:
+        """What the next file may spend."""
+        return Allowance(self.left // _SHARE, self)
+
+    def spend(self, ops: int) -> None:
+        """So many were walked."""
+        self.left -= ops
+        if self._whole is not None:
+            self._whole.spend(ops)
 
 
 class Atom(NamedTuple):
@@ -60,57 +88,78 @@ class Atom(NamedTuple):
     end: int
 
 
-def walk_pickle(
-    read: Read, start: int, size: int, most_ops: int, recalls: Callable[[str], bool] | None = None
-) -> Iterator[Atom]:
-    """Every opcode of the pickle that begins at `start`, STOP last; raises TornPickle or LongPickle.
+class PickleFile:
+    """A file of one pickle or several, and what may be spent on it."""
 
-    The memo is followed, so that a string that is written once and recalled later is seen both times; `recalls` says
-    which strings are worth it (the names of 400,000 tensors took 31 MB).
-    """
-    memo: dict[int, str] = {}
-    memo_size = 0
-    value: str | int | None = None
-    window = _Window(read, size)
-    at = start
-    for _ in range(most_ops):
-        # The loop runs millions of times: what is usual is done here, in the bytes that the window holds.
-        here = at - window.start
-        if not 0 <= here < window.safe:
-            window.move_to(at)
-            here = 0
-        code = window.bytes[here]
-        name, follows, kind = _OPCODES[code]
-        here += 1
-        argument = b""
-        if follows > 0:
-            argument = window.bytes[here : here + follows]
-            at += 1 + follows
-            if at > size:
-                raise TornPickle(f"the pickle needs byte {at} of a file of {size}")
-        elif follows == 0:
-            at += 1
-        else:
-            argument, at = window.take_argument(at + 1, follows, name)
-        if kind == _MEMOIZES:
-            if isinstance(value, str) and (recalls is None or recalls(value)):
-                memo[int.from_bytes(argument, "little") if argument else memo_size] = value
-            memo_size += 1
-            continue
-        if kind == _RECALLS:
-            value = memo.get(int.from_bytes(argument, "little"))
-        elif kind == _IS_TEXT:
-            value = argument.decode("utf-8", "replace") if 0 < len(argument) <= _LONGEST_TEXT else None
-        elif kind == _IS_INTEGER:
-            value = int.from_bytes(argument, "little", signed=name not in ("BININT1", "BININT2"))
-        elif kind == _IS_NO_OPCODE:
-            raise TornPickle(f"byte {at - 1} is no pickle opcode")
-        else:
-            value = None
-        yield Atom(name, value, at)
-        if code == _STOP:
-            return
-    raise LongPickle(f"more than {most_ops} opcodes")
+    def __init__(self, read: Read, size: int, allowance: Allowance) -> None:
+        self._window = _Window(read, size)
+        self._size = size
+        self._allowance = allowance
+
+    def end_of(self, start: int) -> int:
+        """The offset behind the pickle that begins at `start`; raises TornPickle or LongPickle."""
+        end = start
+        for *_, end in self._walk_opcodes(start):  # noqa: B007 - the last one is asked for
+            pass
+        return end
+
+    def walk(self, start: int, recalls: Recalls) -> Iterator[Atom]:
+        """Every opcode of the pickle that begins at `start`, STOP last; raises TornPickle or LongPickle.
+
+        The memo is followed, so that a string that is written once and recalled later is seen both times; `recalls`
+        says which strings are worth it (the names of 400,000 tensors took 31 MB).
+        """
+        memo: dict[int, str] = {}
+        memo_size = 0
+        value: str | int | None = None
+        for name, kind, argument, at in self._walk_opcodes(start):
+            if kind == _MEMOIZES:
+                if isinstance(value, str) and recalls(value):
+                    memo[int.from_bytes(argument, "little") if argument else memo_size] = value
+                memo_size += 1
+                continue
+            if kind == _RECALLS:
+                value = memo.get(int.from_bytes(argument, "little"))
+            elif kind == _IS_TEXT:
+                value = argument.decode("utf-8", "replace") if 0 < len(argument) <= _LONGEST_TEXT else None
+            elif kind == _IS_INTEGER:
+                value = int.from_bytes(argument, "little", signed=name not in ("BININT1", "BININT2"))
+            else:
+                value = None
+            yield Atom(name, value, at)
+
+    def _walk_opcodes(self, at: int) -> Iterator[tuple[str, int, bytes, int]]:
+        """(name, what it does, argument, offset behind it) of each opcode up to STOP."""
+        window, size, left = self._window, self._size, self._allowance.left
+        code = None
+        try:
+            while left > 0 and code != _STOP:
+                # The loop runs millions of times: what is usual is done here, in the bytes that the window holds.
+                left -= 1
+                here = at - window.start
+                if not 0 <= here < window.safe:
+                    window.move_to(at)
+                    here, left = 0, left - _READ_OPS
+                code = window.bytes[here]
+                name, follows, kind = _OPCODES[code]
+                argument = b""
+                if follows > 0:
+                    argument = window.bytes[here + 1 : here + 1 + follows]
+                    at += 1 + follows
+                    if at > size:
+                        raise TornPickle(f"the pickle needs byte {at} of a file of {size}")
+                elif follows == 0:
+                    at += 1
+                else:
+                    argument, at = window.take_argument(at + 1, follows, name)
+                    left -= _ARGUMENT_OPS
+                if kind == _IS_NO_OPCODE:
+                    raise TornPickle(f"byte {at - 1} is no pickle opcode")
+                yield name, kind, argument, at
+        finally:
+            self._allowance.spend(self._allowance.left - left)
+        if code != _STOP:
+            raise LongPickle("more opcodes than may be spent on it")
 
 
 class _Window:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from functools import partial
-from itertools import islice
 
 from safelaunch.core.checkpoints import archive, names
 from safelaunch.core.checkpoints.model import Candidate, Folder, join
-from safelaunch.core.checkpoints.pickled import Atom, LongPickle, TornPickle, walk_pickle
+from safelaunch.core.checkpoints.pickled import Atom, LongPickle, PickleFile, TornPickle
 
 # Deep enough for lightning_logs/version_0/checkpoints; bounded, so that no loop of links matters.
 _DEEPEST = 3
-# About 3 s of reading; a state dict of 10,000 tensors takes 500,000.
-_MOST_OPS = 3_000_000
+# The verdict on a file whose pickles are longer than a search may walk: neither whole nor torn.
+UNKNOWN = "unknown whether it is complete: its pickles are too long to be looked through"
+_STORAGE = "storage"    # what the old form writes before a storage's type and key
 _MAGIC_NUMBER = 0x1950A86A20F9469CFC6C  # the first pickle of the old form; source: torch/serialization.py
 # Bytes per element of the old form's storages; source: torch/storage.py
 _ELEMENT_BYTES = {
@@ -122,30 +122,31 @@ def judge_file(folder: Folder, path: str) -> str | None:
 
 def _judge_pickles(folder: Folder, path: str, size: int) -> str | None:
     """What is wrong with a file of pickles: plain ones fill it, torch's old form goes on with storages."""
-    read = partial(folder.read, path)
+    file = PickleFile(partial(folder.read, path), size, folder.allowance.share())
     try:
-        _, first = islice(walk_pickle(read, 0, size, 2), 2)
-        if first.value == _MAGIC_NUMBER:
-            return _judge_old_form(folder, path, size, first.end + 1)
-        end = 0
+        end = file.end_of(0)
+        if next((atom.value for atom in file.walk(0, _is_recalled) if atom.value is not None), None) == _MAGIC_NUMBER:
+            return _judge_old_form(folder, path, size, file, end)
         while end < size:
-            for atom in walk_pickle(read, end, size, _MOST_OPS):
-                end = atom.end
+            end = file.end_of(end)
     except TornPickle as error:
         return f"truncated: {error}"
     except LongPickle:
-        return None if folder.read(path, -1, 1) == b"." else "truncated: the last byte does not end a pickle"
+        return UNKNOWN
     return None
 
 
-def _judge_old_form(folder: Folder, path: str, size: int, at: int) -> str | None:
+def _is_recalled(text: str) -> bool:
+    return text == _STORAGE or text.rpartition(" ")[2] in _ELEMENT_BYTES
+
+
+def _judge_old_form(folder: Folder, path: str, size: int, file: PickleFile, at: int) -> str | None:
     """What is wrong with a file of torch's old form: pickles (version, system, object, keys), then the storages."""
-    read = partial(folder.read, path)
     element_bytes: dict[str, int] = {}
     for _ in range(3):
-        at = _note_storages(walk_pickle(read, at, size, _MOST_OPS), element_bytes)
+        at = _note_storages(file.walk(at, _is_recalled), element_bytes)
     keys: list[str] = []
-    for atom in walk_pickle(read, at, size, _MOST_OPS):
+    for atom in file.walk(at, _is_recalled):
         at = atom.end
         if isinstance(atom.value, str):
             keys.append(atom.value)
@@ -168,9 +169,9 @@ def _note_storages(atoms: Iterator[Atom], element_bytes: dict[str, int]) -> int:
     recent: list[str | int] = []
     for atom in atoms:
         end = atom.end
-        if atom.value == "storage":
+        if atom.value == _STORAGE:
             recent = []
-        elif atom.value is not None:
+        elif atom.value is not None and len(recent) < 2:
             recent.append(atom.value)
         elif atom.op == "BINPERSID" and len(recent) > 1:
             kind = str(recent[0]).rpartition(" ")[2]
