@@ -186,6 +186,13 @@ def test_the_first_end_of_a_run_is_final() -> None:
     assert state.ended == Ended("stopped", 12, "alice touched kill", 1004.0)
 
 
+@pytest.mark.parametrize("odd", [10**18, 256, -1, None, "12", 1.5], ids=str)
+def test_an_exit_code_that_no_process_can_have_is_not_taken_for_the_runs(odd: object) -> None:
+    """The shell would see the last eight bits of it, which can be 0."""
+    ended = started().write("stopped", exit_code=odd, why="x").state.ended
+    assert ended is not None and ended.exit_code == 12
+
+
 def test_an_ended_run_preserves_no_site() -> None:
     pen = started().write("preserved", until=9000.0).write("gave_up", why="spent").write("preserved", until=9999.0)
     assert pen.state.preserving_until is None

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from safelaunch.cli import VERBS
 from tests.odd import place as places
-from tests.odd.call import Said, call
+from tests.odd.call import Said, call, import_verbs
 from tests.odd.oddities import CKPT, CONFIG, LOG, RUN, SURROUNDINGS, WORDS, Make
 from tests.odd.place import make_place
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _imported() -> None:
-    """Once, and not by every call."""
-    for module, _ in VERBS.values():
-        importlib.import_module(module)
+    import_verbs()
 
 
 def check(said: Sequence[Said]) -> None:

@@ -479,7 +479,9 @@ def _end(how: str, code: int) -> Callable[[State, Event], State]:
     def end(state: State, event: Event) -> State:
         if state.ended:
             return state   # the first word is final: an end is never undone or renamed
-        ended = Ended(how, int(event.data.get("exit_code", code)), str(event.data.get("why", "")), event.t)
+        said = event.data.get("exit_code")
+        sure = said if type(said) is int and 0 <= said <= 255 else code   # a shell would see the last 8 bits of another
+        ended = Ended(how, sure, str(event.data.get("why", "")), event.t)
         return replace(state, ended=ended, preserving_until=None)
     return end
 
