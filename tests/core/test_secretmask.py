@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import itertools
 import json
@@ -40,6 +41,7 @@ POSITIVE += [(place.format(value), value) for place, value in itertools.product(
 POSITIVE += [(f"wandb login key={digest}", digest) for number in range(5)
              for digest in [hashlib.sha1(bytes([number])).hexdigest()]]
 
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x10\0\0\0\x10\x08\x06\0\0\0"
 NEGATIVE = [
     *(f"commit {hashlib.sha1(bytes([n])).hexdigest()} of main" for n in range(60)),
     *(f"run {uuid.UUID(int=n * 7919 << 64)} on node" for n in range(60)),
@@ -52,6 +54,30 @@ NEGATIVE = [
     *(f"{name}: {value}" for name in ("key", "primary_key", "sort_key", "token_type", "tokenizer", "eos_token",
                                       "bos_token", "cache_key", "text_key", "monkey", "keyboard", "key_value_heads")
       for value in ("value", "input_ids", "bpe", "resnet50", "/data/x.json", "</s>")),
+    *(f"<img src='data:image/png;base64,{base64.b64encode(PNG + hashlib.sha512(bytes([n])).digest()).decode()}'>"
+      for n in range(20)),
+    *(f"wandb: View run {name}-{n} at https://wandb.ai/ann/bloom/runs/{random(8, n).lower()}"
+      for n, name in enumerate(("glad-sun", "dry-moon", "icy-field", "old-pine") * 5)),
+    *(f"run-20261122_0914{n:02d}-{random(8, n).lower()}/files/config.yaml" for n in range(20)),
+    *(f"saved step_{n}.safetensors ({n} GB), etag \"{hashlib.md5(bytes([n])).hexdigest()}\", "
+      f"sha256 {hashlib.sha256(bytes([n])).hexdigest()}" for n in range(20)),
+    *(f"/home/ann/.cache/huggingface/hub/models--bigscience--bloom/snapshots/{hashlib.sha1(bytes([n])).hexdigest()}/"
+      f"model-{n:05d}-of-00072.safetensors" for n in range(20)),
+    *(f"GPU {n}: NVIDIA H100 80GB HBM3 (UUID: GPU-{uuid.UUID(int=n * 104729 << 60)})" for n in range(8)),
+    *(f"Digest: sha256:{hashlib.sha256(bytes([n])).hexdigest()} of nvcr.io/nvidia/pytorch:24.{n:02d}-py3"
+      for n in range(1, 13)),
+    *(f"n{n}:{4711 + n}:{4712 + n} [{n}] NCCL INFO comm 0x55{hashlib.md5(bytes([n])).hexdigest()[:10]} commId "
+      f"0x{hashlib.md5(bytes([n])).hexdigest()[:16]} - Init COMPLETE" for n in range(8)),
+    *(f"s3://runs/ann/bloom/{uuid.UUID(int=n * 7919 << 50)}/step_{n}.pt?versionId={random(32, n)}" for n in range(8)),
+    *(f"--{name} {value}" for name, value in (
+        ("num-tokens", 4096), ("key-dim", 64), ("token-dropout", 0.1), ("max-new-tokens", 512), ("keys", "a,b"),
+        ("num-key-value-heads", 8), ("tokens-per-batch", "4M"), ("secrets-file", "/run/x"), ("monkeypatch", "torch"),
+        ("keyframes", 24), ("token-shift", 1), ("special-tokens", "bos"))),
+    *(f"{name} = {value}" for name, value in (
+        ("attention_key_channels", 128), ("token_embedding", "Embedding(50257, 1024)"), ("vocab_key", "input_ids"),
+        ("image_token_index", 32000), ("mask_token", "[MASK]"), ("sort_key", "length"), ("dict_key", "loss"),
+        ("tokens_seen", "1.2e12"), ("per_token_loss", 2.41), ("label_key", "labels"), ("state_key", "module.weight"),
+        ("next_token", "the"), ("wandb_mode", "offline"), ("key_padding_mask", "tensor([1, 0])"))),
     "KeyError: 'model.layers.0.key_proj.weight'", "unexpected token '<' at line 5", "token has expired, log in again",
     "disk-0123456789abcdef0123 is full", "task-based scheduling", "git@github.com:team/model.git", "sk-learn 1.3.2",
     "https://docs.example.org/a:b/c@v2", "ssh://git@example.org/x.git", "the Bearer of bad news",
@@ -70,7 +96,10 @@ def test_a_secret_is_masked(line: str, secret: str) -> None:
 
 def test_what_only_looks_like_one_stays() -> None:
     assert [(line, mask(line)) for line in NEGATIVE if mask(line) != line] == []
-    assert len(POSITIVE) >= 200 and len(NEGATIVE) >= 490
+
+
+def test_there_are_enough_of_both() -> None:
+    assert len({line for line, _ in POSITIVE}) >= 200 and len(set(NEGATIVE)) >= 600
 
 
 def test_masking_leaves_json_whole_and_is_done_once() -> None:
