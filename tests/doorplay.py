@@ -176,7 +176,7 @@ WORDS: list[dict[str, Any]] = [
     {"do": "ping", "count": 5, "s": 3.0}, {"do": "signal", "signal": 12}, {"do": "end", "grace_s": 5.0}]
 
 
-def _odd_word(rng: random.Random) -> bytes:
+def odd_word(rng: random.Random) -> bytes:
     """A line that nearly is one: a field of another type, one too many, one missing, or no JSON at all."""
     word = dict(rng.choice(WORDS))
     for _ in range(rng.choice((1, 1, 2))):
@@ -212,7 +212,7 @@ def _harm(rng: random.Random, lines: Lines, others: Lines) -> Lines:
             lines[place] = (lines[place][:at] + bytes([lines[place][at] ^ 1 << rng.randrange(7)]) +
                             lines[place][at + 1:]).replace(b"\n", b"")
         elif what == 4:
-            lines.insert(place, _odd_word(rng))
+            lines.insert(place, odd_word(rng))
         elif what == 5 and others:
             lines.insert(place, rng.choice(others))   # what the other end has said, or what was said another time
         elif what == 6 and lines:
@@ -309,10 +309,10 @@ def _with_the_token(rng: random.Random, role: str) -> None:
     end, safe = greet(door, line), greet(door, other)
     for _ in range(rng.randrange(1, 6)):
         if line.session is not None and end.is_open:
-            door.hear(end, line.session.seal(_odd_word(rng).replace(b"\n", b"")))
+            door.hear(end, line.session.seal(odd_word(rng).replace(b"\n", b"")))
         guard = door.standbys.get("n0") or door.guards["n0", 0]
         if guard.connection is not None and guard.connection.session is not None and line.sock is not None:
-            for word in line.hear(guard.connection.session.seal(_odd_word(rng).replace(b"\n", b""))):
+            for word in line.hear(guard.connection.session.seal(odd_word(rng).replace(b"\n", b""))):
                 assert word["do"] in ("ping", "signal", "end")
     for guard in door.guards.values():
         assert guard.code is None or guard.code in range(256)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from safelaunch.adapters import sharedfile
 from tests.odd.place import Place
 
 Make = Callable[[Place], object]
@@ -64,7 +65,7 @@ def _meta(*keys: str, value: Any) -> Make:
     """run.json with one value replaced."""
     def make(place: Place) -> None:
         path = place.run / "run.json"
-        meta: Any = json.loads(path.read_bytes())
+        meta: Any = json.loads(sharedfile.read(path))   # a pipe may lie there already
         at = meta
         for key in keys[:-1]:
             at = at[key]
