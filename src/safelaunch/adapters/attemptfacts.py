@@ -95,7 +95,7 @@ def read_leftovers(folder: Path) -> tuple[str, ...]:
 
 def kernel_logs(folder: Path) -> tuple[Path, ...]:
     """Kernel lines of the nodes, in files that are named after them."""
-    return tuple(sorted((folder / "system").glob("*.log")))
+    return tuple(sorted(filter(sharedfile.is_file, (folder / "system").glob("*.log"))))
 
 
 def read_index(folder: Path) -> LogIndex | None:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from safelaunch.adapters import sharedfile
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.core.ledger import Evidence
 from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
@@ -144,12 +145,12 @@ def _files(folder: Path) -> list[str]:
 
 def _read_file(path: Path, used_files: Counter[int], used_bytes: Counter[int]) -> tuple[int, bytes]:
     """(owner's uid, the file's end). Opens nothing that could block or lead elsewhere: a pipe, a link."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = sharedfile.open_file(path)
     try:
         status = os.fstat(descriptor)
         room = min(FILE_MAX_BYTES, USER_MAX_BYTES - used_bytes[status.st_uid])
-        if not stat.S_ISREG(status.st_mode) or used_files[status.st_uid] >= USER_MAX_FILES or room <= 0:
-            raise OSError(errno.EINVAL, "not a file of the ledger, or one too many")
+        if used_files[status.st_uid] >= USER_MAX_FILES or room <= 0:
+            raise OSError(errno.EINVAL, "one file of the ledger too many")
         os.lseek(descriptor, max(0, status.st_size - room), os.SEEK_SET)
         return status.st_uid, os.read(descriptor, room)
     finally:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from safelaunch.adapters import sharedfile
 from safelaunch.adapters.logindex import LogIndex, Mark, count_lines
 from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.findings import Cited
@@ -45,9 +45,7 @@ def line_numbers(
     """The numbers (from 1) of the lines that hold the offsets of a plain file, as far as there is time."""
     numbers: dict[int, int] = {}
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            return numbers
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = sharedfile.open_log(path)
     except OSError:
         return numbers
     try:

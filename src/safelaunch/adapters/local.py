@@ -23,7 +23,8 @@ def submit(run_dir: Path, plan: Plan, env: Mapping[str, str], cwd: str) -> str:
     """Start the job, detached; its id. Raises OSError."""
     nodes = "local0" if plan.nodes == 1 else f"local[0-{plan.nodes - 1}]"
     kept = {key: value for key, value in env.items() if not key.startswith(("SLURM_", "SBATCH_", "SLURMD_"))}
-    descriptor = os.open(run_dir / "job.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    descriptor = os.open(run_dir / "job.out",
+                         os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
     try:
         process = subprocess.Popen(
             ["bash", "-c", _START, str(run_dir / "job.sbatch")],

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from safelaunch.adapters import logchunks
+from safelaunch.adapters import logchunks, sharedfile
 from safelaunch.adapters.logchunks import Source
 from safelaunch.core.why.prefilter import QUOTA_DULL, Shapes
 from safelaunch.core.why.scan import Compiled, Scanner, Speaker
@@ -38,7 +38,7 @@ def choose_pieces(source: Source, compiled: Compiled, *, start: int = 0, thoroug
     size = source.size
     if thorough or size - start <= SMALL:
         return [(start, size)]
-    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = sharedfile.open_log(source.path)
     try:
         alive_at = find_last_alive(_prober(fd, source, compiled), size, start)
         if alive_at is None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from safelaunch.adapters import sharedfile
 from safelaunch.core.why import loglines
 from safelaunch.core.why.prefilter import Shapes
 from safelaunch.core.why.scan import Compiled, Part, Scanner
@@ -43,7 +44,7 @@ def scan_piece(
 ) -> Part:
     """What lies in [start, end) of the file; both are starts of lines, or nearly. Lines are counted from 1 on."""
     scanner = source.scanner(compiled, shapes)
-    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = sharedfile.open_log(source.path)
 
     def read(offset: int, size: int) -> bytes:
         return os.pread(fd, size, offset)
@@ -110,7 +111,7 @@ def align(fd: int, offset: int) -> int:
 
 def learn_source(path: str, index: int, *, host: str | None = None, rank: int | None = None) -> Source:
     """The file as it is now; its first lines tell whether names of hosts label them."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = sharedfile.open_log(path)
     try:
         stat = os.fstat(fd)
         hosts = loglines.learn_hosts(os.pread(fd, 1 << 16, 0))

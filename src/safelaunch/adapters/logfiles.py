@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from safelaunch.adapters import logbounds, logchunks, logengine, logindex
+from safelaunch.adapters import logbounds, logchunks, logengine, logindex, sharedfile
 from safelaunch.adapters.logchunks import Source
 from safelaunch.adapters.logindex import LogIndex
 from safelaunch.core.why import clocks, loglines
@@ -232,7 +232,7 @@ def _is_plain(path: Path) -> bool:
 def _is_gzip(path: Path) -> bool:
     if not path.is_file():
         return False
-    with path.open("rb") as stream:
+    with os.fdopen(sharedfile.open_log(path), "rb") as stream:
         return stream.read(2) == b"\x1f\x8b"
 
 
@@ -270,7 +270,7 @@ def _written_t(path: Path) -> float | None:
 
 
 def _tail_of(source: Source) -> bytes:
-    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = sharedfile.open_log(source.path)
     try:
         return os.pread(fd, TAIL, max(0, source.size - TAIL))
     finally:

@@ -53,7 +53,7 @@ def update(index: LogIndex | None, log: Path, rules: Iterable[Rule]) -> LogIndex
     rules = tuple(rules)
     known = index if index is not None and is_of(index, log, rules) else LogIndex(rules=fingerprint(rules))
     source = logchunks.learn_source(str(log), 0)
-    fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    fd = sharedfile.open_log(log)
     try:
         known = _behind_hole(known, fd, source.size)
         end = _last_line_end(fd, known.position, source.size)
@@ -71,7 +71,7 @@ def update(index: LogIndex | None, log: Path, rules: Iterable[Rule]) -> LogIndex
 
 def begin(log: Path, rules: Iterable[Rule]) -> LogIndex:
     """An index that knows nothing, and stands behind the hole that the log begins with."""
-    fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    fd = sharedfile.open_log(log)
     try:
         return _behind_hole(LogIndex(rules=fingerprint(rules)), fd, os.fstat(fd).st_size)
     finally:
@@ -84,7 +84,7 @@ def is_of(index: LogIndex, log: Path, rules: Iterable[Rule]) -> bool:
         return False
     if sum(end - start for start, end in missing_in(index, log)) > MOST_MISSING:
         return False
-    fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    fd = sharedfile.open_log(log)
     try:
         start = max(0, index.position - WITNESS)
         return first_data(fd, start) > start or _witness(fd, index.position) == index.witness
@@ -96,7 +96,7 @@ def missing_in(index: LogIndex, log: Path) -> list[tuple[int, int]]:
     """The parts before the index's position that it does not know and this file has: in another copy they were gone."""
     if not index.holes:
         return []
-    fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    fd = sharedfile.open_log(log)
     try:
         return [(start, end) for start, end in index.holes if first_data(fd, start) < end]
     finally:
@@ -138,7 +138,7 @@ def cut_pieces(source: Source, pieces: Iterable[tuple[int, int]]) -> list[tuple[
     """The pieces cut into such as one worker takes at a time, at starts of lines."""
     if source.size <= PIECE:
         return [piece for piece in pieces if piece[1] > piece[0]]
-    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = sharedfile.open_log(source.path)
     try:
         cuts: list[tuple[int, int]] = []
         for start, end in pieces:
@@ -152,7 +152,7 @@ def cut_pieces(source: Source, pieces: Iterable[tuple[int, int]]) -> list[tuple[
 
 def data_of(source: Source, pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The pieces without the holes in them: a log that was cut under a writer that does not append begins with one."""
-    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = sharedfile.open_log(source.path)
     try:
         if os.fstat(fd).st_blocks * 512 >= source.size:
             return list(pieces)
@@ -175,7 +175,7 @@ def is_hole(source: Source, start: int, end: int) -> bool:
     """Whether [start, end) is nothing, or nothing but a hole."""
     if start >= end:
         return start == end
-    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = sharedfile.open_log(source.path)
     try:
         return first_data(fd, start) >= end
     finally:

@@ -155,8 +155,8 @@ def has_job(run_dir: Path, job: str) -> bool:
     """Whether a job of that id is one of the run's, as its journal says; False also for a run that we may not read."""
     mark = f'"job":"{job}"'.encode()
     try:
-        with_mark = any(mark in path.read_bytes() for path in (run_dir / "journal").glob("*.jsonl"))
-        return with_mark and any(known.id == job for known in fold(journal.read(run_dir).events).jobs)
+        return journal.mentions(run_dir, mark) and any(
+            known.id == job for known in fold(journal.read(run_dir).events).jobs)
     except OSError:
         return False
 

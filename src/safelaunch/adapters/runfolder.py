@@ -48,8 +48,8 @@ class Run:
 
     @property
     def log_files(self) -> list[Path]:
-        """main.log of each attempt, in order; none that is a pipe, which would hold up its reader for ever."""
-        return sorted(path for path in (self.dir / "attempts").glob("[0-9]*/main.log") if path.is_file())
+        """main.log of each attempt, in order; none that is a link or a pipe."""
+        return sorted(filter(sharedfile.is_file, (self.dir / "attempts").glob("[0-9]*/main.log")))
 
 
 OWN_FOLDER = "name a folder of your own: run_dir=FOLDER (as a word of the command line, or a key of train.yaml)"

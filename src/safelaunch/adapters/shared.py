@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import NoReturn, TypeVar
 
+from safelaunch.adapters import sharedfile
 from safelaunch.adapters.courier import UMASK, Courier, make_folder, write_draft
 from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Outbox
 from safelaunch.errors import RunFolderError
@@ -198,7 +199,7 @@ def _publish(root: Path, path: Path, data: bytes) -> bool:
         os.link(draft, path)
     except FileExistsError:
         # Over NFS the answer to a link can be lost and its repetition say "exists" to the winner: link(2), open(2).
-        return draft.stat().st_nlink == 2 or path.read_bytes() == data
+        return draft.stat().st_nlink == 2 or sharedfile.holds(path, data)
     except OSError:
         if draft.stat().st_nlink == 2:
             return True

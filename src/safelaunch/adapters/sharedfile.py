@@ -11,7 +11,7 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MOST_BYTES = 64 << 20   # of run.json: its config, rule packs, and at most 1 MiB of the working tree's diff
 PULSE_BYTES = CLAIM_BYTES = 1 << 16
@@ -21,10 +21,29 @@ class OddFile(OSError):
     """What bears the name is no file of a run: a link, a pipe, a folder, or larger than any."""
 
 
+def is_file(path: Path) -> bool:
+    """Whether `open_file` would open it; False also where nobody can say."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
 def open_file(path: str | os.PathLike[str]) -> int:
     """A descriptor to read the regular file of this very name; raises OSError, OddFile where it is none."""
+    return _open(path, os.O_NOFOLLOW)
+
+
+def open_log(path: str | os.PathLike[str]) -> int:
+    """The same for a log, which may be any file that a person has named: a link is followed. Those of a run folder were
+    chosen by `is_file`.
+    """
+    return _open(path, 0)
+
+
+def _open(path: str | os.PathLike[str], flags: int) -> int:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | flags)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):   # a link; a socket
             raise OddFile(error.errno, "is no regular file", os.fspath(path)) from error
@@ -33,6 +52,19 @@ def open_file(path: str | os.PathLike[str]) -> int:
         return descriptor
     os.close(descriptor)
     raise OddFile(errno.EINVAL, "is no regular file", os.fspath(path))
+
+
+def stream(path: Path) -> BinaryIO:
+    """A regular file of this very name, open to be read. Raises OSError."""
+    return os.fdopen(open_file(path), "rb")
+
+
+def holds(path: Path, data: bytes) -> bool:
+    """Whether a file's whole content is `data`; False also for what is no file. Raises OSError."""
+    try:
+        return read_start(path, len(data) + 1) == data
+    except OddFile:
+        return False
 
 
 def read(path: Path, most_bytes: int = MOST_BYTES) -> bytes:

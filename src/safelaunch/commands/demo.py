@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from safelaunch.adapters import local, runfolder
+from safelaunch.adapters import local, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import controls, events, runs, talk
 from safelaunch.commands.logfollow import Stream
@@ -34,6 +34,7 @@ DEADLINE_S = 60.0   # it takes 7 s here
 POLL_S = 0.1
 LAST_S = 5.0        # for the job to go, once its run has ended; it takes 0.1 s
 EVERY_STEPS = 20    # lines of the training that are shown
+MOST_OUTPUT_BYTES = 1 << 20
 WIDTH = 100         # of the talk on a wide terminal; lines in a pipe are whole
 TOLD = {"attempt_started": "cyan", "failure": "red", "verdict": "yellow", "checkpoint": None, "completed": "green",
         "gave_up": "red", "stopped": "red"}   # which events, in which colour
@@ -176,7 +177,7 @@ class _Show:
 
     def _tell_skipped(self) -> None:
         """Checkpoints that were not taken: a reason that stands in the job's own output."""
-        output = (self._run.dir / "job.out").read_text(errors="replace")
+        output = sharedfile.read_start(self._run.dir / "job.out", MOST_OUTPUT_BYTES).decode(errors="replace")
         said = [line for line in output.splitlines() if " is skipped: " in line]
         for line in said[self._skipped:]:
             self._tell(talk.clean(line.split(": ", 1)[1]))

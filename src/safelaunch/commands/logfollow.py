@@ -6,8 +6,8 @@ import re
 import sys
 import time
 from dataclasses import replace
-from typing import IO
 
+from safelaunch.adapters import sharedfile
 from safelaunch.commands import loglines, runs, talk
 from safelaunch.commands.logs import CHUNK_BYTES, AttemptLog, Choice, starts
 from safelaunch.core.state import State, fold
@@ -28,7 +28,7 @@ class Stream:
         self.grew_s = now_s
         self._keep = keep
         self._rest = b""
-        self._file: IO[bytes] = log.path.open("rb")
+        self._file = sharedfile.stream(log.path)
         self._file.seek(offset)
 
     def read(self, now_s: float, is_last: bool = False) -> bytes:

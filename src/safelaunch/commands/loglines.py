@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from safelaunch.adapters import sharedfile
 from safelaunch.core import nodeset
 from safelaunch.core.plan import Plan
 from safelaunch.errors import ParseError, UsageError
@@ -74,10 +75,10 @@ def _prefix_test(plan: Plan, nodes: tuple[str, ...], rank: int | None, hosts: st
 def read_cited(path: Path, offset: int, is_block: bool) -> Found:
     """The raw lines of what `why` cites: the line at that byte and, of a traceback, its rank's lines above it."""
     start = max(0, offset - BLOCK_BYTES) if is_block else offset
-    with path.open("rb") as file:
+    with os.fdopen(sharedfile.open_log(path), "rb") as file:
         file.seek(start)
         before = file.read(offset - start).splitlines(keepends=True)
-        last = file.readline()
+        last = file.readline(CHUNK_BYTES)
         lines = deque([last])
         skipped = 0
         prefix = _prefix(last)

@@ -9,9 +9,11 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
+from safelaunch.adapters import sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import loglines, runs, talk
 from safelaunch.commands.whysubject import Subject
@@ -120,7 +122,7 @@ def dump(choice: Choice, logs: list[AttemptLog], lines: int | None) -> None:
         return
     for log, offset in starts(logs, lines):
         talk.say(log.header)
-        with log.path.open("rb") as file:
+        with sharedfile.stream(log.path) as file:
             file.seek(offset)
             while chunk := file.read(CHUNK_BYTES):
                 sys.stdout.buffer.write(chunk)
@@ -149,7 +151,7 @@ def tail_offset(path: Path, lines: int) -> tuple[int, int]:
 
     An unfinished last line counts as one.
     """
-    with path.open("rb") as file:
+    with sharedfile.stream(path) as file:
         start = file.seek(0, os.SEEK_END)
         if start == 0:
             return 0, 0
@@ -182,10 +184,15 @@ def _dump_filtered(choice: Choice, logs: list[AttemptLog], lines: int | None) ->
 def _filtered(choice: Choice, logs: list[AttemptLog]) -> Iterator[tuple[AttemptLog, bytes]]:
     for log in logs:
         keep = choice.keep(log)
-        with log.path.open("rb") as file:
-            while line := file.readline(MOST_LINE_BYTES):
+        with sharedfile.stream(log.path) as file:
+            for line in _lines(file):
                 if keep is None or keep(line):
                     yield log, line
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines; a very long one in pieces."""
+    return iter(lambda: file.readline(MOST_LINE_BYTES), b"")
 
 
 def _show_first_error(choice: Choice, logs: list[AttemptLog]) -> None:
@@ -197,8 +204,8 @@ def _show_first_error(choice: Choice, logs: list[AttemptLog]) -> None:
     keep = choice.keep(log)
     talk.say(log.header)
     if keep is not None:
-        with tempfile.NamedTemporaryFile(suffix=".log") as wanted, log.path.open("rb") as file:
-            wanted.writelines(line if keep(line) else b"\n" for line in file)
+        with tempfile.NamedTemporaryFile(suffix=".log") as wanted, sharedfile.stream(log.path) as file:
+            wanted.writelines(line if keep(line) else b"\n"[:line.endswith(b"\n")] for line in _lines(file))
             wanted.flush()
             _show_cause(why.judge_subject(Subject((Path(wanted.name),)))[1], log.path)
     elif log.attempt is None:

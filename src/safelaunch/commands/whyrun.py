@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from safelaunch.adapters import attemptfacts, runfolder
+from safelaunch.adapters import attemptfacts, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import events, runs, talk, whyevidence
 from safelaunch.commands.whysubject import Subject
@@ -42,7 +42,7 @@ def of_run(run: Run, number: int | None) -> Subject:
                          hint=f"how it is doing: safelaunch status {run.dir}")
     folder = run.dir / runfolder.attempt_folder(chosen.number)
     log = folder / "main.log"
-    paths = ((log,) if log.is_file() else ()) + attemptfacts.kernel_logs(folder)
+    paths = ((log,) if sharedfile.is_file(log) else ()) + attemptfacts.kernel_logs(folder)
     index = attemptfacts.read_index(folder)
     requests = runs.requests(run)
     evidence, outside = whyevidence.of_attempt(run, state, chosen, journal)

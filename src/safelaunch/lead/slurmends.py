@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters import runfolder, sharedfile, slurm
 from safelaunch.core import slurmtext, slurmwords
 from safelaunch.core.decide import mark_asked
 from safelaunch.core.model import tell_ending
@@ -14,6 +13,7 @@ from safelaunch.lead.leader import Leader, Step
 
 SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
 EVIDENCE_S = 3.0        # slurmstepd writes its line about the end before it signals; a slow folder may show it late
+OUTPUT_TAIL_BYTES = 256 << 10
 WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why they die
 
 
@@ -152,11 +152,8 @@ def step_end_of(lead: Leader, job: str) -> str | None:
 
 
 def _tail(path: Path) -> str:
-    """The last words of a job's output file; "" where it was never written."""
+    """The last words of a job's output file; "" where it was never written, or is no file."""
     try:
-        with path.open("rb") as output:
-            size = output.seek(0, os.SEEK_END)
-            output.seek(max(0, size - (256 << 10)))
-            return output.read().decode("latin-1")
-    except FileNotFoundError:
+        return sharedfile.read_end(path, OUTPUT_TAIL_BYTES).decode("latin-1")
+    except (FileNotFoundError, sharedfile.OddFile):
         return ""
