@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from safelaunch.commands import whysubject
+from safelaunch.errors import UsageError
+
 OOM = b"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a capacity of 79 GiB.\n"
 STEPS = b"".join(b"step %d loss 2.5\n" % number for number in range(3000))
 WHY = [sys.executable, "-m", "safelaunch", "why"]
@@ -169,6 +172,28 @@ def test_a_log_of_somebody_else_is_left_out_of_a_folder_and_refused_by_name(here
     assert both.returncode == 0 and "1 of the 2 logs" in both.stderr and "cuda_oom" in both.stdout, both.stderr
     assert closed.returncode == 2 and "Permission denied" in closed.stderr
     assert none.returncode == 2 and "none of its 1 logs may be read by you" in none.stderr
+
+
+def test_a_folder_that_holds_much_else_is_refused_and_one_of_many_logs_is_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whysubject, "MOST_OTHERS", 20)
+    for number in range(40):
+        (here / f"rank{number}.log").write_bytes(OOM)
+    assert len(whysubject.find_subject([str(here)], None).paths) == 40
+    for number in range(7):
+        (here / f"{number}" / "a" / "b").mkdir(parents=True)
+    with pytest.raises(UsageError, match="no folder of logs"):
+        whysubject.find_subject([str(here)], None)
+
+
+@pytest.mark.parametrize("verb", ["why", "status", "logs", "events", "stop", "wait", "hold", "stacks", "policy"])
+def test_the_whole_machine_is_no_run_and_no_log(here: Path, verb: str) -> None:
+    start_s = time.monotonic()
+    done = subprocess.run([*WHY[:-1], verb, "/"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("safelaunch: / "), done.stderr
+    assert len(done.stderr.splitlines()) == 2   # the second says what to do
+    assert time.monotonic() - start_s < whysubject.FOLDER_DEADLINE_S
 
 
 # --- outputs --------------------------------------------------------------------------------------------------------

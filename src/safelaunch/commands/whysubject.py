@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from safelaunch.core.state import Attempt
 
 FOLDER_DEADLINE_S = 10.0   # a sick parallel filesystem answers in seconds; one that needs longer is frozen
+MOST_OTHERS = 20_000       # files and folders beside the logs: a checkpoint has 10,000, a home or a system far more
+NAME_LOGS = "name the logs, or a folder that holds little else: safelaunch why FILE…"
 LOG_NAMES = re.compile(r".\.(?:log|out|err|txt)(?:\.\d+)?(?:\.gz)?$|^(?:stdout|stderr)")
 
 
@@ -130,18 +132,29 @@ def _files(word: str, kind: str) -> list[Path]:
 
 
 def _logs_below(folder: Path) -> list[Path]:
-    """The logs in a folder and all below it, found by a disposable child: "/" would take hours."""
-    def look() -> list[str]:
-        walked = ((root, name) for root, _, names in os.walk(folder) for name in names if LOG_NAMES.search(name))
-        return sorted(path for path in (os.path.join(*one) for one in walked)   # noqa: PTH118 - plain strings
-                      if os.path.isfile(path))   # noqa: PTH113
-    answer = run_in_child(look, FOLDER_DEADLINE_S)
+    """The logs in a folder and all below it, found by a disposable child."""
+    answer = run_in_child(lambda: _search(folder), FOLDER_DEADLINE_S)
     if answer.late:
-        raise UsageError(f"{folder} is too large to be searched within {FOLDER_DEADLINE_S:.0f} s, or is frozen",
-                         hint="name the logs, or a folder that holds little else")
-    if answer.value is None:
+        raise UsageError(f"{folder} was not searched within {FOLDER_DEADLINE_S:.0f} s: it is very slow, or frozen",
+                         hint=NAME_LOGS)
+    if not answer.is_ok:
         raise UsageError(f"{folder} cannot be searched: {answer.error}")
+    if answer.value is None:
+        raise UsageError(f"{folder} is no folder of logs: it holds more than {MOST_OTHERS} other files", hint=NAME_LOGS)
     return [Path(path) for path in answer.value]
+
+
+def _search(folder: Path) -> list[str] | None:
+    """The logs' paths; None = there is too much else: "/" or a home would take minutes, and not be meant."""
+    found: list[str] = []
+    others = 0
+    for root, folders, names in os.walk(folder):
+        logs = [name for name in names if LOG_NAMES.search(name)]
+        others += len(names) - len(logs) + len(folders)
+        if others > MOST_OTHERS:
+            return None
+        found += filter(os.path.isfile, (os.path.join(root, name) for name in logs))   # noqa: PTH118 - plain strings
+    return sorted(found)
 
 
 def _look_at_stdin() -> None:
