@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from safelaunch.adapters.collect import Collected
 from safelaunch.commands import stacks
 from safelaunch.commands.stacks import command
 from safelaunch.core.hangs import stacktext
@@ -59,6 +61,26 @@ def test_question_that_cannot_be_obeyed_is_refused(
 ) -> None:
     done = type_safelaunch(["stacks", *argv], tmp_path, local_env)
     assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+SECRETS = ("hunter2seven", "hf_9aZ8bY7cX6dW5eV4fU3gT2")
+LEFT = {"pid": 7, "user": "bob", "whose": "nobody", "state": "S", "name": "python", "job": "", "mark": "", "rss_mb": 5,
+        "gpus": [], "gpu_mb": 0.0, "ended": None, "why": "", "cmd": f"python serve.py --password {SECRETS[0]} "}
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_secrets_in_command_lines_and_stacks_are_not_shown(
+    as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack = (f"login (hub.py:3) token: '{SECRETS[1]}'", "<module> (train.py:9)")
+    found = tuple(reports(rank(0, stack), left=(LEFT,)))
+    collected = Collected(found, (), {"n0": json.dumps({"left": [LEFT], "stack": stack})}, 0.1)
+    stacks._show(collected, None, as_json, False)
+    stacks._write_raw(tmp_path / "raw", collected)
+    raw = [path.read_text() for path in sorted((tmp_path / "raw").iterdir())]
+    assert json.loads(raw[0])["left"][0]["pid"] == 7
+    for text in (capsys.readouterr().out, *raw):
+        assert "***" in text and not any(secret in text for secret in SECRETS), text
 
 
 @pytest.mark.parametrize(

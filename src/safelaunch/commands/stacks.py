@@ -16,9 +16,10 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs, talk
 from safelaunch.core import nodefold, nodeset
 from safelaunch.core.hangs import stacktext
-from safelaunch.core.hangs.parallel import parse_sizes
+from safelaunch.core.hangs.parallel import Sizes, parse_sizes
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
+from safelaunch.core.secretmask import mask, mask_all
 from safelaunch.core.slurmtext import parse_squeue
 from safelaunch.errors import ParseError, UsageError
 
@@ -50,19 +51,26 @@ def command(which: str | None, native: bool, as_json: bool, raw: Path | None, gp
     limit_s = deadline_s or (NATIVE_DEADLINE_S if native else DEADLINE_S)
     depth = Depth(samples=samples, native=native, deadline_s=limit_s)
     collected = collect.start(target, env, depth).wait()
-    groups = fold(rank for report in collected.reports for rank in report.ranks)
-    verdict = judge_hang(collected.reports, collected.silent, sizes=parallel, groups=groups)
     if raw is not None:
         _write_raw(raw, collected)
+    _show(collected, parallel, as_json, gpus)
+    if not as_json:
+        talk.say(f"{len(collected.reports)} of {len(target.nodes)} nodes answered, {collected.took_s:.1f} s")
+    return 0
+
+
+def _show(collected: Collected, parallel: Sizes | None, as_json: bool, gpus: bool) -> None:
+    """The answer on stdout; what looks like a secret in a command line or a stack is ***, as in an attempt's dumps."""
+    groups = fold(rank for report in collected.reports for rank in report.ranks)
+    verdict = judge_hang(collected.reports, collected.silent, sizes=parallel, groups=groups)
     if as_json:
-        talk.emit_json(stacktext.to_public(groups, verdict, collected.reports, collected.silent, collected.took_s))
-        return 0
+        talk.emit_json(mask_all(
+            stacktext.to_public(groups, verdict, collected.reports, collected.silent, collected.took_s)))
+        return
     lines = stacktext.tell(groups, verdict, collected.reports, collected.silent, nodefold.fold)
     lines += ["", *collect.gpu_lines(collected)] if gpus else []
     width = shutil.get_terminal_size().columns if talk.is_for_person() else 0
-    click.echo("\n".join(_fit(talk.clean(line), width) for line in lines))
-    talk.say(f"{len(collected.reports)} of {len(target.nodes)} nodes answered, {collected.took_s:.1f} s")
-    return 0
+    click.echo("\n".join(_fit(talk.clean(mask(line)), width) for line in lines))
 
 
 def _fit(line: str, width: int) -> str:
@@ -131,7 +139,7 @@ def _write_raw(folder: Path, collected: Collected) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in collect.raw_files(collected).items():
-            (folder / name).write_text(text)
+            (folder / name).write_text(mask(text))
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror}") from error
     talk.say(f"{len(collected.lines)} reports are in {folder}")

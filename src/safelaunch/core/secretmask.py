@@ -7,6 +7,8 @@ not enough for words and numbers: "tokens=4096" and "cache_key: resnet50" are no
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 HIDDEN = "***"
 # Without one of these there is no secret that could be told: most lines are asked no more.
@@ -45,6 +47,15 @@ def mask(text: str) -> str:
     text = _URL.sub(rf"\1{HIDDEN}@", text)
     text = _BY_FORM.sub(lambda found: f"{next(filter(None, found.groups()))}{HIDDEN}", text)
     return _PAIR.sub(_hide, text)
+
+
+def mask_all(value: Any) -> Any:
+    """The same of all texts in a value of JSON; its keys stay."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, Mapping):
+        return {key: mask_all(inner) for key, inner in value.items()}
+    return [mask_all(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _hide(found: re.Match[str]) -> str:
