@@ -77,7 +77,7 @@ def in_the_middle(run: LocalRun) -> Iterator[subprocess.Popen[str]]:
 
 def test_who_stands_between_a_leader_and_its_guards_is_believed_by_neither(submit_local: SubmitLocal) -> None:
     """Of lines that are repeated, swapped, left out, altered, made up, of other connections, and turned back."""
-    nodes, span_s = (8, 420.0) if IS_LONG else (3, 6.0)
+    nodes, span_s = (12, 210.0) if IS_LONG else (3, 6.0)
     run = submit_local(ENDLESS, nodes=nodes)
     run.wait_step(3)
     run.wait_for(lambda: len(run.ranks()) == nodes, 30, "not all ranks started")

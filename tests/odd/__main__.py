@@ -11,6 +11,7 @@ import argparse
 import collections
 import contextlib
 import random
+import resource
 import sys
 import tempfile
 import time
@@ -27,6 +28,7 @@ KINDS: tuple[tuple[dict[str, Make], tuple[tuple[str, ...], ...]], ...] = (
 )
 WEIGHTS = (5, 2, 2, 2)
 NEW = 50   # one in so many
+MOST_BYTES = 3 << 30   # of a file, lest an oddity or a verb fills the disk; the largest one is laid with 2 GiB
 
 
 def draw(seed: int, folder: Path) -> tuple[str, Said]:
@@ -71,6 +73,7 @@ def main() -> int:
     codes: collections.Counter[int | None] = collections.Counter()
     faults, longest_s, start_s = 0, 0.0, time.monotonic()
     import_verbs()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
     for seed in range(options.seed, options.seed + options.calls):
         with tempfile.TemporaryDirectory(prefix="odd-") as folder:
             what, said = draw(seed, Path(folder) / "place")

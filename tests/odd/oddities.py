@@ -130,7 +130,9 @@ RUN: dict[str, Make] = {
     "verdict: a list": _write("run/attempts/0001/verdict.json", "[]"),
     "index: deep lists": _write("run/attempts/0001/index.json", "[" * 100_000),
     "index: odd": _write("run/attempts/0001/index.json", '{"v":1,"chunks":[{"at":-1}],"bytes":1e999}'),
-    "a run in the run": lambda place: shutil.copytree(place.run, place.run / "run"),
+    # As links: a copy of what another oddity has put there, a link to /dev/zero, would fill the disk.
+    "a run in the run": lambda place: shutil.copytree(place.run, place.run / "run", symlinks=True,
+                                                      copy_function=os.link),
     "an attempt of an evil name": lambda place: (place.run / "attempts" / "９").mkdir(),
     "a claim of a great number": _write(f"run/claims/{'9' * 200}", "{}"),
     **{f"journal: {kind} at {t}": _event(kind, t=t, attempt=1, job="12", step=4, until=t, who=EVIL, why=EVIL)
