@@ -289,11 +289,16 @@ def test_a_guard_that_cannot_guard_trains_without(node: Node, broken: dict[str, 
     assert node.guarded(["sh", "-c", "exit 3"], None, **broken).wait(DEADLINE_S) == 3  # type: ignore[arg-type]
 
 
-def test_a_python_without_ctypes_trains_without_a_guard(node: Node) -> None:
+@pytest.mark.parametrize("missing", [["ctypes"], ["ctypes", "_ctypes"]], ids=["not laid out", "built without libffi"])
+def test_a_python_without_ctypes_trains_all_the_same(node: Node, missing: list[str]) -> None:
     future = "from __future__ import annotations\n"
-    source = SOURCE.replace(future, future + "import sys\nsys.modules['ctypes'] = None\n", 1)
+    lacks = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in missing)
+    source = SOURCE.replace(future, future + lacks, 1)
     assert source != SOURCE
-    assert node.guarded(["sh", "-c", "exit 3"], source=source).wait(DEADLINE_S) == 3
+    process = node.guarded(["sh", "-c", "sleep 0.2; exit 3"], source=source)
+    _, said = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 3
+    assert said == b""
 
 
 def test_a_bug_in_the_guard_ends_no_training(node: Node) -> None:
@@ -610,8 +615,9 @@ def test_a_look_that_hangs_holds_no_output_open(node: Node) -> None:
     """A step whose output stays open does not end: after the ranks' end it would wait for the folder's thaw."""
     make_unreadable(node, "hanging")
     unkillable = SOURCE.replace("                os.kill(self.pid, signal.SIGKILL)\n", "                pass\n")
-    unkillable = unkillable.replace("        locked = libc", "        return\n        locked = libc")   # no switch
-    process = node.guarded(["sleep", str(LEASE_S + 0.5)], source=unkillable)
+    armed = "        self.switch.make()\n"
+    assert armed in unkillable
+    process = node.guarded(["sleep", str(LEASE_S + 0.5)], source=unkillable.replace(armed, ""))
     process.communicate(timeout=LEASE_S + 10.0)
     assert process.returncode == 0
     assert guard_module.marked(node.mark, ""), "it hangs, in silence"

@@ -31,7 +31,7 @@ import time
 
 from safelaunch.node.wire import MAX_GREETING, MAX_LINE, MOST_NAMES, Session, from_leader, introduce, is_welcome
 
-# The start of every rank waits for what is imported here: 3 ms with ctypes. The modules in LATER take 12 more.
+# The start of every rank waits for what is imported here. The modules in LATER take 12 ms.
 LATER = ("hmac", "json")
 TYPE_CHECKING = False   # as typing's own, whose import takes 2.4 ms
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ def main(argv: list[str]) -> int:
         return 0
     env = {key: value for key, value in os.environ.items() if key not in PRIVATE}
     try:
-        if not is_nodes_own():   # its modules may lie in a folder that freezes
-            import_rest()
         guard = Guard(os.environ)
+        if not is_nodes_own():   # its modules may lie in a folder that freezes
+            guard.make_ready()
         if guard.is_too_late():
             return TOO_LATE
         guard.start(argv, env)
@@ -113,7 +113,7 @@ def main(argv: list[str]) -> int:
         os.execvpe(argv[0], argv, env)  # noqa: S606 - not a shell: the launcher itself
     try:
         guard.let_start()
-        import_rest()
+        guard.make_ready()
         guard.run()
     except Exception as error:  # noqa: BLE001 - law 1: a bug in here must not end the training
         sys.stderr.write("safelaunch: node guard stopped guarding: %r\n" % (error,))
@@ -135,8 +135,6 @@ class Guard:
     """One task's guard; `run` returns when the launcher and all of its descendants have gone."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        import ctypes  # a Python built without libffi has none: then main trains without a guard
-
         self.node = env.get("SAFELAUNCH_NODE") or os.uname().nodename.split(".")[0]
         self.task = int(env.get("SLURM_PROCID", "0"))
         self.attempt = int(env["SAFELAUNCH_ATTEMPT"])
@@ -172,9 +170,8 @@ class Guard:
         self.wake_r, wake_w = os.pipe()
         for fd in (self.wake_r, wake_w):
             os.set_blocking(fd, False)
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        self.switch = Switch(ctypes, libc, self.lease_s + SWITCH_MARGIN_S)
+        adopt_orphans()
+        self.switch = Switch(self.lease_s + SWITCH_MARGIN_S)
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
         self.is_told_alone = is_told_alone(env.get("SLURM_JOB_ID", ""))
         self.told: list[int] = []               # signals of Slurm's that the ranks are still to be told
@@ -231,8 +228,14 @@ class Guard:
 
     def let_start(self) -> None:
         """Wait for a moment, unless the launcher ends or a signal comes."""
-        self.switch.rearm()
         select.select([self.wake_r], [], [], LET_START_S)
+
+    def make_ready(self) -> None:
+        """Import what is left, and arm the switch: 10 to 20 ms of processor time which the launcher shall not wait for.
+        """
+        import_rest()
+        self.switch.make()
+        self.switch.rearm()
 
     def run(self) -> None:
         """Watch until nothing is left, then say so."""
@@ -702,14 +705,26 @@ class Switch:
 
     MAX_RANKS = 128   # two descriptors each; the soft limit is 1024 nearly everywhere
 
-    def __init__(self, ctypes: Any, libc: Any, after_s: float) -> None:
-        self.after_s, self.ctypes, self.libc = after_s, ctypes, libc
+    def __init__(self, after_s: float) -> None:
+        self.after_s = after_s
+        self.is_made = False
         self.readers: list[int] = []
         self.writers: list[int] = []
         self.ends: dict[int, tuple[int, ...]] = {}
         self.timer: Any = None
         self.fuses: Fuses | None = None
-        locked = libc.mlockall(1) == 0   # MCL_CURRENT
+
+    def make(self) -> None:
+        """Ask the kernel for all of it, once. A Python built without libffi has no ctypes: then there is no switch."""
+        if self.is_made:
+            return
+        self.is_made = True
+        try:
+            import ctypes
+        except ImportError:
+            return
+        self.ctypes, self.libc = ctypes, ctypes.CDLL(None, use_errno=True)
+        locked = self.libc.mlockall(1) == 0   # MCL_CURRENT
         if not (locked or is_nodes_own()):
             return
         try:
@@ -719,12 +734,12 @@ class Switch:
             self.readers, self.writers = [low[0], high[0]], [low[1], top]
             timer = ctypes.c_void_p()
             event = (ctypes.c_int * 16)(0, 0, signal.SIGKILL, 0)   # sigevent: value (8 bytes), signo, SIGEV_SIGNAL
-            if libc.timer_create(1, event, ctypes.byref(timer)) == 0:   # CLOCK_MONOTONIC
+            if self.libc.timer_create(1, event, ctypes.byref(timer)) == 0:   # CLOCK_MONOTONIC
                 self.timer = timer
         except (OSError, AttributeError):
             self.timer = None
         with suppress(OSError, AttributeError):
-            self.fuses = Fuses(after_s + KNOWN_S)
+            self.fuses = Fuses(self.after_s + KNOWN_S)
 
     def watch(self, pids: list[int]) -> None:
         """Tie these ranks to this process; those that have gone are let go."""
@@ -945,6 +960,24 @@ def is_told_alone(job: str, path: str = "/proc/self/cgroup") -> bool:
             if controllers in ("freezer", "") and "/job_%s/step_" % job in group:
                 return True
     return False
+
+
+def adopt_orphans() -> None:
+    """Make what its descendants leave behind this process's own children (PR_SET_CHILD_SUBREAPER in prctl(2)).
+
+    Before the launcher starts, which can leave something behind at once. `_ctypes` is what ctypes stands on; importing
+    ctypes itself takes 3 ms of every restart.
+    """
+    words = (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        native: Any = __import__("_ctypes")
+        number = type("number", (native._SimpleCData,), {"_type_": "i"})
+        function = type("function", (native.CFuncPtr,), {"_flags_": native.FUNCFLAG_CDECL, "_restype_": number})
+        function(native.dlsym(native.dlopen(None, 0), "prctl"))(*words)
+    except Exception:  # noqa: BLE001 - what another Python has instead is unknown; without libffi there is nothing
+        import ctypes
+
+        ctypes.CDLL(None).prctl(*words)
 
 
 def restore_signals() -> None:
