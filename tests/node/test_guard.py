@@ -412,6 +412,29 @@ def test_a_launcher_that_ends_at_once_is_still_reported(node: Node) -> None:
     assert guard.code == 3
 
 
+LATE_S = 2.0
+LATE = SOURCE.replace("\nLET_START_S = 0.05 ", f"\nLET_START_S = {LATE_S} ")
+
+
+def test_the_launcher_is_let_start_before_the_guard_goes_on(node: Node) -> None:
+    assert LATE != SOURCE
+    node.put_record("live")   # the look at it has ended by then, and the end of its child is no reason to go on
+    leader = node.lead()
+    node.guarded(node.rank(), leader, source=LATE)
+    node.rank_pid()
+    start_s = time.monotonic()
+    leader.guard()
+    assert time.monotonic() - start_s > LATE_S / 2
+
+
+def test_a_launcher_that_ends_while_it_is_let_start_is_reported_at_once(node: Node) -> None:
+    leader = node.lead()
+    process = node.guarded(["sh", "-c", "exit 3"], leader, source=LATE.replace(str(LATE_S), "3600.0"))
+    guard = leader.guard()
+    leader.serve_until(lambda: guard.gone, "the last word")
+    assert guard.code == process.wait(DEADLINE_S) == 3
+
+
 def test_signals_of_slurm_do_not_end_the_guard_before_its_ranks(node: Node) -> None:
     process = node.guarded(node.rank("ignore-term"))
     pid = node.rank_pid()

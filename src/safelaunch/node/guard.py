@@ -227,8 +227,13 @@ class Guard:
         return True
 
     def let_start(self) -> None:
-        """Wait for a moment, unless the launcher ends or a signal comes."""
-        select.select([self.wake_r], [], [], LET_START_S)
+        """Wait for a moment, unless the launcher ends or Slurm signals it. A look that has ended is neither."""
+        end = time.monotonic() + LET_START_S
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while not self.told and not self.is_over and os.waitid(os.P_PID, self.launcher, how) is None:
+            if not select.select([self.wake_r], [], [], max(0.0, end - time.monotonic()))[0]:
+                return
+            os.read(self.wake_r, 4096)
 
     def make_ready(self) -> None:
         """Import what is left, and arm the switch: 10 to 20 ms of processor time which the launcher shall not wait for.
@@ -259,11 +264,11 @@ class Guard:
         self.switch.rearm()
         self._hold_if_woken(now)
         self._fence_if_alone(now)
+        self._reap()   # first: of ranks that have gone, an order to end them needs no search
         for message in self.link.messages(now):
             self._hear(message, now)
             self._obey(message, now)
         self._hand_on()
-        self._reap()
         if not self.gone:
             self._finish_ranks(now)
         if now - self.known_at > KNOWN_S:
@@ -352,7 +357,7 @@ class Guard:
             send(left, signal.SIGKILL)
             self.kill_at = now + 1.0   # again, should a dying rank have forked meanwhile
         if self.ended:
-            left = [] if self.is_childless else self._ranks() if left is None else left
+            left = self._ranks() if left is None else left
             if not left:
                 self.gone = True
             elif self.kill_at is None:
@@ -360,6 +365,8 @@ class Guard:
 
     def _ranks(self) -> list[int]:
         """The living descendants, without this guard's own looks at the record."""
+        if self.is_childless:
+            return []
         own = self.hung | ({self.probe.pid} if self.probe is not None else set()) | {self.canceller}
         return [pid for pid in descendants(os.getpid()) if pid not in own]
 

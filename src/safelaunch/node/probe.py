@@ -99,6 +99,7 @@ def _be_the_child(fn: Callable[[], T], writer: int, deadline_s: float) -> NoRetu
         signal.setitimer(signal.ITIMER_REAL, deadline_s + 1.0)
         _close_files_but(writer)
         _send(writer, _answer_of(fn))
+        os.close(writer)   # the kernel gives back the memory first, and the parent would wait for that
     finally:
         os._exit(0)
 
@@ -160,7 +161,7 @@ def _judge(pid: int, answer: Optional[bytes], start_s: float, until_s: float) ->
         if not is_gone_within(pid, REAP_WITHIN_S):
             _stuck.add(pid)
         return Answer(late=True, took_s=time.monotonic() - start_s)
-    if not is_gone_within(pid, min(REAP_WITHIN_S, max(0.0, until_s - time.monotonic()))):
+    if not _is_gone(pid):
         _ended.add(pid)
     took_s = time.monotonic() - start_s
     try:
