@@ -126,7 +126,7 @@ def main(argv: list[str]) -> None:
     gc.freeze()   # what is imported lives to the end, where a search of it for cycles takes 17 of 24 ms
     raise_limit()
     os.chdir("/")
-    os.umask(0o027)
+    os.umask(0o077)
     (local / "leader.born").touch()
     world, took_over = World(), None
     if role == "standby":

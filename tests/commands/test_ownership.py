@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from safelaunch.errors import RunFolderError
 from tests.handmade import make_run
 
 MALLORY = 60002   # no account: a kernel needs none
-TEXT = "name: bloom\ncluster: local\nrun_dir: runs/bloom\ncommand: python train.py\n"
+TEXT = "name: bloom\ncluster: local\nrun_dir: runs/bloom\ncommand: python train.py\nenv: {SEED: \"1234\"}\n"
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files away: needs root")
 
@@ -166,12 +167,25 @@ def test_a_submission_that_was_cut_off_goes_on(cut_off: Path, started: list[str]
     assert started == [(cut_off / "job.sbatch").read_text()]
 
 
-@pytest.mark.parametrize("what", ["the configuration", "the job script"])
+def test_one_of_a_version_that_wrote_the_values_of_env_into_run_json_goes_on(
+    cut_off: Path, started: list[str]
+) -> None:
+    meta = json.loads((cut_off / "run.json").read_text())
+    meta["config"]["env"] = {"SEED": "1234"}
+    (cut_off / "run.json").write_text(json.dumps(meta))
+    assert run(["submit", "train.yaml"]) == 0
+    assert started == [(cut_off / "job.sbatch").read_text()]
+
+
+@pytest.mark.parametrize("what", ["the configuration", "a value of env", "the job script"])
 def test_it_does_not_where_something_has_changed_since(
     what: str, cut_off: Path, started: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     if what == "the configuration":
         Path("train.yaml").write_text(TEXT.replace("train.py", "other.py"))
+    elif what == "a value of env":
+        Path("train.yaml").write_text(TEXT.replace("1234", "5678"))
+        what = "the job script"
     else:
         (cut_off / "job.sbatch").write_text("#!/bin/bash\n")
     assert run(["submit", "train.yaml"]) == 2

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import grp
 import json
+import pwd
 import re
 from pathlib import Path
 
 from safelaunch.sandbox.cluster import Sandbox
+from safelaunch.sandbox.users import TEAM
 from tests.runs import Drill, Installation
+from tests.users import open_paths, read_all
 
 BOB = "sl-bob"
 YAML = """\
@@ -16,6 +20,7 @@ command: {trainer} --steps 2000 --step-time 0.05 --die-at 6 --die-rank -1 --exit
 slurm: {{nodes: 2, time: 30}}
 launch: {{with: srun}}
 resume: {{dir: ckpt, format: torch, args: "--load {{path}}"}}
+env: {{PLAIN: marker-of-this-run}}
 kill_switch: {{group: sl-team, grace: 3s}}
 """
 
@@ -69,6 +74,25 @@ def test_a_teammate_sees_how_the_run_is_doing_and_stops_it(
     assert waited.returncode == 12, waited.stderr
     state = drill.wait_end()
     assert state.ended and BOB in state.ended.why
+    assert open_paths(drill.run_dir, 0o027) == ["control 3770"]
+
+
+def test_a_teammate_reads_all_that_the_run_writes_but_no_value_of_env(
+    sandbox: Sandbox, installation: Installation, workdir: Path
+) -> None:
+    drill = submitted_by_a_careful_person(sandbox, installation, workdir)
+    drill.wait_event("attempt_started", 2)
+    drill.wait_event("verdict")
+    by_bob(drill, "stop", "--now")
+    drill.wait_end()
+    bob, team = pwd.getpwnam(BOB).pw_uid, grp.getgrnam(TEAM).gr_gid
+    seen, stranger = read_all(drill.run_dir, bob, team), read_all(drill.run_dir, bob, bob)
+    files = {str(path.relative_to(drill.run_dir)) for path in drill.run_dir.rglob("*") if path.is_file()}
+    assert files - set(seen) == {"job.sbatch", "submit.env", f"slurm-{drill.job}.out"}, "but the strict umask's"
+    assert {"attempts/0001/main.log", "attempts/0001/verdict.json", "attempts/0001/launch.sh"} < set(seen)
+    assert [name for name, content in seen.items() if b"marker-of-this-run" in content] == []
+    assert b"marker-of-this-run" in (drill.run_dir / "job.sbatch").read_bytes()
+    assert stranger == {}
 
 
 def test_the_environment_of_the_submit_and_the_journal_are_not_the_teammates_to_touch(

@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from safelaunch.core.secretmask import mask
+from safelaunch.core.secretmask import hide_values, mask
 from safelaunch.core.why import loglines
 
 
@@ -106,3 +106,18 @@ def test_masking_leaves_json_whole_and_is_done_once() -> None:
     for line, _ in POSITIVE:
         text = json.dumps({"cmd": f'{line} "quoted\\"', "why": line})
         assert json.loads(mask(text)) and mask(mask(line)) == mask(line)
+
+
+def test_a_config_shows_the_names_of_env_and_no_value_and_no_secret_of_command_and_setup() -> None:
+    config = {"name": "bloom", "command": f"python train.py --hub-token {TOKENS[0]} --steps 5", "setup": None,
+              "env": {"NCCL_DEBUG": "WARN", "HF_TOKEN": "hunter2"}, "resume": {"args": "--load {path}"}}
+    shown = hide_values(config)
+    assert shown == {**config, "command": "python train.py --hub-token hf_*** --steps 5",
+                     "env": {"NCCL_DEBUG": "***", "HF_TOKEN": "***"}}
+    assert hide_values(shown) == shown
+    assert config["env"] == {"NCCL_DEBUG": "WARN", "HF_TOKEN": "hunter2"}
+
+
+@pytest.mark.parametrize(("text", "value"), POSITIVE[::7])
+def test_what_is_hidden_stays_as_it_is_when_it_is_hidden_again(text: str, value: str) -> None:
+    assert mask(mask(text)) == mask(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from safelaunch.sandbox.cluster import Sandbox
 from tests.drills import proofs
 from tests.runs import Drill, Submitter
 from tests.trainers.steps import losses_until
+from tests.users import open_paths
 
 FAILING = "--die-at 3 --die-rank 2 --die-attempt 0 --exit-code 9 --save-every 1000 --lockstep sync"
 
@@ -30,6 +32,9 @@ def test_time_limit_costs_no_budget_and_the_successor_goes_on(sandbox: Sandbox, 
     assert state.ended and state.ended.how == "stopped"
     last = max(drill.losses())
     assert drill.losses() == {step: loss for step, loss in losses_until(5000).items() if step <= last}
+    assert open_paths(drill.run_dir) == [], "others may look into the run"
+    saved = {f"{stat.S_IMODE(path.stat().st_mode):o}" for path in (drill.folder / "ckpt").glob("*.pt")}
+    assert saved == {"644"}, "the training's umask is the submitter's in each job"
 
 
 @proofs.rounds

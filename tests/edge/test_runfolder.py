@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from safelaunch.adapters import journal, runfolder, runpath
+from safelaunch.adapters.runfolder import Run
 from safelaunch.adapters.shared import SharedFolder
-from safelaunch.commands import submit
+from safelaunch.commands import controls, submit
 from safelaunch.core import plan as plans
 from safelaunch.errors import RunFolderError
 from tests.handmade import YAML, make_run
@@ -55,14 +56,35 @@ def modes(run_dir: Path) -> dict[str, str]:
             for path in (run_dir, *run_dir.rglob("*"))}
 
 
-ALONE = {".": "750", "journal": "750", "attempts": "750", "claims": "750", "control": "700", "job.sbatch": "750",
-         "submit.env": "600", "run.json": "640"}
-SHARED = {**ALONE, ".": "2750", "journal": "2750", "attempts": "2750", "claims": "2750", "control": "3770"}
+ALONE = {".": "700", "journal": "700", "attempts": "700", "claims": "700", "control": "700", "job.sbatch": "700",
+         "submit.env": "600", "run.json": "600"}
+SHARED = {**ALONE, ".": "2750", "journal": "2750", "attempts": "2750", "claims": "2750", "control": "3770",
+          "run.json": "640"}
 
 
 def test_without_a_group_the_folder_is_its_owners(open_folder: Path) -> None:
-    run_dir = make_run(open_folder / "run").dir
-    assert modes(run_dir) == ALONE
+    run_dir = make_run(open_folder / "new" / "run").dir
+    assert modes(run_dir.parent) == {".": "700", **{f"run/{name}".removesuffix("/."): mode
+                                                    for name, mode in ALONE.items()}}
+
+
+@pytest.mark.parametrize("mode", [0o2775, 0o777], ids=["a team's", "everybody's"])
+def test_without_a_group_an_open_folder_that_is_already_there_is_closed(open_folder: Path, mode: int) -> None:
+    (open_folder / "run").mkdir()
+    (open_folder / "run").chmod(mode)
+    assert modes(make_run(open_folder / "run").dir) == ALONE
+
+
+@pytest.mark.parametrize("umask", [0, 0o077])
+def test_without_a_group_all_that_is_written_later_is_the_owners_whatever_the_umask(
+    open_folder: Path, tmp_path: Path, umask: int
+) -> None:
+    run = make_run(open_folder / "run").run
+    os.umask(umask)
+    made = write_as_all_do(run, tmp_path)
+    assert made == {f"journal/000000-login-{os.getpid()}.jsonl": "600", "attempts/0001": "700",
+                    "attempts/0001/exit.json": "600", "journal/000001-n0-1.jsonl": "600", "claims/1": "600",
+                    "claims/2": "600", "control/hold": "600", "control/kill": "600", "git.json": "600"}
 
 
 @pytest.mark.usefixtures("closed_umask")
@@ -79,18 +101,31 @@ def test_what_is_written_later_is_readable_to_the_group_too(
     open_folder: Path, group: grp.struct_group, tmp_path: Path
 ) -> None:
     run = make_run(open_folder / "run", YAML, "1a2b3c4d", f"kill_switch.group={group.gr_name}").run
-    writer = journal.Writer(journal.Direct(run.dir), 0, "login")
+    os.umask(0o027)   # of a request a strict umask takes the group's share: it is seen all the same
+    made = write_as_all_do(run, tmp_path)
+    assert made == {f"journal/000000-login-{os.getpid()}.jsonl": "640", "attempts/0001": "2750",
+                    "attempts/0001/exit.json": "640", "journal/000001-n0-1.jsonl": "640", "claims/1": "640",
+                    "claims/2": "640", "control/hold": "640", "control/kill": "640", "git.json": "600"}
+    assert {(run.dir / name).stat().st_gid for name in made} == {group.gr_gid}
+
+
+def write_as_all_do(run: Run, tmp_path: Path) -> dict[str, str]:
+    """Write to a run as verbs do, and as its leader does; modes of what is new, as `modes`."""
+    before = modes(run.dir)
+    direct = journal.Direct(run.dir)
+    writer = journal.Writer(direct, 0, "login")
     writer.write(writer.event("submitted", job="1"))
+    assert direct.publish("claims/2", b"{}\n")
+    assert runfolder.request(run.dir, "hold", "for a look")
+    controls.touch(run.dir / "control" / "kill", "enough")
+    runfolder.keep_git(run.dir, {"commit": "1"})
     shared = SharedFolder(run.dir, tmp_path / "spool")   # the leader's way: by its courier
     shared.put("attempts/0001/exit.json", b"{}\n")
     shared.append("journal/000001-n0-1.jsonl", b"{}\n")
     assert shared.publish("claims/1", b"{}\n")
     shared.close()
     wait_until(lambda: (run.dir / "attempts/0001/exit.json").exists(), 30, "the courier did not deliver")
-    made = {name: mode for name, mode in modes(run.dir).items() if name not in SHARED}
-    assert made == {writer.name: "640", "attempts/0001": "2750", "attempts/0001/exit.json": "640",
-                    "journal/000001-n0-1.jsonl": "640", "claims/1": "640"}
-    assert {(run.dir / name).stat().st_gid for name in made} == {group.gr_gid}
+    return {name: mode for name, mode in modes(run.dir).items() if name not in before}
 
 
 def test_a_group_that_there_is_not_leaves_nothing_behind(open_folder: Path) -> None:

@@ -123,7 +123,7 @@ def test_put_replaces_a_file_as_a_whole(root: Path, spool_dir: Path) -> None:
     assert [path.name for path in root.iterdir()] == ["pulse.json"]
 
 
-def test_files_and_folders_are_for_the_group_and_nobody_else(root: Path, spool_dir: Path) -> None:
+def test_files_and_folders_are_their_owners_alone(root: Path, spool_dir: Path) -> None:
     with opened(root, spool_dir) as folder:
         assert folder.mkdir("attempts/0001/nodes", deadline_s=10)
         assert folder.append(JOURNAL, record(0), deadline_s=10)
@@ -131,8 +131,8 @@ def test_files_and_folders_are_for_the_group_and_nobody_else(root: Path, spool_d
         assert folder.publish("claims/1", b"me", deadline_s=10)
     modes = {path.name: path.stat().st_mode & 0o7777 for path in root.rglob("*")}
     assert modes == {
-        "attempts": 0o750, "0001": 0o750, "nodes": 0o750, "journal": 0o750, "claims": 0o750,
-        "1-host-1.jsonl": 0o640, "pulse.json": 0o640, "1": 0o640,
+        "attempts": 0o700, "0001": 0o700, "nodes": 0o700, "journal": 0o700, "claims": 0o700,
+        "1-host-1.jsonl": 0o600, "pulse.json": 0o600, "1": 0o600,
     }
 
 

@@ -196,10 +196,12 @@ def test_signals_meant_for_the_training_do_not_end_the_pump(bench: Bench) -> Non
     assert bench.stop() == 0
 
 
-def test_the_target_is_readable_by_the_group_and_not_by_others(bench: Bench) -> None:
+@pytest.mark.parametrize(("folder", "file"), [(0o750, 0o600), (0o2750, 0o640)], ids=["alone", "kill_switch.group"])
+def test_the_target_is_its_owners_unless_its_folder_hands_a_group_on(bench: Bench, folder: int, file: int) -> None:
+    bench.target.parent.chmod(folder)
     append(bench.spool, line(0))
     assert bench.start("--once").wait(timeout=DEADLINE_S) == 0
-    assert bench.target.stat().st_mode & 0o777 == 0o640
+    assert bench.target.stat().st_mode & 0o777 == file
 
 
 def test_killed_20_times_at_random_moments_no_byte_is_lost_or_doubled(bench: Bench) -> None:

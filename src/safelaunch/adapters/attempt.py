@@ -105,7 +105,7 @@ class AttemptProcess:
         process = cls(local, number, facts)
         process.facts_file.write_text(json.dumps(facts))
         process.running_file.write_text(str(process.exit_file) + "\n")
-        descriptor = os.open(process.spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o640)
+        descriptor = os.open(process.spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         try:
             process.child = subprocess.Popen(
                 ["bash", str(local / "job.sbatch"), "attempt", *arguments],

@@ -16,14 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from safelaunch.adapters import durable
+from safelaunch.adapters import durable, modes
 from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Frame, Outbox
 
 RETRY_S = (0.1, 5.0)
 # A folder that refuses for this long after the leader's end (read-only, quota): the outbox waits for the next leader.
 ORPHAN_PATIENCE_S = 60.0
-UMASK = 0o027
-FILE_MODE, FOLDER_MODE = 0o640, 0o750
+UMASK = 0o077
 _OPEN = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 # A scancel reaches every process of the step: the last lines of the journal are written after it.
 IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -152,15 +151,16 @@ def make_folder(root: Path, folder: Path) -> None:
         return
     make_folder(root, folder.parent)
     with contextlib.suppress(FileExistsError):
-        folder.mkdir(FOLDER_MODE)
+        modes.make_folder(folder)
 
 
 def write_draft(draft: Path, data: bytes) -> None:
     """Write `data` to `draft` durably; raises OSError, and leaves no draft then."""
     with contextlib.suppress(FileNotFoundError):
         draft.unlink()   # one that a killed process left can still be linked to the claim it made: never write to that
-    descriptor = os.open(draft, _OPEN | os.O_EXCL, FILE_MODE)
+    descriptor = os.open(draft, _OPEN | os.O_EXCL, modes.FILE)
     try:
+        modes.open_to_group(descriptor, draft.parent)
         durable.write(descriptor, data)
     except OSError:
         with contextlib.suppress(OSError):
@@ -176,9 +176,11 @@ def _append(path: Path, outbox: Outbox, frame: Frame) -> None:
     Where somebody else has written too, the whole record follows on a line of its own: readers meet it twice, or after
     a torn line, and know both by the (gen, seq) of the record.
     """
-    descriptor = os.open(path, (_OPEN & ~os.O_WRONLY) | os.O_RDWR | os.O_APPEND, FILE_MODE)
+    descriptor = os.open(path, (_OPEN & ~os.O_WRONLY) | os.O_RDWR | os.O_APPEND, modes.FILE)
     try:
         size = os.fstat(descriptor).st_size
+        if not size:
+            modes.open_to_group(descriptor, path.parent)
         begun_at = outbox.begun_at(frame.seq)
         data = frame.data
         if begun_at is None:

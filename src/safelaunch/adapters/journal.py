@@ -9,19 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from safelaunch.adapters import durable, sharedfile
+from safelaunch.adapters import durable, modes, sharedfile
 from safelaunch.core import journal as text
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import Event
 
-FILE_MODE = 0o640
 LEAD = "lead job "   # a claim to lead the run begins so, and ends with the job's id
 LAUNCH = "launch "   # a claim to launch an attempt begins so, and ends with its number
 MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
@@ -46,11 +44,11 @@ class Direct:
     def append(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool:
         """Append and fsync; raises OSError. Behind a torn line (a full disk, a dead writer) it begins a new one."""
         path = self.root / name
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
         try:
             size = os.fstat(descriptor).st_size
             if not size:
-                open_to_group(descriptor, path.parent, FILE_MODE)
+                modes.open_to_group(descriptor, path.parent)
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 data = b"\n" + data
             durable.write(descriptor, data)
@@ -64,9 +62,9 @@ class Direct:
         mine = final.with_name(f".{final.name}.{os.uname().nodename}.{os.getpid()}")
         with contextlib.suppress(FileNotFoundError):
             mine.unlink()   # of a dead process with this pid; it may be the claim itself, so never written to
-        descriptor = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+        descriptor = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
         try:
-            open_to_group(descriptor, final.parent, FILE_MODE)
+            modes.open_to_group(descriptor, final.parent)
             durable.write(descriptor, data)
             with contextlib.suppress(FileExistsError):
                 os.link(mine, final)
@@ -83,12 +81,6 @@ def _holds(path: Path, data: bytes) -> bool:
     with contextlib.suppress(OSError):
         return sharedfile.holds(path, data)
     return False
-
-
-def open_to_group(descriptor: int, folder: Path, mode: int) -> None:
-    """Give a new file its whole mode where its folder hands a group on (kill_switch.group), whatever the umask says."""
-    if folder.stat().st_mode & stat.S_ISGID:
-        os.fchmod(descriptor, mode)
 
 
 class Writer:

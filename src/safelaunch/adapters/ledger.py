@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from safelaunch.adapters import sharedfile
+from safelaunch.adapters import modes, sharedfile
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.core.ledger import Evidence
 from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
@@ -63,7 +63,8 @@ def append(folder: Path, evidences: Iterable[Evidence]) -> int:
     _make(folder)
     path = folder / _name(max(one.t for one in found))
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    mode = 0o640 if folder.stat().st_mode & (stat.S_ISGID | stat.S_IWGRP) else 0o600
+    is_teams = modes.is_shared(folder) or folder.stat().st_mode & stat.S_IWGRP
+    mode = modes.GROUP_FILE if is_teams else modes.FILE
     descriptor = os.open(path, flags, mode)
     try:
         status = os.fstat(descriptor)
@@ -124,7 +125,7 @@ def _make(folder: Path) -> None:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(0o700, exist_ok=True)
     if folder.parent.stat().st_mode & stat.S_ISGID:
-        folder.chmod(0o3770)
+        folder.chmod(modes.GROUP_CONTROL)
 
 
 def _name(t: float) -> str:

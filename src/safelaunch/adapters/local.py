@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from safelaunch.adapters import modes
 from safelaunch.core.plan import Plan
 
 _START = 'export SLURM_JOB_ID=$$; exec bash "$0"'   # the job's id is the process id of its batch shell
@@ -24,8 +25,9 @@ def submit(run_dir: Path, plan: Plan, env: Mapping[str, str], cwd: str) -> str:
     nodes = "local0" if plan.nodes == 1 else f"local[0-{plan.nodes - 1}]"
     kept = {key: value for key, value in env.items() if not key.startswith(("SLURM_", "SBATCH_", "SLURMD_"))}
     descriptor = os.open(run_dir / "job.out",
-                         os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+                         os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
     try:
+        modes.open_to_group(descriptor, run_dir)
         process = subprocess.Popen(
             ["bash", "-c", _START, str(run_dir / "job.sbatch")],
             env={**kept, "SLURM_JOB_NODELIST": nodes, "SAFELAUNCH_NODE": "local0", "SAFELAUNCH_LOCAL": "1"},

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import durable, journal, sharedfile
+from safelaunch.adapters import durable, journal, modes, sharedfile
 from safelaunch.core import plan as plans
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import STOPS, Request
@@ -62,10 +62,10 @@ def create(run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env:
         if _is_there(run_dir / "run.json"):
             raise RunFolderError(f"{run_dir} already holds a run", hint="choose another name or run_dir, or remove it")
         _make_folders(run_dir, plan, made)
-        _write(run_dir / "job.sbatch", script.encode(), 0o750, made)
+        _write(run_dir / "job.sbatch", script.encode(), made, modes.PROGRAM)
         variables = "\0".join(f"{key}={value}" for key, value in sorted(env.items()))
-        _write(run_dir / "submit.env", variables.encode(errors="surrogateescape"), 0o600, made)
-        _write(run_dir / "run.json", _render_meta(meta), 0o640, made)
+        _write(run_dir / "submit.env", variables.encode(errors="surrogateescape"), made)
+        _write(run_dir / "run.json", _render_meta(meta), made, for_group=True)
     except RunFolderError:
         _unmake(made)
         raise
@@ -76,6 +76,11 @@ def create(run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env:
                              f"{f' ({error.filename})' if error.filename else ''}; nothing was submitted",
                              hint=OWN_FOLDER if closed else "choose another run_dir, or free some space") from error
     return Run(run_dir, meta, plan)
+
+
+def keep_git(run_dir: Path, facts: Mapping[str, str]) -> None:
+    """Write git.json, for the owner alone: a diff can hold whatever the working tree does. Raises OSError."""
+    _write(run_dir / "git.json", json.dumps(facts).encode() + b"\n", [])
 
 
 def unmake(run_dir: Path) -> None:
@@ -168,10 +173,11 @@ def request(run_dir: Path, name: str, note: str) -> bool:
     """Touch a control file in the run's own name; a new one holds `note`, for who reads it. Whether it is new."""
     try:
         descriptor = os.open(run_dir / "control" / name,
-                             os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+                             os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
     except FileExistsError:
         return False
     with os.fdopen(descriptor, "w") as file:
+        modes.open_to_group(descriptor, run_dir / "control")
         file.write(note + "\n")
     return True
 
@@ -206,15 +212,12 @@ def group_of(gid: int) -> str:
 def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> None:
     for path in [*reversed(run_dir.parents), run_dir]:
         if not path.exists():
-            path.mkdir(0o750)
+            path.mkdir(modes.FOLDER)
             made.append(path)
-    run_dir.chmod(0o750)
-    for name in FOLDERS:
-        (run_dir / name).mkdir(0o750, exist_ok=True)
+    run_dir.chmod(modes.FOLDER)   # one that was there may be open, or hand on a group that is none of the run's
+    for name in (*FOLDERS, "control"):
+        (run_dir / name).mkdir(modes.FOLDER, exist_ok=True)
         made.append(run_dir / name)
-    control = run_dir / "control"
-    control.mkdir(0o700, exist_ok=True)
-    made.append(control)
     if plan.kill_switch.group is not None:
         parents = [path for path in made if path in run_dir.parents]
         _share(run_dir, parents, plan.kill_switch.group)
@@ -236,10 +239,11 @@ def _share(run_dir: Path, made_parents: list[Path], group: str) -> None:
         gid = grp.getgrnam(group).gr_gid
     except KeyError:
         raise RunFolderError(f"kill_switch.group: there is no group {group!r} on this machine") from None
-    modes = {**dict.fromkeys(made_parents, 0o750), run_dir: 0o2750,
-             **{run_dir / name: 0o2750 for name in FOLDERS}, run_dir / "control": 0o3770}
+    folders = {**dict.fromkeys(made_parents, 0o750),
+               **dict.fromkeys((run_dir, *(run_dir / name for name in FOLDERS)), modes.GROUP_FOLDER),
+               run_dir / "control": modes.GROUP_CONTROL}
     try:
-        for path, mode in modes.items():
+        for path, mode in folders.items():
             os.chown(path, -1, gid)
             path.chmod(mode)
     except PermissionError:
@@ -273,11 +277,12 @@ def _acl_lets_pass(acl: bytes, gid: int) -> bool:
     return any(tag == group and who == gid and perm & allowed & 1 for tag, perm, who in entries)
 
 
-def _write(path: Path, data: bytes, mode: int, made: list[Path]) -> None:
+def _write(path: Path, data: bytes, made: list[Path], mode: int = modes.FILE, *, for_group: bool = False) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     made.append(path)
     try:
-        journal.open_to_group(descriptor, path.parent, mode)
+        if for_group:
+            modes.open_to_group(descriptor, path.parent)
         durable.write(descriptor, data)
     finally:
         os.close(descriptor)

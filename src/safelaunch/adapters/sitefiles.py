@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +26,13 @@ def library() -> tuple[str, ...]:
     cluster_shell = find_spec("ClusterShell")
     assert cluster_shell is not None and cluster_shell.origin is not None
     return (str(PACKAGE), str(Path(cluster_shell.origin).parent))
+
+
+def umask() -> int:
+    """The one that submit was typed with; to ask for it is to set it (umask(2))."""
+    found = os.umask(0o077)
+    os.umask(found)
+    return found
 
 
 def python() -> str:

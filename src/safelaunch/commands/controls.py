@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal, runfolder
+from safelaunch.adapters import journal, modes, runfolder
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs
 from safelaunch.errors import RunFolderError
@@ -134,8 +134,8 @@ def _remove(path: Path) -> tuple[str, float] | None:
 
 
 def _make(path: Path, note: str) -> None:
-    # 0660: in a setgid folder every member of the group may repeat it.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o660)
+    mode = 0o660 if modes.is_shared(path.parent) else modes.FILE   # every member of the group may repeat it
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         if note:
             os.write(descriptor, f"{note}\n".encode(errors="replace"))

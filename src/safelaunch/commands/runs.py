@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 import os
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from safelaunch.adapters import clustername, journal, local, registry, runfolder, runpath, slurm
+from safelaunch.adapters import clustername, journal, local, modes, registry, runfolder, runpath, slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import Request
@@ -84,7 +83,7 @@ def _private(folder: Path) -> RunFolderError:
         return RunFolderError(f"you may not look into {folder}: a folder above it is closed to you",
                               hint=f"see which one: namei -l {folder}")
     owner = runfolder.name_of(status.st_uid)
-    is_shared = status.st_mode & stat.S_ISGID and status.st_mode & stat.S_IRGRP
+    is_shared = modes.is_shared(folder)
     whose = f"{owner} and the group {runfolder.group_of(status.st_gid)}" if is_shared else f"{owner} alone"
     return RunFolderError(
         f"the run in {folder} is private: {whose} may read it",

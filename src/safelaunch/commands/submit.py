@@ -36,6 +36,7 @@ from safelaunch.core import script
 from safelaunch.core.config.resolve import Resolved
 from safelaunch.core.plaintext import clean
 from safelaunch.core.plan import Plan
+from safelaunch.core.secretmask import hide_values
 from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def render(resolved: Resolved, run_id: str) -> tuple[Plan, str]:
     plan = plans.make(resolved.config, run_id)
     srun = local.srun_words() if plan.cluster == "local" else ("srun",)
     text = script.render(sitefiles.read_template(os.environ.get("SAFELAUNCH_TEMPLATE")), plan,
-                         python=sitefiles.python(), library=sitefiles.library(), srun=srun)
+                         python=sitefiles.python(), library=sitefiles.library(), srun=srun, umask=sitefiles.umask())
     return plan, text
 
 
@@ -122,11 +123,13 @@ def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName) -
     run_id = os.urandom(4).hex()   # as secrets does, whose import (OpenSSL) takes 5 ms
     plan, text = render(resolved, run_id)
     facts = git.collect(GIT_BEFORE_S)
+    in_meta = facts is not None and not (facts and plan.kill_switch.group)   # a diff can show an old value of env
     meta: dict[str, Any] = {
         "v": 1, "run_id": run_id, "name": plan.name, "submitted_t": round(time.time(), 3), "cwd": cwd,
-        "config": resolved.config, "origins": {key: asdict(origin) for key, origin in resolved.origins.items()},
+        "config": hide_values(resolved.config),
+        "origins": {key: asdict(origin) for key, origin in resolved.origins.items()},
         "versions": {"safelaunch": __version__, "python": sys.version.split()[0]},
-        "git": facts if facts is not None else "git.json", "rules": _packs(),
+        "git": facts if in_meta else "git.json", "rules": _packs(),
         "cluster_name": None if plan.cluster == "local" else cluster.name(CLUSTER_S) or None,
     }
     run = runfolder.create(folder, meta, plan, text, os.environ)
@@ -139,11 +142,10 @@ def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName) -
             runfolder.unmake(folder)
         raise
     registry.register(folder, plan.name, run_id, job, run.cluster)
-    if facts is None:
-        late = git.collect(GIT_AFTER_S)
-        facts = late if late is not None else {"error": "git took too long"}
+    if not in_meta:
+        late = facts or git.collect(GIT_AFTER_S)
         try:
-            (folder / "git.json").write_text(json.dumps(facts) + "\n")
+            runfolder.keep_git(folder, late if late is not None else {"error": "git took too long"})
         except OSError as error:
             _say(f"beware: job {job} is submitted, but {folder / 'git.json'} could not be written: {error}")
     return run, job
@@ -160,7 +162,7 @@ def _packs() -> list[dict[str, Any]]:
 
 def _what_differs(run: runfolder.Run, resolved: Resolved) -> str | None:
     """What of a submission that was cut off is not what would be submitted now; None = nothing."""
-    if json.loads(json.dumps(resolved.config)) != run.meta["config"]:
+    if json.loads(json.dumps(hide_values(resolved.config))) != hide_values(run.meta["config"]):
         return "the configuration"
     script_now = render(resolved, run.plan.run_id)[1]
     return None if sharedfile.read(run.dir / "job.sbatch").decode() == script_now else "the job script"

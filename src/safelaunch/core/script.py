@@ -30,14 +30,16 @@ _WARN_SHARE, _WARN_MIN_S, _WARN_UNKNOWN_S = 0.05, 30, 120
 
 def render(
     template: str, plan: Plan, *, python: str, library: tuple[str, ...], srun: tuple[str, ...] = ("srun",),
+    umask: int | None = None,
 ) -> str:
     """The sbatch script of a plan.
 
-    `python` runs the supervisor on the batch host; `library` are the package folders that it copies to local disk.
+    `python` runs the supervisor on the batch host; `library` are the package folders that it copies to local disk;
+    `umask` is the training's in every job, also in those that the supervisor submits, None = that of its first job.
     Raises TemplateError when the template lacks a block or a value cannot be held.
     """
     text = _fill(template, "directives", directives(plan))
-    return _fill(text, "values", _values(plan, python, library, srun))
+    return _fill(text, "values", _values(plan, python, library, srun, umask))
 
 
 def directives(plan: Plan) -> list[str]:
@@ -122,7 +124,7 @@ def time_limit_s(text: str | None) -> int | None:
     return (first or 0) * 60 + (second or 0)
 
 
-def _values(plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, ...]) -> list[str]:
+def _values(plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, ...], umask: int | None) -> list[str]:
     scalars: list[tuple[str, str | int | None]] = [
         ("RUN_ID", plan.run_id), ("RUN_DIR", plan.run_dir), ("KILL_FILE", plan.kill_file),
         ("NODES", plan.nodes), ("TASKS_PER_NODE", plan.ntasks_per_node), ("CPUS_PER_TASK", plan.cpus_per_task),
@@ -130,6 +132,7 @@ def _values(plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, 
         ("TEE", plan.launch.tee), ("SRUN_WAIT", plan.srun.wait_s), ("KILL_ON_BAD_EXIT", plan.srun.kill_on_bad_exit),
         ("LEASE_S", f"{plan.lease_s:g}"), ("PRESERVE_S", int(plan.preserve.for_s)),
         ("PYTHON", python), ("LOGIN_SHELL", "yes" if plan.launch.login_shell else ""),
+        ("UMASK", "" if umask is None else f"{umask:04o}"),
         ("COMMAND", plan.command), ("SETUP", plan.setup),
     ]
     arrays = (("SRUN", srun), ("SRUN_EXTRA", plan.srun.extra), ("LIBRARY", library), ("ENV", _variables(plan.env)))

@@ -58,6 +58,15 @@ def mask_all(value: Any) -> Any:
     return [mask_all(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
+def hide_values(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A resolved config as run.json shows it, once or twice over: no value of `env`, no secret in `command` or `setup`.
+
+    The values themselves stand in job.sbatch alone, which only the run's owner can read.
+    """
+    texts = {key: mask(text) for key in ("command", "setup") if isinstance(text := config.get(key), str)}
+    return {**config, **texts, "env": dict.fromkeys(config["env"], HIDDEN)}
+
+
 def _hide(found: re.Match[str]) -> str:
     name, sign, value = found["name"], found["sign"], found["value"]
     return f"{name}{sign}{HIDDEN}" if _is_secret(name, sign, value) else found[0]

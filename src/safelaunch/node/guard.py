@@ -917,10 +917,10 @@ def leave_word(path: str, text: str) -> None:
     """Make a file with this text, durably. What another user has put under its name goes: it may lead elsewhere."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        word = os.open(path, flags, 0o640)
+        word = os.open(path, flags, 0o600)
     except FileExistsError:
         os.unlink(path)
-        word = os.open(path, flags, 0o640)
+        word = os.open(path, flags, 0o600)
     os.write(word, text.encode())
     os.fsync(word)
     os.close(word)

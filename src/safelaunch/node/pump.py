@@ -23,6 +23,7 @@ import fcntl
 import os
 import select
 import signal
+import stat
 import sys
 import time
 from pathlib import Path
@@ -43,7 +44,7 @@ RETRY_S = (0.2, 5.0)
 QUIET_S = 0.2
 DRAIN_S = 60.0  # after SIGTERM; Slurm's default KillWait is 30
 LOCK_S = 2.0
-FILE_MODE = 0o640
+FILE_MODE, GROUP_FILE_MODE = 0o600, 0o640  # as adapters/modes.py, which this file cannot import
 BLOCK_BYTES = 4096
 
 IN_MODIFY = 0x2  # sys/inotify.h
@@ -199,7 +200,10 @@ class Pump:
         """Open the target and find where to go on: what it holds need not be copied again."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._target = os.open(self._target_path, flags, FILE_MODE)
-        held = os.fstat(self._target).st_size - self._shift
+        status = os.fstat(self._target)
+        if not status.st_size and os.stat(self._target_path.parent).st_mode & stat.S_ISGID:
+            os.fchmod(self._target, GROUP_FILE_MODE)
+        held = status.st_size - self._shift
         size = os.fstat(self._spool).st_size
         if held > size:
             _say(f"{self._target_path} is {held - size} bytes longer than {self._spool_path}; going on at its end")
