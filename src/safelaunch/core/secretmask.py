@@ -14,39 +14,40 @@ HIDDEN = "***"
 # Without one of these there is no secret that could be told: most lines are asked no more.
 _HINT = re.compile(r"(?i)key|token|secret|passw|passphrase|pwd|://|bearer|basic|hf_|sk-|gh[opusr]_|github_pat_|glpat-"
                    r"|npm_|pypi-|xox|akia|asia|aiza|eyj")
+# Compiled where they are used: together that takes milliseconds, and a submission seldom needs one.
 # Sources: GitHub "About authentication", GitLab "Token prefixes", AWS IAM "Unique identifiers", Hugging Face, OpenAI,
 # Anthropic, Slack, Google Cloud, npm, PyPI; RFC 7519 (JWT), RFC 3986 (user:password@host), RFC 6750 (Bearer).
-_BY_FORM = re.compile(
+_BY_FORM = (
     r"\b(hf_|gh[opusr]_|github_pat_|glpat-|npm_|pypi-|xox[abeoprs]-|sk-)(?=[A-Za-z_-]{0,64}[0-9])[A-Za-z0-9_-]{16,512}"
     r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\b(AIza)[A-Za-z0-9_-]{35}"
     r"|\b(eyJ)[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,4096}(?:\.[A-Za-z0-9_-]{0,1024})?"
     r"|(?i:\b(Bearer[ \t]{1,4}|Basic[ \t]{1,4})(?=[a-z._~+/-]{0,128}[0-9=])[a-z0-9._~+/=-]{8,4096})")
-_URL = re.compile(r"(://)(?:[^\s/@:'\"\\]{0,128}:[^\s/@'\"\\]{1,512}|[A-Za-z0-9_-]{16,255})@")
-_PAIR = re.compile(
+_URL = r"(://)(?:[^\s/@:'\"\\]{0,128}:[^\s/@'\"\\]{1,512}|[A-Za-z0-9_-]{16,255})@"
+_PAIR = (
     r"(?i)(?<![a-z0-9_-])(?P<name>-{0,2}[a-z0-9_.-]{0,64}(?:key|token|secret|password|passwd|passphrase|pwd))"
     r"(?P<sign>['\"]?[ \t]{0,4}[=:][ \t]{0,4}['\"]?|[ \t]{1,4}['\"]?)(?P<value>[^\s'\"\\&;,]{4,512})")
 # Names whose value is a secret whatever it looks like; a name in capitals is a variable.
-_SURE = re.compile(
+_SURE = (
     r"[\w.-]{0,64}(?:secret|password|passwd|passphrase)"
     r"|(?:[\w.-]{0,64}[_.-])?pwd"
     r"|[\w.-]{0,64}(?:api|access|secret|private|auth|account|signing|encryption)[_-]?key"
     r"|(?:[\w.-]{0,64}[_.-])?(?:access|auth|api|bearer|refresh|session|hf|hub|github|gitlab|wandb|slack|personal|secret)"
     r"[_-]?token")
-_VARIABLE = re.compile(r"[A-Z0-9_]{1,64}_(?:KEY|TOKEN)")
-_TOKENISERS = re.compile(r"(?i)(?:pad|eos|bos|unk|sep|cls|mask|eot|image|next|last|stop|start|per)[_-]?token")
-_NO_VALUE = re.compile(r"(?i)(?:none|null|true|false|yes|no|not|required|missing|invalid|expired|is|was|has)(?!\w)"
-                       r"|[<\[({$*/.]|[-+]?[0-9][0-9.,_e+-]{0,40}$")
-_RANDOM = re.compile(r"(?=[A-Za-z_+=-]{0,256}[0-9])(?=[0-9_+=-]{0,256}[A-Za-z])[A-Za-z0-9_+=-]{20,512}")
+_VARIABLE = r"[A-Z0-9_]{1,64}_(?:KEY|TOKEN)"
+_TOKENISERS = r"(?i)(?:pad|eos|bos|unk|sep|cls|mask|eot|image|next|last|stop|start|per)[_-]?token"
+_NO_VALUE = (r"(?i)(?:none|null|true|false|yes|no|not|required|missing|invalid|expired|is|was|has)(?!\w)"
+             r"|[<\[({$*/.]|[-+]?[0-9][0-9.,_e+-]{0,40}$")
+_RANDOM = r"(?=[A-Za-z_+=-]{0,256}[0-9])(?=[0-9_+=-]{0,256}[A-Za-z])[A-Za-z0-9_+=-]{20,512}"
 
 
 def mask(text: str) -> str:
     """`text` with what looks like a secret as ***; what told of it stays, so that a reader knows which one it was."""
     if not _HINT.search(text):
         return text
-    text = _URL.sub(rf"\1{HIDDEN}@", text)
-    text = _BY_FORM.sub(lambda found: f"{next(filter(None, found.groups()))}{HIDDEN}", text)
-    return _PAIR.sub(_hide, text)
+    text = re.sub(_URL, rf"\1{HIDDEN}@", text)
+    text = re.sub(_BY_FORM, lambda found: f"{next(filter(None, found.groups()))}{HIDDEN}", text)
+    return re.sub(_PAIR, _hide, text)
 
 
 def mask_all(value: Any) -> Any:
@@ -74,10 +75,10 @@ def _hide(found: re.Match[str]) -> str:
 
 def _is_secret(name: str, sign: str, value: str) -> bool:
     is_option = name.startswith("--")
-    if HIDDEN in value or _NO_VALUE.match(value) or _TOKENISERS.fullmatch(name.lstrip("-")):
+    if HIDDEN in value or re.match(_NO_VALUE, value) or re.fullmatch(_TOKENISERS, name.lstrip("-")):
         return False
     if not sign.strip(" \t'\""):   # a word behind a word
         return is_option and not value.startswith("-")
-    if is_option or _SURE.fullmatch(name.lower().lstrip("-")) or _VARIABLE.fullmatch(name):
+    if is_option or re.fullmatch(_SURE, name.lower().lstrip("-")) or re.fullmatch(_VARIABLE, name):
         return True
-    return _RANDOM.fullmatch(value) is not None
+    return re.fullmatch(_RANDOM, value) is not None
