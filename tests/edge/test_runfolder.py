@@ -75,12 +75,12 @@ def test_without_a_group_an_open_folder_that_is_already_there_is_closed(open_fol
     assert modes(make_run(open_folder / "run").dir) == ALONE
 
 
-@pytest.mark.parametrize("umask", [0, 0o077])
+@pytest.mark.parametrize("given", [0, 0o077], ids=["000", "077"])
 def test_without_a_group_all_that_is_written_later_is_the_owners_whatever_the_umask(
-    open_folder: Path, tmp_path: Path, umask: int
+    open_folder: Path, tmp_path: Path, given: int
 ) -> None:
     run = make_run(open_folder / "run").run
-    os.umask(umask)
+    os.umask(given)
     made = write_as_all_do(run, tmp_path)
     assert made == {f"journal/000000-login-{os.getpid()}.jsonl": "600", "attempts/0001": "700",
                     "attempts/0001/exit.json": "600", "journal/000001-n0-1.jsonl": "600", "claims/1": "600",
