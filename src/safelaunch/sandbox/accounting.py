@@ -44,6 +44,8 @@ def render_slurmdbd_conf(entry: Entry, host: str, address: str) -> str:
         "StorageLoc": STORAGE,
         "LogFile": f"{folder}/log/slurmdbd.log",
         "PidFile": f"{folder}/run/slurmdbd.pid",
+        # It listens on the address of its host's name only: that of `localhost`, where it has no network of its own.
+        "CommunicationParameters": "NoInAddrAny",
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
