@@ -116,7 +116,7 @@ class LocalRun:
         return min(self.pids("from safelaunch.loop import main", "-S"))
 
     def ranks(self, script: str = "steps.py") -> list[int]:
-        """The trainer's own processes: its shells and launchers have its command line inside of one word."""
+        """The trainer's own processes."""
         return [pid for pid in self.pids(script) if _is_python(pid)
                 and any(word.endswith(script.encode()) for word in _words(pid))]
 

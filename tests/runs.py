@@ -249,6 +249,11 @@ def comm_of(pid: int) -> str:
         return ""
 
 
+def parent_of(pid: int | None) -> int:
+    """The pid of a process's parent."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def environ_of(pid: int) -> bytes:
     """The environment of a process as the kernel has it; b"" where it has just ended."""
     try:

@@ -36,3 +36,13 @@ def read_all(folder: Path, uid: int, gid: int) -> dict[str, bytes]:
                 with contextlib.suppress(PermissionError):
                     found[os.path.relpath(f"{parent}/{name}", folder)] = Path(parent, name).read_bytes()
     return found
+
+
+def command_lines_seen_by(uid: int) -> dict[int, str]:
+    """pid → command line of each process of this machine, as this user reads it."""
+    found = {}
+    with acting_as(uid, uid):
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as file:   # some have just ended
+                found[int(name)] = file.read().replace(b"\0", b" ").decode(errors="replace")
+    return found

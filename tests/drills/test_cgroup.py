@@ -18,7 +18,7 @@ import pytest
 from safelaunch.sandbox import cgroups
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import FLAGS, check_completes, long_only, note, rounds, running_again_s, wait_standby
-from tests.runs import Drill, Submitter
+from tests.runs import Drill, Submitter, parent_of
 
 MEMORY_MB = 150
 SMALL = f"slurm.mem={MEMORY_MB}"
@@ -170,10 +170,6 @@ def is_alive(pid: int) -> bool:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
-
-
-def parent_of(pid: int | None) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def job_state(sandbox: Sandbox, job: str) -> str:

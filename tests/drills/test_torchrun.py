@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
-from tests.runs import Drill, Submit, Submitter
+from tests.runs import Drill, Installation, Submit, Submitter, environ_of, parent_of
 from tests.sandboxes import make_workdir
 from tests.torchbin import needs_torch
 from tests.trainers.steps import losses_until
+from tests.users import command_lines_seen_by
 
+NOBODY = 65534
 ENDLESS = "--steps 100000 --step-time 0.05 --save-every 1000000"
 
 # Holds the port that the first node's torchrun is about to take.
@@ -54,12 +56,13 @@ def words(pid: int) -> list[bytes]:
 
 
 def ranks(drill: Drill, node: str | None = None) -> list[int]:
-    """The trainers; torchrun has their command line in its own, but as one word."""
+    """The trainers."""
     return [pid for pid in drill.ranks(node) if b"-u" in words(pid)]
 
 
 def launchers(drill: Drill, node: str) -> list[int]:
-    return [pid for pid in drill.ranks(node) if any(word.endswith(b"/torchrun") for word in words(pid)[:3])]
+    return [pid for pid in drill.pids("/torchrun") if any(word.endswith(b"/torchrun") for word in words(pid)[:3])
+            and f"SLURMD_NODENAME={node}".encode() in environ_of(pid).split(b"\0")]
 
 
 def stamps(drill: Drill, attempt: int) -> list[int]:
@@ -119,6 +122,28 @@ def test_kill_switch_signals_the_ranks_and_never_torchrun_or_bash(torchrun: Subm
     assert said and sorted(map(int, re.findall(r"\[(\d+)\]", said[1]))) == pids, drill.story()
     assert drill.events("attempt_ended")[0].data["exit_code"] == 0, "torchrun ended by itself"
     assert (drill.folder / "ckpt" / f"step_{max(drill.losses()):08d}.pt").exists(), "the ranks saved first"
+
+
+@needs_torch
+@pytest.mark.torch
+def test_ranks_of_a_command_with_secrets_show_none_in_ps_and_are_torchruns_own_children(
+    torchrun: Submit, installation: Installation
+) -> None:
+    command = ("export FIRST=secret-exported\ncat <<<secret-here-string >here\n"
+               f"OWN=secret-own {installation.trainer} {ENDLESS} --ckpt ckpt ${{RESUME_ARGS}}")
+    drill = torchrun(command=command, setup="IN_SETUP=secret-setup")
+    drill.wait_step(1, timeout_s=60)
+
+    lines = command_lines_seen_by(NOBODY)
+
+    (node, _) = drill.state().attempts[0].nodes
+    pids = ranks(drill, node)
+    assert len(pids) == 2 and all("steps.py" in lines[pid] for pid in pids)
+    assert not [line for pid, line in lines.items() if "secret-" in line and pid in drill.pids()]
+    assert b"OWN=secret-own" in environ_of(pids[0]).split(b"\0")
+    assert {parent_of(pid) for pid in pids} == set(launchers(drill, node))
+    drill.kill(pids[0])
+    drill.wait_for(lambda: re.search(r"exitcode *: -9 ", drill.log(1)), 60, "torchrun does not say that it was killed")
 
 
 @needs_torch

@@ -16,6 +16,7 @@ import click
 
 from safelaunch import __version__
 from safelaunch.adapters import (
+    bashtext,
     local,
     ownership,
     registry,
@@ -79,7 +80,8 @@ def render(resolved: Resolved, run_id: str) -> tuple[Plan, str]:
     plan = plans.make(resolved.config, run_id)
     srun = local.srun_words() if plan.cluster == "local" else ("srun",)
     text = script.render(sitefiles.read_template(os.environ.get("SAFELAUNCH_TEMPLATE")), plan,
-                         python=sitefiles.python(), library=sitefiles.library(), srun=srun, umask=sitefiles.umask())
+                         python=sitefiles.python(), library=sitefiles.library(), srun=srun, umask=sitefiles.umask(),
+                         is_complete=bashtext.is_complete)
     return plan, text
 
 

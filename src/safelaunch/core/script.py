@@ -11,10 +11,11 @@ neither can hold is refused. Measured with Slurm 22.05 (tests/edge/test_sbatch_p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from safelaunch.core.config.handed import BASHS_OWN, unfit, unfit_for_output
 from safelaunch.core.config.sbatchoptions import FIRST_JOB_ONLY
+from safelaunch.core.lastcommand import find_last
 from safelaunch.core.plan import Plan
 from safelaunch.errors import TemplateError
 
@@ -30,16 +31,17 @@ _WARN_SHARE, _WARN_MIN_S, _WARN_UNKNOWN_S = 0.05, 30, 120
 
 def render(
     template: str, plan: Plan, *, python: str, library: tuple[str, ...], srun: tuple[str, ...] = ("srun",),
-    umask: int | None = None,
+    umask: int | None = None, is_complete: Callable[[str], bool] = lambda text: False,
 ) -> str:
     """The sbatch script of a plan.
 
     `python` runs the supervisor on the batch host; `library` are the package folders that it copies to local disk;
-    `umask` is the training's in every job, also in those that the supervisor submits, None = that of its first job.
+    `umask` is the training's in every job, also in those that the supervisor submits, None = that of its first job;
+    `is_complete` is lastcommand.find_last's.
     Raises TemplateError when the template lacks a block or a value cannot be held.
     """
     text = _fill(template, "directives", directives(plan))
-    return _fill(text, "values", _values(plan, python, library, srun, umask))
+    return _fill(text, "values", _values(plan, python, library, srun, umask, _last(plan.command, is_complete)))
 
 
 def directives(plan: Plan) -> list[str]:
@@ -124,7 +126,9 @@ def time_limit_s(text: str | None) -> int | None:
     return (first or 0) * 60 + (second or 0)
 
 
-def _values(plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, ...], umask: int | None) -> list[str]:
+def _values(
+    plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, ...], umask: int | None, last: str,
+) -> list[str]:
     scalars: list[tuple[str, str | int | None]] = [
         ("RUN_ID", plan.run_id), ("RUN_DIR", plan.run_dir), ("KILL_FILE", plan.kill_file),
         ("NODES", plan.nodes), ("TASKS_PER_NODE", plan.ntasks_per_node), ("CPUS_PER_TASK", plan.cpus_per_task),
@@ -133,11 +137,17 @@ def _values(plan: Plan, python: str, library: tuple[str, ...], srun: tuple[str, 
         ("LEASE_S", f"{plan.lease_s:g}"), ("PRESERVE_S", int(plan.preserve.for_s)),
         ("PYTHON", python), ("LOGIN_SHELL", "yes" if plan.launch.login_shell else ""),
         ("UMASK", "" if umask is None else f"{umask:04o}"),
-        ("COMMAND", plan.command), ("SETUP", plan.setup),
+        ("COMMAND", plan.command), ("LAST", last), ("SETUP", plan.setup),
     ]
     arrays = (("SRUN", srun), ("SRUN_EXTRA", plan.srun.extra), ("LIBRARY", library), ("ENV", _variables(plan.env)))
     return [*(f"SL_{name}={_scalar(value)}" for name, value in scalars),
             *(f"SL_{name}=({_words(words)})" for name, words in arrays)]
+
+
+def _last(command: str, is_complete: Callable[[str], bool]) -> str:
+    """What find_last says, where there is room for it: without it, a shell stays beside the training."""
+    last = find_last(command, is_complete)
+    return "" if unfit(last + command[len(last):] + "SL_LAST ") else last
 
 
 def _variables(env: Iterable[tuple[str, str]]) -> list[str]:
