@@ -152,6 +152,7 @@ class Guard:
         self.kill_at: float | None = None   # monotonic: when TERM becomes KILL
         self.heard = self.proved = self.started_s = time.monotonic()   # proved: an answered question was asked then
         self.ticked = self.heard
+        self.asked = -1.0           # when the last question was
         self.record_looked = 0.0
         self.looks_alone = False    # whether the look under way was begun after the lease had run out
         self.probe: RecordProbe | None = None   # the disposable child that reads the record
@@ -313,12 +314,14 @@ class Guard:
         if now - min(self.heard, self.proved) <= self.look_s + TICK_S:
             self.heard = now
         if now - self.proved > self.look_s * ASK_SHARE:
+            self.asked = now
             self.link.say({"ev": "pong", "t": now})
 
     def _obey(self, message: dict[str, Any], now: float) -> None:
         verb = message.get("do")
         if verb == "ping":
-            self.link.say({"ev": "pong"})
+            if self.asked != now and "t" not in message:   # a question is an answer as well
+                self.link.say({"ev": "pong"})
         elif verb == "signal":
             reached = signal_handlers(self._ranks(), message["signal"])
             self.link.say({"ev": "signalled", "reached": reached[:MOST_NAMES]})
