@@ -282,3 +282,22 @@ def test_a_step_pattern_that_takes_for_ever_holds_neither_the_kill_switch_nor_st
     assert how(run) == ("stopped", 12), run.story()
     assert time.monotonic() - begin_s < 20
     assert type_safelaunch(["status"], run.folder, run.env, timeout_s=20).returncode == 0
+
+
+def test_secrets_that_a_training_logs_stay_in_its_log(submit_local: SubmitLocal, tmp_path: Path) -> None:
+    secrets = ("hf_Qb3cD4eF5gH6iJ7kL8mN9oP1qR2sT3uV4w", "hunter2x", "correct-horse")
+    (tmp_path / "says").write_text(
+        f"Traceback (most recent call last):\n  File \"train.py\", line 7\n    log_in(WANDB_API_KEY={secrets[1]})\n"
+        f"RuntimeError: 401 for token {secrets[0]} at https://ann:{secrets[2]}@hub.example.org/x\n")
+    run = submit_local("--steps 2; cat says >&2; false")
+    assert how(run) == ("gave_up", 10), run.story()
+
+    verbs = ("why", "why --all", "why --json", "why --ticket", "events --all", "events --json", "status --json")
+    said = "".join(run.type(*words.split()).stdout for words in verbs)
+    assert "RuntimeError: 401 for token hf_***" in said, said
+    kept = {path: path.read_text(errors="replace") for path in run.run_dir.rglob("*")
+            if path.is_file() and path.name != "main.log"}
+    assert any("401 for token hf_***" in text for text in kept.values()), list(kept)
+    for secret in secrets:
+        assert secret in run.log(1)
+        assert secret not in said and [path for path, text in kept.items() if secret in text] == []
