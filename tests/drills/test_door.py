@@ -77,7 +77,7 @@ def in_the_middle(run: LocalRun) -> Iterator[subprocess.Popen[str]]:
 
 def test_who_stands_between_a_leader_and_its_guards_is_believed_by_neither(submit_local: SubmitLocal) -> None:
     """Of lines that are repeated, swapped, left out, altered, made up, of other connections, and turned back."""
-    nodes, span_s = (12, 210.0) if IS_LONG else (3, 6.0)
+    nodes, span_s = (12, 120.0) if IS_LONG else (3, 6.0)
     run = submit_local(ENDLESS, nodes=nodes)
     run.wait_step(3)
     run.wait_for(lambda: len(run.ranks()) == nodes, 30, "not all ranks started")
@@ -89,7 +89,7 @@ def test_who_stands_between_a_leader_and_its_guards_is_believed_by_neither(submi
         told = json.loads(hear(relay))
         done = told["done"]
         print(f"\nin the middle: {sum(done.values())} harms to {nodes} guards' lines; believed: {told['kept']}; {done}")
-        assert told["kept"] == [] and sum(done.values()) >= (1000 if IS_LONG else 3), told
+        assert told["kept"] == [] and sum(done.values()) >= (150 if IS_LONG else 3), told
         assert sorted(run.ranks()) == ranks and len(run.state().attempts) == 1, run.story()
         assert len(run.events("took_over")) == 1, f"a leader died of it\n{run.story()}"
         took_s = check_guards_and_kill_switch(run, nodes)
