@@ -174,7 +174,10 @@ def test_no_name_of_a_member_disables_the_kill_switch_or_writes_in_the_owners_fi
     control = run.run_dir / "control"
     for path in (run.run_dir.parent, run.run_dir, control):
         os.chown(path, ALICE, TEAM)
-    control.chmod(0o3770)   # as `submit` makes it with kill_switch.group, which must have a name on the machine
+    # As `submit` makes them with kill_switch.group, which must have a name on the machine.
+    for path in (run.run_dir.parent, run.run_dir):
+        path.chmod(0o750)
+    control.chmod(0o3770)
     precious = machine.home / "precious"
     assert machine.do(ALICE, f"echo mine > {precious}").returncode == 0
     state = run.state()
