@@ -1,4 +1,4 @@
-"""safelaunch policy: what follows which failure, and how a policy would have done in runs that have been."""
+"""safelaunch policy: what follows which failure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from typing import Any
 
 import click
 
-from safelaunch.adapters import configfiles, registry
+from safelaunch.adapters import configfiles
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import runs, talk
-from safelaunch.core import plan as plans
-from safelaunch.core import policytext, replaytext
+from safelaunch.core import policytext
+from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.resolve import Origin, Source, resolve
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
-from safelaunch.core.replay import overridden, replay
-from safelaunch.errors import ConfigError, Problem, RunFolderError, UsageError
+from safelaunch.errors import ConfigError, Problem, UsageError
 
 _OVERRIDE = re.compile(r"[a-z_]{1,64}(\.[^\s=/.]{1,64}){0,16}=")
-# What of a train.yaml takes the place of a run's own values in a replay.
-_TAKEN = ("restart", "suspects", "preserve_site")
+# Keys that have a part in what follows a failure.
+_SECTIONS = ("restart.", "suspects.", "preserve_site.", "resume.keep_trying")
 
 
 @dataclass(frozen=True)
@@ -38,22 +37,12 @@ class Words:
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[FILE|RUN]... [KEY=VALUE]...")
-@click.option("--replay", "is_replay", is_flag=True, help="Try the policy on what happened in RUN… (default: newest).")
-@click.option("--all", "is_all", is_flag=True, help="With --replay: all runs that you have submitted.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
-def command(words: tuple[str, ...], is_replay: bool, is_all: bool, as_json: bool) -> int:
-    """Print what follows which failure: the defaults, those of a train.yaml, or a run's own.
-
-    --replay tells of each ended attempt of a run what was decided and what this policy would have decided.
-    """
+def command(words: tuple[str, ...], as_json: bool) -> int:
+    """Print what follows which failure: the defaults, those of a train.yaml, or a run's own."""
     given = _sort(words)
-    if is_all and (not is_replay or given.runs):
-        raise UsageError("--all goes with --replay, and without RUN", hint="safelaunch policy --replay --all")
-    if is_replay:
-        return _replay(given, is_all, as_json)
     if len(given.runs) + (given.file is not None) > 1:
-        raise UsageError("one FILE or RUN at a time", hint="to try a train.yaml on a run: safelaunch policy --replay "
-                         "FILE RUN")
+        raise UsageError("one FILE or RUN at a time")
     config, places, of = _run_policy(given) if given.runs else _file_policy(given)
     shown = policytext.show(config, places)
     if as_json:
@@ -83,9 +72,6 @@ def _kind(word: str) -> str:
     return "override" if _OVERRIDE.match(word) and not path.exists() else "run"
 
 
-# --- one policy -----------------------------------------------------------------------------------------------------
-
-
 def _file_policy(given: Words) -> tuple[Mapping[str, Any], Mapping[str, str], str]:
     """Config, where its keys were written, whose it is: of a train.yaml, or of all that has none."""
     if given.file is not None:
@@ -113,10 +99,36 @@ def _layers_below() -> Iterator[Source]:
 
 def _run_policy(given: Words) -> tuple[Mapping[str, Any], Mapping[str, str], str]:
     run = runs.load(given.runs[0])
-    config = overridden(run.meta["config"], given.overrides)
+    config = _overridden(run.meta["config"], given.overrides)
     places = {key: policytext.place_of(origin) for key, origin in _origins(run)}
     places |= policytext.places_of([], given.overrides)
     return config, places, f"{run.plan.name} in {run.dir}"
+
+
+def _overridden(config: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """A run's config with `key=value` of what has a part in the policy; raises ConfigError or UsageError."""
+    changed: dict[str, Any] = {**config, **{name: dict(config.get(name) or {}) for name in (
+        "restart", "suspects", "preserve_site", "resume")}}
+    if not overrides:
+        return changed
+    wanted = resolve([Source("file", "the run", "command: 'true'\n")], overrides, {}).config
+    for override in overrides:
+        path = override.partition("=")[0]
+        section, _, leaf = path.partition(".")
+        if not path.startswith(_SECTIONS) or not (path in KEYS or path.startswith("restart.policy.")):
+            known = ", ".join(key for key in KEYS if key.startswith(_SECTIONS))
+            raise UsageError(f"{path} has no part in what follows a failure",
+                             hint=f"what has: restart.policy.CATEGORY, {known}")
+        if not leaf.startswith("policy"):
+            changed[section][leaf] = wanted[section][leaf]
+            continue
+        rows, category = dict(changed["restart"].get("policy") or {}), leaf.partition(".")[2]
+        new = wanted["restart"]["policy"] or {}
+        rows = {**rows, **new} if new or category else {}
+        if category and category not in new:
+            rows.pop(category, None)   # restart.policy.network= goes back to the default
+        changed["restart"]["policy"] = rows
+    return changed
 
 
 def _origins(run: Run) -> Iterator[tuple[str, Origin]]:
@@ -127,44 +139,6 @@ def _origins(run: Run) -> Iterator[tuple[str, Origin]]:
             yield key, Origin(str(raw["layer"]), str(raw["file"]), int(raw["line"]), int(raw["column"]))
         except (KeyError, TypeError, ValueError):
             continue
-
-
-# --- against history ------------------------------------------------------------------------------------------------
-
-
-def _replay(given: Words, is_all: bool, as_json: bool) -> int:
-    wanted = _registered() if is_all else [runs.load(which) for which in given.runs or (None,)]
-    taken = resolve(configfiles.read_sources(given.file, os.environ), (), os.environ).config if given.file else None
-    named = [(run.plan.name, str(run.dir), replay(run.journal().events, _plan(run, taken, given.overrides)))
-             for run in wanted]
-    if as_json:
-        talk.emit_json(replaytext.to_json(named))
-    else:
-        _print(replaytext.render(named, _width()))
-    return 0
-
-
-def _plan(run: Run, taken: Mapping[str, Any] | None, overrides: Sequence[str]) -> plans.Plan:
-    """The run's plan under the policy that is tried."""
-    config = dict(run.meta["config"])
-    if taken is not None:
-        config |= {section: taken[section] for section in _TAKEN}
-        config["resume"] = {**config["resume"], "keep_trying": taken["resume"]["keep_trying"]}
-    return plans.make(overridden(config, overrides), run.plan.run_id)
-
-
-def _registered() -> list[Run]:
-    """All runs on the user's list that can be read; what cannot be is said."""
-    found = []
-    folders = runs.ask(lambda: [str(entry.dir) for entry in registry.entries()], "your list of runs")
-    for folder in folders:
-        try:
-            found.append(runs.load(folder))
-        except (RunFolderError, UsageError) as error:
-            talk.say(talk.clean(f"left out: {error.message}"))
-    if not found:
-        raise UsageError("no run is registered", hint="to make one: safelaunch submit train.yaml")
-    return found
 
 
 def _width() -> int | None:
