@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,20 @@ import pytest
 from safelaunch.core.config.keys import KEYS, NOT_BUILT, OPEN_SECTIONS
 from safelaunch.core.config.sbatchoptions import OPTIONS, REFUSED
 from safelaunch.core.config.schema import train_schema
+from safelaunch.core.config.yamltext import parse_document
+from tests.core.json_schema import accepts, plain
 
-PAGE = (Path(__file__).parents[2] / "docs" / "train-yaml.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "train-yaml.md").read_text(encoding="utf-8")
+EXAMPLES = [
+    *(file.read_text(encoding="utf-8") for file in sorted((ROOT / "examples").glob("*/train.yaml"))),
+    *re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL),
+]
 
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
     return train_schema()
-
-
-def _section(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    reference = next(one["$ref"] for one in schema["properties"][name]["anyOf"] if "$ref" in one)
-    section: dict[str, Any] = schema["$defs"][reference.rpartition("/")[2]]
-    return section
 
 
 def test_the_schema_is_json_and_names_its_draft(schema: dict[str, Any]) -> None:
@@ -33,9 +35,31 @@ def test_the_schema_is_json_and_names_its_draft(schema: dict[str, Any]) -> None:
 @pytest.mark.parametrize("path", KEYS)
 def test_every_key_is_in_the_schema_with_its_meaning(schema: dict[str, Any], path: str) -> None:
     section, _, name = path.rpartition(".")
-    holder = _section(schema, section) if section else schema
+    holder = schema["properties"][section] if section else schema
     assert holder["properties"][name]["description"] == KEYS[path].doc
     assert holder["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("path", KEYS)
+def test_a_default_is_a_value_that_the_schema_takes(schema: dict[str, Any], path: str) -> None:
+    section, _, name = path.rpartition(".")
+    key = (schema["properties"][section] if section else schema)["properties"][name]
+    assert ("default" in key) == (KEYS[path].default is not None)
+    assert accepts(key, key.get("default"))
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_the_schema_takes_every_example(schema: dict[str, Any], text: str) -> None:
+    tree, problems = parse_document(text, layer="file", file="train.yaml")
+    assert tree is not None
+    assert not problems
+    assert accepts(schema, plain(tree))
+
+
+def test_a_number_or_a_flag_is_its_default_as_such_and_no_text(schema: dict[str, Any]) -> None:
+    of_srun = schema["properties"]["srun"]["properties"]
+    assert (of_srun["wait"]["default"], schema["properties"]["standby"]["default"]) == (60, True)
+    assert (schema["properties"]["setup"]["default"], of_srun["extra"]["default"]) == ("", [])
 
 
 def test_only_the_command_is_required(schema: dict[str, Any]) -> None:
@@ -43,7 +67,7 @@ def test_only_the_command_is_required(schema: dict[str, Any]) -> None:
 
 
 def test_the_schema_knows_every_option_in_both_spellings_and_refuses_safelaunchs_own(schema: dict[str, Any]) -> None:
-    slurm = _section(schema, "slurm")
+    slurm = schema["properties"]["slurm"]
     spellings = {spelling for name in OPTIONS for spelling in (name, name.replace("-", "_"))}
     refused = set(slurm["propertyNames"]["not"]["enum"])
     assert {one.replace("_", "-") for one in refused} == set(REFUSED)

@@ -11,7 +11,7 @@ import click
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.commands.trainfile import split_rest, train_file_arguments
 from safelaunch.core.config.keys import KEYS
-from safelaunch.core.config.kinds import AutoOrDuration, Duration
+from safelaunch.core.config.kinds import Duration
 from safelaunch.core.config.resolve import Origin, Resolved
 from safelaunch.core.config.starter import render_value
 from safelaunch.core.config.values import render_duration
@@ -53,7 +53,7 @@ def _lines(resolved: Resolved, *, with_origin: bool) -> Iterator[str]:
 
 def _line(path: str, key: str, value: object, resolved: Resolved, with_origin: bool) -> str:
     known = KEYS.get(path)
-    if isinstance(value, float) and known is not None and isinstance(known.kind, (Duration, AutoOrDuration)):
+    if isinstance(value, float) and known is not None and isinstance(known.kind, Duration):
         text = f"{key}: {render_duration(value)}"
     else:
         text = f"{key}: {render_value(path, value)}"

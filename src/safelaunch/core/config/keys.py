@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from safelaunch.core.config.kinds import (
-    AutoOrDuration,
     CheckpointPattern,
     Choice,
     Duration,
@@ -170,7 +169,9 @@ KEYS: dict[str, Key] = {
         Path(), None, "A folder for the evidence of a team's runs, from train.yaml's folder on; by default your own."
     ),
     "hang.no_progress": Key(
-        AutoOrDuration(), "auto", "The silence after which a training is looked at; auto learns it for each phase."
+        Duration(may_be_auto=True),
+        "auto",
+        "The silence after which a training is looked at; auto learns it for each phase.",
     ),
     "hang.first_step": Key(Duration(), "60m", "How long an attempt may take to its first step."),
     "hang.dump_stacks": Key(Flag(), "true", "Look at all ranks' stacks before anything is ended, and keep them."),

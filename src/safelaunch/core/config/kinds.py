@@ -1,20 +1,29 @@
-"""The kinds of value a key can have: each reads one node, or says in plain words what it expected."""
+"""The kinds of value a key can have: each reads one node, or says in plain words what it expected.
+
+`schema` is the JSON Schema of the same values, for editors. It sees a number's value and not how it is written, and
+can let pass what only `read` knows to be wrong; a test lists what that is.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from safelaunch.core.config.handed import unfit
 from safelaunch.core.config.sbatchoptions import owned_srun_flag
-from safelaunch.core.config.values import parse_duration_s
+from safelaunch.core.config.values import DURATION_MAX_S, DURATION_PATTERN, parse_duration_s
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar, show
 from safelaunch.errors import ParseError
 
 # Line breaks of any kind would end an #SBATCH line; surrogates are bytes of the environment that are not UTF-8.
 _NOT_IN_A_LINE = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 _INTEGER_MAX = (1 << 31) - 1
+
+Schema = dict[str, Any]
+# A text with ${VAR} in it may stand for any single value.
+REFERENCE: Schema = {"type": "string", "pattern": r"\$\{"}
+_TEXT = ["string", "number"]   # a number counts as its text
 
 
 class WrongValue(Exception):
@@ -23,6 +32,9 @@ class WrongValue(Exception):
 
 class Kind(Protocol):
     """Reads one node as the value that the resolved config holds; raises WrongValue."""
+
+    @property
+    def schema(self) -> Schema: ...  # noqa: D102
 
     def read(self, node: Node) -> Any: ...  # noqa: D102
 
@@ -59,6 +71,13 @@ class Text:
     pattern: str | None = None
     may_be_empty: bool = False
 
+    @property
+    def schema(self) -> Schema:
+        """Text or a number; no pattern here takes a sign."""
+        if self.pattern is not None:
+            return {"type": _TEXT, "pattern": f"^({self.pattern})$", "minimum": 0}
+        return {"type": _TEXT, "minLength": 0 if self.may_be_empty else 1}
+
     def read(self, node: Node) -> str:
         """The text."""
         text = read_line(node, self.what)
@@ -72,6 +91,8 @@ class Text:
 class Path:
     """A path; `$HOME/x` would be a folder named "$HOME", and is refused."""
 
+    schema: ClassVar[Schema] = {"type": _TEXT, "minLength": 1, "pattern": r"^(?!~[^/])(?!.*\$[A-Za-z_])"}
+
     def read(self, node: Node) -> str:
         """The path as written."""
         text = Text("a path").read(node)
@@ -84,6 +105,8 @@ class Path:
 
 class Shell:
     """Shell code for bash on the nodes: any text that a process can be given."""
+
+    schema: ClassVar[Schema] = {"type": "string"}
 
     def read(self, node: Node) -> str:
         """The code, untouched."""
@@ -100,6 +123,11 @@ class Choice:
 
     words: tuple[str, ...]
 
+    @property
+    def schema(self) -> Schema:
+        """The words."""
+        return {"enum": list(self.words)}
+
     def read(self, node: Node) -> str:
         """The word."""
         if not isinstance(node, Scalar) or node.text not in self.words:
@@ -114,6 +142,11 @@ class Integer:
     min: int
     max: int = _INTEGER_MAX
 
+    @property
+    def schema(self) -> Schema:
+        """The bounds."""
+        return {"type": "integer", "minimum": self.min, "maximum": self.max}
+
     def read(self, node: Node) -> int:
         """The number."""
         value = node.value if isinstance(node, Scalar) else None
@@ -127,26 +160,27 @@ class Integer:
         return f"an integer ≥ {self.min}" if self.max == _INTEGER_MAX else f"an integer from {self.min} to {self.max}"
 
 
+@dataclass(frozen=True)
 class Duration:
-    """A length of time: seconds as a number, or `15m`."""
+    """A length of time: seconds as a number, or `15m`; if need be also `auto`."""
 
-    def read(self, node: Node) -> float:
-        """Seconds."""
+    may_be_auto: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        """A number within bounds, or its text."""
+        duration = {"type": _TEXT, "minimum": 0, "maximum": DURATION_MAX_S, "pattern": f"^({DURATION_PATTERN})$"}
+        return {"anyOf": [{"const": "auto"}, duration]} if self.may_be_auto else duration
+
+    def read(self, node: Node) -> float | str:
+        """Seconds, or "auto"."""
         text = node.text if isinstance(node, Scalar) else ""
+        if self.may_be_auto and text == "auto":
+            return text
         try:
             return parse_duration_s(text)
         except ParseError as error:
             raise WrongValue(f"{error.message}, got {show(node)}") from error
-
-
-class AutoOrDuration:
-    """`auto`, or a length of time."""
-
-    def read(self, node: Node) -> float | str:
-        """Seconds, or "auto"."""
-        if isinstance(node, Scalar) and node.text == "auto":
-            return "auto"
-        return Duration().read(node)
 
 
 @dataclass(frozen=True)
@@ -155,12 +189,20 @@ class Words:
 
     words: tuple[str, ...] = ()
 
+    @property
+    def schema(self) -> Schema:
+        """A list of what one item can be."""
+        return {"type": "array", "items": {"anyOf": [self._item.schema, REFERENCE]}}
+
+    @property
+    def _item(self) -> Kind:
+        return Choice(self.words) if self.words else Text()
+
     def read(self, node: Node) -> list[str]:
         """The list."""
         if not isinstance(node, ListNode):
             raise expected("a list, such as [a, b]", node)
-        kind: Kind = Choice(self.words) if self.words else Text()
-        return [kind.read(item) for item in node.items]
+        return [self._item.read(item) for item in node.items]
 
 
 class SrunFlags(Words):
@@ -178,6 +220,8 @@ class SrunFlags(Words):
 class ZeroOrOne:
     """srun's own 0 or 1, also as true or false."""
 
+    schema: ClassVar[Schema] = {"enum": [0, 1, False, True]}
+
     def read(self, node: Node) -> int:
         """0 or 1."""
         if not isinstance(node, Scalar) or node.value not in (0, 1) or isinstance(node.value, float):
@@ -187,6 +231,8 @@ class ZeroOrOne:
 
 class Flag:
     """true or false."""
+
+    schema: ClassVar[Schema] = {"type": "boolean"}
 
     def read(self, node: Node) -> bool:
         """Whether it is true."""
@@ -198,7 +244,10 @@ class Flag:
 class Share:
     """A share of a number of nodes, such as 10%, or a number of them."""
 
-    pattern = r"\d{1,2}(\.\d+)?%|100%|\d{1,6}"
+    pattern = r"[0-9]{1,2}(\.[0-9]+)?%|100%|[0-9]{1,6}"
+    schema: ClassVar[Schema] = {
+        "type": ["string", "integer"], "pattern": f"^({pattern})$", "minimum": 0, "maximum": 999_999,
+    }
 
     def read(self, node: Node) -> str:
         """The text as written."""
@@ -216,8 +265,13 @@ class PolicyTable:
     words: tuple[str, ...]
 
     @property
-    def pattern(self) -> str:
-        """What follows, as a regular expression."""
+    def schema(self) -> Schema:
+        """The categories as names, and for each what follows; null is for lower layers."""
+        word = {"type": ["string", "null"], "pattern": rf"^({self._pattern})$|\$\{{"}
+        return {"type": "object", "propertyNames": {"enum": list(self.categories)}, "additionalProperties": word}
+
+    @property
+    def _pattern(self) -> str:
         return f"({'|'.join(self.words)})( [0-9]{{1,4}})?"
 
     def read(self, node: Node) -> dict[str, str]:
@@ -227,7 +281,7 @@ class PolicyTable:
         for category, value in node.entries.items():
             if category not in self.categories:
                 raise WrongValue(f"{category}: no such category; known: {', '.join(self.categories)}")
-            if not isinstance(value, Scalar) or re.fullmatch(self.pattern, value.text) is None:
+            if not isinstance(value, Scalar) or re.fullmatch(self._pattern, value.text) is None:
                 what = f"{_one_of(self.words)}, with a number of restarts behind it if need be"
                 raise WrongValue(f"{category}: {expected(what, value)}")
         return {category: value.text for category, value in node.entries.items() if isinstance(value, Scalar)}
@@ -237,6 +291,7 @@ class SignalName:
     """A signal that a program can catch and survive."""
 
     names = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP")
+    schema: ClassVar[Schema] = {"enum": [*names, *(name.removeprefix("SIG") for name in names)]}
 
     def read(self, node: Node) -> str:
         """The name with SIG."""
@@ -249,6 +304,8 @@ class SignalName:
 
 class StepPattern:
     """`auto`, or a regular expression whose one group is the step, the loss or the time of a step."""
+
+    schema: ClassVar[Schema] = {"type": "string", "pattern": r"^auto$|\("}
 
     def read(self, node: Node) -> str:
         """The pattern's text."""
@@ -264,6 +321,8 @@ class StepPattern:
 
 class ResumeArgs:
     """Arguments for the training, with {path} and {step} to be filled in."""
+
+    schema: ClassVar[Schema] = {"type": _TEXT}
 
     def read(self, node: Node) -> str:
         """The text as written; bash quoting is undone when it is filled in."""
@@ -283,6 +342,8 @@ class ResumeArgs:
 
 class CheckpointPattern:
     """A path pattern whose {step} is the step."""
+
+    schema: ClassVar[Schema] = {"type": "string", "pattern": r"\{step\}"}
 
     def read(self, node: Node) -> str:
         """The pattern."""

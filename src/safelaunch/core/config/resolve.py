@@ -3,9 +3,7 @@
     sources ▸ yamltext (nodes with places) ▸ slurmkeys (one spelling) ▸ layers (one tree) ▸ values (${VAR})
             ▸ kinds (by the table in keys) ▸ rules (keys that depend on keys) ▸ Resolved
 
-Not by pydantic: importing it takes 75 ms here and building the models 25 ms, as much as the whole of submitit's
-submission (100 ms), which `safelaunch submit` must not exceed. schema.py makes pydantic models from the same
-table, for the JSON Schema.
+Not by a library of models: importing one and building the models takes as long as a whole submission.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ from safelaunch.errors import ParseError, Problem
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SHOWN_S = (("d", 86400), ("h", 3600), ("m", 60))
 _PART = re.compile(r"([0-9]{1,40}(?:\.[0-9]{1,40})?)(ms|[smhdw])")
+# For the JSON Schema: a number in quotes is a duration too.
+DURATION_PATTERN = rf"({_PART.pattern})+|[0-9]+(\.[0-9]+)?"
 # A year: far above any Slurm time limit, far below what overflows a sleep.
 DURATION_MAX_S = 366 * 86400.0
 
