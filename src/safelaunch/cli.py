@@ -44,8 +44,6 @@ VERBS: dict[str, tuple[str, str]] = {
     "sandbox": ("safelaunch.commands.sandbox", "A real Slurm of N nodes on this machine"),
     "demo": ("safelaunch.commands.demo", "See a crash and the recovery from it, here, in a minute"),
 }
-# Called by job scripts, not by people.
-INTERNAL: dict[str, str] = {}
 
 
 def _help() -> str:

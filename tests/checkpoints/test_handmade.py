@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from safelaunch.core.checkpoints.latest import latest_complete
 from safelaunch.core.checkpoints.model import Found
 from tests.checkpoints.real import files
-from tests.core.checkpoint_files import DictFolder, dcp_folder, deepspeed_folder, torch_file
+from tests.core.checkpoint_files import DictFolder, dcp_folder, deepspeed_folder, latest_complete, torch_file
 
 
 def found_in(tree: dict[str, bytes], format: str = "auto") -> Found:

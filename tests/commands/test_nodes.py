@@ -82,7 +82,7 @@ def test_evidence_of_the_same_cause_elsewhere_is_called_void(folder: Path, capsy
 
 
 def test_json_has_all_nodes_and_their_evidence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    known(folder, ("n1", "gpu", 1), ("n1", "first_to_fail", 1), ("n2", "slow", 2), why="Xid 79")
+    known(folder, ("n1", "gpu", 1), ("n1", "first_to_fail", 1), ("n2", "network", 2), why="Xid 79")
     told = as_json(capsys)
     assert (told["v"], told["ledger"], told["forget_after_s"]) == (1, str(folder), 7 * 86400)
     first, second = told["nodes"]

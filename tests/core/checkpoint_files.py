@@ -8,6 +8,8 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from safelaunch.core.checkpoints.latest import choose, survey
+from safelaunch.core.checkpoints.model import Folder, Found
 from safelaunch.core.checkpoints.pickled import Allowance
 
 
@@ -42,6 +44,11 @@ class DictFolder:
     def _check(self, path: str) -> None:
         if path in self.unreadable:
             raise PermissionError(13, "Permission denied", path)
+
+
+def latest_complete(folder: Folder, format: str, pattern: str | None = None) -> Found:
+    """The newest whole checkpoint, older ones, and what was skipped; raises as a survey does."""
+    return choose(survey(folder, format, pattern))
 
 
 def torch_file(payload: bytes = b"weights") -> bytes:

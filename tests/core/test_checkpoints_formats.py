@@ -9,7 +9,6 @@ import zipfile
 import pytest
 
 from safelaunch.core.checkpoints import names
-from safelaunch.core.checkpoints.latest import latest_complete
 from safelaunch.core.checkpoints.model import Found
 from safelaunch.core.checkpoints.torchfile import judge_file
 from tests.core.checkpoint_files import (
@@ -17,6 +16,7 @@ from tests.core.checkpoint_files import (
     dcp_folder,
     dcp_metadata,
     deepspeed_folder,
+    latest_complete,
     megatron_dist_folder,
     megatron_folder,
     torch_file,

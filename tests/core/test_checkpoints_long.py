@@ -7,9 +7,15 @@ import pickle
 import pytest
 
 from safelaunch.core.checkpoints import torchfile
-from safelaunch.core.checkpoints.latest import latest_complete
 from safelaunch.core.checkpoints.pickled import SEARCH_OPS, Allowance, LongPickle, PickleFile
-from tests.core.checkpoint_files import DictFolder, dcp_folder, dcp_metadata, old_torch_file, torch_file
+from tests.core.checkpoint_files import (
+    DictFolder,
+    dcp_folder,
+    dcp_metadata,
+    latest_complete,
+    old_torch_file,
+    torch_file,
+)
 
 OPS = SEARCH_OPS // 10   # a search's allowance in these tests
 PUMPED = {

@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from safelaunch.core.checkpoints.latest import FORMATS, latest_complete
+from safelaunch.core.checkpoints.latest import FORMATS
 from tests.core.checkpoint_files import (
     DictFolder,
     dcp_folder,
     deepspeed_folder,
+    latest_complete,
     megatron_dist_folder,
     megatron_folder,
     old_torch_file,

@@ -59,7 +59,7 @@ ALONE = state(SUBMITTED, STARTED, ATTEMPT)
 
 
 def run(known: State = RAN, **changes: Any) -> Watched:
-    return replace(Watched(PLAN, known, 3, PULSE, 0.0, LONG_S), **changes)
+    return replace(Watched(PLAN, known, PULSE, 0.0, LONG_S), **changes)
 
 
 def running(**changes: Any) -> KnownJob:
@@ -330,7 +330,7 @@ def test_a_standby_on_a_living_node_gets_time_to_act() -> None:
 
 @pytest.mark.parametrize("slurm", [asked(LIMBO, BEHIND), asked(HANGS, BEHIND), gone()], ids=["limbo", "hung", "gone"])
 def test_an_announced_act_is_given_time_for_its_outcome(slurm: Word) -> None:
-    announced = replace(RAN, intents=(Intent(3, "queue_successor", 5.0, 3),))
+    announced = replace(RAN, intents=(Intent(3, "queue_successor"),))
     assert judge(run(announced, silent_s=400.0, quiet_s=60.0), slurm, NOW).act is None
     assert judge(run(announced, silent_s=400.0, quiet_s=200.0), slurm, NOW).act is not None
 

@@ -487,7 +487,7 @@ def test_pystack_reads_a_process_where_there_is_no_py_spy(spawn: Spawn) -> None:
     ids=["refused", "seeds: EPERM in D state", "zombie", "no Python"])
 def test_reason_for_a_missing_stack_is_told(state: str, said: str, why: str) -> None:
     process = proctable.Process(os.getpid(), 1, state, "python", 0, 0)
-    outcome = children.Outcome(b"", said.encode(), 1, False, 0.1)
+    outcome = children.Outcome(b"", said.encode(), 1, False)
     assert why in spy.why_not(process, spy.Tools("/x/py-spy", None, []), outcome)[0]
 
 
@@ -504,7 +504,7 @@ time.sleep(600)
 
 def test_filter_of_system_calls_is_named_as_the_reason_with_what_helps(spawn: Spawn) -> None:
     pid = spawn([sys.executable, "-c", FILTERED]).pid
-    outcome = children.Outcome(b"", b"Error: Permission Denied (os error 1)", 1, False, 0.1)
+    outcome = children.Outcome(b"", b"Error: Permission Denied (os error 1)", 1, False)
     process = proctable.read_stat(f"/proc/{pid}/stat")
     why, hint = spy.why_not(process, spy.Tools("/x/py-spy", None, []), outcome)
     assert "seccomp" in why and "--cap-add SYS_PTRACE" in hint
@@ -513,7 +513,7 @@ def test_filter_of_system_calls_is_named_as_the_reason_with_what_helps(spawn: Sp
 @pytest.mark.parametrize("state", ["D", "T", "Z"])
 def test_process_that_cannot_be_stopped_is_never_dumped_with_a_pause(state: str) -> None:
     tools = spy.Tools("/x/py-spy", "/x/pystack", [])
-    failed = children.Outcome(b"", b"Error: Failed to merge native and python frames", 1, False, 0.1)
+    failed = children.Outcome(b"", b"Error: Failed to merge native and python frames", 1, False)
     task = spy.dump_task(7, state, tools, native=True)
     assert task is None or "--nonblocking" in task.work  # type: ignore[operator]
     assert spy.second_task(7, state, tools, failed) is None
@@ -610,7 +610,7 @@ def test_folder_of_others_gets_no_copy_and_its_programs_are_not_run(tmp_path: Pa
 
 
 def test_pystack_reads_what_py_spy_does_not_know() -> None:
-    failed = children.Outcome(b"", b"Error: Failed to find python version from target process", 1, False, 0.1)
+    failed = children.Outcome(b"", b"Error: Failed to find python version from target process", 1, False)
     task = spy.second_task(7, "S", spy.Tools("/x/py-spy", "/x/pystack", []), failed)
     assert task is not None and task.work == ["/x/pystack", "remote", "--no-block", "7"]
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from safelaunch import cli
-from safelaunch.core.model import BUG
+from safelaunch.errors import SafelaunchError
 
+BUG = SafelaunchError.exit_code
 LATE_S = 20.0      # a hang; the verbs' own deadlines are 10 s
 RAW = ("logs", "script", "schema", "sandbox")   # stdout is somebody's bytes, or safelaunch's own
 

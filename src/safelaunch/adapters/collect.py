@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from safelaunch.adapters.job import Job
 from safelaunch.adapters.slurm import NO_GPUS, Command, Result, Start
 from safelaunch.core.hangs.ranks import NodeReport, Reader, Silent, keep_main_step
 from safelaunch.core.hangs.stacktext import render_rank
@@ -67,12 +66,6 @@ class Target:
     is_local: bool = False
     has_gpus: bool = False
     python: str = sys.executable
-
-    @classmethod
-    def of_job(cls, job: Job, nodes: Sequence[str], run_id: str) -> Target:
-        """The ranks of a run in the job around this process; its `env` is what the helpers get."""
-        return cls(job.id, tuple(nodes), f"{run_id}.{job.id}.", job.is_local, job.has_gpus,
-                   job.env.get("SAFELAUNCH_PYTHON", sys.executable))
 
     def helper(self, node: str, argv: Sequence[str]) -> list[str]:
         """A helper step on one node, beside whatever runs there (the same facts as adapters.fence)."""

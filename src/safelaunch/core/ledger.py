@@ -48,16 +48,12 @@ KINDS: dict[str, Kind] = {
     "person": Kind(SURE, "a person said so", "safelaunch nodes suspect: a person's word is final"),
     "lost": Kind(SURE, "went silent or died", "no answer within the lease, or Slurm says so: a fact"),
     "gpu": Kind(SURE, "GPU hardware failed", "the node's own report: Xid 79, uncorrectable ECC, a GPU that is gone"),
-    "checks_failed": Kind(SURE, "failed a node check", "a check measures the node itself, with no training in between"),
     "gpu_maybe": Kind(MEDIUM, "GPU hardware may have failed", "a verdict of little confidence"),
     "network": Kind(MEDIUM, "network failed at it", "links flap and come back: from the second time on it is the node"),
     "hang": Kind(MEDIUM, "its ranks stood apart in a hang", "the odd one of many often waits for somebody else"),
     "short_cycle": Kind(MEDIUM, "killed an attempt at its start", "black holes: who ends jobs in seconds gets all the "
                         "next ones; max_without_progress (3) leaves time for two witnesses, not for four"),
-    "kill_task_failed": Kind(MEDIUM, "kept processes that nothing could end", "Slurm's \"Kill task failed\": mostly a "
-                             "file system, sometimes the node"),
     "first_to_fail": Kind(WEAK, "failed first", "who fails first is often only the first to notice"),
-    "slow": Kind(WEAK, "was slower than the others", "BLOOM: the one slow node was found by leaving nodes out in turn"),
     CLEARED: Kind(0.0, "cleared by a person", "safelaunch nodes clear"),
 }
 
@@ -131,11 +127,6 @@ def of_cluster(evidences: Iterable[Evidence], cluster: str) -> tuple[Evidence, .
 def clusters_of(evidences: Iterable[Evidence]) -> tuple[str, ...]:
     """The names of the clusters that evidence is from, sorted; "" is none."""
     return tuple(sorted({one.cluster for one in evidences} - {""}))
-
-
-def score(evidences: Iterable[Evidence], node: str, now: float, half_life_s: float) -> float:
-    """The weight of all that speaks against a node now."""
-    return next((one.score for one in standings(evidences, now, half_life_s) if one.node == node), 0.0)
 
 
 def standings(evidences: Iterable[Evidence], now: float, half_life_s: float) -> tuple[Standing, ...]:

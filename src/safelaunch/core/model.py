@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Exit codes of the command line and of the job (a public contract).
-DONE, USAGE, REFUSED, UNREACHABLE = 0, 2, 3, 4
-FAILED_FOR_GOOD, BUDGET_SPENT, STOPPED, CHECKS_FAILED = 10, 11, 12, 13
-BUG, TIMED_OUT, INTERRUPTED = 70, 124, 130
+# Exit codes of the command line and of the job (a public contract); those of errors stand in safelaunch.errors.
+DONE, REFUSED, UNREACHABLE = 0, 3, 4
+FAILED_FOR_GOOD, BUDGET_SPENT, STOPPED = 10, 11, 12
+TIMED_OUT = 124
 
 # Failures of a node that is then kept out: another node's turn is no repetition, so they have budgets of their own.
 BAD_NODE = ("node_failure", "gpu_hardware")

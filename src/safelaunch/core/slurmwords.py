@@ -134,7 +134,6 @@ _PROLOG = "|".join(f"{_HEAD}{row.pattern}$" for row in PROLOG_FAILED)
 class End:
     """slurmstepd's line about the end of a job, or of one of its steps: `word` is ours, `said` Slurm's reason."""
 
-    job: str
     start: int
     word: str
     said: str
@@ -183,7 +182,7 @@ def _begins(text: str, start: int) -> bool:
 
 def _end(match: re.Match[str]) -> End:
     said = (match["due"] or "").strip()
-    return End(match["id"], match.start(), parse_reason(said), said)
+    return End(match.start(), parse_reason(said), said)
 
 
 def parse_reason(said: str) -> str:

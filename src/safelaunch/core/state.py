@@ -28,7 +28,6 @@ class Attempt:
     started_t: float
     resume_step: int | None = None
     resume_path: str | None = None
-    port: int | None = None
     ended: str | None = None            # completed | failed | stopped | lost | interrupted
     ended_t: float | None = None
     exit_code: int | None = None
@@ -41,7 +40,6 @@ class Attempt:
     failed_node: str | None = None      # where it failed first
     blamed: tuple[str, ...] = ()        # nodes that showed the cause
     fingerprint: str = ""               # the cause without ranks, nodes, times and addresses; "" = none
-    fenced: bool = False                # no process of it is left on any node, or its nodes' leases have run out
     asked_t: float | None = None        # when it was told to end, and by which row: exit code 0 means little then
     asked_row: str | None = None
     whole_steps: tuple[int, ...] = ()   # of the complete checkpoints that were there when it started
@@ -84,8 +82,6 @@ class Intent:
 
     claim: int
     act: str
-    t: float
-    gen: int
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -235,7 +231,7 @@ def _attempt_started(state: State, event: Event) -> State:
         return replace(state, preserving_until=None)
     attempt = Attempt(
         number, str(data["job"]), _names(data.get("nodes", ())), event.t, data.get("resume_step"),
-        data.get("resume_path"), data.get("port"), whole_steps=tuple(map(int, data.get("whole_steps", ()))),
+        data.get("resume_path"), whole_steps=tuple(map(int, data.get("whole_steps", ()))),
     )
     return replace(state, attempts=(*state.attempts, attempt), preserving_until=None)
 
@@ -330,10 +326,6 @@ def _verdict(state: State, event: Event) -> State:
     )
 
 
-def _fenced(state: State, event: Event) -> State:
-    return _change_attempt(state, event, fenced=True)
-
-
 def _node_suspected(state: State, event: Event) -> State:
     node, why = str(event.data["node"]), str(event.data.get("why", ""))
     if any(known == node for known, _ in state.suspects):
@@ -374,7 +366,7 @@ def _intent(state: State, event: Event) -> State:
     claim = int(event.data["claim"])
     if any(known.claim == claim for known in state.intents):
         return state
-    intent = Intent(claim, str(event.data["act"]), event.t, event.gen, event.data)
+    intent = Intent(claim, str(event.data["act"]), event.data)
     if intent.act == "cancel" and "job" in event.data:   # whatever came of it, it was no person
         job = str(event.data["job"])
         state = replace(state, cancelled_jobs=(*(known for known in state.cancelled_jobs if known != job), job))
@@ -495,7 +487,6 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "checkpoint": _checkpoint,
     "attempt_ended": _attempt_ended,
     "verdict": _verdict,
-    "fenced": _fenced,
     "checkpoint_rejected": _checkpoint_rejected,
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,

@@ -58,7 +58,6 @@ class Watched:
 
     plan: Plan
     state: State
-    last_claim: int = 0
     pulse: Pulse | None = None
     silent_s: float = 0.0
     quiet_s: float = 0.0

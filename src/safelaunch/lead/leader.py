@@ -187,7 +187,6 @@ class Leader:
         self.alone = self.resigned = False   # cut off; and nothing of the attempt is left here
         self.refused_changes = 0        # of the next job, by Slurm
         self.alone_every_s = 5.0        # between two questions to the third witness (lead.watch)
-        self.slurm_heard_s = self.now_s
         self.late_s = -1.0              # the tick in which a shared folder did not answer
         self.contested = False          # somebody may watch this leader without hearing it
         self.watchers: tuple[str, ...] = ()    # who may take over, as its pulse said last

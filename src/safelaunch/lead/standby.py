@@ -22,7 +22,6 @@ from safelaunch.node import fresh
 
 TICK_S = 0.5          # a ping is answered within it; a leader that leaves is noticed
 READ_DEADLINE_S = 1.0
-CALM_READ_S = 30.0    # while the leader speaks: where it can be found, should it be born again elsewhere
 
 
 class Standby:

@@ -29,8 +29,8 @@ MOST_BYTES = 8 << 20     # of one child's output
 class Outcome:
     """How a child ended: its output, its exit code (None = it was late, or killed), and whether it was late."""
 
-    def __init__(self, out: bytes, err: bytes, code: Optional[int], late: bool, took_s: float) -> None:
-        self.out, self.err, self.code, self.late, self.took_s = out, err, code, late, took_s
+    def __init__(self, out: bytes, err: bytes, code: Optional[int], late: bool) -> None:
+        self.out, self.err, self.code, self.late = out, err, code, late
 
     @property
     def text(self) -> str:
@@ -82,7 +82,6 @@ class Child:
 
     def end(self, late: bool) -> Outcome:
         """Its outcome; a late one is killed, and left behind where that does not help."""
-        took_s = time.monotonic() - self.start_s
         if late:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -90,7 +89,7 @@ class Child:
         out, err = (b"".join(parts) for parts in self.parts.values())
         for fd in self.parts:
             os.close(fd)
-        return Outcome(out, err, None if late else code, late, took_s)
+        return Outcome(out, err, None if late else code, late)
 
 
 class Task:
@@ -112,13 +111,13 @@ def run_all(tasks: Iterable[Task], at_once: int, until_s: float) -> dict[Any, Ou
             try:
                 child = Child(task.work, min(task.deadline_s, until_s - now_s), task.env)
             except OSError as error:
-                outcomes[task.name] = Outcome(b"", ("cannot fork: %s" % error.strerror).encode(), 1, False, 0.0)
+                outcomes[task.name] = Outcome(b"", ("cannot fork: %s" % error.strerror).encode(), 1, False)
                 continue
             running[task.name] = child
             for fd in child.open:
                 poll.register(fd, select.POLLIN)
         if now_s >= until_s:
-            outcomes.update((task.name, Outcome(b"", b"no time was left", None, True, 0.0)) for task in waiting)
+            outcomes.update((task.name, Outcome(b"", b"no time was left", None, True)) for task in waiting)
             waiting = []
         if not running:
             continue

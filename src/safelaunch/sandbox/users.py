@@ -20,7 +20,6 @@ TEAM = "sl-team"
 class Account:
     """What it takes to become a user."""
 
-    name: str
     uid: int
     gid: int
     home: Path
@@ -83,7 +82,7 @@ def account_of(name: str, homes: Path) -> Account:
     except KeyError as missing:
         raise SandboxError(f"no user {name!r} on this machine; a sandbox has {' and '.join(USERS)}") from missing
     inside = homes / name
-    return Account(name, entry.pw_uid, entry.pw_gid, inside if inside.is_dir() else Path(entry.pw_dir), entry.pw_shell)
+    return Account(entry.pw_uid, entry.pw_gid, inside if inside.is_dir() else Path(entry.pw_dir), entry.pw_shell)
 
 
 def close_to_others(folder: Path) -> None:

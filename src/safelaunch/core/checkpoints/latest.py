@@ -44,14 +44,6 @@ NAMES = ("auto", *FORMATS, "pattern")
 MOST_WHOLE = 5
 
 
-def latest_complete(folder: Folder, format: str, pattern: str | None = None) -> Found:
-    """The newest whole checkpoint, up to four older ones, and what was skipped with reasons.
-
-    Raises ValueError for a wrong ask, OSError when the folder itself cannot be read: unknown is not "none" (law 4).
-    """
-    return choose(survey(folder, format, pattern))
-
-
 def choose(judged: Iterable[Judged]) -> Found:
     """The newest whole one of a survey, the other whole ones, and what was skipped."""
     told = tuple(judged)
@@ -66,7 +58,7 @@ def survey(
     """Every candidate, the newest first, judged; once `most_whole` are whole the older ones are left out.
 
     Steps compare as numbers. Nothing is asked of the clock: a file that is being written has an unfinished structure.
-    Raises as latest_complete does.
+    Raises ValueError for a wrong ask, OSError when the folder itself cannot be read: unknown is not "none" (law 4).
     """
     rows = _choose_formats(format, pattern)
     candidates = _list_all(folder, rows)

@@ -86,7 +86,6 @@ class Places:
 class Rhythm:
     """What was learned, and where the training is now; times are monotonic seconds."""
 
-    began_s: float
     first_step_s: float                       # how long the first step may take
     no_progress_s: float | None = None        # the user's own word on every later one; None = learn
     step: int | None = None
@@ -113,7 +112,7 @@ def begin(now_s: float, first_step_s: float, no_progress_s: float | None, before
 
     With another number of nodes its steps take another time: starts and first steps are learned anew then.
     """
-    fresh = Rhythm(now_s, first_step_s, no_progress_s, since_s=now_s, grew_s=now_s)
+    fresh = Rhythm(first_step_s, no_progress_s, since_s=now_s, grew_s=now_s)
     if before is None:
         return fresh
     kept = {phase: before.before.get(phase, Learned()).and_then(before.learned.get(phase, Learned()))

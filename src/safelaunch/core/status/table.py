@@ -9,7 +9,7 @@ from safelaunch.core.status.rows import STYLES
 from safelaunch.core.status.speech import Speech
 
 HEAD = ("RUN", "OWNER", "STATE", "FOR", "STEP", "DONE IN", "JOB", "ENDS IN", "RETRY", "")
-_OWNER, _STATE, _SAID = HEAD.index("OWNER"), HEAD.index("STATE"), len(HEAD) - 1
+_OWNER, _SAID = HEAD.index("OWNER"), len(HEAD) - 1
 LEAST_SAID = 16        # columns for the sentence; below that it goes on a line of its own
 MOST_NAME, NARROW_NAME, NARROW = 28, 14, 100
 _SHORT = (("min", "m"), ("h", "h"), ("d", "d"), ("s", "s"))

@@ -61,34 +61,30 @@ _RANKS = ("rank", "place", "said", "local", "task")
 _KINDS: Mapping[bytes, bytes] = {byte: byte for byte in (b"[", b" ", b"(", b"-", b"|", b">")}
 _LABEL = re.compile(rb"(?P<host>" + _HOST + rb"): ?")                              # pdsh, clush, mpirun of MPICH
 
-_LEVELS: Mapping[bytes, str] = {
-    b"D": "debug", b"DEBUG": "debug", b"I": "info", b"INFO": "info", b"W": "warning", b"WARN": "warning",
-    b"WARNING": "warning", b"E": "error", b"ERROR": "error", b"F": "critical", b"FATAL": "critical",
-    b"CRITICAL": "critical",
-}
 _WORD = rb"DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
+_LEVELS = (*_WORD.split(b"|"), b"D", b"I", b"W", b"E", b"F")
 # How loud and from where: what loggers write between the stamp and the message.
 _HOW: Mapping[bytes, tuple[re.Pattern[bytes], ...]] = {
     b"[": tuple(re.compile(form) for form in (
-        rb"\[(?P<level>" + _WORD + rb"|[DIWEF])\] ?",
-        rb"\[(?P<level>[IWEF]) [\w./+-]{1,120}\.(?:cpp|cc|cu|h|hpp|cuh):\d{1,6}\] ?",       # c10 without a stamp
-        rb"\[(?P<level>" + _WORD + rb")\|[\w./-]{1,120}:\d{1,6}\] ?",                    # transformers
+        rb"\[(?:" + _WORD + rb"|[DIWEF])\] ?",
+        rb"\[[IWEF] [\w./+-]{1,120}\.(?:cpp|cc|cu|h|hpp|cuh):\d{1,6}\] ?",                  # c10 without a stamp
+        rb"\[(?:" + _WORD + rb")\|[\w./-]{1,120}:\d{1,6}\] ?",                           # transformers
         rb"\[[\w./-]{1,120}\.(?:py|cpp|cc|c):\d{1,6}(?::[\w<>]{1,60})?\] ?",             # DeepSpeed
-        rb"\[[\w.]{1,80}\]\[(?P<level>" + _WORD + rb")\] ?(?:- )?",                      # Hydra, fairseq
+        rb"\[[\w.]{1,80}\]\[(?:" + _WORD + rb")\] ?(?:- )?",                             # Hydra, fairseq
     )),
     b"-": tuple(re.compile(form) for form in (
-        rb"- (?:[\w.]{1,120} - )?(?P<level>" + _WORD + rb") - ",                         # "- name - INFO - "
-        rb"- ?(?P<level>" + _WORD + rb") *- ?",
+        rb"- (?:[\w.]{1,120} - )?(?:" + _WORD + rb") - ",                                # "- name - INFO - "
+        rb"- ?(?:" + _WORD + rb") *- ?",
     )),
     b"|": tuple(re.compile(form) for form in (
-        rb"\| (?P<level>" + _WORD + rb") {1,8}\| [\w.<>]{1,120}(?::[\w<>]{1,60})?(?::\d{1,6})? - ",   # loguru
-        rb"\| ?(?P<level>" + _WORD + rb") {0,8}\| ?",
+        rb"\| (?:" + _WORD + rb") {1,8}\| [\w.<>]{1,120}(?::[\w<>]{1,60})?(?::\d{1,6})? - ",          # loguru
+        rb"\| ?(?:" + _WORD + rb") {0,8}\| ?",
     )),
     b">": (re.compile(rb">> "),),
     b"A": tuple(re.compile(form) for form in (
-        rb"(?P<level>" + _WORD + rb"):[\w.]{1,120}:",                                    # logging.basicConfig
-        rb"(?P<level>" + _WORD + rb") {0,8}[:|]? {1,8}(?=[\w./-]{1,120}(?::[\w<>]{1,60})?:\d{1,6}[\] ])",   # vLLM
-        rb"(?P<level>[IWEF]) (?=[\w./+-]{1,120}\.(?:cc|cpp|h):\d{1,6}\])",               # TensorFlow
+        rb"(?:" + _WORD + rb"):[\w.]{1,120}:",                                           # logging.basicConfig
+        rb"(?:" + _WORD + rb") {0,8}[:|]? {1,8}(?=[\w./-]{1,120}(?::[\w<>]{1,60})?:\d{1,6}[\] ])",          # vLLM
+        rb"[IWEF] (?=[\w./+-]{1,120}\.(?:cc|cpp|h):\d{1,6}\])",                          # TensorFlow
         rb"[\w./-]{1,120}\.(?:py|cpp|cc|c|h|cu):\d{1,6}\] ?",
     )),
 }
@@ -113,7 +109,6 @@ class Parsed(NamedTuple):
     host: str | None
     rank: int | None
     t: float | None
-    level: str
 
 
 def parse(line: bytes, hosts: frozenset[bytes] = frozenset()) -> Parsed:
@@ -139,8 +134,6 @@ def parse(line: bytes, hosts: frozenset[bytes] = frozenset()) -> Parsed:
         when = logstamps.match(head, at) if first in logstamps.FIRST else None
         if when is not None:
             stamp, at = when.t if when.t is not None else stamp, when.end
-            if when.level:
-                found["level"] = when.level
             continue
         match, is_who = _match_form(head, at, first, hosts)
         if match is None:
@@ -154,8 +147,7 @@ def parse(line: bytes, hosts: frozenset[bytes] = frozenset()) -> Parsed:
     rank = next((found[key] for key in _RANKS if key in found), None)
     host = found.get("host")
     return Parsed(stream, line[who_ends:] if who_ends else line, line[at:] if at else line,
-                  host.decode("ascii", "replace") if host else None, int(rank) if rank else None, stamp,
-                  _LEVELS.get(found.get("level", b""), ""))
+                  host.decode("ascii", "replace") if host else None, int(rank) if rank else None, stamp)
 
 
 def said_by(line: Parsed) -> bytes:

@@ -20,12 +20,12 @@ _TAIL = rb"(?:Z|[+-]\d\d:?\d\d| UTC)?"
 _FORMS: tuple[re.Pattern[bytes], ...] = tuple(re.compile(form) for form in (
     # ISO and its relatives: Python's logging, DeepSpeed, Megatron, Slurm, docker, syslog. SGLang adds " TP3".
     rb" ?\[?(?P<Y>\d{4})[-/.](?P<M>\d\d)[-/.](?P<D>\d\d)[ T_-]" + _CLOCK + _TAIL
-    + rb"(?: (?:DP\d+ )?TP\d+(?: EP\d+)?| (?P<level>[IWEF]) \d+ \d+)?\]?[ ,:]{0,3}",
+    + rb"(?: (?:DP\d+ )?TP\d+(?: EP\d+)?| [IWEF] \d+ \d+)?\]?[ ,:]{0,3}",
     # glog and torch: "E0311 14:12:27.954000 458395 file.py:897] ", "[W222 11:55:33.286939859 file.cpp:4115] "
-    rb"\[?(?P<level>[IWEFD])(?P<M>\d{1,2})(?P<D>\d\d) " + _CLOCK + rb" {0,3}(?:\d{1,10} )?"
+    rb"\[?[IWEFD](?P<M>\d{1,2})(?P<D>\d\d) " + _CLOCK + rb" {0,3}(?:\d{1,10} )?"
     rb"(?:[\w./+-]{1,160}:\d{1,6})?\] ?",
     # absl before it is set up: "E0000 00:00:1738140690.520316  464956 cuda_dnn.cc:8310] "
-    rb"(?P<level>[IWEF])0000 00:00:(?P<epoch>\d{9,10}\.\d{1,9}) {1,4}\d{1,10} [\w./+-]{1,160}:\d{1,6}\] ?",
+    rb"[IWEF]0000 00:00:(?P<epoch>\d{9,10}\.\d{1,9}) {1,4}\d{1,10} [\w./+-]{1,160}:\d{1,6}\] ?",
     # UCX: "[1580334916.007460] "
     rb"\[(?P<epoch>1\d{9}\.\d{6})\] ",
     # dmesg: since boot, which says nothing about the day
@@ -35,7 +35,7 @@ _FORMS: tuple[re.Pattern[bytes], ...] = tuple(re.compile(form) for form in (
     # syslog: "Nov 21 20:38:35 host "
     rb"(?:<\d{1,3}>)?" + _MONTH + rb" {1,2}(?P<D>\d{1,2}) " + _CLOCK + rb" ",
     # vLLM: "WARNING 07-16 22:59:22 file.py:14] ", with brackets round the file since 0.10
-    rb"(?P<level>INFO|WARNING|ERROR|DEBUG|CRITICAL) (?P<M>\d\d)-(?P<D>\d\d) " + _CLOCK
+    rb"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL) (?P<M>\d\d)-(?P<D>\d\d) " + _CLOCK
     + rb" \[?[\w./-]{1,120}:\d{1,6}\] ?",
     # the time of day alone
     rb"\[?" + _CLOCK + rb"\]?[ :]{1,2}",
@@ -59,7 +59,6 @@ class Stamp(NamedTuple):
     """
 
     t: float | None
-    level: bytes
     end: int
 
 
@@ -68,8 +67,7 @@ def match(head: bytes, at: int) -> Stamp | None:
     for form in _BY_FIRST.get(head[at:at + 1], ()):
         found = form.match(head, at)
         if found is not None:
-            groups = found.groupdict()
-            return Stamp(_seconds(groups), groups.get("level") or b"", found.end())
+            return Stamp(_seconds(found.groupdict()), found.end())
     return None
 
 

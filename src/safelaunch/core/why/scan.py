@@ -98,7 +98,6 @@ class _Place:
 class _Open:
     """A traceback that has begun on one stream."""
 
-    offset: int
     lines: list[bytes]
     chain: int
     label: bytes = b""        # what stands before the payload
@@ -251,7 +250,7 @@ class Scanner:
         stream.is_chained = False
         raw = place.block[place.start:place.end]
         label = raw.removesuffix(line.payload) if line.payload.startswith(TRACEBACK) else b""
-        self._open[line.stream] = _Open(place.offset, [*self._line_before(line, place), line.payload], stream.chain,
+        self._open[line.stream] = _Open([*self._line_before(line, place), line.payload], stream.chain,
                                         label if label != raw else b"")
 
     def _line_before(self, line: Parsed, place: _Place) -> tuple[bytes, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from safelaunch.core.why.findings import Rule
 
-_NCCL = "NCCL, src/transport and src/misc"
 _LINK = "Look at the port's counters (ibqueryerrors, ethtool -S) on both ends; a node seen twice is kept out."
 
 RULES = (
