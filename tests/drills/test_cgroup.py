@@ -55,7 +55,7 @@ def test_node_whose_job_was_frozen_writes_nothing_when_it_is_thawed_beside_its_s
     group = cgroups.freezer_of(sandbox.dir, node)
     assert group is not None
 
-    cgroups.freeze(group)
+    (group / "freezer.state").write_text("FROZEN")
     try:
         frozen_t = time.time()
         second = drill.wait_event("attempt_started", 2, timeout_s=60)

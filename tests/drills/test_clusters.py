@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests import admin
 from tests.drills.proofs import FLAGS, check_losses, check_nothing_left, finish
 from tests.runs import Submitter
 
@@ -23,9 +24,9 @@ def retire_last_node(sandbox: Sandbox) -> str:
 
 def configure(sandbox: Sandbox, conf: str) -> None:
     """Another slurm.conf, with slurmctld restarted."""
-    sandbox.stop_ctl()
+    admin.stop_ctl(sandbox)
     sandbox.conf.write_text(conf)
-    sandbox.start_ctl()
+    sandbox.heal("ctl")
 
 
 def test_run_goes_on_in_its_next_job_after_a_suspect_has_left_the_cluster(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests import admin
 from tests.drills.proofs import (
     FLAGS,
     IS_LONG,
@@ -31,14 +32,14 @@ def test_slurmd_that_stands_still_and_comes_back_starts_no_rank_of_an_old_attemp
     first = drill.state().attempts[0]
     worker = first.nodes[1]
 
-    sandbox.freeze_slurmd(worker)
+    admin.freeze_slurmd(sandbox, worker)
     drill.wait_step(200 - 1, attempt=1)   # the training does not notice; then a rank of the other node dies
     died_t = time.time()
     drill.wait_for(lambda: len(stamps(drill)) > 1, 120, "no attempt got through")
     began = max(stamps(drill))
     running_again_s(drill, died_t, began, "slurmd frozen and a rank dead, training again")
     drill.wait_step(220, attempt=began)
-    sandbox.thaw_slurmd(worker)
+    admin.thaw_slurmd(sandbox, worker)
     time.sleep(12)   # a lease and more: what slurmd finds in its socket now was sent to it long ago
 
     assert set(stamps(drill)) == {1, began}, drill.story()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests import admin
 from tests.frozen import FuseMount, LoopMount
 from tests.localruns import SubmitLocal
 from tests.runs import ALICE, Installation, Submitter, comm_of, environ_of
@@ -206,7 +207,7 @@ def test_rank_that_waits_for_a_stopped_file_server_is_named_with_its_mount(hang:
 
 def test_node_whose_slurmd_is_frozen_holds_nobody_and_is_listed(hang: Hang) -> None:
     job = hang(-1, "none", nodes=3)
-    job.sandbox.freeze_slurmd(job.nodes[1])
+    admin.freeze_slurmd(job.sandbox, job.nodes[1])
 
     said = job.look("--deadline", "8")
 

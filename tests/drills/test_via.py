@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests import admin
 from tests.drills.proofs import note
 from tests.drills.test_watch import HURRY
 from tests.runs import ALICE, Drill, Submitter
@@ -28,7 +29,7 @@ def strict(own_sandbox: Callable[..., Sandbox]) -> Iterator[Callable[..., Sandbo
     def make(*words: str) -> Sandbox:
         sandbox = own_sandbox(3)
         for word in words:
-            sandbox.forbid(word)
+            admin.forbid(sandbox, word)
         return sandbox
 
     yield make

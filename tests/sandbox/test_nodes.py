@@ -105,7 +105,7 @@ def test_a_silent_node_that_is_healed_goes_on_where_it_was(sandbox: Sandbox, wor
 def test_a_silent_node_can_be_killed_later(sandbox: Sandbox, workdir: Path) -> None:
     with talk_to_rank(sandbox, workdir, "n1"):
         sandbox.crash("n1", silent=True)
-        sandbox.kill_silent("n1")
+        sandbox.crash("n1")
         assert sandbox.machine("n1").pids() == []
 
 

@@ -19,6 +19,7 @@ from safelaunch.core.why.slurmfacts import ACCOUNT_FORMAT
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import daemons, users
 from safelaunch.sandbox.cluster import Sandbox
+from tests import admin
 from tests.sandboxes import make_workdir, new_sandbox, wait_until
 from tests.slurmwords.texts import FOLDER, render
 
@@ -276,9 +277,9 @@ def silent(one: Recorder, script: Path) -> None:
         _all_at_once(one, "stopped-controller", asked)
     finally:
         controller.wake()
-    one.sandbox.stop_ctl()
+    admin.stop_ctl(one.sandbox)
     _all_at_once(one, "no-controller", asked)
-    one.sandbox.start_ctl()
+    one.sandbox.heal("ctl")
 
 
 def _all_at_once(one: Recorder, name: str, asked: dict[str, tuple[str, ...]]) -> None:

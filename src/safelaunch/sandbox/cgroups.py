@@ -103,11 +103,6 @@ def freezer_of(folder: Path, machine: str) -> Path | None:
     return root / f"slurm_{machine}" if root.exists() else None
 
 
-def freeze(group: Path) -> None:
-    """Freeze all that is in a group: no process of it runs, is stopped or is killed until `thaw`."""
-    (group / "freezer.state").write_text("FROZEN")
-
-
 def thaw(group: Path) -> None:
     """Thaw a group and all groups in it."""
     for state in (group / "freezer.state", *group.glob("**/freezer.state")):

@@ -23,7 +23,7 @@ from safelaunch.sandbox import cgroups, daemons, login, network, registry, sites
 from safelaunch.sandbox import conf as slurm_conf
 from safelaunch.sandbox.command import run_command
 from safelaunch.sandbox.daemons import wait_for
-from safelaunch.sandbox.namespaces import Namespace, command_name, is_stopped, share_mounts
+from safelaunch.sandbox.namespaces import Namespace, command_name
 
 UP_TIMEOUT_S = 60.0
 HEAL_TIMEOUT_S = 60.0
@@ -126,9 +126,9 @@ class Sandbox:
         """A node loses its power; `ctl` is slurmctld, `db` the accounting.
 
         Loud: all of its processes are stopped and then killed, and their sockets close. Silent: all are stopped, no FIN
-        and no RST (its kernel still accepts connections, as that of a hung machine does), until `heal` or
-        `kill_silent`. Cut: all go on, but no packet reaches the node or leaves it (needs `netns`). A loud crash of
-        slurmctld forgets what it had not saved yet, some seconds at most: jobs may vanish, or end a second time.
+        and no RST (its kernel still accepts connections, as that of a hung machine does), until `heal` or a loud
+        crash. Cut: all go on, but no packet reaches the node or leaves it (needs `netns`). A loud crash of slurmctld
+        forgets what it had not saved yet, some seconds at most: jobs may vanish, or end a second time.
         """
         daemons.check_root()
         machine = self.machine(node)
@@ -138,10 +138,6 @@ class Sandbox:
             machine.stop()
         else:
             machine.cut_power()
-
-    def kill_silent(self, node: str) -> None:
-        """Turn a silent node into one whose processes are gone."""
-        self.crash(node)
 
     def heal(self, node: str, timeout_s: float = HEAL_TIMEOUT_S) -> None:
         """Bring a crashed, silent, frozen or cut node back, and wait until Slurm would use it again."""
@@ -153,7 +149,7 @@ class Sandbox:
         if node == daemons.DATABASE:
             self._heal_accounting(machine)
             return
-        if not _daemons_on(machine):
+        if not daemons_on(machine):
             daemons.start(self.dir, (node,))
         if node == daemons.CONTROLLER:
             wait_for(lambda: self._states() is not None, timeout_s, "slurmctld does not answer")
@@ -164,56 +160,15 @@ class Sandbox:
         if state.endswith("*"):
             # slurmctld pings a silent node every 100 s only (SlurmdTimeout / 3). A restarted slurmd registers at once,
             # and the steps on the node do not notice.
-            self._restart_slurmd(node)
+            self.restart_slurmd(node)
         wait_for(lambda: self._comes_back(node), timeout_s, f"{node} did not come back", self._describe_states)
 
-    def stop_ctl(self, timeout_s: float = 30.0) -> None:
-        """End slurmctld as an administrator does: it saves its state first, so no job is forgotten."""
-        daemons.check_root()
-        machine = self.machine(daemons.CONTROLLER)
-        for pid in _daemons_on(machine):
-            os.kill(pid, signal.SIGTERM)
-        wait_for(lambda: not machine.pids(), timeout_s, "slurmctld did not end")
-
-    def start_ctl(self) -> None:
-        """Start slurmctld again, after `stop_ctl` or a crash of it, and wait until it answers."""
-        self.heal(daemons.CONTROLLER)
-
-    def freeze_slurmd(self, node: str) -> None:
-        """Stop a node's slurmd alone: steps go on, and nothing can be started, signalled or asked there any more."""
-        daemons.check_root()
+    def restart_slurmd(self, node: str) -> None:
+        """Kill a node's slurmd and start it anew; the steps on the node do not notice."""
         machine = self.machine(node)
-        for pid in _daemons_on(machine):
-            os.kill(pid, signal.SIGSTOP)
-        wait_for(lambda: all(map(is_stopped, _daemons_on(machine))), 10, f"slurmd on {node} does not stop")
-
-    def thaw_slurmd(self, node: str) -> None:
-        """Let a frozen slurmd go on."""
-        daemons.check_root()
-        for pid in _daemons_on(self.machine(node)):
-            os.kill(pid, signal.SIGCONT)
-
-    def forbid(self, word: str) -> None:
-        """Make this a site that forbids something, for jobs that start from now on, until the sandbox is down.
-
-        `dependency`: Slurm refuses jobs with one. A command such as `sbatch` or `scontrol`: compute nodes do not have
-        it, other machines do.
-        """
-        daemons.check_root()
-        if word == sites.DEPENDENCY:
-            sites.forbid_dependencies(self.dir)
-            self.slurm(["scontrol", "reconfigure"])
-            return
-        sites.hide_command(self.dir, word, daemons.PATH)
-        share_mounts(self.dir / "work")
-        for node in self.nodes:
-            self._restart_slurmd(node)
-
-    def _restart_slurmd(self, node: str) -> None:
-        machine = self.machine(node)
-        for pid in _daemons_on(machine):
+        for pid in daemons_on(machine):
             os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not _daemons_on(machine), 10, f"slurmd on {node} does not end")
+        wait_for(lambda: not daemons_on(machine), 10, f"slurmd on {node} does not end")
         daemons.start(self.dir, (node,))
         port = registry.find(str(self.dir)).port + 1 + self.nodes.index(node)
         wait_for(lambda: machine.is_listening(port), UP_TIMEOUT_S, f"slurmd on {node} does not listen")
@@ -229,7 +184,7 @@ class Sandbox:
         machine = self.machine(daemons.CONTROLLER)
         if machine.is_listening(port):
             return True
-        if any(_daemons_on(machine) for _ in range(5)):
+        if any(daemons_on(machine) for _ in range(5)):
             return False
         raise SandboxError("slurmctld ended right after its start")
 
@@ -309,7 +264,8 @@ def _is_usable(state: str) -> bool:
     return not state.startswith(("down", "drain", "fail", "unk")) and not state.endswith("*")
 
 
-def _daemons_on(machine: Namespace) -> list[int]:
+def daemons_on(machine: Namespace) -> list[int]:
+    """The pids of slurmd or slurmctld there."""
     return [pid for pid in machine.pids() if command_name(pid) in ("slurmd", "slurmctld")]
 
 

@@ -99,12 +99,6 @@ def mend(folder: Path, name: str) -> None:
     _ip(_switch(folder), _plug(name))
 
 
-def is_cut(folder: Path, name: str) -> bool:
-    """The machine's cable is pulled."""
-    said = run_command(["nsenter", f"--net={_switch(folder)}", "ip", "-o", "link", "show", name])
-    return "state DOWN" in said
-
-
 def _switch(folder: Path) -> Path:
     pin = folder / "net" / SWITCH
     if not pin.exists():

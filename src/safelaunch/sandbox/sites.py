@@ -1,4 +1,4 @@
-"""Sites that differ from a plain Slurm: a table of them (`up --site`), and what a sandbox can forbid later on."""
+"""Sites that differ from a plain Slurm: a table of them (`up --site`)."""
 
 from __future__ import annotations
 
@@ -14,31 +14,8 @@ from safelaunch.sandbox.command import run_command
 from safelaunch.sandbox.namespaces import Pairs
 from safelaunch.sandbox.users import USERS
 
-DEPENDENCY = "dependency"
-COMMANDS = ("sbatch", "scontrol", "scancel", "squeue", "sinfo", "sacct", "srun", "salloc")
-PLUGIN = "JobSubmitPlugins=lua"
 # Below /tmp a sandbox could not be seen from nodes whose /tmp is another one.
 ROOM = Path("/var/lib/safelaunch-sandboxes")
-# Slurm looks for it beside slurm.conf. Real sites that allow no dependencies do it this way. "" clears a dependency.
-# A rule against jobs from compute nodes is not among these: slurmctld knows the machine by munge's origin (22.05), and
-# all machines of a sandbox share one munged.
-JOB_SUBMIT_LUA = """\
-local function check(request)
-  if request.dependency ~= nil and request.dependency ~= "" then
-    slurm.log_user("job dependencies are not allowed here")
-    return slurm.ERROR
-  end
-  return slurm.SUCCESS
-end
-
-function slurm_job_submit(request, partitions, uid)
-  return check(request)
-end
-
-function slurm_job_modify(request, job, partitions, uid)
-  return check(request)
-end
-"""
 # A message to who submits comes as "sbatch: …" on stderr, before the job's id.
 GREETING_LUA = """\
 function slurm_job_submit(request, partitions, uid)
@@ -245,7 +222,7 @@ def lay_out(folder: Path, words: Sequence[str], nodes: Sequence[str]) -> None:
             (_layer_of(folder, Path(path)) / Path(path).name).symlink_to(target.replace("{dir}", str(folder)))
         for pattern in quirk.hidden:
             for found in Path("/").glob(pattern.removeprefix("/")):
-                _lay_whiteout(folder, found)
+                lay_whiteout(folder, found)
     if OTHER_SHELL in words:
         _write(_layer_of(folder, Path("/etc/passwd")) / "passwd", _with_shell("/usr/local/bin/csh"))
     for node in nodes:
@@ -280,34 +257,11 @@ def _write(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-# --- what is forbidden later on -----------------------------------------------------------------------------------
-
-
-def forbid_dependencies(folder: Path) -> None:
-    """Lay out what makes slurmctld refuse jobs with a dependency, once it reads its configuration again."""
-    (folder / "job_submit.lua").write_text(JOB_SUBMIT_LUA)
-    conf = folder / "slurm.conf"
-    text = conf.read_text()
-    if PLUGIN not in text.splitlines():
-        fresh = conf.with_suffix(".new")  # whole or not at all: every command reads it at any moment
-        fresh.write_text(f"{text}{PLUGIN}\n")
-        fresh.replace(conf)
-
-
-def hide_command(folder: Path, command: str, path: str) -> None:
-    """Record that nodes do not have this command; SandboxError for one that is no command of Slurm's."""
-    if command not in COMMANDS:
-        raise SandboxError(f"{command!r} cannot be forbidden: {', '.join((DEPENDENCY, *COMMANDS))}")
-    found = shutil.which(command, path=path)
-    if found is None:
-        raise SandboxError(f"{command} is not installed: there is nothing to forbid")
-    _lay_whiteout(folder, Path(found))
-
-
 # --- what nodes see -----------------------------------------------------------------------------------------------
 
 
-def _lay_whiteout(folder: Path, path: Path) -> None:
+def lay_whiteout(folder: Path, path: Path) -> None:
+    """Hide a file of this machine from the nodes; they see it no more once their slurmd starts."""
     layer = _layer_of(folder, path)
     if not os.path.lexists(layer / path.name):
         # A whiteout: in the upper one of two folders that lie over each other it hides the file of its name in the
