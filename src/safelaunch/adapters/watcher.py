@@ -57,7 +57,7 @@ class Watcher:
     def tick(self) -> Asking:
         """One look at everything that is due."""
         now_s = self.world.now_s()
-        runs = self._runs(now_s)
+        runs = self._runs()
         answering = self._glance(runs, now_s)
         if runs and self._is_due(runs, now_s):
             yield from self._ask_and_judge(answering, now_s)
@@ -76,7 +76,7 @@ class Watcher:
 
     # --- the folders ----------------------------------------------------------------------------------------------
 
-    def _runs(self, now_s: float) -> dict[str, Known]:
+    def _runs(self) -> dict[str, Known]:
         """The runs to watch; the list of runs is read anew each time, for one may just have been submitted."""
         listed: Sequence[tuple[str, str]] | None = self.named or self.reader.registered(self.cluster)
         self._no_list = listed is None

@@ -71,7 +71,7 @@ def overview(
         "attempts": len(state.attempts),
         "step": step, "step_total": total, "loss": _number(figures.loss), "step_time_s": _number(figures.step_s),
         "typical_step_time_s": _number(figures.typical_step_s), "pace_s": _rounded(pace_s),
-        "eta_t": _eta(state, judged.name, step, total, pace_s or figures.typical_step_s, now),
+        "eta_t": _eta(judged.name, step, total, pace_s or figures.typical_step_s, now),
         "throughput": {"value": figures.rate, "unit": figures.rate_unit} if figures.rate is not None else None,
         **_checkpoint(state, found, step, now),
         **_budget(run, state),
@@ -110,7 +110,7 @@ def brief(run: Run, word: Word, now: float) -> dict[str, Any]:
         "now_t": round(now, 3), "ended_t": state.ended.t if state.ended else None,
         "job": job["id"] if job else None, "job_ends_t": job["ends_t"] if job and not state.ended else None,
         "attempts": len(state.attempts), "step": step, "step_total": total,
-        "eta_t": _eta(state, judged.name, step, total, pace_s, now),
+        "eta_t": _eta(judged.name, step, total, pace_s, now),
         "restarts": state.restarts, "max_restarts": run.plan.restart.max_restarts,
         "is_stale": is_stale,
     }
@@ -184,9 +184,7 @@ def _checkpoint(state: State, found: dict[str, Any] | None, step: int | None, no
             "checkpoint": {**found, "age_s": age_s, "steps_at_risk": at_risk}}
 
 
-def _eta(
-    state: State, name: str, step: int | None, total: int | None, pace_s: float | None, now: float
-) -> float | None:
+def _eta(name: str, step: int | None, total: int | None, pace_s: float | None, now: float) -> float | None:
     """When the last step is made, while the attempt makes steps."""
     if name != "running":
         return None

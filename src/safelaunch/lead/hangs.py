@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from safelaunch.adapters import checkpoints
-from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collected, Depth
 from safelaunch.adapters.localtime import clock
 from safelaunch.core import nodefold
@@ -46,7 +45,7 @@ CHECKPOINT_S = 1.0        # a folder of some hundred checkpoints takes 0.1 s; th
 STALLED_S = 30.0          # between two looks at the log, which come each 5 s
 
 
-def follow(lead: Leader, process: AttemptProcess, talk: Talk | None) -> None:
+def follow(lead: Leader, talk: Talk | None) -> None:
     """Take in what the log has said, and look at the ranks when it has been silent for too long."""
     if not lead.plan.hang.is_on:
         return
@@ -56,7 +55,7 @@ def follow(lead: Leader, process: AttemptProcess, talk: Talk | None) -> None:
     lead.followed_s = lead.now_s
     lead.rhythm = rhythm = rhythm if talk is None else hang.hear(rhythm, lead.grew_s, talk)
     if lead.now_s > hang.deadline_s(rhythm) and lead.attempt.killed_t is None and not lead.attempt.exits:
-        lead.begin("hang", look(lead, process))
+        lead.begin("hang", look(lead))
 
 
 def is_overdue(lead: Leader) -> bool:
@@ -85,7 +84,7 @@ def would_call_t(lead: Leader) -> float | None:
     return lead.now + hang.deadline_s(lead.rhythm) - lead.now_s
 
 
-def look(lead: Leader, process: AttemptProcess) -> Step:
+def look(lead: Leader) -> Step:
     """Look at all ranks, twice if the first look speaks of a hang; end the attempt if both do."""
     assert lead.rhythm is not None
     number, since_s = lead.attempt.number, lead.now_s - lead.rhythm.since_s

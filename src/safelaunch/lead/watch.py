@@ -200,7 +200,7 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
         talk = hear(lead, process)
         note_step(lead, process.number, talk)
         lostprogress.judge_start(lead)
-        hangs.follow(lead, process, talk)
+        hangs.follow(lead, talk)
     if lead.is_due("lost", LOOK_FOR_LOST_S):
         find_lost(lead)
         overlap.look_for_waiting(lead)

@@ -70,12 +70,12 @@ def where(pid: int, tid: int, mounts: dict[int, tuple[str, str]]) -> dict[str, A
     with contextlib.suppress(OSError, ValueError, IndexError):
         state = read_stat(task + "stat").state
     wchan = _read(task + "wchan")
-    call, path, mount, fs = _call(pid, tid, _read(task + "syscall").split(), mounts)
+    call, path, mount, fs = _call(pid, _read(task + "syscall").split(), mounts)
     return {"state": state, "wchan": "" if wchan == "0" else wchan, "call": call, "path": path, "mount": mount,
             "fs": fs}
 
 
-def _call(pid: int, tid: int, words: list[str], mounts: dict[int, tuple[str, str]]) -> tuple[str, str, str, str]:
+def _call(pid: int, words: list[str], mounts: dict[int, tuple[str, str]]) -> tuple[str, str, str, str]:
     """(call, path, mount, filesystem) from /proc/PID/syscall: "number arg… sp pc", "running", or nothing."""
     if not words or not words[0].lstrip("-").isdigit() or words[0].startswith("-"):
         return "", "", "", ""

@@ -72,7 +72,7 @@ def run_in_child(fn: Callable[[], T], deadline_s: float) -> Answer[T]:
         answer = _read_until(reader, start_s + deadline_s)
     finally:
         os.close(reader)
-    return _judge(pid, answer, start_s, start_s + deadline_s)
+    return _judge(pid, answer, start_s)
 
 
 def stuck_children() -> int:
@@ -153,7 +153,7 @@ def _read_until(reader: int, until_s: float) -> Optional[bytes]:
         parts.append(part)
 
 
-def _judge(pid: int, answer: Optional[bytes], start_s: float, until_s: float) -> Answer[T]:
+def _judge(pid: int, answer: Optional[bytes], start_s: float) -> Answer[T]:
     if answer is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

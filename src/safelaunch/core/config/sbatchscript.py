@@ -44,7 +44,7 @@ def draft_from_script(text: str) -> Draft:
         notes.append("MASTER_ADDR and MASTER_PORT are left out: safelaunch sets them for every attempt")
     if any(line.strip() and not line.lstrip().startswith("#") for line in after):
         notes.append("left out, as it stood after the training: " + "; ".join(filter(None, map(str.strip, after))))
-    command, launch, said = _read_launch(launch_line, slurm)
+    command, launch, said = _read_launch(launch_line)
     if takes_words(command):
         command += " ${RESUME_ARGS}"
         said.append("${RESUME_ARGS} was put behind the command: with resume: it says where to go on from, else nothing")
@@ -133,7 +133,7 @@ def _find_launch(body: list[str]) -> tuple[list[str], str | None, list[str]]:
     return joined[: found[0]], joined[found[0]].strip(), joined[found[0] + 1 :]
 
 
-def _read_launch(line: str, slurm: dict[str, str | int | bool]) -> tuple[str, dict[str, str | int], list[str]]:
+def _read_launch(line: str) -> tuple[str, dict[str, str | int], list[str]]:
     """The training's own command, launch:, and notes; `srun FLAGS torchrun FLAGS train.py` is read inwards."""
     words: list[str] = _WORD.findall(line)
     notes: list[str] = []

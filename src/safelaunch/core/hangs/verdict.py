@@ -221,7 +221,7 @@ def _deadlock(scene: Scene) -> HangVerdict | None:
         return None
     most = main_wait(scene)
     assert most is not None
-    odd = [odd_one(rank, _why_odd(scene, group, most)) for group in groups for rank in group.ranks]
+    odd = [odd_one(rank, _why_odd(scene, group)) for group in groups for rank in group.ranks]
     odd = _odd_of_groups(scene, odd)
     pids = {(one.node, one.pid) for one in odd}
     groups = [group for group in groups if any((rank.node, rank.pid) in pids for rank in group.ranks)]
@@ -314,7 +314,7 @@ _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
 # --- what the rows share --------------------------------------------------------------------------------------------
 
 
-def _why_odd(scene: Scene, group: Group, most: Group) -> str:
+def _why_odd(scene: Scene, group: Group) -> str:
     at = scene.what(group)
     if group.kind == MOVING:
         return f"still works, in {label(group.stack)}"
