@@ -18,7 +18,7 @@ _DEEPEST = 20       # of expansions within each other
 _START = re.compile(r"\n|;|&&|\|\|")                         # what a command may stand behind
 _COMMENT = re.compile(r"(?:^|[ \t;&|()])#")
 _BLANK = re.compile(r"(?:[ \t]|\\\n)*")
-_REST = re.compile(r"[ \t]*;?(?:[ \t\n]|(?<![^ \t\n;])#[^\n]*)*\Z")   # nothing but blanks and comments
+_REST = re.compile(r"(?:[ \t]*;)?(?:[ \t\n]|(?<![^ \t\n;])#[^\n]*(?![^\n]))*\Z")   # nothing but blanks and comments
 _SET = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _ELEMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")           # an array's may be set there
 _PLAIN = re.compile(r"""[^ \t\n\\'"$`;&|<>()]+""")           # of a word; a # is part of it unless it comes first
