@@ -173,7 +173,7 @@ def test_a_guard_obeys_each_order_that_its_line_lets_through() -> None:
             assert connection is not None and connection.session is not None
             for said in line.hear(connection.session.seal(json.dumps({**word, name: value}).encode())):
                 if said["do"] == "signal":
-                    assert guard_module.signal_handlers([], said["signal"]) == []
+                    assert guard_module.signal_handlers([], said["signal"]) == {}
                 elif said["do"] == "end":
                     assert 0.0 <= float(said["grace_s"]) < float("inf")
 

@@ -40,6 +40,7 @@ class Task:
         self.rank = "new"
         self.code = 0
         self.guard_alive = False
+        self._is_signalled = False      # the rank was sent the signal: a guard sends it once
         self.is_blocked = False         # the rank sleeps in D state: no signal ends it before the thaw
         self.is_held = False            # stopped by its guard, which looks first
         self._killed: tuple[int, int | None] | None = None
@@ -257,8 +258,9 @@ class Task:
         if verb == "signal":
             handles = self.sim.scenario.handles_signal and self.rank == "training"
             self._say({"ev": "signalled", "reached": [f"python[{self.index}]"] if handles else []})
-            if handles and self.index == 0:
+            if handles and self.index == 0 and not self._is_signalled:
                 self.attempt.save_now(self)
+            self._is_signalled = self._is_signalled or handles
         elif verb == "end":
             self.term()
             self.sim.clock.after(float(message.get("grace_s", 5.0)), lambda: self._end_if_running(137, 9))

@@ -38,23 +38,26 @@ def go_on(lead: Leader, is_answered: bool) -> Step:
 def ask_to_end(lead: Leader, name: str) -> Step:
     """Signal the ranks that handle it; say whom it reached, and until when what is waited for.
 
-    While no process is known to have taken it and not every guard has answered (they look for a supervisor that was
-    born again, or their launcher has not started yet), it is asked again: it reaches no process twice.
+    While not every guard has answered (they look for a supervisor that was born again, their cable is cut for a moment,
+    or their launcher has not started yet), it is asked again: it reaches no process twice.
     """
     number, row = lead.attempt.number, lead.attempt.end_row
     before = look(lead) if row in ("kill", "checkpoint") else None
-    for again in range(MOST_ASKED):
+    reached: list[str] = []
+    said: tuple[int | None, int] | None = None
+    for _ in range(MOST_ASKED):
         told = yield from _signal(lead, name)
         if not _is_asked(lead, number, row):
             return
-        live, reached = lead.attempt, list(lead.server.signalled)
-        answers = lead.server.signal_answers
+        live, answers = lead.attempt, lead.server.signal_answers
+        reached += [one for one in lead.server.signalled if one not in reached]
         knows = answers >= told and told + len(live.exits) >= live.tasks
         lead.live = replace(live, heard=len(reached) if reached or knows else None)
-        if again == 0 or lead.live.heard is not None:
+        if said != (lead.live.heard, len(reached)):
+            said = lead.live.heard, len(reached)
             _tell(lead, name, reached, f"{answers} of {live.tasks} guards have answered")
         lead.begin(f"wait {row} {number}", wait_for_checkpoint(lead, before))
-        if lead.live.heard is not None:
+        if knows:
             return
         yield AGAIN_S
 

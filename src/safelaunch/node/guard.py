@@ -153,6 +153,7 @@ class Guard:
         self.heard = self.proved = self.started_s = time.monotonic()   # proved: an answered question was asked then
         self.ticked = self.heard
         self.asked = -1.0           # when the last question was
+        self.signalled: dict[int, dict[int, str]] = {}   # by signal and pid: who was sent it for the leader
         self.record_looked = 0.0
         self.looks_alone = False    # whether the look under way was begun after the lease had run out
         self.probe: RecordProbe | None = None   # the disposable child that reads the record
@@ -323,10 +324,16 @@ class Guard:
             if self.asked != now and "t" not in message:   # a question is an answer as well
                 self.link.say({"ev": "pong"})
         elif verb == "signal":
-            reached = signal_handlers(self._ranks(), message["signal"])
+            reached = self._signal_once(message["signal"])
             self.link.say({"ev": "signalled", "reached": reached[:MOST_NAMES]})
         elif verb == "end":
             self._end(now, float(message["grace_s"]))
+
+    def _signal_once(self, number: int) -> list[str]:
+        """Names of the processes that have been sent it, now or before: who has not heard all answers asks again."""
+        known = self.signalled.setdefault(number, {})
+        known.update(signal_handlers([pid for pid in self._ranks() if pid not in known], number))
+        return list(known.values())
 
     def _end(self, now: float, grace_s: float) -> None:
         if self.kill_at is None:
@@ -1086,12 +1093,12 @@ def send(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def signal_handlers(pids: Iterable[int], number: int) -> list[str]:
-    """Names of the processes that handle `number` and were sent it.
+def signal_handlers(pids: Iterable[int], number: int) -> dict[int, str]:
+    """pid → name of the processes that handle `number` and were sent it.
 
     Never bash or torchrun: the word is for the training, and a launcher that acts on it would end its ranks.
     """
-    reached = []
+    reached = {}
     for pid in pids:
         try:
             with open("/proc/%d/status" % pid) as status:
@@ -1104,7 +1111,7 @@ def signal_handlers(pids: Iterable[int], number: int) -> list[str]:
         caught = int(fields.get("SigCgt", "0").split()[0], 16) >> (number - 1) & 1
         if caught and fields.get("Name") not in ("bash", "sh") and not is_launcher(words):
             send([pid], number)
-            reached.append("%s[%d]" % (fields.get("Name"), pid))
+            reached[pid] = "%s[%d]" % (fields.get("Name"), pid)
     return reached
 
 
