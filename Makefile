@@ -1,4 +1,5 @@
-# The two commands of the README, and what developers use. No target but `test` needs root.
+# The two commands of the README, and what developers use (`make help`). No target but `test` and `bench-quick` needs root.
+.DEFAULT_GOAL := help
 SHELL := /bin/bash
 # An interpreter that ordinary users can run as well: the tests' jobs belong to one.
 PYTHON ?= $(shell for python in /usr/bin/python3 python3; do \
@@ -7,6 +8,13 @@ WORKERS ?= 5
 # The sandbox of the tests takes root; the jobs in it do not.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 TEST_VENV := .venv-test
+# The same packages without PyTorch and the peers; what style, types and contracts need is in both.
+UNIT_VENV := .venv-unit
+LINT_VENV := $(if $(wildcard $(TEST_VENV)/installed),$(TEST_VENV),$(UNIT_VENV))
+
+# Tests that need no root, no Slurm and no PyTorch, and wait for no process; but those that try every pattern on long lines (2 min).
+UNIT ?= tests/core tests/checkpoints tests/why/test_spoken.py
+UNIT_WITHOUT := --ignore=tests/core/test_patterns.py --ignore=tests/core/test_rule_costs.py
 
 # Simulated runs beside the tests; 0: none.
 SEEDS ?= 4000
@@ -15,7 +23,10 @@ AGAIN := $(TEST_VENV)/again
 SIMULATE = $(if $(filter 0,$(SEEDS)),true,$(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS))
 RUN_TESTS = SAFELAUNCH_REQUIRE_SLURM=1 $(SUDO) $(TEST_VENV)/bin/python -m pytest
 
-.PHONY: demo test check bytecode deps simulation bench bench-quick audit lock clean
+.PHONY: help demo test unit lint check format bytecode deps simulation bench bench-quick audit lock clean
+
+help:  ## this list
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
 
 demo: .venv/installed  ## a crash and the recovery from it on this machine: no Slurm, no root, no PyTorch
 	.venv/bin/safelaunch demo
@@ -28,10 +39,19 @@ test: deps $(TEST_VENV)/installed  ## everything; installs Slurm and the like, w
 	[ ! -s $(AGAIN) ] || { $(RUN_TESTS) -n 0 @$(AGAIN) && sed 's/^/failed beside others, passed alone: /' $(AGAIN); }
 	$(TEST_VENV)/bin/python -m benchmarks.history
 
-check: $(TEST_VENV)/installed  ## style, types and the contracts between the layers
-	$(TEST_VENV)/bin/ruff check .
-	$(TEST_VENV)/bin/mypy
-	$(TEST_VENV)/bin/lint-imports --no-timings 2>/dev/null || $(TEST_VENV)/bin/lint-imports
+unit: $(UNIT_VENV)/installed  ## the quick tests: no root, no Slurm, no PyTorch
+	$(UNIT_VENV)/bin/python -m pytest -n logical -m 'not slurm and not root and not torch' $(UNIT_WITHOUT) $(UNIT)
+
+lint: $(LINT_VENV)/installed  ## style, types and the contracts between the layers
+	$(LINT_VENV)/bin/ruff check .
+	$(LINT_VENV)/bin/mypy
+	$(LINT_VENV)/bin/lint-imports --no-timings 2>/dev/null || $(LINT_VENV)/bin/lint-imports
+
+check: lint  ## the same as lint
+
+# `ruff format` is not used: it would change most files.
+format: $(LINT_VENV)/installed  ## mend what ruff can mend by itself, the order of imports included
+	$(LINT_VENV)/bin/ruff check --fix .
 
 # An installation has its bytecode, a checkout has none: each of the hundreds of supervisors that tests start would compile
 # all of it (0.15 s of processor time), and each worker all tests with their asserts (5 s), which a collection writes.
@@ -39,7 +59,7 @@ bytecode: $(TEST_VENV)/installed
 	$(TEST_VENV)/bin/python -m compileall -q src
 	env -u PYTHONDONTWRITEBYTECODE $(TEST_VENV)/bin/python -m pytest --collect-only -qq $(PYTEST) >/dev/null || true
 
-deps:
+deps:  ## the Debian packages that the tests need, Slurm among them; takes root or sudo
 	scripts/install-test-deps
 
 simulation: $(TEST_VENV)/installed  ## simulated runs with faults drawn from their seeds
@@ -54,11 +74,14 @@ bench-quick: $(TEST_VENV)/installed  ## five ratios to peers in four minutes: a 
 audit:  ## known vulnerabilities of what the lock names; says so where nobody could be asked
 	scripts/audit
 
-lock: $(TEST_VENV)/installed  ## requirements/test.txt anew: the newest releases that pyproject.toml allows, with their hashes
+lock: $(TEST_VENV)/installed  ## requirements/*.txt anew: the newest releases that pyproject.toml allows, with their hashes
 	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check uv
 	$(TEST_VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate \
 		--custom-compile-command 'make lock' --extra dev --extra bench --extra stacks \
 		--output-file requirements/test.txt pyproject.toml requirements/test.in
+	$(TEST_VENV)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate \
+		--custom-compile-command 'make lock' --extra dev --constraint requirements/test.txt \
+		--output-file requirements/unit.txt pyproject.toml requirements/unit.in
 
 .venv/installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer with venv was found; on Debian: apt-get install python3-venv" >&2; exit 1; }
@@ -79,5 +102,12 @@ test-venv:
 	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(TEST_VENV)/installed
 
-clean:
-	rm -rf .venv $(TEST_VENV) .venv-audit build dist safelaunch-demo
+$(UNIT_VENV)/installed: pyproject.toml requirements/unit.txt
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer with venv was found; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(UNIT_VENV)
+	$(UNIT_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/unit.txt
+	$(UNIT_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+clean:  ## remove what these targets have made
+	rm -rf .venv $(TEST_VENV) $(UNIT_VENV) .venv-audit build dist safelaunch-demo

@@ -151,3 +151,56 @@ def test_each_promise_on_security_names_a_test_that_is_there() -> None:
     named = re.findall(r"`(tests/[a-z_/]+\.py)::(test_\w+)`", (ROOT / "docs" / "security.md").read_text())
     assert named and [f"{file}::{test}" for file, test in named
                       if f"\ndef {test}(" not in (ROOT / file).read_text()] == []
+
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+NAMED = sorted({name for name in names(re.sub("(?s)```.*?```", "", CONTRIBUTING))
+                if re.fullmatch(r"[\w./-]+(?:/|\.(?:py|md|sbatch|toml|txt))(?:::\w+)?", name)} - {"control/"})
+
+
+def place(path: str) -> Path:
+    """Where a path of CONTRIBUTING.md is: below the checkout, or below src/safelaunch."""
+    return ROOT / path if (ROOT / path).exists() else SRC / path
+
+
+def defined(path: Path) -> set[str]:
+    """The names that a module's own statements define."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_where_one_changes_what_is_where_contributing_says(named: str) -> None:
+    path, _, symbol = named.partition("::")
+    assert place(path).exists()
+    assert not symbol or symbol in defined(place(path))
+
+
+def test_each_row_of_where_to_change_what_begins_at_a_place_that_is_checked() -> None:
+    rows = CONTRIBUTING.partition("| you want | begin at | then |\n")[2].splitlines()[1:]
+    begins = {row.split("|")[2].strip(): [name for name in names(row) if name in NAMED] for row in rows}
+    assert len(begins) == len(rows) >= 16 and all(begins.values()), begins
+
+
+def test_contributing_draws_the_layers_of_the_contract() -> None:
+    contract = (ROOT / "pyproject.toml").read_text().partition("\nlayers = [")[2].partition("]")[0]
+    layers = [layer.replace("safelaunch.", "").replace(" : ", ", ") for layer in re.findall('"([^"]+)"', contract)]
+    assert f"`{' > '.join(layers)}`" in CONTRIBUTING
+
+
+TARGETS = dict(re.findall(r"^([a-z-]+):[^#\n]*(?:## (.*))?$", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("file", [
+    "README.md", "CONTRIBUTING.md", "docs/developing.md", ".ci/run", ".pre-commit-config.yaml",
+    ".github/workflows/ci.yml", ".github/pull_request_template.md"])
+def test_each_target_of_make_that_is_named_is_there_and_make_help_tells_of_it(file: str) -> None:
+    named = re.findall("(?m)(?:^|`|exec |run: |entry: )make (?:--[a-z-]+ )?([a-z-]+)", (ROOT / file).read_text())
+    assert named
+    assert [target for target in named if not TARGETS.get(target)] == []
