@@ -55,7 +55,8 @@ def find_last(text: str, is_complete: Callable[[str], bool]) -> str:
         if not before.strip():
             return _kept(text, names, command)
         asked += 1
-        if asked > _MOST_ASKED or "PIPESTATUS" in before:   # which a function could see, and no other command
+        # A function could see PIPESTATUS, and no other command. An alias is known from the next list of commands on.
+        if asked > _MOST_ASKED or "PIPESTATUS" in before or "alias" in before:
             break
         if _may_end(before) and is_complete(before):
             return _kept(text, names, command)
