@@ -108,7 +108,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 # Where a shell stays that would not stay beside an argument (an alias among it): rare, and it does what bash does
 # anywhere else.
 SHELL_STAYS = re.compile(
-    r"""IFS=|\bp(?:[ ;\n]|\Z)|#[^\n]*\\\n|[am]=\(|<\(:\)|<<2|case a in|\\\Z"""
+    r"""IFS=|alias |\bp(?:[ ;\n]|\Z)|#[^\n]*\\\n|[am]=\(|<\(:\)|<<2|case a in|\\\Z"""
     r"""|\$PROBE"? (?:[$`"][^ ]* )*[$`]""", re.DOTALL)
 
 
