@@ -45,12 +45,14 @@ class Lead:
         self.server = server
         self.live = Live(1, ("n0", "n1"), tasks=2, end_row="kill")
         self.plan = SimpleNamespace(resume=SimpleNamespace(dir=None))
+        self.waits = 0
 
     @property
     def attempt(self) -> Live:
         return self.live
 
     def begin(self, name: str, step: Any) -> None:
+        self.waits += 1   # for the next checkpoint; over at once here
         step.close()
 
 
@@ -78,3 +80,4 @@ def test_guards_that_were_away_are_asked_again_until_all_have_answered(
         lead.now_s += float(pause_s)   # type: ignore[arg-type]
 
     assert (server.orders, lead.live.heard, said) == (orders, heard, told)
+    assert lead.waits == 1, "another wait finds the same checkpoint and counts its time anew"

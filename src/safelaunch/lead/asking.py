@@ -45,7 +45,7 @@ def ask_to_end(lead: Leader, name: str) -> Step:
     before = look(lead) if row in ("kill", "checkpoint") else None
     reached: list[str] = []
     said: tuple[int | None, int] | None = None
-    for _ in range(MOST_ASKED):
+    for again in range(MOST_ASKED):
         told = yield from _signal(lead, name)
         if not _is_asked(lead, number, row):
             return
@@ -56,7 +56,8 @@ def ask_to_end(lead: Leader, name: str) -> Step:
         if said != (lead.live.heard, len(reached)):
             said = lead.live.heard, len(reached)
             _tell(lead, name, reached, f"{answers} of {live.tasks} guards have answered")
-        lead.begin(f"wait {row} {number}", wait_for_checkpoint(lead, before))
+        if again == 0:   # once: a second wait would find the same checkpoint, and let the training leave later
+            lead.begin(f"wait {row} {number}", wait_for_checkpoint(lead, before))
         if knows:
             return
         yield AGAIN_S
