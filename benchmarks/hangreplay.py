@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from safelaunch.core.hangs import hang
-from safelaunch.core.progress import listen
+from safelaunch.core.progress.lines import listen
 from safelaunch.core.why import logstamps
 
 POLL_S = 5.0

@@ -19,12 +19,12 @@ from typing import Any
 from benchmarks.figure import Figure, render_table
 from safelaunch.adapters import registry
 from safelaunch.adapters.slurm import Command, Result
-from safelaunch.adapters.watcher import Watcher
 from safelaunch.adapters.world import World
 from safelaunch.commands import watch as verb
 from safelaunch.core import slurmtext
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
+from safelaunch.watch.watcher import Watcher
 
 RUNS = 1000
 PROGRESS = 1440           # lines of a journal: a day of one a minute

@@ -125,7 +125,7 @@ def _is_same_host(one: str, other: str | None) -> bool:
 
 def ask_safelaunch(cases: Sequence[Case]) -> Iterable[Answer]:
     """What `safelaunch why --json` prints, without the start of a process for each log."""
-    from safelaunch.adapters.logfiles import read_logs
+    from safelaunch.adapters.logs.logfiles import read_logs
     from safelaunch.adapters.rulepacks import load_packs
     from safelaunch.core.why import rulebook, verdictjson
     from safelaunch.core.why.causes import judge_log

@@ -12,8 +12,8 @@ import pytest
 
 from safelaunch.commands.events import SENTENCES
 from safelaunch.core.config.sbatchoptions import REFUSED
+from safelaunch.core.decide.watched import NOTE
 from safelaunch.core.state import _STEPS
-from safelaunch.core.watched import NOTE
 from tests.localruns import SubmitLocal
 
 ROOT = Path(__file__).parent.parent
@@ -22,8 +22,8 @@ README = (ROOT / "README.md").read_text()
 RUN_FOLDER = (ROOT / "docs" / "run-folder.md").read_text()
 
 # Where the kind is not a literal: (module, expression) → what it can be.
-COMPUTED = {("lead/endings.py", "action.how"): ("completed", "gave_up", "stopped"),
-            ("lead/watch.py", "event"): ("kill_switch", "request")}
+COMPUTED = {("supervisor/endings.py", "action.how"): ("completed", "gave_up", "stopped"),
+            ("supervisor/observe.py", "event"): ("kill_switch", "request")}
 # Functions that announce an act, and the place of its name among their arguments.
 ANNOUNCING = {"_announce": 0, "_order": 2}
 
@@ -101,7 +101,7 @@ def keys_of(module: str, *markers: str) -> set[str]:
 
 
 def test_what_is_known_of_an_attempt_at_its_start_is_documented() -> None:
-    assert keys_of("lead/attempts.py", "resume_path") <= EVENTS["attempt_started"]
+    assert keys_of("supervisor/attempts.py", "resume_path") <= EVENTS["attempt_started"]
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_what_is_known_of_an_attempt_at_its_start_is_documented() -> None:
         ("## The journal", "core/journal.py", "seq"),
         ("### `claims/<n>`", "adapters/journal.py", "action pid"),
         ("### `run.json`", "commands/submit.py", "origins"),
-        ("### `pulse.json`", "lead/watch.py", "guards"),
-        ("### `attempts/<n>/record.json`", "lead/leader.py", "endpoint"),
-        ("### `attempts/<n>/exit.json`", "lead/attempts.py", "srun_code"),
+        ("### `pulse.json`", "supervisor/observe.py", "guards"),
+        ("### `attempts/<n>/record.json`", "supervisor/leader.py", "endpoint"),
+        ("### `attempts/<n>/exit.json`", "supervisor/attempts.py", "srun_code"),
     ],
     ids=lambda text: text.strip("# ") if text.startswith("#") else None,
 )

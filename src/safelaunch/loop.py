@@ -19,12 +19,12 @@ from safelaunch.adapters.attempt import raise_limit
 from safelaunch.adapters.job import Job, Start, current, standby
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
-from safelaunch.core import decide
-from safelaunch.lead import asking, attempts, endings, slurmends, watch
-from safelaunch.lead.boot import boot
-from safelaunch.lead.diagnosing import foresee
-from safelaunch.lead.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, hold_token
-from safelaunch.lead.standby import Standby
+from safelaunch.core.decide import rows
+from safelaunch.supervisor import asking, attempts, endings, observe, slurmends
+from safelaunch.supervisor.diagnosing import foresee
+from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, hold_token
+from safelaunch.supervisor.standby import Standby
+from safelaunch.supervisor.takeover import boot
 
 
 def run(lead: Leader) -> int:
@@ -33,12 +33,12 @@ def run(lead: Leader) -> int:
     while lead.final is None:
         try:
             if is_born:
-                lead.wait(min(lead.timeout_s(), watch.wakes_in_s(lead)))
+                lead.wait(min(lead.timeout_s(), observe.wakes_in_s(lead)))
             else:
                 boot(lead)
                 is_born = True
                 lead.wait(0.0)   # for nothing: the first attempt of a job does not wait for its first tick
-            watch.observe(lead)
+            observe.observe(lead)
             while lead.final is None and step(lead):
                 pass   # end of an attempt, decision and next launch follow each other at once
         except Superseded as other:
@@ -52,7 +52,7 @@ def run(lead: Leader) -> int:
                 if other.by not in (None, lead.job.host):
                     lead.process.kill()   # what it was to hear got lost with the cable: it waited for minutes (drill)
     if lead.final != DEMOTED and is_ours:
-        watch.publish_pulse(lead)
+        observe.publish_pulse(lead)
     lead.shared.close()
     lead.server.close()
     return lead.final
@@ -67,7 +67,7 @@ def step(lead: Leader) -> bool:
         return False   # the run is being handed over, or ended: nothing starts beside that
     if lead.live is not None and lead.live.fenced:
         foresee(lead)
-        if not watch.has_last_words(lead) or is_unexplained or lead.alone:
+        if not observe.has_last_words(lead) or is_unexplained or lead.alone:
             # Ranks that save and leave well are no completion. And who is cut off takes all others for lost: whoever
             # goes on judges this attempt (seen: the healthy node was kept out, and the one that was cut off was used).
             return False
@@ -76,33 +76,33 @@ def step(lead: Leader) -> bool:
             return False
         attempts.close_attempt(lead)
         return True
-    decision = decide.decide(lead.state, lead.seen(), lead.plan)
+    decision = rows.decide(lead.state, lead.seen(), lead.plan)
     return decision.action is not None and act(lead, decision)
 
 
-def act(lead: Leader, decision: decide.Decision) -> bool:
+def act(lead: Leader, decision: rows.Decision) -> bool:
     """Carry a decision out; True when it changed something that the next decision depends on."""
     action, row = decision.action, decision.row
     again = False
     match action:
-        case decide.Launch():
+        case rows.Launch():
             attempts.launch(lead, row, action)
-        case decide.AskToEnd():
-            lead.live = decide.mark_asked(lead.attempt, row, lead.now)
+        case rows.AskToEnd():
+            lead.live = rows.mark_asked(lead.attempt, row, lead.now)
             lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number,
                       log_bytes=lead.log_bytes())
             lead.begin(f"ask {row}", asking.ask_to_end(lead, action.signal))
-        case decide.Kill():
+        case rows.Kill():
             attempts.kill(lead, row, action)
-        case decide.Fence():
+        case rows.Fence():
             again = attempts.fence(lead)
-        case decide.HandOver():
+        case rows.HandOver():
             lead.begin("end", endings.hand_over(lead, row, action))
-        case decide.Finish():
+        case rows.Finish():
             lead.begin("end", endings.finish(lead, row, action))
-        case decide.Preserve():
+        case rows.Preserve():
             endings.preserve(lead, row, action)
-        case decide.Wait():
+        case rows.Wait():
             if row != lead.last_row:
                 lead.tell(row, f"waiting until {clock(action.until)}: {action.why}")
             if row == "frozen":

@@ -9,7 +9,13 @@ import pytest
 
 from safelaunch.core.checkpoints.model import Found
 from tests.checkpoints.real import files
-from tests.core.checkpoint_files import DictFolder, dcp_folder, deepspeed_folder, latest_complete, torch_file
+from tests.core.checkpoints.checkpoint_files import (
+    DictFolder,
+    dcp_folder,
+    deepspeed_folder,
+    latest_complete,
+    torch_file,
+)
 
 
 def found_in(tree: dict[str, bytes], format: str = "auto") -> Found:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from safelaunch.core.checkpoints.model import Found
 from tests.checkpoints.real import LAYOUTS, files, parts
-from tests.core.checkpoint_files import DictFolder, latest_complete
+from tests.core.checkpoints.checkpoint_files import DictFolder, latest_complete
 
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
 EVERY_PART = [(layout, name) for layout in LAYOUTS for name in parts(layout)]

@@ -9,8 +9,8 @@ import pytest
 from safelaunch.core.checkpoints.model import Found
 from tests.checkpoints.real import LAYOUTS, files
 from tests.checkpoints.test_real import MATRIX, found_in, with_damage
-from tests.core.checkpoint_files import torch_file
-from tests.core.test_lostprogress import FIRST, SECOND, lines, verdict
+from tests.core.checkpoints.checkpoint_files import torch_file
+from tests.core.progress.test_lostprogress import FIRST, SECOND, lines, verdict
 
 SCALE = 100   # the archive's checkpoints are of steps 2 and 4: too few for a log to count below them
 WHOLE = {layout: found_in(files(layout)) for layout in LAYOUTS}

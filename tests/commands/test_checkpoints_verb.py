@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from safelaunch.cli import run
-from tests.core.checkpoint_files import torch_file
+from tests.core.checkpoints.checkpoint_files import torch_file
 from tests.handmade import YAML, Made, make_run
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from safelaunch.adapters import registry
-from safelaunch.commands import runs, teamruns
+from safelaunch.adapters.probe import run_in_child
 from safelaunch.errors import RunFolderError, UsageError
-from safelaunch.node.probe import run_in_child
+from safelaunch.views import runs, teamruns
 from tests.handmade import Made, fake_command, make_run
 
 BOB = "nobody"   # an ordinary user of every machine

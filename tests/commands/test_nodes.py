@@ -13,8 +13,8 @@ import pytest
 from safelaunch.adapters import ledger
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.cli import run
-from safelaunch.commands import runs, talk
 from safelaunch.core.ledger import Evidence
+from safelaunch.views import runs, talk
 from tests.frozen import FuseMount
 from tests.handmade import fake_command
 

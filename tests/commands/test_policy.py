@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.core import decide, policy
+from safelaunch.core.decide import policy
+from safelaunch.core.decide import rows as decide
 from tests.handmade import YAML, make_run
 from tests.localruns import SubmitLocal
 

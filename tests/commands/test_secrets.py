@@ -16,7 +16,7 @@ import pytest
 
 from safelaunch.adapters import local
 from safelaunch.cli import run
-from tests.edge.test_ledger import BOB, MALLORY, needs_root
+from tests.adapters.test_ledger import BOB, MALLORY, needs_root
 from tests.users import open_paths, read_all
 
 MARK, OLD_MARK, TOKEN = "marker-of-this-test", "marker-of-last-week", "hf_7aZk3Lm9Qw2Er5Ty8Ui1Op4As6Df"

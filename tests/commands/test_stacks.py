@@ -15,7 +15,7 @@ from safelaunch.core.hangs import stacktext
 from safelaunch.core.hangs import verdict as hangverdict
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
-from tests.core.stack_values import rank, reports
+from tests.core.hangs.stack_values import rank, reports
 from tests.localruns import type_safelaunch
 
 DOCS = (Path(__file__).parents[2] / "docs" / "stacks.md").read_text()

@@ -12,14 +12,14 @@ import pytest
 
 from safelaunch.adapters import checkpoints
 from safelaunch.cli import run
-from safelaunch.commands import livecheckpoint, runs, terminal
-from safelaunch.commands.overview import node_hours, overview
 from safelaunch.commands.status import plain
 from safelaunch.core.model import Event
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.status.speech import Word
 from safelaunch.sandbox.cluster import Sandbox
-from tests.core.checkpoint_files import torch_file
+from safelaunch.views import livecheckpoint, runs, terminal
+from safelaunch.views.overview import node_hours, overview
+from tests.core.checkpoints.checkpoint_files import torch_file
 from tests.frozen import FuseMount
 from tests.handmade import YAML, Made, fake_command, make_run
 from tests.runs import Submit

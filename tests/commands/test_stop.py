@@ -15,9 +15,10 @@ import pytest
 
 from safelaunch.adapters.runfolder import Run, name_of
 from safelaunch.cli import run
-from safelaunch.commands import confirmation, stop, talk
+from safelaunch.commands import stop
 from safelaunch.core.state import State
 from safelaunch.sandbox.cluster import Sandbox
+from safelaunch.views import confirmation, talk
 from tests.handmade import YAML, Made, fake_command, make_run
 from tests.runs import Submit
 

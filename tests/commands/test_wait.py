@@ -12,7 +12,7 @@ import pytest
 
 from safelaunch.cli import run
 from safelaunch.commands import wait
-from safelaunch.commands.runs import JournalWatch
+from safelaunch.views.runs import JournalWatch
 from tests.handmade import Made, fake_command, make_run
 
 

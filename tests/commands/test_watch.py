@@ -16,15 +16,17 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import journal, registry, watchacts, watcher, watchmemory, watchreading
-from safelaunch.adapters.watcher import Watcher
-from safelaunch.adapters.watchmemory import Memory
-from safelaunch.adapters.watchreading import Reader
+from safelaunch.adapters import journal, registry
+from safelaunch.adapters.probe import Answer, stuck_children
 from safelaunch.adapters.world import World
 from safelaunch.cli import run
 from safelaunch.commands import watch
 from safelaunch.core.state import State, fold
-from safelaunch.node.probe import Answer, stuck_children
+from safelaunch.watch import acts, reading, watcher
+from safelaunch.watch import memory as watchmemory
+from safelaunch.watch.memory import Memory
+from safelaunch.watch.reading import Reader
+from safelaunch.watch.watcher import Watcher
 from tests.frozen import FuseMount
 from tests.handmade import Made, fake_command, make_run
 
@@ -470,7 +472,7 @@ def test_runs_that_hand_over_at_their_end_are_not_examined_for_want_of_a_next_jo
     watching = cluster.watcher()
     cluster.tick(watching)
     looked: list[object] = []
-    monkeypatch.setattr(watchreading, "_examine", looked.append)
+    monkeypatch.setattr(reading, "_examine", looked.append)
     for minute in range(90):
         pulse(bloom, minute + 2)
         cluster.tick(watching, MINUTE_S)
@@ -487,7 +489,7 @@ def test_an_act_that_the_folder_does_not_take_is_told_of_and_tried_again(
     hangs = True
 
     def ask(look: Callable[[], Any], deadline_s: float) -> Answer[Any]:
-        is_act = deadline_s == watchacts.FOLDER_S
+        is_act = deadline_s == acts.FOLDER_S
         is_write = is_act and (what == "claims" or (bloom.dir / "claims" / "2").exists())
         return Answer(late=True) if hangs and is_write else at_once(look, deadline_s)
 
@@ -506,7 +508,7 @@ def test_once_ends_with_4_where_a_folder_or_the_home_does_not_answer(
     cluster: Cluster, bloom: Made, fuse_mount: FuseMount, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(watchreading, "DEADLINE_S", 1.0)
+    monkeypatch.setattr(reading, "DEADLINE_S", 1.0)
     monkeypatch.setattr(watchmemory, "HOME_S", 1.0)
     far = make_run(fuse_mount.path / "far", run_id="0000fa00")
     registry.register(far.dir, "bloom", "0000fa00", "5")
@@ -645,7 +647,7 @@ def test_a_run_of_a_known_cluster_is_acted_on_there_alone(
 def test_a_frozen_filesystem_hides_no_run_elsewhere(
     cluster: Cluster, bloom: Made, fuse_mount: FuseMount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("safelaunch.adapters.watchreading.DEADLINE_S", 1.0)
+    monkeypatch.setattr("safelaunch.watch.reading.DEADLINE_S", 1.0)
     far = make_run(fuse_mount.path / "runs" / "far", run_id="0000fa00")
     far.running()
     registry.register(far.dir, "bloom", "0000fa00", "5")
@@ -686,7 +688,7 @@ def test_a_long_journal_says_the_same_without_its_repetitions(bloom: Made) -> No
 
 
 def test_once_twice_finds_a_vanished_job(cluster: Cluster, bloom: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("safelaunch.core.watch.LIVES_S", 0.0)
+    monkeypatch.setattr("safelaunch.core.decide.watch.LIVES_S", 0.0)
     monkeypatch.setattr(watcher, "SOON_S", 0.0)
     monkeypatch.setattr(watcher, "FIRST_S", 0.0)
     cluster.shows()
@@ -718,7 +720,7 @@ def test_a_torn_memory_costs_nothing(tmp_path: Path, content: str) -> None:
 
 FORGETTING = """
 import os, signal, sys, time
-from safelaunch.adapters.watcher import Watcher
+from safelaunch.watch.watcher import Watcher
 from safelaunch.cli import main
 from safelaunch.commands import watch
 class Dying:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters import ledger, logindex
+from safelaunch.adapters import ledger
+from safelaunch.adapters.logs import logindex
 from safelaunch.cli import run
-from safelaunch.commands import talk
 from safelaunch.core.ledger import Evidence
 from safelaunch.core.why import rulebook
+from safelaunch.views import talk
 from tests.handmade import Made, fake_command, make_run
 
 STEPS = b"".join(b"[n1:0]:step %d loss 2.5\n" % number for number in range(40))

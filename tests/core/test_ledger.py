@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.blame import NOBODY
+from safelaunch.core.decide.blame import NOBODY
 from safelaunch.core.ledger import (
     CLEARED,
     KINDS,

@@ -1,4 +1,4 @@
-"""The stand-in for srun: what it makes of a command line. What it starts: see tests/edge/test_script_node.py."""
+"""The stand-in for srun: what it makes of a command line. What it starts: see tests/templates/test_script_node.py."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from safelaunch.node.probe import REAP_WITHIN_S, Answer, reap_children, run_in_child, stuck_children
+from safelaunch.adapters.probe import REAP_WITHIN_S, Answer, reap_children, run_in_child, stuck_children
 
 if TYPE_CHECKING:
     from tests.frozen import FuseMount, LoopMount

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.core.checkpoint_files import torch_file
+from tests.core.checkpoints.checkpoint_files import torch_file
 from tests.handmade import YAML, Made, fake_command, make_run
 
 SCRIPT = "#!/bin/bash\n#SBATCH --nodes=2\nsrun python train.py\n"

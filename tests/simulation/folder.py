@@ -18,8 +18,8 @@ from unittest import mock
 
 from safelaunch.adapters import shared
 from safelaunch.adapters.outbox import APPEND, MKDIR, PUT
+from safelaunch.adapters.probe import Answer
 from safelaunch.adapters.shared import FROZEN_AFTER_S, MAX_STUCK, SharedFolder
-from safelaunch.node.probe import Answer
 from tests.simulation.clients import Client
 from tests.simulation.clock import Clock, Process
 
@@ -227,7 +227,7 @@ class SimFolder(SharedFolder):
         try:
             with mount.client.reading():
                 return Answer(value=json.loads(json.dumps(fn())), took_s=delay_s)
-        except Exception as error:  # noqa: BLE001 - as node.probe: whatever it is, it is the answer
+        except Exception as error:  # noqa: BLE001 - as adapters.probe: whatever it is, it is the answer
             return Answer(error=f"{type(error).__name__}: {error}", errno=getattr(error, "errno", None) or 0)
 
     def _unstick(self) -> None:

@@ -1,6 +1,7 @@
 """The network between hosts: byte streams with latency, cables that are cut in one direction or both, half-open ends.
 
-`Socket`, `Listener` and `Selector` stand in for the standard library's, as far as adapters.control and lead/ use them.
+`Socket`, `Listener` and `Selector` stand in for the standard library's, as far as the control server and the supervisor
+use them.
 """
 
 from __future__ import annotations

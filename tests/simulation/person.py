@@ -17,8 +17,8 @@ from greenlet import getcurrent  # type: ignore[import-untyped,unused-ignore]
 
 from safelaunch.adapters import journal, runfolder, slurm
 from safelaunch.adapters.slurm import Result
-from safelaunch.commands import controls, queuehold
-from safelaunch.commands.queuehold import Turned
+from safelaunch.views import controls, queuehold
+from safelaunch.views.queuehold import Turned
 from tests.simulation.command import SimCommand
 from tests.simulation.hosts import Host
 from tests.simulation.process import EPOCH_T, Actor

@@ -17,14 +17,14 @@ from safelaunch.adapters.job import Job as JobFacts
 from safelaunch.adapters.job import Start, standby
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace, Result
-from safelaunch.adapters.watcher import Watcher
-from safelaunch.adapters.watchmemory import Memory
-from safelaunch.adapters.watchreading import Reader
 from safelaunch.adapters.world import ASKING, World
 from safelaunch.commands.watch import GAP_S, TICK_S
 from safelaunch.core import nodefold
-from safelaunch.lead.leader import DEMOTED, Leader, TookOver
 from safelaunch.node.guard import RETRY_S, Link
+from safelaunch.supervisor.leader import DEMOTED, Leader, TookOver
+from safelaunch.watch.memory import Memory
+from safelaunch.watch.reading import Reader
+from safelaunch.watch.watcher import Watcher
 from tests.simulation.clock import Process
 from tests.simulation.command import SimCommand
 from tests.simulation.folder import SimFolder

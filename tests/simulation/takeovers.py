@@ -1,8 +1,8 @@
 """False takeovers, counted over any number of node-hours: `python -m tests.simulation.takeovers --hours 1e6`.
 
-A reduced model around the judgement itself, core.takeover: a leader that pings each second and shows its pulse as
-lead/watch.py and lead/keep_standby.py do, a standby that listens and reads as lead/standby.py does. Where nothing is
-wrong each ping makes both forget what was before: only the minutes around pauses and stalls are run.
+A reduced model around the judgement itself, core.decide.takeover: a leader that pings each second and shows its pulse
+as observe.py and standbys.py of supervisor/ do, a standby that listens and reads as its standby.py does. Where nothing
+is wrong each ping makes both forget what was before: only the minutes around pauses and stalls are run.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import sys
 import time
 from dataclasses import dataclass
 
-from safelaunch.core import takeover
-from safelaunch.core.takeover import CONTESTED_S, PULSE_S, READ_EVERY_S, SUSPICION_S, Signs
+from safelaunch.core.decide import takeover
+from safelaunch.core.decide.takeover import CONTESTED_S, PULSE_S, READ_EVERY_S, SUSPICION_S, Signs
 
 PAUSE_S, STALL_S = 5.0, 30.0        # issue 3, Targets
 PAUSES_AN_HOUR = 1.0

@@ -18,11 +18,12 @@ from safelaunch.adapters import control, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.slurm import Pace
 from safelaunch.adapters.successor import Successor
-from safelaunch.core import decide, takeover
-from safelaunch.core.budget import GiveUp
+from safelaunch.core.decide import rows, takeover
+from safelaunch.core.decide.budget import GiveUp
 from safelaunch.core.state import State
-from safelaunch.lead import attempts, boot, endings, handover, keep_standby, lostprogress, slurmends, watch
-from safelaunch.lead.leader import Leader
+from safelaunch.supervisor import attempts, endings, handover, lostprogress, observe, slurmends, standbys
+from safelaunch.supervisor import takeover as births
+from safelaunch.supervisor.leader import Leader
 from tests.simulation.clients import Client
 from tests.simulation.golden import GOLDEN
 from tests.simulation.process import SimWorld
@@ -70,7 +71,7 @@ def _launch_twice(*words: Any, launch: Any = SimWorld.launch) -> Any:
 
 
 _NO_FENCE: list[Patch] = [(Fencer, "is_done", lambda *words: True),
-                          (decide, "is_over", lambda live, seen: live.killed_t is not None)]
+                          (rows, "is_over", lambda live, seen: live.killed_t is not None)]
 _NO_CLAIM: list[Patch] = [(Leader, "claim", _claim_nothing), (Leader, "find_other", _nothing)]
 _NO_KILL_SWITCH: list[Patch] = [(runfolder, "read_requests", lambda *words: [])]
 _NO_CANCEL: list[Patch] = [(slurmends, "ending_of", lambda *words: "preempted")]
@@ -94,7 +95,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "each attempt is launched twice": (
         _golden("nothing goes wrong"), _DOUBLE_LAUNCH, "attempt 1 is launched twice"),
     "an attempt that a dead supervisor announced is forgotten": (
-        _golden("the batch host falls silent", at_calls=((16, "freeze"),)), [(boot, "presume_launched", _nothing)],
+        _golden("the batch host falls silent", at_calls=((16, "freeze"),)), [(births, "presume_launched", _nothing)],
         "attempt 1 is launched twice"),
     "the queue is not believed": (
         _golden("nothing goes wrong", steps=120), _BLIND_QUEUEING, "more than two jobs of this run are pending"),
@@ -102,7 +103,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
         _golden("nothing goes wrong"), _NO_SUPERVISOR, "trains unsupervised"),
     "a run on hold goes on": (
         _golden("a rank dies", steps=100, faults=(Fault("hold", 5.0, 200.0), Fault("rank_dies", 60.0))),
-        [(decide, "BETWEEN", tuple(row for row in decide.BETWEEN if row is not decide._held))], "put the run on hold"),
+        [(rows, "BETWEEN", tuple(row for row in rows.BETWEEN if row is not rows._held))], "put the run on hold"),
     "a change that Slurm refuses is asked for again and again": (
         _golden("a worker dies, without a spare", via="watch", site="no_scontrol", steps=200,
                 faults=(Fault("worker_silent", 150.0, 900.0),)),
@@ -122,18 +123,18 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "commands are not paced": (
         _golden("the batch host dies"), [(Pace, "take", lambda *words: True)], "calls to Slurm within a second"),
     "the time left is asked for all the time": (
-        _golden("the batch host dies", steps=150), [(watch, "LIMIT_S", 0.5)], "calls to Slurm in"),
+        _golden("the batch host dies", steps=150), [(observe, "LIMIT_S", 0.5)], "calls to Slurm in"),
     "the first failure ends the run": (
-        _golden("a rank dies"), [(decide, "reason_to_give_up", _give_up_at_once)], "though nothing stood in its way"),
+        _golden("a rank dies"), [(rows, "reason_to_give_up", _give_up_at_once)], "though nothing stood in its way"),
     "an attempt that was told to end counts as complete": (
-        _golden("the time limit comes"), [(decide, "how_it_ended", lambda live, seen: "completed")], "complete"),
+        _golden("the time limit comes"), [(rows, "how_it_ended", lambda live, seen: "completed")], "complete"),
     "checkpoints are not found": (
         _golden("a rank dies", save_every=5), [(Leader, "find_resume", _nothing)], "is whole"),
     "nobody looks at an attempt's first steps": (
         _golden("a rank dies", steps=120, faults=(Fault("forgets", 1.0), Fault("rank_dies", 75.0))),
         [(lostprogress, "judge_start", _nothing)], "nobody says so"),
     "a supervisor dies of a bug": (
-        _golden("nothing goes wrong"), [(watch, "publish_pulse", _fail)], "died of an exception"),
+        _golden("nothing goes wrong"), [(observe, "publish_pulse", _fail)], "died of an exception"),
     "a supervisor waits without sleeping": (
         _golden("nothing goes wrong"), [(Leader, "timeout_s", lambda self: 0.0)], "time stands still"),
 }
@@ -179,5 +180,5 @@ def test_supervisors_that_take_the_run_from_each_other_are_seen(monkeypatch: pyt
         replace(signs, promise_s=1.0, is_known=True), now_s))
     monkeypatch.setattr(control.ControlServer, "_standby", lambda self, node: None if node in self._shunned else (
         self.standbys.setdefault(node, control.Guard(node, control.STANDBY_TASK, 0))))
-    monkeypatch.setattr(keep_standby, "_may_be_watched_unheard", lambda lead: False)
+    monkeypatch.setattr(standbys, "_may_be_watched_unheard", lambda lead: False)
     assert any("false takeover" in one for one in run(scenario).violations)

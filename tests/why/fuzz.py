@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from safelaunch.adapters import logbounds, logchunks
-from safelaunch.adapters.logfiles import read_logs
+from safelaunch.adapters.logs import logbounds, logchunks
+from safelaunch.adapters.logs.logfiles import read_logs
 from safelaunch.core.why import verdictjson
 from safelaunch.core.why.causes import judge_log
 from safelaunch.core.why.rulebook import RULES
-from tests.core.judged import COMPILED
-from tests.core.rule_samples import SAMPLES
+from tests.core.why.judged import COMPILED
+from tests.core.why.rule_samples import SAMPLES
 
 MOST_MB = 300
 MOST_REPEATED = 20_000

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters.logfiles import read_logs
+from safelaunch.adapters.logs.logfiles import read_logs
 from safelaunch.core.why.causes import Verdict, judge_log
 from safelaunch.core.why.rulebook import RULES
-from tests.core.judged import COMPILED
+from tests.core.why.judged import COMPILED
 
 LINES = (Path(__file__).parent / "spoken.jsonl").read_text().splitlines()
 SPOKEN: list[dict[str, Any]] = [json.loads(line) for line in LINES]

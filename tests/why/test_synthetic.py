@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.adapters.logfiles import read_logs
+from safelaunch.adapters.logs.logfiles import read_logs
 from safelaunch.core.why.causes import Verdict, judge_log
 from safelaunch.core.why.rulebook import RULES
-from tests.core.judged import COMPILED
+from tests.core.why.judged import COMPILED
 from tests.why.generator import Shape, Synthetic, make_log
 from tests.why.plants import PLANTS, Plant
 

@@ -85,7 +85,7 @@ class AttemptProcess:
 
     @property
     def index_file(self) -> Path:
-        """What is known of its output (adapters.liveindex)."""
+        """What is known of its output (adapters.logs.liveindex)."""
         return self.local / f"{self.stem}.index"
 
     @property

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import logindex, sharedfile
-from safelaunch.adapters.logindex import LogIndex
+from safelaunch.adapters import sharedfile
+from safelaunch.adapters.logs import logindex
+from safelaunch.adapters.logs.logindex import LogIndex
 from safelaunch.core.hangs.stacktext import tell_left
 from safelaunch.core.why.findings import TaskExit
 from safelaunch.core.why.outside import signal_name
@@ -60,7 +61,7 @@ def read_hang(folder: Path) -> Hang | None:
 
 
 def read_cores(folder: Path) -> tuple[str, ...]:
-    """A line for each core file that was found on the nodes of the attempt (lead.visit)."""
+    """A line for each core file that was found on the nodes of the attempt (supervisor.visit)."""
     try:
         return tuple(tell_cores(_read(folder / "system" / "cores.json")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -30,7 +30,7 @@ _PONG = b'{"ev": "pong"}'     # as a guard says it (node.guard.Link.say): most o
 _NOW = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
 # However many guards there are. The leader looks once a second: a standby hears of it each 1.5 s at most, and both
-# sides doubt after 2 s (core.takeover). With a full second here a look right before it was due made 2.0 s (measured).
+# sides doubt after 2 s (core.decide.takeover). A full second here made 2.0 s of it (measured).
 STANDBY_PING_S = 0.5
 
 
@@ -53,7 +53,7 @@ class Guard:
 
     @property
     def has_answered(self) -> bool:
-        """Whether this standby has answered a ping since it came, so that it knows itself let in (core.takeover)."""
+        """Whether this standby has answered a ping since it came, so that it knows itself let in."""
         return self.connection is not None and self.sure_s > self.connection.born_s
 
 

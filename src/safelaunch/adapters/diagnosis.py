@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import logfiles, logindex
+from safelaunch.adapters.logs import logfiles, logindex
+from safelaunch.adapters.probe import run_in_child
 from safelaunch.core.why import judging, rulebook, verdictjson
 from safelaunch.core.why.findings import Evidence, Rule
 from safelaunch.core.why.globalranks import Layout, by_launcher, to_global
 from safelaunch.core.why.scan import Compiled
-from safelaunch.node.probe import run_in_child
 
 DEADLINE_S = 3.0      # a log of 20 GB; most take 10 ms
 

@@ -15,14 +15,14 @@ from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.job import Job
 from safelaunch.adapters.slurm import NO_GPUS, Command, Result, Start
 from safelaunch.core import slurmtext
-from safelaunch.core.decide import Live
+from safelaunch.core.decide.rows import Live
 from safelaunch.core.plan import Plan
 
 SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left behind
 SWEEP_DEADLINE_S = 15.0  # a helper step starts in 0.1 s; one on a silent node never does
 SWEEP_AGAIN_S = 5.0      # between two tries while slurmctld does not answer
 CLOSED_S = 2.0           # a guard that lost its connection is back within 1 s, or dead
-OLD_HOST_S = 6.0         # above lead.boot.CALL_S: it is most likely dead, and then a helper step there takes 11 s
+OLD_HOST_S = 6.0         # above supervisor.takeover.CALL_S: most likely dead, and then a helper step there takes 11 s
 STUCK_S = 60.0           # ranks that a KILL does not end sleep in D state; Slurm gives them 60 s too
 _SWEEP = """for python in /usr/bin/python3 "$2"; do
   if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then

@@ -4,7 +4,7 @@ O_APPEND is atomic on one host and not between two (open(2), on NFS), hence a fi
 setgid, so that files are its group's to read, and sticky, so that nobody removes what others wrote. What stands in
 somebody else's file is material to judge: whose it is says its owner on disk, and core.ledgerlines what it may say.
 
-All functions block where the folder does: call them in a child with a deadline (node.probe, shared.ask).
+All functions block where the folder does: call them in a child with a deadline (adapters.probe, shared.ask).
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from typing import NoReturn, TypeVar
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.courier import UMASK, Courier, make_folder, write_draft
 from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Outbox
+from safelaunch.adapters.probe import Answer, run_in_child, stuck_children
 from safelaunch.errors import RunFolderError
-from safelaunch.node.probe import Answer, run_in_child, stuck_children
 
 T = TypeVar("T")
 

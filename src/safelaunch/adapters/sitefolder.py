@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import durable, journal
+from safelaunch.adapters.probe import run_in_child
 from safelaunch.node import lookout
-from safelaunch.node.probe import run_in_child
 
 DEADLINE_S = 10.0
 RENAMES, RENAME_S = 200, 2.0

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import liveindex
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collection, Depth, Target, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
 from safelaunch.adapters.job import address_of, addresses_of, own_addresses
-from safelaunch.adapters.liveindex import LiveIndex
+from safelaunch.adapters.logs import liveindex
+from safelaunch.adapters.logs.liveindex import LiveIndex
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
 from safelaunch.core.why.findings import Evidence, Rule

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from safelaunch.adapters.configfiles import read_config
-from safelaunch.commands import talk
-from safelaunch.commands.trainfile import split_rest, train_file_arguments
 from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.errors import ConfigError, UsageError
+from safelaunch.views import talk
+from safelaunch.views.trainfile import split_rest, train_file_arguments
 
 
 @click.command()
@@ -21,7 +21,7 @@ from safelaunch.errors import ConfigError, UsageError
 def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool, beside: str | None) -> int:
     """Check a train.yaml: every problem at once, each with its place. With --site: a folder of this site."""
     if site:
-        from safelaunch.commands.sitecheck import check_site  # not what a train.yaml needs
+        from safelaunch.views.sitecheck import check_site  # not what a train.yaml needs
         if rest:
             raise UsageError(f"--site takes one folder, and then there is {rest[0]!r}")
         return check_site(file, beside, as_json)

@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from safelaunch.adapters import runpath
-from safelaunch.commands import resumepoints, runs, talk
-from safelaunch.commands.resumepoints import Place, Seen
 from safelaunch.core.checkpoints.latest import MOST_WHOLE, NAMES
 from safelaunch.core.checkpoints.model import Judged
 from safelaunch.errors import UsageError
+from safelaunch.views import resumepoints, runs, talk
+from safelaunch.views.resumepoints import Place, Seen
 
 HOW_TO_SAY = "safelaunch checkpoints FOLDER looks into any folder"
 

@@ -9,13 +9,13 @@ from dataclasses import asdict
 import click
 
 from safelaunch.adapters.configfiles import read_config
-from safelaunch.commands.trainfile import split_rest, train_file_arguments
 from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.kinds import Duration
 from safelaunch.core.config.resolve import Origin, Resolved
 from safelaunch.core.config.starter import render_value
 from safelaunch.core.config.values import render_duration
 from safelaunch.core.plaintext import clean_json, clean_lines
+from safelaunch.views.trainfile import split_rest, train_file_arguments
 
 
 @click.command()

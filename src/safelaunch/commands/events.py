@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from safelaunch.commands import runs, talk
 from safelaunch.core import nodefold, story, via
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
 from safelaunch.core.state import fold
+from safelaunch.views import runs, talk
 
 POLL_S = 0.5
 QUIET_S = 1.0   # a leader writes its last words right behind the end
@@ -196,7 +196,7 @@ def _checkpoint_skipped(data: Data) -> str:
     return f"the checkpoint {data['path']} is skipped: {data['reason']}; {instead}"
 
 
-# What a journal line leaves out of a leftover's row (lead.visit).
+# What a journal line leaves out of a leftover's row (supervisor.visit).
 _UNSAID = {"cmd": "", "name": "", "gpus": (), "rss_mb": None, "why": ""}
 SENTENCES: dict[str, Callable[[Data], str]] = {
     "submitted": _submitted,

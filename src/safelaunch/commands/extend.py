@@ -7,9 +7,9 @@ import time
 import click
 
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import controls, runs, talk
 from safelaunch.core.config.values import parse_duration_s
 from safelaunch.errors import ParseError, UsageError
+from safelaunch.views import controls, runs, talk
 
 VERSION = 1
 

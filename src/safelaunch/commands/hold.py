@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import controls, queuehold, runs, talk
-from safelaunch.commands.controls import Touched
-from safelaunch.commands.queuehold import Turned
 from safelaunch.core.model import DONE, REFUSED, UNREACHABLE
 from safelaunch.core.state import State
+from safelaunch.views import controls, queuehold, runs, talk
+from safelaunch.views.controls import Touched
+from safelaunch.views.queuehold import Turned
 
 VERSION = 1
 

@@ -15,12 +15,12 @@ import click
 
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import loglines, runs, talk
 from safelaunch.commands.whysubject import Subject
 from safelaunch.core import nodefold
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why.causes import Verdict
 from safelaunch.errors import UsageError
+from safelaunch.views import loglines, runs, talk
 
 CHUNK_BYTES = 1 << 20
 BLOCK_BYTES = 64 << 10

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 import click
 
 from safelaunch.adapters import clustername, configfiles, ledger, runfolder, slurm
-from safelaunch.commands import nodetable, runs, talk
+from safelaunch.adapters.probe import run_in_child
 from safelaunch.core import nodefold, nodeset, slurmtext
 from safelaunch.core.config import resolve as config
 from safelaunch.core.ledger import CLEARED, Evidence, Standing, clusters_of, of_cluster, standings
 from safelaunch.core.ledgerlines import is_node_name
 from safelaunch.core.plan import Suspects
 from safelaunch.errors import ParseError, RunFolderError, UsageError
-from safelaunch.node.probe import run_in_child
+from safelaunch.views import nodetable, runs, talk
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 

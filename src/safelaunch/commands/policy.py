@@ -14,12 +14,12 @@ import click
 
 from safelaunch.adapters import configfiles
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import runs, talk
 from safelaunch.core import policytext
 from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.resolve import Origin, Source, resolve
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
 from safelaunch.errors import ConfigError, Problem, UsageError
+from safelaunch.views import runs, talk
 
 _OVERRIDE = re.compile(r"[a-z_]{1,64}(\.[^\s=/.]{1,64}){0,16}=")
 # Keys that have a part in what follows a failure.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import controls, runs, talk
+from safelaunch.views import controls, runs, talk
 
 
 @click.command()

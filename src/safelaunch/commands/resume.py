@@ -8,12 +8,12 @@ import click
 
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import controls, queuehold, runs
-from safelaunch.commands.controls import Touched
 from safelaunch.commands.hold import answer
-from safelaunch.commands.queuehold import Turned
 from safelaunch.core.state import State
 from safelaunch.errors import UsageError
+from safelaunch.views import controls, queuehold, runs
+from safelaunch.views.controls import Touched
+from safelaunch.views.queuehold import Turned
 
 
 @click.command()

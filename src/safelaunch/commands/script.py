@@ -8,7 +8,7 @@ import click
 
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.commands.submit import render
-from safelaunch.commands.trainfile import split_rest, train_file_arguments
+from safelaunch.views.trainfile import split_rest, train_file_arguments
 
 
 @click.command()

@@ -9,10 +9,10 @@ import click
 
 from safelaunch.adapters import ownership, runfolder, slurm
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import runs
 from safelaunch.core import nodefold
 from safelaunch.core.state import State
 from safelaunch.errors import UsageError
+from safelaunch.views import runs
 
 _GPU_OPTIONS = frozenset(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres", "tres-per-task"))
 

@@ -13,7 +13,6 @@ import click
 from safelaunch.adapters import collect, runfolder, slurm
 from safelaunch.adapters.collect import Collected, Depth, Target
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import runs, talk
 from safelaunch.core import nodefold, nodeset
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.hangs.parallel import Sizes, parse_sizes
@@ -22,6 +21,7 @@ from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.secretmask import mask, mask_all
 from safelaunch.core.slurmtext import parse_squeue
 from safelaunch.errors import ParseError, UsageError
+from safelaunch.views import runs, talk
 
 SQUEUE_DEADLINE_S = 10.0
 DEADLINE_S = 8.0

@@ -9,11 +9,11 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import livecheckpoint, runlist, runs, talk, terminal
-from safelaunch.commands.overview import SPEECH, overview
-from safelaunch.commands.runlist import Listing
 from safelaunch.core.status.rows import LEAST_WANTED, rows, without
 from safelaunch.errors import RunFolderError, UsageError
+from safelaunch.views import livecheckpoint, runlist, runs, talk, terminal
+from safelaunch.views.overview import SPEECH, overview
+from safelaunch.views.runlist import Listing
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 
 from safelaunch.adapters import ownership, runfolder, slurm
+from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import confirmation, controls, runs, talk
 from safelaunch.core.config.values import parse_duration_s
+from safelaunch.core.decide.patience import DEAF_S
 from safelaunch.core.model import STOPPED, TIMED_OUT, UNREACHABLE
-from safelaunch.core.patience import DEAF_S
 from safelaunch.core.state import State
 from safelaunch.errors import ParseError, RunFolderError, UsageError
-from safelaunch.node.probe import run_in_child
+from safelaunch.views import confirmation, controls, runs, talk
 
 QUICK_S = 2.0           # a journal of 100,000 lines is read within it
 LEAST_WITHIN_S = 10.0   # the supervisor looks at the control files each 3 s
@@ -62,7 +62,7 @@ def _has_ended(run: Run) -> bool:
 
 
 def _touch(run: Run, name: str, within_s: float | None) -> controls.Touched:
-    """The request, made. The time of control/checkpoint and kill_switch.grace say until when (core.patience).
+    """The request, made. The time of control/checkpoint and kill_switch.grace say until when (core.decide.patience).
 
     Of a run that others can have written run.json is not obeyed: it may name any file of ours. Its own supervisor looks
     at control/kill in any case.

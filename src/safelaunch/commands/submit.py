@@ -31,7 +31,6 @@ from safelaunch.adapters.clustername import ClusterName
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.adapters.provenance import GitFacts
 from safelaunch.adapters.submission import Submission
-from safelaunch.commands.trainfile import split_rest, train_file_arguments
 from safelaunch.core import plan as plans
 from safelaunch.core import script
 from safelaunch.core.config.resolve import Resolved
@@ -39,9 +38,10 @@ from safelaunch.core.plaintext import clean
 from safelaunch.core.plan import Plan
 from safelaunch.core.secretmask import hide_values
 from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageError
+from safelaunch.views.trainfile import split_rest, train_file_arguments
 
 if TYPE_CHECKING:
-    from safelaunch.commands.firststart import Start
+    from safelaunch.views.firststart import Start
 
 GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
 CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may take a job all the same
@@ -241,7 +241,7 @@ def _start_of(plan: Plan, cwd: str) -> Start | None:
     """Where the first attempt will start; None where the run does not resume."""
     if plan.resume.dir is None:
         return None
-    from safelaunch.commands import firststart  # what a run without resume does not need
+    from safelaunch.views import firststart  # what a run without resume does not need
 
     return firststart.look(plan, cwd)
 

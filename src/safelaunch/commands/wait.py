@@ -7,12 +7,12 @@ import time
 import click
 
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import runs, talk
 from safelaunch.core.config.values import parse_duration_s
 from safelaunch.core.model import FAILED_FOR_GOOD
 from safelaunch.core.state import Ended, State, fold
 from safelaunch.core.status.states import describe_alone
 from safelaunch.errors import ParseError, UsageError, WaitTimedOut
+from safelaunch.views import runs, talk
 
 POLL_S = (0.2, 2.0)     # an end is seen within 2 s; the shared folder is asked once in that time
 ASK_EVERY_S = 60.0      # a courtesy to slurmctld: design §7

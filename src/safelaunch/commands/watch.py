@@ -14,12 +14,13 @@ from pathlib import Path
 
 import click
 
-from safelaunch.adapters import clustername, watchmemory
+from safelaunch.adapters import clustername
 from safelaunch.adapters.slurm import Result
-from safelaunch.adapters.watcher import Asking, Watcher
 from safelaunch.adapters.world import World
-from safelaunch.commands import runs, talk
 from safelaunch.core.model import DONE, UNREACHABLE
+from safelaunch.views import runs, talk
+from safelaunch.watch import memory as watchmemory
+from safelaunch.watch.watcher import Asking, Watcher
 
 TICK_S = 60.0      # four pulses
 GAP_S = 0.6        # between two calls of Slurm: never more than two a second

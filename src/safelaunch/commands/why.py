@@ -11,11 +11,10 @@ from pathlib import Path
 
 import click
 
-from safelaunch.adapters import logfiles
-from safelaunch.adapters.linenumbers import number_verdict
-from safelaunch.adapters.logindex import LogIndex
+from safelaunch.adapters.logs import logfiles
+from safelaunch.adapters.logs.linenumbers import number_verdict
+from safelaunch.adapters.logs.logindex import LogIndex
 from safelaunch.adapters.rulepacks import load_packs
-from safelaunch.commands import talk
 from safelaunch.commands.whysubject import Subject, find_subject
 from safelaunch.core import nodefold
 from safelaunch.core.config.nearest import nearest_word
@@ -27,6 +26,7 @@ from safelaunch.core.why.globalranks import to_global
 from safelaunch.core.why.helppages import PAGES
 from safelaunch.core.why.verdicttext import Row
 from safelaunch.errors import UsageError
+from safelaunch.views import talk
 
 LABEL_WIDTH = 11
 LEAST_WIDTH = 40

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safelaunch.adapters.logindex import LogIndex
+from safelaunch.adapters.logs.logindex import LogIndex
+from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runpath import is_run_folder
-from safelaunch.commands import talk
 from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import Evidence
 from safelaunch.errors import RunFolderError, UsageError
-from safelaunch.node.probe import run_in_child
+from safelaunch.views import talk
 
 if TYPE_CHECKING:
     from safelaunch.adapters.runfolder import Run

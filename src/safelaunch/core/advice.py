@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from safelaunch.core.budget import reason_to_give_up
+from safelaunch.core.decide.budget import reason_to_give_up
 from safelaunch.core.model import Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import Attempt, State

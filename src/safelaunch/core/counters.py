@@ -1,7 +1,7 @@
 """What an attempt's log counts: counters of steps, told apart by who prints them and by the words around the number.
 
 A log can hold several: stages of a start ("step 2/5: building the model"), evaluations, ranks, epochs that count anew.
-Held against a checkpoint's step can be only the one that has counted up to such a step before (core.lostprogress).
+Held against a checkpoint's step can be only the one that has counted up to such a step before (core.progress.lost).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from safelaunch.core.steps import Named, end_of_number, last_steps, named_steps
+from safelaunch.core.progress.steps import Named, end_of_number, last_steps, named_steps
 
 MOST_FORMS, MOST_SOURCES = 16, 2   # ranks count alike: two of each form tell all; stages of a start crowd nobody out
 BEGUN = 20

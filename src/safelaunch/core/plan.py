@@ -57,8 +57,8 @@ class Resume:
 class Restart:
     """Budgets: restarts of the run in all, failed attempts in a row without progress, and the pause between those.
 
-    `via` says how a new job is made, `policy` holds the user's own rows of core.policy: category, "word" or "word N";
-    `on_lost_progress` whether an attempt that starts too low is ended (core.lostprogress).
+    `via` says how a new job is made, `policy` the user's rows of core.decide.policy: category, "word" or "word N";
+    `on_lost_progress` whether an attempt that starts too low is ended (core.progress.lost).
     """
 
     max_restarts: int

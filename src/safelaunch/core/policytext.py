@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from safelaunch.core import decide, policy
 from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.layers import merge_layers, parse_overrides
 from safelaunch.core.config.resolve import Source
 from safelaunch.core.config.values import render_duration
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Origin
 from safelaunch.core.config.yamltext import parse_document
-from safelaunch.core.policy import Response
+from safelaunch.core.decide import policy
+from safelaunch.core.decide import rows as decide
+from safelaunch.core.decide.policy import Response
 
 VERSION = 1
 BUDGET_KEYS = ("restart.max_restarts", "restart.max_without_progress", "restart.backoff", "restart.via",

@@ -1,7 +1,7 @@
 """The job script's text: a template's two marked blocks filled with a plan's values, its body left as it is.
 
 No value can become code: directives are quoted for sbatch's own reader of `#SBATCH` lines, values for bash. What
-neither can hold is refused. Measured with Slurm 22.05 (tests/edge/test_sbatch_parses_back.py):
+neither can hold is refused. Measured with Slurm 22.05 (tests/templates/test_sbatch_parses_back.py):
 - in a `#SBATCH` line quotes group, a backslash takes the next character as it is (within both kinds of quotes, too),
   and an unquoted # starts a comment; any other character is itself
 - sbatch obeys `#PBS` and `#BSUB` lines anywhere in the script, also in the middle of a quoted value

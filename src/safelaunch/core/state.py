@@ -50,7 +50,7 @@ class Attempt:
     asked_bytes: int | None = None      # how long its log was then: words of a SIGTERM behind that are echoes
     heard: int | None = None            # processes that took the signal then; None = nobody knows
     end_by_t: float | None = None       # until when it has time
-    waits_for: str | None = None        # and for what: core.patience
+    waits_for: str | None = None        # and for what: core.decide.patience
 
     @property
     def made_steps(self) -> bool:
@@ -117,7 +117,7 @@ class State:
     successor_excludes: tuple[str, ...] = ()
     next_cancelled: str | None = None       # the successor that a person cancelled: the run ends with this job
     best_step: int | None = None            # the newest verified checkpoint of the whole run
-    failures_without_progress: int = 0      # in a row; a dead node's are its own category's matter (core.budget)
+    failures_without_progress: int = 0      # in a row; a dead node's are its own category's matter (core.decide.budget)
     failed_categories: tuple[str, ...] = ()      # of each failure since the newest verified checkpoint
     restarts: int = 0                       # failures that cost budget
     suspects: tuple[tuple[str, str], ...] = ()   # node, why; evidence, see core.ledger

@@ -61,7 +61,7 @@ CATEGORIES = (
     "unknown",
 )
 
-# What can follow a failure; core/policy.py says what each does. A number behind one is its budget.
+# What can follow a failure; core/decide/policy.py says what each does. A number behind one is its budget.
 POLICY_WORDS = ("restart", "exclude", "once", "wait", "fall_back", "continue", "stop")
 
 # Sections whose keys are the user's own: names of variables, options of sbatch.

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from safelaunch.core.progress import END, Talk
+from safelaunch.core.progress.lines import END, Talk
 
 START, WARM_UP, STEP = "start", "warm-up", "step"
 SHARE = 1.3             # of the longest learned duration

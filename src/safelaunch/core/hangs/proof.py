@@ -15,13 +15,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from safelaunch.core import progress
 from safelaunch.core.hangs import activity, hang
 from safelaunch.core.hangs.hang import Rhythm
 from safelaunch.core.hangs.ranks import Life, NodeReport, Rank, Stack
 from safelaunch.core.hangs.scene import HangVerdict, computes, names_of
 from safelaunch.core.hangs.sleepers import Asleep, find_asleep, slept_on, verdict_on_sleepers
 from safelaunch.core.hangs.stacks import MOVING, Group, normalise, split_frame
+from safelaunch.core.progress import lines
 
 
 class Least(NamedTuple):
@@ -41,12 +41,12 @@ ALL_LOOKS_S = 65.0       # all three, with what the helper steps take to start
 _NOT_A_HANG = "no hang so far"
 # Functions on the way to what takes longer than a step; by name, as the program's own files are anybody's.
 _PHASES = (
-    (progress.CHECKPOINT, re.compile(r"(?:^|[._])save(?:_|$)|save_(?:checkpoint|model|pretrained|state)|save_to_disk")),
-    (progress.EVALUATION, re.compile(r"(?:^|[._])(?:evaluate|evaluation|validate|validation|eval|estimate_loss)"
+    (lines.CHECKPOINT, re.compile(r"(?:^|[._])save(?:_|$)|save_(?:checkpoint|model|pretrained|state)|save_to_disk")),
+    (lines.EVALUATION, re.compile(r"(?:^|[._])(?:evaluate|evaluation|validate|validation|eval|estimate_loss)"
                                      r"(?:_(?:step|batch|loop|epoch|model|loss|all|and_\w+))?$|^(?:run|do)_(?:eval|valid)")),
 )
 _SURE = {"silent_nodes", "missing_ranks"}
-_BY_KIND = {activity.COMPILE: progress.COMPILE, activity.DATA: progress.DATA}
+_BY_KIND = {activity.COMPILE: lines.COMPILE, activity.DATA: lines.DATA}
 
 
 class Weighed(NamedTuple):
@@ -180,7 +180,7 @@ def stacks_phase(groups: Iterable[Group]) -> str:
         found.add(_BY_KIND.get(activity.classify(group.stack).kind, ""))
         names = [split_frame(frame)[0] for frame in group.stack]
         found |= {phase for phase, words in _PHASES if any(words.search(name) for name in names)}
-    order = (progress.CHECKPOINT, progress.EVALUATION, progress.COMPILE, progress.DATA)
+    order = (lines.CHECKPOINT, lines.EVALUATION, lines.COMPILE, lines.DATA)
     return next((phase for phase in order if phase in found), "")
 
 

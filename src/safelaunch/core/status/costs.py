@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from safelaunch.core.figures import median
 from safelaunch.core.model import Event
+from safelaunch.core.progress.figures import median
 
 PACE_POINTS = 30      # half an hour of steps: evaluations and checkpoints between them are counted, old habits are not
 LEAST_PACE_S = 5.0    # two steps closer together say nothing of the pace

@@ -1,0 +1,1 @@
+"""Logs as files: what is read of them, how fast, and where their lines are."""

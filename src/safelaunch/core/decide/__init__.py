@@ -1,0 +1,1 @@
+"""All that chooses, as pure functions: facts in, one named answer out."""

@@ -1,0 +1,173 @@
+"""Why nothing may be started any more: a proof, a policy that says stop, or a spent budget.
+
+All budgets refill only when a verified checkpoint advances (core.state), and `continue` costs none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from safelaunch.core.decide.policy import response
+from safelaunch.core.model import BAD_NODE, BUDGET_SPENT, FAILED_FOR_GOOD
+from safelaunch.core.plan import Plan
+from safelaunch.core.state import Attempt, State
+
+SURE = 0.8               # a verdict below this never stops a run by itself
+DO_NOT_RESTART = 93      # NVIDIA Resiliency Extension, ft_launcher: "workload should not be restarted"
+KILLED = (137, 143)      # SIGKILL, SIGTERM: never a program's own doing
+LONG_S = 300.0           # an attempt whose log names no steps, and that lived for so long, has come somewhere
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """The row that found it, the job's exit code, and the sentence."""
+
+    row: str
+    exit_code: int
+    why: str
+
+
+def reason_to_give_up(state: State, plan: Plan) -> GiveUp | None:
+    """The first reason to start nothing any more; None = go on."""
+    last = state.attempt
+    if last is not None and last.lost_surely and plan.restart.on_lost_progress == "stop":
+        return _lost_progress(last)
+    if last is None or not last.has_failed:
+        return _run_budgets(state, plan)
+    if state.starts_from_rejected(last):   # the checkpoint before it gets its turn: resume.keep_trying bounds that
+        return _do_not_restart(state, last, plan) or _run_budgets(state, plan)
+    for row in (_do_not_restart, _proven, _policy_says_stop, _category_budget):
+        found = row(state, last, plan)
+        if found is not None:
+            return found
+    return _run_budgets(state, plan)
+
+
+def _lost_progress(last: Attempt) -> GiveUp:
+    """The next attempt would start from the beginning as well, and cost the checkpoints that there are."""
+    return GiveUp("lost_progress", FAILED_FOR_GOOD,
+                  f"a restart would start too low again, and overwrite newer checkpoints: {last.lost}. See that the "
+                  "training loads $SAFELAUNCH_RESUME_PATH or takes ${RESUME_ARGS}, and submit it again; if these steps "
+                  "mean something else: restart.on_lost_progress: warn")
+
+
+def _do_not_restart(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
+    """The launcher knows: a word between NVRx's ft_launcher and whoever runs it."""
+    if last.exit_code != DO_NOT_RESTART:
+        return None
+    return GiveUp("do_not_restart", FAILED_FOR_GOOD,
+                  f"the launcher ended with exit code {DO_NOT_RESTART}, by which NVRx says: do not restart")
+
+
+def _proven(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
+    """The same failure at the same step on other nodes is no node's fault, and no chance: it is deterministic."""
+    if not last.fingerprint or last.category in BAD_NODE:
+        return None
+    is_bare = last.category == "unknown" and last.step is None
+    if last.confidence < SURE and (is_bare or last.exit_code in KILLED):
+        return None   # nothing says what happened: two nodes can lose a rank at their start by chance (simulated)
+    before = next((known for known in reversed(state.attempts[:-1]) if _has_failed_by_itself(state, known)), None)
+    if before is None or before.fingerprint != last.fingerprint or before.step != last.step:
+        return None
+    if last.step is None and last.resume_step != before.resume_step:
+        return None
+    disjoint = bool(last.blamed) and bool(before.blamed) and set(last.blamed).isdisjoint(before.blamed)
+    everywhere = min(len(last.blamed), len(before.blamed)) > 1   # no one node can have done that
+    if not (disjoint or everywhere):
+        return None
+    at = f"at step {last.step}" if last.step is not None else "before the first step"
+    where = f"on {', '.join(before.blamed[:4])} and on {', '.join(last.blamed[:4])}"
+    return GiveUp("proven", FAILED_FOR_GOOD,
+                  f"attempts {before.number} and {last.number} failed alike {at}, {where}: no node is to blame, and a "
+                  f"restart would fail again ({last.summary})")
+
+
+def _policy_says_stop(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
+    """stop, and once without getting further. Unsure verdicts stop nothing, unless the user wrote the row himself."""
+    row = response(plan, last.category)
+    if row.then not in ("once", "stop") or (last.confidence < SURE and not row.is_own):
+        return None
+    if row.then == "stop":
+        return GiveUp("policy", FAILED_FOR_GOOD, f"{last.category}: {last.summary}; the policy says stop")
+    before = next((known for known in reversed(state.attempts[:-1])
+                   if _has_failed_by_itself(state, known) and known.category == last.category), None)
+    since = state.attempts if before is None else state.attempts[state.attempts.index(before) + 1:]
+    if any(_got_somewhere(state, known) and (before is None or _got_further(known, before)) for known in since):
+        return None
+    start = f"attempt {before.number} failed like this" if before else "the start"
+    return GiveUp("policy", FAILED_FOR_GOOD,
+                  f"{last.category}: {last.summary}; no step was made since {start}: a restart would fail again")
+
+
+def _has_failed_by_itself(state: State, attempt: Attempt) -> bool:
+    """It failed, and not because of a checkpoint that has been left out since."""
+    return attempt.has_failed and not state.starts_from_rejected(attempt)
+
+
+def _got_somewhere(state: State, attempt: Attempt) -> bool:
+    if any(known.step is not None for known in state.attempts):
+        return attempt.made_steps
+    return attempt.ended_t is not None and attempt.ended_t - attempt.started_t > LONG_S
+
+
+def _got_further(attempt: Attempt, before: Attempt) -> bool:
+    if attempt.step is None or before.step is None:
+        return attempt.step is not None or before.step is None
+    return attempt.step > before.step
+
+
+def _category_budget(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
+    row = response(plan, last.category)
+    count = sum(category == last.category for category in state.failed_categories)
+    if row.budget is None or count <= row.budget:
+        return None
+    return GiveUp("spent", FAILED_FOR_GOOD,
+                  f"{count} failures of the category {row.category} without a new checkpoint, and its budget is "
+                  f"{row.budget}; last: {last.summary}")
+
+
+def _run_budgets(state: State, plan: Plan) -> GiveUp | None:
+    last, budget = state.attempt, plan.restart
+    because = f"; last: {last.summary}" if last and last.summary else ""
+    if state.failures_without_progress >= budget.max_without_progress and not _runs_elsewhere(state, last):
+        failures = state.failures_without_progress
+        which = "one attempt" if failures == 1 else f"{failures} attempts in a row"
+        return GiveUp("spent", FAILED_FOR_GOOD, f"{which} failed without a new checkpoint{because}")
+    if state.restarts > budget.max_restarts:
+        return GiveUp("spent", BUDGET_SPENT, f"all {budget.max_restarts} restarts are used{because}")
+    return None
+
+
+def _runs_elsewhere(state: State, last: Attempt | None) -> bool:
+    """A node of the last attempt has been excluded since: other nodes have not had their turn. The cap on exclusions
+    and max_restarts bound that (a drill under load gave up two failures after it had found the node that killed all).
+    """
+    return last is not None and last.has_failed and not set(last.nodes).isdisjoint(state.excluded)
+
+
+def rejects_checkpoint(state: State, plan: Plan) -> str | None:
+    """Why the checkpoint that the last attempt started from is not to be loaded again; None = it is not to blame.
+
+    Two kinds of evidence: a sure verdict (the log names the checkpoint), or two attempts in a row that made no step
+    from it although another start did make steps, and no node, person or limit explains their ends. One from an older
+    checkpoint did: else this one would not be there (simulated: its words on its steps were lost with a frozen folder).
+    """
+    last = state.attempt
+    if last is None or not last.has_failed or last.resume_path is None or last.made_steps:
+        return None
+    if response(plan, last.category).then == "fall_back":
+        return f"attempt {last.number} died while loading it: {last.summary}"
+    same = [known for known in state.attempts
+            if (known.resume_path, known.resume_step) == (last.resume_path, last.resume_step)]
+    tried = [known for known in same if known.has_failed]   # one that was ended before its first step says nothing
+    alike = [known for known in tried[-2:] if not known.made_steps
+             and known.category not in (*BAD_NODE, "network", "storage", "rendezvous", "hub_auth")]
+    others_work = any(known.made_steps or _is_older(known.resume_step, last.resume_step)
+                      for known in state.attempts if known not in same)
+    if len(alike) == 2 and others_work and not any(known.made_steps for known in same):
+        return f"attempts {alike[0].number} and {alike[1].number} died before their first step from it"
+    return None
+
+
+def _is_older(step: int | None, than: int | None) -> bool:
+    return than is not None and (step is None or step < than)

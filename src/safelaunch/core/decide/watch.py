@@ -1,0 +1,391 @@
+"""The judgement of `safelaunch watch` on one run: rung 3 of the recovery ladder, for what no supervisor can see to.
+
+`judge` walks a short ordered table of named rows, as core.decide does, and uses that table for whatever ends a run. It
+acts on two witnesses at least: a pulse that stands still is never enough, nor is one answer of Slurm. What the folder
+and Slurm contradict each other about is reported and left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from safelaunch.core import nodefold, via
+from safelaunch.core.decide import rows
+from safelaunch.core.decide.watched import (
+    CANCELLED,
+    CANCELLED_NEXT,
+    Cancel,
+    End,
+    Free,
+    Judgement,
+    Note,
+    Queue,
+    Relax,
+    StartNow,
+    Watched,
+    Word,
+)
+from safelaunch.core.decide.watchfacts import (
+    FINISHED,
+    affordable,
+    cancelled_by_person,
+    ended_well,
+    expand,
+    is_before,
+    is_ours,
+    is_queued_here,
+    is_requeued,
+    job_of,
+    running_job,
+    taken_back,
+    unfinished,
+    waiting_job,
+    wants_next,
+)
+from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
+from safelaunch.core.slurmtext import KnownJob, render_elapsed
+
+STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
+STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder
+ABSENT = 2                # clear answers without a job before a run is gone: one empty answer is unknown (law 4)
+LIVES_S = 50.0            # a leader gives a pulse every 15 s; the two answers are 60 s apart
+# KillWait (30 s) and UnkillableStepTimeout (60 s) are Slurm's own patience with a node that answers; a site of the
+# seeds has 60 s and 180 s. slurmctld gives a silent node up after SlurmdTimeout + its ping, 440 s measured.
+HUNG_S = 240.0
+STUCK_S = 50.0            # an impossible reason that two answers, a minute apart, give
+QUIET_S = 180.0           # an announced act whose outcome is missing: its commands have deadlines of 60 s
+# After a refusal of sbatch (a limit on submissions, maintenance) it is asked again after two, four … minutes.
+REFUSED_S, MOST_REFUSED_S = 60.0, 3600.0
+
+# squeue(1), "JOB REASON CODES", and what 22.05 printed for exclusions that leave too few nodes: BadConstraints for
+# healthy nodes, "ReqNodeNotAvail, UnavailableNodes:n0" when others are down or drained.
+_IMPOSSIBLE = re.compile(
+    r"BadConstraints|ReqNodeNotAvail|Nodes?[_ ]required|NodeDown|PartitionNodeLimit|PartitionConfig")
+_HELD = re.compile(r"JobHeld|launch_?\s?failed|Hold", re.IGNORECASE)
+_UNUSABLE = re.compile(r"down|drain|fail|error|unk|maint|inval|no_respond|perfctrs|.*\*")
+HISTORY = frozenset({"sacct"})
+NODES = frozenset({"nodes"})
+
+Row = Callable[[Watched, Word, float], Judgement | None]
+
+
+def judge(run: Watched, word: Word, now: float) -> Judgement:
+    """What the first row that has an opinion says. `now` (epoch s) is only passed on to `decide`."""
+    for row in _ROWS:
+        found = row(run, word, now)
+        if found is not None:
+            return found
+    return Judgement("unknown", "nothing is known of it")
+
+
+def outline(jobs: Iterable[KnownJob]) -> str:
+    """What must not change for jobs to count as hanging or stuck."""
+    return ";".join(sorted(f"{job.id} {job.state} {job.nodelist} {_IMPOSSIBLE.search(job.reason) is not None}"
+                           for job in jobs if job.state not in FINISHED))
+
+
+def describe(job: KnownJob, since_s: float, step: int | None) -> str:
+    """The PULSE of a running job; `since_s`: how long ago Slurm was asked."""
+    at = f" (step {step})" if step is not None else ""
+    return (f"is running for {render_elapsed(job.elapsed_s + since_s)} since {job.start or 'a moment ago'} on "
+            f"{job.nodelist or '?'}{at}")
+
+
+# --- what is never touched ----------------------------------------------------------------------------------------
+
+
+def _ended(run: Watched, word: Word, now: float) -> Judgement | None:
+    """An end is final. A job that waits for more is taken away: slurmctld was away when the run ended, perhaps, and one
+    that a person holds would wait for ever.
+    """
+    ended = run.state.ended
+    if ended is None:
+        return None
+    text = f"has ended: {ended.how}: {ended.why}"
+    left = waiting_job(word)
+    if left is None or not run.mine or _is_led(run, run.pulse.job if run.pulse is not None else ""):
+        return Judgement("ended", text)
+    why = f"job {left.id} waits to go on with a run that {text}"
+    return Judgement("ended", why, Cancel(left.id, None, (), why))
+
+
+def _local(run: Watched, word: Word, now: float) -> Judgement | None:
+    """Processes of one machine, which has no queue that could lose them."""
+    if run.plan.cluster != "local":
+        return None
+    return Judgement("local", f"is a local run ({run.state.name}): not watched")
+
+
+def _foreign(run: Watched, word: Word, now: float) -> Judgement | None:
+    """squeue --me shows nothing of other people's jobs, and nobody may act on them."""
+    return None if run.mine else Judgement(
+        "foreign", "belongs to somebody else, or others can write it: a watch acts on its own user's runs alone")
+
+
+def _unanswered(run: Watched, word: Word, now: float) -> Judgement | None:
+    """Unknown is an answer (law 4)."""
+    if word.jobs is not None:
+        return None
+    return Judgement("unanswered", f"is {run.state.name} for its journal; Slurm gives no clear answer"
+                                   f"{f' ({word.trouble})' if word.trouble else ''}")
+
+
+# --- a person's word ----------------------------------------------------------------------------------------------
+
+
+def _cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
+    """squeue remembers a scancel for MinJobAge (300 s), and no journal tells of it where no supervisor lived: whoever
+    looks later would go on against a person's word (simulated). So the first who sees it writes it down.
+    """
+    if word.absences >= ABSENT and not unfinished(word) and run.quiet_s > 0.0:
+        return None   # the end itself is about to be written down; not where somebody has acted meanwhile
+    started = run.state.job if run.state.job is not None and run.state.job.started_t is not None else None
+    for job in word.jobs or ():
+        id = job.number
+        is_told = id in (run.state.next_cancelled, *run.notes.cancelled) or is_ours(run, id)
+        if job.state != "CANCELLED" or is_told:
+            continue
+        if started is None or not is_before(id, started.id):
+            why = f"job {id} was cancelled by a person (squeue)"
+            return Judgement(CANCELLED, why, Note(id, why))
+    return None
+
+
+def _next_cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
+    """A person who cancels only the next job wants the run to end with this one.
+
+    While its leader lives, it has an eye on a job that it queued itself (supervisor.nextjob); this is for the others.
+    """
+    running, id = running_job(word), run.state.successor
+    if running is None or id is None or is_ours(run, id) or not wants_next(run, word):
+        return None
+    if waiting_job(word) is not None or job_of(word, id) is not None:
+        return None
+    if word.same_s < STUCK_S or (run.silent_s < STALE_S and not is_queued_here(run)):
+        return None
+    if word.accounts is None:
+        return Judgement(CANCELLED_NEXT, f"job {id}, queued to go on from {running.id}, is gone", asks=HISTORY)
+    account = word.accounts.get(id)
+    if account is not None and account.state != "CANCELLED":
+        return None   # Slurm's own doing
+    why = (f"job {id}, queued to go on from {running.id}, was cancelled: nobody but a person takes a job that waits "
+           f"out of the queue. The run ends with job {running.id}")
+    return Judgement(CANCELLED_NEXT, why, Note(id, why))
+
+
+# --- a job runs ---------------------------------------------------------------------------------------------------
+
+
+def _queue_next(run: Watched, word: Word, now: float) -> Judgement | None:
+    """Where compute nodes may not call sbatch, the next job is queued from here (restart.via: watch)."""
+    job = running_job(word)
+    if job is None or job.state != "RUNNING" or run.silent_s >= STALE_S or waiting_job(word) is not None:
+        return None
+    if not is_queued_here(run) or not wants_next(run, word) or (run.state.job and run.state.job.id) != job.number:
+        return None
+    if run.state.successor is not None and job_of(word, run.state.successor) is None and word.same_s < STUCK_S:
+        return None   # one answer without it is unknown
+    if any(map(via.is_dependency_refused, run.notes.refused)):
+        return None   # its turn comes when this job is over: there is nothing to depend upon then
+    why = f"job {job.id} runs with no job behind it, and its nodes may not queue one"
+    return _unless_announced(run, "queue_next", Queue(job.id, run.state.excluded, why, beside=True))
+
+
+def _limbo(run: Watched, word: Word, now: float) -> Judgement | None:
+    """A job whose batch host has died under --no-kill runs without a script until its time limit (design §7, the trap).
+
+    Witnesses: its pulse stands still, and Slurm has taken the batch host out of its nodes.
+    """
+    job = running_job(word)
+    if job is None or job.state != "RUNNING" or run.silent_s < STALE_S or not job.batch_host:
+        return None
+    nodes = expand(job.nodelist)
+    if not nodes or job.batch_host in nodes:
+        return None
+    lost = f"its batch host {job.batch_host} is no longer among its nodes ({job.nodelist}), no pulse for "
+    lost += f"{render_elapsed(run.silent_s)}"
+    hosts = (run.state.standby, run.pulse.host if run.pulse is not None and run.pulse.job == job.number else None)
+    alive = [host for host in hosts if host in nodes]
+    if alive and run.silent_s < STALE_STANDBY_S:
+        return Judgement("limbo", f"is in limbo: {lost}; its standby on {alive[0]} is given some time more")
+    waiting, suspects = waiting_job(word), (job.batch_host,)
+    if waiting is None and wants_next(run, word) and run.state.successor is not None and word.same_s < STUCK_S:
+        return Judgement("limbo", f"is in limbo: {lost}")   # one answer without the job behind it is unknown
+    exclude = affordable(run, word, suspects)
+    if exclude is None:
+        return Judgement("limbo", f"is in limbo: {lost}", asks=NODES)
+    if waiting is None and wants_next(run, word):
+        return _unless_announced(run, "limbo", Queue(job.id, exclude, f"is in limbo: {lost}", suspects=suspects))
+    return _unless_announced(run, "limbo", Cancel(
+        job.id, None if waiting is None else waiting.id, exclude, f"is in limbo: {lost}", suspects))
+
+
+def _running_row(run: Watched, word: Word, now: float) -> Judgement | None:
+    """A job runs, well or in silence: Slurm's word alone ends nothing."""
+    job = running_job(word)
+    if job is None:
+        return None
+    if job.state != "RUNNING":
+        return Judgement("running", f"is {job.state} on {job.nodelist or '?'}")
+    text = describe(job, 0.0, run.pulse.step if run.pulse is not None and run.pulse.job == job.id else None)
+    if run.silent_s < STALE_S:
+        return Judgement("running", text)
+    where = f" on {run.pulse.host}" if run.pulse is not None else ""
+    return Judgement("silent", f"{text}; its supervisor{where} has given no pulse for {render_elapsed(run.silent_s)}")
+
+
+# --- a job hangs at its end, or waits -----------------------------------------------------------------------------
+
+
+def _hung(run: Watched, word: Word, now: float) -> Judgement | None:
+    """afterany waits for a job that hangs in COMPLETING on a silent node; singleton does not (both measured)."""
+    job = next((job for job in unfinished(word) if job.state == "COMPLETING"), None)
+    if job is None or running_job(word) is not None:
+        return None
+    waiting, left = waiting_job(word), expand(job.nodelist)
+    text = f"job {job.id} is completing on {job.nodelist or '?'}"
+    if word.same_s < HUNG_S or not left or not run.state.jobs or _is_led(run, job.number):
+        return Judgement("completing", text)
+    why = f"{text} for {render_elapsed(word.same_s)}, longer than a node that answers takes"
+    if waiting is not None:
+        if f"afterany:{job.number}" not in waiting.dependency:
+            return Judgement("completing", f"{text}; job {waiting.id} goes on ({waiting.reason})")
+        exclude = affordable(run, word, left)
+        if exclude is None:
+            return Judgement("completing", why, asks=NODES)
+        if run.plan.suspects.exclude and not set(left) <= set(exclude):
+            return Judgement("completing", f"{why}; without them too few nodes are left, so job {waiting.id} waits")
+        return _unless_announced(run, "hung", Free(waiting.id, exclude, why, left))
+    return _over(run, word, now, why, left)
+
+
+def _waiting_row(run: Watched, word: Word, now: float) -> Judgement | None:
+    """A job waits: for its turn, for a person, or for nodes that it can never get."""
+    job = waiting_job(word)
+    if job is None:
+        return None
+    text = f"is waiting to be scheduled ({job.reason or job.state})"
+    if run.asked(*STOPS):
+        return Judgement("waiting", f"{text}; a person has stopped it: it ends as soon as it starts")
+    if _HELD.search(job.reason):
+        let_go = "safelaunch resume" if run.asked("hold") else f"scontrol release {job.id}"
+        return Judgement("held", f"{text}; to let it go: {let_go}")
+    if job.reason == "BeginTime" and not run.asked("hold") and is_requeued(run, job.number):
+        kept = expand(job.excluded) or ()
+        missing = tuple(node for node in run.state.successor_excludes if node not in kept)
+        why = f"job {job.id} was requeued by safelaunch, and Slurm holds it back for two minutes"
+        return Judgement("requeued", f"{text}: {why}", StartNow(job.id, (*kept, *missing) if missing else (), why))
+    if job.reason == "DependencyNeverSatisfied":
+        return _unless_announced(run, "never", Free(job.id, expand(job.excluded) or (), f"{text}: it never would"))
+    if not _IMPOSSIBLE.search(job.reason):
+        return Judgement("waiting", text)
+    return _impossible(run, word, job, text)
+
+
+def _impossible(run: Watched, word: Word, job: KnownJob, text: str) -> Judgement:
+    """Exclusions are dropped when the run could no longer start (design §9); the user's own are not ours to drop."""
+    excluded = expand(job.excluded)
+    own = set(expand(dict(run.plan.sbatch).get("exclude") or "") or ())
+    ours = [node for node in excluded or () if node not in own]
+    if not ours or word.same_s < STUCK_S:
+        return Judgement("impossible", f"{text}: too few nodes that it may use are up")
+    if word.nodes is None:
+        return Judgement("impossible", text, asks=NODES)
+    usable = {node for state, nodes in word.nodes if not _UNUSABLE.match(state) for node in expand(nodes) or ()} - own
+    needed = run.plan.allocated_nodes
+    if len(usable - set(ours)) >= needed:
+        return Judgement("impossible", f"{text}, though {len(usable - set(ours))} nodes that it may use are up")
+    spare = max(0, len(usable) - needed)
+    newest_last = {exclusion.node: number for number, exclusion in enumerate(run.state.exclusions)}
+    by_age = sorted((node for node in ours if node in usable), key=lambda node: newest_last.get(node, -1))
+    drop = tuple(by_age[:len(by_age) - spare])   # the oldest evidence goes first
+    keep = tuple(node for node in excluded or () if node not in drop)
+    return _unless_announced(run, "impossible", Relax(
+        job.id, keep, drop, f"{text}: without {nodefold.fold(drop)}, which safelaunch keeps out, it could never start"))
+
+
+# --- no job is left -----------------------------------------------------------------------------------------------
+
+
+def _submitting(run: Watched, word: Word, now: float) -> Judgement | None:
+    """A submission that was cut off is its person's to repeat: `submit` goes on from there."""
+    return None if run.state.jobs else Judgement("submitting", "its submission has no outcome: submit it again")
+
+
+def _gone(run: Watched, word: Word, now: float) -> Judgement | None:
+    """No job is left, and the journal holds no end."""
+    if run.elsewhere:
+        return Judgement("gone", f"belongs to cluster {run.elsewhere}: watch it there")
+    newest = run.state.jobs[-1]
+    if word.absences < ABSENT and not run.notes.is_needed:   # its leader's own word is the second witness
+        return Judgement("doubt", "Slurm shows no job of it: asking once more")
+    if _is_led(run, newest.id):
+        return Judgement("doubt", "Slurm shows no job of it, and its supervisor lives: is this the right cluster?")
+    if not run.at_home:
+        return Judgement("gone", "Slurm shows no job of it; it may belong to another cluster, so nothing is done: name "
+                                 "it on the command line if it is this one's")
+    return _over(run, word, now, "its job is over, and its supervisor could queue no other" if run.notes.is_needed else
+                 "its job has vanished: Slurm knows none, and the journal holds no end", ())
+
+
+def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, ...]) -> Judgement:
+    """The run's last job is over: a person's word first, then what `decide` makes of it, else the next job."""
+    killed = run.asked(*STOPS)
+    if killed is not None:
+        return _end(run, "stopped", STOPPED, tell_stop(killed))
+    last = run.state.job or run.state.jobs[-1]
+    told = next((id for id in run.scancelled if not is_ours(run, id)), None)
+    if told is not None:
+        return _end(run, "stopped", STOPPED, f"job {told} was cancelled by a person (its output says so)")
+    known = (last.id, run.state.jobs[-1].id, run.state.successor, run.state.next_cancelled, *taken_back(run, word))
+    if word.accounts is None and cancelled_by_person(run, word, known) is None and ended_well(word, last.id) is None:
+        return Judgement("gone", why, asks=HISTORY)
+    cancelled = cancelled_by_person(run, word, known)
+    if cancelled:
+        return _end(run, "stopped", STOPPED, cancelled)
+    if (done := ended_well(word, last.id)) is not None:
+        return _end(run, "completed", DONE, done)
+    if (hold := run.asked("hold")) is not None:
+        return Judgement("held", f"{why}; {hold.who} put the run on hold: nothing is queued until `safelaunch resume`")
+    seen = rows.Seen(now=now, nodes=(), requests=run.requests, ending="unknown")   # a job at its end, why ever
+    action = rows.decide(run.state, seen, run.plan).action
+    if isinstance(action, rows.Finish):
+        return _end(run, action.how, action.exit_code, action.why)
+    most = run.plan.restart.max_without_progress
+    if run.notes.requeued >= most:
+        return _end(run, "gave_up", FAILED_FOR_GOOD, f"{most} jobs in a row, queued by watch, ended without progress")
+    exclude = affordable(run, word, (*run.notes.needs_excluded, *suspects))
+    if exclude is None:
+        return Judgement("gone", why, asks=NODES)
+    return _unless_announced(run, "gone", Queue(None, exclude, why, suspects=suspects))
+
+
+_ROWS: tuple[Row, ...] = (
+    _ended, _local, _foreign, _unanswered, _cancelled, _next_cancelled, _queue_next, _limbo, _running_row, _hung,
+    _waiting_row, _submitting, _gone,
+)
+
+
+# --- shared judgements --------------------------------------------------------------------------------------------
+
+
+def _is_led(run: Watched, job: str) -> bool:
+    """Whether a supervisor in that job has given a pulse just now: it knows better."""
+    return run.silent_s < LIVES_S and run.pulse is not None and run.pulse.job == job and not run.pulse.over
+
+
+def _unless_announced(run: Watched, row: str, act: Queue | Relax | Free | Cancel) -> Judgement:
+    """The act; but not while somebody else's, announced and without an outcome, may still be under way."""
+    if run.state.intents and run.quiet_s < QUIET_S and not (isinstance(act, Queue) and act.beside):
+        intent = run.state.intents[-1]
+        return Judgement(row, f"{act.why}; somebody has announced to {intent.act.replace('_', ' ')} (claim "
+                              f"{intent.claim}): waiting for the outcome")
+    refused = run.notes.refused if isinstance(act, Queue) else ()
+    if refused and run.quiet_s < min(MOST_REFUSED_S, REFUSED_S * 2 ** min(len(refused), 10)):
+        return Judgement(row, f"{act.why}; sbatch refused that: {refused[-1]}")
+    return Judgement(row, act.why, act)
+
+
+def _end(run: Watched, how: str, code: int, why: str) -> Judgement:
+    return Judgement("over", f"has ended: {how}: {why}", End(how, code, why))

@@ -1,0 +1,135 @@
+"""What a run's folder and Slurm's word say together: the plain questions that the rows of core.decide.watch ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from safelaunch.core import nodeset, via
+from safelaunch.core.decide.watched import Watched, Word
+from safelaunch.core.ledger import most_excluded
+from safelaunch.core.model import STOPS
+from safelaunch.core.slurmtext import KnownJob
+from safelaunch.errors import ParseError
+
+FINISHED = frozenset({
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
+    "TIMEOUT"})
+ENDING = FINISHED | {"COMPLETING"}   # Slurm ends the job, or has ended it
+WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
+
+
+def is_alive(state: str) -> bool:
+    """Whether a job of that state is not over; a word that this version does not know means yes."""
+    return state not in FINISHED
+
+
+def is_queued_here(run: Watched) -> bool:
+    """Whether the run's next job is the watch's to queue: as it was asked, or as its leader found (core.via)."""
+    return (run.state.via or run.plan.restart.via) == via.WATCH
+
+
+def wants_next(run: Watched, word: Word) -> bool:
+    """Whether no person wants the run to end with the job that runs, or to wait behind it."""
+    noted = run.state.next_cancelled is not None or bool(taken_back(run, word))
+    return not noted and run.asked(*STOPS, "hold") is None
+
+
+def taken_back(run: Watched, word: Word) -> tuple[str, ...]:
+    """The jobs that were to go on, and that a person cancelled, as some watcher saw or sees; no later one is known."""
+    seen = (job.number for job in word.jobs or () if job.state == "CANCELLED")
+    return tuple(id for id in (*run.notes.cancelled, *seen)
+                 if not is_ours(run, id) and not any(is_before(id, job.id) for job in run.state.jobs))
+
+
+def is_ours(run: Watched, job: str) -> bool:
+    """Whether a scancel of that job is no person's word: the journal announced it, or a node guard or Slurm itself did
+    it. One that a watch has noted was a person's: a guard's word that came later was about a job that had been
+    cancelled by then.
+    """
+    return job not in run.notes.cancelled and (job in run.state.cancelled_jobs or job in run.orphaned)
+
+
+def is_before(job: str, other: str) -> bool:
+    """Whether Slurm has numbered a job before another one."""
+    return job.isdecimal() and other.isdecimal() and int(job) < int(other)
+
+
+def is_requeued(run: Watched, job: str) -> bool:
+    """Whether a supervisor put that job, which had run, back into the queue."""
+    ran = any(known.id == job and known.started_t is not None for known in run.state.jobs)
+    announced = any(intent.act == "requeue" and intent.data.get("job") == job for intent in run.state.intents)
+    return ran and (run.state.successor == job or announced)
+
+
+def unfinished(word: Word) -> tuple[KnownJob, ...]:
+    """The run's jobs that are not over."""
+    return tuple(job for job in word.jobs or () if is_alive(job.state))
+
+
+def running_job(word: Word) -> KnownJob | None:
+    """Its job that runs, or is about to; one at its end counts no more."""
+    return next((job for job in unfinished(word) if job.state not in WAITING and job.state != "COMPLETING"), None)
+
+
+def waiting_job(word: Word) -> KnownJob | None:
+    """Its job that waits in the queue."""
+    return next((job for job in unfinished(word) if job.state in WAITING), None)
+
+
+def job_of(word: Word, id: str | None) -> KnownJob | None:
+    """The job of that id, in whatever state Slurm remembers it."""
+    return next((job for job in word.jobs or () if job.number == id), None)
+
+
+def cancelled_by_person(run: Watched, word: Word, jobs: Iterable[str | None]) -> str | None:
+    """The sentence on the first of `jobs` that a person cancelled; our own journalled cancels are no person's word."""
+    for id in jobs:
+        if id is None or is_ours(run, id):
+            continue
+        if id == run.state.next_cancelled:
+            return f"job {id} was cancelled by a person before it started"
+        if id in run.notes.cancelled:
+            return f"job {id} was cancelled by a person (squeue)"
+        known, account = job_of(word, id), (word.accounts or {}).get(id)
+        if known is not None and known.state == "CANCELLED":
+            return f"job {id} was cancelled by a person (squeue)"
+        if account is not None and account.state == "CANCELLED":
+            by = f" by user {account.cancelled_by}" if account.cancelled_by else " by a person"
+            return f"job {id} was cancelled{by} (sacct)"
+    return None
+
+
+def ended_well(word: Word, id: str) -> str | None:
+    """A job that trained without a supervisor and ended well: only Slurm has noted it."""
+    known, account = job_of(word, id), (word.accounts or {}).get(id)
+    if "COMPLETED" not in (known.state if known else "", account.state if account else ""):
+        return None
+    return f"job {id} ended with exit code 0, as Slurm says"
+
+
+def affordable(run: Watched, word: Word, suspects: Iterable[str]) -> tuple[str, ...] | None:
+    """The run's exclusions and these nodes, as far as a job of it can start without them; None = sinfo is to say first.
+
+    Nodes that are down today count as there, as in supervisor.endings: Slurm keeps them out until they come back.
+    """
+    known = run.state.excluded
+    exclude = tuple(dict.fromkeys((*known, *(suspects if run.plan.suspects.exclude else ()))))
+    if exclude == known:
+        return exclude
+    if word.nodes is None:
+        return None
+    there = {node for _, nodes in word.nodes for node in expand(nodes) or ()}
+    if not there:   # no clear answer: no more than the ledger may keep out
+        most = most_excluded(run.plan.suspects, run.plan.nodes, run.plan.spare_nodes)
+        return tuple(reversed(exclude))[:most]
+    there -= set(expand(dict(run.plan.sbatch).get("exclude") or "") or ())
+    rooms = ((allowed, len(there - set(allowed))) for allowed in (exclude, known))
+    return next((allowed for allowed, room in rooms if room >= run.plan.allocated_nodes), ())
+
+
+def expand(text: str) -> tuple[str, ...] | None:
+    """Node names of Slurm's list; None where it cannot be read."""
+    try:
+        return nodeset.expand(text)
+    except ParseError:
+        return None

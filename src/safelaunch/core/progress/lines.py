@@ -1,0 +1,84 @@
+"""Progress read from the training's own lines: steps, and signs of what it does between two of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from safelaunch.core.progress.steps import Named, last_steps
+
+# What a training says when it does something that takes longer than a step, and when that is over. Only words from the
+# lines of Megatron-LM, DeepSpeed, Transformers, Lightning, NeMo, torchtitan, nanoGPT, fairseq and MaxText (their own
+# sources and logs); what none of them says is learned from its duration, and from a look at the stacks
+# (core.hangs.hang).
+CHECKPOINT, EVALUATION, COMPILE, DATA = "checkpoint", "evaluation", "compile", "data"
+_BEGINS = {
+    CHECKPOINT: rb"(?<!finished )(?<!done )\bsaving\b.{0,60}\b(?:checkpoint|model|states?|weights|optimizer)"
+                rb"|(?:prepar|start|begin)\w{0,8} to save\b|writing checkpoint|\bcheckpointing\b",
+    EVALUATION: rb"\bevaluat(?:ing|e)\b|running (?:evaluation|validation)|\bvalidating\b"
+                rb"|validation (?:dataloader|sanity)"
+                rb"|(?:begin|start)\w{0,8}.{0,12}\b(?:evaluation|validation|eval)\b",
+    COMPILE: rb"\bcompiling\b|\btorch\.compile\b|torchinductor|\bautotun(?:e|ing)\b|cudagraph|XLA compil",
+    DATA: rb"\b(?:re)?loading\b.{0,30}\b(?:data|dataset|shards?|split)|building.{0,20}dataset"
+          rb"|(?:start|begin)\w{0,8}.{0,12}\bepoch|\bepoch\b.{0,12}\b(?:start|begin)",
+}
+_ENDS = {
+    CHECKPOINT: rb"\bsaved\b|(?:finished|done) saving|\bcheckpoint\b.{0,40}\b(?:written|finali[sz]ed|complete)"
+                rb"|save-checkpoint\b|writing took",
+    EVALUATION: rb"\b(?:validation|valid|val|eval(?:uation)?)[ _](?:loss|ppl|runtime|accuracy)"
+                rb"|\b(?:evaluation|validation|eval)\b.{0,30}\b(?:finished|done|complete|took|ended)",
+    COMPILE: rb"\bcompil(?:ation|ed|e)\b.{0,40}\b(?:took|finished|done|in \d)",
+    DATA: rb"(?:\b(?:loaded|built)|finished (?:loading|building))\b.{0,40}\b(?:data|dataset|shards?|examples|samples)",
+}
+END = " end"   # a phase's own name behind its last word: what follows may still belong to it, and is learned apart
+_SIGNS = tuple((name + suffix, re.compile(rb"(?i)" + words))
+               for table, suffix in ((_BEGINS, ""), (_ENDS, END)) for name, words in table.items())
+# One of these stands in each of them; looked for one by one they take a twentieth of what one regex of all takes.
+_IN_SIGNS = (b"sav", b"val", b"compil", b"inductor", b"autotun", b"cudagraph", b"load", b"buil", b"epoch",
+             b"checkpoint", b"writ")
+# A number in such a line is where a training goes on from, not a step that it has made.
+_RESUMING = re.compile(rb"(?i)\b(?:load|resum|restor)")
+_EPOCH = re.compile(rb"['\"]epoch['\"]: ['\"]?(\d{1,12}(?:\.\d{1,18})?)")   # Transformers without a bar: nothing else
+
+
+@dataclass(frozen=True)
+class Talk:
+    """What a piece of the log says: the last step, and the signs behind it, in order, equal neighbours once.
+
+    `mark` is what tells progress from standing still: the step, or the epoch where a trainer names only that.
+    """
+
+    step: int | None = None
+    signs: tuple[str, ...] = ()
+    mark: str = ""
+
+
+def listen(chunk: bytes, pattern: str = "auto") -> Talk:
+    """What new lines of the log say; `pattern` as in train.yaml's progress.step."""
+    steps = last_steps(chunk, pattern, is_wanted=lambda named: not _RESUMING.search(_line_at(chunk, named.start)))
+    step = max((named.step for named in steps), default=None)
+    mark = "" if step is None else str(step)
+    if step is None and pattern == "auto" and b"epoch" in chunk:
+        epochs = _EPOCH.findall(chunk)
+        mark = f"epoch {epochs[-1].decode()}" if epochs else ""
+    return Talk(step, _signs(chunk[_rest(chunk, steps, step):]), mark)
+
+
+def _rest(chunk: bytes, steps: list[Named], step: int | None) -> int:
+    """Where the line begins that names the last step first: "saving checkpoint at iteration 1000" names one, too."""
+    first = next((named.start for named in steps if named.step == step), 0)
+    return chunk.rfind(b"\n", 0, first + 1) + 1
+
+
+def _line_at(chunk: bytes, start: int) -> bytes:
+    begin = max(chunk.rfind(b"\n", 0, start + 1), chunk.rfind(b"\r", 0, start + 1)) + 1
+    return chunk[begin:max(start, chunk.find(b"\n", start + 1))]
+
+
+def _signs(text: bytes) -> tuple[str, ...]:
+    lowered = text.lower()
+    if not any(word in lowered for word in _IN_SIGNS):
+        return ()
+    found = sorted((match.start(), name) for name, words in _SIGNS for match in words.finditer(text))
+    names = [name for _, name in found]
+    return tuple(name for number, name in enumerate(names) if number == 0 or names[number - 1] != name)

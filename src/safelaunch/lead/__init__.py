@@ -1,1 +1,0 @@
-"""The leader's parts: who it is, how it is born, what it sees, and what it does. loop.py puts them together."""

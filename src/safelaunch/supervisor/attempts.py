@@ -1,0 +1,350 @@
+"""An attempt's life: launched, asked to end, killed, fenced, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import journal, runfolder, slurm
+from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.guardcode import guard_text
+from safelaunch.adapters.outbox import PUT
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.core import nodefold, slurmtext
+from safelaunch.core.advice import what_follows
+from safelaunch.core.checkpoints.resume import resume_args
+from safelaunch.core.decide import rows
+from safelaunch.core.decide.budget import rejects_checkpoint
+from safelaunch.core.model import STOPS, Event, Request, tell_stop
+from safelaunch.core.plan import Plan
+from safelaunch.core.progress.steps import latest_step
+from safelaunch.core.script import quote_bash
+from safelaunch.core.state import State, fold
+from safelaunch.core.why import causes
+from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.ends import judge_end
+from safelaunch.core.why.findings import End
+from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
+from safelaunch.supervisor import listening, lostprogress, observe, overlap, visit
+from safelaunch.supervisor.diagnosing import look_deeper, of_hang
+from safelaunch.supervisor.leader import FIRST_STANDBY_S, Failure, Leader, Step
+from safelaunch.supervisor.suspicion import blamed_nodes, suspect
+
+DRAIN_S = 900.0         # how long an ended attempt waits for a frozen folder to take its last log lines
+CLAIM_HOLDS_S = 5.0     # less than a standby waits before it takes over (core.decide.takeover): simulated, two launches
+LOST_PATIENCE_S = 1.0   # its srun waits for a dead node, for minutes
+MOST_REFUSALS = 10      # by Slurm, in a row: 40 min
+PUMP_LEAVES_S, PUMP_LOOK_S = 2.0, 0.05   # it is gone 0.2 s after its TERM, unless the folder is frozen
+SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but never while a silent node holds its step
+
+
+def launch(lead: Leader, row: str, action: rows.Launch) -> None:
+    """Start the next attempt: a last look at what people ask, claim, intent, srun, outcome."""
+    asked = lead.requests
+    if not observe.read_requests(lead) or lead.requests != asked:
+        return   # a kill switch that was touched while the folder did not answer comes first (simulated)
+    number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
+    claim = lead.claim(f"{journal.LAUNCH}{number}")
+    if claim == 0:
+        return
+    port = 20000 + (int(lead.job.id) * 31 + number * 1000 + int(lead.world.chance() * 1000)) % 10000
+    facts: dict[str, Any] = {
+        "attempt": number, "job": lead.job.id, "nodes": list(action.nodes), "port": port,
+        "resume_step": lead.resume.step if lead.resume else None,
+        "resume_path": lead.resume.path if lead.resume else None, "whole_steps": list(lead.whole_steps),
+    }
+    lead.record(lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number),
+                lead.writer.event("intent", claim=claim, act="launch", attempt=number, job=lead.job.id,
+                                  nodes=list(action.nodes)))
+    if lead.world.now_s() - lead.claimed_s > CLAIM_HOLDS_S:
+        lead.record(lead.writer.event("outcome", claim=claim, act="launch", ok=False,
+                                      why="this supervisor stood still since it claimed the launch"))
+        return
+    words = keep_resume_args(lead)
+    extra = _attempt_env(lead, number, port, action.nodes)
+    lead.live = rows.Live(number, action.nodes, tasks=lead.plan.tasks)
+    lead.server.expect(number)
+    lead.process = lead.world.launch(
+        lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
+    lead.size = lead.heard_bytes = 0
+    lead.grew_s, lead.stalled, lead.launched_s = lead.now_s, False, lead.now_s
+    lead.due.pop("progress", None)   # its first steps are looked at sooner than the last ones of the attempt before
+    if not lead.was_watched:
+        lead.standby_next_s = min(lead.standby_next_s, lead.now_s + FIRST_STANDBY_S)
+    lead.record(lead.writer.event("attempt_started", **facts, why=action.why),
+                lead.writer.event("outcome", claim=claim, act="launch", ok=True))
+    lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
+    lead.put(number, "launch.sh", _launch_script(lead.run_dir, extra, words).encode())
+    lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
+    lead.begin(f"visit {number}", visit.at_start(lead, number))
+
+
+def keep_resume_args(lead: Leader) -> tuple[str, ...]:
+    """The words that the training resumes with now, left in the run folder as well: a later job's node may be unable to
+    run a supervisor, and its plain training must not start from nothing.
+    """
+    words = resume_args(lead.plan.resume.args, lead.resume)
+    lead.shared.enqueue(PUT, "resume.args", b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words))
+    return words
+
+
+def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -> dict[str, str]:
+    """What this attempt's script is told beside the plan."""
+    env = {"SAFELAUNCH_ATTEMPT": str(number), "SAFELAUNCH_NODELIST": nodefold.fold(nodes),
+           "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd}
+    if lead.no_overlap is not None:
+        env["SAFELAUNCH_OVERLAP"] = "no"
+    address = "127.0.0.1" if lead.job.is_local else lead.address_of(nodes[0])
+    if address is not None:
+        env["SAFELAUNCH_MASTER_ADDR"] = address
+    if lead.resume is not None:
+        env["SAFELAUNCH_RESUME_PATH"] = lead.resume.path
+        env["SAFELAUNCH_RESUME_STEP"] = "" if lead.resume.step is None else str(lead.resume.step)
+    return env
+
+
+def _secrets(lead: Leader, number: int) -> dict[str, str]:
+    """What only the guards may know: passed in the environment, never written down."""
+    record = lead.run_dir / runfolder.attempt_folder(number) / "record.json"
+    return {"SAFELAUNCH_GUARD": guard_text(), "SAFELAUNCH_TOKEN": lead.token,
+            "SAFELAUNCH_CONTROL": f":{lead.server.port}", "SAFELAUNCH_RECORD": str(record),
+            "SAFELAUNCH_ADDRESSES": lead.own_address()}
+
+
+def ask_addresses(lead: Leader) -> Step:
+    """The nodes' addresses: whoever calls from them is let in before all others. Slurm is asked for those whose names
+    do not resolve; else each attempt's script would ask, for 25 ms.
+    """
+    found = {node: lead.world.addresses_of(node) for node in lead.job.nodes}
+    lead.server.strangers.keep_for(address for addresses in found.values() for address in addresses)
+    unknown = [node for node, addresses in found.items() if not addresses and node not in lead.addresses]
+    if unknown:
+        result = yield lead.world.command(slurm.show_nodes(nodefold.fold(unknown)), lead.job.env)
+        if result is not None and result.is_ok:
+            lead.addresses = {**lead.addresses, **slurmtext.parse_addresses(result.stdout)}
+    lead.server.strangers.keep_for(lead.addresses.values())
+
+
+def kill(lead: Leader, row: str, action: rows.Kill) -> None:
+    """End every process of the attempt; its record moves on, so that silent nodes' leases run from now.
+
+    Journalled first: ranks that save on TERM and leave well are no completion for the next supervisor, either.
+    """
+    lead.tell(row, f"ending the attempt: {action.why}", action="end", attempt=lead.attempt.number,
+              log_bytes=lead.log_bytes())
+    lead.live, lead.killed_s = rows.mark_killed(lead.attempt, row, lead.now), lead.now_s
+    lead.move_record(lead.attempt.number)
+    for node, _ in lead.lost_of_live():
+        lead.server.hang_up(node, lead.now_s)
+    lead.server.order = {"do": "end", "grace_s": action.grace_s}   # also for those who call later
+    lead.server.tell(lead.server.order, lead.now_s)
+
+
+def fence(lead: Leader) -> bool:
+    """See that nothing of the attempt is left; True once that is sure."""
+    for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.lost, lead.is_record_moved,
+                                              lead.frozen):
+        lead.begin(f"sweep {done}", _sweep(lead, command, done))
+    for node, why in lead.fencer.found_lost():
+        lead.lose(node, why)
+        lead.begin(f"ticket {node}", visit.ticket(lead, lead.attempt.number, node, why))
+    if lead.fencer.is_done(lead.attempt):
+        lead.live = replace(lead.attempt, fenced=True)
+        return True
+    return False
+
+
+def _sweep(lead: Leader, command: Command, node: str) -> Step:
+    """Wait for a node's sweep."""
+    result = yield command
+    overlap.note_result(lead, result)
+    if result is not None:
+        lead.fencer.swept(node, result)
+
+
+def close_attempt(lead: Leader) -> None:
+    """The attempt is over and fenced: judge it, and look for what to resume from."""
+    observe.read_requests(lead)   # a training that watches the kill switch can be faster than this loop
+    live = lead.attempt
+    seen = lead.seen()
+    how = said_how = rows.how_it_ended(live, seen)
+    if lead.process is not None:
+        observe.hear_last(lead, lead.process)
+    tail = lead.process.tail() if lead.process else b""
+    code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
+    not_before = None
+    said = tail.decode(errors="replace")
+    if how == "failed" and not live.exits and slurmtext.has_no_step(said):
+        how, not_before = _never_started(lead)
+        if slurmtext.is_job_over(said):   # simulated: attempts were launched into a job that had ended, until its KILL
+            lead.ending = lead.ending or "unknown"
+    elif how == "failed" and lead.unread == live.number:
+        how, not_before = _never_started(lead)   # Slurm ended it, and why cannot be read: no word against the training
+    if how == "failed" and not live.exits and live.number > 1 and lead.no_overlap is None:
+        overlap.note_words(lead, said)   # of the relaunch's own --overlap: it is launched again without
+        how = how if lead.no_overlap is None else "interrupted"
+    steps = _last_progress(lead, live, tail)
+    for step in steps:
+        lead.note(step)
+    events: list[Event] = []
+    if how != "completed":
+        now_seen = replace(seen, ending=lead.ending)
+        events += _judgement(lead, live, how, code, tail, now_seen, is_refused=how != said_how)
+    events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row,
+                                    not_before=not_before, ending=lead.ending))
+    events = with_advice(events, lead.state, lead.plan, lead.requests)
+    events.append(lead.writer.event("fenced", attempt=live.number))
+    if lead.process is not None:
+        patience_s = LOST_PATIENCE_S if lead.lost_of_live() else SRUN_PATIENCE_S
+        observe.publish_index(lead, live.number, lead.world.last_index(lead.process))
+        lead.begin(f"rest {live.number}", copy_rest(lead, lead.process, patience_s))
+        lead.process.forget()
+    if how == "failed" and lead.state.attempt is not None:
+        lead.failures.append(Failure(live, lead.state.attempt.started_t, lead.now_s))
+        lead.begin("rest cores", visit.after_failures(lead))
+    lead.live = lead.process = None
+    lead.record(*events, noted=steps)
+    lead.find_resume()
+    fall_back(lead)
+    keep_resume_args(lead)
+    lead.record(*checkpoint_events(lead, live.number))
+    lead.put(live.number, "exit.json", {
+        "v": 1, "attempt": live.number, "how": how, "exit_code": code, "srun_code": live.srun_code,
+        "tasks": [{"node": e.node, "task": e.task, "code": e.code, "signal": e.signal} for e in live.exits],
+    })
+    summary = lead.state.attempt.summary if lead.state.attempt else None
+    lead.say(f"attempt {live.number} {how}{f': {summary}' if summary else ''}")
+
+
+def _never_started(lead: Leader) -> tuple[str, float | None]:
+    """Slurm could not start a single task, or ended the step in words that are not known: that says nothing of the
+    training, and costs no budget; not for ever.
+    """
+    row = 0
+    for known in reversed(lead.state.attempts[:-1]):
+        if known.not_before is None:
+            break
+        row += 1
+    if row >= MOST_REFUSALS:
+        return "failed", None
+    return "interrupted", lead.now + min(300.0, 5.0 * 2 ** row)
+
+
+def fall_back(lead: Leader) -> None:
+    """Leave out a checkpoint that the last attempt could not load, and take the one before it."""
+    attempt, newest = lead.state.attempt, lead.resume
+    why = rejects_checkpoint(lead.state, lead.plan)
+    if attempt is None or why is None or newest is None:
+        return
+    path = newest.path
+    if (attempt.resume_path, attempt.resume_step) != (path, newest.step):
+        return   # it has been written anew since, perhaps under the same name
+    if lead.state.rejected_in_a_row >= lead.plan.resume.keep_trying:
+        lead.say(f"checkpoint {path} does not load either; {lead.plan.resume.keep_trying} have been left out already")
+        return
+    lead.record(lead.writer.event("checkpoint_rejected", path=path, attempt=attempt.number, why=why,
+                                  step=newest.step))
+    lead.find_resume()
+    instead = f"the one before it, {lead.resume.path}" if lead.resume else "none: there is no older one"
+    lead.say(f"checkpoint {path} is left out ({why}); going on from {instead}")
+
+
+def checkpoint_events(lead: Leader, number: int | None) -> list[Event]:
+    """The word that a verified checkpoint has advanced, if it has: the budget refills by nothing else."""
+    found, best = lead.resume, lead.state.best_step
+    if found is None or found.step is None or (best is not None and found.step <= best):
+        return []
+    return [lead.writer.event("checkpoint", attempt=number, step=found.step, path=found.path, format=found.format)]
+
+
+def _last_progress(lead: Leader, live: rows.Live, tail: bytes) -> list[Event]:
+    step = listening.read(lead, tail, latest_step, None)
+    return [] if step is None else [lostprogress.progress_event(lead, live.number, step)]
+
+
+def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequence[Request]) -> list[Event]:
+    """The events of an attempt's end, the verdict among them with what follows from it by the policy."""
+    state = fold(events, before)
+    if state.attempt is None:
+        return events
+    follows = what_follows(state, state.attempt, plan, requests)
+    return [replace(event, data={**event.data, "follows": follows}) if event.event == "verdict" else event
+            for event in events]
+
+
+def judge_attempt(live: rows.Live, seen: rows.Seen, how: str, tail: bytes, look: Callable[[Verdict], Verdict],
+                  is_refused: bool = False) -> Verdict:
+    """The verdict on an attempt that did not complete: what is known of its end, else what `look` makes of its log."""
+    asked = seen.asked(*STOPS)
+    person = tell_stop(asked) if asked is not None else None
+    told = judge_end(End(how, live.end_row, seen.ending, person, seen.suspended, is_refused))
+    if told is not None:
+        return told
+    if live.lost is not None and live.end_row == "lost_progress":   # its ranks were ended: their words are no cause
+        return Verdict("config", live.lost, 0.95, "fix_config")
+    lost = tuple((node, why) for node, why in seen.lost if node in live.nodes)
+    shallow = causes.judge(live.exits, lost, seen.ending, tail, live.srun_code)
+    return look(shallow) if how == "failed" else shallow
+
+
+def _judgement(lead: Leader, live: rows.Live, how: str, code: int, tail: bytes, seen: rows.Seen,
+               is_refused: bool) -> list[Event]:
+    process = lead.process
+
+    def look(shallow: Verdict) -> Verdict:
+        return look_deeper(lead, live, process, of_hang(lead, live) or shallow) if process is not None else shallow
+
+    verdict = judge_attempt(live, seen, how, tail, look, is_refused)
+    if not verdict.fingerprint:
+        first = next((exit for exit in live.exits if exit.code), None)
+        verdict = replace(verdict, fingerprint=exit_fingerprint(first.code, first.signal) if (
+            first and verdict.category == "unknown") else make_fingerprint(verdict.category, "", verdict.summary))
+    # Of ranks that hung or had lost their progress the first to end says nothing: this supervisor has ended them (seen:
+    # a healthy node suspected).
+    culprits = verdict.suspects or (blamed_nodes(live) if live.hung is None and live.lost is None else ())
+    events = [] if how not in ("failed", "lost") else [lead.writer.event(
+        "failure", attempt=live.number, exit_code=code, exits=[exit.text for exit in live.exits][:64])]
+    return [*events, lead.writer.event(
+        "verdict", attempt=live.number, category=verdict.category, summary=verdict.summary,
+        confidence=verdict.confidence, action=verdict.action, node=verdict.node, task=verdict.task,
+        fingerprint=verdict.fingerprint, suspects=list(culprits), evidence=list(verdict.evidence)),
+        *(suspect(lead, live, verdict, culprits) if how in ("failed", "lost") else ())]
+
+
+def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:
+    """Wait for an ended attempt's srun, and copy the log's last lines; beside whatever comes next."""
+    end_s = lead.now_s + patience_s
+    while process.poll() is None and lead.now_s < end_s:
+        yield 0.1
+    is_over = process.poll() is not None and lead.term_s is None   # a TERM for the whole job was the pump's, too
+    process.kill()   # it waits for a silent node, for ever
+    copied = process.finish_pump() and is_over and (yield from _has_copied_all(lead, process))
+    while not copied:
+        process.finish_pump()
+        result = yield lead.world.command(process.copy_rest(lead.main_log(process.number)), lead.job.env, DRAIN_S)
+        copied = result is not None and result.is_ok
+        if not copied:
+            yield 0.5
+
+
+def _has_copied_all(lead: Leader, process: AttemptProcess) -> Generator[float, Result | None, bool]:
+    """Whether this leader's own pump, told to leave when nothing was to be written any more, has copied all.
+
+    A second one that only finds that out would cost each restart, and each hand-over, a Python's start.
+    """
+    assert process.pump is not None
+    end_s = lead.now_s + PUMP_LEAVES_S
+    while (code := process.pump.poll()) is None and lead.now_s < end_s:
+        yield PUMP_LOOK_S
+    return code == 0
+
+
+def _launch_script(run_dir: Path, env: dict[str, str], words: tuple[str, ...]) -> str:
+    """attempts/N/launch.sh: the attempt as it was launched, to repeat by hand inside the allocation."""
+    exports = "".join(f"export {key}={quote_bash(value)}\n" for key, value in sorted(env.items()))
+    arguments = "".join(" " + quote_bash(word) for word in words)
+    return (f"#!/bin/bash\n# Attempt {env['SAFELAUNCH_ATTEMPT']} as it was launched; it can be repeated by hand inside "
+            f"the allocation.\n{exports}cd {quote_bash(env['SAFELAUNCH_CWD'])} || exit\n"
+            f"exec bash {quote_bash(str(run_dir / 'job.sbatch'))} attempt{arguments}\n")

@@ -1,0 +1,185 @@
+"""The ends: the successor that takes the run over, the site kept for people, and the run's own end."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+
+from safelaunch.adapters import slurm
+from safelaunch.adapters.localtime import clock
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.core import nodefold
+from safelaunch.core import via as ways
+from safelaunch.core.decide import rows
+from safelaunch.core.ledger import most_excluded
+from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
+from safelaunch.supervisor import handover, nextjob
+from safelaunch.supervisor.leader import HANDED_OVER, Leader, Step
+from safelaunch.supervisor.suspicion import ask_available
+
+CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
+# While slurmctld is away nobody else could get these nodes, and a next job that is held would wait for ever.
+AWAY_PATIENCE_S, AWAY_LOOK_S = 900.0, 20.0
+EXTENDED_S = 0.5           # less is the rounding of a file's time
+
+
+def preserve(lead: Leader, row: str, action: rows.Preserve) -> None:
+    """Keep all nodes, or the suspects, the one that failed first, and this one, which cannot be given back."""
+    nodes = lead.job.nodes
+    if lead.plan.preserve.nodes == "suspects" and not lead.job.is_local:
+        failed = lead.state.attempt.failed_node if lead.state.attempt else None
+        kept = {lead.job.host, failed, *lead.state.excluded}
+        nodes = tuple(node for node in lead.job.nodes if node in kept)
+    lead.record(lead.writer.event("preserved", until=action.until, nodes=list(nodes)))
+    lead.tell(row, f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {clock(action.until)}: look "
+                    f"with `safelaunch shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
+    if len(nodes) < len(lead.job.nodes):
+        lead.begin("shrink", _give_back(lead, nodes))
+
+
+def keep_for_longer(lead: Leader, action: rows.Wait) -> None:
+    """Write down that a person has extended the time for which the site is kept: status and people read that."""
+    until = lead.state.preserving_until
+    if until is None or action.until <= until + EXTENDED_S:
+        return
+    who = next((request.who for request in lead.requests if request.name == "extend"), "somebody")
+    lead.record(lead.writer.event("preserved", until=action.until, why=f"{who} extended it"))
+    lead.say(f"{who} extended it: the site is preserved until {clock(action.until)}")
+
+
+def _give_back(lead: Leader, kept: tuple[str, ...]) -> Step:
+    """Give the other nodes back to Slurm; that takes 13 ms, and the batch host cannot be one of them."""
+    claim = lead.claim("give nodes back")
+    if claim == 0:
+        return
+    lead.record(lead.writer.event("intent", claim=claim, act="shrink", nodes=list(kept)))
+    result = yield lead.world.command(slurm.update_job(lead.job.id, NodeList=nodefold.fold(kept)), lead.job.env)
+    done = result is not None and result.is_ok
+    lead.record(lead.writer.event("outcome", claim=claim, act="shrink", ok=done))
+    if not done and result is not None:
+        lead.say(f"the other nodes could not be given back: {result.stderr.strip()[:200]}")
+
+
+def hand_over(lead: Leader, row: str, action: rows.HandOver) -> Step:
+    """Leave the run to its next job; that must be able to start, and must not use the excluded nodes."""
+    if lead.job.is_local:
+        yield from finish(lead, row, rows.Finish("gave_up", FAILED_FOR_GOOD, action.why))
+        return
+    lead.tell(row, f"handing over to the next job: {action.why}")
+    while (claim := lead.claim("hand over")) == 0:
+        yield 1.0
+    if lead.partition is None:   # Slurm had no answer when this supervisor was born
+        yield from ask_available(lead)
+    action = replace(action, exclude=_affordable(lead, action.exclude))
+    lead.record(lead.writer.event("intent", claim=claim, act="hand_over", job=lead.job.id,
+                                  exclude=list(action.exclude)))
+    is_passed = yield from handover.pass_on(lead, action)
+    yield from handover.learn_why_it_ends(lead)
+    if not is_passed or lead.ending == "cancelled":
+        why = "this job" if lead.ending == "cancelled" else "the run's next job"
+        yield from finish(lead, row, rows.Finish("stopped", STOPPED, f"a person cancelled {why}"))
+        return
+    lead.record(lead.writer.event("outcome", claim=claim, act="hand_over", ok=True, job=lead.job.id,
+                                  ending=lead.ending))
+    yield from handover.drain(lead)
+    yield from handover.announce_end(lead)
+    yield from _end_job(lead)
+    yield from handover.start_soon(lead)
+    lead.final = HANDED_OVER
+
+
+def _affordable(lead: Leader, exclude: tuple[str, ...]) -> tuple[str, ...]:
+    """`exclude`, as far as a job of this run can start without it: else what the ledger keeps out, else none.
+
+    A supervisor that is cut off takes all others for lost, and the next job would wait for ever. Where Slurm does not
+    say how many nodes there are, no more are kept out than the ledger may.
+    """
+    if lead.partition is None:
+        return exclude[:most_excluded(lead.plan.suspects, lead.plan.nodes, lead.plan.spare_nodes)]
+    rooms = ((allowed, len(set(lead.partition) - set(allowed))) for allowed in (exclude, lead.state.excluded))
+    return next((allowed for allowed, room in rooms if room >= lead.plan.allocated_nodes), ())
+
+
+def finish(lead: Leader, row: str, action: rows.Finish) -> Step:
+    """End the run: the journal first, then the successor, then the log's last lines."""
+    if lead.state.preserving_until is not None:
+        lead.record(lead.writer.event("released", by=", ".join(request.who for request in lead.requests)))
+    if lead.state.ended is None:
+        yield from _write_end(lead, action)
+    lead.tell(row, f"the run has ended: {action.how}: {action.why}")
+    yield from _empty_queue(lead)
+    yield from handover.drain(lead)
+    yield from handover.announce_end(lead)
+    yield from _end_job(lead)
+    lead.final = action.exit_code
+
+
+def _write_end(lead: Leader, action: rows.Finish) -> Step:
+    """Write the run's end down, under a claim. A supervisor that its folder told nothing took the end of its job, by
+    the one that had taken over and handed the run on, for a person's cancel, and ended the run beside the next job's
+    leader (simulated). Where the folder does not answer and that may be so, the next job reads how this one ended.
+    """
+    patience_s = lead.now_s + CANCEL_PATIENCE_S
+    while (claim := lead.claim("end the run")) == 0 and lead.now_s < patience_s:
+        yield 1.0
+    if claim or not lead.contested:
+        lead.record(lead.writer.event(action.how, exit_code=action.exit_code, why=action.why))
+
+
+def _end_job(lead: Leader) -> Step:
+    """Cancel this job where that was announced, and nothing else is ending it. Where something is, its end is no word
+    of this supervisor's (simulated: a person's cancel was taken for one).
+    """
+    is_asked = False
+    while lead.end_claim and lead.ending is None and lead.term_s is None:
+        lead.say("this job has lost its batch host and does not end by itself: cancelling it")
+        is_asked = True
+        result = yield lead.successor.cancel(lead.job.id)
+        done = _is_done(result)
+        lead.record(lead.writer.event("outcome", claim=lead.end_claim, act="cancel", ok=done))
+        if done is not None:   # refused: Slurm knows no such job any more
+            return
+        yield 5.0
+    if lead.end_claim and not is_asked:
+        lead.record(lead.writer.event("outcome", claim=lead.end_claim, act="cancel", ok=False))
+
+
+def _empty_queue(lead: Leader) -> Step:
+    """Take the run's next job out of the queue. One that is left sees the run's end when it starts, and ends; one that
+    is held never does, and is a watch's to cancel.
+    """
+    patience_s, away_s = lead.now_s + CANCEL_PATIENCE_S, lead.now_s + AWAY_PATIENCE_S
+    while nextjob.is_queueing(lead) and lead.state.successor is None and lead.now_s < patience_s:
+        yield 0.1
+    lead.tasks.pop("successor", None)
+    while (is_empty := (yield from _cancel_waiting(lead))) is not True:
+        has_time = is_empty is None and lead.ending is None and lead.term_s is None
+        if lead.now_s >= (away_s if has_time else patience_s):
+            return
+        yield 3.0 if lead.now_s < patience_s else AWAY_LOOK_S
+
+
+def _cancel_waiting(lead: Leader) -> Generator[Command, Result | None, bool | None]:
+    """True once no job of this run is queued any more; None where Slurm does not answer."""
+    if lead.state.successor is None and lead.state.via != ways.WATCH:
+        return True
+    looked = yield lead.successor.look()
+    if looked is None or looked.is_unknown:
+        return None
+    jobs = lead.successor.waiting(looked)
+    for job in jobs or ():
+        claim = lead.claim("cancel the successor")
+        if claim == 0:
+            return False
+        lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=job))
+        result = yield lead.successor.cancel(job)
+        done = _is_done(result)
+        lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
+        if not done:
+            return done
+    return jobs is not None
+
+
+def _is_done(result: Result | None) -> bool | None:
+    """Whether Slurm did it; None = nobody knows."""
+    return None if result is None or result.is_unknown else result.is_ok

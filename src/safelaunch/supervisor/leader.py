@@ -1,0 +1,585 @@
+"""The leader's state and the few services that all of its parts use: clock, journal, claims, tasks, talk."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from safelaunch.adapters import checkpoints, journal, ownership, runfolder, sharedfile
+from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.control import ControlServer
+from safelaunch.adapters.fence import Fencer
+from safelaunch.adapters.job import Job
+from safelaunch.adapters.localtime import clock
+from safelaunch.adapters.outbox import APPEND, PUT
+from safelaunch.adapters.probe import Answer
+from safelaunch.adapters.shared import SharedFolder
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.successor import Successor
+from safelaunch.adapters.world import World
+from safelaunch.core.checkpoints.model import Checkpoint
+from safelaunch.core.counters import Counter
+from safelaunch.core.decide import rows
+from safelaunch.core.hangs.hang import Rhythm
+from safelaunch.core.hangs.proof import Look
+from safelaunch.core.hangs.scene import HangVerdict
+from safelaunch.core.ledger import Evidence
+from safelaunch.core.model import Event, Request
+from safelaunch.core.plaintext import clean
+from safelaunch.core.plan import LEASE_S, Plan
+from safelaunch.core.secretmask import mask
+from safelaunch.core.state import State, fold
+from safelaunch.core.why.findings import Evidence as Known
+from safelaunch.node import fresh
+
+TICK_S = 1.0
+BUSY_TICK_S = 0.02      # while something is under way that no socket announces
+NO_TIME_S = 0.001       # less than what is left of a sleep is not worth another one
+COMMAND_TICK_S = 0.1    # a command's end is announced by SIGCHLD; its deadline is not
+BUSY_FOR_S = 2.0        # what is not over by then is no matter of milliseconds: a lease, a rank that ignores TERM
+PATIENCE = 60           # seconds with a folder that answers by an error: a server that restarts says ESTALE, EIO, …
+PING_S = 1.0            # a tenth of the lease
+MANY_PING_S = 3.0       # a third of it, which keeps 64 guards within 0.3 % of a core
+MANY_GUARDS = 32
+STALL_S = 3.0           # longer than any tick takes, the waits of two seconds for a folder that freezes included
+PATIENT_S = 1.5         # for an answer that is worth a wait: below the two seconds after which a standby doubts
+TOUCH_S = 1.0           # one stat of a folder that works takes milliseconds
+RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
+SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+STANDBY_AFTER_S = 5.0     # a standby of the leader before has called by then
+FIRST_STANDBY_S = 1.0     # where there was none: the attempt's own start comes first
+DEMOTED = 76              # another supervisor leads this job: this one becomes its standby
+MAX_OLDER = 50            # checkpoints to fall back to
+MOST_TOLD_SKIPPED = 5     # of one search
+HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
+
+T = TypeVar("T")
+# An act that waits between its parts: it yields a command, whose result it is sent, or seconds to wait.
+Step = Generator[Command | float, Result | None, None]
+
+
+class Superseded(Exception):
+    """Another supervisor acts for this run (`by`: its host), or the run folder is another run's now."""
+
+    def __init__(self, text: str, by: str | None = None) -> None:
+        super().__init__(text)
+        self.by = by
+
+
+@dataclass(frozen=True)
+class TookOver:
+    """Who led this job before (host), when it was heard last (monotonic seconds of this node), and who else watched."""
+
+    host: str
+    heard_s: float
+    watchers: tuple[str, ...] = ()
+
+
+class Urgent(NamedTuple):
+    """What of a pulse cannot wait for the next one: without the next job's number in it, a node guard that ends an
+    orphaned job cannot free that one, which then waits for a dead node (seen in a drill).
+    """
+
+    successor: str | None
+    attempt: int | None
+    standby: str | None
+    watchers: list[str]    # who may take over
+
+
+class Failure(NamedTuple):
+    """A failed attempt whose nodes are still to be visited; `since_s` is monotonic."""
+
+    live: rows.Live
+    started_t: float
+    since_s: float
+
+
+class ReadLog(NamedTuple):
+    """What the log of an attempt said (as `why --json`; None = nobody could tell) when it was so long."""
+
+    attempt: int
+    size: int
+    evidence: Known
+    found: dict[str, Any] | None
+
+
+class Counted(NamedTuple):
+    """The counters in the log of an attempt; `is_settled`: it is known whether that has gone on from its checkpoint."""
+
+    attempt: int = 0
+    counters: tuple[Counter, ...] = ()
+    is_settled: bool = False
+
+
+class Leader:
+    """The run's supervisor on the batch host; the parts beside this file work on it."""
+
+    plan: Plan
+    shared: SharedFolder
+    server: ControlServer
+    writer: journal.Writer
+    successor: Successor
+    fencer: Fencer
+    token: str
+
+    def __init__(self, run_dir: Path, local: Path, job: Job, world: World, took_over: TookOver | None = None) -> None:
+        self.run_dir, self.local, self.job, self.world = run_dir, local, job, world
+        self.final: int | None = None
+        self.now = world.now()
+        self.now_s = self.born_s = world.now_s()
+        self.signals: set[int] = set()
+        self.has_news = False           # somebody has said more than that he is there
+        self.state = State()
+        self.live: rows.Live | None = None
+        self.process: AttemptProcess | None = None
+        self.requests: tuple[Request, ...] = ()
+        self.refusals = 0               # looks at them in a row that were answered by an error
+        self.ending: str | None = None
+        self.term_s: float | None = None
+        self.asked_who = 0              # the attempt of which Slurm was asked who ended its step
+        self.unread = 0                 # the attempt whose step Slurm ended in words that are not known
+        self.limit_near = False
+        self.lost: dict[str, str] = {}
+        self.probing: set[str] = set()
+        self.read: ReadLog | None = None    # the last attempt's log, perhaps without its last words
+        self.failures: list[Failure] = []   # whose nodes are still to be visited (supervisor.visit)
+        self.resume: Checkpoint | None = None
+        self.whole_steps: tuple[int, ...] = ()   # of all complete checkpoints that the next attempt could go on from
+        self.counted = Counted()        # what the live attempt's log counts (supervisor.lostprogress)
+        self.resume_deadline_s = RESUME_DEADLINE_S
+        self.resume_unknown = False     # the checkpoints could not be looked at: unknown is not "none"
+        self.frozen = False
+        self.stalled = False            # this job as a whole was stopped for longer than a lease (scontrol suspend)
+        self.claim_number = self.gen = 0
+        self.claimed_s = self.now_s     # before the last claim was published
+        self.folder_id: list[int] | None = None
+        self.tasks: dict[str, tuple[Step, Command | float]] = {}
+        self.grew_s = self.exit_s = self.killed_s = self.now_s
+        self.size = self.heard_bytes = 0   # of the attempt's log: all, and how much was listened to
+        self.due: dict[str, float] = {}
+        self.pulse_count = 0
+        self.shown: Urgent | None = None      # what the last pulse said of that
+        self.last_row = ""
+        self.no_overlap: str | None = None    # why no step can run beside the training (supervisor.overlap)
+        self.launched_s = self.now_s          # the last attempt
+        self.addresses: dict[str, str] = {}   # of nodes whose names this host cannot resolve
+        self.user = runfolder.name_of(os.geteuid())
+        self.history: tuple[Event, ...] = ()          # the journal as it was at this leader's birth
+        self.evidence: tuple[Evidence, ...] = ()      # against nodes, of this run and of others
+        self.partition: tuple[str, ...] | None = None   # all nodes, the ones included that are down today
+        self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
+        self.rhythm: Rhythm | None = None             # what the log's silences have taught
+        self.rhythm_of = 0                            # the attempt that it is about
+        self.rhythm_nodes = 0                         # on how many nodes that attempt runs
+        self.followed_s = self.now_s                  # when its log was last looked at
+        self.looked: tuple[float, Look] | None = None  # since when it was silent; what was seen then
+        self.hung: tuple[int, HangVerdict] | None = None  # attempt, what two witnesses said of it
+        self.trouble: str | None = None               # what keeps the run's folders from being written
+        self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
+        self.took_over = took_over      # from whom, where this process was its standby: nothing else ends the job then
+        self.end_claim = 0      # under which this supervisor has announced that it cancels its own job
+        self.alone = self.resigned = False   # cut off; and nothing of the attempt is left here
+        self.refused_changes = 0        # of the next job, by Slurm
+        self.alone_every_s = 5.0        # between two questions to the third witness (supervisor.observe)
+        self.late_s = -1.0              # the tick in which a shared folder did not answer
+        self.contested = False          # somebody may watch this leader without hearing it
+        self.watchers: tuple[str, ...] = ()    # who may take over, as its pulse said last
+        self.struck_off: int | None = None      # the ticket of a pulse that lists somebody no more
+        self.struck_s: float | None = None      # since when the folder has it
+        self.confirmed_s = self.now_s   # when folder or standby last showed that nobody else leads this run
+        self.standby_process: Command | None = None
+        self.standby_node: str | None = None
+        self.standby_asked = ""
+        self.standby_until_s = self.now_s
+        self.standby_next_s = self.now_s + STANDBY_AFTER_S
+        self.standby_tried: set[str] = set()
+        self.said_no_standby = False
+        world.on_signals(SIGNALS, self._take_signal)
+
+    @property
+    def wants_standby(self) -> bool:
+        """Whether this job is to have a second supervisor."""
+        return self.plan.standby and not self.job.is_local and len(self.job.nodes) > 1
+
+    @property
+    def was_watched(self) -> bool:
+        """Whether a supervisor on this host has let a standby in, or followed another: else nobody may take over."""
+        return self.took_over is not None or any(node != self.job.host for node in self.server.standbys)
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Another one may lead by now, for all that this one can see: no watcher is heard, and the folder is silent."""
+        return self.contested and self.now_s - self.confirmed_s > self.plan.lease_s
+
+    def own_address(self) -> str:
+        """Where other nodes reach this one, by its name or by one of its networks: addresses to be tried in turn.
+
+        A name can resolve to a network that is closed between nodes, while Slurm uses another one.
+        """
+        found = (self.address_of(self.job.host) or "", *(() if self.job.is_local else self.world.own_addresses()))
+        return ",".join(dict.fromkeys(filter(None, found)))
+
+    def address_of(self, node: str) -> str | None:
+        """Slurm's address where the name does not resolve: asking for that again costs a question to a name server."""
+        return self.addresses.get(node) or self.world.address_of(node)
+
+    @property
+    def attempt(self) -> rows.Live:
+        """The live attempt, where there must be one."""
+        assert self.live is not None
+        return self.live
+
+    def seen(self) -> rows.Seen:
+        """What `decide` is told."""
+        return rows.Seen(
+            now=self.now, nodes=self.job.nodes, live=self.live, requests=self.requests, ending=self.ending,
+            limit_near=self.limit_near, lost=tuple(self.lost.items()),
+            frozen=self.frozen or self.resume_unknown, trouble=self.trouble, suspended=self.stalled,
+            resume=self.resume, alone=self.alone, unconfirmed=self.is_unconfirmed, jitter=self.world.chance(),
+        )
+
+    def record(self, *events: Event, noted: Sequence[Event] = ()) -> None:
+        """Journal the events, behind those that were noted, with one fsync; fold them into the state."""
+        self.writer.write(*noted, *events)
+        self.state = fold(events, self.state)
+
+    def note(self, event: Event) -> None:
+        """Fold an event that is not worth a journal line."""
+        self.state = fold([event], self.state)
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep until something happens; serve sockets; read the clocks, once a tick.
+
+        Answers to pings alone are nothing that happens, unless somebody may doubt that this leader lives: each of them
+        would cost a round of all that the loop looks at.
+        """
+        self.has_news = False
+        until_s = self.world.now_s() + timeout_s
+        self._hear(timeout_s)
+        while not self.has_news and not self.contested and self.now_s < until_s:
+            self._hear(max(NO_TIME_S, until_s - self.now_s))
+        self.server.tick(self.now_s, self.ping_every_s)
+
+    def _hear(self, timeout_s: float) -> None:
+        """Sleep until some socket, or a signal, has something to say; serve them, and read the clocks."""
+        before_s = self.now_s
+        ready = self.world.selector.select(timeout_s)
+        self.now, self.now_s = self.world.now(), self.world.now_s()
+        if self.now_s - before_s > timeout_s + STALL_S:
+            # This process was stopped or starved: nobody was silent but itself, and only now does it ask again.
+            self.server.forgive(self.now_s)
+            self.grew_s = self.now_s
+            self.stalled = self.stalled or self.now_s - before_s > LEASE_S
+            self.contested = self.contested or self.standby_node is not None
+            self.due.pop("superseded", None)
+            self.has_news = True
+        for key, _ in ready:
+            key.data(self.now_s)
+
+    def rest(self, length_s: float) -> None:
+        """Let so much time pass, while the guards are heard; a mere `wait` ends with each word of theirs."""
+        until_s = self.now_s + length_s
+        while self.now_s < until_s:
+            self.wait(until_s - self.now_s)
+
+    def doubt_itself(self) -> None:
+        """While this leader cannot be born, since the folder does not answer: another may lead by now.
+
+        It hears the guards, so that their leases never run out. After a lease without a word of the standby that the
+        leader before had, it ends their ranks: whoever has taken over waits no longer (simulated: two writers).
+        """
+        heard_s = max((one.heard_s for one in self.server.standbys.values()), default=self.born_s)
+        if self.gen == 0 and self.was_watched and self.now_s - heard_s > LEASE_S and not self.server.order:
+            self.server.order = {"do": "end", "grace_s": 0.0}   # also for guards that call later
+            self.server.tell(self.server.order, self.now_s)
+
+    @property
+    def ping_every_s(self) -> float:
+        """Seconds between two pings of a guard."""
+        return PING_S if len(self.server.guards) <= MANY_GUARDS else MANY_PING_S
+
+    def timeout_s(self) -> float:
+        """How long the loop may sleep if nothing happens."""
+        waits_s = [COMMAND_TICK_S if isinstance(wanted, Command) else wanted - self.now_s
+                   for _, wanted in self.tasks.values()]
+        live = self.live
+        if live is not None and (live.exits or live.killed_t is not None):
+            since_s = self.now_s - max(self.exit_s, self.grew_s, self.killed_s)
+            waits_s.append(BUSY_TICK_S if since_s < BUSY_FOR_S else COMMAND_TICK_S)
+        return max(BUSY_TICK_S, min([TICK_S, *waits_s]))
+
+    def ask_folder(self, ask: Callable[[], T], deadline_s: float) -> Answer[T]:
+        """The answer of a shared folder; late at once where one was late in this very tick.
+
+        Two such waits never follow each other: 3.1 s without a ping were measured on a stopped FUSE server so.
+        """
+        if self.late_s == self.now_s:
+            return Answer(late=True)
+        answer = self.between_pings(lambda: self.shared.ask(ask, deadline_s))
+        if answer.late:
+            self.late_s = self.now_s
+        return answer
+
+    def is_sure_of_folder(self) -> bool:
+        """Whether the run folder answers, right before its script is sent or started. Raises Superseded where it is
+        another one by now, or somebody else's: the script would not be this run's.
+        """
+        script = self.local / "job.sbatch"   # what runs here, as this job's shell has kept it
+
+        def look() -> tuple[list[int], str | None, bool]:
+            is_closed = ownership.close_run(self.run_dir)
+            is_same = not is_closed or sharedfile.read(self.run_dir / script.name) == script.read_bytes()
+            reason = ownership.why_not_own_run(self.run_dir)
+            return (runfolder.folder_id(self.run_dir),
+                    reason if is_same else f"{self.run_dir / script.name} has been changed", is_closed)
+
+        # Whatever was late in this tick: who wakes in a job that has ended has moments to submit the next (simulated).
+        answer = self.between_pings(lambda: self.shared.ask(look, 1.0))
+        if not answer.is_ok or answer.value is None:
+            return False
+        folder, reason, is_closed = answer.value
+        if reason is not None or folder != (self.folder_id or folder):
+            raise Superseded(reason or "the run folder has been replaced by another")
+        if is_closed:
+            self.say("others could write the run folder, which holds what is executed: it is closed to them again")
+        return True
+
+    def between_pings(self, wait: Callable[[], T]) -> T:
+        """What `wait` returns. A standby doubts a leader from which nothing has come for two seconds: it hears a word
+        right before, and right after where that took long (the next tick was up to a second later: 2.07 s measured).
+        """
+        from_s = self.world.now_s()
+        self.server.ping_standbys(from_s)
+        answer = wait()
+        to_s = self.world.now_s()
+        if to_s - from_s > PING_S / 2:
+            self.server.ping_standbys(to_s)
+        return answer
+
+    def patiently(self, ask: Callable[[], T]) -> Any:
+        """The answer of the run folder, however long it is frozen; the guards are heard meanwhile."""
+        refusals = 0   # and not seconds: this process may stand still meanwhile
+        while True:
+            answer = self.between_pings(lambda: self.shared.ask(ask, PATIENT_S))
+            if answer.is_ok:
+                self.late_s = -1.0   # what is asked next, of a job that was cancelled perhaps, is worth its wait
+                return answer.value
+            self.rest(1.0)
+            self.doubt_itself()
+            refusals += not answer.late
+            if answer.error and (answer.errno == errno.ENOENT or refusals > PATIENCE):
+                raise OSError(f"the run folder: {answer.error}")
+
+    def claim(self, action: str, own_gen: bool = False) -> int:
+        """The number of a claim that is now ours; 0 = the folder does not answer. Raises Superseded."""
+        while True:
+            number = self.claim_number + 1
+            gen = number if own_gen else self.gen
+            claimed_s = self.world.now_s()
+            content = journal.render_claim(gen, self.job.host, action, self.now, self.world.pid)
+            won = self.between_pings(lambda: self.shared.publish(f"claims/{number}", content, PATIENT_S))   # noqa: B023
+            if won is None:
+                if not own_gen:
+                    self.frozen = True
+                    return 0
+                self.rest(1.0)
+                self.doubt_itself()
+                continue
+            self.claim_number = number
+            self.confirmed_s, self.claimed_s = self.now_s, claimed_s
+            if won:
+                return number
+            other = self.read_claim(number)
+            if other.get("pid") == self.world.pid and other.get("host") == self.job.host and other.get("gen") == gen:
+                return number   # won after all, by a publish that was late
+            if not own_gen and int(other.get("gen", 0)) > self.gen:
+                raise Superseded(f"claim {number} belongs to generation {other.get('gen')} on {other.get('host')}",
+                                 str(other.get("host")))
+
+    def read_claim(self, number: int) -> dict[str, Any]:
+        """A claim that somebody published; {} when it is torn."""
+        def read() -> dict[str, Any] | None:
+            fresh.see(f"{self.run_dir}/claims")
+            return journal.read_claim(self.run_dir, number)
+        return self.patiently(read) or {}
+
+    def ask_slurm(self, argv: Sequence[str], deadline_s: float) -> Result | None:
+        """Slurm's answer, waited for while the guards are heard; None where this process is told to end meanwhile."""
+        command = self.world.command(argv, self.job.env, deadline_s)
+        while (result := command.poll()) is None and not self.signals:
+            self.wait(0.05)
+        return result
+
+    def find_other(self, claims: list[dict[str, Any]]) -> None:
+        """Take in the claims behind this leader's last one; raises Superseded where another one leads by now."""
+        self.confirmed_s = self.now_s
+        other = next((claim for claim in claims if int(claim.get("gen", 0)) > self.gen), None)
+        if other is not None:
+            raise Superseded(f"generation {other.get('gen')} on {other.get('host')} leads this run",
+                             str(other.get("host")))
+
+    def begin(self, name: str, step: Step) -> None:
+        """Start an act that waits between its parts, unless it is under way."""
+        if name not in self.tasks:
+            self.tasks[name] = (step, 0.0)
+            self.advance(name, None)
+
+    def advance_tasks(self) -> None:
+        """Go on with every act whose command has ended or whose time has come."""
+        for name in list(self.tasks):
+            waiting = self.tasks[name][1] if name in self.tasks else None
+            if isinstance(waiting, Command):
+                result = waiting.poll()
+                if result is not None:
+                    self.advance(name, result)
+            elif waiting is not None and self.now_s >= waiting:
+                self.advance(name, None)
+
+    def advance(self, name: str, result: Result | None) -> None:
+        """Send an act what it waited for, and note what it wants next."""
+        step = self.tasks[name][0]
+        try:
+            wanted = step.send(result)
+        except StopIteration:
+            self.tasks.pop(name, None)
+            return
+        if name in self.tasks:
+            self.tasks[name] = (step, wanted if isinstance(wanted, Command) else self.now_s + wanted)
+
+    def is_due(self, what: str, every_s: float) -> bool:
+        """True once in `every_s`."""
+        if self.now_s < self.due.get(what, 0.0):
+            return False
+        self.due[what] = self.now_s + every_s
+        return True
+
+    def tell(self, row: str, text: str, **more: Any) -> None:
+        """Journal a decision, and say it."""
+        self.record(self.writer.event("decision", row=row, why=text, **more))
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        """A line in the job's output, which people read first."""
+        # On one line of its own: a name with a line end in it could write slurmstepd's words, which are read here.
+        line = f"safelaunch {clock(self.now)} {self.job.host}: {clean(text)}\n"
+        self.shared.enqueue(APPEND, f"slurm-{self.job.id}.out" if not self.job.is_local else "job.out", line.encode())
+
+    def lose(self, node: str, why: str) -> None:
+        """Count a node as lost."""
+        if node not in self.lost:
+            self.lost[node] = why
+            self.say(f"{node} is lost: {why}")
+            self.record(self.writer.event("node_lost", node=node, why=why))
+
+    def log_bytes(self) -> int | None:
+        """How long the live attempt's log is by now; None = another host has it."""
+        return self.process.size() if self.process is not None else None
+
+    def lost_of_live(self) -> list[tuple[str, str]]:
+        """Lost nodes of the live attempt, with why."""
+        return [(node, why) for node, why in self.lost.items() if self.live and node in self.live.nodes]
+
+    def put(self, number: int, name: str, content: bytes | Mapping[str, Any]) -> None:
+        """Put a file into an attempt's folder, a mapping as JSON, as soon as the run folder takes it."""
+        try:
+            data = content if isinstance(content, bytes) else mask(json.dumps(content)).encode() + b"\n"
+        except (TypeError, ValueError, RecursionError) as error:   # a copy for people: no reason to end the supervisor
+            self.say(f"{name} of attempt {number} cannot be written: {error!r}")
+            return
+        self.shared.enqueue(PUT, f"{runfolder.attempt_folder(number)}/{name}", data)
+
+    def record_of(self, number: int, state: str) -> tuple[str, bytes]:
+        """Name and content of the attempt's record, which a guard reads when it hears nobody."""
+        data = json.dumps({"v": 1, "attempt": number, "state": state, "endpoint": self.endpoint()})
+        return f"{runfolder.attempt_folder(number)}/record.json", data.encode() + b"\n"
+
+    def endpoint(self) -> tuple[str, int]:
+        """Address and port of the door. The batch host's guards know its address from srun."""
+        return ("" if self.took_over is None else self.own_address(), self.server.port)
+
+    def move_record(self, number: int) -> None:
+        """Say in the attempt's record that it has ended, without waiting: a silent node's lease counts from there."""
+        name, data = self.record_of(number, "ended")
+        self.moved = (number, self.shared.enqueue(PUT, name, data))
+
+    def is_record_moved(self) -> bool:
+        """Whether the live attempt's record says, on the shared folder, that it has ended."""
+        if self.moved[0] != self.attempt.number:
+            self.move_record(self.attempt.number)
+        return self.shared.is_durable(self.moved[1])
+
+    def main_log(self, number: int) -> str:
+        """Path of an attempt's log in the run folder."""
+        return f"{self.run_dir}/{runfolder.attempt_folder(number)}/main.log"   # each tick asks: no Path is made for it
+
+    def find_resume(self) -> None:
+        """The newest complete checkpoint; on a folder that does not answer in time, frozen until it does."""
+        resume = self.plan.resume
+        if resume.dir is None:
+            return
+        folder = os.path.join(self.job.cwd, resume.dir)   # noqa: PTH118 - text only
+
+        def look() -> dict[str, Any]:
+            fresh.see(folder)
+            return _plain(checkpoints.find(folder, resume.format, resume.pattern))
+
+        # A long wait is for a search that takes long, not for a folder that does not answer at all (49 s, simulated).
+        is_doubtful = self.frozen or self.resume_unknown
+        if is_doubtful and self.ask_folder(lambda: Path(folder).exists(), TOUCH_S).late:
+            self.resume_unknown = True
+            return
+        answer = self.ask_folder(look, self.resume_deadline_s)
+        if answer.late:
+            self.resume_unknown, self.resume_deadline_s = True, min(60.0, self.resume_deadline_s * 2)
+            return
+        self.resume_deadline_s = RESUME_DEADLINE_S
+        self.resume_unknown = not answer.is_ok
+        if answer.is_ok and answer.value is not None:
+            found = [one for one in (Checkpoint(**one) for one in answer.value["found"])
+                     if (one.path, one.step) not in self.state.rejected]
+            self.resume = found[0] if found else None
+            self.whole_steps = tuple(one.step for one in found if one.step is not None)
+            self._tell_skipped(answer.value["skipped"])
+        else:
+            if self.is_due("unreadable", 60.0):
+                self.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
+
+    def _tell_skipped(self, skipped: Sequence[Mapping[str, str]]) -> None:
+        """Journal and say what looks like a checkpoint and is passed over, each once, and what is taken instead."""
+        for one in skipped[:MOST_TOLD_SKIPPED]:
+            path, reason = one["path"], one["reason"]
+            if (path, reason) not in self.state.skipped:
+                taken = self.resume.path if self.resume else None
+                self.record(self.writer.event("checkpoint_skipped", path=path, reason=reason, instead=taken))
+                self.say(f"checkpoint {path} is skipped: {reason}; the newest complete one is {taken or 'none'}")
+
+    def _take_signal(self, number: int, now_s: float) -> None:
+        self.has_news = True   # also SIGCHLD: a command has ended
+        if number == signal.SIGTERM and self.term_s is None:
+            self.term_s = now_s
+            self.signals.add(number)
+        elif number == signal.SIGUSR2:
+            self.limit_near = True
+
+
+def hold_token(local: Path, token: str, port: int = 0, watched: Iterable[str] = ()) -> None:
+    """Keep on this host's own disk what whoever is born here next must know: the run's token, this host's port, and
+    the hosts of those who watch, one of whom may have taken over by then.
+    """
+    temporary = local / "control.tmp"
+    temporary.touch(0o600)
+    temporary.write_text(json.dumps({"token": token, "port": port, "watched": sorted(watched)}))
+    temporary.replace(local / "control.json")
+
+
+def _plain(found: Any) -> dict[str, Any]:
+    """A search's result as JSON can carry it."""
+    whole = [found.best, *found.older[:MAX_OLDER]] if found.best else []
+    return {"found": [{"path": one.path, "step": one.step, "format": one.format} for one in whole],
+            "skipped": [{"path": item.path, "reason": item.reason} for item in found.skipped]}

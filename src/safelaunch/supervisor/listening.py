@@ -1,0 +1,32 @@
+"""What a living log says, read in bounded time: while the leader reads, it hears no guard and no standby."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from safelaunch.adapters.cputime import TookTooLong, within
+from safelaunch.core.progress.steps import AUTO, cut_lines
+from safelaunch.supervisor.leader import Leader
+
+LISTEN_S = 0.1   # of processor time for one look; 64 KiB of a usual log take 3 ms
+
+T = TypeVar("T")
+
+
+def read(lead: Leader, text: bytes, look: Callable[[bytes, str], T], nothing: T) -> T:
+    """`look(text, pattern)`, with the pattern of the user's until that has taken too long, and from then on without;
+    `nothing` where even that takes too long.
+    """
+    cut = cut_lines(text)
+    pattern = lead.plan.step_pattern
+    try:
+        return within(LISTEN_S, lambda: look(cut, pattern))
+    except TookTooLong as error:
+        if pattern == AUTO:
+            return nothing
+        lead.say(f"progress.step is given up: {pattern!r} took {error} for {len(cut)} bytes of the log; steps are read "
+                 "as with progress.step: auto")
+    lead.plan = replace(lead.plan, step_pattern=AUTO)
+    return read(lead, text, look, nothing)

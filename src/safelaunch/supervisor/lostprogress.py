@@ -1,0 +1,71 @@
+"""The first steps in a living attempt's log, held against the checkpoint that it was to go on from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from safelaunch.core import counters
+from safelaunch.core.model import Event
+from safelaunch.core.progress.lost import has_gone_on, judge
+from safelaunch.supervisor.leader import Counted, Leader
+
+NEAR_S = 3600.0   # as hang.first_step: by then an attempt makes steps
+
+
+def is_open(lead: Leader) -> bool:
+    """Whether it is still to be seen that the live attempt goes on from its checkpoint."""
+    attempt = lead.state.attempt
+    return attempt is not None and (attempt.resume_step, attempt.resume_path) != (None, None) and not (
+        lead.counted.is_settled and lead.counted.attempt == attempt.number)
+
+
+def is_near(lead: Leader) -> bool:
+    """Whether that may be seen soon, so that its log is worth a look each second."""
+    attempt = lead.state.attempt
+    is_counted = attempt is not None and lead.counted.attempt == attempt.number
+    has_begun = is_counted and counters.has_begun(lead.counted.counters)
+    return is_open(lead) and not has_begun and lead.now_s - lead.launched_s < NEAR_S
+
+
+def take_in(lead: Leader, number: int, text: bytes, pattern: str) -> None:
+    """Go on counting with what the log has said."""
+    before = lead.counted if lead.counted.attempt == number else Counted(number)
+    attempt = lead.state.attempt
+    resume_step = attempt.resume_step if attempt is not None and not before.is_settled else None
+    found = counters.count(before.counters, text, pattern, resume_step)
+    lead.counted = before._replace(counters=found)
+
+
+def judge_start(lead: Leader) -> None:
+    """Say it once where the live attempt has started too low; have it ended where that is sure."""
+    attempt = lead.state.attempt
+    if attempt is None or lead.live is None or lead.counted.attempt != attempt.number or not is_open(lead):
+        return
+    earlier = lead.state.attempts[:-1]
+    found = judge(attempt, earlier, lead.counted.counters)
+    is_settled = found is not None or has_gone_on(attempt, earlier, lead.counted.counters)
+    lead.counted = lead.counted._replace(is_settled=is_settled)
+    if found is None:
+        return
+    if attempt.lost is None:
+        then = "stop" if found.is_sure and lead.plan.restart.on_lost_progress == "stop" else "warn"
+        lead.record(lead.writer.event("lost_progress", attempt=attempt.number, step=found.step, sure=found.is_sure,
+                                      resume_step=found.resume_step, resume_path=attempt.resume_path, then=then,
+                                      why=found.why))
+        what = "LOST PROGRESS" if found.is_sure else "PERHAPS LOST PROGRESS"
+        goes_on = "" if then == "stop" else "; it goes on, and may overwrite newer checkpoints"
+        lead.say(f"!!! {what}: {found.why}{goes_on}")
+    if found.is_sure:
+        lead.live = replace(lead.live, lost=found.why)
+
+
+def progress_event(lead: Leader, number: int, step: int) -> Event:
+    """The word on a step, with what has counted it."""
+    main = counters.main_counter(lead.counted.counters) if lead.counted.attempt == number else None
+    if main is None:
+        return lead.writer.event("progress", attempt=number, step=step)
+    attempt = lead.state.attempt
+    known = attempt.first_step if attempt is not None and attempt.number == number else None
+    first = main.first if known is None else min(known, main.first)
+    return lead.writer.event("progress", attempt=number, step=step, first=first,
+                             counter="" if main.fell else main.form)

@@ -1,0 +1,241 @@
+"""The run's next job: by which way it is made (core.via), the one that waits behind this job, and its fate there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from enum import Enum
+
+from safelaunch.adapters.knownnodes import try_with_known
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.successor import STARTING, WAITING
+from safelaunch.core import via as ways
+from safelaunch.core.decide.watchfacts import FINISHED, is_before
+from safelaunch.core.excludelist import NO_SUCH_NODE
+from safelaunch.core.script import quote_bash
+from safelaunch.supervisor.leader import Leader, Step
+
+SETTLE_S = 5.0         # slurmctld works off what waited in its socket within a second of coming back
+PATIENCE_S = 30.0      # at most, between two questions to a slurmctld that is away
+REFUSED_S = 60.0       # maintenance, or a limit on submissions, passes
+MAX_REFUSED_S = 600.0  # ... while the nodes of this job wait for nothing else
+FIRST_LOOK_S = 60.0    # the one look that tells a job which slurmctld lost from one that a person cancelled
+LOOK_EVERY_S = 3600.0  # with a look at the time limit each half an hour, 48 calls a day are not reached
+# slurm.conf(5), MinJobAge: for so long Slurm remembers a job that was cancelled. A younger one that it does not know
+# was lost with what slurmctld had not saved when it died.
+MIN_JOB_AGE_S = 300.0
+
+Asking = Generator[Command | float, Result | None, "Fate"]
+
+
+class Fate(Enum):
+    """What has become of the job that waits behind this one."""
+
+    WAITS = "waits"
+    STARTED = "started"
+    CANCELLED = "cancelled"    # by a person: nothing else takes a job that waits out of the queue
+    LOST = "lost"              # by Slurm
+    UNKNOWN = "unknown"
+
+
+def secure_next(lead: Leader) -> None:
+    """See to the run's next job from the start of this one on; also as a leader that was born again."""
+    if lead.job.is_local or lead.state.ended is not None or lead.state.next_cancelled is not None:
+        return
+    wanted = lead.plan.restart.via
+    if wanted not in ("auto", ways.SUCCESSOR):
+        choose(lead, wanted, "restart.via says so")
+    elif lead.state.successor is None:
+        lead.begin("successor", queue_successor(lead))
+    else:
+        lead.begin("look", watch_successor(lead))
+
+
+def choose(lead: Leader, via: str, why: str) -> None:
+    """Settle how the next job is made, and say so."""
+    if lead.state.via != via:
+        lead.record(lead.writer.event("via_chosen", via=via, why=why))
+    lead.say(f"{ways.SENTENCES[via]} (restart.via: {via}; {why})")
+
+
+def queue_successor(lead: Leader, is_held: bool = False) -> Step:
+    """Queue the next job of this run behind this one, or find out how else it can be made."""
+    refusals = unclear = 0
+    while lead.state.ended is None and lead.final is None and lead.state.next_cancelled is None:
+        claim = lead.claim("queue the successor")
+        if claim == 0:
+            yield SETTLE_S
+            continue
+        lead.record(lead.writer.event("intent", claim=claim, act="queue_successor"))
+        result = yield lead.successor.look()   # an earlier leader may have got one in, and died before it said so
+        assert result is not None
+        waiting = lead.successor.waiting(result)
+        job = waiting[0] if waiting else None
+        if waiting == () and (taken := taken_back(lead, result)) is not None:
+            lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor", ok=False))
+            note_cancelled(lead, taken)
+            return
+        if waiting == ():
+            if not lead.is_sure_of_folder():
+                lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor", ok=False))
+                yield SETTLE_S
+                continue
+            result = yield from with_known_nodes(lead, lead.state.excluded, lambda: lead.successor.submit(
+                lead.state.excluded, is_held=is_held))
+            assert result is not None
+            job = lead.successor.job_from(result)
+        lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor", ok=job is not None))
+        if job is not None:
+            _note_queued(lead, job)
+            choose(lead, ways.SUCCESSOR, "sbatch works here" if lead.plan.restart.via == "auto" else
+                   "restart.via says so")
+            lead.begin("look", watch_successor(lead))
+            return
+        said = (result.stderr or result.stdout).strip()[:300]
+        lead.say(f"the successor could not be queued: {said}")
+        if result.is_ok or result.is_unknown:   # no clear answer: the next round looks first, it may be in all the same
+            yield min(PATIENCE_S, SETTLE_S * 2 ** unclear)
+            unclear += 1
+            continue
+        refusals += 1
+        # At the end of this job whatever way is left is better than a run that is lost.
+        may_choose = lead.plan.restart.via == "auto" or "end" in lead.tasks
+        other = (yield from _other_way(lead, result, refusals)) if may_choose else None
+        if other is not None:
+            choose(lead, other, said)
+            return
+        yield min(MAX_REFUSED_S if "end" in lead.tasks else LOOK_EVERY_S, REFUSED_S * 2 ** (refusals - 1))
+
+
+def with_known_nodes(
+    lead: Leader, named: tuple[str, ...], start: Callable[[], Command | None]
+) -> Generator[Command | float, Result | None, Result | None]:
+    """The result of a command that names nodes (knownnodes.try_with_known); names that Slurm does not know are written
+    down.
+    """
+    def leave_out(there: tuple[str, ...] | None) -> bool:
+        gone = lead.successor.leave_out(there, named)
+        if gone:
+            lead.record(*(lead.writer.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
+            lead.say(f"left out of the exclude lists: {', '.join(gone)} ({NO_SUCH_NODE})")
+        return bool(gone)
+
+    return (yield from try_with_known(start, lead.successor.ask_nodes, leave_out))
+
+
+def is_queueing(lead: Leader) -> bool:
+    """Whether a successor may be on its way in at this moment; an act that only sleeps has none."""
+    task = lead.tasks.get("successor")
+    return task is not None and isinstance(task[1], Command)
+
+
+def _note_queued(lead: Leader, job: str) -> None:
+    lead.record(lead.writer.event("submitted", job=job, successor_of=lead.job.id, exclude=list(lead.state.excluded)))
+
+
+def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Command, Result | None, str | None]:
+    """The way that is left where Slurm, or this host, refuses a successor; None = try that again."""
+    if not ways.is_missing(refused.returncode):
+        if ways.is_dependency_refused(refused.stderr):
+            return ways.RESUBMIT
+        if refusals < 2:
+            return None
+        tested = yield lead.successor.test()
+        if tested is None or tested.is_unknown:
+            return None
+        if tested.is_ok:
+            return ways.RESUBMIT
+    return (yield from way_without_sbatch(lead))
+
+
+def way_without_sbatch(lead: Leader) -> Generator[Command, Result | None, str | None]:
+    """requeue where scontrol works on this host, else watch; None = no answer."""
+    shown = yield lead.successor.show_own()
+    if shown is None or shown.is_unknown:
+        return None
+    return ways.REQUEUE if shown.is_ok else ways.WATCH
+
+
+# --- its fate -----------------------------------------------------------------------------------------------------
+
+
+def watch_successor(lead: Leader) -> Step:
+    """Look now and then whether the successor still waits: who cancels it wants the run to end with this job."""
+    wait_s = FIRST_LOOK_S
+    while True:
+        yield wait_s
+        wait_s = LOOK_EVERY_S
+        job = lead.state.successor
+        if job is None or lead.final is not None or "end" in lead.tasks:
+            return
+        fate = yield from find_fate(lead, job)
+        if fate is Fate.CANCELLED and lead.state.successor == job:
+            note_cancelled(lead, job)
+            return
+        if fate is Fate.LOST and lead.state.successor == job and "end" not in lead.tasks:
+            note_lost(lead, job)
+            lead.begin("successor", queue_successor(lead))
+            return
+
+
+def find_fate(lead: Leader, job: str) -> Asking:
+    """What has become of a successor. Two clear answers, to two questions, before one counts as gone (law 4)."""
+    result = yield lead.successor.look_at(job)
+    state = None if result is None else lead.successor.state_of(result, job)
+    if state == "CANCELLED":
+        return Fate.LOST if job in lead.state.cancelled_jobs else Fate.CANCELLED
+    if state in FINISHED:
+        return Fate.LOST   # who leads the run by now would have been met at the last claim: it did nothing
+    if state:
+        return Fate.WAITS if state in WAITING else Fate.STARTED
+    again = yield lead.successor.look() if state == "" else 0.0
+    waiting = None if again is None else lead.successor.waiting(again)
+    if waiting is None or job in waiting:
+        return Fate.UNKNOWN if waiting is None else Fate.WAITS
+    account = lead.successor.account_state((yield lead.successor.ask_account(job)), job)
+    if account is not None or job in lead.state.cancelled_jobs:
+        return Fate.CANCELLED if account == "CANCELLED" and job not in lead.state.cancelled_jobs else Fate.LOST
+    known = next((one for one in lead.state.jobs if one.id == job), None)
+    is_young = known is not None and lead.now - known.submitted_t < MIN_JOB_AGE_S
+    return Fate.LOST if is_young else Fate.CANCELLED
+
+
+def note_cancelled(lead: Leader, job: str) -> None:
+    """Write down that a person cancelled the successor, and say how that is undone."""
+    lead.record(lead.writer.event("successor_cancelled", job=job, why="Slurm no longer has it, and nobody but a person "
+                                  "takes a job that waits out of the queue"))
+    lead.say(f"a person cancelled job {job}, which was to go on from this one: the run ends with this job. Restarts "
+             f"within it go on; no other job is queued. To undo that while this job runs: sbatch "
+             f"--chdir={quote_bash(lead.job.cwd)} {lead.successor.dependency} {quote_bash(lead.successor.script)}")
+
+
+def note_lost(lead: Leader, job: str, why: str = "it is gone, and nobody has cancelled it") -> None:
+    """Write down that the successor is none any more: another one is to be queued."""
+    lead.record(lead.writer.event("resubmitted", job=None, why=f"job {job}: {why}"))
+
+
+def taken_back(lead: Leader, result: Result) -> str | None:
+    """The job that was to go on from this one and that a person cancelled, out of an answer to `look`, though nobody
+    wrote down that it was submitted.
+    """
+    known = {job.id for job in lead.state.jobs if job.started_t is not None}
+    return next((job for job in lead.successor.cancelled(result) if job not in known
+                 and job not in lead.state.cancelled_jobs and is_before(lead.job.id, job)), None)
+
+
+def find_queued(lead: Leader) -> Generator[Command, Result | None, bool | None]:
+    """Whether a next job is in the queue, or has started, that this leader did not know of: another supervisor's, a
+    watcher's, or one that a person queued; it counts from now on. One that a person cancelled is noted. None = no clear
+    answer.
+    """
+    result = yield lead.successor.look()
+    if result is None or lead.successor.waiting(result) is None:
+        return None
+    before = {known.id for known in lead.state.jobs if known.started_t is not None}
+    job = lead.successor.job_from(result, STARTING, before)
+    if job is None:
+        taken = taken_back(lead, result)
+        if taken is not None and lead.state.next_cancelled is None:
+            note_cancelled(lead, taken)
+        return False
+    _note_queued(lead, job)
+    return True

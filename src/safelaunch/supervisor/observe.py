@@ -1,0 +1,344 @@
+"""What the leader sees: its attempt, the guards, people's requests, the job's end."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from safelaunch.adapters import journal, ownership, runfolder, slurm
+from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.adapters.control import STANDBY_TASK, Guard
+from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
+from safelaunch.adapters.outbox import PUT
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.storage import find_trouble
+from safelaunch.core import slurmtext
+from safelaunch.core.decide.policy import response
+from safelaunch.core.decide.rows import Live
+from safelaunch.core.decide.takeover import CONTESTED_S, PULSE_S
+from safelaunch.core.decide.watchfacts import ENDING
+from safelaunch.core.model import STOPS, Exit
+from safelaunch.core.progress.lines import Talk, listen
+from safelaunch.core.script import warn_before_s
+from safelaunch.node import fresh
+from safelaunch.supervisor import hangs, listening, lostprogress, overlap, slurmends, thaw
+from safelaunch.supervisor.leader import NO_TIME_S, PATIENCE, TICK_S, Leader, Step, Superseded, Urgent
+from safelaunch.supervisor.standbys import keep_standby, strike_off, watchers_of
+
+REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
+PROGRESS_S = 5.0
+START_S = 1.0           # until it is known whether an attempt has gone on from its checkpoint
+CHUNK_BYTES = 64 << 10   # of new log read in one go; more is noise, and was a third of the leader's CPU (64 ranks)
+INDEX_S = 2.0
+LOOK_FOR_LOST_S = 0.4
+JOURNAL_PROGRESS_S = 60.0
+FIRST_TOUCH_S = 600.0   # of the local folder: not at the birth, when a training waits, nor long after it
+ALONE_S = 5.0
+MAX_ALONE_S = 300.0     # simulated: 250 questions to Slurm while a hand-over that the site refuses went on and on
+TROUBLE_S = 2.0
+THIRD_WITNESS_S = 5.0   # slurmctld answers within milliseconds; a cut network lets squeue wait for a minute
+CLOSING_S = 60.0        # where a script of the group opens all folders again and again, say so now and then
+LIMIT_S = 3600.0        # between two looks at the time limit, which people may extend
+SILENT_S = 10.0         # a guard that misses ten pings in a row, while the log stands still, is lost
+SILENT_BUSY_S = 60.0    # ... while the log still grows: ask the node by a helper step first
+GUARD_LOST_S = 2.0      # a guard reconnects within 1 s; later than this its task has gone with it
+TERM_LATE_S = 15.0      # Slurm signals a node that it could not reach again and again
+LAST_WORDS_S = 0.03     # a rank's last lines reach srun within milliseconds of its end
+SRUN_ENDS_S = 2.0       # after its last task has left well, which needs no haste: what it says decides what that means
+
+
+def observe(lead: Leader) -> None:
+    """Look at everything that is due."""
+    lead.shared.poll(lead.now_s)
+    lead.frozen = lead.shared.is_frozen
+    lead.advance_tasks()
+    has_asked = lead.is_due("requests", REQUESTS_S)
+    if has_asked:
+        read_requests(lead)
+    keep_standby(lead)
+    if lead.contested and not has_asked and lead.is_due("superseded", CONTESTED_S):
+        see_who_leads(lead)
+    if lead.process is not None:
+        observe_attempt(lead, lead.process)
+    if lead.term_s is not None and lead.ending is None:
+        slurmends.look_for_ending(lead)
+    find_out_whether_alone(lead)
+    if lead.live is None and lead.is_due("trouble", TROUBLE_S):
+        look_for_trouble(lead)
+    lead.due.setdefault("touch", lead.now_s + FIRST_TOUCH_S)
+    if lead.is_due("touch", TOUCH_EVERY_S):
+        touch(lead.local)
+    urgent = find_urgent(lead)
+    if lead.is_due("pulse", pulse_every_s(lead)) or lead.shown != urgent:
+        publish_pulse(lead, urgent)
+
+
+def see_who_leads(lead: Leader) -> None:
+    """The standby and this leader do not hear each other: before anything else, see whether it has taken over."""
+    def look() -> list[dict[str, Any]]:
+        fresh.see(f"{lead.run_dir}/claims")
+        return journal.claims_after(lead.run_dir, lead.claim_number)
+
+    answer = lead.ask_folder(look, 1.0)
+    if answer.is_ok and answer.value is not None:
+        lead.find_other(answer.value)
+    lead.due["pulse"] = min(lead.due.get("pulse", 0.0), lead.now_s)   # its second witness that this leader lives
+
+
+def look_for_trouble(lead: Leader) -> None:
+    """After a failure of the storage: whether the run's folders take writes again."""
+    waits_for = thaw.trouble(lead)
+    if waits_for is not None:
+        lead.trouble = waits_for
+        return
+    last = lead.state.attempt
+    if last is None or response(lead.plan, last.category).then != "wait":
+        lead.trouble = None
+        return
+    folders = [str(lead.run_dir)]
+    if lead.plan.resume.dir is not None:
+        folders.append(os.path.join(lead.job.cwd, lead.plan.resume.dir))   # noqa: PTH118 - text only
+    answer = lead.ask_folder(lambda: find_trouble(folders), 1.0)
+    if answer.is_ok:
+        lead.trouble = answer.value or lead.shared.trouble or None
+
+
+def find_out_whether_alone(lead: Leader) -> None:
+    """All other nodes of the attempt lost, and the standby silent: is it they, or is it this one?
+
+    Slurm's controller is the third witness. Spares run nothing that could be heard.
+    """
+    last = lead.live.nodes if lead.live is not None else lead.state.attempt.nodes if lead.state.attempt else ()
+    others = [node for node in last if node != lead.job.host]
+    heard_s = max((guard.heard_s for guard in lead.server.standbys.values()), default=lead.now_s - SILENT_S)
+    if (lead.job.is_local or not others or not all(node in lead.lost for node in others)
+            or lead.now_s - heard_s < SILENT_S):
+        lead.alone = lead.resigned = False
+        lead.alone_every_s = ALONE_S
+        return
+    if lead.is_due("third witness", lead.alone_every_s):
+        lead.begin("third witness", ask_the_third(lead))
+    gone = lead.live is None or not any(guard.connection and not guard.gone for guard in lead.server.of(lead.job.host))
+    lead.resigned = lead.alone and gone
+
+
+def ask_the_third(lead: Leader) -> Step:
+    """Ask Slurm about this job; no answer = this node is the one that is cut off."""
+    lead.alone = (yield from look_whether_it_ends(lead)) is None
+    lead.contested = lead.contested or lead.alone
+    lead.alone_every_s = ALONE_S if lead.alone else min(MAX_ALONE_S, 2 * lead.alone_every_s)
+
+
+def look_whether_it_ends(lead: Leader) -> Generator[Command, Result | None, bool | None]:
+    """Whether Slurm is ending this job; None = no answer. While a node is cut off it does not hear the TERM of a
+    person's cancel, and what it does when the cable is mended would undo that (simulated): the TERM counts as said.
+    """
+    result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
+    if result is None or result.is_unknown:
+        return None
+    is_ending = lead.successor.state_of(result, lead.job.id) in ENDING
+    if is_ending and lead.term_s is None and lead.ending is None and not lead.end_claim:
+        lead.term_s = lead.now_s + TERM_LATE_S
+        lead.say("Slurm is ending this job, and has not told this node why yet")
+    return is_ending
+
+
+def watch_limit(lead: Leader) -> Step:
+    """Slurm warns the batch script of the time limit; this supervisor is in none, and asks for the time left."""
+    warn_s = warn_before_s(lead.plan)
+    while lead.final is None:
+        result = yield lead.world.command(slurm.squeue_time_left(lead.job.id), lead.job.env)
+        left_s = slurmtext.parse_time_left_s(result.stdout) if result is not None and result.is_ok else None
+        if left_s is not None and left_s <= warn_s:
+            lead.limit_near = True
+            return
+        yield LIMIT_S if left_s is None else max(1.0, min(LIMIT_S, left_s - warn_s))
+
+
+def read_requests(lead: Leader) -> bool:
+    """Look at the control files; False = no answer came, which means neither asked nor not asked."""
+    kill_file = lead.plan.kill_file
+    answer = lead.ask_folder(
+        lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir),
+                 journal.claims_after(lead.run_dir, lead.claim_number), ownership.others_may_write(lead.run_dir)), 1.0)
+    if not answer.is_ok or answer.value is None:
+        lead.refusals += not answer.late
+        return lead.refusals > PATIENCE   # a folder that nobody may read is no reason never to train
+    lead.refusals = 0
+    found, folder, claims, is_open = answer.value
+    lead.find_other(claims)
+    if folder != (lead.folder_id or folder):
+        raise Superseded("the run folder has been replaced by another")
+    lead.folder_id = folder
+    if is_open and lead.is_due("closing", CLOSING_S):
+        lead.is_sure_of_folder()   # a supervisor that is born to an open folder does not use it: not even the next one
+    before = {request.name for request in lead.requests}
+    lead.requests = runfolder.requests_of(found)
+    for request in lead.requests:
+        if request.name not in before:
+            event = "kill_switch" if request.name in STOPS else "request"
+            lead.record(lead.writer.event(event, name=request.name, who=request.who, touched_t=request.t))
+    return True
+
+
+def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
+    """Look at the live attempt: srun, the pump, the log's growth, progress, the guards."""
+    code = process.poll()
+    if code is not None and lead.attempt.srun_code is None:
+        lead.live = replace(lead.attempt, srun_code=code)
+    process.keep_pump(lead.main_log(process.number), lead.now_s)
+    size = process.size()
+    if size != lead.size:
+        lead.size, lead.grew_s = size, lead.now_s
+    if lead.is_due("index", INDEX_S) and not lead.frozen:
+        publish_index(lead, process.number, lead.world.keep_index(process, lead.now_s))
+    if lead.is_due("progress", START_S if lostprogress.is_near(lead) else PROGRESS_S) or hangs.is_overdue(lead):
+        talk = hear(lead, process)
+        note_step(lead, process.number, talk)
+        lostprogress.judge_start(lead)
+        hangs.follow(lead, talk)
+    if lead.is_due("lost", LOOK_FOR_LOST_S):
+        find_lost(lead)
+        overlap.look_for_waiting(lead)
+
+
+def publish_index(lead: Leader, number: int, text: bytes | None) -> None:
+    """Put what is known of an attempt's log into the run folder, for `why` (adapters.logs.logindex)."""
+    if text is not None:
+        lead.put(number, "index.json", text)
+
+
+def hear(lead: Leader, process: AttemptProcess) -> Talk | None:
+    """What the log has said since it was heard last, of its last CHUNK_BYTES; None = it has not grown."""
+    start, lead.heard_bytes = lead.heard_bytes, lead.size
+    if lead.size <= start:
+        return None
+    start = max(start, lead.size - CHUNK_BYTES)
+    text = process.read(start, lead.size - start)
+    return listening.read(lead, text, partial(_hear, lead, process.number), Talk())
+
+
+def _hear(lead: Leader, number: int, text: bytes, pattern: str) -> Talk:
+    lostprogress.take_in(lead, number, text, pattern)
+    return listen(text, pattern)
+
+
+def hear_last(lead: Leader, process: AttemptProcess) -> None:
+    """What an ended attempt has said since: one that was short may have started too low as well."""
+    lead.size = process.size()
+    hear(lead, process)
+    lostprogress.judge_start(lead)
+
+
+def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
+    """Note the step that the log has named; the journal hears of it once a minute."""
+    attempt = lead.state.attempt
+    if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
+        return
+    event = lostprogress.progress_event(lead, number, talk.step)
+    if lead.is_due("journal_progress", JOURNAL_PROGRESS_S):
+        lead.record(event)
+    else:
+        lead.note(event)
+
+
+def find_lost(lead: Leader) -> None:
+    """Nodes whose guards say nothing any more; tasks whose guard has gone without a word."""
+    assert lead.live is not None
+    reported = {(exit.node, exit.task) for exit in lead.live.exits}
+    for guard in lead.server.guards.values():
+        if guard.gone or (guard.node, guard.task) in reported or guard.node in lead.lost:
+            continue
+        if guard.closed_s is not None and lead.now_s - guard.closed_s > GUARD_LOST_S:
+            add_exit(lead, Exit(guard.node, guard.task, 255))
+        elif guard.connection is not None and guard.code is None:
+            judge_silence(lead, guard)
+
+
+def judge_silence(lead: Leader, guard: Guard) -> None:
+    """A silent guard is one witness; the second is a log that stands still, or a node that runs no step."""
+    silent_s = lead.now_s - guard.heard_s
+    if silent_s < SILENT_S:
+        return
+    if lead.grew_s < guard.heard_s + lead.ping_every_s + 1.0 or (lead.live and lead.live.killed_t is not None):
+        lead.lose(guard.node, f"its node guard has not answered for {silent_s:.0f} s, and the log stands still")
+    elif silent_s >= SILENT_BUSY_S and lead.no_overlap is None and guard.node not in lead.probing:
+        lead.probing.add(guard.node)
+        lead.begin(f"probe {guard.node}", probe(lead, guard))
+
+
+def probe(lead: Leader, guard: Guard) -> Step:
+    """Ask a node whose guard is silent by a helper step."""
+    result = yield lead.world.command(lead.fencer.helper(guard.node, ["true"]), lead.job.env, 15.0)
+    overlap.note_result(lead, result)
+    is_asked = result is not None and lead.no_overlap is None
+    if is_asked and result is not None and not result.is_ok and lead.now_s - guard.heard_s > SILENT_S:
+        lead.lose(guard.node, f"its node guard has not answered for {lead.now_s - guard.heard_s:.0f} s, and a test "
+                              "step failed there")
+    lead.probing.discard(guard.node)
+
+
+def on_report(lead: Leader, guard: Guard) -> None:
+    """Take in what a guard, or a standby, has said beside its answers to pings."""
+    lead.has_news = True
+    if lead.live is None or guard.attempt != lead.live.number or guard.task == STANDBY_TASK:
+        return
+    if guard.code is not None:
+        add_exit(lead, Exit(guard.node, guard.task, guard.code, guard.signal))
+
+
+def add_exit(lead: Leader, exit: Exit) -> None:
+    """Note a task's end, the first word only."""
+    assert lead.live is not None
+    if not any((known.node, known.task) == (exit.node, exit.task) for known in lead.live.exits):
+        lead.live = replace(lead.live, exits=(*lead.live.exits, exit))
+        lead.exit_s = lead.now_s
+
+
+def has_last_words(lead: Leader) -> bool:
+    """srun has brought what the dying ranks said: it has ended, or nothing came for a moment."""
+    assert lead.live is not None
+    return lead.live.srun_code is not None or lead.now_s > _quiet_until_s(lead, lead.live)
+
+
+def wakes_in_s(lead: Leader) -> float:
+    """Seconds until the last words count as said, which nothing announces; TICK_S where nobody waits for them."""
+    left_s = _quiet_until_s(lead, lead.live) - lead.now_s if lead.live is not None and lead.live.fenced else TICK_S
+    return left_s + NO_TIME_S if left_s > 0 else TICK_S
+
+
+def _quiet_until_s(lead: Leader, live: Live) -> float:
+    return max(lead.grew_s, lead.exit_s) + (LAST_WORDS_S if live.failed else SRUN_ENDS_S)
+
+
+def pulse_every_s(lead: Leader) -> float:
+    """Seconds between two pulses."""
+    return CONTESTED_S if lead.contested else PULSE_S
+
+
+def find_urgent(lead: Leader) -> Urgent:
+    """What of a pulse cannot wait for the next one."""
+    attempt = lead.state.attempt
+    return Urgent(lead.state.successor, attempt.number if attempt else None, lead.standby_node, watchers_of(lead))
+
+
+def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool = False) -> None:
+    """Put a copy of the heartbeat into the run folder, for those outside."""
+    lead.pulse_count += 1
+    lead.shown = urgent = urgent or find_urgent(lead)
+    lead.server.show_pulse(lead.pulse_count, lead.now_s)
+    attempt = lead.state.attempt
+    ticket = lead.shared.enqueue(PUT, "pulse.json", json.dumps({
+        "v": 1, "count": lead.pulse_count, "t": round(lead.now, 3), "gen": lead.gen, "host": lead.job.host,
+        "job": lead.job.id, "state": lead.state.name, "attempt": urgent.attempt,
+        "step": attempt.step if attempt else None, "successor": urgent.successor,
+        "every_s": pulse_every_s(lead), "endpoint": [lead.own_address(), lead.server.port], "alone": lead.resigned,
+        "standby": urgent.standby, "watchers": urgent.watchers, "hang_t": hangs.would_call_t(lead),
+        "over": is_over or lead.final is not None,
+        "guards": sum(guard.connection is not None for guard in lead.server.guards.values()),
+    }).encode() + b"\n")
+    strike_off(lead, urgent.watchers, ticket)

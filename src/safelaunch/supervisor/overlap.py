@@ -1,0 +1,69 @@
+"""Sites on which no step runs beside the training: what a supervisor does without, and what it does instead.
+
+Helper steps (standby, looks at ranks, sweeps) and each relaunch are asked for with --overlap. A site can refuse that
+(cli_filter), or take the option away (a script around srun): then a helper waits until the training has ended, takes
+its place, and the next attempt waits for ever (both seen in a drill). So once srun says that, there is no standby and
+no look, a fence waits for the lease, and attempts start as steps of their own.
+"""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from safelaunch.adapters.slurm import Result
+from safelaunch.core import slurmtext
+from safelaunch.core.decide.rows import Live
+from safelaunch.supervisor.leader import Leader, Step
+
+WAITS_S = 3.0    # srun asks again after a second, and a step that has just ended is over for Slurm by then
+SILENT_S = 10.0  # from 24.11 on srun waits without a word (measured on 24.11.5)
+ASK_EVERY_S = 10.0
+
+
+def note_result(lead: Leader, result: Result | None) -> None:
+    """Take in what srun said of a helper step."""
+    if result is not None and not result.is_ok:
+        note_words(lead, result.stderr)
+
+
+def note_words(lead: Leader, said: str) -> None:
+    """Take in words of a helper's srun: from its refusal on, nothing is asked for with --overlap."""
+    why = slurmtext.why_no_overlap(said)
+    if why is not None and lead.no_overlap is None and not lead.job.is_local:
+        _do_without(lead, why)
+
+
+def _do_without(lead: Leader, why: str) -> None:
+    lead.no_overlap = lead.fencer.no_helpers = why
+    lead.say(f"no step can run beside the training on this cluster ({why}): there is no standby and no look at the "
+             f"ranks, and a restart waits for a lease")
+    if lead.standby_process is not None:
+        lead.standby_process.terminate()
+
+
+def look_for_waiting(lead: Leader) -> None:
+    """See whether the attempt itself waits for what a helper step holds: no guard is there, and its srun says so, or
+    Slurm has a step of the standby and none of the attempt.
+    """
+    live, process = lead.live, lead.process
+    if process is None or lead.no_overlap is not None or not _is_missing(live, lead):
+        return
+    if lead.now_s - lead.launched_s >= WAITS_S:
+        note_words(lead, process.tail().decode(errors="replace"))
+    if lead.now_s - lead.launched_s >= SILENT_S and lead.no_overlap is None and lead.standby_node is not None:
+        lead.begin("steps", _count_steps(lead, live))
+
+
+def _is_missing(live: Live | None, lead: Leader) -> TypeGuard[Live]:
+    """Whether an attempt after the first has shown no sign of life so far."""
+    return live is not None and live.number > 1 and not live.exits and not lead.server.guards
+
+
+def _count_steps(lead: Leader, asked: Live) -> Step:
+    """Ask Slurm for the steps of the job: one is the standby's, which answers."""
+    result = yield lead.successor.look_at_steps()
+    live = lead.live
+    if _is_missing(live, lead) and live.number == asked.number and lead.standby_node is not None \
+            and result is not None and result.is_ok and slurmtext.count_steps(result.stdout) == 1:
+        _do_without(lead, "the attempt has no step as long as the standby has one")
+    yield ASK_EVERY_S

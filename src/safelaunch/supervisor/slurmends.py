@@ -1,0 +1,159 @@
+"""Why Slurm ends this job, one before it, or a step: slurmstepd's words first, then Slurm's answers to commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safelaunch.adapters import runfolder, sharedfile, slurm
+from safelaunch.core import slurmtext, slurmwords
+from safelaunch.core.decide.rows import mark_asked
+from safelaunch.core.model import tell_ending
+from safelaunch.core.slurmwords import UNKNOWN, End
+from safelaunch.supervisor.leader import Leader, Step
+
+SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
+EVIDENCE_S = 3.0        # slurmstepd writes its line about the end before it signals; a slow folder may show it late
+OUTPUT_TAIL_BYTES = 256 << 10
+WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why they die
+
+
+def look_for_ending(lead: Leader) -> None:
+    """TERM has come: find out why, first from slurmstepd's own line."""
+    assert lead.term_s is not None
+    ending = ending_of(lead, lead.job.id) if not lead.job.is_local else "cancelled"
+    if ending == UNKNOWN:
+        lead.begin("term", ask_why_it_ends(lead))
+    elif ending is not None:
+        lead.ending = ending
+        lead.say(f"the job is being ended: {tell_ending(ending)}")
+        for node in slurmtext.parse_failed_prologs(_output_of(lead, lead.job.id) or "", lead.job.id):
+            lead.lose(node, "its Prolog failed")
+    elif lead.now_s - lead.term_s > EVIDENCE_S:
+        lead.begin("term", judge_term(lead))
+
+
+def look_for_early_ending(lead: Leader) -> None:
+    """Ranks that Slurm ends with their job go first, and their log says why before this process is signalled.
+
+    Seen under load: a preempted attempt counted as failed, and the next one was launched into the dying job.
+    """
+    if lead.ending is None and not lead.job.is_local and lead.process is not None:
+        reason = slurmtext.parse_step_ending(lead.process.tail().decode("latin-1"), lead.job.id)
+        if reason in ("preempted", "time_limit"):
+            lead.ending = reason
+            lead.say(f"the job is being ended: {tell_ending(reason)}")
+
+
+def is_asking_who_ended_it(lead: Leader) -> bool:
+    """Whether Slurm is still being asked who has ended the attempt's step, where nobody here did.
+
+    A preemption with grace ends the steps and leaves the batch script alone: ranks that die of it look failed, and
+    ranks that save and leave well look complete. Whatever the answer, the attempt counts as told to end; one that was
+    ended in words of a Slurm that is not known counts as no failure (attempts.close_attempt).
+    """
+    live, process = lead.attempt, lead.process
+    if lead.ending is None and not lead.job.is_local and process is not None and lead.asked_who != live.number:
+        lead.asked_who = live.number
+        said = process.tail(WHOLE_END_BYTES).decode("latin-1")
+        unread = slurmtext.find_unknown_step_end(said, lead.job.id)
+        if unread is not None:
+            report_unknown(lead, lead.job.id, unread)
+            lead.unread = live.number
+        if unread is not None or slurmtext.is_step_cancelled_first(said, lead.job.id):
+            lead.live = mark_asked(live, "step_cancelled", lead.now)
+            lead.begin("who", ask_who_ended_it(lead))
+    return "who" in lead.tasks
+
+
+def ask_who_ended_it(lead: Leader) -> Step:
+    """Ask Slurm whether this job is being preempted, or ended otherwise."""
+    result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
+    ending = slurmtext.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
+    if ending is not None and lead.ending is None:
+        lead.ending = ending
+        grace = ", with a time of grace" if ending == "preempted" else ""
+        lead.say(f"the job is being ended: {tell_ending(ending)}{grace}")
+
+
+def ask_why_it_ends(lead: Leader) -> Step:
+    """slurmstepd's words are of a Slurm that is not known: ask Slurm in the words of a command."""
+    result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
+    ending = slurmtext.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
+    if lead.ending is None:
+        lead.ending = ending or UNKNOWN
+        lead.say(f"the job is being ended: {tell_ending(lead.ending)}")
+
+
+def report_unknown(lead: Leader, job: str, end: End) -> None:
+    """Write down, once, that Slurm ended a job or a step of it in words that no known release has."""
+    if lead.state.unknown_words != (job, end.said):
+        lead.record(lead.writer.event("unknown_words", job=job, said=end.said[:200]))
+        lead.say(f"Slurm ended something of job {job} in words that this safelaunch does not know: {end.said!r}")
+
+
+def ask_version(lead: Leader) -> Step:
+    """Write down which Slurm runs here: its words are those of its release. srun is what every node must have."""
+    result = yield lead.world.command(slurm.version(), lead.job.env, SQUEUE_S)
+    version = slurmwords.parse_version(result.stdout) if result is not None and result.is_ok else None
+    if version is None or version == lead.state.slurm:
+        return
+    lead.record(lead.writer.event("slurm", version=version, known=slurmwords.is_known(version)))
+    if not slurmwords.is_known(version):
+        lead.say(f"Slurm {version} is none of the releases that this safelaunch knows ({slurmwords.RELEASES[0]} to "
+                 f"{slurmwords.RELEASES[-1]}): ends whose words it cannot read are asked about, and not counted")
+
+
+def judge_term(lead: Leader) -> Step:
+    """No line tells why: a TERM to this process alone is nothing while Slurm still runs the job."""
+    result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
+    if result is not None and result.is_ok and "|RUNNING|" in result.stdout:
+        lead.say("a TERM came, but Slurm goes on running this job: so does the supervisor")
+        lead.term_s = None
+    elif lead.ending is None:
+        lead.ending = "unknown"
+        lead.say("the job is being ended, and nothing tells why")
+
+
+def ending_of(lead: Leader, job: str) -> str | None:
+    """Why Slurm ended a job of this run, as slurmstepd wrote into its output; None = it does not say.
+
+    A cancel that node guards or a second supervisor announced, as nobody led the job any more, is no person's.
+    """
+    text = _output_of(lead, job)
+    end = slurmtext.find_ending(text, job) if text else None
+    if end is None:
+        return None
+    if end.word not in slurmwords.JOB_ENDINGS:
+        report_unknown(lead, job, end)
+        return UNKNOWN
+    if end.word != "cancelled":
+        return end.word
+    orphaned = lead.ask_folder(lambda: runfolder.is_orphaned(lead.run_dir, job), 1.0)
+    return ("orphaned" if orphaned.value else end.word) if orphaned.is_ok else None
+
+
+def _output_of(lead: Leader, job: str) -> str | None:
+    """The last words of a job's own output, and of those of its standbys' steps; None = the folder does not answer."""
+    def tails() -> str:
+        outputs = [lead.run_dir / f"slurm-{job}.out", *sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))]
+        return "\n".join(map(_tail, outputs))
+
+    answer = lead.ask_folder(tails, 1.0)
+    return answer.value if answer.is_ok else None
+
+
+def step_end_of(lead: Leader, job: str) -> str | None:
+    """What slurmstepd wrote of the end of a standby's step (slurmtext.parse_step_end)."""
+    def tails() -> str:
+        return "\n".join(map(_tail, sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))))
+
+    answer = lead.ask_folder(tails, 1.0)
+    return slurmtext.parse_step_end(answer.value, job) if answer.is_ok and answer.value else None
+
+
+def _tail(path: Path) -> str:
+    """The last words of a job's output file; "" where it was never written, or is no file."""
+    try:
+        return sharedfile.read_end(path, OUTPUT_TAIL_BYTES).decode("latin-1")
+    except (FileNotFoundError, sharedfile.OddFile):
+        return ""

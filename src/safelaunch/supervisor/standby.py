@@ -1,0 +1,173 @@
+"""The standby: a second supervisor on another node, which takes over when the leader's node dies.
+
+A dead batch host under --no-kill leaves the job RUNNING without a script until its time limit (measured), and Slurm
+itself notices after 440 s. The standby holds a line to the leader's door and answers its pings; once the line is silent
+it reads the pulse from the shared folder. core.decide.takeover judges, a claim makes sure that only one acts.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import journal, sharedfile, slurm
+from safelaunch.adapters.job import Job
+from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
+from safelaunch.adapters.localtime import clock
+from safelaunch.adapters.world import World
+from safelaunch.core.decide import takeover
+from safelaunch.node import fresh
+from safelaunch.supervisor.leader import SIGNALS, STALL_S, TookOver
+
+TICK_S = 0.5          # a ping is answered within it; a leader that leaves is noticed
+READ_DEADLINE_S = 1.0
+
+
+class Standby:
+    """Watches the leader of its job; `watch` returns when there is something to do, or nothing any more."""
+
+    def __init__(self, run_dir: Path, local: Path, job: Job, world: World, token: str,
+                 endpoint: tuple[str, int] | None) -> None:
+        self.run_dir, self.local, self.job, self.world, self.token = run_dir, local, job, world, token
+        self.shared = world.share(run_dir, local / "standby")
+        self.endpoint = endpoint
+        self.gen = 0                  # the highest generation that a pulse was of
+        self.leader = ""              # its host, as the pulse says,
+        self.watchers: tuple[str, ...] = ()   # and who may take over from it
+        self.successor: str | None = None     # the next job, as the pulse says
+        self.now_s = world.now_s()
+        self.signs = takeover.begin(self.now_s)
+        self.line = world.call(endpoint, token, job.host) if endpoint else None   # else the pulse tells
+        self.read_next_s = 0.0
+        self.touch_next_s = self.now_s + TOUCH_EVERY_S
+        self.is_over = False          # the run has ended, or has been handed over to another job
+        world.on_signals(SIGNALS, self._take_signal)
+
+    def watch(self) -> bool:
+        """True when the leader is dead and this one is to lead; False when the job ends, or the run has ended."""
+        while not self.is_over:
+            before_s = self.now_s
+            for key, _ in self.world.selector.select(TICK_S):
+                key.data(self.world.now_s())
+            self.now_s = self.world.now_s()
+            if self.now_s - before_s > TICK_S + STALL_S:
+                self.signs = takeover.begin(self.now_s, self.signs.is_known)   # it was this process that stood still
+            self._listen()
+            if self.now_s >= self.touch_next_s:
+                touch(self.local)
+                self.touch_next_s = self.now_s + TOUCH_EVERY_S
+            if self._should_read():
+                self._read_pulse()
+            if self.is_over:
+                break
+            if takeover.is_dead(self.signs, self.now_s) and self._is_still_due():
+                break
+            if takeover.is_orphaned(self.signs, self.now_s) and self._is_still_due():
+                self._end_job()
+        self.shared.close()
+        if self.line is not None:
+            self.world.hang_up(self.line)
+        return not self.is_over
+
+    @property
+    def took_over(self) -> TookOver:
+        """From whom, once `watch` has said so."""
+        # Its pulse moved while only the line was cut: until then it was sure of itself, and its guards heard it.
+        seen_s = 0.0 if self.signs.has_resigned else self.signs.moved_s
+        others = tuple(name for name in self.watchers if name != self.job.host)
+        return TookOver(self.leader or "its host", max(self.signs.heard_s, seen_s), others)
+
+    def _listen(self) -> None:
+        for message in self.line.messages(self.now_s) if self.line is not None else ():
+            self.signs = takeover.hear(self.signs, self.now_s, message.get("count"))
+            if message.get("do") == "ping" and self.line is not None:
+                self.line.say({"ev": "pong", "s": message.get("s")})
+
+    def _should_read(self) -> bool:
+        if self.now_s < self.read_next_s:
+            return False
+        suspicious = takeover.is_suspicious(self.signs, self.now_s)
+        self.read_next_s = self.now_s + (takeover.READ_EVERY_S if suspicious else TICK_S)
+        if suspicious or not self.leader:
+            return True
+        self.read_next_s = self.now_s + takeover.SUSPICION_S   # so that a silent line is noticed in time
+        return False
+
+    def _read_pulse(self) -> None:
+        """Look at the pulse, in a child: the folder may be frozen, and then it tells nothing."""
+        path = self.run_dir / "pulse.json"
+
+        def read() -> Any:
+            fresh.see(str(self.run_dir))   # a pulse that is remembered stands still, and would be a witness (simulated)
+            return sharedfile.read_json(path, sharedfile.PULSE_BYTES)
+        answer = self.shared.ask(read, READ_DEADLINE_S)
+        self.now_s = self.world.now_s()
+        pulse: Any = answer.value
+        if not answer.is_ok or not isinstance(pulse, dict):
+            return
+        try:
+            count, job, host, gen = int(pulse["count"]), str(pulse["job"]), str(pulse["host"]), int(pulse["gen"])
+            address, port = str(pulse["endpoint"][0]), int(pulse["endpoint"][1])
+            every_s = float(pulse.get("every_s", takeover.PULSE_S))
+            watchers = tuple(map(str, pulse["watchers"]))
+            successor = str(int(pulse["successor"])) if pulse["successor"] else None
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+            return   # of another version
+        if gen < self.gen:
+            return   # of an earlier leader, and delivered late
+        self.successor = successor
+        if host == self.job.host and job == self.job.id:   # of this process's own forerunner: nobody leads here
+            self.signs = takeover.read(self.signs, self.now_s, count, every_s, is_listed=False)
+            return
+        self.gen = gen
+        if job != self.job.id or pulse.get("over"):
+            self.is_over = True
+            return
+        self.watchers, is_listed = watchers, self.job.host in watchers
+        if (address, port) != self.endpoint or (host != self.leader and self.leader):
+            self._follow(host, (address, port), count, every_s, is_listed)
+            return
+        self.leader = host
+        self.signs = takeover.read(self.signs, self.now_s, count, every_s, bool(pulse.get("alone")), is_listed)
+
+    def _is_still_due(self) -> bool:
+        """Whether no other job leads the run by now: a node that was cut off may have missed the end of this one."""
+        def look() -> str | None:
+            fresh.see(f"{self.run_dir}/claims")
+            return journal.leading_job(self.run_dir)
+        answer = self.shared.ask(look, READ_DEADLINE_S)
+        self.is_over = answer.is_ok and answer.value not in (None, self.job.id)
+        return answer.is_ok
+
+    def _end_job(self) -> None:
+        """Leave word that this is no person's cancel, free the next job from this one's silent nodes, cancel this one.
+
+        As the node guards do, where one is left: the run goes on in its next job. Only where Slurm says that this one
+        runs: over a job that a person has cancelled that word would undo the cancel (simulated).
+        """
+        looked = self.world.command(slurm.squeue_job(self.job.id), self.job.env).wait()
+        self.signs = takeover.begin(self.world.now_s(), self.signs.is_known)   # should it not help, again after a while
+        if not looked.is_ok or "|RUNNING|" not in looked.stdout:
+            return
+        word = f"{self.job.host} {clock(self.world.now())}\n".encode()
+        if not self.shared.put(f"control/orphaned-{self.job.id}", word, READ_DEADLINE_S):
+            return
+        if self.successor is not None:
+            self.world.command(slurm.update_job(self.successor, Dependency="singleton"), self.job.env).wait()
+        self.world.command(slurm.scancel(self.job.id), self.job.env).wait()
+
+    def _follow(self, host: str, endpoint: tuple[str, int], count: int, every_s: float, is_listed: bool) -> None:
+        """Another supervisor leads: it took over, or was born again elsewhere."""
+        if self.line is not None:
+            self.world.hang_up(self.line)
+        # Whoever is born on that host knows of this watcher from its disk.
+        is_known = self.signs.is_known and is_listed and host == self.leader
+        self.leader, self.endpoint = host, endpoint
+        self.line = self.world.call(endpoint, self.token, self.job.host)
+        self.signs = takeover.Signs(heard_s=self.now_s, count=count, moved_s=self.now_s, promise_s=every_s,
+                                    is_known=is_known)
+
+    def _take_signal(self, number: int, now_s: float) -> None:
+        if number == signal.SIGTERM:
+            self.is_over = True   # the job ends: that is the leader's matter

@@ -1,0 +1,159 @@
+"""What a failed attempt says about nodes: evidence into journal and ledger, and who is kept out because of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safelaunch.adapters import ledger as folder_of_ledger
+from safelaunch.adapters import slurm
+from safelaunch.adapters.slurm import Result
+from safelaunch.core import nodeset, slurmtext
+from safelaunch.core.decide import rows
+from safelaunch.core.decide.blame import Failure, blame
+from safelaunch.core.excludelist import asked_nodes
+from safelaunch.core.ledger import Evidence, exclusions, most_excluded, needed, of_cluster, why_readmitted
+from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
+from safelaunch.core.model import Event
+from safelaunch.core.why.causes import Verdict
+from safelaunch.supervisor.leader import Leader, Step
+
+ASK_S = 15.0         # for sinfo at the start of a job
+DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
+
+
+def blamed_nodes(live: rows.Live) -> tuple[str, ...]:
+    """Nodes whose tasks ended by themselves as the first one did, in order: those ended afterwards say nothing."""
+    bad = [exit for exit in live.exits if exit.code]
+    if not bad:
+        return ()
+    own = [exit for exit in bad if (exit.code, exit.signal) == (bad[0].code, bad[0].signal)]
+    if live.killed_t is not None and bad[0].signal in (9, 15):
+        own = own[:1]   # so the supervisor ends the others as well
+    return tuple(dict.fromkeys(exit.node for exit in own))
+
+
+def suspect(lead: Leader, live: rows.Live, verdict: Verdict, culprits: tuple[str, ...]) -> list[Event]:
+    """The events that follow for nodes: evidence, and exclusions that begin or end. Tells the shared ledger, too."""
+    attempt = lead.state.attempt
+    started_t = attempt.started_t if attempt is not None else lead.now
+    ended_t = lead.now - max(0.0, lead.now_s - lead.exit_s)
+    steps = None if attempt is None or attempt.step is None else attempt.step - (attempt.resume_step or 0)
+    found = blame(Failure(
+        run=lead.plan.run_id, owner=lead.user, t=lead.now, attempt=live.number, nodes=live.nodes,
+        category=verdict.category, confidence=verdict.confidence, why=verdict.summary, culprits=culprits,
+        lost=tuple(lead.lost_of_live()), lived_s=max(0.0, ended_t - started_t), steps=steps,
+        fingerprint=verdict.fingerprint, cluster=lead.job.cluster))
+    events = [lead.writer.event("node_suspected", **node_suspected(one)) for one in found]
+    lead.evidence = (*lead.evidence, *found)
+    if found:
+        share(lead, found)
+    return events + change_exclusions(lead)
+
+
+def change_exclusions(lead: Leader) -> list[Event]:
+    """Who is kept out from now on, and who no longer, as far as that differs from the journal's state."""
+    there = None if lead.partition is None else {*lead.partition, *lead.job.nodes}
+    now_out = {one.node: one for one in exclusions(
+        lead.evidence, lead.now, lead.plan.suspects, nodes=lead.plan.nodes, spares=lead.plan.spare_nodes,
+        run=lead.plan.run_id, among=there, available=lead.available, asked=asked_nodes(lead.plan.sbatch),
+        replaced=lead.plan.spare_nodes)}
+    # A node that is down costs nothing today; it comes back, and the next job would wait for it for ever (simulated).
+    while now_out and lead.partition is not None and (
+            len(set(lead.partition) - now_out.keys()) < lead.plan.allocated_nodes):
+        now_out.popitem()
+    most = most_excluded(lead.plan.suspects, lead.plan.nodes, lead.plan.spare_nodes)
+    before, known = set(lead.state.excluded), dict(lead.state.left_out)
+    used = {} if there is None else needed(lead.evidence, lead.now, lead.plan.suspects, now_out, most,
+                                           there - asked_nodes(lead.plan.sbatch))
+    # Told once: of those that were left out, also who is trusted again.
+    no_more = sorted({*before, *known.keys() & (there or set())} - now_out.keys() - used.keys())
+    gone = [lead.writer.event("node_left_out", node=node, why=_no_such_node(lead)) if there and node not in there else
+            lead.writer.event("node_readmitted", node=node, why=why_readmitted(
+                lead.evidence, node, lead.now, lead.plan.suspects, is_full=len(now_out) >= most))
+            for node in no_more]
+    gone += [lead.writer.event("node_left_out", node=node, why=why) for node, why in used.items() if node not in known]
+    return gone + [lead.writer.event("node_excluded", **node_excluded(one))
+                   for node, one in now_out.items() if node not in before]
+
+
+def _no_such_node(lead: Leader) -> str:
+    partition = lead.job.env.get("SLURM_JOB_PARTITION")
+    return f"under suspicion, but {f'partition {partition}' if partition else 'this cluster'} has no such node"
+
+
+def recall(lead: Leader, may_wait: bool) -> None:
+    """All that is known against nodes: this run's own journal, and the ledger that runs and people share.
+
+    `may_wait`: for Slurm's word on how many nodes there are, which says how many can be kept out. A new job that did
+    not wait for it handed over at once for want of good nodes, and so did the next one (simulated).
+    """
+    cluster = lead.job.cluster
+    own = evidence_of(lead.history, lead.plan.run_id, cluster)
+    others: tuple[Evidence, ...] = ()
+    folder = _folder(lead)
+    if folder is not None and not lead.job.is_local:
+        answer = lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.read_raw(folder), DEADLINE_S))
+        if answer.is_ok and answer.value is not None:
+            others = folder_of_ledger.parse_raw(answer.value)
+    lead.evidence = of_cluster(dict.fromkeys((*own, *others)), cluster)
+    command = _sinfo(lead)
+    if may_wait and lead.evidence and command is not None:
+        ours = lead.ask_slurm(slurm.sinfo_reservations(), ASK_S) if _reservation(lead) else None
+        _take_nodes(lead, lead.ask_slurm(command, ASK_S), ours)
+    _record_changes(lead)
+
+
+def _record_changes(lead: Leader) -> None:
+    events = change_exclusions(lead)
+    if events:
+        lead.record(*events)
+
+
+def share(lead: Leader, found: tuple[Evidence, ...]) -> None:
+    """Tell the shared ledger, without waiting long: this run knows already."""
+    folder = _folder(lead)
+    if folder is not None and not lead.job.is_local:
+        lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append(folder, found), DEADLINE_S))
+
+
+def ask_available(lead: Leader) -> Step:
+    """The nodes that a job of this partition can get: exclusions must leave enough of them."""
+    command = _sinfo(lead)
+    if command is not None and lead.partition is None:
+        ours = None
+        if _reservation(lead):
+            ours = yield lead.world.command(slurm.sinfo_reservations(), lead.job.env)
+        _take_nodes(lead, (yield lead.world.command(command, lead.job.env)), ours)
+        _record_changes(lead)
+
+
+def _sinfo(lead: Leader) -> tuple[str, ...] | None:
+    partition = lead.job.env.get("SLURM_JOB_PARTITION")
+    return slurm.sinfo(partition) if partition and not lead.job.is_local else None
+
+
+def _reservation(lead: Leader) -> str:
+    return lead.job.env.get("SLURM_JOB_RESERVATION", "")   # sbatch(1), output environment variables
+
+
+def _take_nodes(lead: Leader, result: Result | None, reservations: Result | None) -> None:
+    if result is None or not result.is_ok:
+        return
+    lead.partition = slurmtext.all_nodes(result.stdout) or None   # an answer without any node is none
+    name, own = _reservation(lead), None
+    if name and reservations is not None and reservations.is_ok:
+        own = slurmtext.reserved_nodes(reservations.stdout, name)
+    is_told = lead.partition is not None and (not name or own is not None)
+    # The user's own: no job of the run gets them.
+    excluded = set(nodeset.expand_own(dict(lead.plan.sbatch).get("exclude")))
+    if lead.partition is not None and excluded:
+        lead.partition = tuple(node for node in lead.partition if node not in excluded)
+    usable = slurmtext.usable_nodes(result.stdout, own) if is_told else None
+    lead.available = None if usable is None else tuple(node for node in usable if node not in excluded)
+
+
+def _folder(lead: Leader) -> Path | None:
+    try:
+        return folder_of_ledger.folder_of(lead.plan.suspects, lead.job.env)
+    except OSError:
+        return None   # no home on this node

@@ -1,0 +1,339 @@
+"""The leader's birth: it opens the guards' door, learns all from the journal, and takes over what lives."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import journal, ownership, runfolder, sharedfile, slurm
+from safelaunch.adapters.control import Guard
+from safelaunch.adapters.fence import Fencer
+from safelaunch.adapters.guardcode import guard_text
+from safelaunch.adapters.outbox import PUT
+from safelaunch.adapters.rulepacks import undump
+from safelaunch.adapters.successor import Successor
+from safelaunch.core import plan as plans
+from safelaunch.core.decide import rows
+from safelaunch.core.decide.watched import NOTE
+from safelaunch.core.slurmwords import UNKNOWN
+from safelaunch.core.state import fold
+from safelaunch.errors import RunFolderError
+from safelaunch.node import fresh
+from safelaunch.supervisor import asking, attempts, handover, observe, slurmends
+from safelaunch.supervisor.attempts import ask_addresses, checkpoint_events
+from safelaunch.supervisor.leader import Leader, Step, TookOver, hold_token
+from safelaunch.supervisor.nextjob import secure_next
+from safelaunch.supervisor.standbys import watchers_of
+from safelaunch.supervisor.suspicion import ask_available, recall
+
+COMPLETING_S = 900.0     # above the 440 s that Slurm takes to give a dead node up, and its own KillWaits
+COMPLETING_LOOK_S = 30.0
+UNEXPLAINED_S = 60.0     # for Slurm's word on a job of which nothing tells why it ended: then it has crashed
+UNFINISHED = ("COMPLETING", "RUNNING", "SUSPENDED", "STOPPED")
+ASK_S = 15.0    # for Slurm's word on a job that is over; an answer that does not come is no word
+PULSES_A_GENERATION = 1_000_000
+CALL_S = 5.0    # for guards that live; a dead host's lease runs for longer, so that nobody waits for this
+
+
+def boot(lead: Leader) -> None:
+    """Open the guards' door first (their lease runs), then learn all from the journal."""
+    open_control(lead)
+    lead.shared = lead.world.share(lead.run_dir, lead.local / "spool")
+    # Each question is a child, and a next job's training waits for all of them: few questions.
+    meta, env, lead.claim_number, reason = lead.patiently(lambda: (
+        sharedfile.read_json(lead.run_dir / "run.json"), runfolder.read_env(lead.run_dir),
+        journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir)))
+    if reason is not None:
+        raise RunFolderError(f"the run folder is not this user's alone, so nothing of it is used: {reason}")
+    lead.plan = plans.make(meta["config"], meta["run_id"])
+    lead.world.rules = undump(meta.get("rules"))
+    lead.gen = lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True)
+    lead.pulse_count = lead.gen * PULSES_A_GENERATION   # a watcher takes a counter that goes back for one that stands
+    # Only now: what another supervisor did before this claim must be known, and after it nobody else acts.
+    raw, launched = lead.patiently(lambda: _read_afresh(lead.run_dir))
+    lead.history = journal.merge_raw(raw).events
+    lead.state = fold(lead.history)
+    lead.writer = journal.Writer(lead.shared, lead.gen, lead.job.host, lead.world.now, lead.world.pid)
+    lead.successor = Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command)
+    lead.fencer = Fencer(lead.plan, lead.job, lead.server, guard_text(), lead.world.command)
+    observe.read_requests(lead)
+    is_new = not is_same_job(lead)
+    if not is_new:
+        before = lead.took_over.host if lead.took_over else lead.job.host
+        lead.record(lead.writer.event("took_over", job=lead.job.id, before=before))
+        presume_launched(lead, launched)
+    else:
+        presume_launched(lead, launched)
+        meet_the_job_before(lead)
+        lead.record(lead.writer.event("job_started", job=lead.job.id, nodes=list(lead.job.nodes),
+                                      batch_host=lead.job.host, restart_count=lead.job.restart_count))
+    settle_intents(lead)
+    recall(lead, may_wait=is_new)
+    adopt(lead)
+    if not lead.job.is_local:
+        lead.begin("addresses", ask_addresses(lead))
+        lead.begin("available", ask_available(lead))
+        lead.begin("version", slurmends.ask_version(lead))
+    if lead.took_over is not None and lead.took_over.host != lead.job.host:
+        lead.say(f"this node's standby has taken over: the supervisor on {lead.took_over.host} is dead or cut off")
+    if lead.took_over is not None:
+        lead.begin("limit", observe.watch_limit(lead))
+    _note_taken(lead)
+    if is_new or not lead.state.attempts:   # what was there before the first attempt is no progress of this run
+        lead.record(*checkpoint_events(lead, None))
+    secure_next(lead)
+
+
+def _note_taken(lead: Leader) -> None:
+    """Write down that this user's folder on the node's disk is somebody else's: the batch script went beside it."""
+    with contextlib.suppress(OSError):   # there is no word of it: the usual case
+        path = Path((lead.local / "taken").read_text().rstrip("\n"))
+        owner = runfolder.name_of(path.lstat().st_uid)
+        lead.record(lead.writer.event("local_folder_taken", node=lead.job.host, path=str(path), owner=owner))
+
+
+def _read_afresh(run_dir: Path) -> tuple[dict[str, str], dict[str, Any] | None]:
+    """The journal and the last launch, with what other hosts have just written: remembered names would hide it."""
+    fresh.see(str(run_dir), *(f"{run_dir}/{name}" for name in ("claims", "journal", "control")))
+    return journal.read_raw(run_dir), journal.last_launch(run_dir)
+
+
+def is_same_job(lead: Leader) -> bool:
+    """Whether an earlier supervisor led this very job. One that Slurm has requeued keeps its id, and is another."""
+    known = lead.state.job
+    return (known is not None and known.id == lead.job.id and known.started_t is not None
+            and known.restart_count == lead.job.restart_count)
+
+
+def open_control(lead: Leader) -> None:
+    """The same port and token as the leader before, so that its guards find this one."""
+    file = lead.local / "control.json"
+    try:
+        old = json.loads(file.read_text())
+    except (OSError, ValueError):
+        old = {"token": lead.world.secret(), "port": 0}
+    lead.token = old["token"]
+    lead.server = lead.world.serve(lead.token, old["port"], "127.0.0.1" if lead.job.is_local else "")
+    lead.server.on_report = lambda guard: observe.on_report(lead, guard)
+    lead.server.on_standby = lambda: hold_watched(lead)
+    lead.server.on_forged = lambda guard: tell_forged(lead, guard)
+    # Those whom a forerunner let in may take over, whether or not they call here: they call, or are struck off in time.
+    lead.server.remember(old.get("watched", ()), lead.born_s)
+    lead.watchers = tuple(watchers_of(lead))
+    hold_watched(lead)
+
+
+def tell_forged(lead: Leader, guard: Guard) -> None:
+    """Say that somebody stands between a guard and this door; not each time, or he could fill the disk."""
+    count = lead.server.forged
+    if not count & (count - 1):
+        lead.say(f"somebody speaks in the name of {guard.node}'s node guard, on a connection of its own: it is closed "
+                 f"({count} so far)")
+
+
+def hold_watched(lead: Leader) -> None:
+    """Keep on this host's disk, before a standby is let in, who may take over from now on."""
+    hold_token(lead.local, lead.token, lead.server.port, lead.server.standbys)
+
+
+def presume_launched(lead: Leader, claimed: dict[str, Any] | None) -> None:
+    """An attempt that another host's supervisor announced may live, although nobody wrote down that it started.
+
+    `claimed`: the last claim of a launch.
+    """
+    for intent in lead.state.intents:
+        if intent.act != "launch" or "nodes" not in intent.data:
+            continue
+        number = int(intent.data["attempt"])
+        known = lead.state.attempt
+        is_ours = lead.took_over is None and str(intent.data.get("job")) == lead.job.id and is_same_job(lead)
+        if is_ours or (known is not None and known.number >= number):
+            continue
+        lead.record(lead.writer.event("attempt_started", attempt=number, job=str(intent.data.get("job")),
+                                      nodes=list(intent.data["nodes"]), note="announced by a supervisor that died"))
+    if claimed is not None:
+        presume_claimed(lead, claimed)
+
+
+def presume_claimed(lead: Leader, claim: dict[str, Any]) -> None:
+    """An attempt may live of which nothing is left but the claim: its host died with the journal's last lines, which
+    waited for a frozen folder (simulated: its number was given to a second one).
+    """
+    known = lead.state.attempt
+    if known is not None and known.number >= claim["attempt"]:
+        return
+    job, host = str(claim["job"]), str(claim.get("host"))
+    is_own = (job, host) == (lead.job.id, lead.job.host) and lead.took_over is None
+    if is_own and (is_same_job(lead) or not lead.job.restart_count):
+        return   # then its files lie on this host's disk, or it was never launched
+    if any(event.event == "intent" and event.data.get("claim") == claim["claim"] for event in lead.history):
+        return   # the journal knows of it
+    nodes = next((one.nodes for one in lead.state.jobs if one.id == job and one.nodes), ())
+    lead.record(lead.writer.event("attempt_started", attempt=claim["attempt"], job=job,
+                                  nodes=list(lead.job.nodes if job == lead.job.id else nodes),
+                                  note="claimed by a supervisor that died"))
+
+
+def meet_the_job_before(lead: Leader) -> None:
+    """What the last job of the run left: a person's scancel is final, an attempt without an end gets one."""
+    before, attempt = lead.state.job, lead.state.attempt
+    if before is not None and before.started_t is None:
+        before = None
+    if before is None and attempt is None:
+        return
+    if before is not None and before.id != lead.job.id:
+        was_cancelled = is_cancelled(lead, before.id)
+        if was_cancelled:
+            lead.ending = "cancelled"   # no job comes back from a scancel
+        elif was_cancelled is None:
+            hold_for_people(lead, before.id)
+    if attempt is not None and attempt.ended is None:
+        while not lead.shared.put(*lead.record_of(attempt.number, "ended")):
+            lead.wait(1.0)
+        until = lead.now_s + lead.plan.lease_s + Fencer.MARGIN_S
+        while lead.now_s < until and not lead.signals:   # its nodes may be silent: their leases have run out then
+            lead.wait(min(1.0, until - lead.now_s))
+        lead.record(lead.writer.event("attempt_ended", attempt=attempt.number, how="interrupted",
+                                      why=f"job {before.id if before else attempt.job} ended under it"),
+                    lead.writer.event("fenced", attempt=attempt.number))
+
+
+def hold_for_people(lead: Leader, job: str) -> None:
+    """Put the run on hold: Slurm ended the job before in words that are not known, and has forgotten why. A person's
+    cancel would be undone by going on, and the run lost by stopping.
+    """
+    why = (f"job {job} was ended by Slurm in words that this safelaunch does not know, and nobody can tell whether a "
+           f"person cancelled it: safelaunch resume {lead.run_dir} goes on, safelaunch stop {lead.run_dir} ends it")
+    lead.patiently(lambda: runfolder.request(lead.run_dir, "hold", why))
+    lead.say(f"the run is put on hold: {why}")
+    observe.read_requests(lead)
+
+
+def is_cancelled(lead: Leader, job: str) -> bool | None:
+    """Whether a person cancelled a job of this run that is over. Evidence in this order: a watch's word in the journal,
+    our own; slurmstepd's line in the job's output; squeue, and where it has forgotten the job, sacct. No trace = no;
+    None: Slurm ended it in words that are not known, and nobody tells.
+    """
+    if any(event.data.get("act") == NOTE and event.data.get("job") == job for event in lead.history):
+        return True    # a watch saw it in squeue, which forgets it within minutes, when nobody else had announced one
+    if job in lead.state.cancelled_jobs or lead.patiently(lambda: runfolder.is_orphaned(lead.run_dir, job)):
+        return False   # a supervisor cancelled it, or a node guard that had none any more
+    ending = slurmends.ending_of(lead, job)
+    if ending not in (None, UNKNOWN) or lead.job.is_local:
+        return ending == "cancelled"
+    if _has_handed_over(lead, job):
+        return False
+    return _slurm_says_cancelled(lead, job, is_unread=ending == UNKNOWN)
+
+
+def _has_handed_over(lead: Leader, job: str) -> bool:
+    """Whether a supervisor of that job has passed the run on, and knew why: then nobody has to be asked."""
+    explained = False
+    for event in lead.history:
+        if event.event == "job_started":
+            explained = False
+        elif event.event == "outcome" and event.data.get("act") == "hand_over" and event.data.get("job") == job:
+            explained = event.data.get("ok") is True and event.data.get("ending") != "unknown"
+    return explained
+
+
+def _slurm_says_cancelled(lead: Leader, job: str, is_unread: bool) -> bool | None:
+    """Whether a job of which no line tells why it ended was cancelled. Slurm says so once it has ended: where its batch
+    host is dead, nobody else can. `is_unread`: there is a line, in words that are not known; None = nobody tells.
+    """
+    # Of the step of a supervisor that had taken over there can be a line: a scancel, or a preemption with grace
+    # (measured), and Slurm waits for the dead node to tell.
+    step_end = slurmends.step_end_of(lead, job)
+    is_likely, is_unread = step_end == "cancelled", is_unread or step_end == UNKNOWN
+    until_s = lead.now_s + (COMPLETING_S if is_likely or is_unread else UNEXPLAINED_S)
+    while (state := _state_of(lead, job)) is None or state in UNFINISHED:
+        if lead.now_s > until_s or _is_called(lead):
+            # A person's word is final, and nothing has spoken against one.
+            return True if is_likely else None if is_unread else False
+        again_s = lead.now_s + COMPLETING_LOOK_S
+        while lead.now_s < again_s and not _is_called(lead):
+            lead.rest(1.0)
+    return None if is_unread and state == "" else state == "CANCELLED"
+
+
+def _is_called(lead: Leader) -> bool:
+    """Whether this job itself is being ended, or near its limit: after the TERM it has KillWait to say why (simulated:
+    a cancelled job that asked on had written nothing down by then).
+    """
+    return bool(lead.signals) or lead.limit_near
+
+
+def _state_of(lead: Leader, job: str) -> str | None:
+    """Slurm's word for the state of a job, from squeue, or from sacct where squeue has forgotten it (MinJobAge).
+
+    "" = nobody knows it any more, None = no clear answer.
+    """
+    asked = lead.ask_slurm(slurm.squeue_job(job), ASK_S)
+    state = None if asked is None else lead.successor.state_of(asked, job)
+    return state or lead.successor.account_state(lead.ask_slurm(slurm.sacct([job]), ASK_S), job) or state
+
+
+def settle_intents(lead: Leader) -> None:
+    """Announced acts without an outcome: see whether they happened."""
+    for intent in lead.state.intents:
+        happened = None
+        if intent.act == "launch":
+            number = int(intent.data["attempt"])
+            happened = lead.world.adopt(lead.local, number) is not None
+        elif intent.act in ("cancel", "hand_over") and has_led(lead, str(intent.data.get("job"))):
+            lead.begin("end the job before", handover.end_announced(lead, str(intent.data["job"])))
+        lead.record(lead.writer.event("outcome", claim=intent.claim, act=intent.act, ok=happened,
+                                      note="settled by the next supervisor"))
+
+
+def has_led(lead: Leader, job: str) -> bool:
+    """Whether the run went on from this job to another one, which is this supervisor's."""
+    return job != lead.job.id and any(one.id == job and one.started_t is not None for one in lead.state.jobs)
+
+
+def adopt(lead: Leader) -> None:
+    """Take over a living attempt of this job, also one that was started and not yet written down."""
+    last = lead.state.attempt
+    number = last.number if last else 0
+    unwritten = lead.world.adopt(lead.local, number + 1)
+    if unwritten is not None:
+        facts = unwritten.facts
+        lead.record(lead.writer.event("attempt_started", **{**facts, "note": "written down by the next supervisor"}))
+        last, number = lead.state.attempt, number + 1
+    if last is None or last.ended is not None or last.job != lead.job.id:
+        if last is None or last.ended is not None:
+            lead.find_resume()
+        return
+    process = lead.world.adopt(lead.local, number)
+    lead.process = process
+    lead.live = rows.Live(number, last.nodes, tasks=lead.plan.tasks, srun_code=None if process is not None else 255,
+                            end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard)
+    lead.server.expect(number)
+    if process is not None and lead.server.has_moved:   # somebody else has the port by now: guards look here
+        lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
+    if process is not None and last.asked_row in rows.ASKING:
+        lead.begin(f"ask {last.asked_row}", asking.go_on(lead, last.waits_for is not None))
+    if lead.took_over is not None and process is None:
+        fence_of_another(lead, lead.took_over)
+
+
+def fence_of_another(lead: Leader, before: TookOver) -> None:
+    """End the attempt of a supervisor that is gone: its nodes' guards find this door by the record."""
+    lead.fencer.take_over(lead.attempt, before.heard_s, before.host)
+    attempts.kill(lead, "took_over", rows.Kill(rows.FAILED_GRACE_S, f"its supervisor on {before.host} is silent"))
+    lead.begin("old host", _judge_old_host(lead, before.host))
+
+
+def _judge_old_host(lead: Leader, host: str) -> Step:
+    """Guards on the dead supervisor's node that live call at the new door within seconds of the record's move.
+
+    Where only the supervisor stood still, its attempt can be over by then, and the next one's guards on their way (seen
+    in a drill under load: that healthy node was lost).
+    """
+    number = lead.attempt.number
+    yield CALL_S
+    live = lead.live
+    if live is not None and live.number == number and host in live.nodes and not lead.server.of(host):
+        lead.lose(host, "neither its supervisor nor its node guard answers")

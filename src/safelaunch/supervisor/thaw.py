@@ -1,0 +1,57 @@
+"""A filesystem that ranks sleep on: waited for, before anything is ended or restarted.
+
+A rank asleep in a write goes on when its filesystem does, and with it the whole training; one that is killed there dies
+no sooner than that. A restart beside it would hang in its first read or save (seeds: "the filesystem froze and became
+unresponsive"). Whether it still sleeps is asked by one child that writes a byte there, and returns when the write does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.storage import try_to_write
+from safelaunch.core.hangs.scene import HangVerdict
+from safelaunch.supervisor.leader import Leader, Step
+
+ANSWERS_S = 3.0            # a write of one byte to a busy filesystem takes up to a second
+FOREVER_S = 30 * 86400.0   # the job's own time limit comes before
+NEAR_PYTHON = "/usr/bin/python3"
+WAITING = "thaw"           # the task that lives as long as the wait
+
+
+def wait_for_thaw(lead: Leader, found: HangVerdict) -> Generator[Command, Result | None, bool]:
+    """True where this node had to wait for the filesystems that the verdict names; False where they answer here."""
+    folders = list(dict.fromkeys(found.folders))
+    if found.kind != "storage" or not folders:
+        return False
+    if lead.plan.resume.dir is not None:
+        folders.append(os.path.join(lead.job.cwd, lead.plan.resume.dir))   # noqa: PTH118 - text only
+    python = NEAR_PYTHON if Path(NEAR_PYTHON).exists() else sys.executable
+    start_s = lead.now_s
+    command = lead.world.command(try_to_write(folders, python), lead.job.env, FOREVER_S)
+    lead.begin(WAITING, _say_that_it_waits(lead, found, folders[0]))
+    yield command
+    lead.tasks.pop(WAITING, None)
+    waited_s = lead.now_s - start_s
+    if waited_s < ANSWERS_S:
+        return False
+    lead.tell("thaw", f"{folders[0]} takes writes again after {waited_s:.0f} s: the training gets time to go on")
+    return True
+
+
+def trouble(lead: Leader) -> str | None:
+    """What keeps the next attempt from starting; None where nothing is waited for."""
+    return "a filesystem on which ranks slept takes no writes yet" if WAITING in lead.tasks else None
+
+
+def _say_that_it_waits(lead: Leader, found: HangVerdict, folder: str) -> Step:
+    """Runs as long as the wait does."""
+    yield ANSWERS_S
+    lead.tell("frozen_storage", f"{found.summary}: waiting until {folder} takes writes again; nothing is ended before, "
+                                "since a restart would hang there as well")
+    while True:
+        yield FOREVER_S

@@ -1,0 +1,132 @@
+"""Visits to an attempt's nodes, beside its life: what they hold that they should not, and what a crash has left there.
+
+One helper step a node, a few at a time, without hurry; nothing waits for a visit but the end of the run, for core
+files. At an attempt's start: ranks that an earlier one left behind are ended, strangers on the job's GPUs are told,
+py-spy is kept on the node's own disk. After a failure: core files are named. Where no KILL ends a rank: a ticket.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from safelaunch.adapters import runfolder
+from safelaunch.adapters.collect import Collected, Depth, Target
+from safelaunch.adapters.localtime import clock
+from safelaunch.core.hangs import nodeticket, stacktext
+from safelaunch.core.hangs.ranks import NodeReport, Silent
+from safelaunch.core.secretmask import mask
+from safelaunch.supervisor import overlap
+from safelaunch.supervisor.leader import Failure, Leader, Step
+from safelaunch.supervisor.suspicion import blamed_nodes
+
+AT_START_S = 1.0        # the attempt's own steps come first
+TOOL_AGAIN_S = 60.0     # a slow `setup:` had started no rank before, whose environment says where py-spy is
+AT_ONCE = 2             # each is a request to slurmctld and a process on the batch host
+SETTLED_S = 3.0         # after the last failure: a visit beside a restart doubled its time (0.43 s for 0.25 s)
+LOOPING_S = 30.0        # after the first one of a training that fails again and again
+CORES_S = 40.0          # pystack reads the symbols of gigabytes
+CRASHES = (3, 4, 5, 6, 7, 8, 11, 31)   # signals whose default is a core: signal(7)
+CORE_NODES = 4          # where tasks ended first: the others' cores say the same
+TICKET_S = 5.0
+MOST_SAID = 8
+POLL_S = 0.05
+LOOK_S = 0.25           # whether a restart has settled
+
+
+def at_start(lead: Leader, number: int) -> Step:
+    """Leftovers ended or told, py-spy kept; for py-spy twice where a node had none yet."""
+    nodes = lead.attempt.nodes
+    for pause_s in (AT_START_S, TOOL_AGAIN_S):
+        yield pause_s
+        if lead.live is None or lead.live.number != number or lead.live.killed_t is not None:
+            return
+        collected = yield from collect(lead, nodes, Depth(
+            samples=0, gpus=lead.job.has_gpus, keep_tool=True, attempt=number, end_left=True, at_once=AT_ONCE))
+        _tell_left(lead, number, collected.reports, "leftovers.json")
+        nodes = tuple(node for node, line in collected.lines.items() if not json.loads(line)["tools"]["py_spy"])
+        if not nodes:
+            return
+
+
+def after_failures(lead: Leader) -> Step:
+    """Visit the nodes of failed attempts once the restart has settled, or the run ends; one visit for several."""
+    while lead.failures:
+        first_s, last_s = lead.failures[0].since_s, lead.failures[-1].since_s
+        if "end" not in lead.tasks and lead.now_s < min(last_s + SETTLED_S, first_s + LOOPING_S):
+            yield LOOK_S
+            continue
+        failures, lead.failures = lead.failures, []
+        yield from _visit(lead, failures)
+
+
+def _visit(lead: Leader, failures: Sequence[Failure]) -> Step:
+    """Core files of these attempts, named in the last one's folder and in the job's output; leftovers ended or told."""
+    live = failures[-1].live
+    nodes = tuple(dict.fromkeys(node for one in reversed(failures) for node in blamed_nodes(one.live)))[:CORE_NODES]
+    if not nodes:
+        return
+    collected = yield from collect(lead, nodes, Depth(
+        samples=0, gpus=lead.job.has_gpus, deadline_s=CORES_S, cores=((lead.job.cwd,), failures[0].started_t),
+        at_once=AT_ONCE, attempt=live.number + 1, end_left=True))
+    _tell_left(lead, live.number, collected.reports, "leftovers-after.json")
+    found: dict[str, dict[str, Any]] = {}
+    notes: list[str] = []
+    for report in collected.reports:
+        said = report.cores or {"cores": [], "notes": []}
+        for core in said["cores"]:
+            # A shared folder shows it to each node.
+            found.setdefault(core["path"], {"node": report.node, "rank": None, **core})
+        notes += [f"{report.node}: {note}" for note in said["notes"]]
+    has_crashed = any(exit.signal in CRASHES for one in failures for exit in one.live.exits)
+    if not found and not (notes and has_crashed):
+        return
+    lead.put(live.number, "system/cores.json", {"v": 1, "cores": list(found.values()), "notes": notes})
+    for note in notes[:MOST_SAID] if not found else ():
+        lead.say(f"a task crashed, and left no core that could be found: {note}")
+    if not found:
+        return
+    lead.record(lead.writer.event("cores", attempt=live.number, paths=list(found)[:MOST_SAID]))
+    for path, core in list(found.items())[:MOST_SAID]:
+        where = " ← ".join(frame.split(" (")[0] for frame in core["backtrace"][:3])
+        lead.say(f"core file on {core['node']}: {path}{f': {where}' if where else ''}")
+
+
+def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
+    """A text for the administrators, where the node answers and shows ranks that no KILL has ended."""
+    collected = yield from collect(lead, (node,), Depth(samples=1, gpus=False, deadline_s=TICKET_S))
+    ranks = [rank for report in collected.reports for rank in report.ranks if not rank.is_gone]
+    if not ranks:
+        return
+    text = nodeticket.render(node, why, ranks, job=lead.job.id, run=lead.plan.name, user=lead.user,
+                             when=clock(lead.now))
+    name = f"system/ticket-{node}.txt"
+    lead.put(number, name, mask(text).encode(errors="replace"))
+    lead.say(f"{node}: {len(ranks)} processes that no KILL ends; a text for the administrators is in "
+             f"{runfolder.attempt_folder(number)}/{name}")
+
+
+def collect(lead: Leader, nodes: Sequence[str], depth: Depth) -> Generator[float, Any, Collected]:
+    """One look at these nodes; never waits for one of them. Whatever the leader looks for, this is its way."""
+    if lead.no_overlap is not None:
+        return Collected((), tuple(Silent(node, lead.no_overlap, is_node_mute=False) for node in nodes))
+    job = lead.job
+    target = Target(job.id, tuple(nodes), f"{lead.plan.run_id}.{job.id}.", job.is_local, job.has_gpus)
+    look = lead.world.look(target, job.env, depth)
+    while (collected := look.poll()) is None:
+        yield POLL_S
+    for silent in collected.silent:
+        overlap.note_words(lead, silent.why)
+    return collected
+
+
+def _tell_left(lead: Leader, number: int, reports: Sequence[NodeReport], name: str) -> None:
+    rows = [{"node": report.node, **row} for report in reports for row in report.left]
+    if not rows:
+        return
+    lead.put(number, f"system/{name}", {"v": 1, "left": rows})
+    lead.record(lead.writer.event("leftovers", attempt=number, left=[
+        {key: row[key] for key in ("node", "pid", "user", "whose", "gpu_mb", "ended")} for row in rows[:MOST_SAID]]))
+    for row in rows[:MOST_SAID]:
+        lead.say(f"left over on {stacktext.tell_left(row['node'], row)}")

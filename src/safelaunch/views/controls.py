@@ -1,0 +1,178 @@
+"""The files of control/: how people steer a run, also one that is not their own; and the claims of what verbs do."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import socket
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import journal, modes, runfolder
+from safelaunch.adapters.probe import run_in_child
+from safelaunch.adapters.runfolder import Run
+from safelaunch.errors import RunFolderError
+from safelaunch.views import runs
+
+
+@dataclass(frozen=True)
+class Touched:
+    """A control file that is there now: by whom, since when (epoch s), and whether this touch made it."""
+
+    who: str
+    t: float
+    is_new: bool
+
+
+def touch(path: Path, note: str = "") -> Touched:
+    """The request that the file stands for, whoever was first; a new one holds `note`, for who reads it by `cat`.
+    Raises RunFolderError when it cannot be made.
+    """
+    who, t, is_new = _in_child(lambda: _touch(path, note), path)
+    return Touched(str(who), float(t), bool(is_new))
+
+
+def renew(path: Path, t: float) -> Touched:
+    """The request made anew, with the time `t` (epoch s) and as mine; raises RunFolderError when it cannot be made."""
+    who, made_t, is_new = _in_child(lambda: _renew(path, t), path)
+    return Touched(str(who), float(made_t), bool(is_new))
+
+
+def look(path: Path) -> Touched | None:
+    """The request that is there; None = there is none. Raises RunFolderError."""
+    found = _in_child(lambda: _look(path), path)
+    return None if found is None else Touched(str(found[0]), float(found[1]), False)
+
+
+def remove(path: Path) -> Touched | None:
+    """The request that was there and is taken back now; None = there was none. Raises RunFolderError."""
+    found = _in_child(lambda: _remove(path), path)
+    return None if found is None else Touched(str(found[0]), float(found[1]), False)
+
+
+def claim(run: Run, action: str) -> tuple[journal.Writer, int]:
+    """A writer of generation 0, as the submitter is, and the number of a claim that is ours.
+
+    Not of the claim's generation: a living leader must not step down for it. Lines are told apart by their number, so
+    ours go on behind the submitter's.
+    """
+    folder, mine = journal.Direct(run.dir), writer(run)
+    number = journal.last_claim(run.dir) + 1
+    while not folder.publish(f"claims/{number}", journal.render_claim(0, mine.host, action, time.time())):
+        number += 1
+    return mine, number
+
+
+def writer(run: Run) -> journal.Writer:
+    """A writer of generation 0 whose lines go on behind those that are there."""
+    mine = journal.Writer(journal.Direct(run.dir), 0, socket.gethostname().split(".")[0])
+    mine.seq = max((event.seq for event in run.journal().events if event.gen == 0), default=0)
+    return mine
+
+
+def is_mine(run: Run) -> bool:
+    """Whether I own the run: only its owner can write its journal and change its jobs."""
+    return runfolder.name_of(os.getuid()) == runs.owner_of(run.dir)
+
+
+def _in_child(act: Callable[[], Any], path: Path) -> Any:
+    answer = run_in_child(act, runs.FOLDER_DEADLINE_S)
+    if answer.late:
+        raise RunFolderError(f"{path.parent} does not answer for {runs.FOLDER_DEADLINE_S:.0f} s: nothing was asked for",
+                             hint="its filesystem is frozen; try again, or end the job by scancel")
+    if answer.errno in (errno.EACCES, errno.EPERM):
+        raise RunFolderError(f"you may not touch {path}: {_who_may(path)}", hint=_how_to_be_allowed(path))
+    if not answer.is_ok:
+        raise RunFolderError(f"{path} cannot be touched: {answer.error}")
+    return answer.value
+
+
+def _touch(path: Path, note: str) -> tuple[str, float, bool]:
+    """(who, when, is_new) of the file; runs in a child. Never opens what another user may have put there."""
+    is_new = True
+    try:
+        _make(path, note)
+    except FileExistsError:
+        is_new = False
+    status = path.lstat()
+    return runfolder.name_of(status.st_uid), status.st_mtime, is_new
+
+
+def _renew(path: Path, t: float) -> tuple[str, float, bool]:
+    """A new file under the old one's name: another member's may not let us change its time."""
+    is_new = not os.path.lexists(path)
+    draft = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
+    draft.unlink(missing_ok=True)   # of a dead process with this pid
+    _make(draft, "")
+    try:
+        os.utime(draft, (t, t))
+        draft.replace(path)
+    except OSError:
+        draft.unlink()
+        raise
+    status = path.lstat()
+    return runfolder.name_of(status.st_uid), status.st_mtime, is_new
+
+
+def _look(path: Path) -> tuple[str, float] | None:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return runfolder.name_of(status.st_uid), status.st_mtime
+
+
+def _remove(path: Path) -> tuple[str, float] | None:
+    found = _look(path)
+    path.unlink(missing_ok=True)
+    return found
+
+
+def _make(path: Path, note: str) -> None:
+    mode = 0o660 if modes.is_shared(path.parent) else modes.FILE   # every member of the group may repeat it
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        if note:
+            os.write(descriptor, f"{note}\n".encode(errors="replace"))
+    finally:
+        os.close(descriptor)
+
+
+def _who_may(path: Path) -> str:
+    """For people: the users whom the folder lets in, as far as we can see it."""
+    try:
+        status = path.parent.stat()
+    except OSError:
+        return f"only {_owner_above(path.parent)}, and the group of kill_switch.group where one is set, may"
+    owner = runfolder.name_of(status.st_uid)
+    if status.st_mode & stat.S_ISVTX and (found := _look(path)) is not None:
+        return f"only {owner if found[0] == owner else f'{found[0]}, who made it, and {owner}'} may change it"
+    if status.st_mode & stat.S_IWGRP:
+        return f"only {owner} and the members of the group {_group_name(status.st_gid)} may"
+    return f"only {owner} may"
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def _owner_above(folder: Path) -> str:
+    for parent in folder.parents:
+        try:
+            return runfolder.name_of(parent.stat().st_uid)
+        except OSError:
+            continue
+    return "its owner"
+
+
+def _how_to_be_allowed(path: Path) -> str:
+    return (f"ask {_owner_above(path.parent)} to do it, or to submit with kill_switch.group set to a group of yours; "
+            f"`id` shows your groups")

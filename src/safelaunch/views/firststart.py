@@ -1,0 +1,65 @@
+"""Where a run that is submitted now will start, in the words of `submit`: from which checkpoint, and past which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safelaunch.core.checkpoints.model import Judged
+from safelaunch.core.plan import Plan
+from safelaunch.errors import RunFolderError
+from safelaunch.views import resumepoints, talk
+from safelaunch.views.resumepoints import Place
+
+MOST_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Start:
+    """What people are told, and the same for programs."""
+
+    lines: tuple[str, ...]
+    public: dict[str, Any]
+
+
+def look(plan: Plan, cwd: str) -> Start:
+    """Where the first attempt starts; said as unknown where the folder cannot be read, or does not answer in time."""
+    place = Place(str(Path(cwd, dict(plan.sbatch).get("chdir") or "", plan.resume.dir or "")), plan.resume.format,
+                  plan.resume.pattern)
+    try:
+        judged = resumepoints.look(place, most_whole=1).judged
+    except RunFolderError as error:
+        line = f"where it starts is not known: {talk.clean(error.message)}"
+        return Start((line,), _public(place, None, (), error.message))
+    best = next((one for one in judged if one.reason is None), None)
+    skipped = judged[:judged.index(best)] if best is not None else judged
+    lines = (_sentence(plan, place, best, bool(skipped)), *_skipped(skipped, place))
+    return Start(lines, _public(place, best, skipped))
+
+
+def _sentence(plan: Plan, place: Place, best: Judged | None, has_skipped: bool) -> str:
+    if best is None:
+        kind = "complete checkpoint" if has_skipped else "checkpoint yet"
+        return f"no {kind} in {talk.clean(place.folder)}: starts from the beginning"
+    step = f", step {best.step}" if best.step is not None else ""
+    if plan.resume.by == "training":
+        return f"the training is to go on by itself from {talk.clean(best.path)}{step}"
+    return f"resumes from {talk.clean(best.path)}{step}"
+
+
+def _skipped(skipped: Sequence[Judged], place: Place) -> list[str]:
+    if not skipped:
+        return []
+    count = "1 checkpoint" if len(skipped) == 1 else f"{len(skipped)} checkpoints"
+    lines = [f"{count} skipped:"]
+    lines += [f"  {talk.clean(one.path)}: {talk.clean(one.reason or '')}" for one in skipped[:MOST_SHOWN]]
+    if len(skipped) > MOST_SHOWN:
+        lines.append(f"  all of them: safelaunch checkpoints {talk.clean(place.folder)}")
+    return lines
+
+
+def _public(place: Place, best: Judged | None, skipped: Sequence[Judged], trouble: str = "") -> dict[str, Any]:
+    return {"dir": place.folder, "path": best.path if best else None, "step": best.step if best else None,
+            "skipped": [{"path": one.path, "reason": one.reason} for one in skipped], "trouble": trouble}

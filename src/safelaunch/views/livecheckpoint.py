@@ -1,0 +1,43 @@
+"""The newest complete checkpoint of this moment, found by whoever asks: it costs the run's supervisor nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import takewhile
+from typing import Any
+
+from safelaunch.adapters.probe import run_in_child
+from safelaunch.adapters.runfolder import Run
+from safelaunch.core.state import State
+
+DEADLINE_S = 2.0   # a person waits; a folder of some hundred checkpoints takes 0.1 s
+MOST_SKIPPED = 5
+
+
+def look(run: Run, state: State) -> dict[str, Any] | None:
+    """{dir, path, step, format, t, skipped, trouble}; `path` None = none is complete, or it is not known for the reason
+    in `trouble`. None: the run looks for none.
+    """
+    if run.plan.resume.dir is None:
+        return None
+    from safelaunch.adapters import checkpoints  # all formats: a run without checkpoints needs none
+    from safelaunch.views import resumepoints
+
+    place = resumepoints.of_run(run, state)
+    if place is None:
+        return None
+    folder, most_whole = place.folder, 1 + len(place.rejected)
+    found: dict[str, Any] = {"dir": folder, "path": None, "step": None, "format": None, "t": None, "skipped": [],
+                             "trouble": ""}
+    answer = run_in_child(lambda: [asdict(one) for one in checkpoints.survey(
+        folder, place.format, place.pattern, most_whole)], DEADLINE_S)
+    if answer.late:
+        return {**found, "trouble": f"{folder} was not looked through within {DEADLINE_S:.0f} s"}
+    if answer.value is None:
+        return {**found, "trouble": f"{folder} cannot be read: {answer.error}"}
+    seen = resumepoints.as_seen(place, answer.value)
+    newer = takewhile(lambda one: one.reason is not None, seen.judged)
+    found["skipped"] = [{"path": one.path, "reason": one.reason} for one in newer][:MOST_SKIPPED]
+    best = seen.next
+    return found if best is None else found | {"path": best.path, "step": best.step, "format": best.format,
+                                               "t": best.changed_s}

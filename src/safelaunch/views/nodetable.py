@@ -1,0 +1,101 @@
+"""How the standing of nodes is shown: a table for people, columns for pipes, objects for programs."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import click
+
+from safelaunch.core.ledger import Standing, describe, weight_left
+from safelaunch.views import talk
+
+HEAD = ("node", "score", "kept out until", "evidence", "last", "owner", "runs")
+SHOWN_RUNS = 3
+TABLE_WIDTH = 130   # below that the table's columns leave too little to the reason
+
+
+def as_json(one: Standing, now: float, half_life_s: float) -> dict[str, Any]:
+    """A node of `nodes --json`."""
+    return {
+        "node": one.node, "score": round(one.score, 3), "excluded_until_t": one.until_t, "why": describe(one),
+        "void": one.void, "owners": _owners(one), "runs": _runs(one),
+        "evidence": [{
+            "t": known.t, "kind": known.kind, "why": known.why, "owner": known.owner, "run": known.run or None,
+            "attempt": known.attempt, "fingerprint": known.fingerprint, "counts": known in one.counted,
+            "weight": round(weight_left(known, now, half_life_s), 3),
+        } for known in one.known],
+    }
+
+
+def show(found: Sequence[Standing], now: float, gone: Collection[str] = ()) -> None:
+    """Print them: a table on a terminal, else columns whose last is the reason. Nothing where there is none.
+
+    `gone`: nodes that the cluster does not know any more.
+    """
+    if not found:
+        return
+    if talk.is_for_person():
+        width = shutil.get_terminal_size().columns
+        _print_table(found, now, gone) if width >= TABLE_WIDTH else _print_blocks(found, now, gone, width)
+        return
+    rows = [_cells(one, now, gone) for one in found]
+    rows = [(*row[:4], *row[5:], row[4]) for row in [HEAD, *rows]]   # the reason last: it has spaces of its own
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD) - 1)]
+    for row in rows:
+        click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
+
+
+def _cells(one: Standing, now: float, gone: Collection[str]) -> tuple[str, ...]:
+    last = one.known[0]
+    until = f"{talk.clock(one.until_t)} ({talk.span(one.until_t - now)})" if one.until_t is not None else "-"
+    until = "- (not in this cluster any more)" if one.node in gone else until
+    kinds = Counter(known.kind for known in one.known)
+    evidence = ", ".join(f"{kind} ×{count}" if count > 1 else kind for kind, count in kinds.most_common())
+    why = f"{last.why} ({talk.span(now - last.t)} ago)" + ("; the same cause elsewhere, too: void" if one.void else "")
+    cells = (one.node, f"{one.score:.1f}", until, evidence, why, ", ".join(_owners(one)), _some(_runs(one)))
+    return tuple(talk.clean(cell) for cell in cells)
+
+
+def _owners(one: Standing) -> list[str]:
+    return list(dict.fromkeys(known.owner for known in one.known))
+
+
+def _runs(one: Standing) -> list[str]:
+    return list(dict.fromkeys(known.run for known in one.known if known.run))
+
+
+def _some(runs: list[str]) -> str:
+    more = f" +{len(runs) - SHOWN_RUNS}" if len(runs) > SHOWN_RUNS else ""
+    return ", ".join(runs[:SHOWN_RUNS]) + more if runs else "-"
+
+
+def _print_blocks(found: Sequence[Standing], now: float, gone: Collection[str], width: int) -> None:
+    for one in found:
+        node, score, until, evidence, why, owner, runs = _cells(one, now, gone)
+        kept = until if until.startswith("-") else f"kept out until {until}"
+        head = f"{node}  score {score}, {kept.removeprefix('- ') if kept != '-' else 'not kept out'}"
+        rest = f"{evidence}: {why}; told by {owner}" + (f", runs {runs}" if runs != "-" else "")
+        click.secho(head, fg="red" if one.until_t is not None and one.node not in gone else None)
+        click.echo(textwrap.fill(rest, max(width, 40), initial_indent="    ", subsequent_indent="    ",
+                                 break_on_hyphens=False))
+
+
+def _print_table(found: Sequence[Standing], now: float, gone: Collection[str]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in HEAD:
+        table.add_column(name, justify="right" if name == "score" else "left", no_wrap=name in ("node", "score"),
+                         overflow="fold", ratio=None)
+    for one in found:
+        style = "red" if one.until_t is not None and one.node not in gone else ""
+        cells = enumerate(_cells(one, now, gone))
+        table.add_row(*(Text(cell, style=style if index < 2 else "") for index, cell in cells))
+    Console(highlight=False).print(table)

@@ -1,0 +1,311 @@
+"""All that is known of a run at one moment: the JSON-able object of `status --json` (documented in docs/verbs.md)."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+from safelaunch.adapters import journal, runfolder, sharedfile
+from safelaunch.adapters.cputime import TookTooLong, within
+from safelaunch.adapters.runfolder import Run
+from safelaunch.core import nodefold
+from safelaunch.core.model import Event
+from safelaunch.core.progress.figures import measure
+from safelaunch.core.progress.steps import AUTO, cut_lines, latest_of
+from safelaunch.core.slurmtext import QueuedJob
+from safelaunch.core.slurmwords import is_known
+from safelaunch.core.state import Attempt, State, fold
+from safelaunch.core.status import costs
+from safelaunch.core.status.costs import Costs, Track
+from safelaunch.core.status.speech import Speech, Word
+from safelaunch.core.status.states import judge
+from safelaunch.views import livecheckpoint, runs, talk
+
+VERSION = 1
+STALE_S = 60.0            # four pulses (loop.PULSE_S = 15 s) without one
+TAIL_BYTES = 64 << 10
+BRIEF_BYTES, BRIEF_STEPS = 8 << 10, 31
+SHOWN_DECISIONS = 3
+OWN_PATTERNS_S = 1.0     # of processor time
+
+T = TypeVar("T")
+
+SPEECH = Speech(talk.clock, talk.span, nodefold.fold)
+
+
+def overview(
+    run: Run, word: Word, now: float, look: Callable[[Run, State], dict[str, Any] | None] = livecheckpoint.look,
+) -> dict[str, Any]:
+    """The run's object. `word` must have been asked for before: a run that ends in between is no contradiction. `look`
+    finds the newest checkpoint of now.
+    """
+    read = run.journal()
+    state, since_t = _fold_since(read.events)
+    pulse = _read_pulse(run.dir, state, now)
+    requests = runs.requests(run)
+    judged = judge(state, word, SPEECH, now, requests,
+                   run.plan.kill_switch.grace_s, run.plan.cluster == "local")
+    step, total, tail = _steps(run, state, pulse)
+    figures = _in_time(lambda: measure(tail, run.plan.loss_pattern, run.plan.step_time_pattern), lambda: measure(tail))
+    tracks = costs.follow(read.events, now, step)
+    pace_s = tracks[-1].pace_s if tracks else None
+    found = look(run, state)
+    hours = node_hours(read.events, _held_until(state, word, now))
+    return {
+        "v": VERSION,
+        "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir), "cluster": run.plan.cluster,
+        "cluster_name": run.cluster or None,
+        "state": judged.name, "sentence": judged.sentence,
+        "since_t": judged.since_t if judged.since_t is not None else since_t, "now_t": round(now, 3),
+        "submitted_t": state.submitted_t,
+        "ended": {"how": state.ended.how, "exit_code": state.ended.exit_code, "why": state.ended.why,
+                  "t": state.ended.t} if state.ended else None,
+        "job": _job(state, word, now),
+        "attempt": _attempt(state.attempt) if state.attempt else None,
+        "lost_progress": _lost_progress(state.attempt),
+        "attempts": len(state.attempts),
+        "step": step, "step_total": total, "loss": _number(figures.loss), "step_time_s": _number(figures.step_s),
+        "typical_step_time_s": _number(figures.typical_step_s), "pace_s": _rounded(pace_s),
+        "eta_t": _eta(judged.name, step, total, pace_s or figures.typical_step_s, now),
+        "throughput": {"value": figures.rate, "unit": figures.rate_unit} if figures.rate is not None else None,
+        **_checkpoint(state, found, step, now),
+        **_budget(run, state),
+        "lost": _lost(state, tracks, now),
+        **_nodes(state),
+        "requests": [vars(one) for one in requests],
+        "preserving_until_t": state.preserving_until,
+        "node_hours": round(hours, 4),
+        "gpu_hours": round(hours * run.plan.gpus_per_node, 4) if run.plan.gpus_per_node else None,
+        "decisions": [{"t": event.t, "row": str(event.data.get("row", "")), "why": str(event.data.get("why", ""))}
+                      for event in read.events if event.event == "decision"][-SHOWN_DECISIONS:],
+        "pulse": pulse,
+        "slurm": _slurm(state, word), "local_folder": _local_folder(state),
+        "journal_problems": list(read.problems),
+    }
+
+
+def brief(run: Run, word: Word, now: float) -> dict[str, Any]:
+    """A run's line in the table of all runs (docs/verbs.md); without its checkpoints, and its log's end only."""
+    events = journal.read(run.dir, steps_kept=BRIEF_STEPS).events
+    state, since_t = _fold_since(events)
+    pulse, job = _read_pulse(run.dir, state, now), _job(state, word, now)
+    judged = judge(state, word, SPEECH, now, runs.requests(run), run.plan.kill_switch.grace_s,
+                   run.plan.cluster == "local")
+    step, total, tail = _steps(run, state, pulse, BRIEF_BYTES)
+    tracks = costs.follow(events, now, step)
+    pace_s = (tracks[-1].pace_s if tracks else None) or _in_time(
+        lambda: measure(tail, "auto", run.plan.step_time_pattern), lambda: measure(tail)).typical_step_s
+    is_stale = pulse is not None and pulse["is_stale"]
+    silence = f"no sign of life from the supervisor for {talk.span(pulse['age_s'])}; " if pulse and is_stale else ""
+    return {
+        "name": run.plan.name, "run_id": run.plan.run_id, "run_dir": str(run.dir),
+        "owner": runfolder.name_of(run.dir.stat().st_uid), "cluster_name": run.cluster or None,
+        "state": judged.name, "sentence": f"{silence}{judged.sentence}",
+        "since_t": state.ended.t if state.ended else judged.since_t if judged.since_t is not None else since_t,
+        "now_t": round(now, 3), "ended_t": state.ended.t if state.ended else None,
+        "job": job["id"] if job else None, "job_ends_t": job["ends_t"] if job and not state.ended else None,
+        "attempts": len(state.attempts), "step": step, "step_total": total,
+        "eta_t": _eta(judged.name, step, total, pace_s, now),
+        "restarts": state.restarts, "max_restarts": run.plan.restart.max_restarts,
+        "is_stale": is_stale,
+    }
+
+
+def _job(state: State, word: Word, now: float) -> dict[str, Any] | None:
+    job = state.job
+    if job is None:
+        return None
+    known = word.job(job.id)
+    left_s = known.left_s if known is not None else None
+    return {"id": job.id, "nodes": list(job.nodes), "nodelist": SPEECH.nodes(job.nodes), "batch_host": job.batch_host,
+            "started_t": job.started_t, "ends_t": None if left_s is None else round(now + left_s)}
+
+
+def _lost_progress(attempt: Attempt | None) -> dict[str, Any] | None:
+    """What speaks for a start of the newest attempt below its checkpoint."""
+    if attempt is None or attempt.lost is None:
+        return None
+    return {"attempt": attempt.number, "sure": attempt.lost_surely, "why": attempt.lost}
+
+
+def _budget(run: Run, state: State) -> dict[str, Any]:
+    budget = run.plan.restart
+    return {"restarts": state.restarts, "max_restarts": budget.max_restarts,
+            "failures_without_progress": state.failures_without_progress,
+            "max_without_progress": budget.max_without_progress}
+
+
+def _nodes(state: State) -> dict[str, Any]:
+    return {"suspects": [{"node": node, "why": why} for node, why in state.suspects],
+            "excluded": [{"node": one.node, "why": one.why, "owner": one.owner, "until_t": one.until}
+                         for one in state.exclusions],
+            "left_out": [{"node": node, "why": why} for node, why in state.left_out],
+            "standby": state.standby, "successor": state.successor, "next_cancelled": state.next_cancelled,
+            "via": state.via}
+
+
+def _local_folder(state: State) -> dict[str, Any] | None:
+    taken = state.local_folder_taken
+    return None if taken is None else dict(zip(("node", "path", "owner"), taken, strict=True))
+
+
+def _slurm(state: State, word: Word) -> dict[str, Any]:
+    return {"jobs": None if word.jobs is None else [_queued(known) for known in word.jobs], "trouble": word.trouble,
+            "version": state.slurm, "is_known": None if state.slurm is None else is_known(state.slurm),
+            "unknown_words": None if state.unknown_words is None else dict(
+                zip(("job", "said"), state.unknown_words, strict=True))}
+
+
+def _queued(job: QueuedJob) -> dict[str, Any]:
+    """A job as squeue tells it; its times are of this machine's zone (squeue(1), SLURM_TIME_FORMAT)."""
+    row = {key: value for key, value in vars(job).items() if key not in ("start", "script")}
+    try:
+        start_t = datetime.fromisoformat(job.start).timestamp() if job.start else None
+    except (ValueError, OverflowError, OSError):
+        start_t = None
+    return {**row, "start_t": start_t}
+
+
+def _checkpoint(state: State, found: dict[str, Any] | None, step: int | None, now: float) -> dict[str, Any]:
+    """What a look has found, with what an end now would cost; the journal's word where nothing was looked at."""
+    if found is None:
+        return {"checkpoint_step": state.best_step, "checkpoint": None}
+    has_step = found["step"] is not None or found["path"] is None
+    at_risk = None
+    if step is not None and has_step and not found["trouble"] and state.ended is None:
+        at_risk = max(0, step - (found["step"] or 0))
+    age_s = None if found["t"] is None else round(max(0.0, now - found["t"]), 1)
+    return {"checkpoint_step": found["step"] if found["step"] is not None else state.best_step,
+            "checkpoint": {**found, "age_s": age_s, "steps_at_risk": at_risk}}
+
+
+def _eta(name: str, step: int | None, total: int | None, pace_s: float | None, now: float) -> float | None:
+    """When the last step is made, while the attempt makes steps."""
+    if name != "running":
+        return None
+    left_s = costs.remaining_s(step, total, pace_s)
+    return None if left_s is None else round(now + left_s)
+
+
+def _lost(state: State, tracks: tuple[Track, ...], now: float) -> dict[str, Any]:
+    starts = {job.id: job.started_t for job in state.jobs if job.started_t is not None}
+    found: Costs = costs.count(tracks, starts, now, state.ended.t if state.ended else None)
+    return {"steps": found.steps, "seconds": round(found.seconds, 1), "since_t": found.since_t,
+            "goodput": None if found.goodput is None else round(found.goodput, 4),
+            "restarts": [{**vars(one), "seconds": round(one.seconds, 1), "queued_s": round(one.queued_s, 1)}
+                         for one in found.restarts]}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def node_hours(events: Iterable[Event], until: float) -> float:
+    """Hours times nodes that the run's jobs have held, up to `until` (epoch s) for the one that still does."""
+    total_s, since, nodes = 0.0, 0.0, 0
+    for event in events:
+        if event.event not in ("job_started", "resubmitted"):
+            continue
+        total_s += nodes * max(0.0, event.t - since)
+        listed = event.data.get("nodes") if event.event == "job_started" else None
+        since, nodes = event.t, len(listed) if isinstance(listed, list) else 0
+    return (total_s + nodes * max(0.0, until - since)) / 3600
+
+
+def _held_until(state: State, word: Word, now: float) -> float:
+    """Until when nodes are held: now, or the journal's last word where nobody knows the job any more."""
+    if state.ended is not None:
+        return state.ended.t
+    return now if word.jobs is None or word.jobs else (state.last_t or now)
+
+
+def _fold_since(events: Iterable[Event]) -> tuple[State, float | None]:
+    """The state, and since when it has its name."""
+    state, name, since_t = State(), "", None
+    for event, later in pairwise((*events, None)):
+        if event is None or (later is not None and _is_step(event) and _is_step(later)):
+            continue   # of progress in a row the last is all that the state keeps, and most of a long journal is that
+        state = fold((event,), state)
+        if state.name != name:
+            name, since_t = state.name, event.t
+    return state, since_t
+
+
+def _is_step(event: Event) -> bool:
+    return event.event == "progress"
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {"number": attempt.number, "nodelist": SPEECH.nodes(attempt.nodes), "nodes": list(attempt.nodes),
+            "started_t": attempt.started_t, "resume_step": attempt.resume_step, "ended": attempt.ended,
+            "ended_t": attempt.ended_t, "exit_code": attempt.exit_code, "category": attempt.category,
+            "summary": attempt.summary}
+
+
+def _steps(
+    run: Run, state: State, pulse: dict[str, Any] | None, tail_bytes: int = TAIL_BYTES
+) -> tuple[int | None, int | None, bytes]:
+    """The newest attempt's last step, their total, and the end of its log: the journal is up to a minute old, the log a
+    second.
+    """
+    attempt = state.attempt
+    if attempt is None:
+        return None, None, b""
+    tail = cut_lines(_tail(run.dir / runfolder.attempt_folder(attempt.number) / "main.log", tail_bytes))
+    named, total = _in_time(lambda: latest_of(tail, run.plan.step_pattern), lambda: latest_of(tail, AUTO))
+    steps = [attempt.step, named]
+    if pulse is not None and pulse["attempt"] == attempt.number:
+        steps.append(pulse["step"])
+    step = max((step for step in steps if step is not None), default=None)
+    return step, total, tail
+
+
+def _in_time(own: Callable[[], T], auto: Callable[[], T]) -> T:
+    """What the user's own patterns find, or where they take too long what is found without them, as the leader does."""
+    try:
+        return within(OWN_PATTERNS_S, own)
+    except TookTooLong:
+        return auto()
+
+
+def _number(value: float | None) -> float | str | None:
+    """The number, or "nan", "inf", "-inf" as words: JSON has none for them."""
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def _read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | None:
+    """The leader's last pulse and its age; None when there is none yet.
+
+    It is stale only where a leader should be alive. The file's own time is the file server's, `t` the leader's: the
+    later one counts, so that a clock that is behind raises no alarm.
+    """
+    try:
+        with os.fdopen(sharedfile.open_file(run_dir / "pulse.json"), "rb") as file:
+            written_t = os.fstat(file.fileno()).st_mtime
+            raw: Any = sharedfile.parse_json(file.read(sharedfile.PULSE_BYTES))
+        age_s = max(0.0, now - max(written_t, float(raw["t"])))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    job = state.job
+    expected = state.ended is None and job is not None and job.started_t is not None
+    number, step = raw.get("attempt"), raw.get("step")
+    return {"age_s": round(age_s, 1), "is_stale": expected and age_s > STALE_S, "host": str(raw.get("host")),
+            "gen": raw.get("gen"), "guards": raw.get("guards"),
+            "hang_t": _time(raw.get("hang_t")), "attempt": number if isinstance(number, int) else None,
+            "step": step if isinstance(step, int) else None}
+
+
+def _time(value: object) -> float | None:
+    return round(float(value), 3) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _tail(path: Path, most_bytes: int) -> bytes:
+    try:
+        return sharedfile.read_end(path, most_bytes)
+    except OSError:
+        return b""

@@ -1,0 +1,89 @@
+"""Where a run's checkpoints are, and what is there now: asked in a child, because the folder may be frozen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import checkpoints
+from safelaunch.adapters.runfolder import Run
+from safelaunch.core.checkpoints.latest import MOST_WHOLE
+from safelaunch.core.checkpoints.model import Judged
+from safelaunch.core.state import State
+from safelaunch.views import runs
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder of checkpoints and how it is read; `rejected`: (path, step) that an attempt could not load."""
+
+    folder: str
+    format: str = "auto"
+    pattern: str | None = None
+    rejected: frozenset[tuple[str, int | None]] = frozenset()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is there, the newest first."""
+
+    place: Place
+    judged: tuple[Judged, ...]
+
+    @property
+    def next(self) -> Judged | None:
+        """The one that an attempt which starts now would resume from."""
+        return next((one for one in self.judged if one.reason is None), None)
+
+
+def of_run(run: Run, state: State | None = None) -> Place | None:
+    """Where the run's checkpoints are; None without resume.dir. `state`: where it is known already."""
+    resume = run.plan.resume
+    if resume.dir is None:
+        return None
+    cwd = str(run.meta.get("cwd", run.dir))
+    folder = str(Path(cwd, dict(run.plan.sbatch).get("chdir") or "", resume.dir))
+    return Place(folder, resume.format, resume.pattern, frozenset((state or run.state()).rejected))
+
+
+def of_config(config: Mapping[str, Any]) -> Place | None:
+    """Where a run that is submitted here, from this config, will look; None without resume.dir."""
+    resume = config["resume"]
+    if resume["dir"] is None:
+        return None
+    folder = str(Path(Path.cwd(), config["slurm"].get("chdir") or "", resume["dir"]))
+    return Place(folder, resume["format"], resume["pattern"])
+
+
+def look(place: Place, most_whole: int = MOST_WHOLE) -> Seen:
+    """What is there; raises RunFolderError when the folder cannot be read or does not answer in time."""
+    def survey() -> list[dict[str, Any]]:
+        return [asdict(one) for one in checkpoints.survey(place.folder, place.format, place.pattern, most_whole)]
+
+    return as_seen(place, runs.ask(survey, place.folder))
+
+
+def as_seen(place: Place, judged: Iterable[Mapping[str, Any]]) -> Seen:
+    """What a child has found."""
+    return Seen(place, tuple(_weigh(Judged(**one), place) for one in judged))
+
+
+def _weigh(one: Judged, place: Place) -> Judged:
+    """The same, or refused because an attempt could not load it."""
+    if one.reason is not None or (one.path, one.step) not in place.rejected:
+        return one
+    return Judged(one.path, one.step, one.format, one.changed_s, "an attempt could not load it")
+
+
+def within(seen: Seen, path: str) -> Seen:
+    """Only what is that path, holds it, or lies in it."""
+    wanted = os.path.abspath(path)   # noqa: PTH100 - text only: the folder may be frozen
+    kept = (one for one in seen.judged if _is_in(one.path, wanted) or _is_in(wanted, one.path))
+    return Seen(seen.place, tuple(kept))
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,130 @@
+"""The table of `safelaunch status` without a run: all of one's own that go on or ended within a day, or the team's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import registry, runfolder, runpath
+from safelaunch.adapters.probe import run_in_child
+from safelaunch.adapters.registry import Entry
+from safelaunch.core.slurmtext import STATUS_FORMAT, TEAM_FORMAT, QueuedJob
+from safelaunch.core.status import table
+from safelaunch.core.status.speech import Word
+from safelaunch.errors import RunFolderError
+from safelaunch.views import runs, talk
+from safelaunch.views.overview import SPEECH, brief
+
+VERSION = 1
+RECENT_S = 86400.0      # what ended in the last night is news
+DEADLINE_S = 3.0        # for all folders at once; those of a frozen filesystem are then told apart
+_FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Briefs of runs, newest first; `silent`: folders that do not answer; `closed`: teammates' that may not be read."""
+
+    briefs: tuple[dict[str, Any], ...]
+    silent: tuple[str, ...]
+    closed: int
+    trouble: str
+    now: float
+
+
+def collect(is_all: bool, with_team: bool, ask: Callable[[bool], Word] | None = None) -> Listing:
+    """What there is to show; `ask` says which jobs Slurm knows, of all people if its argument is true."""
+    lists = runs.ask(lambda: [registry.raw(), registry.raw(registry.others_file)], "your list of runs")
+    mine, now = registry.parse(lists[0]), time.time()
+    wanted = [entry for entry in mine if is_all or entry.ended_t is None or now - entry.ended_t < RECENT_S]
+    over = {str(entry.dir): {**entry.brief, "now_t": round(now, 3)} for entry in wanted if entry.brief is not None}
+    is_live = with_team or len(over) < len(wanted)
+    word = (ask or ask_slurm)(with_team) if is_live else Word(())
+    others = _others(word, registry.parse(lists[1]), {entry.dir for entry in mine}, is_all) if with_team else []
+    jobs: dict[str, list[QueuedJob]] = {}
+    for job in word.jobs or ():
+        jobs.setdefault(job.name, []).append(job)
+    dirs = [str(dir) for dir in (*(entry.dir for entry in wanted), *others)]
+    found, silent = _visit(dirs, lambda dir: _over(dir, over) if dir in over else _glance(dir, word, jobs, now))
+    _note_ends(wanted, found)
+    briefs = [one for dir in dirs if (one := found.get(dir)) and "error" not in one]
+    shown = [one for one in briefs if is_all or one["ended_t"] is None or now - one["ended_t"] < RECENT_S]
+    closed = sum(1 for dir in map(str, others) if "error" in found.get(dir, {}))
+    # Of runs that have ended the journal knows all: a machine without Slurm is no trouble then.
+    trouble = word.trouble if with_team or any(one["ended_t"] is None for one in shown) else ""
+    return Listing(tuple(shown), tuple(silent), closed, trouble, now)
+
+
+def ask_slurm(of_all: bool) -> Word:
+    """One's own unfinished jobs, or everybody's, with their times."""
+    return runs.ask_squeue((), TEAM_FORMAT) if of_all else runs.ask_squeue(("--me",), STATUS_FORMAT)
+
+
+def text(listing: Listing, width: int | None, with_owner: bool) -> list[table.Line]:
+    """The table as lines, without control codes."""
+    lines = table.render(listing.briefs, SPEECH, width, with_owner)
+    return [(talk.clean(line), style) for line, style in lines]
+
+
+def notes(listing: Listing) -> list[str]:
+    """What is to be said beside the table."""
+    told = [f"no clear answer from Slurm: {listing.trouble}"] if listing.trouble else []
+    told += [f"{dir} does not answer: its filesystem is frozen or slow" for dir in listing.silent]
+    if listing.closed:
+        told.append(f"{listing.closed} more {'run' if listing.closed == 1 else 'runs'} may not be read by you")
+    return told
+
+
+def as_json(listing: Listing) -> dict[str, Any]:
+    """The object of `status --json` without a run."""
+    return {"v": VERSION, "now_t": round(listing.now, 3), "runs": list(listing.briefs),
+            "silent": list(listing.silent), "closed": listing.closed, "trouble": listing.trouble}
+
+
+def _others(word: Word, before: Sequence[Entry], known: set[Path], is_all: bool) -> list[Path]:
+    """Folders of other people's runs: those that Slurm has a job of, and for `is_all` those seen before."""
+    from safelaunch.views import teamruns  # only the team's table needs it
+
+    found = teamruns.living(word.jobs or ())
+    teamruns.remember([one for one in found if Path(one.folder) not in {entry.dir for entry in before}])
+    earlier = [entry.dir for entry in before] if is_all else []
+    return [dir for dir in dict.fromkeys((*(Path(one.folder) for one in found), *earlier)) if dir not in known]
+
+
+def _visit(dirs: Sequence[str], look: Callable[[str], Any]) -> tuple[dict[str, Any], list[str]]:
+    """(folder → what `look` finds there, folders that do not answer), in disposable children."""
+    if not dirs:
+        return {}, []
+    answer = run_in_child(lambda: {dir: look(dir) for dir in dirs}, DEADLINE_S)
+    if answer.is_ok and answer.value is not None:
+        return answer.value, []
+    from safelaunch.watch.reading import Reader  # knows which folders lie on the filesystem that hangs
+
+    return Reader(ask=lambda act, _: run_in_child(act, DEADLINE_S)).visit(dirs, look)
+
+
+def _over(dir: str, known: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """The line of a run that had ended when it was looked at; None = its folder has gone."""
+    return known[dir] if runpath.is_run_folder(Path(dir)) else None
+
+
+def _glance(dir: str, word: Word, jobs: dict[str, list[QueuedJob]], now: float) -> dict[str, Any] | None:
+    """A run's line, in a child; None = the folder has gone."""
+    try:
+        run = runfolder.load(Path(dir))
+        own = runs.known_without_slurm(run) or (
+            Word(None, word.trouble) if word.jobs is None else Word(tuple(jobs.get(run.plan.job_name, ()))))
+        return brief(run, own, now)
+    except _FAULTS as error:
+        return None if isinstance(error, FileNotFoundError) else {"error": str(error)}
+    except RunFolderError as error:
+        return None if isinstance(error.__cause__, FileNotFoundError) else {"error": error.message}
+
+
+def _note_ends(wanted: Iterable[Entry], found: dict[str, Any]) -> None:
+    """Remember which have ended: their folders need no look the next time."""
+    registry.note_ends(replace(entry, brief=one) for entry in wanted
+                       if entry.brief is None and (one := found.get(str(entry.dir))) and one.get("ended_t") is not None)

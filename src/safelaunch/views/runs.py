@@ -1,0 +1,261 @@
+"""Which run is meant by RUN, and what the journal and the scheduler say of it.
+
+RUN is a path, a name, a run id, the job id of any of its jobs, or a unique prefix of name or id; without it the newest
+run in this folder. The folder may be on a filesystem that has frozen, so it is first looked at by a disposable child.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from safelaunch.adapters import clustername, journal, local, modes, registry, runfolder, runpath, slurm
+from safelaunch.adapters.probe import run_in_child
+from safelaunch.adapters.runfolder import Run
+from safelaunch.core.journal import Journal
+from safelaunch.core.model import Request
+from safelaunch.core.slurmtext import (
+    SQUEUE_FORMAT,
+    STATUS_FORMAT,
+    TEAM_FORMAT,
+    QueuedJob,
+    parse_squeue,
+    parse_status,
+    parse_team,
+)
+from safelaunch.core.status.speech import Word
+from safelaunch.core.status.states import describe_end as describe_end
+from safelaunch.errors import ParseError, RunFolderError, UsageError
+
+T = TypeVar("T")
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+FOLDER_DEADLINE_S = 10.0   # a sick parallel filesystem answers in seconds; one that needs longer is frozen
+SQUEUE_DEADLINE_S = 4.0    # a person waits; what the journal says is shown in any case
+SHOWN_CANDIDATES = 8
+
+
+class JournalWatch:
+    """A journal that is read again only when a file of it has changed."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._dir = run_dir
+        self._seen: dict[str, int] | None = None
+
+    def poll(self) -> Journal | None:
+        """The journal; None = nothing has changed since the last call."""
+        sizes = {path.name: path.stat().st_size for path in (self._dir / "journal").glob("*.jsonl")}
+        if sizes == self._seen:
+            return None
+        self._seen = sizes   # taken before the reading: what is appended meanwhile is seen by the next call
+        return journal.read(self._dir)
+
+
+def run_argument(function: _Command) -> _Command:
+    """The same function with the argument `which`."""
+    return click.argument("which", metavar="[RUN]", required=False)(function)
+
+
+def load(which: str | None) -> Run:
+    """The run that is meant; raises UsageError when none or several are, RunFolderError when it cannot be read."""
+    folder = find_folder(which)
+    try:
+        run = runfolder.load(folder)
+    except RunFolderError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise _private(folder) from error
+        raise
+    if not os.access(run.dir / "journal", os.R_OK | os.X_OK):   # a listing of it would look like an empty journal
+        raise _private(folder)
+    return run
+
+
+def _private(folder: Path) -> RunFolderError:
+    """What to say of a run that this reader may not read, and who may."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return RunFolderError(f"you may not look into {folder}: a folder above it is closed to you",
+                              hint=f"see which one: namei -l {folder}")
+    owner = runfolder.name_of(status.st_uid)
+    is_shared = modes.is_shared(folder)
+    whose = f"{owner} and the group {runfolder.group_of(status.st_gid)}" if is_shared else f"{owner} alone"
+    return RunFolderError(
+        f"the run in {folder} is private: {whose} may read it",
+        hint=f"ask {owner} to add you to the group" if is_shared else
+             f"ask {owner} how it is doing; a run that is submitted with kill_switch: {{group: GROUP}} can be read and "
+             "stopped by that group")
+
+
+def check_mine(run: Run, what: str, verb: str) -> None:
+    """Raise UsageError for the run of another person: Slurm lets nobody else into a job (srun(1), --jobid)."""
+    owner = owner_of(run.dir)
+    if owner != runfolder.name_of(os.getuid()) and os.getuid() != 0:
+        raise UsageError(f"only {owner} may {what} of {run.plan.name}: Slurm lets nobody else into the job",
+                         hint=f"ask {owner} to type: safelaunch {verb} {run.dir}")
+
+
+def check_here(run: Run) -> None:
+    """Raise UsageError for a run of another cluster: for this one's Slurm its job ids are other jobs."""
+    if (elsewhere := _elsewhere(run)) is not None:
+        raise UsageError(elsewhere, hint="type it on a login node of that cluster")
+
+
+def is_here(run: Run) -> bool:
+    """Whether its jobs may be asked for here: nobody knows them to be another cluster's."""
+    return _elsewhere(run) is None
+
+
+def _elsewhere(run: Run) -> str | None:
+    """The sentence on a run of another cluster; None = it is of this one, or nobody knows."""
+    if not run.cluster:
+        return None
+    here = _cluster_here(*(os.environ.get(name, "") for name in ("SLURM_CONF", "SLURM_CLUSTER_NAME", "PATH")))
+    if here in ("", run.cluster):
+        return None
+    return f"the jobs of {run.plan.name} are on cluster {run.cluster}, and this is {here}"
+
+
+@functools.cache
+def _cluster_here(*means: str) -> str:
+    """The name of this cluster, asked for once: a table has many runs. `means`: what decides which Slurm answers."""
+    return clustername.here()
+
+
+def newest_here() -> Path | None:
+    """The newest run in this folder; None = there is none, or the folder does not answer."""
+    answer = run_in_child(lambda: str(runfolder.newest_below(Path.cwd()) or ""), FOLDER_DEADLINE_S)
+    return Path(answer.value) if answer.value else None
+
+
+def find_folder(which: str | None) -> Path:
+    """The folder of the run that is meant: one's own, one below this folder, else a teammate's that Slurm knows; raises
+    UsageError when none or several are.
+    """
+    found = ask(lambda: _look_for(which), f"the folder of run {which}" if which else "this folder")
+    if which and not found["dirs"] and "/" not in which:
+        from safelaunch.views import teamruns  # few ask about other people's runs
+
+        found["dirs"] = teamruns.find(which)
+    if len(found["dirs"]) == 1:
+        return Path(found["dirs"][0])
+    if found["dirs"]:
+        listed = "\n".join(f"  {folder}" for folder in found["dirs"][:SHOWN_CANDIDATES])
+        more = len(found["dirs"]) - SHOWN_CANDIDATES
+        listed += f"\n  … {more} more" if more > 0 else ""
+        raise UsageError(f"{which!r} may mean {len(found['dirs'])} runs:\n{listed}", hint="say which one by its path")
+    raise UsageError(found["message"], hint=found["hint"])
+
+
+def ask(look: Callable[[], T], what: str) -> T:
+    """What `look` finds, in a child with a deadline; raises RunFolderError when the folder does not answer."""
+    answer = run_in_child(look, FOLDER_DEADLINE_S)
+    if answer.late:
+        raise RunFolderError(f"{what} does not answer for {FOLDER_DEADLINE_S:.0f} s: its filesystem is frozen or slow",
+                             hint="is the filesystem up? try: ls, in another terminal")
+    if not answer.is_ok:
+        raise RunFolderError(f"{what} cannot be read: {answer.error}")
+    assert answer.value is not None
+    return answer.value
+
+
+def ask_scheduler(run: Run, with_times: bool = False) -> Word:
+    """The run's unfinished jobs as Slurm (or this machine, for a local run) knows them; never raises for its answer.
+
+    `with_times`: also how long they have left, and when they are expected to start.
+    """
+    if (known := known_without_slurm(run)) is not None:
+        return known
+    owner = owner_of(run.dir)
+    format = STATUS_FORMAT if with_times else SQUEUE_FORMAT
+    word = ask_squeue((f"--user={owner}", f"--name={run.plan.job_name}"), format)
+    if word.jobs is None:
+        return word
+    jobs = tuple(job for job in word.jobs if job.name == run.plan.job_name)
+    if not jobs and owner != runfolder.name_of(os.getuid()):
+        # PrivateData=jobs hides the jobs of others: slurm.conf(5).
+        return Word(None, f"squeue shows no job of {owner} here; it may hide those of other people")
+    return Word(jobs)
+
+
+def ask_squeue(words: Sequence[str], format: str) -> Word:
+    """What squeue says to these options; never raises for its answer."""
+    parse = {SQUEUE_FORMAT: parse_squeue, STATUS_FORMAT: parse_status, TEAM_FORMAT: parse_team}[format]
+    argv = ("squeue", "--noheader", *words, f"--format={format}")
+    result = slurm.run(argv, slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
+    if not result.is_ok:
+        return Word(None, result.stderr.strip() or f"squeue did not answer within {SQUEUE_DEADLINE_S:.0f} s")
+    try:
+        return Word(parse(result.stdout))
+    except ParseError as error:
+        return Word(None, error.message)
+
+
+def known_without_slurm(run: Run) -> Word | None:
+    """The same of a run that this Slurm need not be asked about: a local one, and one of another cluster."""
+    if run.plan.cluster == "local":
+        return _ask_machine(run)
+    elsewhere = _elsewhere(run)
+    return None if elsewhere is None else Word(None, elsewhere)
+
+
+def owner_of(run_dir: Path) -> str:
+    """The user who submitted the run."""
+    return runfolder.name_of(run_dir.stat().st_uid)
+
+
+def requests(run: Run) -> tuple[Request, ...]:
+    """Control files that are there, seen by the leader or not; none where control/ is closed to this reader."""
+    try:
+        return runfolder.requests_of(runfolder.read_requests(run.dir, run.plan.kill_file))
+    except OSError:
+        return ()
+
+
+def _ask_machine(run: Run) -> Word:
+    """A local run's job is a process, which only its own machine knows."""
+    submitted = [event for event in run.journal().events if event.event == "submitted"]
+    here = os.uname().nodename.split(".")[0]
+    if submitted and submitted[-1].host != here:
+        return Word(None, f"it is a local run of {submitted[-1].host}, and this is {here}")
+    jobs = [str(event.data.get("job")) for event in submitted]
+    return Word(tuple(QueuedJob(job, "RUNNING", owner_of(run.dir), run.plan.job_name, "None", "")
+                      for job in jobs if local.is_alive(run.dir, job)))
+
+
+def _look_for(which: str | None) -> dict[str, Any]:
+    """{"dirs"} of the runs that may be meant, else why there is none; runs in a child, so it answers in JSON."""
+    here = Path.cwd()
+    if which is None:
+        newest = runfolder.newest_below(here)
+        return {"dirs": [str(newest)]} if newest else _nothing("there is no run in this folder")
+    path = Path(which)
+    try:
+        if runpath.is_run_folder(path):
+            return {"dirs": [str(path.absolute())]}
+    except PermissionError:   # `load` says whose it is
+        return {"dirs": [str(path.absolute())]}
+    if "/" in which:
+        return _nothing(f"{which} holds no run (no run.json)" if path.is_dir() else f"{which}: no such folder")
+    dirs = registry.find(which) or _unlisted(here, which)
+    return {"dirs": list(map(str, dirs))} if dirs else _nothing(f"no run is known as {which!r}")
+
+
+def _unlisted(here: Path, which: str) -> list[Path]:
+    """Runs of other people, in or below this folder, whose folder has that name or which hold that job."""
+    folders = [path.parent for pattern in ("*/run.json", "runs/*/run.json") for path in sorted(here.glob(pattern))]
+    exact = [folder for folder in folders if folder.name == which]
+    if not exact and which.isdigit():
+        exact = [folder for folder in folders if registry.has_job(folder, which)]
+    return exact or [folder for folder in folders if folder.name.startswith(which)]
+
+
+def _nothing(message: str) -> dict[str, Any]:
+    known = [f"{entry.name} ({entry.dir})" for entry, _ in zip(registry.entries(), range(4), strict=False)]
+    hint = f"your newest runs: {', '.join(known)}" if known else "to make one: safelaunch submit train.yaml"
+    return {"dirs": [], "message": message, "hint": hint}

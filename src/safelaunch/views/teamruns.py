@@ -1,0 +1,94 @@
+"""Other people's runs, by what Slurm says: the batch script of a job of safelaunch lies in its run's folder.
+
+What squeue shows of others is the word of whoever submitted: a folder counts only where it belongs to the job's user.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from safelaunch.adapters import clustername, registry, runfolder, slurm
+from safelaunch.adapters.probe import run_in_child
+from safelaunch.core.slurmtext import FINDING_FORMAT, Found, QueuedJob, found_among, parse_ended, parse_finding
+
+SQUEUE_DEADLINE_S = 4.0    # a person waits
+FOLDERS_DEADLINE_S = 3.0
+_JOB_NAME = re.compile(r"(?P<name>.+)\.(?P<run_id>[0-9a-f]{8})")
+
+
+def find(which: str) -> list[Path]:
+    """Folders of runs whose job has that id, or whose name or run id that is; remembered for when they have ended."""
+    found = (_ask([f"--jobs={which}"]) or _ask_accounts(which)) if which.isdigit() else _ask([])
+    meant = [one for one in found if which == one.job or which in _names(one)]
+    folders = owned(meant)
+    remember([one for one in meant if one.folder in folders and one.user != _me()])
+    return [Path(folder) for folder in folders]
+
+
+def remember(found: Sequence[Found]) -> None:
+    """Write down other people's runs, so that they are known when Slurm has forgotten their jobs."""
+    cluster = clustername.here() if found else ""
+    for one in found:
+        registry.remember(Path(one.folder), *_names(one), one.job, cluster)
+
+
+def living(jobs: Iterable[QueuedJob]) -> list[Found]:
+    """All runs of others with an unfinished job among these, one entry a run, its running job first."""
+    newest: dict[str, Found] = {}
+    for one in _of_safelaunch(found_among(jobs)):
+        if one.user != _me() and (one.folder not in newest or one.state == "RUNNING"):
+            newest[one.folder] = one
+    folders = owned(newest.values())
+    return [one for folder, one in newest.items() if folder in folders]
+
+
+def owned(found: Iterable[Found]) -> list[str]:
+    """The folders that belong to the job's user, each once; one that may not be looked at is kept, as its own reader
+    says what is wrong with it.
+    """
+    users = {one.folder: one.user for one in found}
+
+    def look() -> list[str]:
+        return [folder for folder, user in users.items() if _owner(folder) in (user, None)]
+
+    answer = run_in_child(look, FOLDERS_DEADLINE_S) if users else None
+    return answer.value or [] if answer is not None else []
+
+
+def _owner(folder: str) -> str | None:
+    """None = nobody may say; "" = there is no such folder."""
+    try:
+        return runfolder.name_of(Path(folder).stat().st_uid)
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return None
+
+
+def _ask(words: list[str]) -> tuple[Found, ...]:
+    """Jobs of safelaunch; none where Slurm gives no answer, or hides those of others (PrivateData, slurm.conf(5))."""
+    result = slurm.run(("squeue", "--noheader", *words, f"--format={FINDING_FORMAT}"), slurm.outside_job(os.environ),
+                       SQUEUE_DEADLINE_S)
+    return _of_safelaunch(parse_finding(result.stdout)) if result.is_ok else ()
+
+
+def _ask_accounts(job: str) -> tuple[Found, ...]:
+    """A job that squeue has forgotten (MinJobAge); none where the site keeps or shows no accounts."""
+    result = slurm.run(slurm.sacct_ended(job), slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
+    return _of_safelaunch(parse_ended(result.stdout)) if result.is_ok else ()
+
+
+def _of_safelaunch(found: Iterable[Found]) -> tuple[Found, ...]:
+    return tuple(one for one in found if _JOB_NAME.fullmatch(one.name))
+
+
+def _names(one: Found) -> tuple[str, str]:
+    match = _JOB_NAME.fullmatch(one.name)
+    return (match["name"], match["run_id"]) if match else ("", "")
+
+
+def _me() -> str:
+    return runfolder.name_of(os.getuid())

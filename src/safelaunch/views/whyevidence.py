@@ -1,0 +1,172 @@
+"""What is known of a failure from outside its log: exits, Slurm's word, stacks of a hang, core files, the ledger."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from safelaunch.adapters import attemptfacts, ledger, runfolder, sharedfile, slurm
+from safelaunch.adapters.probe import run_in_child
+from safelaunch.adapters.runfolder import Run
+from safelaunch.core import nodefold
+from safelaunch.core.ledger import blamed_before, of_cluster
+from safelaunch.core.model import Event, Request, tell_stop
+from safelaunch.core.slurmtext import is_unreachable, parse_ending
+from safelaunch.core.state import Attempt, State
+from safelaunch.core.why import slurmfacts
+from safelaunch.core.why.findings import End, Evidence, TaskExit
+from safelaunch.core.why.outside import CRASHES
+from safelaunch.core.why.slurmfacts import JobFacts
+from safelaunch.errors import RunFolderError, SlurmUnreachable
+from safelaunch.node import cores
+from safelaunch.views import runs
+
+SLURM_DEADLINE_S = 4.0
+LEDGER_DEADLINE_S = 1.0
+CORES_DEADLINE_S = 8.0     # a backtrace takes seconds; a person waits
+NODES_LATE_S = 900.0       # Slurm notices a dead node after SlurmdTimeout (300 s), an unkillable step after 60-180 s
+TAIL_BYTES = 64 << 10
+_ENDINGS = ("time_limit", "preempted", "cancelled")
+
+
+def of_attempt(run: Run, state: State, attempt: Attempt, journal: Sequence[Event]) -> tuple[Evidence, tuple[str, ...]]:
+    """What run folder, journal, Slurm and the ledger say beside the log, and the same in lines for people."""
+    folder = run.dir / runfolder.attempt_folder(attempt.number)
+    hang = attemptfacts.read_hang(folder)
+    is_newest = attempt == state.attempts[-1]
+    exits, srun_code = attemptfacts.read_exits(folder)
+    known = by_journal(attempt, journal, exits, srun_code, _job_ending(run, attempt) if is_newest else None)
+    facts, checks = _ask_slurm(run, state, attempt)
+    lines = [attemptfacts.tell_exits(known.exits), f"Slurm: job {attempt.job} is {facts.said}" if facts.said else "",
+             *(f"{node}: {why}" for node, why in checks), f"stacks: {hang.said}" if hang else "",
+             *attemptfacts.read_leftovers(folder), *_tell_cores(run, attempt, folder, known.exits)]
+    evidence = replace(
+        known, states=("COMPLETED",) if attempt.ended == "completed" else facts.states, checks=checks,
+        stacks=hang.odd if hang else (), stacks_rank=hang.rank if hang else None,
+        stacks_sure=hang.confidence if hang and attempt.category == "hang" else 0.6,
+        ledger=_ledger(run, attempt), running=attempt.ended is None and not facts.states)
+    return evidence, tuple(line for line in lines if line)
+
+
+def by_journal(attempt: Attempt, journal: Sequence[Event], exits: tuple[TaskExit, ...], srun_code: int | None,
+               job_ending: str | None = None) -> Evidence:
+    """What the journal says of an attempt's end, with its exits; `job_ending`: what slurmstepd wrote of its job's.
+
+    Of a hang's ranks the exits say nothing: their supervisor has ended them.
+    """
+    end = end_of(attempt, journal, job_ending)
+    until_t = attempt.ended_t if attempt.ended_t is not None else float("inf")
+    lost = tuple((str(event.data.get("node")), str(event.data.get("why", ""))) for event in journal
+                 if event.event == "node_suspected" and attempt.started_t <= event.t <= until_t)
+    is_hang = attempt.category == "hang"
+    return Evidence(
+        exits=() if is_hang else exits, srun_code=None if is_hang else srun_code, end=end,
+        lost=lost if attempt.ended == "lost" or attempt.category == "node_failure" else (),
+        ending=end.ending if attempt.ended != "failed" else None,
+        own_term_bytes=(attempt.asked_bytes or 0) if end.sent_signals else None)
+
+
+def ask_job(job: str) -> JobFacts:
+    """What Slurm knows of any job; raises RunFolderError where it knows none, SlurmUnreachable where nobody knows."""
+    env = slurm.outside_job(os.environ)
+    shown = slurm.run(slurm.show_job(job), env, SLURM_DEADLINE_S)
+    facts = slurmfacts.parse_job(shown.stdout) if shown.is_ok else None
+    account = slurm.run(_sacct(job), env, SLURM_DEADLINE_S) if facts is None or not facts.is_alive else None
+    counted = slurmfacts.parse_account(account.stdout, job) if account is not None and account.is_ok else None
+    if facts is not None:
+        return JobFacts(facts.state, facts.reason, facts.exit_code, facts.nodes, facts.outputs, facts.folder,
+                        counted.steps if counted else ())
+    if counted is not None:
+        return counted
+    why = shown.stderr.strip() or "Slurm does not answer"
+    if shown.returncode is None or is_unreachable(shown.stderr):
+        raise SlurmUnreachable(f"no run is known as {job}, and Slurm does not answer: {why}", argv=shown.argv,
+                               returncode=shown.returncode, stdout="", stderr=shown.stderr,
+                               hint="name its log: safelaunch why FILE…")
+    raise RunFolderError(f"no run and no job {job} is known here: {why}", hint="name its log: safelaunch why FILE…")
+
+
+def _sacct(job: str) -> tuple[str, ...]:
+    return ("sacct", "--noheader", "--parsable2", f"--jobs={job}", f"--format={slurmfacts.ACCOUNT_FORMAT}")
+
+
+def _ask_slurm(run: Run, state: State, attempt: Attempt) -> tuple[JobFacts, tuple[tuple[str, str], ...]]:
+    """Slurm's word on the attempt's job, where no supervisor saw its end, and on its nodes; nothing where it is silent.
+
+    A job goes on after an attempt of its own has failed, and is cancelled by its supervisor: that says nothing then.
+    """
+    nothing: tuple[JobFacts, tuple[tuple[str, str], ...]] = (JobFacts(), ())
+    is_last = attempt == [one for one in state.attempts if one.job == attempt.job][-1]
+    if run.plan.cluster == "local" or attempt.ended not in (None, "interrupted", "lost") or not is_last:
+        return nothing
+    if attempt.job in state.cancelled_jobs or not runs.is_here(run):
+        return nothing
+    try:
+        facts = ask_job(attempt.job)
+    except (RunFolderError, SlurmUnreachable):
+        facts = JobFacts()
+    if facts.is_alive:
+        return facts, ()
+    shown = slurm.run(slurm.show_nodes(nodefold.fold(attempt.nodes)), slurm.outside_job(os.environ), SLURM_DEADLINE_S)
+    until_t = (attempt.ended_t or float("inf")) + NODES_LATE_S
+    return facts, slurmfacts.bad_nodes(shown.stdout, attempt.started_t, until_t) if shown.is_ok else ()
+
+
+def end_of(attempt: Attempt, journal: Sequence[Event], job_ending: str | None = None) -> End:
+    """What the journal knows of the attempt's end. A verdict on a failed one was read from its log, and is no word of
+    Slurm's.
+    """
+    mine = [event for event in journal if event.data.get("attempt") == attempt.number]
+    ended = next((event.data for event in mine if event.event == "attempt_ended"), {})
+    told, ending = None, ended.get("ending")
+    if ("ending" in ended or attempt.ended == "failed") and attempt.category is not None:
+        told = (attempt.category, attempt.confidence, attempt.summary or "")
+    elif attempt.ended != "failed":   # a journal of an earlier version
+        ending = attempt.category if attempt.category in _ENDINGS else job_ending
+    asked = next((event for event in reversed(journal) if event.event == "kill_switch"), None)
+    person = None if asked is None else tell_stop(Request(str(asked.data.get("name")), str(asked.data.get("who")), 0.0))
+    return End(attempt.ended or "", attempt.asked_row, str(ending) if ending is not None else None, person,
+               told=told)
+
+
+def _job_ending(run: Run, attempt: Attempt) -> str | None:
+    """How Slurm ended the job, as slurmstepd wrote it into the job's output."""
+    word = parse_ending(_job_output(run, attempt), attempt.job)
+    return word if word in _ENDINGS else None
+
+
+def _job_output(run: Run, attempt: Attempt) -> str:
+    """The end of the job's own output, where slurmstepd says why it ended the job."""
+    for path in (run.dir / f"slurm-{attempt.job}.out", run.dir / "job.out"):
+        try:
+            return sharedfile.read_end(path, TAIL_BYTES).decode(errors="replace")
+        except OSError:
+            continue
+    return ""
+
+
+def _ledger(run: Run, attempt: Attempt) -> dict[str, int]:
+    """How often each node was blamed before, by this user's and the team's runs; {} where no ledger answers."""
+    def look() -> list[list[str]]:
+        return ledger.read_raw(ledger.folder_of(run.plan.suspects, os.environ))
+
+    answer = run_in_child(look, LEDGER_DEADLINE_S)
+    if not answer.is_ok or not answer.value:
+        return {}
+    known = blamed_before(of_cluster(ledger.parse_raw(answer.value), run.cluster), run.plan.run_id, attempt.number,
+                          attempt.ended_t or attempt.started_t)
+    return {node: count for node, count in known.items() if node in attempt.nodes}
+
+
+def _tell_cores(run: Run, attempt: Attempt, folder: Path, exits: Sequence[TaskExit]) -> tuple[str, ...]:
+    """Core files: as the nodes' own look found them, else those in the folder that the training ran in."""
+    found = attemptfacts.read_cores(folder)
+    if found or not any(exit.signal in CRASHES for exit in exits):
+        return found
+    cwd = str(run.meta.get("cwd", run.dir))
+    answer = run_in_child(lambda: cores.look([cwd], attempt.started_t, time.monotonic() + CORES_DEADLINE_S - 1),
+                          CORES_DEADLINE_S)
+    return tuple(attemptfacts.tell_cores(answer.value)) if answer.is_ok and answer.value else ()

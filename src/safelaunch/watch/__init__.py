@@ -1,0 +1,1 @@
+"""`safelaunch watch`: the look at all runs from outside their jobs."""

@@ -1,0 +1,308 @@
+"""The watch's acts on one run. Each is claimed first, journalled as intent, done, and journalled as outcome.
+
+A claim is the next number after the last one that the judgement knew of: whoever has acted on the run meanwhile, be it
+a watcher or a supervisor, holds that number, and then nothing is done. Where the supervisor is dead the claim begins a
+new generation, by which a leader that was only cut off finds itself superseded; beside a living one it is of generation
+0, as that of a person's `submit` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import journal, ownership, runfolder, slurm
+from safelaunch.adapters.journal import Direct, Writer
+from safelaunch.adapters.knownnodes import try_with_known
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.world import World
+from safelaunch.core import nodefold, slurmtext, via
+from safelaunch.core import plan as plans
+from safelaunch.core.decide.watched import NOTE, Act, Cancel, End, Free, Note, Queue, Relax, StartNow, act_of
+from safelaunch.core.decide.watchfacts import ENDING
+from safelaunch.core.excludelist import NO_SUCH_NODE, ExcludeList
+from safelaunch.core.model import Event
+from safelaunch.errors import ParseError
+from safelaunch.node import fresh
+from safelaunch.watch.reading import Ask
+
+FOLDER_S = 5.0
+OWNER = "watch"     # of the evidence against a node
+_TOO_MANY_EXCLUDED = "Requested node configuration is not available"   # sbatch's word for too few nodes (22.05)
+
+# An act: it yields commands, is sent their results, and returns the sentence that people are told; None = nothing done.
+Doing = Generator[Command, Result, str | None]
+Asking = Generator[Command, Result, Result]
+Told = Callable[[], Event]          # an event, numbered when it is its turn
+
+
+class Superseded(Exception):
+    """Somebody else has acted on the run: nothing more is done in this round."""
+
+
+class Blind(Exception):
+    """The run's folder no longer answers: nothing more is done in this round, and people are told."""
+
+
+class Careful:
+    """The run folder as a writer needs it, each touch in a disposable child."""
+
+    def __init__(self, root: Path, ask: Ask) -> None:
+        self._folder, self._ask = Direct(root), ask
+
+    def append(self, name: str, data: bytes, deadline_s: float = FOLDER_S) -> bool:
+        """True once `data` is durable at the end of the file; False = nobody knows."""
+        return self._ask(lambda: self._folder.append(name, data), FOLDER_S).value is True
+
+    def publish(self, name: str, data: bytes, deadline_s: float = FOLDER_S) -> bool | None:
+        """Publish exclusively: won, lost, or unknown."""
+        answer = self._ask(lambda: self._folder.publish(name, data), FOLDER_S)
+        return answer.value if answer.is_ok else None
+
+
+@dataclass
+class Deed:
+    """One act on one run; `facts` are those of watchreading.examine."""
+
+    run_dir: Path
+    facts: Mapping[str, Any]
+    world: World
+    ask: Ask
+    host: str
+
+    def do(self) -> Doing:
+        """Carry the act out; raises Blind."""
+        name, fields = self.facts["act"]
+        act = act_of(name, fields)
+        self.plan = plans.make(self.facts["meta"]["config"], self.facts["meta"]["run_id"])
+        self.folder = Careful(self.run_dir, self.ask)
+        env = self.ask(lambda: (Path(self.facts["meta"]["cwd"]).is_dir(), runfolder.read_env(self.run_dir),
+                                ownership.why_not_own_run(self.run_dir)), FOLDER_S)
+        if not env.is_ok or env.value is None:
+            raise Blind(env.error or "its folder does not answer")
+        if env.value[2] is not None:
+            raise Blind(env.value[2])
+        self.env = slurm.outside_job(env.value[1])
+        self.excluding = ExcludeList.of(self.plan.sbatch)
+        beside = isinstance(act, Note | StartNow) or (isinstance(act, Queue) and act.beside)
+        self.claim = int(self.facts["claim"]) + 1
+        gen = 0 if beside else self.claim
+        action = f"watch: {name.lower()}"
+        content = journal.render_claim(gen, self.host, action, self.world.now(), self.world.pid)
+        won = self.folder.publish(f"claims/{self.claim}", content)
+        if won is None:
+            raise Blind("its folder takes no claim")
+        if not won:
+            return None
+        self.writer = Writer(self.folder, gen, self.host, self.world.now, self.world.pid)
+        self.writer.seq = 0 if gen else int(self.facts["seq"])
+        self._write(self.writer.event("decision", row=self.facts["row"], action=name.lower(), why=act.why))
+        try:
+            return (yield from self._carry_out(act))
+        except Superseded:
+            return None
+
+    def _carry_out(self, act: Act) -> Doing:
+        match act:
+            case End():
+                self._write(self._end(act))
+                return f"wrote down its end: {act.how}: {act.why}"
+            case Note():
+                self._announce(NOTE, job=act.job)
+                self._settle(NOTE, True, None)
+                return f"noted: {act.why}"
+            case Queue():
+                return (yield from self._queue(act))
+            case Relax():
+                return (yield from self._relax(act))
+            case Free():
+                return (yield from self._free(act))
+            case Cancel():
+                return (yield from self._cancel(act))
+            case StartNow():
+                return (yield from self._start_now(act))
+
+    # --- the next job ---------------------------------------------------------------------------------------------
+
+    def _queue(self, act: Queue) -> Doing:
+        self._suspect(act.suspects, act.exclude, act.why)
+        self._announce("queue_successor")
+        looked = yield self._run(slurm.squeue_by_name(self.plan.job_name))
+        found = _other_job(looked, self.plan.job_name, act.after)
+        if found is None:
+            self._settle("queue_successor", False, f"squeue gave no clear answer: {_said(looked)}")
+            return f"did not queue its next job: squeue gave no clear answer ({_said(looked)})"
+        if found:   # an earlier sbatch got in, and nobody wrote it down
+            return self._queued(act, found, "was found in the queue")
+        exclude = act.exclude
+        result = yield from self._with_known_nodes(exclude, lambda: self._sbatch(act, exclude))
+        if not result.is_ok and _TOO_MANY_EXCLUDED in result.stderr and exclude:
+            exclude, result = (), (yield self._sbatch(act, ()))
+        if not result.is_ok and act.after is None and via.is_dependency_refused(result.stderr):
+            result = yield self._sbatch(act, exclude, is_single=False)   # there is nothing to depend upon
+        if not result.is_ok:
+            self._settle("queue_successor", None if result.is_unknown else False, _said(result))
+            return f"could not queue its next job: {_said(result)}"
+        try:
+            job = slurmtext.parse_submitted(result.stdout)
+        except ParseError as error:
+            self._settle("queue_successor", None, error.message)
+            return f"queued its next job, whose id nobody knows: {error.message}"
+        return self._queued(act, job, "was queued", exclude)
+
+    def _sbatch(self, act: Queue, exclude: tuple[str, ...], is_single: bool = True) -> Command:
+        """afterany only of a job that runs: Slurm forgets the others, and one that hangs at its end would hold it."""
+        words = [f"afterany:{act.after}"] if act.after else []
+        words += ["singleton"] if is_single else []
+        options = [f"--dependency={','.join(words)}"] if words else []
+        options += self.excluding.options(exclude)
+        return self._run(slurm.sbatch(str(self.run_dir / "job.sbatch"), options), self.facts["meta"]["cwd"])
+
+    def _queued(self, act: Queue, job: str, how: str, exclude: tuple[str, ...] = ()) -> str:
+        before = act.after or self.facts["last_job"]
+        told: list[Told] = [lambda: self.writer.event("submitted", job=job, name=self.plan.job_name,
+                                                      successor_of=before, exclude=list(exclude))]
+        if not act.beside:   # the job before it is over, or as good as that
+            told.append(lambda: self.writer.event("resubmitted", job=job, exclude=list(exclude), why=act.why))
+        self._settle("queue_successor", True, None, *told)
+        return f"job {job} {how} to go on: {act.why}"
+
+    # --- a job that waits -----------------------------------------------------------------------------------------
+
+    def _relax(self, act: Relax) -> Doing:
+        self._announce("relax", job=act.job, exclude=list(act.keep))
+        result = yield from self._update(act.job, act.keep)
+        if not result.is_ok:
+            self._settle("relax", None if result.is_unknown else False, _said(result))
+            return f"could not change job {act.job}: {_said(result)}"
+        kept = [node for node in act.keep if node not in self.excluding.own]
+        self._settle("relax", True, None, *(partial(self._readmit, node, act.why) for node in act.drop),
+                     lambda: self.writer.event("resubmitted", job=act.job, exclude=kept, why=act.why))
+        return f"job {act.job} may use {nodefold.fold(act.drop)} again: {act.why}"
+
+    def _free(self, act: Free) -> Doing:
+        """The exclusions first: without them the next attempt could meet the last one's ranks on a silent node."""
+        self._suspect(act.suspects, act.exclude, act.why)
+        self._announce("free_successor", job=act.job, exclude=list(act.exclude))
+        changes = [self._update(act.job, act.exclude)] if act.exclude else []
+        for change in [*changes, self._update(act.job, None, Dependency="singleton")]:
+            result = yield from change
+            if not result.is_ok:
+                self._settle("free_successor", None if result.is_unknown else False, _said(result))
+                return f"could not change job {act.job}: {_said(result)}"
+        self._settle("free_successor", True, None,
+                     lambda: self.writer.event("resubmitted", job=act.job, exclude=list(act.exclude), why=act.why))
+        return f"job {act.job} may start now, without {nodefold.fold(act.exclude) or 'exclusions'}: {act.why}"
+
+    def _start_now(self, act: StartNow) -> Doing:
+        """Not in this very second: a node would refuse the job that it has just killed, and it would be lost (see
+        supervisor.handover.start_soon).
+        """
+        self._announce("start_now", job=act.job)
+        result = yield from self._update(act.job, act.exclude or None, StartTime="now+3")
+        self._settle("start_now", True if result.is_ok else None if result.is_unknown else False,
+                     None if result.is_ok else _said(result))
+        return f"job {act.job} {'may start now' if result.is_ok else 'could not be let go'}: {act.why}"
+
+    # --- a job that nobody supervises -----------------------------------------------------------------------------
+
+    def _cancel(self, act: Cancel) -> Doing:
+        self._suspect(act.suspects, act.exclude, act.why)
+        self._announce("cancel", job=act.job)   # in the journal before the end: it is no person's word (core.state)
+        if act.successor is not None and act.exclude:
+            result = yield from self._update(act.successor, act.exclude)
+            if not result.is_ok and result.is_unknown:
+                self._settle("cancel", False, _said(result))
+                return f"did not end job {act.job}: {_said(result)}"
+        def look() -> int:
+            fresh.see(f"{self.run_dir}/claims")
+            return journal.last_claim(self.run_dir)
+        latest = self.ask(look, FOLDER_S)
+        if not latest.is_ok:
+            raise Blind(latest.error or "its folder does not answer")
+        if latest.value != self.claim:   # its supervisor is back
+            self._settle("cancel", False, "somebody else acts on the run")
+            return None
+        result = yield self._run(slurm.scancel(act.job))
+        self._settle("cancel", True if result.is_ok else None if result.is_unknown else False,
+                     None if result.is_ok else _said(result))
+        return f"{'ended' if result.is_ok else 'tried to end'} job {act.job}: {act.why}"
+
+    # --- services -------------------------------------------------------------------------------------------------
+
+    def _end(self, act: End) -> Event:
+        if act.how == "completed":
+            return self.writer.event("completed", exit_code=act.exit_code, why=act.why)
+        if act.how == "stopped":
+            return self.writer.event("stopped", exit_code=act.exit_code, why=act.why)
+        return self.writer.event("gave_up", exit_code=act.exit_code, why=act.why)
+
+    def _readmit(self, node: str, why: str) -> Event:
+        return self.writer.event("node_readmitted", node=node, why=why)
+
+    def _announce(self, act: str, **data: Any) -> None:
+        self._write(self.writer.event("intent", claim=self.claim, act=act, **data))
+
+    def _settle(self, act: str, ok: bool | None, why: str | None, *told: Told) -> None:
+        """The outcome, and what follows from it; should it be lost, the next look finds out by the job's name."""
+        data = {"why": why} if why is not None else {}
+        outcome = self.writer.event("outcome", claim=self.claim, act=act, ok=ok, **data)
+        self.writer.write(outcome, *(event() for event in told))
+
+    def _suspect(self, nodes: tuple[str, ...], exclude: tuple[str, ...], why: str) -> None:
+        """Evidence against nodes; they are kept out as far as the run can start without them."""
+        events = [self.writer.event("node_suspected", node=node, kind="lost", why=why, owner=OWNER)
+                  for node in nodes]
+        if self.plan.suspects.exclude:
+            events += [self.writer.event("node_excluded", node=node, why=why, owner=OWNER)
+                       for node in nodes if node in exclude]
+        if events:
+            self._write(*events)
+
+    def _write(self, *events: Event) -> None:
+        """Nothing is done that could not be written down first."""
+        if not self.writer.write(*events):
+            raise Blind("its journal takes no line")
+
+    def _run(self, argv: tuple[str, ...], cwd: str = "/") -> Command:
+        return self.world.command(argv, self.env, slurm.DEADLINE_S, cwd)
+
+    def _update(self, job: str, exclude: tuple[str, ...] | None, **changes: str) -> Asking:
+        """Change a job, and the nodes that it is kept from; `exclude` None = those stay as they are."""
+        def start() -> Command:
+            lists = {} if exclude is None else {"ExcNodeList": self.excluding.text(exclude)}
+            return self._run(slurm.update_job(job, **lists, **changes))
+
+        return (yield from self._with_known_nodes(exclude or (), start))
+
+    def _with_known_nodes(self, named: tuple[str, ...], start: Callable[[], Command]) -> Asking:
+        """The result of a command that names nodes; names that Slurm does not know are written down."""
+        def leave_out(there: tuple[str, ...] | None) -> bool:
+            gone = self.excluding.gone(named, there)
+            self.excluding = self.excluding.without(gone)
+            if gone:
+                self._write(*(self.writer.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
+            return bool(gone)
+
+        result = yield from try_with_known(start, lambda: self._run(slurm.sinfo(None)), leave_out)
+        assert result is not None   # `start` always starts something
+        return result
+
+
+def _other_job(result: Result, name: str, but: str | None) -> str | None:
+    """Id of a job of that name that waits or runs, except `but`; "" = there is none, None = no clear answer."""
+    if not result.is_ok:
+        return None
+    try:
+        jobs = slurmtext.parse_squeue(result.stdout)
+    except ParseError:
+        return None
+    return next((job.id for job in jobs if job.name == name and job.id != but and job.state not in ENDING), "")
+
+
+def _said(result: Result) -> str:
+    """A command's own words, shortened."""
+    return (result.stderr.strip() or result.stdout.strip() or "no answer")[:300]

@@ -1,0 +1,71 @@
+"""The fence where helper steps cannot run: what srun says of itself is no word against a node."""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from safelaunch.adapters.control import ControlServer
+from safelaunch.adapters.fence import Fencer
+from safelaunch.adapters.job import Job
+from safelaunch.adapters.slurm import Result
+from safelaunch.core.decide.rows import Live
+from tests.core.test_script import plan_of
+
+REFUSED = "srun: error: cli_filter plugin terminated with error"
+DEAD = "srun: error: Unable to create step for job 7: Required node not available (down, drained or reserved)"
+LIVE = Live(1, ("n0", "n1"), tasks=2, srun_code=1)
+
+
+@pytest.fixture
+def fencer() -> Iterator[tuple[Fencer, list[tuple[str, ...]]]]:
+    """A fence that starts nothing, and what it would have started."""
+    begun: list[tuple[str, ...]] = []
+
+    def start(argv: Any, env: Any, deadline_s: float = 0.0, cwd: str = "/") -> Any:
+        begun.append(tuple(argv))
+
+    job = Job("7", ("n0", "n1"), "n0", "/", False, {})
+    with closing(selectors.DefaultSelector()) as selector, closing(ControlServer(selector, "a" * 64)) as server:
+        plan = plan_of("name: here\nrun_dir: /nowhere/here\ncommand: 'true'\nslurm: {nodes: 2, time: 30}\n")
+        yield Fencer(plan, job, server, "", start), begun
+
+
+def fence(fencer: Fencer, now_s: float) -> None:
+    fencer.advance(LIVE, now_s, {}, lambda: True)
+
+
+def test_a_helper_that_srun_itself_refuses_loses_no_node_and_the_fence_waits_for_the_lease(
+    fencer: tuple[Fencer, list[tuple[str, ...]]]
+) -> None:
+    made, _ = fencer
+    fence(made, 100.0)
+    for node in LIVE.nodes:
+        made.swept(node, Result(("srun",), 1, "", REFUSED))
+    fence(made, 101.0)
+    assert made.found_lost() == [] and not made.is_done(LIVE)
+    fence(made, 100.0 + 10.0 + made.MARGIN_S + 1.0)
+    assert made.found_lost() == [] and made.is_done(LIVE)
+
+
+def test_a_helper_that_slurm_cannot_start_on_a_node_twice_loses_that_node(
+    fencer: tuple[Fencer, list[tuple[str, ...]]]
+) -> None:
+    made, _ = fencer
+    for now_s in (100.0, 101.0):
+        fence(made, now_s)
+        made.swept("n1", Result(("srun",), 1, "", DEAD))
+    assert [node for node, _ in made.found_lost()] == ["n1"]
+
+
+def test_where_no_helper_can_run_none_is_started(fencer: tuple[Fencer, list[tuple[str, ...]]]) -> None:
+    made, begun = fencer
+    made.no_helpers = "srun refuses --overlap"
+    fence(made, 100.0)
+    fence(made, 100.0 + 10.0 + made.MARGIN_S + 1.0)
+    fence(made, 100.0 + 10.0 + made.MARGIN_S + 2.0)
+    assert begun == [] and made.is_done(LIVE)

@@ -1,0 +1,182 @@
+"""The run folder as submit makes it: who may read what, and that nothing half-made is left."""
+
+from __future__ import annotations
+
+import grp
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from safelaunch.adapters import journal, runfolder, runpath
+from safelaunch.adapters.runfolder import Run
+from safelaunch.adapters.shared import SharedFolder
+from safelaunch.commands import submit
+from safelaunch.core import plan as plans
+from safelaunch.errors import RunFolderError
+from safelaunch.views import controls
+from tests.handmade import YAML, make_run
+from tests.sandboxes import wait_until
+from tests.users import acting_as
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A new folder that everybody may pass; pytest's tmp_path is closed to others."""
+    folder = Path(tempfile.mkdtemp(prefix="safelaunch-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def group() -> grp.struct_group:
+    """A group of ours that is not the one that new files get anyway."""
+    others = [gid for gid in (os.getgroups() if os.getuid() else [entry.gr_gid for entry in grp.getgrall()])
+              if gid != os.getegid()]
+    if not others:
+        pytest.skip("needs root, or a second group of this user")
+    return grp.getgrgid(others[0])
+
+
+@pytest.fixture
+def closed_umask() -> Iterator[None]:
+    """What careful people have."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+def modes(run_dir: Path) -> dict[str, str]:
+    """name → mode as octal digits, of all that is there."""
+    return {str(path.relative_to(run_dir)): f"{stat.S_IMODE(path.stat().st_mode):o}"
+            for path in (run_dir, *run_dir.rglob("*"))}
+
+
+ALONE = {".": "700", "journal": "700", "attempts": "700", "claims": "700", "control": "700", "job.sbatch": "700",
+         "submit.env": "600", "run.json": "600"}
+SHARED = {**ALONE, ".": "2750", "journal": "2750", "attempts": "2750", "claims": "2750", "control": "3770",
+          "run.json": "640"}
+
+
+def test_without_a_group_the_folder_is_its_owners(open_folder: Path) -> None:
+    run_dir = make_run(open_folder / "new" / "run").dir
+    assert modes(run_dir.parent) == {".": "700", **{f"run/{name}".removesuffix("/."): mode
+                                                    for name, mode in ALONE.items()}}
+
+
+@pytest.mark.parametrize("mode", [0o2775, 0o777], ids=["a team's", "everybody's"])
+def test_without_a_group_an_open_folder_that_is_already_there_is_closed(open_folder: Path, mode: int) -> None:
+    (open_folder / "run").mkdir()
+    (open_folder / "run").chmod(mode)
+    assert modes(make_run(open_folder / "run").dir) == ALONE
+
+
+@pytest.mark.parametrize("given", [0, 0o077], ids=["000", "077"])
+def test_without_a_group_all_that_is_written_later_is_the_owners_whatever_the_umask(
+    open_folder: Path, tmp_path: Path, given: int
+) -> None:
+    run = make_run(open_folder / "run").run
+    os.umask(given)
+    made = write_as_all_do(run, tmp_path)
+    assert made == {f"journal/000000-login-{os.getpid()}.jsonl": "600", "attempts/0001": "700",
+                    "attempts/0001/exit.json": "600", "journal/000001-n0-1.jsonl": "600", "claims/1": "600",
+                    "claims/2": "600", "control/hold": "600", "control/kill": "600", "git.json": "600"}
+
+
+@pytest.mark.usefixtures("closed_umask")
+def test_with_a_group_all_but_the_environment_is_readable_to_it_whatever_the_umask(
+    open_folder: Path, group: grp.struct_group
+) -> None:
+    run_dir = make_run(open_folder / "run", YAML, "1a2b3c4d", f"kill_switch.group={group.gr_name}").dir
+    assert modes(run_dir) == SHARED
+    assert {path.stat().st_gid for path in (run_dir, *run_dir.rglob("*"))} == {group.gr_gid}
+
+
+@pytest.mark.usefixtures("closed_umask")
+def test_what_is_written_later_is_readable_to_the_group_too(
+    open_folder: Path, group: grp.struct_group, tmp_path: Path
+) -> None:
+    run = make_run(open_folder / "run", YAML, "1a2b3c4d", f"kill_switch.group={group.gr_name}").run
+    os.umask(0o027)   # of a request a strict umask takes the group's share: it is seen all the same
+    made = write_as_all_do(run, tmp_path)
+    assert made == {f"journal/000000-login-{os.getpid()}.jsonl": "640", "attempts/0001": "2750",
+                    "attempts/0001/exit.json": "640", "journal/000001-n0-1.jsonl": "640", "claims/1": "640",
+                    "claims/2": "640", "control/hold": "640", "control/kill": "640", "git.json": "600"}
+    assert {(run.dir / name).stat().st_gid for name in made} == {group.gr_gid}
+
+
+def write_as_all_do(run: Run, tmp_path: Path) -> dict[str, str]:
+    """Write to a run as verbs do, and as its leader does; modes of what is new, as `modes`."""
+    before = modes(run.dir)
+    direct = journal.Direct(run.dir)
+    writer = journal.Writer(direct, 0, "login")
+    writer.write(writer.event("submitted", job="1"))
+    assert direct.publish("claims/2", b"{}\n")
+    assert runfolder.request(run.dir, "hold", "for a look")
+    controls.touch(run.dir / "control" / "kill", "enough")
+    runfolder.keep_git(run.dir, {"commit": "1"})
+    shared = SharedFolder(run.dir, tmp_path / "spool")   # the leader's way: by its courier
+    shared.put("attempts/0001/exit.json", b"{}\n")
+    shared.append("journal/000001-n0-1.jsonl", b"{}\n")
+    assert shared.publish("claims/1", b"{}\n")
+    shared.close()
+    wait_until(lambda: (run.dir / "attempts/0001/exit.json").exists(), 30, "the courier did not deliver")
+    return {name: mode for name, mode in modes(run.dir).items() if name not in before}
+
+
+def test_a_group_that_there_is_not_leaves_nothing_behind(open_folder: Path) -> None:
+    with pytest.raises(RunFolderError, match="there is no group 'no-such-team'"):
+        make_run(open_folder / "a" / "run", YAML, "1a2b3c4d", "kill_switch.group=no-such-team")
+    assert not list(open_folder.iterdir())
+
+
+def test_a_parent_that_the_group_cannot_pass_is_named_with_the_line_to_type(
+    open_folder: Path, group: grp.struct_group
+) -> None:
+    open_folder.chmod(0o700)
+    with pytest.raises(RunFolderError, match="cannot reach the kill switch") as caught:
+        make_run(open_folder / "run", YAML, "1a2b3c4d", f"kill_switch.group={group.gr_name}")
+    assert f"chgrp {group.gr_name} {open_folder} && chmod g+x {open_folder}" in (caught.value.hint or "")
+    assert not list(open_folder.iterdir())
+
+
+def test_an_environment_and_a_folder_in_another_encoding_are_kept_as_they_are(tmp_path: Path) -> None:
+    plan = make_run(tmp_path / "other").run.plan
+    env = {"LATIN": "caf\udce9", "LINES": "a\nb=c", "EMPTY": ""}
+    meta = {**runfolder.load(tmp_path / "other").meta, "cwd": "/home/caf\udce9"}
+    runfolder.create(tmp_path / "run", meta, plan, "#!/bin/bash\n", env)
+    assert runfolder.read_env(tmp_path / "run") == env
+    assert b"LATIN=caf\xe9" in (tmp_path / "run" / "submit.env").read_bytes()
+    loaded = runfolder.load(tmp_path / "run")
+    assert loaded.meta["cwd"] == "/home/caf\udce9"
+    assert loaded.plan == plans.make(loaded.meta["config"], loaded.meta["run_id"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else: needs root")
+def test_a_closed_run_of_somebody_else_is_said_to_be_theirs_and_a_way_round_is_told(open_folder: Path) -> None:
+    made = make_run(open_folder / "theirs")
+    made.dir.chmod(0o700)
+    with acting_as(65534):
+        assert runpath.is_run_folder(made.dir)
+        with pytest.raises(RunFolderError) as reading:
+            runfolder.load(made.dir)
+        with pytest.raises(RunFolderError) as making:
+            runfolder.create(open_folder / "mine", made.run.meta, made.run.plan, "#!/bin/sh\n", {})
+
+    assert reading.value.message == f"you may not read the run in {made.dir}: it is root's"
+    assert "Permission denied" in making.value.message and "run_dir=" in str(making.value.hint)
+    assert not (open_folder / "mine").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else: needs root")
+def test_submitting_where_somebody_elses_run_is_names_the_way_round(open_folder: Path) -> None:
+    made = make_run(open_folder / "theirs")
+    made.dir.chmod(0o700)
+    with acting_as(65534), pytest.raises(RunFolderError) as refused:
+        submit._free_folder(made.dir)
+    assert "root's" in refused.value.message and "run_dir=" in str(refused.value.hint)

@@ -1,0 +1,199 @@
+"""A file of a shared folder is opened as what it says it is, or not at all."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import safelaunch
+from safelaunch.adapters import journal, registry, runfolder, sharedfile
+from safelaunch.adapters.logs import logchunks, logfiles
+from safelaunch.commands import logs
+from safelaunch.commands.logfollow import Stream
+from safelaunch.core.why.rulebook import RULES
+from safelaunch.errors import RunFolderError
+from safelaunch.supervisor import slurmends
+from safelaunch.views import loglines
+from safelaunch.views.overview import _read_pulse
+from tests.handmade import make_run
+
+
+def link(path: Path) -> None:
+    target = path.with_name("elsewhere")
+    target.write_text("{}")
+    path.symlink_to(target)
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(4 << 30)
+
+
+ODD: dict[str, Callable[[Path], object]] = {
+    "a link": link, "a pipe": os.mkfifo, "a folder": Path.mkdir, "4 GiB of zeros": huge}
+odd = pytest.mark.parametrize("make", ODD.values(), ids=ODD.keys())
+
+
+@odd
+def test_what_is_no_small_regular_file_is_refused_at_once(make: Callable[[Path], object], tmp_path: Path) -> None:
+    make(tmp_path / "file")
+    with pytest.raises(sharedfile.OddFile):
+        sharedfile.read(tmp_path / "file", 1000)
+
+
+@pytest.mark.parametrize("most_bytes", [0, 3, 6, 7, 1 << 20])
+def test_the_start_of_a_file_is_as_long_as_asked(most_bytes: int, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abcdef")
+    assert sharedfile.read_start(tmp_path / "file", most_bytes) == b"abcdef"[:most_bytes]
+
+
+@odd
+def test_no_file_of_a_run_is_opened_in_another_way(make: Callable[[Path], object], tmp_path: Path) -> None:
+    made = make_run(tmp_path / "run")
+    made.submitted()
+    for name in ("run.json", "pulse.json", "claims/7"):
+        (made.dir / name).unlink(missing_ok=True)
+        make(made.dir / name)
+    with pytest.raises(RunFolderError):
+        runfolder.load(made.dir)
+    assert _read_pulse(made.dir, made.run.state(), 0.0) is None
+    assert journal.read_claim(made.dir, 7) is None
+
+
+@pytest.mark.parametrize("make", [link, os.mkfifo, Path.mkdir])
+def test_what_is_no_file_of_the_journal_is_left_out_and_said(make: Callable[[Path], object], tmp_path: Path) -> None:
+    made = make_run(tmp_path / "run")
+    made.submitted()
+    make(made.dir / "journal" / "000007-n0-1.jsonl")
+    read = journal.read(made.dir)
+    assert [event.event for event in read.events] == ["submitted"]
+    assert read.problems == ("journal/000007-n0-1.jsonl: no regular file",)
+    assert journal.merge_raw(journal.read_raw(made.dir)).events == read.events
+
+
+not_files = pytest.mark.parametrize("make", [link, os.mkfifo, Path.mkdir], ids=["a link", "a pipe", "a folder"])
+
+
+@not_files
+def test_what_is_no_log_of_an_attempt_is_not_there(make: Callable[[Path], object], tmp_path: Path) -> None:
+    made = make_run(tmp_path / "run")
+    made.log(1, b"step 1\n")
+    folder = made.dir / "attempts" / "0002"
+    folder.mkdir()
+    make(folder / "main.log")
+    assert [path.parent.name for path in made.run.log_files] == ["0001"]
+
+
+@not_files
+def test_one_that_takes_a_logs_place_later_holds_up_no_reader(make: Callable[[Path], object], tmp_path: Path) -> None:
+    path = tmp_path / "main.log"
+    make(path)
+    readers: list[Callable[[], object]] = [
+        lambda: Stream(logs.AttemptLog(1, path, None), 0, None, 0.0), lambda: logs.tail_offset(path, 10)]
+    if not path.is_symlink():   # these read what a person names, too
+        readers += [lambda: loglines.read_cited(path, 0, True), lambda: logchunks.learn_source(str(path), 0)]
+    for read in readers:
+        with pytest.raises(sharedfile.OddFile):
+            read()
+
+
+def test_a_log_that_a_person_names_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real.log").write_text("step 1\n")
+    (tmp_path / "latest.log").symlink_to("real.log")
+    assert logfiles.read_logs([tmp_path / "latest.log"], RULES).size_bytes == 7
+
+
+@odd
+def test_a_search_for_a_job_id_reads_only_files_of_a_journal(make: Callable[[Path], object], tmp_path: Path) -> None:
+    made = make_run(tmp_path / "run")
+    make(made.dir / "journal" / "000007-n0-1.jsonl")
+    assert not registry.has_job(made.dir, "12")
+    made.submitted("12")
+    assert registry.has_job(made.dir, "12")
+
+
+@odd
+def test_a_jobs_output_is_read_from_its_end_and_from_nothing_else(
+    make: Callable[[Path], object], tmp_path: Path
+) -> None:
+    make(tmp_path / "slurm-12.out")
+    assert len(slurmends._tail(tmp_path / "slurm-12.out")) in (0, slurmends.OUTPUT_TAIL_BYTES)
+
+
+@odd
+def test_what_lies_under_a_claims_name_is_not_ours(make: Callable[[Path], object], tmp_path: Path) -> None:
+    make(tmp_path / "7")
+    assert not sharedfile.holds(tmp_path / "7", b"{}\n")
+    (tmp_path / "8").write_bytes(b"{}\n")
+    assert sharedfile.holds(tmp_path / "8", b"{}\n")
+    assert not sharedfile.holds(tmp_path / "8", b"{}")
+
+
+# --- and nowhere else -----------------------------------------------------------------------------------------------
+
+# Which functions open files to read them beside sharedfile, and what those are.
+OTHERS = {
+    "this user's own, and the site's": (
+        "adapters/configfiles.py:read_text", "adapters/registry.py:_compact", "adapters/registry.py:raw",
+        "adapters/rulepacks.py:_File.__call__", "adapters/rulepacks.py:_may_have_packs",
+        "adapters/sitefiles.py:read_template", "watch/memory.py:load", "commands/policy.py:_layers_below",
+    ),
+    "this node's own disk": (
+        "adapters/attempt.py:AttemptProcess._pump_pid", "adapters/attempt.py:AttemptProcess.adopt",
+        "adapters/attempt.py:AttemptProcess.poll", "adapters/attempt.py:AttemptProcess.read",
+        "adapters/attempt.py:AttemptProcess.tail", "adapters/logs/liveindex.py:read_text",
+        "adapters/outbox.py:Outbox.adopt_all", "adapters/world.py:World.last_index",
+        "supervisor/takeover.py:_note_taken",
+        "supervisor/takeover.py:open_control", "supervisor/leader.py:Leader.is_sure_of_folder.look",
+    ),
+    "the package, the kernel, Slurm's configuration": (
+        "adapters/attempt.py:AttemptProcess._is_of_it", "adapters/clustername.py:_from_conf",
+        "adapters/collect.py:_parts", "adapters/courier.py:Courier.detach", "adapters/courier.py:main",
+        "adapters/guardcode.py:guard_text", "adapters/job.py:own_addresses", "adapters/sitefolder.py:_Other.__init__",
+        "adapters/sitefolder.py:_mount", "watch/memory.py:_boot", "watch/reading.py:_mount_points",
+    ),
+    "a folder that was made a moment ago to be tried": (
+        "adapters/sitefolder.py:_append", "adapters/sitefolder.py:_link", "adapters/sitefolder.py:_rename",
+        "adapters/sitefolder.py:_write",
+    ),
+    "opened to be written, through no link": (
+        "adapters/courier.py:_append", "adapters/courier.py:write_draft", "adapters/ledger.py:append",
+    ),
+    "checkpoints, whose links count; a pipe that a person has named as a log": (
+        "adapters/checkpoints.py:_OpenFile.__init__", "adapters/logs/logfiles.py:_open_stream",
+    ),
+    "sharedfile itself": ("adapters/sharedfile.py:_open",),
+}
+
+
+def calls_in(node: ast.AST, where: tuple[str, ...] = ()) -> Iterator[tuple[str, ast.Call]]:
+    """(function that holds it, call)."""
+    for child in ast.iter_child_nodes(node):
+        named = isinstance(child, (ast.FunctionDef, ast.ClassDef))
+        inner = (*where, child.name) if named else where   # type: ignore[attr-defined]
+        if isinstance(child, ast.Call):
+            yield ".".join(inner), child
+        yield from calls_in(child, inner)
+
+
+def opens_to_read(call: ast.Call) -> bool:
+    """Whether it looks so: open(), path.open(), os.open(), read_text(), read_bytes(), and nothing that makes a file."""
+    is_method = isinstance(call.func, ast.Attribute)
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    mode = next((word.value for word in call.args[-1:] if isinstance(word, ast.Constant)), "r")
+    makes = "O_CREAT" in ast.unparse(call) or (isinstance(mode, str) and mode[:1] in ("w", "x", "a"))
+    return (is_method and name in ("read_text", "read_bytes")) or (name == "open" and not makes)
+
+
+def test_files_are_opened_by_sharedfile_or_are_of_no_shared_folder() -> None:
+    package = Path(safelaunch.__file__).parent
+    found = {f"{folder}/{path.name}:{where}" for folder in ("adapters", "commands", "lead")
+             for path in (package / folder).glob("*.py")
+             for where, call in calls_in(ast.parse(path.read_text())) if opens_to_read(call)}
+    known = {name for names in OTHERS.values() for name in names}
+    assert found - known == set(), "read files of a run folder by adapters.sharedfile; others have a place in OTHERS"
+    assert known - found == set(), "these open no file any more"

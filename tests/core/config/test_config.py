@@ -1,0 +1,480 @@
+"""resolve: what a train.yaml means, and every problem in it at once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safelaunch.core.config.handed import BASHS_OWN, MAX_VALUE_BYTES
+from safelaunch.core.config.keys import NOT_BUILT
+from safelaunch.core.config.resolve import Resolved, Source, resolve
+from safelaunch.core.config.schema import train_schema
+from safelaunch.core.config.yamltext import parse_document
+from safelaunch.core.plan import make
+from safelaunch.core.script import render
+from safelaunch.errors import ConfigError
+from tests.core.config.json_schema import accepts, plain
+
+MINIMAL = "command: python train.py\n"
+
+# The example of the design, without the keys that are not built yet.
+DESIGN = """\
+version: 1
+name: bloom-mini
+run_dir: ${SCRATCH}/runs/${name}
+cluster: auto
+command: python -u pretrain.py --config conf.yaml ${RESUME_ARGS}
+setup: |
+  module load cuda/12.4
+  source venv/bin/activate
+env: {NCCL_DEBUG: WARN}
+slurm: {account: abc@h100, partition: gpu, nodes: 16, gpus_per_node: 8, cpus_per_task: 96, time: "20:00:00",
+        exclude: "gpu[012,035]"}
+srun: {wait: 60, kill_on_bad_exit: 1, extra: [--hint=nomultithread]}
+launch: {with: torchrun, nproc_per_node: 8, tee: 3}
+resume: {dir: ckpt, format: auto, args: "--load {path}"}
+progress: {step: auto}
+restart: {max_restarts: 30, max_without_progress: 3, backoff: 60s, via: auto}
+kill_switch: {file: control/kill, grace: 15m, group: bigsci, signal: SIGUSR2}
+preserve_site: {for: 10000s, when: [unknown, hang], nodes: suspects}
+"""
+
+
+def resolved(text: str, *overrides: str, flags: tuple[str, ...] = (), **environ: str) -> Resolved:
+    return resolve([Source("file", "train.yaml", text)], overrides, environ, flags, "/project")
+
+
+def config(text: str, *overrides: str, flags: tuple[str, ...] = (), **environ: str) -> dict[str, Any]:
+    return resolved(text, *overrides, flags=flags, **environ).config
+
+
+def problems(text: str, *overrides: str, flags: tuple[str, ...] = (), **environ: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        resolved(text, *overrides, flags=flags, **environ)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_the_designs_example_means_what_the_design_says() -> None:
+    got = config(DESIGN, SCRATCH="/scratch")
+    assert got["run_dir"] == "/scratch/runs/bloom-mini"
+    assert got["setup"] == "module load cuda/12.4\nsource venv/bin/activate\n"
+    assert got["slurm"] == {
+        "nodes": 16, "account": "abc@h100", "partition": "gpu", "gpus-per-node": 8, "cpus-per-task": 96,
+        "time": "20:00:00", "exclude": "gpu[012,035]",
+    }  # fmt: skip
+    assert (got["kill_switch"]["grace"], got["preserve_site"]["for"], got["restart"]["backoff"]) == (900, 10000, 60)
+
+
+def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
+    assert config(MINIMAL) == {
+        "version": 1, "name": "train", "run_dir": "/project/runs/train", "cluster": "auto",
+        "command": "python train.py", "setup": "", "env": {}, "slurm": {"nodes": 1},
+        "srun": {"wait": 60, "kill_on_bad_exit": 1, "extra": []},
+        "launch": {"with": "none", "nproc_per_node": None, "tee": 3, "login_shell": False},
+        "resume": {"dir": None, "format": "auto", "pattern": None, "args": "", "by": "command", "keep_trying": 2},
+        "progress": {"step": "auto", "loss": "auto", "step_time": "auto"},
+        "restart": {"max_restarts": 30, "max_without_progress": 3, "backoff": 60.0, "via": "auto", "policy": None,
+                    "on_lost_progress": "stop"},
+            "spare_nodes": 0,
+            "standby": True,
+            "hang": {"no_progress": "auto", "first_step": 3600.0, "dump_stacks": True, "then": "restart"},
+            "suspects": {"exclude": True, "max_excluded": "10%", "forget_after": 604800.0, "ledger": None},
+        "kill_switch": {"file": "control/kill", "grace": 900.0, "group": None, "signal": "SIGUSR2"},
+        "preserve_site": {"for": 0.0, "when": ["unknown", "hang"], "nodes": "suspects"},
+    }  # fmt: skip
+
+
+def test_a_resolved_config_is_json_and_every_value_has_an_origin() -> None:
+    got = resolved(DESIGN, SCRATCH="/s")
+    leaves = {
+        f"{key}.{name}" if isinstance(value, dict) else key
+        for key, value in got.config.items()
+        for name in (value if isinstance(value, dict) else [""])
+    }
+    assert leaves == set(got.origins)
+    assert json.loads(json.dumps(got.config)) == got.config
+
+
+def test_every_problem_is_shown_at_once_in_the_order_of_its_place() -> None:
+    text = """\
+slurmm: {nodes: 4}
+name: ${NOBODY}
+slurm:
+  nodes: four
+  gpus_per_node: 8
+  gpus-per-node: 4
+  time: 20h
+  wrap: sleep 1
+launch: {with: deepspeed, tee: 4}
+slow: {tolerance: 5%}
+env: {1X: a, UID: 0}
+"""
+    assert problems(text, "slurm.nodess=4") == [
+        'train.yaml: command: missing; it says what to train with, such as command: python train.py',
+        'train.yaml:1:1: slurmm: unknown key; did you mean "slurm"?',
+        "train.yaml:2:7: name: ${NOBODY} is not set: no config key, no variable; ${NOBODY:-x} gives it a default",
+        'train.yaml:4:10: slurm.nodes: expected an integer ≥ 1, got "four"',
+        "train.yaml:6:3: slurm.gpus-per-node: given twice, the first time in line 5",
+        "train.yaml:7:9: slurm.time: expected a time as sbatch takes it, such as 20:00:00, 1-12:00:00 or minutes, "
+        'got "20h"',
+        "train.yaml:8:3: slurm.wrap: use command:",
+        "train.yaml:9:16: launch.with: not built yet: starting by deepspeed; torchrun starts DeepSpeed trainings too",
+        "train.yaml:9:32: launch.tee: expected an integer from 0 to 3, got 4",
+        "train.yaml:10:1: slow: not built yet: the detection of slow nodes",
+        "train.yaml:11:11: env.1X: not a name that an environment variable can have",
+        "train.yaml:11:19: env.UID: bash sets this variable itself, and does not hand yours to the training",
+        'command line: slurm.nodess: unknown option; did you mean "nodes"? '
+        '(if your Slurm is newer and has it, write "--nodess")',
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("comand: x", 'comand: unknown key; did you mean "command"?'),
+        ("nodes: 4", 'nodes: unknown key; did you mean "slurm.nodes"?'),
+        ("gpus-per-node: 4", 'gpus-per-node: unknown key; did you mean "slurm.gpus_per_node"?'),
+        ("grace: 4", 'grace: unknown key; did you mean "kill_switch.grace"?'),
+        ("kill-switch: {}", 'kill-switch: unknown key; did you mean "kill_switch"?'),
+        ("restart: {backof: 3}", 'restart.backof: unknown key; did you mean "backoff"?'),
+        ("progress: {zzz: 3}", "progress.zzz: unknown key; known here: loss, step, step_time"),
+        ("zzzzz: 3", "zzzzz: unknown key"),
+    ],
+)
+def test_an_unknown_key_is_answered_with_the_nearest_known_one(text: str, said: str) -> None:
+    assert problems(f"{MINIMAL}{text}\n") == [f"train.yaml:2:{_column(text)}: {said}"]
+
+
+def _column(text: str) -> int:
+    return text.index("{") + 2 if "{" in text and not text.endswith("{}") else 1
+
+
+WRONG = [
+    ("version: 2", 'version: expected 1, got 2'),
+    ("name: -x", "name: expected a name of letters"),
+    ("name: a b", "name: expected a name of letters"),
+    (f"name: {'x' * 65}", "name: expected a name of letters"),
+    ("name: true", "at most 64, the first a letter or digit, got true"),
+    ("cluster: kubernetes", 'cluster: expected auto, slurm or local, got "kubernetes"'),
+    ("command: [python, train.py]", "command: expected one text, as you would type it in a shell, got a list"),
+    ("command: 3", "command: expected text, as you would type it in a shell, got 3"),
+    ('command: " "', "command: empty"),
+    ('command: "a\\0b"', "command: holds a NUL character"),
+    ("setup: {a: b}", "setup: expected text, as you would type it in a shell, got a mapping"),
+    ("run_dir: $HOME/x", "run_dir: write ${HOME}, with braces"),
+    ("run_dir: ~bob/x", "run_dir: expected ~/… or the full path"),
+    ('run_dir: "a\\nb"', "run_dir: holds a character that a line of text cannot (U+000A)"),
+    ('run_dir: ""', 'run_dir: expected a path, got ""'),
+    ("run_dir: 'a\\b'", "run_dir: holds a backslash, which Slurm takes for its own"),
+    ("env: [A]", "env: expected a section of keys, got a list"),
+    ("env: {A: [b]}", "env.A: expected text, got a list"),
+    ('env: {A: "\\0"}', "env.A: holds a NUL"),
+    ("env: {A-B: c}", "env.A-B: not a name"),
+    ("env: {PWD: /x}", "env.PWD: bash sets this variable itself"),
+    ("env: {BASH_ARGV: x}", "env.BASH_ARGV: bash sets this variable itself"),
+    ("env: {MASTER_PORT: 1}", "env.MASTER_PORT: safelaunch sets this variable"),
+    ("env: {SAFELAUNCH_RUN_ID: 1}", "env.SAFELAUNCH_RUN_ID: safelaunch sets this variable"),
+    ("slurm: 4", "slurm: expected a section of keys, got 4"),
+    ("srun: {wait: 1.5}", "srun.wait: expected an integer ≥ 0, got 1.5"),
+    ('srun: {wait: "60"}', 'srun.wait: expected an integer ≥ 0, got "60"'),
+    ("srun: {wait: true}", "srun.wait: expected an integer ≥ 0, got true"),
+    ("srun: {kill_on_bad_exit: 2}", "srun.kill_on_bad_exit: expected 0 or 1, got 2"),
+    ("srun: {extra: --hint=x}", 'srun.extra: expected a list, such as [a, b], got "--hint=x"'),
+    ("srun: {extra: [--output=x]}", "srun.extra: --output=x: safelaunch reads the ranks' output"),
+    ("srun: {extra: [-N4]}", "srun.extra: -N4: safelaunch chooses the nodes"),
+    ("launch: {with: mpirun}", 'launch.with: expected torchrun, srun or none, got "mpirun"'),
+    ("launch: {nproc_per_node: 0}", "launch.nproc_per_node: expected an integer ≥ 1, got 0"),
+    ("launch: {with: srun, nproc_per_node: 8}", "launch.nproc_per_node: has no meaning with launch.with: srun"),
+    ("resume: {args: --load {path}}", "not YAML"),
+    ('resume: {dir: c, args: "{file}"}', "resume.args: {file}: only {path} and {step}"),
+    ("""resume: {dir: c, args: "a 'b"}""", "resume.args: bash could not split it: no closing quotation"),
+    ("resume: {args: x}", "resume.args: needs resume.dir"),
+    ("resume: {dir: c, by: training, format: pattern}", "resume.format: needs resume.pattern"),
+    ("resume: {dir: c, by: training, pattern: 's{step}'}", "resume.pattern: needs resume.format: pattern"),
+    ("resume: {dir: c, by: training, format: pattern, pattern: s}",
+     "resume.pattern: expected a path pattern with {step}"),
+    ("progress: {step: '('}", "progress.step: not a regular expression"),
+    ("progress: {step: abc}", "progress.step: expected exactly one group"),
+    ("restart: {max_restarts: -1}", "restart.max_restarts: expected an integer ≥ 0, got -1"),
+    ("restart: {max_restarts: 99999999999}", "restart.max_restarts: expected an integer ≥ 0, got 99999999999"),
+    ("restart: {max_without_progress: 0}", "restart.max_without_progress: expected an integer ≥ 1, got 0"),
+    ("restart: {backoff: 1:00}", "restart.backoff: expected a duration such as 90s"),
+    ("restart: {via: magic}", 'restart.via: expected auto, successor, requeue, resubmit or watch, got "magic"'),
+    ("restart: {policy: {magic: stop}}", "restart.policy: magic: no such category; known: gpu_hardware, "),
+    ("restart: {policy: {network: perhaps}}", "restart.policy: network: expected restart, exclude, "),
+    ("standby: perhaps", 'standby: expected true or false, got "perhaps"'),
+    ("suspects: {max_excluded: 110%}", "suspects.max_excluded: expected a share such as 10%"),
+    ("kill_switch: {signal: KILL}", "kill_switch.signal: expected SIGUSR1, SIGUSR2"),
+    ("kill_switch: {group: 'a b'}", "kill_switch.group: expected the name of a group"),
+    ("preserve_site: {when: unknown}", "preserve_site.when: expected a list"),
+    ("preserve_site: {when: [sometimes]}", "preserve_site.when: expected gpu_hardware, "),
+    ("preserve_site: {nodes: some}", 'preserve_site.nodes: expected suspects or all, got "some"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG, ids=[text[:40] for text, _ in WRONG])
+def test_a_wrong_value_is_one_problem_in_plain_words(text: str, said: str) -> None:
+    found = problems(text if text.startswith("command") else f"{MINIMAL}{text}\n")
+    assert len(found) == 1
+    assert said in found[0]
+    assert found[0].startswith(f"train.yaml:{1 if text.startswith('command') else 2}:")
+
+
+wrong_of_other_keys = st.lists(
+    st.sampled_from([row for row in WRONG if not row[0].startswith("command") and "YAML" not in row[1]]),
+    unique_by=lambda row: row[0].partition(":")[0],
+)
+
+
+@given(wrong_of_other_keys)
+def test_no_problem_hides_another(rows: list[tuple[str, str]]) -> None:
+    text = MINIMAL + "".join(f"{text}\n" for text, _ in rows)
+    found = problems(text) if rows else []
+    assert len(found) == len(rows)
+    assert all(said in one for (_, said), one in zip(rows, found, strict=True))
+
+
+@pytest.mark.parametrize("path", NOT_BUILT)
+def test_a_documented_key_that_is_not_built_is_refused_and_never_ignored(path: str) -> None:
+    path, _, word = path.partition("=")
+    section, dot, key = path.partition(".")
+    text = f"{section}: {{{key}: {word or 'auto'}}}" if dot else f"{section}: 1"
+    found = problems(f"{MINIMAL}{text}\n")
+    assert f"{path}: not built yet: " in found[0]
+    assert found[0].startswith("train.yaml:2:")
+
+
+@pytest.mark.parametrize(
+    ("text", "launch"),
+    [
+        ("", ("none", None)),
+        ("slurm: {nodes: 2}", ("srun", None)),
+        ("slurm: {gpus_per_node: 4}", ("srun", None)),
+        ("slurm: {gres: 'gpu:a100:4'}", ("srun", None)),
+        ("slurm: {gpus: 4}", ("srun", None)),
+        ("launch: {nproc_per_node: 2}", ("torchrun", 2)),
+        ("slurm: {gpus_per_node: 'a100:4'}\nlaunch: {with: torchrun}", ("torchrun", 4)),
+        ("slurm: {gres: 'gpu:a100:4(S:0-1),nvme:1'}\nlaunch: {with: torchrun}", ("torchrun", 4)),
+        ("slurm: {gpus: 8, nodes: 2}\nlaunch: {with: torchrun}", ("torchrun", 4)),
+        ("launch: {with: torchrun}", ("torchrun", 1)),
+        ("slurm: {nodes: 2}\nlaunch: {with: none}", ("none", None)),
+    ],
+)
+def test_the_launcher_follows_from_what_is_asked_for_and_is_written_out(text: str, launch: object) -> None:
+    got = config(f"{MINIMAL}{text}\n")["launch"]
+    assert (got["with"], got["nproc_per_node"]) == launch
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("train.yaml", "train"),
+        ("/a/b.c/gpt 13b.yml", "gpt-13b"),
+        ("../-x.yaml", "x"),
+        ("a.b.yaml", "a.b"),
+        ("日本.yaml", "run"),
+        ("x" * 99, "x" * 64),
+    ],
+)
+def test_a_run_without_a_name_is_named_after_its_file(file: str, name: str) -> None:
+    assert resolve([Source("file", file, MINIMAL)], [], {}).config["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("written", "got"),
+    [("/abs/x", "/abs/x"), ("rel/x", "/project/rel/x"), ("~/x", "/home/me/x"), ("${HOME}/x", "/home/me/x")],
+)
+def test_a_run_folder_is_absolute_and_starts_at_the_file(written: str, got: str) -> None:
+    assert config(f"{MINIMAL}run_dir: {written}\n", HOME="/home/me")["run_dir"] == got
+
+
+def test_a_checkpoint_folder_stays_relative_to_the_jobs_working_directory() -> None:
+    assert config(f"{MINIMAL}resume: {{dir: ckpt, by: training}}\n")["resume"]["dir"] == "ckpt"
+
+
+def test_a_home_folder_that_nobody_knows_is_a_problem() -> None:
+    assert problems(f"{MINIMAL}run_dir: ~/x\n") == ["train.yaml:2:10: run_dir: ~ needs HOME in the environment"]
+
+
+def test_variables_are_text_exactly_as_written() -> None:
+    got = config(f"{MINIMAL}env: {{A: 1.10, B: true, C: on, D: '', E: 007, F: \"a\\nb\"}}\n")["env"]
+    assert got == {"A": "1.10", "B": "true", "C": "on", "D": "", "E": "007", "F": "a\nb"}
+
+
+def test_a_variable_in_an_environment_value_is_filled_in_at_submit() -> None:
+    text = f'{MINIMAL}env: {{PATH: "/x:${{PATH}}"}}\n'
+    assert config(text, PATH="/bin")["env"] == {"PATH": "/x:/bin"}
+
+
+def test_a_number_from_a_variable_is_a_number() -> None:
+    assert config(f"{MINIMAL}slurm:\n  nodes: ${{N}}\n", N="4")["slurm"]["nodes"] == 4
+
+
+def test_a_signal_is_known_with_and_without_sig() -> None:
+    assert config(f"{MINIMAL}kill_switch: {{signal: USR1}}\n")["kill_switch"]["signal"] == "SIGUSR1"
+
+
+def test_a_variable_that_is_not_utf_8_is_refused_where_it_is_used() -> None:
+    found = problems(f'{MINIMAL}env: {{A: "${{X}}"}}\nrun_dir: ${{X}}\n', X="\udcff")
+    assert found == [
+        "train.yaml:2:10: env.A: holds bytes that are not UTF-8",
+        "train.yaml:3:10: run_dir: holds a character that a line of text cannot (U+DCFF); expected a path in one line",
+    ]
+
+
+TOO_LONG = "x" * (MAX_VALUE_BYTES + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"command: {TOO_LONG}", "train.yaml:2:10: command: has 120001 bytes"),
+        (f"setup: {'é' * 60_001}", "train.yaml:2:8: setup: has 120002 bytes"),
+        (f"env: {{A: {TOO_LONG[:-2]}}}", "train.yaml:2:10: env.A: has 120001 bytes"),
+        (f"slurm: {{comment: {TOO_LONG}}}", "train.yaml:2:18: slurm.comment: has 120001 bytes"),
+        (f"slurm: {{exclude: [{TOO_LONG[:-3]}, ab]}}", "train.yaml:2:18: slurm.exclude: has 120001 bytes"),
+        (f"srun: {{extra: [--comment={TOO_LONG[10:]}]}}", "train.yaml:2:15: srun.extra: has 120001 bytes"),
+    ],
+    ids=["command", "setup, in bytes", "env, with its name", "slurm", "slurm, joined", "srun.extra"],
+)
+def test_a_text_that_no_process_can_be_given_is_refused_in_its_place(text: str, said: str) -> None:
+    found = problems(f"name: x\n{text}\n" if text.startswith("command") else f"{MINIMAL}{text}\n")
+    assert len(found) == 1
+    assert found[0].startswith(f"{said}, more than a process can be given (120000); put it into a file")
+
+
+@pytest.mark.parametrize("name", sorted(BASHS_OWN))
+def test_a_variable_that_bash_does_not_hand_on_is_refused(name: str) -> None:
+    found = problems(f"{MINIMAL}env: {{{name}: x}}\n")
+    said = "bash sets this variable itself, and does not hand yours to the training"
+    assert found == [f"train.yaml:2:{9 + len(name)}: env.{name}: {said}"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [
+        ("/a\\b", "holds a backslash, which Slurm takes for its own in the name of an output file"),
+        ("/a\nb", "holds the control character '\\n', which no #SBATCH line can"),
+        ("/a\udcff", "holds bytes that are not UTF-8"),
+    ],
+    ids=["backslash", "newline", "not UTF-8"],
+)
+def test_a_folder_that_slurm_cannot_write_to_is_refused_wherever_its_name_comes_from(folder: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve([Source("file", "train.yaml", MINIMAL)], [], {}, base_dir=folder)
+    assert [str(problem) for problem in caught.value.problems] == [f"train.yaml: run_dir: {said}"]
+    assert problems(f"{MINIMAL}run_dir: ~/x\n", HOME=folder) == [f"train.yaml:2:10: run_dir: {said}"]
+
+
+def test_a_home_folder_in_another_encoding_is_refused_for_every_path() -> None:
+    found = problems(f"{MINIMAL}resume: {{dir: ~/c}}\nkill_switch: {{file: ~/k}}\n", HOME="/\udcff")
+    assert [problem.partition(": ")[2] for problem in found] == [
+        "resume.dir: holds bytes that are not UTF-8", "kill_switch.file: holds bytes that are not UTF-8"]
+
+
+def test_an_unreadable_file_is_only_its_own_problem() -> None:
+    assert problems("command: [\n") == [
+        "train.yaml:2:1: not YAML: a value is missing, or starts with a sign that needs quotes"
+    ]
+
+
+# (text after the command, whether the check takes it)
+SAMPLES = [
+    ("", True), ("version: 1", True), ("version: 2", False), ("version: '1'", False), ("name: a.b-c_d", True),
+    ("name: a b", False), ("name: 12", True), ("name: true", False), ("cluster: local", True), ("cluster: k8s", False),
+    ("setup: x", True), ("setup: [x]", False), ("setup: 3", False), ("env: {A: 1}", True), ("env: {A: true}", True),
+    ("env: {A: [1]}", False), ("env: {1A: 1}", False), ("slurm: {nodes: 4}", True),
+    ("slurm: {gpus_per_node: a:4}", True),
+    ("slurm: {gpus-per-node: 4}", True),
+    ("slurm: {exclusive: true}", True), ("slurm: {exclude: [a, b]}", True),
+    ("slurm: {wrap: x}", False), ("slurm: {job_name: x}", False), ("slurm: {nodes: {a: 1}}", False),
+    ("slurm: {constraint: [a]}", False), ("slurm: {new-one-of-28.05: 1}", False), ("slurm: {brandnew: 1}", True),
+    ("srun: {wait: 0}", True), ("srun: {wait: -1}", False), ("srun: {wait: '1'}", False), ("srun: {wait: 1.0}", False),
+    ("srun: {kill_on_bad_exit: true}", True), ("srun: {kill_on_bad_exit: 3}", False), ("srun: {extra: []}", True),
+    ("srun: {extra: [--x]}", True), ("srun: {extra: --x}", False), ("launch: {with: torchrun}", True),
+    ("launch: {with: accelerate}", False), ("launch: {tee: 4}", False), ("launch: {nproc_per_node: 4}", True),
+    ("resume: {dir: x, format: dcp, by: training}", True), ("resume: {dir: x, format: zip, by: training}", False),
+    ("resume: {by: me}", False), ("restart: {on_lost_progress: warn}", True),
+    ("restart: {on_lost_progress: no}", False),
+    ("resume: {keep_trying: 0}", True), ("standby: 1", False), ("hang: {no_progress: 10m}", True),
+    ("hang: {no_progress: soon}", False), ("hang: {no_progress: auto, then: notify}", True), ("standby: false", True),
+    ("suspects: {max_excluded: 3}", True), ("suspects: {max_excluded: -3}", False),
+    ("restart: {policy: {hang: restart 3}}", True), ("restart: {policy: {hang: restart three}}", False),
+    ("restart: {policy: {hang: null}}", True), ("restart: {policy: {hang: '${A}', magic: stop}}", False),
+    ("progress: {step: auto}", True), ("progress: {loss: auto}", True), ("restart: {backoff: 15m}", True),
+    ("restart: {backoff: 15}", True), ("restart: {backoff: 1.5}", True), ("restart: {backoff: '15:00'}", False),
+    ("restart: {backoff: -1}", False), ("restart: {backoff: 400d}", False), ("restart: {via: requeue}", True),
+    ("kill_switch: {signal: USR1}", True), ("kill_switch: {signal: SIGKILL}", False), ("kill_switch: {group: a}", True),
+    ("kill_switch: {group: a b}", False), ("preserve_site: {when: [hang]}", True),
+    ("preserve_site: {when: hang}", False),
+    ("preserve_site: {when: [x]}", False), ("preserve_site: {for: 2h, nodes: all}", True), ("hang: {}", True),
+    ("checks: {}", False), ("unknown: 1", False), ("restart: {max_restarts: null}", True), ("restart: null", True),
+    ("cluster: ${A}", True), ("restart: {max_restarts: null, backof: 1}", False), ("restart: 3", False),
+]  # fmt: skip
+# What only the check knows to be wrong; to JSON 1.0 is the integer 1.
+BEYOND_SCHEMA = {"restart: {backoff: 400d}", "slurm: {new-one-of-28.05: 1}", "srun: {wait: 1.0}"}
+
+
+@pytest.mark.parametrize(("text", "is_good"), SAMPLES, ids=[text[:40] or "nothing" for text, _ in SAMPLES])
+def test_the_check_and_the_schema_agree(text: str, is_good: bool) -> None:
+    tree, _ = parse_document(f"{MINIMAL}{text}\n", layer="file", file="t")
+    assert tree is not None
+    assert accepts(train_schema(), plain(tree)) == (is_good or text in BEYOND_SCHEMA)
+    try:
+        resolved(f"{MINIMAL}{text}\n", A="local")
+        by_check = True
+    except ConfigError:
+        by_check = False
+    assert by_check == is_good
+
+
+@given(st.binary(max_size=80))
+def test_no_file_makes_the_check_do_anything_but_resolve_or_refuse(data: bytes) -> None:
+    _resolve_or_refuse(data.decode("utf-8", "surrogateescape"))
+
+
+lines = st.sampled_from([
+    "command: x", "name: ${name}", "slurm: {nodes: ${N}}", "slurm:", "  nodes: 4", "  time: 1:2:3", "env: {A: b}",
+    "restart:", "  backoff: 5m", "run_dir: ${slurm.nodes}/${A:-b}", "launch: {with: torchrun}", "setup: |", "    code",
+    "- x", "<<: *a", "a: &a [1]", "\tx: y", "resume: {dir: '~'}", "kill_switch: null", "preserve_site: {when: []}",
+    "srun: []",
+])  # fmt: skip
+overrides = st.sampled_from([
+    "slurm.nodes=4", "slurm=", "=", "a.b.c=1", "env.A=[", "restart=3", "command={a: b}", "slurm.--new=1", "x", "a..b=1",
+])  # fmt: skip
+sbatch_flags = st.sampled_from(
+    ["--qos=high", "--qos", "-p", "-N4", "-HO", "--", "-", "", "--nodes=x", "--wrap=x", "-Zz", "--=1"]
+)
+
+
+@given(st.lists(lines, max_size=8), st.lists(overrides, max_size=3), st.lists(sbatch_flags, max_size=4))
+def test_no_command_line_makes_the_check_do_anything_but_resolve_or_refuse(
+    text: list[str], words: list[str], flags: list[str]
+) -> None:
+    _resolve_or_refuse("\n".join(text), *words, flags=tuple(flags))
+
+
+def _resolve_or_refuse(text: str, *overrides: str, flags: tuple[str, ...] = ()) -> None:
+    try:
+        json.dumps(config(text, *overrides, flags=flags))
+    except ConfigError as error:
+        assert error.problems
+
+
+BLOCKS = "# >>> directives\n# <<< directives\n# >>> values\n# <<< values\n"
+
+
+@settings(deadline=None)   # how long it takes says nothing on a busy machine
+@given(st.text(st.characters(), max_size=40), st.sampled_from(
+    ["command", "setup", "env.A", "run_dir", "kill_switch.file", "slurm.comment", "resume.dir", "name", "slurm.gres"]))
+def test_what_the_check_takes_the_script_can_hold(word: str, key: str) -> None:
+    try:
+        got = resolve([Source("file", "train.yaml", MINIMAL)], [f"{key}={word}", "resume.by=training"], {"HOME": "/h"},
+                      base_dir="/project")
+    except ConfigError:
+        return
+    assert render(BLOCKS, make(got.config, "1a2b3c4d"), python="/p", library=()).encode()

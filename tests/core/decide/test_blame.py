@@ -1,0 +1,159 @@
+"""Blame: which nodes a failed attempt speaks against; none for what people, programs and whole clusters do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.core.config.keys import CATEGORIES
+from safelaunch.core.decide.blame import CONFIDENT, NOBODY, SHORT_CYCLE_S, Failure, blame
+from safelaunch.core.ledger import KINDS, exclusions
+from safelaunch.core.plan import Suspects
+from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
+
+NODES = ("n0", "n1", "n2", "n3")
+FAILURE = Failure("r1", "alice", 1000.0, 1, NODES, "unknown", 0.2, "task 8 on n1: exit code 3", ("n1",), lived_s=900.0,
+                  steps=50, fingerprint="f")
+
+
+def kinds(failure: Failure) -> dict[str, str]:
+    return {one.node: one.kind for one in blame(failure)}
+
+
+@pytest.mark.parametrize("category", sorted(NOBODY))
+def test_what_a_person_the_program_or_the_cluster_did_blames_no_node(category: str) -> None:
+    early = replace(FAILURE, category=category, confidence=1.0, lived_s=1.0, steps=0)
+    assert blame(early) == ()
+    assert blame(replace(early, lost=(("n1", "no answer for 10 s"),))) == ()
+
+
+@pytest.mark.parametrize(
+    ("category", "confidence", "kind"),
+    [
+        ("gpu_hardware", 0.9, "gpu"),
+        ("gpu_hardware", 0.3, "gpu_maybe"),
+        ("node_failure", 0.9, "lost"),
+        ("node_failure", 0.3, "first_to_fail"),
+        ("network", 0.9, "network"),
+        ("network", 0.3, "first_to_fail"),
+        ("hang", 0.9, "hang"),
+        ("native_crash", 0.9, "first_to_fail"),
+        ("rendezvous", 0.9, "first_to_fail"),
+        ("unknown", 0.1, "first_to_fail"),
+        ("of_tomorrow", 0.9, "first_to_fail"),
+    ],
+    ids=["a broken GPU", "perhaps a broken GPU", "a broken node", "perhaps a broken node", "the network",
+         "perhaps the network", "a hang", "a native crash", "the rendezvous", "unknown", "of a later version"],
+)
+def test_what_a_category_says_of_the_culprit(category: str, confidence: float, kind: str) -> None:
+    assert kinds(replace(FAILURE, category=category, confidence=confidence)) == {"n1": kind}
+
+
+def test_a_kill_that_nothing_explains_blames_no_node() -> None:
+    early = replace(FAILURE, lived_s=1.0, steps=0, fingerprint=UNEXPLAINED_KILL)
+    assert blame(early) == () and blame(replace(early, fingerprint="f")) != ()
+
+
+def test_every_category_blames_nobody_or_a_culprit() -> None:
+    assert {category for category in CATEGORIES if not blame(replace(FAILURE, category=category))} == NOBODY - {"none"}
+
+
+def test_a_witness_carries_what_is_known_of_the_failure() -> None:
+    (one,) = blame(FAILURE)
+    assert (one.node, one.t, one.why, one.owner, one.run, one.attempt, one.fingerprint) == (
+        "n1", 1000.0, "task 8 on n1: exit code 3", "alice", "r1", 1, "f")
+
+
+def test_a_lost_node_is_blamed_and_not_who_failed_because_of_it() -> None:
+    lost = replace(FAILURE, category="node_failure", culprits=("n2",), lost=(("n1", "no answer for 10 s"),))
+    assert [(one.node, one.kind, one.why) for one in blame(lost)] == [("n1", "lost", "no answer for 10 s")]
+
+
+@pytest.mark.parametrize(
+    ("gone", "blamed"), [(1, 1), (2, 2), (3, 0), (4, 0)], ids=["one", "half", "most: the leader is cut off", "all"])
+def test_who_sees_most_others_gone_blames_none_of_them(gone: int, blamed: int) -> None:
+    lost = tuple((node, "no answer") for node in NODES[:gone])
+    assert len(blame(replace(FAILURE, category="node_failure", confidence=0.9, lost=lost))) == blamed
+
+
+def test_a_failure_of_most_nodes_is_no_nodes() -> None:
+    assert blame(replace(FAILURE, category="gpu_hardware", confidence=0.9, culprits=NODES[:3])) == ()
+
+
+def test_a_run_on_one_node_can_blame_it() -> None:
+    alone = replace(FAILURE, nodes=("n1",), category="gpu_hardware", confidence=0.9)
+    assert kinds(alone) == {"n1": "gpu"}
+
+
+@pytest.mark.parametrize(
+    ("culprits", "blamed"),
+    [(("n1.cluster.local",), ("n1",)), (("elsewhere",), ()), (("n1", "n1.cluster", "elsewhere"), ("n1",)), ((), ())],
+    ids=["with its domain", "no node of the attempt", "one of them twice", "none"],
+)
+def test_only_nodes_of_the_attempt_are_blamed(culprits: tuple[str, ...], blamed: tuple[str, ...]) -> None:
+    assert tuple(kinds(replace(FAILURE, culprits=culprits))) == blamed
+
+
+# --- black holes --------------------------------------------------------------------------------------------------
+
+EARLY = replace(FAILURE, lived_s=4.0, steps=0)
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (EARLY, "short_cycle"),
+        (replace(EARLY, steps=None), "short_cycle"),
+        (replace(EARLY, category="native_crash", confidence=0.9), "short_cycle"),
+        (replace(EARLY, lived_s=SHORT_CYCLE_S + 1), "first_to_fail"),
+        (replace(EARLY, lived_s=None), "first_to_fail"),
+        (replace(EARLY, steps=3), "first_to_fail"),
+        (replace(EARLY, nodes=("n1",)), "first_to_fail"),
+        (replace(EARLY, culprits=("n1", "n2")), "first_to_fail"),
+        (replace(EARLY, category="network", confidence=0.9), "network"),
+        (replace(EARLY, category="gpu_hardware", confidence=0.9), "gpu"),
+    ],
+    ids=["dies within seconds", "no steps known", "crashes at once", "after minutes", "nobody knows when", "made steps",
+         "on one node alone there is nobody to differ from", "two nodes at once", "the network is known to be it",
+         "the GPU is known to be it"],
+)
+def test_a_node_that_kills_attempts_at_their_start(failure: Failure, kind: str) -> None:
+    assert kinds(failure)["n1"] == kind
+
+
+def test_a_black_hole_is_kept_out_before_the_budget_is_spent() -> None:
+    found = [one for number in (1, 2) for one in blame(replace(EARLY, attempt=number, t=1000.0 + 60 * number))]
+    assert [one.node for one in exclusions(found, 1130.0, Suspects(), nodes=4)] == ["n1"]
+
+
+def test_a_bug_that_crashes_whatever_node_excludes_none() -> None:
+    found = [one for number, node in enumerate(["n1", "n1", "n2", "n0", "n0"])
+             for one in blame(replace(EARLY, attempt=number, culprits=(node,)))]
+    assert exclusions(found, 1010.0, Suspects(max_excluded="100%"), nodes=1) == ()
+
+
+FAILURES = st.builds(
+    Failure, run=st.just("r1"), owner=st.just("alice"), t=st.floats(0, 1e9), attempt=st.integers(1, 9),
+    nodes=st.lists(st.sampled_from(["n0", "n1", "n2", "n3", "n4"]), unique=True, max_size=5).map(tuple),
+    category=st.sampled_from([*CATEGORIES, "none", "of_tomorrow"]), confidence=st.floats(0, 1),
+    culprits=st.lists(st.sampled_from(["n0", "n1", "n9", "n2.local", ""]), max_size=5).map(tuple),
+    lost=st.lists(st.tuples(st.sampled_from(["n0", "n3", "x"]), st.just("gone")), max_size=3).map(tuple),
+    lived_s=st.none() | st.floats(0, 1e6), steps=st.none() | st.integers(0, 9),
+)
+
+
+@given(FAILURES)
+def test_blame_is_for_a_few_of_the_attempts_nodes_and_never_for_users_errors(failure: Failure) -> None:
+    blamed = blame(failure)
+    assert {one.node for one in blamed} <= set(failure.nodes)
+    assert len(blamed) == len({one.node for one in blamed}) <= max(1, len(failure.nodes) // 2)
+    assert all(one.kind in KINDS for one in blamed)
+    assert not (blamed and failure.category in NOBODY)
+
+
+def test_a_verdict_of_confidence_counts_as_such() -> None:
+    assert kinds(replace(FAILURE, category="hang", confidence=CONFIDENT)) == {"n1": "hang"}
+    assert kinds(replace(FAILURE, category="hang", confidence=CONFIDENT - 0.01)) == {"n1": "first_to_fail"}

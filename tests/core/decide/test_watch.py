@@ -1,0 +1,494 @@
+"""What the watch makes of a run, from its folder and Slurm's word: every row, and what must never be acted on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.core.decide import watchfacts
+from safelaunch.core.decide.watch import judge
+from safelaunch.core.decide.watched import (
+    NOTE,
+    Act,
+    Cancel,
+    End,
+    Free,
+    Judgement,
+    Note,
+    Notes,
+    Pulse,
+    Queue,
+    Relax,
+    StartNow,
+    Watched,
+    Word,
+    act_of,
+    parse_pulse,
+    read_notes,
+)
+from safelaunch.core.model import Event, Request
+from safelaunch.core.slurmtext import Account, KnownJob
+from safelaunch.core.state import Exclusion, Intent, State, fold
+from tests.core.decide.test_decide import PLAN
+
+NOW = 10_000.0
+LONG_S = 10_000.0
+KILL, HOLD = Request("kill", "bob", 5.0), Request("hold", "bob", 5.0)
+PULSE = Pulse(7, 3, "n0", "12", "running", 1, 40, "13")
+UP = (("idle", "n[0-3]"),)
+
+
+def events(*said: tuple[str, dict[str, Any]], gen: int = 1) -> list[Event]:
+    return [Event(float(number), gen, number, "n0", kind, data) for number, (kind, data) in enumerate(said, 1)]
+
+
+def state(*said: tuple[str, dict[str, Any]]) -> State:
+    return fold(events(*said))
+
+
+SUBMITTED = ("submitted", {"job": "12"})
+STARTED = ("job_started", {"job": "12", "nodes": ["n0", "n1"], "batch_host": "n0"})
+ATTEMPT = ("attempt_started", {"attempt": 1, "job": "12", "nodes": ["n0", "n1"]})
+NEXT = ("submitted", {"job": "13", "successor_of": "12"})
+RAN = state(SUBMITTED, STARTED, ATTEMPT, NEXT)
+ALONE = state(SUBMITTED, STARTED, ATTEMPT)
+
+
+def run(known: State = RAN, **changes: Any) -> Watched:
+    return replace(Watched(PLAN, known, PULSE, 0.0, LONG_S), **changes)
+
+
+def running(**changes: Any) -> KnownJob:
+    known = KnownJob("12", "RUNNING", "alice", nodelist="n[0-1]", batch_host="n0", partition="main",
+                     start="2026-11-21T20:51:56", elapsed_s=27.0, name="run.r1")
+    return replace(known, **changes)
+
+
+def waiting(reason: str = "Priority", **changes: Any) -> KnownJob:
+    return replace(KnownJob("13", "PENDING", "alice", reason, partition="main", name="run.r1"), **changes)
+
+
+def word(*jobs: KnownJob, absences: int = 0, same_s: float = LONG_S, **more: Any) -> Word:
+    return Word(jobs, absences, same_s, **more)
+
+
+def asked(*jobs: KnownJob, **more: Any) -> Word:
+    """… and sinfo has said that four nodes are there."""
+    return word(*jobs, nodes=UP, **more)
+
+
+def gone(*ended: KnownJob, **more: Any) -> Word:
+    return word(*ended, absences=2, **{"accounts": {}, **more})
+
+
+BEHIND = waiting("Dependency", dependency="afterany:12(unfulfilled),singleton(unfulfilled)")
+LIMBO = running(nodelist="n1")
+HANGS = running(state="COMPLETING", nodelist="n1")
+
+
+@pytest.mark.parametrize(("watched", "slurm", "row"), [
+    (run(state(SUBMITTED, STARTED, ("completed", {"why": "done"})), silent_s=LONG_S), gone(), "ended"),
+    (run(plan=replace(PLAN, cluster="local"), silent_s=LONG_S), gone(), "local"),
+    (run(mine=False, silent_s=LONG_S), gone(), "foreign"),
+    (run(silent_s=LONG_S), Word(None), "unanswered"),
+    (run(), word(running(), BEHIND), "running"),
+    (run(silent_s=LONG_S), word(running(), BEHIND), "silent"),
+    (run(silent_s=LONG_S), word(running(state="SUSPENDED"), BEHIND), "running"),
+    (run(silent_s=LONG_S), word(running(state="NEWWORD"), BEHIND), "running"),
+    (run(silent_s=LONG_S), word(running(state="SUSPENDED", nodelist="n1"), BEHIND), "running"),
+    (run(silent_s=LONG_S), word(running(nodelist=""), BEHIND), "silent"),
+    (run(silent_s=LONG_S), word(running(nodelist="n["), BEHIND), "silent"),
+    (run(silent_s=LONG_S), word(running(batch_host="", nodelist="n1"), BEHIND), "silent"),
+    (run(), word(LIMBO, BEHIND), "running"),
+    (run(), word(HANGS, BEHIND, same_s=60.0), "completing"),
+    (run(), word(HANGS, waiting("Resources")), "completing"),
+    (run(silent_s=10.0), word(HANGS, BEHIND), "completing"),
+    (run(State()), word(HANGS), "completing"),
+    (run(), word(waiting()), "waiting"),
+    (run(), word(waiting("JobHeldUser")), "held"),
+    (run(), word(waiting("launch failed requeued held")), "held"),
+    (run(requests=(KILL,)), word(waiting("BadConstraints", excluded="n0")), "waiting"),
+    (run(), word(waiting("BadConstraints")), "impossible"),
+    (run(State()), gone(), "submitting"),
+    (run(silent_s=LONG_S), word(absences=1), "doubt"),
+    (run(silent_s=10.0, state=state(SUBMITTED, STARTED)), gone(), "doubt"),
+    (run(silent_s=LONG_S, at_home=False), gone(), "gone"),
+    (run(silent_s=LONG_S, at_home=False, elsewhere="beta"), word(absences=1), "gone"),
+    (run(silent_s=LONG_S, requests=(HOLD,)), gone(), "held"),
+], ids=["ended", "local", "of somebody else", "no answer", "well", "silent", "suspended", "a word of a later Slurm",
+        "suspended without its host", "no nodelist", "torn nodelist", "no batch host", "pulse moves without its host",
+        "just completing", "completing, the next one is free", "completing, its supervisor lives",
+        "completing, unknown to the journal", "in the queue",
+        "held by a person", "launch failed", "killed while it waits", "too few nodes, and not for our sake",
+        "submission cut off", "one answer", "its supervisor lives", "perhaps of another cluster", "of another cluster",
+        "on hold"])
+def test_nothing_is_done(watched: Watched, slurm: Word, row: str) -> None:
+    judged = judge(watched, slurm, NOW)
+    assert (judged.row, judged.act, judged.asks) == (row, None, frozenset())
+
+
+@pytest.mark.parametrize(("watched", "slurm", "act"), [
+    (run(silent_s=400.0), asked(LIMBO, BEHIND), Cancel("12", "13", ("n0",), "", ("n0",))),
+    (run(ALONE, silent_s=400.0), asked(LIMBO), Queue("12", ("n0",), "", suspects=("n0",))),
+    (run(silent_s=400.0, requests=(KILL,)), asked(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
+    (run(silent_s=400.0, notes=Notes(cancelled=("13",))), asked(LIMBO), Cancel("12", None, ("n0",), "", ("n0",))),
+    (run(pulse=replace(PULSE, host="n1"), silent_s=901.0), asked(LIMBO, BEHIND),
+     Cancel("12", "13", ("n0",), "", ("n0",))),
+    (run(pulse=None, silent_s=400.0), asked(LIMBO, BEHIND), Cancel("12", "13", ("n0",), "", ("n0",))),
+    (run(silent_s=400.0), asked(HANGS, BEHIND), Free("13", ("n1",), "", ("n1",))),
+    (run(ALONE, silent_s=400.0), asked(HANGS, accounts={}), Queue(None, ("n1",), "", suspects=("n1",))),
+    (run(), word(waiting("DependencyNeverSatisfied")), Free("13", (), "")),
+    (run(silent_s=400.0), gone(), Queue(None, (), "")),
+    (run(replace(ALONE, via="watch"), silent_s=400.0), gone(), Queue(None, (), "")),
+    (run(replace(ALONE, via="watch")), word(running()), Queue("12", (), "", beside=True)),
+    (run(ALONE, plan=replace(PLAN, restart=replace(PLAN.restart, via="watch"))), word(running()),
+     Queue("12", (), "", beside=True)),
+    (run(replace(RAN, via="watch")), word(running(), accounts={"13": Account("NODE_FAIL")}),
+     Queue("12", (), "", beside=True)),
+    (run(replace(RAN, via="watch")), word(running(), accounts={}), Note("13", "")),
+    (run(silent_s=400.0), word(LIMBO, accounts={}), Note("13", "")),
+    (run(silent_s=400.0), word(LIMBO, accounts={"13": Account("CANCELLED", "1001")}), Note("13", "")),
+    (run(replace(RAN, successor=None, next_cancelled="13"), silent_s=400.0), asked(LIMBO),
+     Cancel("12", None, ("n0",), "", ("n0",))),
+    (run(), word(running(), waiting(state="CANCELLED")), Note("13", "")),
+    (run(silent_s=400.0), gone(running(state="COMPLETED")), End("completed", 0, "")),
+    (run(silent_s=400.0), gone(accounts={"12": Account("COMPLETED")}), End("completed", 0, "")),
+    (run(silent_s=400.0, notes=Notes(requeued=3)), gone(), End("gave_up", 10, "")),
+    (run(state(SUBMITTED, STARTED, ATTEMPT, ("attempt_ended", {"attempt": 1, "how": "completed"})), silent_s=400.0),
+     gone(), End("completed", 0, "")),
+], ids=["limbo", "limbo, no job behind it", "limbo, killed", "limbo, its next job cancelled by a person",
+        "limbo, its standby silent too", "limbo, no pulse ever", "hangs at its end", "hangs, no job behind it",
+        "a dependency that never comes", "vanished", "vanished from a site without sbatch on nodes",
+        "nodes may not call sbatch", "restart.via: watch", "the next job lost by Slurm", "the next job gone",
+        "limbo, its next job gone", "limbo, its next job cancelled, sacct", "limbo, its next job cancelled, journal",
+        "the next job cancelled by a person", "ended well, squeue", "ended well, sacct", "jobs without progress",
+        "completed before its leader wrote it down"])
+def test_the_run_goes_on_or_ends(watched: Watched, slurm: Word, act: Act) -> None:
+    judged = judge(watched, slurm, NOW)
+    assert judged.act is not None, judged
+    assert replace(judged.act, why="") == act, judged
+
+
+PERSON = "was cancelled by a person"
+
+
+@pytest.mark.parametrize(("watched", "slurm", "why"), [
+    (run(silent_s=400.0, requests=(KILL,)), gone(), "bob touched kill"),
+    (run(silent_s=400.0, scancelled=("12",)), gone(), f"job 12 {PERSON} (its output says so)"),
+    (run(silent_s=400.0), gone(running(state="CANCELLED")), f"job 12 {PERSON} (squeue)"),
+    (run(silent_s=400.0), gone(waiting(state="CANCELLED")), f"job 13 {PERSON} (squeue)"),
+    (run(silent_s=400.0), gone(accounts={"12": Account("CANCELLED", "1001")}),
+     "job 12 was cancelled by user 1001 (sacct)"),
+    (run(silent_s=400.0, notes=Notes(cancelled=("13",))), gone(), f"job 13 {PERSON} (squeue)"),
+    (run(silent_s=400.0), gone(waiting(id="14", state="CANCELLED")), f"job 14 {PERSON} (squeue)"),
+    (run(silent_s=400.0, notes=Notes(cancelled=("14",))), gone(), f"job 14 {PERSON} (squeue)"),
+    (run(replace(RAN, successor=None, next_cancelled="13"), silent_s=400.0), gone(),
+     f"job 13 {PERSON} before it started"),
+    (run(ALONE, silent_s=400.0, scancelled=("12",)), word(HANGS), f"job 12 {PERSON} (its output says so)"),
+    (run(state(SUBMITTED), silent_s=400.0), gone(running(state="CANCELLED")), f"job 12 {PERSON} (squeue)"),
+], ids=["kill switch", "slurmstepd's line", "squeue", "squeue, the next job", "sacct", "noted earlier",
+        "squeue, a job that the journal does not know", "the same, noted earlier", "noted by its leader",
+        "while it hangs", "before it ever started"])
+def test_a_persons_word_ends_the_run(watched: Watched, slurm: Word, why: str) -> None:
+    judged = judge(watched, slurm, NOW)
+    assert judged.act == End("stopped", 12, why)
+
+
+@pytest.mark.parametrize("evidence", ["output", "squeue", "sacct"])
+def test_our_own_cancel_is_no_persons_word(evidence: str) -> None:
+    known = fold(events(("intent", {"claim": 4, "act": "cancel", "job": "12"}),
+                        ("outcome", {"claim": 4, "act": "cancel", "ok": True}), gen=4), RAN)
+    watched = run(known, silent_s=400.0, scancelled=("12",) * (evidence == "output"))
+    slurm = gone(*[running(state="CANCELLED")] * (evidence == "squeue"),
+                 accounts={"12": Account("CANCELLED", "1001")} if evidence == "sacct" else {})
+    assert isinstance(judge(watched, slurm, NOW).act, Queue)
+
+
+@pytest.mark.parametrize(("watched", "slurm"), [
+    (run(silent_s=400.0), word(running(state="CANCELLED"), absences=1)),
+    (run(silent_s=400.0), word(running(state="CANCELLED"), BEHIND)),
+    (run(state(SUBMITTED), pulse=None), word(running(state="CANCELLED"), absences=1)),
+    (run(pulse=replace(PULSE, over=True)), word(running(state="CANCELLED"), absences=1)),
+    (run(), word(running(state="CANCELLED"), absences=1)),
+    (run(silent_s=400.0, quiet_s=0.0), word(running(state="CANCELLED"), absences=2)),
+], ids=["no other job", "the next one waits", "it had never started", "its leader has just left",
+        "its leader gave a pulse just now", "somebody has acted since Slurm was asked"])
+def test_a_scancel_is_written_down_at_first_sight(watched: Watched, slurm: Word) -> None:
+    assert judge(watched, slurm, NOW).act == Note("12", f"job 12 {PERSON} (squeue)")
+
+
+def test_a_scancel_of_a_job_that_the_journal_does_not_know_is_written_down() -> None:
+    judged = judge(run(ALONE, silent_s=400.0), word(running(), waiting(state="CANCELLED")), NOW)
+    assert judged.act == Note("13", f"job 13 {PERSON} (squeue)")
+    noted = run(ALONE, silent_s=400.0, notes=Notes(cancelled=("13",)))
+    assert isinstance(judge(noted, asked(LIMBO), NOW).act, Cancel), "and no other is queued"
+
+
+@pytest.mark.parametrize(("watched", "slurm"), [
+    (run(), word(running(id="11", state="CANCELLED"), running(), BEHIND)),
+    (run(notes=Notes(cancelled=("13",))), word(running(), waiting(state="CANCELLED"))),
+    (run(orphaned=("13",)), word(running(), waiting(state="CANCELLED"))),
+], ids=["a job before the one that runs", "noted already", "a node guard's"])
+def test_a_scancel_is_not_written_down(watched: Watched, slurm: Word) -> None:
+    assert not isinstance(judge(watched, slurm, NOW).act, Note)
+
+
+def test_a_cancel_of_a_node_guard_is_no_persons_word() -> None:
+    watched = run(ALONE, silent_s=400.0, scancelled=("12",), orphaned=("12",))
+    assert judge(watched, gone(running(state="CANCELLED")), NOW).act == Queue(None, (), judge(
+        watched, gone(), NOW).text)
+
+
+def test_a_job_that_came_after_a_cancelled_one_undoes_that() -> None:
+    known = state(SUBMITTED, STARTED, NEXT, ("submitted", {"job": "14", "successor_of": "12"}))
+    judged = judge(run(known, silent_s=400.0, notes=Notes(cancelled=("13",))), gone(), NOW)
+    assert isinstance(judged.act, Queue)
+
+
+# --- nodes that are kept out ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slurm", [word(LIMBO, BEHIND), word(HANGS, BEHIND), word(HANGS, accounts={})],
+                         ids=["limbo", "hung", "hung, no job behind it"])
+def test_nodes_are_asked_for_before_any_is_kept_out(slurm: Word) -> None:
+    judged = judge(run(ALONE if len(slurm.jobs or ()) == 1 else RAN, silent_s=400.0), slurm, NOW)
+    assert (judged.act, judged.asks) == (None, frozenset({"nodes"}))
+
+
+@pytest.mark.parametrize(("nodes", "exclude"), [
+    ((("idle", "n[1-3]"), ("down*", "n0")), ("n0",)), ((("idle", "n1"), ("down*", "n0")), ()), ((), ("n0",)),
+], ids=["enough", "too few", "no clear answer"])
+def test_no_more_nodes_are_kept_out_than_the_run_can_spare(
+    nodes: tuple[tuple[str, str], ...], exclude: tuple[str, ...]
+) -> None:
+    judged = judge(run(silent_s=400.0), word(LIMBO, BEHIND, nodes=nodes), NOW)
+    assert isinstance(judged.act, Cancel) and judged.act.exclude == exclude
+
+
+def test_a_job_behind_silent_nodes_waits_where_there_are_no_others() -> None:
+    judged = judge(run(silent_s=400.0), word(HANGS, BEHIND, nodes=(("idle", "n0"), ("comp*", "n1"))), NOW)
+    assert (judged.row, judged.act) == ("completing", None) and "too few nodes" in judged.text
+
+
+# --- the other ways of the next job ---------------------------------------------------------------------------------
+
+
+REQUEUED = fold(events(("intent", {"claim": 5, "act": "requeue", "job": "12"}),
+                       ("outcome", {"claim": 5, "act": "requeue", "ok": True}),
+                       ("resubmitted", {"job": "12", "exclude": ["n1"]}), gen=5), ALONE)
+
+
+def test_a_requeued_job_is_let_go_and_kept_from_the_nodes_that_its_leader_named() -> None:
+    job = running(state="PENDING", reason="BeginTime", nodelist="", excluded="n2")
+    act = judge(run(REQUEUED, silent_s=400.0), word(job), NOW).act
+    assert isinstance(act, StartNow) and (act.job, act.exclude) == ("12", ("n2", "n1"))
+
+
+@pytest.mark.parametrize(("known", "requests"), [(REQUEUED, (HOLD,)), (REQUEUED, (KILL,)), (ALONE, ())],
+                         ids=["on hold", "killed", "requeued by an administrator"])
+def test_another_requeued_job_waits(known: State, requests: tuple[Request, ...]) -> None:
+    job = running(state="PENDING", reason="BeginTime", nodelist="")
+    assert judge(run(known, silent_s=400.0, requests=requests), word(job), NOW).act is None
+
+
+def test_a_leader_that_asked_for_a_next_job_is_the_second_witness() -> None:
+    watched = run(ALONE, pulse=replace(PULSE, over=True), notes=Notes(is_needed=True, needs_excluded=("n1",)))
+    act = judge(watched, word(absences=1, accounts={}, nodes=UP), NOW).act
+    assert isinstance(act, Queue) and act.exclude == ("n1",)
+
+
+@pytest.mark.parametrize(("quiet_s", "is_asked"), [(100.0, False), (300.0, True)])
+def test_sbatch_is_asked_less_and_less_often_where_it_refuses(quiet_s: float, is_asked: bool) -> None:
+    watched = run(ALONE, silent_s=400.0, quiet_s=quiet_s, notes=Notes(refused=("QOSMaxSubmitJobPerUserLimit",) * 2))
+    judged = judge(watched, gone(), NOW)
+    assert isinstance(judged.act, Queue) == is_asked, judged
+
+
+def test_nothing_is_queued_behind_a_job_where_dependencies_are_refused() -> None:
+    refused = Notes(refused=("Batch job submission failed: Job dependency problem",))
+    watched = run(replace(ALONE, via="watch"), notes=refused)
+    assert judge(watched, word(running()), NOW).act is None
+    assert isinstance(judge(replace(watched, silent_s=400.0), gone(), NOW).act, Queue)
+
+
+# --- history --------------------------------------------------------------------------------------------------------
+
+
+def test_history_is_asked_before_a_vanished_run_goes_on() -> None:
+    judged = judge(run(silent_s=400.0), word(absences=2), NOW)
+    assert (judged.act, judged.asks) == (None, frozenset({"sacct"}))
+
+
+def test_a_standby_on_a_living_node_gets_time_to_act() -> None:
+    judged = judge(run(pulse=replace(PULSE, host="n1"), silent_s=400.0), word(LIMBO, BEHIND), NOW)
+    assert (judged.row, judged.act) == ("limbo", None)
+
+
+@pytest.mark.parametrize("slurm", [asked(LIMBO, BEHIND), asked(HANGS, BEHIND), gone()], ids=["limbo", "hung", "gone"])
+def test_an_announced_act_is_given_time_for_its_outcome(slurm: Word) -> None:
+    announced = replace(RAN, intents=(Intent(3, "queue_successor"),))
+    assert judge(run(announced, silent_s=400.0, quiet_s=60.0), slurm, NOW).act is None
+    assert judge(run(announced, silent_s=400.0, quiet_s=200.0), slurm, NOW).act is not None
+
+
+# --- exclusions that keep a run from starting -----------------------------------------------------------------------
+
+
+def excluding(*nodes: str) -> State:
+    return replace(RAN, exclusions=tuple(Exclusion(node, "lost") for node in nodes))
+
+
+@pytest.mark.parametrize(("own", "listed", "nodes", "keep", "drop"), [
+    ("", "n[0-2]", UP, ("n1", "n2"), ("n0",)),
+    ("", "n[0-3]", UP, ("n2", "n3"), ("n0", "n1")),
+    ("n3", "n[0-3]", UP, ("n2", "n3"), ("n0", "n1")),
+    ("", "n[0-2]", (("idle", "n[0-1]"), ("down*", "n[2-3]")), ("n2",), ("n0", "n1")),
+    ("", "n[0-2]", (("mixed", "n0"), ("allocated", "n1"), ("idle*", "n2"), ("idle~", "n3")), ("n1", "n2"), ("n0",)),
+], ids=["the oldest goes", "two go", "not the user's own", "a dead node stays out", "busy and sleeping nodes count"])
+def test_exclusions_give_way_by_as_many_nodes_as_the_run_needs(
+    own: str, listed: str, nodes: tuple[tuple[str, str], ...], keep: tuple[str, ...], drop: tuple[str, ...]
+) -> None:
+    watched = run(excluding("n0", "n1", "n2", "n3"), plan=replace(PLAN, sbatch=(("exclude", own),) if own else ()))
+    judged = judge(watched, word(waiting("BadConstraints", excluded=listed), nodes=nodes), NOW)
+    assert isinstance(judged.act, Relax), judged
+    assert (judged.act.job, judged.act.keep, judged.act.drop) == ("13", keep, drop)
+
+
+@pytest.mark.parametrize("reason", [
+    "BadConstraints", "ReqNodeNotAvail, UnavailableNodes:n0", "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved",
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "NodeDown",
+])
+def test_states_of_nodes_are_asked_for_before_exclusions_give_way(reason: str) -> None:
+    judged = judge(run(excluding("n0")), word(waiting(reason, excluded="n0")), NOW)
+    assert (judged.act, judged.asks) == (None, frozenset({"nodes"}))
+
+
+@pytest.mark.parametrize(("own", "nodes", "same_s"), [
+    ("", UP, 0.0), ("n0", UP, LONG_S), ("", UP, LONG_S),
+], ids=["seen once", "the user's own", "enough nodes are up without it"])
+def test_exclusions_stay(own: str, nodes: tuple[tuple[str, str], ...], same_s: float) -> None:
+    watched = run(excluding("n0"), plan=replace(PLAN, sbatch=(("exclude", own),) if own else ()))
+    judged = judge(watched, word(waiting("ReqNodeNotAvail", excluded="n0"), nodes=nodes, same_s=same_s), NOW)
+    assert judged.act is None
+
+
+# --- laws -------------------------------------------------------------------------------------------------------
+
+
+JOBS = st.lists(st.builds(
+    KnownJob, id=st.sampled_from(["12", "13", "14_[1-3%1]"]), state=st.sampled_from(
+        [*sorted(watchfacts.FINISHED), *sorted(watchfacts.WAITING), "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING",
+         "NEW"]),
+    user=st.just("alice"), reason=st.sampled_from(["", "Priority", "Dependency", "BadConstraints", "JobHeldUser"]),
+    nodelist=st.sampled_from(["", "n0", "n[0-1]", "n1", "n["]), batch_host=st.sampled_from(["", "n0"]),
+    excluded=st.sampled_from(["", "n0", "n[0-3]"]), dependency=st.sampled_from(["", "afterany:12(unfulfilled)"]),
+    name=st.just("run.r1")), max_size=3).map(tuple)
+WORDS = st.builds(Word, JOBS, st.integers(0, 3), st.sampled_from([0.0, 60.0, LONG_S]),
+                  st.sampled_from([None, {}, {"12": Account("CANCELLED", "0")}]), st.sampled_from([None, UP]))
+STATES = st.sampled_from([RAN, ALONE, State(), state(SUBMITTED), excluding("n0"), replace(RAN, via="watch")])
+RUNS = st.builds(lambda known, silent_s, quiet_s, requests, scancelled: run(
+    known, silent_s=silent_s, quiet_s=quiet_s, requests=requests, scancelled=scancelled),
+    STATES, st.sampled_from([0.0, 100.0, 400.0, LONG_S]), st.sampled_from([0.0, LONG_S]),
+    st.sampled_from([(), (KILL,), (HOLD,)]), st.sampled_from([(), ("12",), ("13",)]))
+
+
+@given(RUNS, WORDS)
+def test_a_moving_pulse_is_never_acted_against(watched: Watched, slurm: Word) -> None:
+    judged = judge(replace(watched, silent_s=10.0), slurm, NOW)
+    assert not isinstance(judged.act, Cancel)
+    if any(job.state == "RUNNING" for job in slurm.jobs or ()):
+        assert not isinstance(judged.act, Queue) or judged.act.beside
+
+
+@given(RUNS, WORDS)
+def test_nothing_is_queued_after_a_persons_word(watched: Watched, slurm: Word) -> None:
+    killed = replace(watched, requests=(KILL,))
+    assert not isinstance(judge(killed, slurm, NOW).act, Queue)
+
+
+@given(RUNS)
+def test_a_blind_watch_does_nothing(watched: Watched) -> None:
+    assert judge(watched, Word(None), NOW).act is None
+
+
+@given(RUNS, WORDS)
+def test_an_ended_run_is_left_alone_but_for_a_job_that_waits(watched: Watched, slurm: Word) -> None:
+    ended = fold(events(("stopped", {"why": "bob"})), watched.state)
+    left = watchfacts.waiting_job(slurm)
+    act = judge(replace(watched, state=ended), slurm, NOW).act
+    assert act is None or (left is not None and isinstance(act, Cancel) and act.job == left.id)
+
+
+@pytest.mark.parametrize("reason", ["JobHeldUser", "Priority"])
+def test_a_job_that_an_ended_run_left_in_the_queue_is_cancelled(reason: str) -> None:
+    ended = fold(events(("completed", {"why": "done"})), RAN)
+    left = run(ended, pulse=replace(PULSE, over=True))
+    act = judge(left, word(waiting(reason)), NOW).act
+    assert isinstance(act, Cancel)
+    assert (act.job, act.successor) == ("13", None)
+    assert judge(replace(left, mine=False), word(waiting(reason)), NOW).act is None
+    assert judge(run(ended), word(running(), waiting(reason)), NOW).act is None, "its leader sees to it"
+
+
+@given(RUNS, WORDS)
+def test_an_act_survives_json(watched: Watched, slurm: Word) -> None:
+    act = judge(watched, slurm, NOW).act
+    if act is not None:
+        fields = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(act).items()}
+        assert act_of(type(act).__name__, fields) == act
+
+
+# --- what is read ---------------------------------------------------------------------------------------------------
+
+
+def test_notes_count_rescues_since_the_training_last_moved() -> None:
+    notes = read_notes([*rescue(2), *events(("progress", {"attempt": 1, "step": 5}), gen=3), *rescue(4), *rescue(5),
+                        *rescue(6, ok=None), *events(("intent", {"act": NOTE, "job": "13"}))])
+    assert notes == Notes(cancelled=("13",), requeued=2, last_seq=0)
+
+
+def test_notes_know_what_a_leader_asked_for_until_a_job_starts() -> None:
+    needs: tuple[str, dict[str, Any]] = ("need_successor", {"exclude": ["n1"], "why": "time limit"})
+    asking = (SUBMITTED, STARTED, needs)
+    assert read_notes(events(*asking)) == Notes(is_needed=True, needs_excluded=("n1",))
+    assert read_notes(events(*asking, STARTED)) == Notes()
+
+
+def test_notes_count_refusals_since_the_last_job() -> None:
+    def refusal(t: float, why: str) -> Event:
+        return Event(t, 0, int(t), "login", "outcome", {"act": "queue_successor", "ok": False, "why": why})
+
+    queueing = Event(5.0, 0, 1, "login", "decision", {"row": "queue_next", "action": "queue"})
+    no = [queueing, refusal(6.0, "no"), refusal(70.0, "limit")]
+    started = Event(30.0, 2, 1, "n0", "job_started", {"job": "13"})
+    assert read_notes([*no, started]).refused == ("limit",)
+    assert read_notes(no).refused == ("no", "limit")
+
+
+def rescue(gen: int, ok: bool | None = True) -> list[Event]:
+    return events(("decision", {"row": "gone", "action": "queue"}),
+                  ("outcome", {"claim": gen, "act": "queue_successor", "ok": ok}), gen=gen)
+
+
+def test_a_job_queued_beside_a_leader_or_by_one_is_no_rescue() -> None:
+    by_leader = events(("outcome", {"claim": 3, "act": "queue_successor", "ok": True}), gen=1)
+    assert read_notes([*rescue(0), *by_leader]) == Notes(last_seq=2)
+
+
+@pytest.mark.parametrize("raw", [
+    None, [], {}, {"v": 2, "count": 1, "gen": 1, "host": "n0", "job": "12"}, {"v": 1, "count": "x"},
+    {"v": 1, "count": float("inf"), "gen": 1, "host": "n0", "job": "12"},
+], ids=["null", "list", "empty", "a later version", "no number", "infinite"])
+def test_a_pulse_of_another_form_is_none(raw: object) -> None:
+    assert parse_pulse(raw) is None
+
+
+def test_the_pulse_says_since_when_where_and_which_step() -> None:
+    job = running(elapsed_s=113_253.0, nodelist="n[01-34]")
+    text = "is running for 1-07:27:33 since 2026-11-21T20:51:56 on n[01-34] (step 1234)"
+    assert judge(run(pulse=replace(PULSE, step=1234)), word(job, BEHIND), NOW) == Judgement("running", text)
+    assert judge(run(), word(waiting("Resources")), NOW).text == "is waiting to be scheduled (Resources)"

@@ -1,0 +1,109 @@
+"""When somebody looks again: never later than the moment at which a hang would count, whatever the looks have shown."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.core.hangs import hang
+from safelaunch.core.hangs.hang import Rhythm
+from safelaunch.core.hangs.proof import (
+    ALL_LOOKS_S,
+    BETWEEN_LOOKS_S,
+    LAST_LOOK_S,
+    Look,
+    conclude,
+    pause_before_last_s,
+    weigh,
+)
+from safelaunch.core.hangs.stacks import fold
+from safelaunch.core.hangs.verdict import judge_hang
+from safelaunch.core.progress.lines import Talk
+from tests.core.hangs.stack_values import ALL_REDUCE, USER, rank, reports
+
+SLACK_S = 1.0   # supervisor.hangs.is_overdue is asked once a second
+HUNG = [rank(n, ALL_REDUCE, ran=False, cpu=0.0) for n in range(4)]
+BUSY = [rank(n, ALL_REDUCE, USER, ran=True, cpu=1.0) for n in range(4)]
+UNREADABLE = [rank(n, (), why="ptrace is closed") for n in range(4)]
+
+
+def seen(ranks: list) -> Look:  # type: ignore[type-arg]
+    groups = fold(ranks)
+    return Look(reports(*ranks), groups, judge_hang(reports(*ranks), groups=groups))
+
+
+LOOKS = {name: seen(ranks) for name, ranks in (("hung", HUNG), ("busy", BUSY), ("unreadable", UNREADABLE))}
+
+
+def silent_from_zero(step_s: float) -> Rhythm:
+    """A training whose last step was logged at t = 0."""
+    rhythm = hang.begin(-21 * step_s, 3600.0, None)
+    for step in range(20):
+        rhythm = hang.hear(rhythm, (step - 19) * step_s, Talk(step, (), str(step)))
+    return rhythm
+
+
+@given(st.floats(0.05, 400.0), st.lists(st.tuples(st.sampled_from(sorted(LOOKS)), st.floats(0.0, SLACK_S),
+                                                  st.floats(0.0, 60.0)), min_size=1, max_size=30))
+def test_the_next_look_is_never_later_than_the_moment_at_which_the_silence_would_count(
+    step_s: float, course: list[tuple[str, float, float]]
+) -> None:
+    rhythm = silent_from_zero(step_s)
+    for name, late_s, took_s in course:
+        now_s = hang.deadline_s(rhythm) + late_s + took_s
+        rhythm, why_not = conclude(rhythm, now_s, [LOOKS[name]])
+        if not why_not:
+            return
+        left_s = hang.hold_s(rhythm, now_s)
+        assert hang.deadline_s(rhythm) > now_s, "no look without a pause"
+        assert left_s <= 0 or hang.deadline_s(rhythm) <= now_s + left_s
+
+
+@given(st.floats(0.05, 60.0), st.lists(st.floats(0.0, SLACK_S), min_size=60, max_size=60), st.integers(0, 12),
+       st.floats(0.0, 15.0))
+def test_a_hang_is_ended_soon_after_it_counts_however_long_the_looks_take(
+    step_s: float, late: list[float], busy: int, took_s: float
+) -> None:
+    rhythm, now_s, looks_left = silent_from_zero(step_s), 0.0, busy
+    for late_s in late:
+        now_s = hang.deadline_s(rhythm) + late_s + took_s
+        looks = [LOOKS["busy" if looks_left > 0 else "hung"]]
+        looks_left -= 1
+        rhythm, why_not = conclude(rhythm, now_s, looks, ALL_LOOKS_S)
+        if why_not:
+            continue
+        now_s += BETWEEN_LOOKS_S + took_s
+        now_s += pause_before_last_s(rhythm, now_s, looks) + LAST_LOOK_S + took_s
+        rhythm, why_not = conclude(rhythm, now_s, looks)
+        assert not why_not
+        counts_s = now_s + hang.hold_s(rhythm, now_s)
+        # Looks that began late, and those that were slow: one each of the three, and of the one before them.
+        assert counts_s <= now_s <= counts_s + BETWEEN_LOOKS_S + LAST_LOOK_S + SLACK_S + 4 * took_s
+        return
+    raise AssertionError("it was never ended")
+
+
+def test_a_hang_that_needs_eighteen_seconds_more_is_looked_at_then() -> None:
+    """Seen on a real Slurm: after five looks the next one was due 136 s later."""
+    rhythm = silent_from_zero(1.0)
+    for now_s in (56.0, 83.0, 125.0, 187.0, 282.0):
+        rhythm, why_not = conclude(rhythm, now_s, [LOOKS["hung"]])
+    assert why_not.endswith("is called a hang if nothing changes for 18 s more")
+    assert hang.deadline_s(rhythm) == 300.0
+
+
+def test_a_step_that_is_logged_ends_the_wait() -> None:
+    rhythm, _ = conclude(silent_from_zero(1.0), 56.0, [LOOKS["hung"]])
+    rhythm = hang.hear(rhythm, 60.0, Talk(21, (), "21"))
+    assert hang.deadline_s(rhythm) == 60.0 + hang.NOTICE_S
+
+
+def test_the_time_in_which_the_leader_was_stopped_itself_moves_the_next_look_too() -> None:
+    rhythm, _ = conclude(silent_from_zero(1.0), 230.0, [LOOKS["hung"]])
+    assert hang.deadline_s(hang.forgive(rhythm, 100.0)) == hang.deadline_s(rhythm) + 100.0
+
+
+def test_the_looks_of_this_file_are_what_they_are_called() -> None:
+    assert weigh([LOOKS["hung"]]).is_proof and not weigh([LOOKS["hung"]]).is_sure
+    assert weigh([LOOKS["busy"]]).is_alive
+    assert not weigh([LOOKS["unreadable"]]).is_proof and not weigh([LOOKS["unreadable"]]).is_alive

@@ -1,0 +1,60 @@
+"""Many runs, a line each: what stands in it, and that it fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from safelaunch.core.status.speech import Speech
+from safelaunch.core.status.table import render
+from safelaunch.views import talk
+
+SPEECH = Speech(lambda t: f"<{t:.0f}>", talk.span, lambda names: "+".join(names))
+
+
+def brief(name: str = "bloom", **changes: Any) -> dict[str, Any]:
+    """A run that makes steps."""
+    return {"name": name, "owner": "alice", "state": "running", "sentence": "attempt 1 is running on n[0-3] (job 12)",
+            "since_t": -200.0, "now_t": 7300.0, "job": "12", "job_ends_t": 10900.0, "step": 205, "step_total": 4000,
+            "eta_t": 18100.0, "restarts": 2, "max_restarts": 30, "is_stale": False, **changes}
+
+
+def lines(*briefs: dict[str, Any], width: int | None = None, with_owner: bool = False) -> list[str]:
+    return [line for line, _ in render(briefs, SPEECH, width, with_owner)]
+
+
+def test_a_run_that_goes_on_says_how_far_it_is_and_when_it_and_its_job_end() -> None:
+    assert lines(brief()) == [
+        "RUN    STATE    FOR    STEP      DONE IN  JOB  ENDS IN  RETRY",
+        "bloom  running  2h 5m  205/4000  3h       12   1h       2/30   attempt 1 is running on n[0-3] (job 12)"]
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    queued = brief(state="queued", since_t=None, step=None, step_total=None, eta_t=None, job_ends_t=None, restarts=0)
+    assert lines(queued)[0] == "RUN    STATE   JOB"
+
+
+def test_whose_a_run_is_stands_in_the_teams_table() -> None:
+    assert lines(brief(), with_owner=True)[0].startswith("RUN    OWNER  STATE")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_no_line_is_wider_than_the_terminal_and_none_is_lost(width: int) -> None:
+    told = lines(brief(), brief("a-name-that-somebody-has-found-too-long-to-type", state="on_hold"), width=width)
+    assert max(map(len, told)) <= width
+    assert any(line.startswith("bloom") for line in told) and any("…" in line for line in told)
+    assert any("on hold" in line for line in told)
+
+
+def test_a_narrow_terminal_has_the_sentence_on_a_line_of_its_own() -> None:
+    assert lines(brief(), width=70)[2] == "  attempt 1 is running on n[0-3] (job 12)"
+
+
+def test_a_run_without_a_sign_of_life_is_red_whatever_its_state() -> None:
+    (_, (_, style)) = render([brief(is_stale=True)], SPEECH, None, False)
+    assert style == "red"
+
+
+def test_no_run_has_no_line() -> None:
+    assert lines() == []

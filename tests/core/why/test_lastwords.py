@@ -1,0 +1,54 @@
+"""Last words that no rule knows: read by their words where they are plain, shown where they are not, never sure."""
+
+from __future__ import annotations
+
+import pytest
+
+from safelaunch.core.why.lastwords import MOST_WEIGHT, sound_of
+from tests.core.why.judged import judge_text
+
+STEPS = "\n".join(f"step {step} loss 2.{step}" for step in range(10, 14))
+FALL = "srun: error: n3: task 2: Exited with exit code 1"
+
+
+@pytest.mark.parametrize(
+    ("words", "category"),
+    [
+        ("blobstore: flush of the volume failed, disk is full", "storage"),
+        ("fabric: transmit timed out, peer unreachable", "network"),
+        ("the trainer died: gradients are not finite", "numerical"),
+        ("loader: cannot decode sample 17 of the dataset", "data"),
+        ("launcher: unknown option 'foo' in the configuration: invalid", "config"),
+    ],
+)
+def test_plain_words_before_a_fall_give_a_category_that_is_not_sure(words: str, category: str) -> None:
+    verdict = judge_text(f"{STEPS}\n{words}\n{FALL}\n")
+    assert verdict.category == category
+    assert verdict.confidence <= MOST_WEIGHT < 0.8
+    assert verdict.cause is not None and verdict.cause.text == words
+
+
+def test_a_line_that_a_program_calls_an_error_is_heard() -> None:
+    verdict = judge_text(f"{STEPS}\nERROR the manifest of the checkpoint is corrupt\n{FALL}\n")
+    assert verdict.category == "checkpoint"
+
+
+def test_words_before_later_steps_are_not_heard() -> None:
+    verdict = judge_text(f"cannot write: disk is full, volume failed\n{STEPS}\n{FALL}\n")
+    assert verdict.category == "unknown"
+
+
+def test_words_that_a_program_says_before_it_ends_well_are_not_heard() -> None:
+    verdict = judge_text(f"{STEPS}\nfailed to flush metrics: disk is full\nTraining completed successfully\n")
+    assert verdict.category == "none"
+
+
+def test_words_of_two_kinds_are_shown_and_not_read() -> None:
+    assert sound_of("something failed") == ("", 0.0)
+    assert judge_text(f"{STEPS}\nthe frobnicator failed\n").category == "unknown"
+
+
+def test_an_exit_that_nothing_explains_is_no_health() -> None:
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    sys.exit(3)\nSystemExit: 3'
+    assert judge_text(f"{STEPS}\n{trace}\n").category == "unknown"
+    assert judge_text(f"{STEPS}\n{trace}\n" + "a row of a table\n" * 3000).category == "unknown"

@@ -1,0 +1,96 @@
+"""No text, whoever wrote it, takes a regular expression of the package long. Those of the rules: test_rule_costs.py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from safelaunch.core.counters import count
+from safelaunch.core.progress.figures import measure
+from safelaunch.core.progress.lines import listen
+from safelaunch.core.progress.steps import MOST_LINE_BYTES, cut_lines, latest_of
+from safelaunch.core.why.wording import MAX_TEXT
+from tests.core.pumps import Pump, pumps_of
+from tests.core.why.patterns_of_package import ANCHORED, Use, all_patterns
+
+CHUNK = 64 << 10       # what the leader reads of a log at once
+MOST_S = 0.8           # of processor time for a chunk; worst here: 0.16 s, and a bad one takes 1.4 s and more
+TRIES = 5              # the least of them counts: a busy machine makes some of them long
+SHORT = 8 << 10        # a pattern that takes this in 4 ms takes the chunk in 0.26 s, were it quadratic
+SHORT_S = 0.004
+LEADER_S = 0.2         # for all that the leader asks of a chunk
+# What has held a leader, or a verb, for seconds.
+CASES = (
+    b" step" + b" " * CHUNK, b" step" + b"\n" * CHUNK, b"step:" + b"\t" * CHUNK, b" step= " * (CHUNK // 7),
+    b"step%40000s!" % b"", b"epoch 1 1 / 1 " * (CHUNK // 14), b"epoch 1 1 / 1" + b" " * CHUNK, b"1" * CHUNK,
+    b"1," * (CHUNK // 2), b"loss: " + b"1," * (CHUNK // 2), b"loss" + b" " * CHUNK, b"0." * (CHUNK // 2),
+    b"1e" * (CHUNK // 2), b"start" * (CHUNK // 5), b"saving " * (CHUNK // 7), b"10%" * (CHUNK // 3),
+    b"\r  5%" * (CHUNK // 5), b"5%| 1/1 [" * (CHUNK // 9), b"[" * CHUNK, b"[a]: " * (CHUNK // 5), b"{" * CHUNK,
+    b"'" * CHUNK, b"/" * CHUNK, b"a-" * (CHUNK // 2), b"load" * (CHUNK // 4), b"evaluating" * (CHUNK // 10),
+    b"step 1 " * (CHUNK // 7), b"step 1\n" * (CHUNK // 7), b"0" * 40 + b" step 5 " * (CHUNK // 8), b"\n" * CHUNK,
+)
+ALL = [use for use in all_patterns() if ".why.rules" not in use.where]
+CUT = {"safelaunch.core.why.wording._WORDS": MAX_TEXT}   # searched in texts that are cut
+
+
+def seconds_of(search: Callable[[Any], object], text: str | bytes) -> float:
+    start_s = time.process_time()
+    search(text)
+    return time.process_time() - start_s
+
+
+def least_of(search: Callable[[Any], object], text: str | bytes, enough_s: float) -> float:
+    """The least time of some tries; no more of them once one was short enough."""
+    took_s = seconds_of(search, text)
+    for _ in range(TRIES - 1):
+        if took_s <= enough_s:
+            break
+        took_s = min(took_s, seconds_of(search, text))
+    return took_s
+
+
+def complaint_about(use: Use) -> str:
+    """The text that takes it too long; "" = there is none among the cases and those that are made for it."""
+    raw = use.pattern.pattern
+    is_text = isinstance(raw, str)
+    method = "search" if use.methods - ANCHORED else "match" if "match" in use.methods else "fullmatch"
+    search = getattr(use.pattern, method)
+    made = pumps_of(raw.encode(errors="replace") if isinstance(raw, str) else raw)
+    most = CUT.get(use.where, CHUNK)
+    for make in (*map(_as_pump, CASES), *made):
+        short, long = (make(size).decode("latin-1") if is_text else make(size) for size in (min(most, SHORT), most))
+        if seconds_of(search, short) < SHORT_S:
+            continue
+        if (took_s := least_of(search, long, MOST_S)) > MOST_S:
+            return f"{use.where}: {took_s:.2f} s for {make(60)!r}…"
+    return ""
+
+
+def _as_pump(case: bytes) -> Pump:
+    return lambda size: case[:size]
+
+
+@pytest.mark.parametrize("use", ALL, ids=lambda use: use.where)
+def test_no_chunk_of_a_log_takes_a_pattern_long(use: Use) -> None:
+    assert complaint_about(use) == ""
+
+
+def test_all_patterns_are_found() -> None:
+    found = {use.where.rpartition(".")[2] for use in ALL}
+    assert len(ALL) > 200 and {"STEP_LINE", "_SIGNS", "_RATE", "_STEP_TIME", "HEADS", "SRUN_SAW"} <= found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: repr(case[:14]))
+def test_what_the_leader_asks_of_a_chunk_takes_no_time(case: bytes) -> None:
+    cut = cut_lines(case)
+    asked_s = least_of(lambda text: (listen(text), count((), text, "auto", 5)), cut, LEADER_S)
+    shown_s = least_of(lambda text: (measure(text), latest_of(text, "auto")), cut, 2.5 * LEADER_S)
+    assert asked_s <= LEADER_S and shown_s <= 2.5 * LEADER_S
+
+
+def test_lines_are_cut_and_bars_in_one_line_are_lines_of_their_own() -> None:
+    bars = b"\r".join(b"%d%%|#| %d/100 [00:01<00:02]" % (number, number) for number in range(1000))
+    assert cut_lines(b"step 1\n" + b"x" * 9000 + b"\n" + bars) == b"step 1\n" + b"x" * MOST_LINE_BYTES + b"\n" + bars

@@ -1,0 +1,83 @@
+"""The gentle order to end, while guards come and go."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from safelaunch.core.decide.rows import Live
+from safelaunch.supervisor import asking
+
+Round = tuple[int, list[str]]   # guards that are there for an order, and the names that they answer with
+
+
+class Server:
+    """The guards of an attempt, as far as an order to end needs them: each order has its round."""
+
+    def __init__(self, rounds: list[Round]) -> None:
+        self.rounds = rounds
+        self.orders = 0
+        self.signalled: list[str] = []
+        self.signal_answers = 0
+
+    @property
+    def guards(self) -> dict[int, Any]:
+        return {number: SimpleNamespace(connection=object(), code=None) for number in range(self._round[0])}
+
+    @property
+    def _round(self) -> Round:
+        return self.rounds[min(self.orders, len(self.rounds) - 1)]
+
+    def tell(self, message: dict[str, Any], now_s: float) -> int:
+        told, self.signalled = self._round[0], list(self._round[1])
+        self.signal_answers = told
+        self.orders += 1
+        return told
+
+
+class Lead:
+    """A leader with an attempt of two tasks that somebody has touched the kill switch for."""
+
+    def __init__(self, server: Server) -> None:
+        self.now_s = 0.0
+        self.server = server
+        self.live = Live(1, ("n0", "n1"), tasks=2, end_row="kill")
+        self.plan = SimpleNamespace(resume=SimpleNamespace(dir=None))
+        self.waits = 0
+
+    @property
+    def attempt(self) -> Live:
+        return self.live
+
+    def begin(self, name: str, step: Any) -> None:
+        self.waits += 1   # for the next checkpoint; over at once here
+        step.close()
+
+
+@pytest.mark.parametrize(
+    ("rounds", "orders", "heard", "told"),
+    [
+        ([(2, ["n0: a", "n1: b"])], 1, 2, [2]),
+        ([(1, ["n0: a"]), (2, ["n0: a", "n1: b"])], 2, 2, [1, 2]),
+        ([(1, ["n0: a"]), (1, ["n1: b"]), (2, ["n0: a", "n1: b"])], 3, 2, [1, 2]),
+        ([(1, []), (2, [])], 2, 0, [None, 0]),
+        ([(1, ["n0: a"]), (0, []), (2, ["n0: a", "n1: b"])], 3, 2, [1, 2]),
+    ],
+    ids=["all are there", "one was away", "they take turns", "nobody handles it", "all were away in between"],
+)
+def test_guards_that_were_away_are_asked_again_until_all_have_answered(
+    rounds: list[Round], orders: int, heard: int, told: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank whose guard had no connection at that moment trained on for 15 minutes after the kill switch."""
+    server = Server(rounds)
+    lead = Lead(server)
+    said: list[int | None] = []
+    monkeypatch.setattr(asking, "_tell", lambda lead, name, reached, answers: said.append(lead.live.heard))
+
+    for pause_s in asking.ask_to_end(lead, "SIGUSR2"):   # type: ignore[arg-type]
+        lead.now_s += float(pause_s)   # type: ignore[arg-type]
+
+    assert (server.orders, lead.live.heard, said) == (orders, heard, told)
+    assert lead.waits == 1, "another wait finds the same checkpoint and counts its time anew"

@@ -1,0 +1,88 @@
+"""The supervisor executes nothing of a run folder that is not its user's own: at its birth, before each submission."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from safelaunch.adapters import ownership, runfolder
+from safelaunch.adapters.probe import Answer
+from safelaunch.errors import RunFolderError
+from safelaunch.supervisor import takeover
+from safelaunch.supervisor.leader import Leader, Superseded
+from tests.handmade import Made, make_run
+
+MALLORY = 60002
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files away: needs root")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return make_run(tmp_path / "run")
+
+
+@pytest.fixture
+def leader(made: Made, tmp_path: Path) -> Any:
+    """What the look at the folder needs of a leader."""
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local" / "job.sbatch").write_bytes((made.dir / "job.sbatch").read_bytes())
+    said: list[str] = []
+    return SimpleNamespace(
+        run_dir=made.dir, local=tmp_path / "local", folder_id=runfolder.folder_id(made.dir), said=said, say=said.append,
+        shared=SimpleNamespace(ask=lambda ask, _: Answer(value=ask())), between_pings=lambda wait: wait(),
+        patiently=lambda ask: ask(), world=SimpleNamespace(share=lambda *_: None))
+
+
+def test_a_folder_that_is_ones_own_is_sure_and_one_that_does_not_answer_is_not(leader: Any) -> None:
+    assert Leader.is_sure_of_folder(leader) and not leader.said
+    leader.shared.ask = lambda ask, _: Answer(late=True)
+    assert not Leader.is_sure_of_folder(leader)
+
+
+def test_one_that_its_owner_has_opened_to_others_is_closed_again_and_that_is_said(leader: Any, made: Made) -> None:
+    made.dir.chmod(0o770)
+    (made.dir / "submit.env").chmod(0o620)
+    assert Leader.is_sure_of_folder(leader)
+    assert ownership.why_not_own_run(made.dir) is None
+    assert "closed to them again" in leader.said[0]
+
+
+def changed(run_dir: Path) -> None:
+    run_dir.chmod(0o777)
+    (run_dir / "job.sbatch").write_text("touch owned\n")
+
+
+def given_away(run_dir: Path) -> None:
+    os.chown(run_dir / "job.sbatch", MALLORY, MALLORY)
+
+
+def replaced(run_dir: Path) -> None:
+    run_dir.rename(run_dir.with_name("moved"))
+    make_run(run_dir)
+
+
+@needs_root
+@pytest.mark.parametrize("attack", [changed, given_away, replaced])
+def test_nothing_is_sent_from_one_that_another_user_may_have_changed(
+    attack: Callable[[Path], None], leader: Any, made: Made
+) -> None:
+    attack(made.dir)
+    with pytest.raises(Superseded):
+        Leader.is_sure_of_folder(leader)
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["submit.env", "job.sbatch", "run.json"])
+def test_no_supervisor_is_born_to_a_folder_that_is_not_its_users(
+    name: str, leader: Any, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(takeover, "open_control", lambda _: None)
+    os.chown(made.dir / name, MALLORY, MALLORY)
+    with pytest.raises(RunFolderError, match=f"{name} belongs to"):
+        takeover.boot(leader)
