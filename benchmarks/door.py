@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks.figure import Figure, ratio_of_pairs, render_table
-from safelaunch.node.wire import Session, from_leader
+from safelaunch.node.guard.protocol import Session, from_leader
 
 LINES, ROUNDS = 20_000, 15
 PING, PONG = b'{"do":"ping"}', b'{"ev": "pong"}'

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer, Guard
-from safelaunch.node.guard import Link
+from safelaunch.node.guard.link import Link
 
 TOKEN = "a" * 64
 NOW_S = 1000.0

@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from safelaunch.node import wire
+from safelaunch.node.guard import protocol
 from tests.doorplay import WORDS, odd_word
 
 CLOSED_S = 20.0    # a stranger that has said something odd is closed at once, one that says nothing after 5 s
@@ -121,11 +121,11 @@ class Flood:
         try:
             with self.call() as sock:
                 who = {"node": "stranger", "task": number % 100, "attempt": 2}   # of none that there is
-                told = wire.introduce(self.token, who, _line(sock))
+                told = protocol.introduce(self.token, who, _line(sock))
                 assert told is not None
                 sock.sendall(told[1])
-                assert wire.is_welcome(self.token, told[0], _line(sock)), "the token is another one"
-                session = wire.Session(self.token, told[0], is_leader=False)
+                assert protocol.is_welcome(self.token, told[0], _line(sock)), "the token is another one"
+                session = protocol.Session(self.token, told[0], is_leader=False)
                 sock.sendall(session.seal(b'{"ev": "gone", "code": 0}'))   # whoever hangs up before that counts as dead
                 for _ in range(number % 3):
                     sock.sendall(session.seal(odd_word(self.dice)))
@@ -155,7 +155,7 @@ def hostile_greetings() -> Iterator[Callable[[str], bytes]]:
         def answer(nonce: str) -> bytes:
             nonces = "".join(dice.choices(digits, k=32)) + nonce
             text = f"{nonces}{who['node']}|{who['task']}|{who['attempt']}"
-            hello = {**who, "nonce": nonces, "mac": wire.mac(token, str(odd.get("role", "guard")), text), **odd}
+            hello = {**who, "nonce": nonces, "mac": protocol.mac(token, str(odd.get("role", "guard")), text), **odd}
             return json.dumps(hello).encode() + b"\n"
         return answer
 
@@ -167,7 +167,7 @@ def hostile_greetings() -> Iterator[Callable[[str], bytes]]:
             of(b"", mac=["0" * 64]), lambda nonce: b"[" * 60_000, lambda nonce: b"7" * 60_000,
             lambda nonce: b"\n" * 3000, lambda nonce: b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
             lambda nonce: json.dumps({"nonce": nonce}).encode() + b"\n", lambda nonce: dice.randbytes(300) + b"\n",
-            lambda nonce: wire.welcome(b"", nonce), lambda nonce: odd_word(dice) + b"\n")
+            lambda nonce: protocol.welcome(b"", nonce), lambda nonce: odd_word(dice) + b"\n")
 
 
 def _line(sock: socket.socket) -> bytes:

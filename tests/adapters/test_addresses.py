@@ -11,7 +11,7 @@ import pytest
 
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.job import own_addresses
-from safelaunch.node.guard import Link, hosts_of
+from safelaunch.node.guard.link import Link, hosts_of
 
 TOKEN = "a" * 64
 CLOSED = "240.0.0.1"   # class E: the kernel sends nothing there

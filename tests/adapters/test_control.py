@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters.control import GREETING_S, STANDBY_TASK, ControlServer
-from safelaunch.node.wire import MAX_GREETING, MAX_LINE, Session, mac
+from safelaunch.node.guard.protocol import MAX_GREETING, MAX_LINE, Session, mac
 
 TOKEN = "a" * 64
 DEADLINE_S = 30.0

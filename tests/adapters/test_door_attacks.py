@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters.control import AT_ONCE, Connection, ControlServer, Strangers
-from safelaunch.node import guard as guard_module
-from safelaunch.node.wire import MAX_GREETING, Session
+from safelaunch.node.guard.link import Link
+from safelaunch.node.guard.main import Guard
+from safelaunch.node.guard.processes import signal_handlers
+from safelaunch.node.guard.protocol import MAX_GREETING, Session
 from tests.doorplay import BAD, NOW_S, TOKEN, WORDS, Door, End, Line, greet, play
 from tests.hostile import LONG
 
@@ -130,9 +132,9 @@ def test_pings_are_signs_of_life_only_while_questions_are_answered(is_answered: 
     asked: list[dict[str, Any]] = []
     guard: Any = SimpleNamespace(heard=0.0, proved=0.0, look_s=3.0, link=SimpleNamespace(say=asked.append))
     for now_s in range(1, 30):
-        guard_module.Guard._hear(guard, {"do": "ping"}, float(now_s))
+        Guard._hear(guard, {"do": "ping"}, float(now_s))
         if asked and is_answered:
-            guard_module.Guard._hear(guard, {"do": "ping", "t": asked.pop()["t"]}, now_s + 0.01)
+            Guard._hear(guard, {"do": "ping", "t": asked.pop()["t"]}, now_s + 0.01)
     assert guard.heard == (29.0 if is_answered else 3.0)
 
 
@@ -164,7 +166,7 @@ def test_no_field_of_any_word_can_be_so_odd_that_an_end_raises() -> None:
 
 
 def test_a_guard_obeys_each_order_that_its_line_lets_through() -> None:
-    """What node.wire takes for an order is one that the guard can carry out."""
+    """What node.guard.protocol takes for an order is one that the guard can carry out."""
     for word in WORDS:
         for name, value in ((name, value) for name in ("signal", "grace_s") for value in BAD):
             line = Line()
@@ -173,7 +175,7 @@ def test_a_guard_obeys_each_order_that_its_line_lets_through() -> None:
             assert connection is not None and connection.session is not None
             for said in line.hear(connection.session.seal(json.dumps({**word, name: value}).encode())):
                 if said["do"] == "signal":
-                    assert guard_module.signal_handlers([], said["signal"]) == {}
+                    assert signal_handlers([], said["signal"]) == {}
                 elif said["do"] == "end":
                     assert 0.0 <= float(said["grace_s"]) < float("inf")
 
@@ -242,7 +244,7 @@ class Loop:
             key.data(time.monotonic())
         self.server.tick(time.monotonic(), 0.05)
 
-    def greeted(self, link: guard_module.Link) -> guard_module.Link:
+    def greeted(self, link: Link) -> Link:
         until_s = time.monotonic() + DEADLINE_S
         while not link.greeted:
             assert time.monotonic() < until_s, "the guard is not let in"
@@ -250,8 +252,8 @@ class Loop:
             link.messages(time.monotonic())
         return link
 
-    def link(self, node: str) -> guard_module.Link:
-        return guard_module.Link(f"127.0.0.1:{self.server.port}", None, TOKEN,
+    def link(self, node: str) -> Link:
+        return Link(f"127.0.0.1:{self.server.port}", None, TOKEN,
                                  {"node": node, "task": 0, "attempt": 1})
 
 

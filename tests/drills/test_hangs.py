@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters.control import STANDBY_TASK
-from safelaunch.node.guard import Link
+from safelaunch.node.guard.link import Link
 from safelaunch.sandbox.cluster import Sandbox
 from tests import frozen
 from tests.drills.proofs import check_losses, long_only

@@ -27,7 +27,10 @@ import pytest
 
 from safelaunch.adapters.control import ControlServer, Guard
 from safelaunch.adapters.guardcode import guard_text
-from safelaunch.node import guard as guard_module
+from safelaunch.node.guard import kernel
+from safelaunch.node.guard.main import PRIVATE, SWITCH_MARGIN_S, TICK_S
+from safelaunch.node.guard.processes import is_told_alone, marked, signal_handlers
+from safelaunch.node.guard.switch import KNOWN_S, Fuses
 from tests.lease import leased
 
 SOURCE = guard_text()
@@ -171,7 +174,7 @@ class Node:
         for leader in self.leaders:
             leader.close()
         for _ in range(20):
-            left = guard_module.marked(self.mark, "")
+            left = marked(self.mark, "")
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -243,9 +246,9 @@ def test_a_guard_finds_what_the_kernel_said_of_hardware_since_then(
             (now_s - 1, b"oom-kill:constraint=NONE,task_memcg=/slurm/uid_1/job_47/step_0,task=python,pid=8")]
     (tmp_path / "kmsg").write_bytes(
         b"".join(b"6,1,%d,-;%s\n DEVICE=+pci:NVRM\n" % (at_s * 1e6, text) for at_s, text in said))
-    monkeypatch.setattr(guard_module, "KMSG", str(tmp_path / "kmsg"))
+    monkeypatch.setattr(kernel, "KMSG", str(tmp_path / "kmsg"))
     monkeypatch.setenv("SLURM_JOB_ID", "12")
-    found = guard_module.kernel_words(now_s - 60)
+    found = kernel.kernel_words(now_s - 60)
     assert [text for _, text in found] == [said[2][1].decode(), "\ufffd EDAC MC0: 1 CE", said[5][1].decode()]
     assert abs(found[0][0] - (time.time() - 4)) < 2
 
@@ -256,8 +259,8 @@ def test_a_kernel_that_says_odd_things_holds_up_no_exit(
 ) -> None:
     if text is not None:
         (tmp_path / "kmsg").write_bytes(text)
-    monkeypatch.setattr(guard_module, "KMSG", str(tmp_path / "kmsg"))
-    assert guard_module.kernel_words(0.0) == []
+    monkeypatch.setattr(kernel, "KMSG", str(tmp_path / "kmsg"))
+    assert kernel.kernel_words(0.0) == []
 
 
 def test_what_the_launcher_says_comes_through(node: Node) -> None:
@@ -268,7 +271,7 @@ def test_what_the_launcher_says_comes_through(node: Node) -> None:
 def test_ranks_see_their_environment_without_the_guards_secrets(node: Node) -> None:
     out, _ = node.guarded(["env"], HELLO="world", SAFELAUNCH_GUARD_CODE="none").communicate(timeout=DEADLINE_S)
     names = {line.partition(b"=")[0].decode() for line in out.splitlines()}
-    assert not names & set(guard_module.PRIVATE)
+    assert not names & set(PRIVATE)
     assert {"HELLO", "SAFELAUNCH_ATTEMPT", "SAFELAUNCH_MARK", "PATH"} <= names
 
 
@@ -403,7 +406,7 @@ def test_a_user_without_any_groups_is_signalled_too(node: Node) -> None:
     node.guards.append(subprocess.Popen(node.rank("usr2"), extra_groups=[], stdout=subprocess.DEVNULL,
                                         env={**os.environ, "SAFELAUNCH_MARK": node.mark}))
     pid = node.rank_pid()
-    reached = guard_module.signal_handlers([pid], signal.SIGUSR2)
+    reached = signal_handlers([pid], signal.SIGUSR2)
     assert {pid: name.rpartition("[")[2] for pid, name in reached.items()} == {pid: f"{pid}]"}
 
 
@@ -646,7 +649,7 @@ def test_a_look_that_hangs_holds_no_output_open(node: Node) -> None:
     process = node.guarded(["sleep", str(LEASE_S + 0.5)], source=unkillable.replace(armed, ""))
     process.communicate(timeout=LEASE_S + 10.0)
     assert process.returncode == 0
-    assert guard_module.marked(node.mark, ""), "it hangs, in silence"
+    assert marked(node.mark, ""), "it hangs, in silence"
 
 
 def test_looks_that_hang_are_no_ranks_and_hold_up_no_end(node: Node) -> None:
@@ -866,7 +869,7 @@ def test_ranks_that_wake_up_and_have_no_successor_go_on(node: Node) -> None:
     assert Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"T"
 
 
-SWITCHED_S = LEASE_S + guard_module.SWITCH_MARGIN_S
+SWITCHED_S = LEASE_S + SWITCH_MARGIN_S
 
 
 @pytest.mark.root   # locks the guard's memory
@@ -875,7 +878,7 @@ def test_ranks_of_a_node_that_sleeps_beyond_the_switch_die_in_their_sleep(node: 
     process = node.guarded(node.rank(step_s=0.02), leader)
     pid = node.rank_pid()
     leader.guard()
-    leader.serve_for(guard_module.KNOWN_S + 0.5)
+    leader.serve_for(KNOWN_S + 0.5)
     os.killpg(process.pid, signal.SIGSTOP)
     slept_s = time.monotonic()
     before = node.lines()
@@ -889,7 +892,7 @@ def test_ranks_of_a_node_that_sleeps_beyond_the_switch_die_in_their_sleep(node: 
 def test_ranks_do_not_outlive_their_guard(node: Node) -> None:
     process = node.guarded(node.rank("ignore-term"))
     pid = node.rank_pid()
-    time.sleep(guard_module.TICK_S + 0.5)   # it ties new ranks once a second, the first at once
+    time.sleep(TICK_S + 0.5)   # it ties new ranks once a second, the first at once
     process.kill()
     wait_until(lambda: not is_alive(pid), "the rank's end", 2.0)
 
@@ -899,9 +902,9 @@ def start_sleeper() -> subprocess.Popen[bytes]:
 
 
 @pytest.fixture
-def fuses() -> Iterator[guard_module.Fuses]:
+def fuses() -> Iterator[Fuses]:
     """Fuses that end what is not renewed for two seconds, after their trial."""
-    made = guard_module.Fuses(2.0)
+    made = Fuses(2.0)
     time.sleep(made.TRIAL_S + 0.1)
     made.renew([])
     assert made.is_silent
@@ -909,7 +912,7 @@ def fuses() -> Iterator[guard_module.Fuses]:
     made.remove()
 
 
-def test_a_fuse_that_is_not_renewed_ends_its_rank_by_the_kernel_alone(fuses: guard_module.Fuses) -> None:
+def test_a_fuse_that_is_not_renewed_ends_its_rank_by_the_kernel_alone(fuses: Fuses) -> None:
     rank, other = start_sleeper(), start_sleeper()
     try:
         fuses.renew([rank.pid, other.pid])
@@ -944,7 +947,7 @@ def test_a_fuse_burns_for_an_ordinary_user() -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
-def test_a_fuse_that_is_renewed_ends_nobody_and_a_child_keeps_none_alive(fuses: guard_module.Fuses) -> None:
+def test_a_fuse_that_is_renewed_ends_nobody_and_a_child_keeps_none_alive(fuses: Fuses) -> None:
     rank = start_sleeper()
     children = []
     try:
@@ -968,7 +971,7 @@ def test_a_fuse_that_is_renewed_ends_nobody_and_a_child_keeps_none_alive(fuses: 
 
 
 def test_where_something_answers_in_the_doors_place_no_fuse_is_lit() -> None:
-    made = guard_module.Fuses(2.0)
+    made = Fuses(2.0)
     made.door.close()   # the kernel refuses what is repeated after a second, as a firewall would
     time.sleep(made.TRIAL_S + 0.1)
     rank = start_sleeper()
@@ -997,16 +1000,16 @@ V1_WITHOUT_PROCTRACK = "6:freezer:/\n4:memory:/slurm_n0/uid_1001/job_4711/step_b
 V2 = "0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n"
 
 
-@pytest.mark.parametrize(("text", "is_told_alone"), [
+@pytest.mark.parametrize(("text", "is_by_cgroups"), [
     (V1, True), (V1_WITHOUT_PROCTRACK, False), (V2, True), (V2.replace("4711", "47"), False),
     ("0::/user.slice/user-1000.slice/session-3.scope\n", False), ("", False), ("torn", False),
 ], ids=["v1", "v1 without proctrack/cgroup", "v2", "another job", "no job", "empty", "torn"])
 def test_tracking_by_cgroups_is_read_from_the_processes_own_groups(
-    text: str, is_told_alone: bool, tmp_path: Path
+    text: str, is_by_cgroups: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "cgroup").write_text(text)
-    assert guard_module.is_told_alone("4711", str(tmp_path / "cgroup")) == is_told_alone
-    assert not guard_module.is_told_alone("", str(tmp_path / "cgroup")), "outside of a job"
+    assert is_told_alone("4711", str(tmp_path / "cgroup")) == is_by_cgroups
+    assert not is_told_alone("", str(tmp_path / "cgroup")), "outside of a job"
 
 
 @pytest.mark.parametrize(("groups", "told"), [(V1, "told\n"), ("", "")], ids=["by cgroups", "by other means"])

@@ -1,4 +1,4 @@
-"""A task: the guard on its node, the rank below it, and their connection to the supervisor. Follows node/guard.py."""
+"""A task: the guard on its node, the rank below it, and their connection to the supervisor. Follows node/guard."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from errno import ETIMEDOUT
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safelaunch.node.guard import (
+from safelaunch.node.guard.link import RETRY_S
+from safelaunch.node.guard.main import (
     ASK_SHARE,
     LAST_WORDS_S,
     LOOK_S,
@@ -16,13 +17,12 @@ from safelaunch.node.guard import (
     ORPHAN_STAGGER_S,
     PROBE_DEADLINE_S,
     RECORD_CHECK_S,
-    RETRY_S,
     STAY_S,
     SWITCH_MARGIN_S,
     TICK_S,
     TOO_LATE,
 )
-from safelaunch.node.wire import Session, from_leader, introduce, is_welcome
+from safelaunch.node.guard.protocol import Session, from_leader, introduce, is_welcome
 from tests.simulation.hosts import Host
 from tests.simulation.net import Socket
 
@@ -291,7 +291,7 @@ class Task:
     def _read(self) -> tuple[str, tuple[str, int] | None]:
         if self.host.mount.unreadable:
             return "unreadable", None
-        self.host.mount.client.refresh(Path(self._record).parent)   # node.guard._see_afresh
+        self.host.mount.client.refresh(Path(self._record).parent)   # node.fresh
         try:
             with self.host.mount.client.reading(), open(self._record, "rb") as file:
                 record = json.loads(file.read())

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from safelaunch.node.wire import SEAL
+from safelaunch.node.guard.protocol import SEAL
 from tests.simulation.clock import SWITCH_S, Clock, Process
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace, Result
 from safelaunch.adapters.world import ASKING, World
 from safelaunch.commands.watch import GAP_S, TICK_S
 from safelaunch.core import nodefold
-from safelaunch.node.guard import RETRY_S, Link
+from safelaunch.node.guard.link import RETRY_S, Link
 from safelaunch.supervisor.leader import DEMOTED, Leader, TookOver
 from safelaunch.watch.memory import Memory
 from safelaunch.watch.reading import Reader
@@ -193,7 +193,7 @@ class Supervisor(Actor):
 
 
 class SimLink(Link):
-    """node.guard.Link on the simulated network: only where its bytes come from is made up."""
+    """node.guard.link.Link on the simulated network: only where its bytes come from is made up."""
 
     def __init__(self, world: SimWorld, address: tuple[str, int], token: str, who: dict[str, Any]) -> None:
         super().__init__(f"{address[0]}:{address[1]}", None, token, who)

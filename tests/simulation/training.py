@@ -1,6 +1,6 @@
 """The training: attempts, their srun, and on each node a guard with its ranks.
 
-Guards follow node/guard.py: the lease, the look at the attempt's record, the orders of a supervisor, the switch that
+Guards follow node/guard: the lease, the look at the attempt's record, the orders of a supervisor, the switch that
 the kernel throws. What a rank writes is noted: never may ranks of two attempts run at the same instant.
 """
 

@@ -1,7 +1,7 @@
 """The leader's side of the node guards: who is connected, how each task ended, and the words it sends them.
 
-One TCP listener on the batch host. What is said, and the proofs before it and on each line, are node.wire's. Never
-blocks: the loop's selector calls in here.
+One TCP listener on the batch host. What is said, and the proofs before it and on each line, are node.guard.protocol's.
+Never blocks: the loop's selector calls in here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from safelaunch.node import wire
-from safelaunch.node.wire import MAX_LINE
+from safelaunch.node.guard import protocol
+from safelaunch.node.guard.protocol import MAX_LINE
 
 GREETING_S = 5.0            # a connection that has not proved itself by then is closed
 MAX_STRANGERS = 1024        # unproved connections at once: another user's port scan must not eat our descriptors
@@ -26,7 +26,7 @@ STRANGERS_SHARE = 4         # ... nor more than this part of them, which are 102
 AT_ONCE = 64                # connections accepted in one turn of the loop: a flood can outrun any loop
 MOST_SIGNALLED = 4096       # names of processes that took a signal, to be told to people
 _PING = b'{"do":"ping"}'
-_PONG = b'{"ev": "pong"}'     # as a guard says it (node.guard.Link.say): most of all lines
+_PONG = b'{"ev": "pong"}'     # as a guard says it (node.guard.link.Link.say): most of all lines
 _NOW = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
 # However many guards there are. The leader looks once a second: a standby hears of it each 1.5 s at most, and both
@@ -66,7 +66,7 @@ class Connection:
     born_s: float
     nonce: str
     guard: Guard | None = None
-    session: wire.Session | None = None
+    session: protocol.Session | None = None
     inbox: bytes = b""
     outbox: bytes = field(default=b"", repr=False)
 
@@ -256,7 +256,7 @@ class ControlServer:
                 sock, address = self._listener.accept()
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                nonce, line = wire.challenge()
+                nonce, line = protocol.challenge()
                 connection = Connection(sock, address[0], now_s, nonce)
                 displaced = self.strangers.add(connection)
                 if displaced is not None:
@@ -272,7 +272,7 @@ class ControlServer:
     def _serve(self, connection: Connection, now_s: float) -> None:
         if connection.outbox:
             self._send(connection, b"", now_s)
-        most = MAX_LINE if connection.session is not None else wire.MAX_GREETING
+        most = MAX_LINE if connection.session is not None else protocol.MAX_GREETING
         try:
             data = connection.sock.recv(most)
         except BlockingIOError:
@@ -300,7 +300,7 @@ class ControlServer:
         if text == _PONG:
             guard.heard_s = now_s
             return
-        message = wire.from_caller(text) if text is not None else None
+        message = protocol.from_caller(text) if text is not None else None
         if message is not None:
             self._report(guard, message, now_s)
             return
@@ -309,7 +309,7 @@ class ControlServer:
         self.on_forged(guard)
 
     def _greet(self, connection: Connection, line: bytes, now_s: float) -> None:
-        hello = wire.check_hello(self._token, connection.nonce, line)
+        hello = protocol.check_hello(self._token, connection.nonce, line)
         guard = self._find(hello) if hello is not None else None
         if hello is None or guard is None:
             self._close(connection, now_s)
@@ -322,9 +322,9 @@ class ControlServer:
         self.strangers.discard(connection)
         self.strangers.keep_for([connection.address])
         connection.guard = guard
-        connection.session = wire.Session(self._token, hello["nonce"], is_leader=True)
+        connection.session = protocol.Session(self._token, hello["nonce"], is_leader=True)
         guard.connection, guard.closed_s, guard.heard_s, guard.pinged_s = connection, None, now_s, now_s
-        self._send(connection, wire.welcome(self._token, hello["nonce"]), now_s)
+        self._send(connection, protocol.welcome(self._token, hello["nonce"]), now_s)
         if hello["role"] == "guard" and self.order is not None:
             self._say(connection, json.dumps(self.order).encode(), now_s)
         self.on_report(guard)

@@ -1,8 +1,8 @@
 """The node guard as one text, and compiled ahead, by the Python that starts it on each node: 9 ms of each restart.
 
-The text is node/guard.py with the lines that it speaks (node/wire.py) where it imports them. The code is made beside
-the first attempt, on the batch host, and goes along with the text. A node whose Python is not the very same, or to
-which it comes damaged, compiles the text.
+The text is the modules of node/guard, and what they need of node, one below the other in one namespace. The code is
+made beside the first attempt, on the batch host, and goes along with the text. A node whose Python is not the very
+same, or to which it comes damaged, compiles the text.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from safelaunch.node.guard.main import LATER
+
 NODE = Path(__file__).parent.parent / "node"
-_IMPORT = re.compile(r"^from safelaunch\.node\.wire import .*\n", re.MULTILINE)
-_MARK = "# --- the guard's text has what follows ---\n"   # above it: what the guard imports by itself, and later
+PARTS = ("light.py", "fresh.py", "guard/protocol.py", "guard/link.py", "guard/switch.py", "guard/processes.py",
+         "guard/kernel.py", "guard/record.py", "guard/main.py")   # each after those that it imports
+_FUTURE = "from __future__ import annotations\n"
+# Module docstrings, imports of each other, and what the guard imports by itself once its launcher runs.
+_LEFT_OUT = re.compile(r'\A\"\"\".*?\"\"\"\n|^from (?:__future__|safelaunch\.node\S*) import (?:\([^)]*\)|[^\n]*)\n'
+                       rf"|^import (?:{'|'.join(LATER)})\n", re.MULTILINE | re.DOTALL)
 PYTHON = "/usr/bin/python3"   # job.sbatch tries it first
 MOST_BYTES = 60_000           # 40,000 are usual; a pipe takes 64 kB, a variable 128 (execve(2), MAX_ARG_STRLEN)
 COMPILE = """import binascii, marshal, sys, zlib
@@ -30,8 +36,7 @@ sys.stdout.write(binascii.b2a_base64(code, newline=False).decode())"""
 @cache
 def guard_text() -> str:
     """What `python3 -I -S -c` runs on a node: it takes no file there, and no other module of ours."""
-    wire = (NODE / "wire.py").read_text().partition(_MARK)[2]
-    return _IMPORT.sub(lambda _: wire, (NODE / "guard.py").read_text())
+    return _FUTURE + "".join(_LEFT_OUT.sub("", (NODE / part).read_text()) for part in PARTS)
 
 
 class GuardCode:

@@ -27,7 +27,7 @@ from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
 from safelaunch.core.why.findings import Evidence, Rule
 from safelaunch.core.why.globalranks import Layout
-from safelaunch.node.guard import Link
+from safelaunch.node.guard.link import Link
 
 # Commands that ask slurmctld; it is everybody's, so that a supervisor never sends it more than two a second.
 ASKING = frozenset(("sbatch", "squeue", "scontrol", "scancel", "sacct", "sinfo"))

@@ -5,8 +5,9 @@ An NFS client believes what it knows of a directory's names, and of names that a
 journal is read without its newest writer. Once a client changes a directory itself, it asks the server anew.
 """
 
-import contextlib
 import os
+
+from safelaunch.node.light import suppress
 
 
 def see(*folders: str) -> None:
@@ -16,7 +17,7 @@ def see(*folders: str) -> None:
     """
     for folder in folders:
         name = "%s/.look.%s.%d" % (folder, os.uname().nodename, os.getpid())
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             try:
                 os.close(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             finally:

@@ -29,7 +29,7 @@ CONTESTED_S = 1.0   # ... and of one that does not
 CALM_AFTER_S = 60.0   # for so long a watcher that is not heard any more is shown a pulse each second, and then
 SETTLE_S = 10.0       # ... it is struck off the pulse's list, and after so long has read that, or has acted before
 MIN_READS = 3       # answers of the folder within the silence, all with the same counter
-ORPHANED_S = 180.0    # above the patience of node guards (node.guard.ORPHAN_S), who do the same and may be gone
+ORPHANED_S = 180.0    # above the patience of node guards (node/guard: ORPHAN_S), who do the same and may be gone
 ORPHANED_READS = 20
 
 

@@ -7,8 +7,7 @@ out of order ends the connection. Nothing in here raises for what a peer has sen
 
 HMAC-SHA256 takes 2 us a line; keyed BLAKE2 takes less, and is refused by a Python in FIPS mode.
 
-Standard library, Python 3.9. What stands below the mark is a part of the guard's text (adapters.guardcode); the guard
-imports these two modules itself, once its launcher runs.
+Standard library, Python 3.9.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ from __future__ import annotations
 import hmac
 import json
 import os
-from typing import Any
 
-# --- the guard's text has what follows ---
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_LINE = 1 << 16
 MAX_GREETING = 2 << 10   # of all that a stranger may say: its hello has 300 bytes and the node's name

@@ -1,0 +1,211 @@
+"""The guard's connection to the leader: sockets, addresses, and when to call again; what is said is protocol's."""
+
+from __future__ import annotations
+
+import errno
+import json
+import select
+import time
+
+from safelaunch.node.guard.protocol import MAX_GREETING, MAX_LINE, Session, from_leader, introduce, is_welcome
+from safelaunch.node.light import socket, suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+RETRY_S = 1.0          # between two tries to reach the leader
+CONNECT_S = 3.0        # for a connection, where the leader has more addresses: a firewall drops packets in silence
+STICK_S = 5.0          # to the address at which it was heard last: a leader that is born again has the same
+
+
+class Link:
+    """The connection to the leader, as protocol has its lines: never blocking, reconnecting for ever.
+
+    A host is one address or several, "10.1.0.5,10.2.0.5", which are tried in turn: of a node's networks one may be
+    closed to other nodes.
+    """
+
+    def __init__(self, control: str, launch_address: str | None, token: str, who: dict[str, Any]) -> None:
+        host, _, port = control.rpartition(":")
+        self.first_host = host or launch_address or ""
+        self.hosts = hosts_of(self.first_host)
+        self.address = (self.hosts[0], int(port))
+        self.began_at = self.greeted_at = time.monotonic() - STICK_S
+        self.token = token.encode()
+        self.who = who
+        self.sock: socket.socket | None = None
+        self.connected = self.greeted_ever = False
+        self.inbox, self.outbox = b"", b""
+        self.unsent: list[dict[str, Any]] = []   # what a reborn leader must hear again
+        self.nonces = ""
+        self.session: Session | None = None      # once both sides have proved themselves
+        self.try_at = 0.0
+        self.answered = time.monotonic()         # the last sign of life from where the leader was
+
+    @property
+    def greeted(self) -> bool:
+        """Whether this is the leader's own line."""
+        return self.session is not None
+
+    def move(self, endpoint: tuple[str, int]) -> None:
+        """Use another address from now on: a supervisor was born again elsewhere, and this one has been silent."""
+        hosts = hosts_of(endpoint[0] or self.first_host)
+        if (hosts, endpoint[1]) != (self.hosts, self.address[1]):
+            self.hosts, self.address = hosts, (hosts[0], endpoint[1])
+            self.greeted_at = time.monotonic() - STICK_S
+            self._drop()
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Send now, or as soon as somebody listens."""
+        if self.session is not None:
+            self.outbox += self.session.seal(json.dumps(message).encode())
+            self._flush()
+        if message.get("ev") in ("exited", "gone"):
+            self.unsent.append(message)
+
+    def drain(self, deadline_s: float) -> None:
+        """Get the last words out, if anybody listens; of a rank that died at once they come before the connection.
+
+        Unsaid, the others' ends are all that the leader hears, and it blames the first of those.
+        """
+        now = time.monotonic()
+        end = now + deadline_s
+        while now < end and (self.outbox or not self.greeted):
+            self.messages(now)
+            if self.sock is None:
+                break   # nobody is there, or not any more
+            is_idle = self.connected and not self.outbox
+            select.select([self.sock] if is_idle else [], [] if is_idle else [self.sock], [], 0.1)
+            self._flush()
+            now = time.monotonic()
+
+    def end(self) -> None:
+        """Nothing more will be said."""
+        if self.sock is not None:
+            with suppress(OSError):
+                self.sock.shutdown(socket.SHUT_WR)
+
+    def messages(self, now: float) -> list[dict[str, Any]]:
+        """Messages from the leader that have come since the last call."""
+        if self.sock is None:
+            if now >= self.try_at:
+                self._connect(now)
+            return []
+        if not self.connected and not self._finish_connect(self.sock):
+            if self.sock is not None and len(self.hosts) > 1 and now - self.began_at > CONNECT_S:
+                self._drop()
+            return []
+        return self._read(self.sock)
+
+    def _connect(self, now: float) -> None:
+        self.try_at, self.began_at = now + RETRY_S, now
+        try:
+            family = socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET
+            self.sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.sock.connect(self.address)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._fail(error.errno)
+
+    def _finish_connect(self, sock: socket.socket) -> bool:
+        _, writable, _ = select.select([], [sock], [], 0)
+        if not writable:
+            return False
+        number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            self._fail(number)
+            return False
+        self.connected = True
+        return True
+
+    def _read(self, sock: socket.socket) -> list[dict[str, Any]]:
+        try:
+            while True:
+                data = sock.recv(65536)
+                self.answered = time.monotonic() if self.greeted or not data else self.answered
+                if not data:
+                    self._drop()
+                    return []
+                self.inbox += data
+                if len(data) < 65536:
+                    break
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._fail(error.errno)
+            return []
+        lines = self.inbox.split(b"\n")
+        self.inbox = lines.pop()
+        if len(self.inbox) > (MAX_LINE if self.greeted else MAX_GREETING):
+            self._drop()
+            return []
+        return [message for message in map(self._take, lines) if message is not None]
+
+    def _take(self, line: bytes) -> dict[str, Any] | None:
+        """What a line says; None where it says nothing: any other line than the leader's next one ends the connection.
+        """
+        message: dict[str, Any] | None = None
+        if self.sock is None:
+            return None
+        if self.session is not None:
+            text = self.session.unseal(line)
+            message = from_leader(text) if text is not None else None
+        elif not self.nonces:
+            hello = introduce(self.token, self.who, line)
+            if hello is not None:
+                self.nonces, answer = hello
+                self.outbox += answer
+                self._flush()
+                return None
+        elif is_welcome(self.token, self.nonces, line):
+            message = self._begin()
+        if message is None:
+            self._drop()
+        return message
+
+    def _begin(self) -> dict[str, Any]:
+        self.session, self.greeted_ever = Session(self.token, self.nonces, is_leader=False), True
+        self.answered = self.greeted_at = time.monotonic()
+        for told in self.unsent:
+            self.outbox += self.session.seal(json.dumps(told).encode())
+        self._flush()
+        return {"do": "hello"}
+
+    def _flush(self) -> None:
+        if not self.outbox or self.sock is None:
+            return
+        try:
+            self.outbox = self.outbox[self.sock.send(self.outbox):]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._fail(error.errno)
+
+    def close(self) -> None:
+        """Hang up, and do not call again unless asked for messages."""
+        self._drop()
+
+    def _fail(self, number: int | None) -> None:
+        if number in (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE):   # said by a living kernel
+            self.answered = time.monotonic()
+        self._drop()
+
+    def _drop(self) -> None:
+        if self.sock is not None:
+            self.sock.close()
+        now = time.monotonic()
+        if self.greeted:
+            self.greeted_at = now
+        elif now - self.greeted_at >= STICK_S:
+            self.address = (self.hosts[(self.hosts.index(self.address[0]) + 1) % len(self.hosts)], self.address[1])
+        self.sock = None
+        self.connected, self.session = False, None
+        self.inbox, self.outbox, self.nonces = b"", b"", ""
+
+
+def hosts_of(text: str) -> list[str]:
+    """The addresses in a host's text, each once; this machine's own where there are none."""
+    return list(dict.fromkeys(part for part in text.split(",") if part)) or ["127.0.0.1"]

@@ -1,0 +1,174 @@
+"""The processes of a node: whose descendants they are, who handles a signal, and who carries a mark."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from safelaunch.node.light import signal, suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def is_told_alone(job: str, path: str = "/proc/self/cgroup") -> bool:
+    """Whether Slurm signals a task's own process only: it does where it tracks processes by cgroups.
+
+    proctrack/cgroup signals the children of slurmstepd, and others with KILL only (22.05, measured; from 23.02 on all
+    of them under SignalChildrenProcesses=yes in cgroup.conf(5): a rank is told twice then). A step's group is one of
+    v1's freezer or of v2, whose line names no controller (cgroups(7)).
+    """
+    with suppress(OSError, ValueError), open(path) as lines:
+        for line in lines if job else ():
+            _, controllers, group = line.split(":", 2)
+            if controllers in ("freezer", "") and "/job_%s/step_" % job in group:
+                return True
+    return False
+
+
+def adopt_orphans() -> None:
+    """Make what its descendants leave behind this process's own children (PR_SET_CHILD_SUBREAPER in prctl(2)).
+
+    Before the launcher starts, which can leave something behind at once. `_ctypes` is what ctypes stands on; importing
+    ctypes itself takes 3 ms of every restart.
+    """
+    words = (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        native: Any = __import__("_ctypes")
+        number = type("number", (native._SimpleCData,), {"_type_": "i"})
+        function = type("function", (native.CFuncPtr,), {"_flags_": native.FUNCFLAG_CDECL, "_restype_": number})
+        function(native.dlsym(native.dlopen(None, 0), "prctl"))(*words)
+    except Exception:  # noqa: BLE001 - what another Python has instead is unknown; without libffi there is nothing
+        import ctypes
+
+        ctypes.CDLL(None).prctl(*words)
+
+
+def restore_signals() -> None:
+    """Give back what Python ignores for itself: exec would keep it ignored."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def exit_of(status: int) -> tuple[int, int | None]:
+    """(exit code as a shell gives it, signal or None) of a wait status."""
+    if os.WIFSIGNALED(status):
+        return 128 + os.WTERMSIG(status), os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), None
+
+
+def processes() -> dict[int, tuple[str, int]]:
+    """pid → (state's letter, parent's pid) of every process of this node."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError, IndexError, ValueError):
+                fd = os.open("/proc/" + name + "/stat", os.O_RDONLY)   # open() takes 13 us a process, this 9
+                try:
+                    words = os.read(fd, 1024).rpartition(b")")[2].split(None, 2)
+                finally:
+                    os.close(fd)
+                table[int(name)] = (words[0].decode(), int(words[1]))
+    return table
+
+
+def descendants(root: int) -> list[int]:
+    """Pids of all living descendants of `root`, parents first."""
+    table = processes()
+    children: dict[int, list[int]] = {}
+    for pid, (_, parent) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found, todo = [], [root]
+    while todo:
+        for pid in children.get(todo.pop(), ()):
+            todo.append(pid)
+            if table[pid][0] not in ("Z", "X"):
+                found.append(pid)
+    return found
+
+
+def near_descendants(root: int) -> list[int]:
+    """Descendants forked by main threads: a handful of small reads; a look at the whole node takes milliseconds."""
+    found: list[int] = []
+    todo = [root]
+    while todo:
+        pid = todo.pop()
+        with suppress(OSError, ValueError), open("/proc/%d/task/%d/children" % (pid, pid)) as children:
+            born = [int(word) for word in children.read().split()]
+            found += born
+            todo += born
+    return found
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    """Signal each pid that is still there."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def signal_handlers(pids: Iterable[int], number: int) -> dict[int, str]:
+    """pid → name of the processes that handle `number` and were sent it.
+
+    Never bash or torchrun: the word is for the training, and a launcher that acts on it would end its ranks.
+    """
+    reached = {}
+    for pid in pids:
+        try:
+            with open("/proc/%d/status" % pid) as status:
+                # The value can be empty ("Groups:" of a user without any).
+                fields = {key: value.strip() for key, _, value in (line.partition(":") for line in status)}
+            with open("/proc/%d/cmdline" % pid, "rb") as cmdline:
+                words = cmdline.read().split(b"\0")
+        except (OSError, ValueError):
+            continue
+        caught = int(fields.get("SigCgt", "0").split()[0], 16) >> (number - 1) & 1
+        if caught and fields.get("Name") not in ("bash", "sh") and not is_launcher(words):
+            send([pid], number)
+            reached[pid] = "%s[%d]" % (fields.get("Name"), pid)
+    return reached
+
+
+def is_launcher(words: list[bytes]) -> bool:
+    """Whether a command line is torchrun's own."""
+    names = (b"torchrun", b"torch.distributed.run", b"torch.distributed.launch")
+    return any(word.endswith(b"/torchrun") or word in names for word in words[:4])
+
+
+def sweep(mark: str, grace_s: float) -> dict[str, Any]:
+    """End every process of this user on this node that carries SAFELAUNCH_MARK=mark; {"node", "found", "left"}."""
+    node = os.environ.get("SLURMD_NODENAME", "")
+    found = marked(mark, node)
+    send(found, signal.SIGTERM)
+    end = time.monotonic() + grace_s
+    left = marked(mark, node)
+    while left:
+        if time.monotonic() >= end:
+            send(left, signal.SIGKILL)
+        if time.monotonic() >= end + 5.0:
+            break
+        time.sleep(0.05)
+        left = marked(mark, node)
+    return {"node": node or os.uname().nodename.split(".")[0], "found": len(found), "left": left}
+
+
+def marked(mark: str, node: str) -> list[int]:
+    """Pids of living processes with this mark in their environment (only one's own are readable) and of this node.
+
+    The node's name counts because several nodes can share one process table: a sandbox, or slurmds by `-N`.
+    """
+    mine, pids = os.getpid(), []
+    for pid, (state, _) in processes().items():
+        if pid == mine or state in ("Z", "X"):
+            continue
+        with suppress(OSError), open("/proc/%d/environ" % pid, "rb") as environ:
+            words = environ.read().split(b"\0")
+            where = [word for word in words if word.startswith(b"SLURMD_NODENAME=")]
+            is_here = not node or not where or where[0] == b"SLURMD_NODENAME=" + node.encode()
+            if is_here and b"SAFELAUNCH_MARK=" + mark.encode() in words:
+                pids.append(pid)
+    return pids
