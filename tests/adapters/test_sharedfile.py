@@ -153,7 +153,8 @@ OTHERS = {
     "the package, the kernel, Slurm's configuration": (
         "adapters/attempt.py:AttemptProcess._is_of_it", "adapters/clustername.py:_from_conf",
         "adapters/collect.py:_parts", "adapters/courier.py:Courier.detach", "adapters/courier.py:main",
-        "adapters/guardcode.py:guard_text", "adapters/job.py:own_addresses", "adapters/sitefolder.py:_Other.__init__",
+        "adapters/guardcode.py:guard_text", "adapters/job.py:own_addresses", "adapters/probe.py:_close_files_but",
+        "adapters/sitefolder.py:_Other.__init__",
         "adapters/sitefolder.py:_mount", "watch/memory.py:_boot", "watch/reading.py:_mount_points",
     ),
     "a folder that was made a moment ago to be tried": (
@@ -191,8 +192,8 @@ def opens_to_read(call: ast.Call) -> bool:
 
 def test_files_are_opened_by_sharedfile_or_are_of_no_shared_folder() -> None:
     package = Path(safelaunch.__file__).parent
-    found = {f"{folder}/{path.name}:{where}" for folder in ("adapters", "commands", "lead")
-             for path in (package / folder).glob("*.py")
+    rooms = ("adapters", "adapters/logs", "commands", "supervisor", "views", "watch")
+    found = {f"{room}/{path.name}:{where}" for room in rooms for path in (package / room).glob("*.py")
              for where, call in calls_in(ast.parse(path.read_text())) if opens_to_read(call)}
     known = {name for names in OTHERS.values() for name in names}
     assert found - known == set(), "read files of a run folder by adapters.sharedfile; others have a place in OTHERS"
