@@ -24,6 +24,7 @@ from safelaunch.supervisor import asking, attempts, endings, observe, slurmends
 from safelaunch.supervisor.diagnosing import foresee
 from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, hold_token
 from safelaunch.supervisor.standby import Standby
+from safelaunch.supervisor.state.tasks import Work
 from safelaunch.supervisor.takeover import boot
 
 
@@ -63,7 +64,7 @@ def step(lead: Leader) -> bool:
     is_unexplained = lead.term_s is not None and lead.ending is None
     if lead.live is None and is_unexplained:
         return False   # a TERM has come, perhaps a person's cancel: nothing is started before that is known
-    if lead.live is None and "end" in lead.tasks:
+    if lead.live is None and lead.tasks.is_leaving:
         return False   # the run is being handed over, or ended: nothing starts beside that
     if lead.live is not None and lead.live.fenced:
         foresee(lead)
@@ -91,15 +92,15 @@ def act(lead: Leader, decision: rows.Decision) -> bool:
             lead.live = rows.mark_asked(lead.attempt, row, lead.now)
             lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number,
                       log_bytes=lead.log_bytes())
-            lead.begin(f"ask {row}", asking.ask_to_end(lead, action.signal))
+            lead.tasks.begin(Work.ASK_TO_END, asking.ask_to_end(lead, action.signal), row)
         case rows.Kill():
             attempts.kill(lead, row, action)
         case rows.Fence():
             again = attempts.fence(lead)
         case rows.HandOver():
-            lead.begin("end", endings.hand_over(lead, row, action))
+            lead.tasks.begin(Work.HAND_OVER, endings.hand_over(lead, row, action))
         case rows.Finish():
-            lead.begin("end", endings.finish(lead, row, action))
+            lead.tasks.begin(Work.FINISH, endings.finish(lead, row, action))
         case rows.Preserve():
             endings.preserve(lead, row, action)
         case rows.Wait():

@@ -9,6 +9,7 @@ import pytest
 
 from safelaunch.core.decide.rows import Live
 from safelaunch.supervisor import asking
+from safelaunch.supervisor.state.tasks import Work
 
 Round = tuple[int, list[str]]   # guards that are there for an order, and the names that they answer with
 
@@ -46,12 +47,13 @@ class Lead:
         self.live = Live(1, ("n0", "n1"), tasks=2, end_row="kill")
         self.plan = SimpleNamespace(resume=SimpleNamespace(dir=None))
         self.waits = 0
+        self.tasks = SimpleNamespace(begin=self._begin)
 
     @property
     def attempt(self) -> Live:
         return self.live
 
-    def begin(self, name: str, step: Any) -> None:
+    def _begin(self, work: Work, step: Any, of: str) -> None:
         self.waits += 1   # for the next checkpoint; over at once here
         step.close()
 

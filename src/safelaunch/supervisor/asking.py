@@ -12,7 +12,8 @@ from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.slurm import Result
 from safelaunch.core.decide import rows
 from safelaunch.node import fresh
-from safelaunch.supervisor.leader import Leader, Step
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step, Work
 
 ANSWER_S = 2.0         # for the guards to be there, and again for their answers
 AGAIN_S = 5.0
@@ -57,7 +58,7 @@ def ask_to_end(lead: Leader, name: str) -> Step:
             said = lead.live.heard, len(reached)
             _tell(lead, name, reached, f"{answers} of {live.tasks} guards have answered")
         if again == 0:   # once: a second wait would find the same checkpoint, and let the training leave later
-            lead.begin(f"wait {row} {number}", wait_for_checkpoint(lead, before))
+            lead.tasks.begin(Work.WAIT_FOR_CHECKPOINT, wait_for_checkpoint(lead, before), f"{row} {number}")
         if knows:
             return
         yield AGAIN_S

@@ -29,7 +29,8 @@ from safelaunch.core.why.findings import End
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.supervisor import listening, lostprogress, observe, overlap, visit
 from safelaunch.supervisor.diagnosing import look_deeper, of_hang
-from safelaunch.supervisor.leader import FIRST_STANDBY_S, Failure, Leader, Step
+from safelaunch.supervisor.leader import FIRST_STANDBY_S, Failure, Leader
+from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import blamed_nodes, suspect
 
 DRAIN_S = 900.0         # how long an ended attempt waits for a frozen folder to take its last log lines
@@ -70,7 +71,7 @@ def launch(lead: Leader, row: str, action: rows.Launch) -> None:
         lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
     lead.size = lead.heard_bytes = 0
     lead.grew_s, lead.stalled, lead.launched_s = lead.now_s, False, lead.now_s
-    lead.due.pop("progress", None)   # its first steps are looked at sooner than the last ones of the attempt before
+    lead.clock.hurries("progress")   # its first steps are looked at sooner than the last ones of the attempt before
     if not lead.was_watched:
         lead.standby_next_s = min(lead.standby_next_s, lead.now_s + FIRST_STANDBY_S)
     lead.record(lead.writer.event("attempt_started", **facts, why=action.why),
@@ -78,7 +79,7 @@ def launch(lead: Leader, row: str, action: rows.Launch) -> None:
     lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
     lead.put(number, "launch.sh", _launch_script(lead.run_dir, extra, words).encode())
     lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
-    lead.begin(f"visit {number}", visit.at_start(lead, number))
+    lead.tasks.begin(Work.VISIT, visit.at_start(lead, number), number)
 
 
 def keep_resume_args(lead: Leader) -> tuple[str, ...]:
@@ -146,10 +147,10 @@ def fence(lead: Leader) -> bool:
     """See that nothing of the attempt is left; True once that is sure."""
     for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.lost, lead.is_record_moved,
                                               lead.frozen):
-        lead.begin(f"sweep {done}", _sweep(lead, command, done))
+        lead.tasks.begin(Work.SWEEP, _sweep(lead, command, done), done)
     for node, why in lead.fencer.found_lost():
         lead.lose(node, why)
-        lead.begin(f"ticket {node}", visit.ticket(lead, lead.attempt.number, node, why))
+        lead.tasks.begin(Work.TICKET, visit.ticket(lead, lead.attempt.number, node, why), node)
     if lead.fencer.is_done(lead.attempt):
         lead.live = replace(lead.attempt, fenced=True)
         return True
@@ -199,11 +200,11 @@ def close_attempt(lead: Leader) -> None:
     if lead.process is not None:
         patience_s = LOST_PATIENCE_S if lead.lost_of_live() else SRUN_PATIENCE_S
         observe.publish_index(lead, live.number, lead.world.last_index(lead.process))
-        lead.begin(f"rest {live.number}", copy_rest(lead, lead.process, patience_s))
+        lead.tasks.begin(Work.COPY_REST, copy_rest(lead, lead.process, patience_s), live.number)
         lead.process.forget()
     if how == "failed" and lead.state.attempt is not None:
         lead.failures.append(Failure(live, lead.state.attempt.started_t, lead.now_s))
-        lead.begin("rest cores", visit.after_failures(lead))
+        lead.tasks.begin(Work.VISIT_AFTER, visit.after_failures(lead))
     lead.live = lead.process = None
     lead.record(*events, noted=steps)
     lead.find_resume()

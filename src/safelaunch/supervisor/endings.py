@@ -14,7 +14,8 @@ from safelaunch.core.decide import rows
 from safelaunch.core.ledger import most_excluded
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.supervisor import handover, nextjob
-from safelaunch.supervisor.leader import HANDED_OVER, Leader, Step
+from safelaunch.supervisor.leader import HANDED_OVER, Leader
+from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import ask_available
 
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
@@ -34,7 +35,7 @@ def preserve(lead: Leader, row: str, action: rows.Preserve) -> None:
     lead.tell(row, f"{action.why}. The site ({nodefold.fold(nodes)}) is preserved until {clock(action.until)}: look "
                     f"with `safelaunch shell {lead.run_dir} NODE`, give back with `safelaunch release {lead.run_dir}`")
     if len(nodes) < len(lead.job.nodes):
-        lead.begin("shrink", _give_back(lead, nodes))
+        lead.tasks.begin(Work.SHRINK, _give_back(lead, nodes))
 
 
 def keep_for_longer(lead: Leader, action: rows.Wait) -> None:
@@ -151,7 +152,7 @@ def _empty_queue(lead: Leader) -> Step:
     patience_s, away_s = lead.now_s + CANCEL_PATIENCE_S, lead.now_s + AWAY_PATIENCE_S
     while nextjob.is_queueing(lead) and lead.state.successor is None and lead.now_s < patience_s:
         yield 0.1
-    lead.tasks.pop("successor", None)
+    lead.tasks.cancel(Work.QUEUE_NEXT)
     while (is_empty := (yield from _cancel_waiting(lead))) is not True:
         has_time = is_empty is None and lead.ending is None and lead.term_s is None
         if lead.now_s >= (away_s if has_time else patience_s):

@@ -11,7 +11,7 @@ from safelaunch.core.decide import rows
 from safelaunch.node import fresh
 from safelaunch.supervisor import observe
 from safelaunch.supervisor.attempts import DRAIN_S
-from safelaunch.supervisor.leader import Leader, Step
+from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nextjob import (
     SETTLE_S,
     Fate,
@@ -25,6 +25,7 @@ from safelaunch.supervisor.nextjob import (
     way_without_sbatch,
     with_known_nodes,
 )
+from safelaunch.supervisor.state.tasks import Step, Work
 
 AGAIN_S = 5.0
 OWN_CANCEL_S = 5.0   # for a supervisor that lives to cancel its job itself, once the next one is in
@@ -42,11 +43,11 @@ def pass_on(lead: Leader, action: rows.HandOver) -> Generator[Command | float, R
     until then a run without a next job is not left alone.
     """
     if not is_queueing(lead):
-        lead.tasks.pop("successor", None)   # it sleeps after a refusal, for an hour perhaps
+        lead.tasks.cancel(Work.QUEUE_NEXT)   # it sleeps after a refusal, for an hour perhaps
     if action.held:   # a cancel whose TERM has reached the ranks first would be undone by `resume` (simulated)
         yield from observe.look_whether_it_ends(lead)
     while True:
-        while "successor" in lead.tasks or (lead.term_s is not None and lead.ending is None):
+        while lead.tasks.is_running(Work.QUEUE_NEXT) or (lead.term_s is not None and lead.ending is None):
             yield 0.1
         if lead.ending == "cancelled":   # meanwhile; a requeued job would undo that (simulated)
             return False
@@ -66,7 +67,8 @@ def learn_why_it_ends(lead: Leader) -> Step:
 def drain(lead: Leader) -> Step:
     """Wait for the last lines of log and journal; a folder that is frozen, or takes no writes, gets DRAIN_S."""
     end_s = lead.now_s + (DRAIN_S if lead.ending is None else 20.0)
-    while lead.now_s < end_s and (not lead.shared.is_delivered or any(name.startswith("rest ") for name in lead.tasks)):
+    while lead.now_s < end_s and not (lead.shared.is_delivered
+                                      and not lead.tasks.is_running(Work.COPY_REST, Work.VISIT_AFTER)):
         yield 0.05
     if lead.now_s >= end_s:
         (lead.local / "keep").touch()
@@ -129,7 +131,7 @@ def _to_successor(lead: Leader, action: rows.HandOver) -> Passing:
             yield AGAIN_S
         return False if found is False else None
     if job is None:
-        lead.begin("successor", queue_successor(lead, is_held=action.held))
+        lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead, is_held=action.held))
         return None
     fate = yield from find_fate(lead, job)
     if fate is Fate.CANCELLED:

@@ -33,7 +33,8 @@ from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress.lines import Talk
 from safelaunch.core.secretmask import mask
-from safelaunch.supervisor.leader import Leader, Step
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.thaw import wait_for_thaw
 from safelaunch.supervisor.visit import collect
 
@@ -55,13 +56,13 @@ def follow(lead: Leader, talk: Talk | None) -> None:
     lead.followed_s = lead.now_s
     lead.rhythm = rhythm = rhythm if talk is None else hang.hear(rhythm, lead.grew_s, talk)
     if lead.now_s > hang.deadline_s(rhythm) and lead.attempt.killed_t is None and not lead.attempt.exits:
-        lead.begin("hang", look(lead))
+        lead.tasks.begin(Work.LOOK_AT_RANKS, look(lead))
 
 
 def is_overdue(lead: Leader) -> bool:
     """Whether somebody should look by now, as far as the log was read; asked once a second."""
     return (lead.rhythm is not None and lead.live is not None and lead.rhythm_of == lead.live.number
-            and lead.now_s > hang.deadline_s(lead.rhythm) and lead.is_due("overdue", 1.0))
+            and lead.now_s > hang.deadline_s(lead.rhythm) and lead.clock.is_due("overdue", 1.0))
 
 
 def _rhythm(lead: Leader) -> Rhythm:

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import signal
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -37,6 +37,8 @@ from safelaunch.core.secretmask import mask
 from safelaunch.core.state import State, fold
 from safelaunch.core.why.findings import Evidence as Known
 from safelaunch.node import fresh
+from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.tasks import BackgroundTasks
 
 TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
@@ -60,8 +62,6 @@ MOST_TOLD_SKIPPED = 5     # of one search
 HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
 
 T = TypeVar("T")
-# An act that waits between its parts: it yields a command, whose result it is sent, or seconds to wait.
-Step = Generator[Command | float, Result | None, None]
 
 
 class Superseded(Exception):
@@ -131,10 +131,9 @@ class Leader:
     def __init__(self, run_dir: Path, local: Path, job: Job, world: World, took_over: TookOver | None = None) -> None:
         self.run_dir, self.local, self.job, self.world = run_dir, local, job, world
         self.final: int | None = None
-        self.now = world.now()
-        self.now_s = self.born_s = world.now_s()
+        self.clock = Clock(world)
+        self.tasks = BackgroundTasks(self.clock)
         self.signals: set[int] = set()
-        self.has_news = False           # somebody has said more than that he is there
         self.state = State()
         self.live: rows.Live | None = None
         self.process: AttemptProcess | None = None
@@ -159,10 +158,8 @@ class Leader:
         self.claim_number = self.gen = 0
         self.claimed_s = self.now_s     # before the last claim was published
         self.folder_id: list[int] | None = None
-        self.tasks: dict[str, tuple[Step, Command | float]] = {}
         self.grew_s = self.exit_s = self.killed_s = self.now_s
         self.size = self.heard_bytes = 0   # of the attempt's log: all, and how much was listened to
-        self.due: dict[str, float] = {}
         self.pulse_count = 0
         self.shown: Urgent | None = None      # what the last pulse said of that
         self.last_row = ""
@@ -201,6 +198,16 @@ class Leader:
         self.standby_tried: set[str] = set()
         self.said_no_standby = False
         world.on_signals(SIGNALS, self._take_signal)
+
+    @property
+    def now(self) -> float:
+        """Epoch seconds of this tick."""
+        return self.clock.now
+
+    @property
+    def now_s(self) -> float:
+        """Monotonic seconds of this tick."""
+        return self.clock.now_s
 
     @property
     def wants_standby(self) -> bool:
@@ -259,26 +266,25 @@ class Leader:
         Answers to pings alone are nothing that happens, unless somebody may doubt that this leader lives: each of them
         would cost a round of all that the loop looks at.
         """
-        self.has_news = False
+        self.clock.has_no_news()
         until_s = self.world.now_s() + timeout_s
         self._hear(timeout_s)
-        while not self.has_news and not self.contested and self.now_s < until_s:
+        while not self.clock.has_news and not self.contested and self.now_s < until_s:
             self._hear(max(NO_TIME_S, until_s - self.now_s))
         self.server.tick(self.now_s, self.ping_every_s)
 
     def _hear(self, timeout_s: float) -> None:
         """Sleep until some socket, or a signal, has something to say; serve them, and read the clocks."""
         before_s = self.now_s
-        ready = self.world.selector.select(timeout_s)
-        self.now, self.now_s = self.world.now(), self.world.now_s()
+        ready = self.clock.sleep(timeout_s)
         if self.now_s - before_s > timeout_s + STALL_S:
             # This process was stopped or starved: nobody was silent but itself, and only now does it ask again.
             self.server.forgive(self.now_s)
             self.grew_s = self.now_s
             self.stalled = self.stalled or self.now_s - before_s > LEASE_S
             self.contested = self.contested or self.standby_node is not None
-            self.due.pop("superseded", None)
-            self.has_news = True
+            self.clock.hurries("superseded")
+            self.clock.takes_news()
         for key, _ in ready:
             key.data(self.now_s)
 
@@ -294,7 +300,7 @@ class Leader:
         It hears the guards, so that their leases never run out. After a lease without a word of the standby that the
         leader before had, it ends their ranks: whoever has taken over waits no longer (simulated: two writers).
         """
-        heard_s = max((one.heard_s for one in self.server.standbys.values()), default=self.born_s)
+        heard_s = max((one.heard_s for one in self.server.standbys.values()), default=self.clock.born_s)
         if self.gen == 0 and self.was_watched and self.now_s - heard_s > LEASE_S and not self.server.order:
             self.server.order = {"do": "end", "grace_s": 0.0}   # also for guards that call later
             self.server.tell(self.server.order, self.now_s)
@@ -306,8 +312,7 @@ class Leader:
 
     def timeout_s(self) -> float:
         """How long the loop may sleep if nothing happens."""
-        waits_s = [COMMAND_TICK_S if isinstance(wanted, Command) else wanted - self.now_s
-                   for _, wanted in self.tasks.values()]
+        waits_s = self.tasks.waits_s(COMMAND_TICK_S)
         live = self.live
         if live is not None and (live.exits or live.killed_t is not None):
             since_s = self.now_s - max(self.exit_s, self.grew_s, self.killed_s)
@@ -424,41 +429,6 @@ class Leader:
             raise Superseded(f"generation {other.get('gen')} on {other.get('host')} leads this run",
                              str(other.get("host")))
 
-    def begin(self, name: str, step: Step) -> None:
-        """Start an act that waits between its parts, unless it is under way."""
-        if name not in self.tasks:
-            self.tasks[name] = (step, 0.0)
-            self.advance(name, None)
-
-    def advance_tasks(self) -> None:
-        """Go on with every act whose command has ended or whose time has come."""
-        for name in list(self.tasks):
-            waiting = self.tasks[name][1] if name in self.tasks else None
-            if isinstance(waiting, Command):
-                result = waiting.poll()
-                if result is not None:
-                    self.advance(name, result)
-            elif waiting is not None and self.now_s >= waiting:
-                self.advance(name, None)
-
-    def advance(self, name: str, result: Result | None) -> None:
-        """Send an act what it waited for, and note what it wants next."""
-        step = self.tasks[name][0]
-        try:
-            wanted = step.send(result)
-        except StopIteration:
-            self.tasks.pop(name, None)
-            return
-        if name in self.tasks:
-            self.tasks[name] = (step, wanted if isinstance(wanted, Command) else self.now_s + wanted)
-
-    def is_due(self, what: str, every_s: float) -> bool:
-        """True once in `every_s`."""
-        if self.now_s < self.due.get(what, 0.0):
-            return False
-        self.due[what] = self.now_s + every_s
-        return True
-
     def tell(self, row: str, text: str, **more: Any) -> None:
         """Journal a decision, and say it."""
         self.record(self.writer.event("decision", row=row, why=text, **more))
@@ -547,7 +517,7 @@ class Leader:
             self.whole_steps = tuple(one.step for one in found if one.step is not None)
             self._tell_skipped(answer.value["skipped"])
         else:
-            if self.is_due("unreadable", 60.0):
+            if self.clock.is_due("unreadable", 60.0):
                 self.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
 
     def _tell_skipped(self, skipped: Sequence[Mapping[str, str]]) -> None:
@@ -560,7 +530,7 @@ class Leader:
                 self.say(f"checkpoint {path} is skipped: {reason}; the newest complete one is {taken or 'none'}")
 
     def _take_signal(self, number: int, now_s: float) -> None:
-        self.has_news = True   # also SIGCHLD: a command has ended
+        self.clock.takes_news()   # also SIGCHLD: a command has ended
         if number == signal.SIGTERM and self.term_s is None:
             self.term_s = now_s
             self.signals.add(number)

@@ -12,7 +12,8 @@ from safelaunch.core import via as ways
 from safelaunch.core.decide.watchfacts import FINISHED, is_before
 from safelaunch.core.excludelist import NO_SUCH_NODE
 from safelaunch.core.script import quote_bash
-from safelaunch.supervisor.leader import Leader, Step
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step, Work
 
 SETTLE_S = 5.0         # slurmctld works off what waited in its socket within a second of coming back
 PATIENCE_S = 30.0      # at most, between two questions to a slurmctld that is away
@@ -45,9 +46,9 @@ def secure_next(lead: Leader) -> None:
     if wanted not in ("auto", ways.SUCCESSOR):
         choose(lead, wanted, "restart.via says so")
     elif lead.state.successor is None:
-        lead.begin("successor", queue_successor(lead))
+        lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead))
     else:
-        lead.begin("look", watch_successor(lead))
+        lead.tasks.begin(Work.WATCH_NEXT, watch_successor(lead))
 
 
 def choose(lead: Leader, via: str, why: str) -> None:
@@ -88,7 +89,7 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
             _note_queued(lead, job)
             choose(lead, ways.SUCCESSOR, "sbatch works here" if lead.plan.restart.via == "auto" else
                    "restart.via says so")
-            lead.begin("look", watch_successor(lead))
+            lead.tasks.begin(Work.WATCH_NEXT, watch_successor(lead))
             return
         said = (result.stderr or result.stdout).strip()[:300]
         lead.say(f"the successor could not be queued: {said}")
@@ -98,12 +99,12 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
             continue
         refusals += 1
         # At the end of this job whatever way is left is better than a run that is lost.
-        may_choose = lead.plan.restart.via == "auto" or "end" in lead.tasks
+        may_choose = lead.plan.restart.via == "auto" or lead.tasks.is_leaving
         other = (yield from _other_way(lead, result, refusals)) if may_choose else None
         if other is not None:
             choose(lead, other, said)
             return
-        yield min(MAX_REFUSED_S if "end" in lead.tasks else LOOK_EVERY_S, REFUSED_S * 2 ** (refusals - 1))
+        yield min(MAX_REFUSED_S if lead.tasks.is_leaving else LOOK_EVERY_S, REFUSED_S * 2 ** (refusals - 1))
 
 
 def with_known_nodes(
@@ -124,8 +125,7 @@ def with_known_nodes(
 
 def is_queueing(lead: Leader) -> bool:
     """Whether a successor may be on its way in at this moment; an act that only sleeps has none."""
-    task = lead.tasks.get("successor")
-    return task is not None and isinstance(task[1], Command)
+    return lead.tasks.waits_for_command(Work.QUEUE_NEXT)
 
 
 def _note_queued(lead: Leader, job: str) -> None:
@@ -165,15 +165,15 @@ def watch_successor(lead: Leader) -> Step:
         yield wait_s
         wait_s = LOOK_EVERY_S
         job = lead.state.successor
-        if job is None or lead.final is not None or "end" in lead.tasks:
+        if job is None or lead.final is not None or lead.tasks.is_leaving:
             return
         fate = yield from find_fate(lead, job)
         if fate is Fate.CANCELLED and lead.state.successor == job:
             note_cancelled(lead, job)
             return
-        if fate is Fate.LOST and lead.state.successor == job and "end" not in lead.tasks:
+        if fate is Fate.LOST and lead.state.successor == job and not lead.tasks.is_leaving:
             note_lost(lead, job)
-            lead.begin("successor", queue_successor(lead))
+            lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead))
             return
 
 

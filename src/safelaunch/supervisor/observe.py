@@ -26,8 +26,9 @@ from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.script import warn_before_s
 from safelaunch.node import fresh
 from safelaunch.supervisor import hangs, listening, lostprogress, overlap, slurmends, thaw
-from safelaunch.supervisor.leader import NO_TIME_S, PATIENCE, TICK_S, Leader, Step, Superseded, Urgent
+from safelaunch.supervisor.leader import NO_TIME_S, PATIENCE, TICK_S, Leader, Superseded, Urgent
 from safelaunch.supervisor.standbys import keep_standby, strike_off, watchers_of
+from safelaunch.supervisor.state.tasks import Step, Work
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
 PROGRESS_S = 5.0
@@ -55,25 +56,25 @@ def observe(lead: Leader) -> None:
     """Look at everything that is due."""
     lead.shared.poll(lead.now_s)
     lead.frozen = lead.shared.is_frozen
-    lead.advance_tasks()
-    has_asked = lead.is_due("requests", REQUESTS_S)
+    lead.tasks.advance()
+    has_asked = lead.clock.is_due("requests", REQUESTS_S)
     if has_asked:
         read_requests(lead)
     keep_standby(lead)
-    if lead.contested and not has_asked and lead.is_due("superseded", CONTESTED_S):
+    if lead.contested and not has_asked and lead.clock.is_due("superseded", CONTESTED_S):
         see_who_leads(lead)
     if lead.process is not None:
         observe_attempt(lead, lead.process)
     if lead.term_s is not None and lead.ending is None:
         slurmends.look_for_ending(lead)
     find_out_whether_alone(lead)
-    if lead.live is None and lead.is_due("trouble", TROUBLE_S):
+    if lead.live is None and lead.clock.is_due("trouble", TROUBLE_S):
         look_for_trouble(lead)
-    lead.due.setdefault("touch", lead.now_s + FIRST_TOUCH_S)
-    if lead.is_due("touch", TOUCH_EVERY_S):
+    lead.clock.starts_with("touch", FIRST_TOUCH_S)
+    if lead.clock.is_due("touch", TOUCH_EVERY_S):
         touch(lead.local)
     urgent = find_urgent(lead)
-    if lead.is_due("pulse", pulse_every_s(lead)) or lead.shown != urgent:
+    if lead.clock.is_due("pulse", pulse_every_s(lead)) or lead.shown != urgent:
         publish_pulse(lead, urgent)
 
 
@@ -86,7 +87,7 @@ def see_who_leads(lead: Leader) -> None:
     answer = lead.ask_folder(look, 1.0)
     if answer.is_ok and answer.value is not None:
         lead.find_other(answer.value)
-    lead.due["pulse"] = min(lead.due.get("pulse", 0.0), lead.now_s)   # its second witness that this leader lives
+    lead.clock.hurries("pulse")   # its second witness that this leader lives
 
 
 def look_for_trouble(lead: Leader) -> None:
@@ -120,8 +121,8 @@ def find_out_whether_alone(lead: Leader) -> None:
         lead.alone = lead.resigned = False
         lead.alone_every_s = ALONE_S
         return
-    if lead.is_due("third witness", lead.alone_every_s):
-        lead.begin("third witness", ask_the_third(lead))
+    if lead.clock.is_due("third witness", lead.alone_every_s):
+        lead.tasks.begin(Work.ASK_ALONE, ask_the_third(lead))
     gone = lead.live is None or not any(guard.connection and not guard.gone for guard in lead.server.of(lead.job.host))
     lead.resigned = lead.alone and gone
 
@@ -174,7 +175,7 @@ def read_requests(lead: Leader) -> bool:
     if folder != (lead.folder_id or folder):
         raise Superseded("the run folder has been replaced by another")
     lead.folder_id = folder
-    if is_open and lead.is_due("closing", CLOSING_S):
+    if is_open and lead.clock.is_due("closing", CLOSING_S):
         lead.is_sure_of_folder()   # a supervisor that is born to an open folder does not use it: not even the next one
     before = {request.name for request in lead.requests}
     lead.requests = runfolder.requests_of(found)
@@ -194,14 +195,14 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
     size = process.size()
     if size != lead.size:
         lead.size, lead.grew_s = size, lead.now_s
-    if lead.is_due("index", INDEX_S) and not lead.frozen:
+    if lead.clock.is_due("index", INDEX_S) and not lead.frozen:
         publish_index(lead, process.number, lead.world.keep_index(process, lead.now_s))
-    if lead.is_due("progress", START_S if lostprogress.is_near(lead) else PROGRESS_S) or hangs.is_overdue(lead):
+    if lead.clock.is_due("progress", START_S if lostprogress.is_near(lead) else PROGRESS_S) or hangs.is_overdue(lead):
         talk = hear(lead, process)
         note_step(lead, process.number, talk)
         lostprogress.judge_start(lead)
         hangs.follow(lead, talk)
-    if lead.is_due("lost", LOOK_FOR_LOST_S):
+    if lead.clock.is_due("lost", LOOK_FOR_LOST_S):
         find_lost(lead)
         overlap.look_for_waiting(lead)
 
@@ -240,7 +241,7 @@ def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
     if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
         return
     event = lostprogress.progress_event(lead, number, talk.step)
-    if lead.is_due("journal_progress", JOURNAL_PROGRESS_S):
+    if lead.clock.is_due("journal_progress", JOURNAL_PROGRESS_S):
         lead.record(event)
     else:
         lead.note(event)
@@ -268,7 +269,7 @@ def judge_silence(lead: Leader, guard: Guard) -> None:
         lead.lose(guard.node, f"its node guard has not answered for {silent_s:.0f} s, and the log stands still")
     elif silent_s >= SILENT_BUSY_S and lead.no_overlap is None and guard.node not in lead.probing:
         lead.probing.add(guard.node)
-        lead.begin(f"probe {guard.node}", probe(lead, guard))
+        lead.tasks.begin(Work.PROBE, probe(lead, guard), guard.node)
 
 
 def probe(lead: Leader, guard: Guard) -> Step:
@@ -284,7 +285,7 @@ def probe(lead: Leader, guard: Guard) -> Step:
 
 def on_report(lead: Leader, guard: Guard) -> None:
     """Take in what a guard, or a standby, has said beside its answers to pings."""
-    lead.has_news = True
+    lead.clock.takes_news()
     if lead.live is None or guard.attempt != lead.live.number or guard.task == STANDBY_TASK:
         return
     if guard.code is not None:

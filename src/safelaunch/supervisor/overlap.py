@@ -13,7 +13,8 @@ from typing import TypeGuard
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import slurmtext
 from safelaunch.core.decide.rows import Live
-from safelaunch.supervisor.leader import Leader, Step
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step, Work
 
 WAITS_S = 3.0    # srun asks again after a second, and a step that has just ended is over for Slurm by then
 SILENT_S = 10.0  # from 24.11 on srun waits without a word (measured on 24.11.5)
@@ -51,7 +52,7 @@ def look_for_waiting(lead: Leader) -> None:
     if lead.now_s - lead.launched_s >= WAITS_S:
         note_words(lead, process.tail().decode(errors="replace"))
     if lead.now_s - lead.launched_s >= SILENT_S and lead.no_overlap is None and lead.standby_node is not None:
-        lead.begin("steps", _count_steps(lead, live))
+        lead.tasks.begin(Work.COUNT_STEPS, _count_steps(lead, live))
 
 
 def _is_missing(live: Live | None, lead: Leader) -> TypeGuard[Live]:

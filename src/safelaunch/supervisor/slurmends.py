@@ -9,7 +9,8 @@ from safelaunch.core import slurmtext, slurmwords
 from safelaunch.core.decide.rows import mark_asked
 from safelaunch.core.model import tell_ending
 from safelaunch.core.slurmwords import UNKNOWN, End
-from safelaunch.supervisor.leader import Leader, Step
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step, Work
 
 SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
 EVIDENCE_S = 3.0        # slurmstepd writes its line about the end before it signals; a slow folder may show it late
@@ -22,14 +23,14 @@ def look_for_ending(lead: Leader) -> None:
     assert lead.term_s is not None
     ending = ending_of(lead, lead.job.id) if not lead.job.is_local else "cancelled"
     if ending == UNKNOWN:
-        lead.begin("term", ask_why_it_ends(lead))
+        lead.tasks.begin(Work.EXPLAIN_TERM, ask_why_it_ends(lead))
     elif ending is not None:
         lead.ending = ending
         lead.say(f"the job is being ended: {tell_ending(ending)}")
         for node in slurmtext.parse_failed_prologs(_output_of(lead, lead.job.id) or "", lead.job.id):
             lead.lose(node, "its Prolog failed")
     elif lead.now_s - lead.term_s > EVIDENCE_S:
-        lead.begin("term", judge_term(lead))
+        lead.tasks.begin(Work.EXPLAIN_TERM, judge_term(lead))
 
 
 def look_for_early_ending(lead: Leader) -> None:
@@ -61,8 +62,8 @@ def is_asking_who_ended_it(lead: Leader) -> bool:
             lead.unread = live.number
         if unread is not None or slurmtext.is_step_cancelled_first(said, lead.job.id):
             lead.live = mark_asked(live, "step_cancelled", lead.now)
-            lead.begin("who", ask_who_ended_it(lead))
-    return "who" in lead.tasks
+            lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
+    return lead.tasks.is_running(Work.EXPLAIN_STEP)
 
 
 def ask_who_ended_it(lead: Leader) -> Step:

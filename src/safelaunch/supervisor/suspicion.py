@@ -15,7 +15,8 @@ from safelaunch.core.ledger import Evidence, exclusions, most_excluded, needed, 
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
 from safelaunch.core.model import Event
 from safelaunch.core.why.causes import Verdict
-from safelaunch.supervisor.leader import Leader, Step
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step
 
 ASK_S = 15.0         # for sinfo at the start of a job
 DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run

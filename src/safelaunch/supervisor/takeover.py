@@ -23,9 +23,10 @@ from safelaunch.errors import RunFolderError
 from safelaunch.node import fresh
 from safelaunch.supervisor import asking, attempts, handover, observe, slurmends
 from safelaunch.supervisor.attempts import ask_addresses, checkpoint_events
-from safelaunch.supervisor.leader import Leader, Step, TookOver, hold_token
+from safelaunch.supervisor.leader import Leader, TookOver, hold_token
 from safelaunch.supervisor.nextjob import secure_next
 from safelaunch.supervisor.standbys import watchers_of
+from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import ask_available, recall
 
 COMPLETING_S = 900.0     # above the 440 s that Slurm takes to give a dead node up, and its own KillWaits
@@ -73,13 +74,13 @@ def boot(lead: Leader) -> None:
     recall(lead, may_wait=is_new)
     adopt(lead)
     if not lead.job.is_local:
-        lead.begin("addresses", ask_addresses(lead))
-        lead.begin("available", ask_available(lead))
-        lead.begin("version", slurmends.ask_version(lead))
+        lead.tasks.begin(Work.ASK_ADDRESSES, ask_addresses(lead))
+        lead.tasks.begin(Work.ASK_AVAILABLE, ask_available(lead))
+        lead.tasks.begin(Work.ASK_VERSION, slurmends.ask_version(lead))
     if lead.took_over is not None and lead.took_over.host != lead.job.host:
         lead.say(f"this node's standby has taken over: the supervisor on {lead.took_over.host} is dead or cut off")
     if lead.took_over is not None:
-        lead.begin("limit", observe.watch_limit(lead))
+        lead.tasks.begin(Work.WATCH_LIMIT, observe.watch_limit(lead))
     _note_taken(lead)
     if is_new or not lead.state.attempts:   # what was there before the first attempt is no progress of this run
         lead.record(*checkpoint_events(lead, None))
@@ -120,7 +121,7 @@ def open_control(lead: Leader) -> None:
     lead.server.on_standby = lambda: hold_watched(lead)
     lead.server.on_forged = lambda guard: tell_forged(lead, guard)
     # Those whom a forerunner let in may take over, whether or not they call here: they call, or are struck off in time.
-    lead.server.remember(old.get("watched", ()), lead.born_s)
+    lead.server.remember(old.get("watched", ()), lead.clock.born_s)
     lead.watchers = tuple(watchers_of(lead))
     hold_watched(lead)
 
@@ -283,7 +284,7 @@ def settle_intents(lead: Leader) -> None:
             number = int(intent.data["attempt"])
             happened = lead.world.adopt(lead.local, number) is not None
         elif intent.act in ("cancel", "hand_over") and has_led(lead, str(intent.data.get("job"))):
-            lead.begin("end the job before", handover.end_announced(lead, str(intent.data["job"])))
+            lead.tasks.begin(Work.END_JOB_BEFORE, handover.end_announced(lead, str(intent.data["job"])))
         lead.record(lead.writer.event("outcome", claim=intent.claim, act=intent.act, ok=happened,
                                       note="settled by the next supervisor"))
 
@@ -314,7 +315,7 @@ def adopt(lead: Leader) -> None:
     if process is not None and lead.server.has_moved:   # somebody else has the port by now: guards look here
         lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
     if process is not None and last.asked_row in rows.ASKING:
-        lead.begin(f"ask {last.asked_row}", asking.go_on(lead, last.waits_for is not None))
+        lead.tasks.begin(Work.ASK_TO_END, asking.go_on(lead, last.waits_for is not None), last.asked_row)
     if lead.took_over is not None and process is None:
         fence_of_another(lead, lead.took_over)
 
@@ -323,7 +324,7 @@ def fence_of_another(lead: Leader, before: TookOver) -> None:
     """End the attempt of a supervisor that is gone: its nodes' guards find this door by the record."""
     lead.fencer.take_over(lead.attempt, before.heard_s, before.host)
     attempts.kill(lead, "took_over", rows.Kill(rows.FAILED_GRACE_S, f"its supervisor on {before.host} is silent"))
-    lead.begin("old host", _judge_old_host(lead, before.host))
+    lead.tasks.begin(Work.OLD_HOST, _judge_old_host(lead, before.host))
 
 
 def _judge_old_host(lead: Leader, host: str) -> Step:

@@ -15,12 +15,12 @@ from pathlib import Path
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import try_to_write
 from safelaunch.core.hangs.scene import HangVerdict
-from safelaunch.supervisor.leader import Leader, Step
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.tasks import Step, Work
 
 ANSWERS_S = 3.0            # a write of one byte to a busy filesystem takes up to a second
 FOREVER_S = 30 * 86400.0   # the job's own time limit comes before
 NEAR_PYTHON = "/usr/bin/python3"
-WAITING = "thaw"           # the task that lives as long as the wait
 
 
 def wait_for_thaw(lead: Leader, found: HangVerdict) -> Generator[Command, Result | None, bool]:
@@ -33,9 +33,9 @@ def wait_for_thaw(lead: Leader, found: HangVerdict) -> Generator[Command, Result
     python = NEAR_PYTHON if Path(NEAR_PYTHON).exists() else sys.executable
     start_s = lead.now_s
     command = lead.world.command(try_to_write(folders, python), lead.job.env, FOREVER_S)
-    lead.begin(WAITING, _say_that_it_waits(lead, found, folders[0]))
+    lead.tasks.begin(Work.THAW, _say_that_it_waits(lead, found, folders[0]))
     yield command
-    lead.tasks.pop(WAITING, None)
+    lead.tasks.cancel(Work.THAW)
     waited_s = lead.now_s - start_s
     if waited_s < ANSWERS_S:
         return False
@@ -45,7 +45,7 @@ def wait_for_thaw(lead: Leader, found: HangVerdict) -> Generator[Command, Result
 
 def trouble(lead: Leader) -> str | None:
     """What keeps the next attempt from starting; None where nothing is waited for."""
-    return "a filesystem on which ranks slept takes no writes yet" if WAITING in lead.tasks else None
+    return "a filesystem on which ranks slept takes no writes yet" if lead.tasks.is_running(Work.THAW) else None
 
 
 def _say_that_it_waits(lead: Leader, found: HangVerdict, folder: str) -> Step:

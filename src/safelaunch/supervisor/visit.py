@@ -18,7 +18,8 @@ from safelaunch.core.hangs import nodeticket, stacktext
 from safelaunch.core.hangs.ranks import NodeReport, Silent
 from safelaunch.core.secretmask import mask
 from safelaunch.supervisor import overlap
-from safelaunch.supervisor.leader import Failure, Leader, Step
+from safelaunch.supervisor.leader import Failure, Leader
+from safelaunch.supervisor.state.tasks import Step
 from safelaunch.supervisor.suspicion import blamed_nodes
 
 AT_START_S = 1.0        # the attempt's own steps come first
@@ -54,7 +55,7 @@ def after_failures(lead: Leader) -> Step:
     """Visit the nodes of failed attempts once the restart has settled, or the run ends; one visit for several."""
     while lead.failures:
         first_s, last_s = lead.failures[0].since_s, lead.failures[-1].since_s
-        if "end" not in lead.tasks and lead.now_s < min(last_s + SETTLED_S, first_s + LOOPING_S):
+        if not lead.tasks.is_leaving and lead.now_s < min(last_s + SETTLED_S, first_s + LOOPING_S):
             yield LOOK_S
             continue
         failures, lead.failures = lead.failures, []

@@ -1,0 +1,111 @@
+"""Work beside the loop: acts that wait between their parts, each under a typed key, none of them twice at once."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from enum import Enum
+from typing import NamedTuple
+
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.supervisor.state.clock import Clock
+
+# An act that waits between its parts: it yields a command, whose result it is sent, or seconds to wait.
+Step = Generator[Command | float, Result | None, None]
+
+
+class Work(Enum):
+    """All that a leader does beside its loop."""
+
+    ASK_TO_END = "ask the ranks to end"                    # one a row of core.decide
+    WAIT_FOR_CHECKPOINT = "wait for the next checkpoint"   # one an attempt and row
+    VISIT = "visit the nodes of an attempt"                # one an attempt
+    VISIT_AFTER = "visit the nodes of failed attempts"
+    SWEEP = "end what is left of an attempt on a node"     # one a node
+    TICKET = "write a text for the administrators"         # one a node
+    COPY_REST = "copy the rest of a log"                   # one an attempt
+    LOOK_AT_RANKS = "look at silent ranks"
+    THAW = "wait for a filesystem that ranks sleep on"
+    PROBE = "test a silent node by a helper step"          # one a node
+    ASK_ALONE = "ask Slurm whether this node is cut off"
+    COUNT_STEPS = "count the steps of this job"
+    OLD_HOST = "wait for the guards of the leader before"
+    ASK_ADDRESSES = "ask for the addresses of nodes"
+    ASK_AVAILABLE = "ask for the nodes of the partition"
+    ASK_VERSION = "ask for the release of Slurm"
+    WATCH_LIMIT = "watch the time limit"
+    EXPLAIN_TERM = "find out why a TERM has come"
+    EXPLAIN_STEP = "find out who ended the attempt's step"
+    SHRINK = "give nodes back"
+    QUEUE_NEXT = "queue the next job"
+    WATCH_NEXT = "watch the next job in the queue"
+    END_JOB_BEFORE = "end the job before"
+    HAND_OVER = "hand the run over"
+    FINISH = "end the run"
+
+
+class TaskKey(NamedTuple):
+    """One piece of work; `of` tells it from others of its kind: a node, an attempt, a row."""
+
+    work: Work
+    of: str | int | None = None
+
+
+class BackgroundTasks:
+    """The acts that are under way, in the order in which they began."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._tasks: dict[TaskKey, tuple[Step, Command | float]] = {}   # what each waits for: a command, or until when
+
+    def begin(self, work: Work, step: Step, of: str | int | None = None) -> None:
+        """Start an act, unless the same is under way."""
+        key = TaskKey(work, of)
+        if key not in self._tasks:
+            self._tasks[key] = (step, 0.0)
+            self._advance(key, None)
+
+    def cancel(self, work: Work) -> None:
+        """Forget an act that is not one of many of its kind."""
+        self._tasks.pop(TaskKey(work), None)
+
+    def is_running(self, *works: Work) -> bool:
+        """Whether an act of one of these kinds is under way."""
+        return any(key.work in works for key in self._tasks)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the run is being handed over, or ended: nothing starts beside that."""
+        return self.is_running(Work.HAND_OVER, Work.FINISH)
+
+    def waits_for_command(self, work: Work) -> bool:
+        """Whether this act runs a command at this moment, and does not only sleep."""
+        task = self._tasks.get(TaskKey(work))
+        return task is not None and isinstance(task[1], Command)
+
+    def waits_s(self, command_tick_s: float) -> list[float]:
+        """For each act the seconds until it is to be looked at again."""
+        return [command_tick_s if isinstance(wanted, Command) else wanted - self._clock.now_s
+                for _, wanted in self._tasks.values()]
+
+    def advance(self) -> None:
+        """Go on with every act whose command has ended or whose time has come."""
+        for key in list(self._tasks):
+            waiting = self._tasks[key][1] if key in self._tasks else None
+            if isinstance(waiting, Command):
+                result = waiting.poll()
+                if result is not None:
+                    self._advance(key, result)
+            elif waiting is not None and self._clock.now_s >= waiting:
+                self._advance(key, None)
+
+    def _advance(self, key: TaskKey, result: Result | None) -> None:
+        """Send an act what it waited for, and note what it wants next."""
+        step = self._tasks[key][0]
+        try:
+            wanted = step.send(result)
+        except StopIteration:
+            self._tasks.pop(key, None)
+            return
+        if key in self._tasks:
+            until = wanted if isinstance(wanted, Command) else self._clock.now_s + wanted
+            self._tasks[key] = (step, until)
