@@ -20,7 +20,8 @@ import pytest
 
 from safelaunch.cli import run
 from safelaunch.commands.why import LABEL_WIDTH, _lines
-from safelaunch.core.why.helppages import ACTIONS, PAGES
+from safelaunch.core.categories import ADVICE
+from safelaunch.core.why.helppages import PAGES
 from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.verdicttext import Row
 from tests.handmade import Made, fake_command, make_run
@@ -210,7 +211,7 @@ def test_the_object_is_the_public_one(log: Path, why: Said) -> None:
     found = verdict_of(why("train.out", "--json")[0])
     assert set(found) == {"category", "confidence", "action", "summary", "host", "rank", "suspects", "evidence",
                           "runner_up"}
-    assert found["category"] in PAGES and found["action"] in ACTIONS and 0 <= found["confidence"] <= 1
+    assert found["category"] in PAGES and found["action"] in ADVICE and 0 <= found["confidence"] <= 1
     assert (found["host"], found["rank"]) == ("n1", 3)
     assert found["evidence"][0] == {
         "file": "train.out", "line_number": 4, "role": "cause", "text": OOM.decode().splitlines()[3].split(":", 2)[2]}
@@ -283,7 +284,7 @@ def test_a_rule_of_a_pack_is_used_and_explains_itself(
 
 def test_every_category_of_a_rule_has_a_page() -> None:
     assert {rule.category for rule in BY_ID.values()} <= {*PAGES, ""}
-    assert {rule.action for rule in BY_ID.values()} <= {*ACTIONS, ""}
+    assert {rule.action for rule in BY_ID.values()} <= {*ADVICE, ""}
 
 
 # --- the documents --------------------------------------------------------------------------------------------------

@@ -8,33 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from safelaunch.core.categories import TABLE
 from safelaunch.core.decide.budget import reason_to_give_up
 from safelaunch.core.model import Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
 
-# By category: what a person does where a restart alone is not enough.
-TO_DO = {
-    "gpu_hardware": "have the node's GPU looked at (safelaunch why --ticket)",
-    "node_failure": "have the node looked at (safelaunch why --ticket)",
-    "network": "have the link looked at (safelaunch why --ticket)",
-    "host_oom": "ask for more memory (slurm.mem), or use fewer loader workers",
-    "cuda_oom": "use a smaller micro batch, activation checkpointing or more sharding",
-    "storage": "free space, or move the run to another file system",
-    "checkpoint": "look at the checkpoints, and resume from an older one",
-    "rendezvous": "look at what holds the port, and at the first node's address",
-    "user_code": "fix the program",
-    "config": "change the value",
-    "environment": "install or rebuild what is missing",
-    "version_mismatch": "pin versions that go together",
-    "data": "repair or skip the data",
-    "numerical": "go back to an older checkpoint, skip the samples or lower the learning rate",
-    "native_crash": "look at the core file, and build matching versions",
-    "hang": "look at the ranks that the others waited for (safelaunch why)",
-    "hub_auth": "download beforehand, and run offline",
-    "unknown": "look at the log of the rank that ended first (safelaunch logs --rank R)",
-}
 OF_A_KILL = "look for the kernel's memory killer on that node (dmesg -T), and at sacct's MaxRSS"
 
 
@@ -63,7 +43,8 @@ def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[
 def _to_do(attempt: Attempt) -> str:
     if attempt.fingerprint == UNEXPLAINED_KILL:
         return OF_A_KILL
-    return TO_DO.get(attempt.category or "unknown", TO_DO["unknown"])
+    row = TABLE.get(attempt.category or "")
+    return row.to_do if row is not None and row.to_do else TABLE["unknown"].to_do
 
 
 def _from(attempt: Attempt) -> str:

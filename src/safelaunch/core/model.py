@@ -11,10 +11,6 @@ DONE, REFUSED, UNREACHABLE = 0, 3, 4
 FAILED_FOR_GOOD, BUDGET_SPENT, STOPPED = 10, 11, 12
 TIMED_OUT = 124
 
-# Failures of a node that is then kept out: another node's turn is no repetition, so they have budgets of their own.
-BAD_NODE = ("node_failure", "gpu_hardware")
-
-
 # Why a job is being ended, for people; the keys are the words of Seen.ending.
 ENDINGS = {
     "cancelled": "somebody cancelled it", "time_limit": "its time limit has come", "preempted": "it is preempted",

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from safelaunch.core.categories import BAD_NODE
 from safelaunch.core.journal import MAX_T_S
-from safelaunch.core.model import BAD_NODE, DONE, FAILED_FOR_GOOD, STOPPED, Event
+from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
 
 MOST_SKIPPED = 50   # of them are remembered, so that each is said once
 PAUSES = ("frozen", "no_storage", "back_off")   # rows of core.decide that wait before the next attempt

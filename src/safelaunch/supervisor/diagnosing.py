@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.core.categories import BEHIND_A_HANG
 from safelaunch.core.decide import rows
 from safelaunch.core.ledger import blamed_before
 from safelaunch.core.why import causes
 from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.findings import End, Evidence, TaskExit
 from safelaunch.supervisor.leader import Leader, ReadLog
-
-BEHIND_A_HANG = ("gpu_hardware", "node_failure", "host_oom", "storage")   # what makes one rank stand, and is logged
 
 
 def look_deeper(lead: Leader, live: rows.Live, process: AttemptProcess, shallow: Verdict) -> Verdict:

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.config.keys import CATEGORIES
-from safelaunch.core.decide.blame import CONFIDENT, NOBODY, SHORT_CYCLE_S, Failure, blame
+from safelaunch.core.categories import NAMES, TABLE
+from safelaunch.core.decide.blame import CONFIDENT, SHORT_CYCLE_S, Failure, blame
 from safelaunch.core.ledger import KINDS, exclusions
 from safelaunch.core.plan import Suspects
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
 
 NODES = ("n0", "n1", "n2", "n3")
+NOBODYS = {name for name, row in TABLE.items() if row.blame is None}
 FAILURE = Failure("r1", "alice", 1000.0, 1, NODES, "unknown", 0.2, "task 8 on n1: exit code 3", ("n1",), lived_s=900.0,
                   steps=50, fingerprint="f")
 
@@ -23,7 +24,7 @@ def kinds(failure: Failure) -> dict[str, str]:
     return {one.node: one.kind for one in blame(failure)}
 
 
-@pytest.mark.parametrize("category", sorted(NOBODY))
+@pytest.mark.parametrize("category", sorted(NOBODYS))
 def test_what_a_person_the_program_or_the_cluster_did_blames_no_node(category: str) -> None:
     early = replace(FAILURE, category=category, confidence=1.0, lived_s=1.0, steps=0)
     assert blame(early) == ()
@@ -58,7 +59,7 @@ def test_a_kill_that_nothing_explains_blames_no_node() -> None:
 
 
 def test_every_category_blames_nobody_or_a_culprit() -> None:
-    assert {category for category in CATEGORIES if not blame(replace(FAILURE, category=category))} == NOBODY - {"none"}
+    assert {category for category in NAMES if not blame(replace(FAILURE, category=category))} == NOBODYS - {"none"}
 
 
 def test_a_witness_carries_what_is_known_of_the_failure() -> None:
@@ -138,7 +139,7 @@ def test_a_bug_that_crashes_whatever_node_excludes_none() -> None:
 FAILURES = st.builds(
     Failure, run=st.just("r1"), owner=st.just("alice"), t=st.floats(0, 1e9), attempt=st.integers(1, 9),
     nodes=st.lists(st.sampled_from(["n0", "n1", "n2", "n3", "n4"]), unique=True, max_size=5).map(tuple),
-    category=st.sampled_from([*CATEGORIES, "none", "of_tomorrow"]), confidence=st.floats(0, 1),
+    category=st.sampled_from([*NAMES, "none", "of_tomorrow"]), confidence=st.floats(0, 1),
     culprits=st.lists(st.sampled_from(["n0", "n1", "n9", "n2.local", ""]), max_size=5).map(tuple),
     lost=st.lists(st.tuples(st.sampled_from(["n0", "n3", "x"]), st.just("gone")), max_size=3).map(tuple),
     lived_s=st.none() | st.floats(0, 1e6), steps=st.none() | st.integers(0, 9),
@@ -151,7 +152,7 @@ def test_blame_is_for_a_few_of_the_attempts_nodes_and_never_for_users_errors(fai
     assert {one.node for one in blamed} <= set(failure.nodes)
     assert len(blamed) == len({one.node for one in blamed}) <= max(1, len(failure.nodes) // 2)
     assert all(one.kind in KINDS for one in blamed)
-    assert not (blamed and failure.category in NOBODY)
+    assert not (blamed and failure.category in NOBODYS)
 
 
 def test_a_verdict_of_confidence_counts_as_such() -> None:

@@ -202,11 +202,10 @@ def test_two_deaths_before_the_first_step_reject_a_checkpoint_where_others_had_w
 
 
 def test_every_category_has_a_row_and_users_rows_replace_them() -> None:
-    from safelaunch.core.config.keys import CATEGORIES, POLICY_WORDS
+    from safelaunch.core.categories import NAMES
 
     rows = policy.table((("network", "restart 5"), ("cuda_oom", "stop")))
-    assert set(rows) == set(CATEGORIES)
-    assert {row.then for row in rows.values()} <= set(POLICY_WORDS)
+    assert set(rows) == set(NAMES)
     assert (rows["network"].text, rows["network"].is_own) == ("restart 5", True)
     assert policy.response(PLAN, "not yet known").category == "unknown"
 

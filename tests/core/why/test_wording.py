@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.config.keys import CATEGORIES
+from safelaunch.core.categories import NAMES
 from safelaunch.core.why.errnos import category_of_errno
 from safelaunch.core.why.origins import _ABOUT, _PACKAGES
 from safelaunch.core.why.wording import _KINDS, _WORDS, weigh_words
@@ -30,7 +30,7 @@ def test_words_of_a_category_weigh_most_for_it(category: str) -> None:
 
 
 def test_every_category_of_a_failure_has_words() -> None:
-    assert set(_WORDS) == set(SAYINGS) == set(CATEGORIES) - {"none", "unknown"}
+    assert set(_WORDS) == set(SAYINGS) == set(NAMES) - {"unknown"}
 
 
 def test_tables_name_known_categories_only() -> None:

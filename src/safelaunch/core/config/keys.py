@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from safelaunch.core import categories
 from safelaunch.core.config.kinds import (
     CheckpointPattern,
     Choice,
@@ -35,34 +36,6 @@ class Key(NamedTuple):
     default: str | tuple[str, ...] | None
     doc: str
 
-
-# The taxonomy of causes (what `why` answers), and unknown.
-CATEGORIES = (
-    "gpu_hardware",
-    "network",
-    "node_failure",
-    "host_oom",
-    "cuda_oom",
-    "time_limit",
-    "preempted",
-    "cancelled",
-    "storage",
-    "checkpoint",
-    "rendezvous",
-    "user_code",
-    "config",
-    "environment",
-    "version_mismatch",
-    "data",
-    "numerical",
-    "native_crash",
-    "hang",
-    "hub_auth",
-    "unknown",
-)
-
-# What can follow a failure; core/decide/policy.py says what each does. A number behind one is its budget.
-POLICY_WORDS = ("restart", "exclude", "once", "wait", "fall_back", "continue", "stop")
 
 # Sections whose keys are the user's own: names of variables, options of sbatch.
 OPEN_SECTIONS: dict[str, str] = {
@@ -151,7 +124,7 @@ KEYS: dict[str, Key] = {
         "overwrites them, or only warn.",
     ),
     "restart.policy": Key(
-        PolicyTable(CATEGORIES, POLICY_WORDS),
+        PolicyTable(categories.NAMES, tuple(categories.POLICY_WORDS)),
         None,
         "What to do after a failure of a category, such as {cuda_oom: stop, network: restart 5}; "
         "`safelaunch policy` prints the table.",
@@ -189,7 +162,7 @@ KEYS: dict[str, Key] = {
     ),
     "kill_switch.signal": Key(SignalName(), "SIGUSR2", "The signal that asks the training to end."),
     "preserve_site.for": Key(Duration(), "0", "How long to keep failed nodes for people to look at; 0: not at all."),
-    "preserve_site.when": Key(Words(CATEGORIES), ("unknown", "hang"), "The causes to keep them for."),
+    "preserve_site.when": Key(Words(categories.NAMES), ("unknown", "hang"), "The causes to keep them for."),
     "preserve_site.nodes": Key(Choice(("suspects", "all")), "suspects", "Which nodes to keep."),
 }
 

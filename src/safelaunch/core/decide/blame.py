@@ -8,22 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from safelaunch.core.categories import TABLE, Blame
 from safelaunch.core.ledger import Evidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
 
-# What follows from the user's code, files and settings, or from Slurm and people: no node's fault (design §9). A
-# storage that is full or frozen is so everywhere; a host that runs out of memory is given as much by the next node.
-NOBODY = frozenset({
-    "user_code", "config", "environment", "version_mismatch", "cuda_oom", "host_oom", "storage", "checkpoint", "data",
-    "numerical", "hub_auth", "time_limit", "preempted", "cancelled", "none",
-})
-# kind of evidence by category: from a confident verdict, and from a doubtful one. Other categories: first_to_fail.
-_KINDS = {
-    "gpu_hardware": ("gpu", "gpu_maybe"),
-    "node_failure": ("lost", "first_to_fail"),
-    "network": ("network", "first_to_fail"),
-    "hang": ("hang", "first_to_fail"),
-}
 CONFIDENT = 0.6
 # A black hole ends a job at its start: no mount, no driver, no GPU. Imports of 64 nodes from a parallel file system
 # take up to a minute; no step was made by then.
@@ -52,7 +40,9 @@ class Failure:
 
 def blame(failure: Failure) -> tuple[Evidence, ...]:
     """Evidence against nodes of the attempt; () = it speaks against none."""
-    if failure.category in NOBODY:
+    row = TABLE.get(failure.category)
+    against = Blame() if row is None else row.blame
+    if against is None:
         return ()
     lost = {node: why for name, why in failure.lost for node in _of_attempt([name], failure)}
     if lost:
@@ -62,12 +52,11 @@ def blame(failure: Failure) -> tuple[Evidence, ...]:
     culprits = _of_attempt(failure.culprits, failure)
     if not culprits or not _is_minority(culprits, failure):
         return ()
-    return _witnesses(failure, _kind(failure, culprits), dict.fromkeys(culprits, failure.why))
+    return _witnesses(failure, _kind(failure, against, culprits), dict.fromkeys(culprits, failure.why))
 
 
-def _kind(failure: Failure, culprits: tuple[str, ...]) -> str:
-    sure, doubtful = _KINDS.get(failure.category, ("first_to_fail", "first_to_fail"))
-    kind = sure if failure.confidence >= CONFIDENT else doubtful
+def _kind(failure: Failure, against: Blame, culprits: tuple[str, ...]) -> str:
+    kind = against.sure if failure.confidence >= CONFIDENT else against.doubtful
     is_early = failure.lived_s is not None and failure.lived_s <= SHORT_CYCLE_S and not failure.steps
     # On one node alone there is nobody to differ from: a bug of the program looks the same.
     if kind == "first_to_fail" and is_early and len(culprits) == 1 and len(failure.nodes) > 1:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from safelaunch.core.categories import BAD_NODE, SPARES_CHECKPOINT
 from safelaunch.core.decide.policy import response
-from safelaunch.core.model import BAD_NODE, BUDGET_SPENT, FAILED_FOR_GOOD
+from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import Attempt, State
 
@@ -160,8 +161,7 @@ def rejects_checkpoint(state: State, plan: Plan) -> str | None:
     same = [known for known in state.attempts
             if (known.resume_path, known.resume_step) == (last.resume_path, last.resume_step)]
     tried = [known for known in same if known.has_failed]   # one that was ended before its first step says nothing
-    alike = [known for known in tried[-2:] if not known.made_steps
-             and known.category not in (*BAD_NODE, "network", "storage", "rendezvous", "hub_auth")]
+    alike = [known for known in tried[-2:] if not known.made_steps and known.category not in SPARES_CHECKPOINT]
     others_work = any(known.made_steps or _is_older(known.resume_step, last.resume_step)
                       for known in state.attempts if known not in same)
     if len(alike) == 2 and others_work and not any(known.made_steps for known in same):

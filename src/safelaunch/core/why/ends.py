@@ -6,10 +6,10 @@ that safelaunch itself has sent are echoes (`ECHOES`), wherever they come from.
 
 from __future__ import annotations
 
+from safelaunch.core.categories import advice
 from safelaunch.core.model import ENDED_BY
 from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.findings import End
-from safelaunch.core.why.rulebook import ACTIONS
 
 # What launchers, shells and slurmstepd print when a SIGTERM has reached them.
 ECHOES = frozenset({"elastic.sigterm", "batch.terminated", "slurm.step_cancelled", "slurm.cancelled_signal",
@@ -57,4 +57,4 @@ def _of_row(row: str) -> Verdict:
 
 
 def _verdict(category: str, confidence: float, said: str) -> Verdict:
-    return Verdict(category, said, confidence, ACTIONS.get(category, "restart"))
+    return Verdict(category, said, confidence, advice(category))

@@ -185,9 +185,3 @@ PAGES: dict[str, Page] = {
          "is the output complete? A pipe to tee hides exit codes (set -o pipefail), a killed process its last words"),
         "Restart once within a small budget; the second failure says more."),
 }
-
-ACTIONS = {
-    "restart": "restart it", "exclude_and_restart": "restart it without the node", "requeue_only": "queue it again",
-    "fix_user_code": "fix the program", "fix_environment": "fix the environment", "fix_config": "fix the configuration",
-    "fix_storage": "fix the storage", "none": "nothing to do",
-}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from safelaunch.core.categories import advice
 from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.doubts import ENDINGS, SURE_END, doubt, is_past, trace_course
 from safelaunch.core.why.ends import ECHOES
@@ -13,7 +14,6 @@ from safelaunch.core.why.findings import Cited, Evidence, Finding, Log
 from safelaunch.core.why.fingerprint import make_fingerprint
 from safelaunch.core.why.lastwords import LastWords, hear_last_words
 from safelaunch.core.why.outside import join
-from safelaunch.core.why.rulebook import ACTIONS
 from safelaunch.core.why.tracebacks import is_played_down
 from safelaunch.core.why.weighing import SYMPTOM_SHARE, Group, cite, gather, moment, place_of
 
@@ -132,7 +132,7 @@ def _by_words(words: LastWords, candidates: tuple[Cited, ...], log: Log) -> Verd
                   line.host, line.rank, line.t, line.offset)
     category = words.category or "unknown"
     said = f"the last words {'sound like it' if words.category else 'may tell why'}: {line.text.strip()}"[:300]
-    return Verdict(category, said, words.weight, ACTIONS[category], candidates=candidates, cited=(cited,),
+    return Verdict(category, said, words.weight, advice(category), candidates=candidates, cited=(cited,),
                    evidence=(line.text,), host=line.host, rank=line.rank, cause=cited if words.category else None,
                    fingerprint=make_fingerprint(category, "", line.text) if words.category else "",
                    changes="no rule knows this line: another one that a person finds would be better evidence"

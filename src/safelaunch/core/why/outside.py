@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from safelaunch.core.categories import advice
 from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import Evidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, exit_fingerprint, make_fingerprint
-from safelaunch.core.why.rulebook import ACTIONS
 from safelaunch.core.why.tracebacks import parse_frames
 
 CLEAR_MARGIN = 0.05       # what comes from outside replaces the log's cause only when it is surer by this
@@ -248,7 +248,7 @@ def _replaced(verdict: Verdict, best: Witness) -> Verdict:
     followed = (*((verdict.cause,) if verdict.cause else ()), *verdict.symptoms)
     host = best.hosts[0] if best.hosts else None
     return Verdict(
-        best.category, best.summary, best.confidence, ACTIONS[best.category], host, best.task, _suspects(best),
+        best.category, best.summary, best.confidence, advice(best.category), host, best.task, _suspects(best),
         evidence=(best.summary,), host=host, rank=_rank_of(verdict, best, host), symptoms=followed,
         candidates=verdict.candidates, runner_up=verdict if verdict.cause is not None else None,
         fingerprint=UNEXPLAINED_KILL if best.category == "unknown" else make_fingerprint(

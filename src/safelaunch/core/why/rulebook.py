@@ -1,4 +1,4 @@
-"""All rules of `why`, listed, and what is done about each category."""
+"""All rules of `why`, listed."""
 
 from __future__ import annotations
 
@@ -36,13 +36,3 @@ RULES: tuple[Rule, ...] = (
     *nodes.RULES, *generic.RULES,
 )
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
-
-# What is done about a category when its rule names nothing better (design §9).
-ACTIONS = {
-    "gpu_hardware": "exclude_and_restart", "network": "restart", "node_failure": "exclude_and_restart",
-    "host_oom": "fix_config", "cuda_oom": "fix_config", "time_limit": "requeue_only", "preempted": "requeue_only",
-    "cancelled": "none", "storage": "fix_storage", "checkpoint": "fix_config", "rendezvous": "restart",
-    "user_code": "fix_user_code", "config": "fix_config", "environment": "fix_environment",
-    "version_mismatch": "fix_environment", "data": "fix_user_code", "numerical": "fix_config",
-    "native_crash": "restart", "hang": "restart", "hub_auth": "fix_config", "none": "none", "unknown": "restart",
-}

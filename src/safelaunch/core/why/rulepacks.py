@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, get_args
 
+from safelaunch.core.categories import ADVICE, TABLE
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node
 from safelaunch.core.config.yamltext import parse_document
 from safelaunch.core.why.findings import Blames, Role, Rule
-from safelaunch.core.why.rulebook import ACTIONS, BY_ID
+from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.errors import ConfigError, Problem
 
 VERSION = 1
@@ -27,7 +28,6 @@ MAX_ORDER = 5             # noise has 8: a pack outranks it only where it says s
 _KEYS = frozenset(field.name for field in fields(Rule)) | {"sample", "counter_sample"}
 _NEEDED = ("id", "category", "anchor", "pattern")
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]*(?:\.[a-z0-9][a-z0-9_-]*)+")
-_WORDS = frozenset(ACTIONS.values()) | {""}
 # A repeat of a group that itself repeats, or that has branches which may match the same: (a+)+, (a*b?)*, (a|a)+. Such
 # patterns can take for ever on one line.
 _NESTED = re.compile(r"\((?!\?[=!<])[^()]{0,1000}[+*][^()]{0,1000}\)(?:[+*]|\{\d{0,9},\d{0,9}\})")
@@ -108,8 +108,8 @@ def _word_faults(item: Mapping[str, Any], seen: set[str]) -> Iterable[tuple[str,
         yield "id", 'expected lower-case words joined by dots, as in "site.bad_disk"'
     elif name in seen or name in BY_ID:
         yield "id", "is taken by another rule"
-    for key, known in (("category", set(ACTIONS)), ("role", set(get_args(Role))), ("blames", set(get_args(Blames))),
-                       ("action", set(_WORDS))):
+    for key, known in (("category", set(TABLE)), ("role", set(get_args(Role))), ("blames", set(get_args(Blames))),
+                       ("action", {*ADVICE, ""})):
         value = item.get(key, next(iter(known)))
         if value not in known:
             yield key, f"expected one of {', '.join(sorted(word for word in known if word))}"

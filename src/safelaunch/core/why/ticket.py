@@ -5,31 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from safelaunch.core.categories import TABLE
 from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.helppages import PAGES
 from safelaunch.core.why.verdictjson import evidence_of
 from safelaunch.core.why.verdicttext import describe, stamp
 
-FOR_SITE = ("gpu_hardware", "network", "node_failure", "storage")
 SHOWN_LINES = 8
 # A GPU's PCI address as the driver writes it ("NVRM: Xid (PCI:0000:90:1c)"), adapters of InfiniBand, Omni-Path, EFA.
 _DEVICE = re.compile(
     r"PCI:[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}|\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d\b"
     r"|\b(?:mlx[45]_(?:bond_)?\d+|hfi1_\d+|rdmap\w+|efa_\d+|GPU[ -]?\d{1,2}(?![0-9a-f:])"
     r"|GPU-[0-9a-f]{8}[-0-9a-f]+)(?::\d+)?")
-_ASKED = {
-    "gpu_hardware": "Please drain the node, check the GPU (dmesg for Xid, nvidia-smi -q, dcgmi diag -r 3) and reset or "
-                    "replace it.",
-    "network": "Please check the port, cable and switch side of the adapters of the node (link state, error counters).",
-    "node_failure": "Please check the node's state, its reason in Slurm and its system log. (A node guard is a process "
-                    "of the job on each node, which answers its supervisor as long as the node lives.)",
-    "storage": "Please check the file system and its mount on the nodes that are named.",
-}
 
 
 def is_for_site(verdict: Verdict) -> bool:
     """Whether it is something that only administrators can mend."""
-    return verdict.category in FOR_SITE
+    return bool(_asked(verdict))
+
+
+def _asked(verdict: Verdict) -> str:
+    row = TABLE.get(verdict.category)
+    return row.ask_site if row is not None else ""
 
 
 def find_device(verdict: Verdict) -> str | None:
@@ -65,4 +62,4 @@ def render_ticket(verdict: Verdict, job: str = "", run: str = "", nodes: str = "
     return "\n".join([
         f"Subject: node {node}: {page.title}" if node else f"Subject: {page.title}", "",
         *(f"{name + ':':<13}{text}" for name, text in facts), "",
-        "Evidence:", *(evidence or ["  none in the log"]), "", _ASKED.get(verdict.category, "Please have a look."), ""])
+        "Evidence:", *(evidence or ["  none in the log"]), "", _asked(verdict) or "Please have a look.", ""])

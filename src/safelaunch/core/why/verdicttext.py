@@ -7,9 +7,10 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from typing import NamedTuple
 
+from safelaunch.core.categories import ADVICE
 from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.findings import CLOCK_ORDER, Cited, Log, Rule
-from safelaunch.core.why.helppages import ACTIONS, PAGES
+from safelaunch.core.why.helppages import PAGES
 from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.tracebacks import parse_frames
 from safelaunch.core.why.verdictjson import evidence_of
@@ -73,7 +74,7 @@ def head(verdict: Verdict, follows: str = "", ended: str = "") -> Iterator[Row]:
         yield Row("suspect", ", ".join(verdict.suspects), "yellow")
     if ended:
         yield Row("ended", ended)
-    yield Row("action", follows or f"{verdict.action} ({ACTIONS.get(verdict.action, '')})".replace(" ()", ""))
+    yield Row("action", follows or f"{verdict.action} ({ADVICE.get(verdict.action, '')})".replace(" ()", ""))
 
 
 def timeline(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:

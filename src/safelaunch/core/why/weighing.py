@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from safelaunch.core.categories import advice
 from safelaunch.core.why.episodes import Episode, Moment, is_excused, is_perhaps_late, order_of
 from safelaunch.core.why.findings import Cited, Finding, Log, Role, Rule
 from safelaunch.core.why.fingerprint import generalize
 from safelaunch.core.why.meaning import read_exception
-from safelaunch.core.why.rulebook import ACTIONS
 from safelaunch.core.why.rules.generic import EXCEPTION, LINE
 from safelaunch.core.why.tracebacks import find_user_frame, is_ignored, is_of_thread
 
@@ -93,7 +93,7 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
         weight -= SOURCE_COST
     hosts = tuple(dict.fromkeys(host for found in items if (host := culprit_host(rule, found)) is not None))
     ranks = tuple(dict.fromkeys(rank for found in items if (rank := culprit_rank(rule, found)) is not None))
-    group = Group(rule, category, rule.role, weight, action or ACTIONS.get(category, "restart"), first, items[-1],
+    group = Group(rule, category, rule.role, weight, action or advice(category), first, items[-1],
                   max(len(items), log.counts.get(rule.id, 0) if rule.role != "cause" else 0), hosts, ranks)
     excused = is_excused(items[-1], episode, same_run=category == "numerical")
     late = excused and is_perhaps_late(items[-1], episode)

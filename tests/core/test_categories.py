@@ -1,0 +1,59 @@
+"""The table of causes: every row is complete, and no second table of them stands anywhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from safelaunch.core.categories import ADVICE, NAMES, POLICY_WORDS, TABLE, Category, advice
+from safelaunch.core.ledger import KINDS
+from safelaunch.core.why.helppages import PAGES
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src" / "safelaunch"
+TABLES = ("core/categories.py", "core/why/helppages.py", "core/why/wording.py")   # the row, its page, its words
+MANY = 5   # so many of their names in one literal are a table of categories
+
+
+@pytest.mark.parametrize(("name", "row"), [(name, TABLE[name]) for name in NAMES], ids=NAMES)
+def test_every_category_says_what_follows_and_why(name: str, row: Category) -> None:
+    assert row.action in ADVICE and row.then in POLICY_WORDS and row.because
+    assert row.budget is None or row.budget > 0
+    assert row.blame is None or set(row.blame) <= set(KINDS)
+    assert row.to_do or row.then in ("continue", "stop"), "nobody says what a person does about it"
+
+
+def test_every_category_has_a_help_page() -> None:
+    assert set(PAGES) == set(TABLE)
+
+
+def test_a_category_of_another_version_is_restarted() -> None:
+    assert advice("of_tomorrow") == "restart" == advice("unknown")
+
+
+def test_the_policys_words_are_documented() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", (ROOT / "docs" / "policy.md").read_text(), re.MULTILINE)
+    assert rows == list(POLICY_WORDS)
+
+
+def test_the_actions_are_documented() -> None:
+    row = re.search(r"^\| `action` \| (`.*) \|$", (ROOT / "docs" / "why.md").read_text(), re.MULTILINE)
+    assert row is not None and re.findall(r"`(\w+)`", row[1]) == list(ADVICE)
+
+
+def literals(tree: ast.AST) -> Iterator[list[str]]:
+    """Strings of each tuple, list or set, and each dict's keys."""
+    for node in ast.walk(tree):
+        parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+        yield [str(part.value) for part in parts if isinstance(part, ast.Constant)]
+
+
+def test_no_other_module_lists_categories() -> None:
+    others = {name: path for path in SRC.rglob("*.py") if (name := path.relative_to(SRC).as_posix()) not in TABLES}
+    found = {name: names for name, path in others.items() for names in literals(ast.parse(path.read_text()))
+             if len(names) >= MANY and set(names) <= set(TABLE)}
+    assert not found
