@@ -20,6 +20,8 @@ from safelaunch.adapters.job import Job, Start, current, standby
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
 from safelaunch.core.decide import rows
+from safelaunch.core.decide.actions import AskToEnd, Decision, Fence, Finish, HandOver, Kill, Launch, Preserve, Wait
+from safelaunch.core.decide.seen import mark_asked
 from safelaunch.supervisor import asking, attempts, endings, observe, slurmends
 from safelaunch.supervisor.diagnosing import foresee
 from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, hold_token
@@ -81,29 +83,29 @@ def step(lead: Leader) -> bool:
     return decision.action is not None and act(lead, decision)
 
 
-def act(lead: Leader, decision: rows.Decision) -> bool:
+def act(lead: Leader, decision: Decision) -> bool:
     """Carry a decision out; True when it changed something that the next decision depends on."""
     action, row = decision.action, decision.row
     again = False
     match action:
-        case rows.Launch():
+        case Launch():
             attempts.launch(lead, row, action)
-        case rows.AskToEnd():
-            lead.live = rows.mark_asked(lead.attempt, row, lead.now)
+        case AskToEnd():
+            lead.live = mark_asked(lead.attempt, row, lead.now)
             lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number,
                       log_bytes=lead.log_bytes())
             lead.tasks.begin(Work.ASK_TO_END, asking.ask_to_end(lead, action.signal), row)
-        case rows.Kill():
+        case Kill():
             attempts.kill(lead, row, action)
-        case rows.Fence():
+        case Fence():
             again = attempts.fence(lead)
-        case rows.HandOver():
+        case HandOver():
             lead.tasks.begin(Work.HAND_OVER, endings.hand_over(lead, row, action))
-        case rows.Finish():
+        case Finish():
             lead.tasks.begin(Work.FINISH, endings.finish(lead, row, action))
-        case rows.Preserve():
+        case Preserve():
             endings.preserve(lead, row, action)
-        case rows.Wait():
+        case Wait():
             if row != lead.last_row:
                 lead.tell(row, f"waiting until {clock(action.until)}: {action.why}")
             if row == "frozen":

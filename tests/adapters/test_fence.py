@@ -13,7 +13,7 @@ from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.job import Job
 from safelaunch.adapters.slurm import Result
-from safelaunch.core.decide.rows import Live
+from safelaunch.core.decide.seen import Live
 from tests.core.test_script import plan_of
 
 REFUSED = "srun: error: cli_filter plugin terminated with error"

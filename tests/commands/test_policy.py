@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.core.decide import policy
-from safelaunch.core.decide import rows as decide
+from safelaunch.core.decide import between, policy
 from tests.handmade import YAML, make_run
 from tests.localruns import SubmitLocal
 
@@ -74,7 +73,7 @@ def test_budgets_are_shown_with_their_places(capsys: pytest.CaptureFixture[str])
 
 
 def test_the_rows_between_attempts_stand_in_the_order_of_the_code(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [row["row"] for row in asked(capsys)["order"]] == [row.__name__.strip("_") for row in decide.BETWEEN]
+    assert [row["row"] for row in asked(capsys)["order"]] == [row.__name__.strip("_") for row in between.BETWEEN]
 
 
 def test_people_see_what_the_default_of_a_row_of_theirs_would_be(capsys: pytest.CaptureFixture[str]) -> None:

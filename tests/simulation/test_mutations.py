@@ -18,7 +18,7 @@ from safelaunch.adapters import control, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.slurm import Pace
 from safelaunch.adapters.successor import Successor
-from safelaunch.core.decide import rows, takeover
+from safelaunch.core.decide import between, ended, takeover
 from safelaunch.core.decide.budget import GiveUp
 from safelaunch.core.state import State
 from safelaunch.supervisor import attempts, endings, handover, lostprogress, observe, slurmends, standbys
@@ -71,7 +71,7 @@ def _launch_twice(*words: Any, launch: Any = SimWorld.launch) -> Any:
 
 
 _NO_FENCE: list[Patch] = [(Fencer, "is_done", lambda *words: True),
-                          (rows, "is_over", lambda live, seen: live.killed_t is not None)]
+                          (ended, "is_over", lambda live, seen: live.killed_t is not None)]
 _NO_CLAIM: list[Patch] = [(Leader, "claim", _claim_nothing), (Leader, "find_other", _nothing)]
 _NO_KILL_SWITCH: list[Patch] = [(runfolder, "read_requests", lambda *words: [])]
 _NO_CANCEL: list[Patch] = [(slurmends, "ending_of", lambda *words: "preempted")]
@@ -103,7 +103,8 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
         _golden("nothing goes wrong"), _NO_SUPERVISOR, "trains unsupervised"),
     "a run on hold goes on": (
         _golden("a rank dies", steps=100, faults=(Fault("hold", 5.0, 200.0), Fault("rank_dies", 60.0))),
-        [(rows, "BETWEEN", tuple(row for row in rows.BETWEEN if row is not rows._held))], "put the run on hold"),
+        [(between, "BETWEEN", tuple(row for row in between.BETWEEN if row is not between._held))],
+        "put the run on hold"),
     "a change that Slurm refuses is asked for again and again": (
         _golden("a worker dies, without a spare", via="watch", site="no_scontrol", steps=200,
                 faults=(Fault("worker_silent", 150.0, 900.0),)),
@@ -125,9 +126,9 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "the time left is asked for all the time": (
         _golden("the batch host dies", steps=150), [(observe, "LIMIT_S", 0.5)], "calls to Slurm in"),
     "the first failure ends the run": (
-        _golden("a rank dies"), [(rows, "reason_to_give_up", _give_up_at_once)], "though nothing stood in its way"),
+        _golden("a rank dies"), [(between, "reason_to_give_up", _give_up_at_once)], "though nothing stood in its way"),
     "an attempt that was told to end counts as complete": (
-        _golden("the time limit comes"), [(rows, "how_it_ended", lambda live, seen: "completed")], "complete"),
+        _golden("the time limit comes"), [(ended, "how_it_ended", lambda live, seen: "completed")], "complete"),
     "checkpoints are not found": (
         _golden("a rank dies", save_every=5), [(Leader, "find_resume", _nothing)], "is whole"),
     "nobody looks at an attempt's first steps": (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core.decide.rows import Live
+from safelaunch.core.decide.seen import Live
 from safelaunch.supervisor import asking
 from safelaunch.supervisor.state.tasks import Work
 

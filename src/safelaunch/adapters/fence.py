@@ -15,7 +15,7 @@ from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.job import Job
 from safelaunch.adapters.slurm import NO_GPUS, Command, Result, Start
 from safelaunch.core import slurmtext
-from safelaunch.core.decide.rows import Live
+from safelaunch.core.decide.seen import Live
 from safelaunch.core.plan import Plan
 
 SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left behind

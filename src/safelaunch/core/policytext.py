@@ -13,8 +13,7 @@ from safelaunch.core.config.resolve import Source
 from safelaunch.core.config.values import render_duration
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Origin
 from safelaunch.core.config.yamltext import parse_document
-from safelaunch.core.decide import policy
-from safelaunch.core.decide import rows as decide
+from safelaunch.core.decide import between, policy
 from safelaunch.core.decide.policy import Response
 
 VERSION = 1
@@ -59,7 +58,7 @@ def show(config: Mapping[str, Any], places: Mapping[str, str]) -> Shown:
     rows = tuple(Row(row, _place(row, places)) for row in policy.table(own).values())
     budgets = tuple(_budget(key, config, places) for key in BUDGET_KEYS)
     return Shown(rows, budgets, tuple((row.__name__.strip("_"), (row.__doc__ or "").strip().splitlines()[0])
-                                      for row in decide.BETWEEN))
+                                      for row in between.BETWEEN))
 
 
 def places_of(sources: Sequence[Source], overrides: Sequence[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from safelaunch.adapters import checkpoints
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.slurm import Result
-from safelaunch.core.decide import rows
+from safelaunch.core.decide import patience
 from safelaunch.node import fresh
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
@@ -90,15 +90,15 @@ def _is_asked(lead: Leader, number: int, row: str | None) -> bool:
 
 def _tell(lead: Leader, name: str, reached: list[str], answers: str) -> None:
     live = lead.attempt
-    patience = rows.patience_of(live, lead.seen(), lead.plan)
+    given = patience.of(live, lead.seen(), lead.plan)
     if reached:
         text = f"{name} reached {len(reached)} processes ({', '.join(reached[:4])})"
     elif live.heard == 0:
         text = f"no process of the training handles {name} (it can watch $SAFELAUNCH_KILL_FILE instead)"
     else:
         text = f"nobody knows yet whether a process of the training handles {name}: {answers}"
-    lead.tell("ask_to_end", f"{text}; waiting for {patience.what}, until {clock(patience.until_t)} at most",
-              attempt=live.number, heard=live.heard, until=round(patience.until_t, 3), waits_for=patience.what)
+    lead.tell("ask_to_end", f"{text}; waiting for {given.what}, until {clock(given.until_t)} at most",
+              attempt=live.number, heard=live.heard, until=round(given.until_t, 3), waits_for=given.what)
 
 
 def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float, Result | None, None]:
@@ -107,7 +107,7 @@ def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float,
     """
     number, row, is_found = lead.attempt.number, lead.attempt.end_row, False
     while _is_asked(lead, number, row):
-        is_wanted = rows.patience_of(lead.attempt, lead.seen(), lead.plan).is_checkpoint
+        is_wanted = patience.of(lead.attempt, lead.seen(), lead.plan).is_checkpoint
         newest = look(lead) if is_wanted else None
         if newest is not None and before is None:
             before = newest

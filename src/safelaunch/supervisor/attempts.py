@@ -15,8 +15,10 @@ from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import nodefold, slurmtext
 from safelaunch.core.advice import what_follows
 from safelaunch.core.checkpoints.resume import resume_args
-from safelaunch.core.decide import rows
+from safelaunch.core.decide import ended
+from safelaunch.core.decide.actions import Kill, Launch
 from safelaunch.core.decide.budget import rejects_checkpoint
+from safelaunch.core.decide.seen import Live, Seen, mark_killed
 from safelaunch.core.model import STOPS, Event, Request, tell_stop
 from safelaunch.core.plan import Plan
 from safelaunch.core.progress.steps import latest_step
@@ -41,7 +43,7 @@ PUMP_LEAVES_S, PUMP_LOOK_S = 2.0, 0.05   # it is gone 0.2 s after its TERM, unle
 SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but never while a silent node holds its step
 
 
-def launch(lead: Leader, row: str, action: rows.Launch) -> None:
+def launch(lead: Leader, row: str, action: Launch) -> None:
     """Start the next attempt: a last look at what people ask, claim, intent, srun, outcome."""
     asked = lead.requests
     if not observe.read_requests(lead) or lead.requests != asked:
@@ -65,7 +67,7 @@ def launch(lead: Leader, row: str, action: rows.Launch) -> None:
         return
     words = keep_resume_args(lead)
     extra = _attempt_env(lead, number, port, action.nodes)
-    lead.live = rows.Live(number, action.nodes, tasks=lead.plan.tasks)
+    lead.live = Live(number, action.nodes, tasks=lead.plan.tasks)
     lead.server.expect(number)
     lead.process = lead.world.launch(
         lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
@@ -128,14 +130,14 @@ def ask_addresses(lead: Leader) -> Step:
     lead.server.strangers.keep_for(lead.addresses.values())
 
 
-def kill(lead: Leader, row: str, action: rows.Kill) -> None:
+def kill(lead: Leader, row: str, action: Kill) -> None:
     """End every process of the attempt; its record moves on, so that silent nodes' leases run from now.
 
     Journalled first: ranks that save on TERM and leave well are no completion for the next supervisor, either.
     """
     lead.tell(row, f"ending the attempt: {action.why}", action="end", attempt=lead.attempt.number,
               log_bytes=lead.log_bytes())
-    lead.live, lead.killed_s = rows.mark_killed(lead.attempt, row, lead.now), lead.now_s
+    lead.live, lead.killed_s = mark_killed(lead.attempt, row, lead.now), lead.now_s
     lead.move_record(lead.attempt.number)
     for node, _ in lead.lost_of_live():
         lead.server.hang_up(node, lead.now_s)
@@ -170,7 +172,7 @@ def close_attempt(lead: Leader) -> None:
     observe.read_requests(lead)   # a training that watches the kill switch can be faster than this loop
     live = lead.attempt
     seen = lead.seen()
-    how = said_how = rows.how_it_ended(live, seen)
+    how = said_how = ended.how_it_ended(live, seen)
     if lead.process is not None:
         observe.hear_last(lead, lead.process)
     tail = lead.process.tail() if lead.process else b""
@@ -260,7 +262,7 @@ def checkpoint_events(lead: Leader, number: int | None) -> list[Event]:
     return [lead.writer.event("checkpoint", attempt=number, step=found.step, path=found.path, format=found.format)]
 
 
-def _last_progress(lead: Leader, live: rows.Live, tail: bytes) -> list[Event]:
+def _last_progress(lead: Leader, live: Live, tail: bytes) -> list[Event]:
     step = listening.read(lead, tail, latest_step, None)
     return [] if step is None else [lostprogress.progress_event(lead, live.number, step)]
 
@@ -275,7 +277,7 @@ def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequen
             for event in events]
 
 
-def judge_attempt(live: rows.Live, seen: rows.Seen, how: str, tail: bytes, look: Callable[[Verdict], Verdict],
+def judge_attempt(live: Live, seen: Seen, how: str, tail: bytes, look: Callable[[Verdict], Verdict],
                   is_refused: bool = False) -> Verdict:
     """The verdict on an attempt that did not complete: what is known of its end, else what `look` makes of its log."""
     asked = seen.asked(*STOPS)
@@ -290,7 +292,7 @@ def judge_attempt(live: rows.Live, seen: rows.Seen, how: str, tail: bytes, look:
     return look(shallow) if how == "failed" else shallow
 
 
-def _judgement(lead: Leader, live: rows.Live, how: str, code: int, tail: bytes, seen: rows.Seen,
+def _judgement(lead: Leader, live: Live, how: str, code: int, tail: bytes, seen: Seen,
                is_refused: bool) -> list[Event]:
     process = lead.process
 

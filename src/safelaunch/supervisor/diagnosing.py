@@ -10,7 +10,7 @@ from typing import Any
 
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.core.categories import BEHIND_A_HANG
-from safelaunch.core.decide import rows
+from safelaunch.core.decide.seen import Live
 from safelaunch.core.ledger import blamed_before
 from safelaunch.core.why import causes
 from safelaunch.core.why.causes import Verdict
@@ -18,7 +18,7 @@ from safelaunch.core.why.findings import End, Evidence, TaskExit
 from safelaunch.supervisor.leader import Leader, ReadLog
 
 
-def look_deeper(lead: Leader, live: rows.Live, process: AttemptProcess, shallow: Verdict) -> Verdict:
+def look_deeper(lead: Leader, live: Live, process: AttemptProcess, shallow: Verdict) -> Verdict:
     """What the whole log says, where it says something; the exits alone know neither GPUs nor filesystems."""
     found = _read_log(lead, live, process, _evidence(lead, live, shallow))
     if found is None:
@@ -54,7 +54,7 @@ def foresee(lead: Leader) -> None:
     _read_log(lead, live, process, _evidence(lead, live, None))
 
 
-def _read_log(lead: Leader, live: rows.Live, process: AttemptProcess, evidence: Evidence) -> dict[str, Any] | None:
+def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Evidence) -> dict[str, Any] | None:
     """What the whole log says; as before where neither the log nor the evidence has changed since."""
     size = process.size()
     if lead.read is None or (lead.read.attempt, lead.read.size, lead.read.evidence) != (live.number, size, evidence):
@@ -65,7 +65,7 @@ def _read_log(lead: Leader, live: rows.Live, process: AttemptProcess, evidence: 
     return lead.read.found
 
 
-def of_hang(lead: Leader, live: rows.Live) -> Verdict | None:
+def of_hang(lead: Leader, live: Live) -> Verdict | None:
     """What two looks at the ranks have shown of this attempt, if it was ended for a hang."""
     if lead.hung is None or lead.hung[0] != live.number:
         return None
@@ -75,7 +75,7 @@ def of_hang(lead: Leader, live: rows.Live) -> Verdict | None:
                           evidence=found.evidence[:8])
 
 
-def _evidence(lead: Leader, live: rows.Live, shallow: Verdict | None) -> Evidence:
+def _evidence(lead: Leader, live: Live, shallow: Verdict | None) -> Evidence:
     """What is known beside the log. Of a hang's ranks the exits say nothing: this supervisor has ended them."""
     blamed = blamed_before(lead.evidence, lead.plan.run_id, live.number, lead.now)
     ledger = {node: count for node, count in blamed.items() if node in live.nodes}
@@ -91,13 +91,13 @@ def _evidence(lead: Leader, live: rows.Live, shallow: Verdict | None) -> Evidenc
                     own_term_bytes=own_term_bytes(lead, live))
 
 
-def own_term_bytes(lead: Leader, live: rows.Live) -> int | None:
+def own_term_bytes(lead: Leader, live: Live) -> int | None:
     """From which byte of the log on words of a SIGTERM are this supervisor's doing; None = it has sent none."""
     at = lead.state.attempt.asked_bytes if lead.state.attempt is not None else None
     return (at or 0) if End("failed", live.end_row).sent_signals else None
 
 
-def _kernel_logs(lead: Leader, live: rows.Live, process: AttemptProcess) -> tuple[Path, ...]:
+def _kernel_logs(lead: Leader, live: Live, process: AttemptProcess) -> tuple[Path, ...]:
     """Files of what the kernels of the nodes said, on local disk, and on their way into the attempt's folder.
 
     The guards read it, where users may, when a task ends badly.

@@ -10,7 +10,7 @@ from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import nodefold
 from safelaunch.core import via as ways
-from safelaunch.core.decide import rows
+from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
 from safelaunch.core.ledger import most_excluded
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.supervisor import handover, nextjob
@@ -24,7 +24,7 @@ AWAY_PATIENCE_S, AWAY_LOOK_S = 900.0, 20.0
 EXTENDED_S = 0.5           # less is the rounding of a file's time
 
 
-def preserve(lead: Leader, row: str, action: rows.Preserve) -> None:
+def preserve(lead: Leader, row: str, action: Preserve) -> None:
     """Keep all nodes, or the suspects, the one that failed first, and this one, which cannot be given back."""
     nodes = lead.job.nodes
     if lead.plan.preserve.nodes == "suspects" and not lead.job.is_local:
@@ -38,7 +38,7 @@ def preserve(lead: Leader, row: str, action: rows.Preserve) -> None:
         lead.tasks.begin(Work.SHRINK, _give_back(lead, nodes))
 
 
-def keep_for_longer(lead: Leader, action: rows.Wait) -> None:
+def keep_for_longer(lead: Leader, action: Wait) -> None:
     """Write down that a person has extended the time for which the site is kept: status and people read that."""
     until = lead.state.preserving_until
     if until is None or action.until <= until + EXTENDED_S:
@@ -61,10 +61,10 @@ def _give_back(lead: Leader, kept: tuple[str, ...]) -> Step:
         lead.say(f"the other nodes could not be given back: {result.stderr.strip()[:200]}")
 
 
-def hand_over(lead: Leader, row: str, action: rows.HandOver) -> Step:
+def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     """Leave the run to its next job; that must be able to start, and must not use the excluded nodes."""
     if lead.job.is_local:
-        yield from finish(lead, row, rows.Finish("gave_up", FAILED_FOR_GOOD, action.why))
+        yield from finish(lead, row, Finish("gave_up", FAILED_FOR_GOOD, action.why))
         return
     lead.tell(row, f"handing over to the next job: {action.why}")
     while (claim := lead.claim("hand over")) == 0:
@@ -78,7 +78,7 @@ def hand_over(lead: Leader, row: str, action: rows.HandOver) -> Step:
     yield from handover.learn_why_it_ends(lead)
     if not is_passed or lead.ending == "cancelled":
         why = "this job" if lead.ending == "cancelled" else "the run's next job"
-        yield from finish(lead, row, rows.Finish("stopped", STOPPED, f"a person cancelled {why}"))
+        yield from finish(lead, row, Finish("stopped", STOPPED, f"a person cancelled {why}"))
         return
     lead.record(lead.writer.event("outcome", claim=claim, act="hand_over", ok=True, job=lead.job.id,
                                   ending=lead.ending))
@@ -101,7 +101,7 @@ def _affordable(lead: Leader, exclude: tuple[str, ...]) -> tuple[str, ...]:
     return next((allowed for allowed, room in rooms if room >= lead.plan.allocated_nodes), ())
 
 
-def finish(lead: Leader, row: str, action: rows.Finish) -> Step:
+def finish(lead: Leader, row: str, action: Finish) -> Step:
     """End the run: the journal first, then the successor, then the log's last lines."""
     if lead.state.preserving_until is not None:
         lead.record(lead.writer.event("released", by=", ".join(request.who for request in lead.requests)))
@@ -115,7 +115,7 @@ def finish(lead: Leader, row: str, action: rows.Finish) -> Step:
     lead.final = action.exit_code
 
 
-def _write_end(lead: Leader, action: rows.Finish) -> Step:
+def _write_end(lead: Leader, action: Finish) -> Step:
     """Write the run's end down, under a claim. A supervisor that its folder told nothing took the end of its job, by
     the one that had taken over and handed the run on, for a person's cancel, and ended the run beside the next job's
     leader (simulated). Where the folder does not answer and that may be so, the next job reads how this one ended.

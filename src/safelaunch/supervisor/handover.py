@@ -7,7 +7,7 @@ from collections.abc import Generator
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import nodefold
 from safelaunch.core import via as ways
-from safelaunch.core.decide import rows
+from safelaunch.core.decide.actions import HandOver
 from safelaunch.node import fresh
 from safelaunch.supervisor import observe
 from safelaunch.supervisor.attempts import DRAIN_S
@@ -38,7 +38,7 @@ START_IN_S = 8
 Passing = Generator[Command | float, Result | None, bool | None]
 
 
-def pass_on(lead: Leader, action: rows.HandOver) -> Generator[Command | float, Result | None, bool]:
+def pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, bool]:
     """True once the next job has the run, False where a person has cancelled it. Slurm ends this job when it must;
     until then a run without a next job is not left alone.
     """
@@ -122,7 +122,7 @@ def _cancel(lead: Leader, job: str, what: str) -> Generator[Command | float, Res
     return done
 
 
-def _to_successor(lead: Leader, action: rows.HandOver) -> Passing:
+def _to_successor(lead: Leader, action: HandOver) -> Passing:
     """The job that waits behind this one goes on as soon as this one has ended."""
     job = lead.state.successor
     if lead.state.next_cancelled is not None:
@@ -199,14 +199,14 @@ def _is_refused_for_good(lead: Leader, result: Result | None) -> bool:
     return result is not None and (ways.is_missing(result.returncode) or lead.refused_changes >= CHANGE_TRIES)
 
 
-def _note_passed(lead: Leader, job: str | None, action: rows.HandOver) -> None:
+def _note_passed(lead: Leader, job: str | None, action: HandOver) -> None:
     lead.record(lead.writer.event("resubmitted", job=job, exclude=list(action.exclude), why=action.why))
 
 
 # --- where nothing can wait behind this job -----------------------------------------------------------------------
 
 
-def _resubmit(lead: Leader, action: rows.HandOver) -> Passing:
+def _resubmit(lead: Leader, action: HandOver) -> Passing:
     """sbatch without a dependency. The next job may start before this one has ended: this supervisor does nothing more
     by then, and the next one meets an attempt that has ended.
 
@@ -234,7 +234,7 @@ def _resubmit(lead: Leader, action: rows.HandOver) -> Passing:
         yield SETTLE_S
 
 
-def _submit_now(lead: Leader, action: rows.HandOver) -> Generator[Command | float, Result | None, Result]:
+def _submit_now(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, Result]:
     """sbatch of the next job: announced, done, written down."""
     while not lead.is_sure_of_folder() or (claim := lead.claim("submit the next job")) == 0:
         yield 1.0
@@ -254,7 +254,7 @@ def _submit_now(lead: Leader, action: rows.HandOver) -> Generator[Command | floa
     return result
 
 
-def _requeue(lead: Leader, action: rows.HandOver) -> Passing:
+def _requeue(lead: Leader, action: HandOver) -> Passing:
     """This job goes back into the queue, without the nodes that are bad now.
 
     A plain requeue and no requeuehold: the job waits 121 s of itself, time enough for the changes, and a supervisor
@@ -358,7 +358,7 @@ def _keep_out(lead: Leader, exclude: tuple[str, ...]) -> Step:
                  "again")
 
 
-def _to_watch(lead: Leader, action: rows.HandOver) -> Passing:
+def _to_watch(lead: Leader, action: HandOver) -> Passing:
     """A watcher queues the next job, or has done so."""
     if lead.ending is None:
         yield from drain(lead)

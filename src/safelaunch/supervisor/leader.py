@@ -25,7 +25,7 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.counters import Counter
-from safelaunch.core.decide import rows
+from safelaunch.core.decide.seen import Live, Seen
 from safelaunch.core.hangs.hang import Rhythm
 from safelaunch.core.hangs.proof import Look
 from safelaunch.core.hangs.scene import HangVerdict
@@ -95,7 +95,7 @@ class Urgent(NamedTuple):
 class Failure(NamedTuple):
     """A failed attempt whose nodes are still to be visited; `since_s` is monotonic."""
 
-    live: rows.Live
+    live: Live
     started_t: float
     since_s: float
 
@@ -135,7 +135,7 @@ class Leader:
         self.tasks = BackgroundTasks(self.clock)
         self.signals: set[int] = set()
         self.state = State()
-        self.live: rows.Live | None = None
+        self.live: Live | None = None
         self.process: AttemptProcess | None = None
         self.requests: tuple[Request, ...] = ()
         self.refusals = 0               # looks at them in a row that were answered by an error
@@ -237,14 +237,14 @@ class Leader:
         return self.addresses.get(node) or self.world.address_of(node)
 
     @property
-    def attempt(self) -> rows.Live:
+    def attempt(self) -> Live:
         """The live attempt, where there must be one."""
         assert self.live is not None
         return self.live
 
-    def seen(self) -> rows.Seen:
+    def seen(self) -> Seen:
         """What `decide` is told."""
-        return rows.Seen(
+        return Seen(
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.requests, ending=self.ending,
             limit_near=self.limit_near, lost=tuple(self.lost.items()),
             frozen=self.frozen or self.resume_unknown, trouble=self.trouble, suspended=self.stalled,

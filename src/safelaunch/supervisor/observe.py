@@ -18,7 +18,7 @@ from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
 from safelaunch.core import slurmtext
 from safelaunch.core.decide.policy import response
-from safelaunch.core.decide.rows import Live
+from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.takeover import CONTESTED_S, PULSE_S
 from safelaunch.core.decide.watchfacts import ENDING
 from safelaunch.core.model import STOPS, Exit

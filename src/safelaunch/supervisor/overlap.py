@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import slurmtext
-from safelaunch.core.decide.rows import Live
+from safelaunch.core.decide.seen import Live
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from safelaunch.adapters import runfolder, sharedfile, slurm
 from safelaunch.core import slurmtext, slurmwords
-from safelaunch.core.decide.rows import mark_asked
+from safelaunch.core.decide.seen import mark_asked
 from safelaunch.core.model import tell_ending
 from safelaunch.core.slurmwords import UNKNOWN, End
 from safelaunch.supervisor.leader import Leader

@@ -8,8 +8,8 @@ from safelaunch.adapters import ledger as folder_of_ledger
 from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Result
 from safelaunch.core import nodeset, slurmtext
-from safelaunch.core.decide import rows
 from safelaunch.core.decide.blame import Failure, blame
+from safelaunch.core.decide.seen import Live
 from safelaunch.core.excludelist import asked_nodes
 from safelaunch.core.ledger import Evidence, exclusions, most_excluded, needed, of_cluster, why_readmitted
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
@@ -22,7 +22,7 @@ ASK_S = 15.0         # for sinfo at the start of a job
 DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared still counts in this run
 
 
-def blamed_nodes(live: rows.Live) -> tuple[str, ...]:
+def blamed_nodes(live: Live) -> tuple[str, ...]:
     """Nodes whose tasks ended by themselves as the first one did, in order: those ended afterwards say nothing."""
     bad = [exit for exit in live.exits if exit.code]
     if not bad:
@@ -33,7 +33,7 @@ def blamed_nodes(live: rows.Live) -> tuple[str, ...]:
     return tuple(dict.fromkeys(exit.node for exit in own))
 
 
-def suspect(lead: Leader, live: rows.Live, verdict: Verdict, culprits: tuple[str, ...]) -> list[Event]:
+def suspect(lead: Leader, live: Live, verdict: Verdict, culprits: tuple[str, ...]) -> list[Event]:
     """The events that follow for nodes: evidence, and exclusions that begin or end. Tells the shared ledger, too."""
     attempt = lead.state.attempt
     started_t = attempt.started_t if attempt is not None else lead.now

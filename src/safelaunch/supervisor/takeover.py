@@ -15,7 +15,9 @@ from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.rulepacks import undump
 from safelaunch.adapters.successor import Successor
 from safelaunch.core import plan as plans
-from safelaunch.core.decide import rows
+from safelaunch.core.decide import alive
+from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
+from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.watched import NOTE
 from safelaunch.core.slurmwords import UNKNOWN
 from safelaunch.core.state import fold
@@ -309,12 +311,12 @@ def adopt(lead: Leader) -> None:
         return
     process = lead.world.adopt(lead.local, number)
     lead.process = process
-    lead.live = rows.Live(number, last.nodes, tasks=lead.plan.tasks, srun_code=None if process is not None else 255,
+    lead.live = Live(number, last.nodes, tasks=lead.plan.tasks, srun_code=None if process is not None else 255,
                             end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard)
     lead.server.expect(number)
     if process is not None and lead.server.has_moved:   # somebody else has the port by now: guards look here
         lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
-    if process is not None and last.asked_row in rows.ASKING:
+    if process is not None and last.asked_row in alive.ASKING:
         lead.tasks.begin(Work.ASK_TO_END, asking.go_on(lead, last.waits_for is not None), last.asked_row)
     if lead.took_over is not None and process is None:
         fence_of_another(lead, lead.took_over)
@@ -323,7 +325,7 @@ def adopt(lead: Leader) -> None:
 def fence_of_another(lead: Leader, before: TookOver) -> None:
     """End the attempt of a supervisor that is gone: its nodes' guards find this door by the record."""
     lead.fencer.take_over(lead.attempt, before.heard_s, before.host)
-    attempts.kill(lead, "took_over", rows.Kill(rows.FAILED_GRACE_S, f"its supervisor on {before.host} is silent"))
+    attempts.kill(lead, "took_over", Kill(FAILED_GRACE_S, f"its supervisor on {before.host} is silent"))
     lead.tasks.begin(Work.OLD_HOST, _judge_old_host(lead, before.host))
 
 

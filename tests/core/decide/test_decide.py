@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 
 from safelaunch.core import journal
 from safelaunch.core.checkpoints.model import Checkpoint
-from safelaunch.core.decide import rows
-from safelaunch.core.decide.rows import (
+from safelaunch.core.decide import alive, between, ended, rows
+from safelaunch.core.decide.actions import (
     FAILED_GRACE_S,
     Action,
     AskToEnd,
+    Decision,
     Fence,
     Finish,
     HandOver,
     Kill,
     Launch,
-    Live,
     Preserve,
-    Seen,
     Wait,
 )
+from safelaunch.core.decide.seen import Live, Seen, mark_asked, mark_killed
 from safelaunch.core.model import Event, Exit, Request, tell_ending
 from safelaunch.core.plan import KillSwitch, Plan, Restart, Resume, Srun
 from safelaunch.core.plan import Launch as LaunchPlan
@@ -84,11 +84,11 @@ RUNNING = history("running", last_ended=False)
 FAILED_ONCE = history("failed")
 
 
-@pytest.mark.parametrize("row_of_end", rows.LEADERLESS)
+@pytest.mark.parametrize("row_of_end", ended.LEADERLESS)
 def test_attempt_that_nobody_led_any_more_is_no_failure_of_the_training(row_of_end: str) -> None:
-    ended = replace(ALIVE, exits=(Exit("n1", 2, 143, 15),), killed_t=NOW - 1, end_row=row_of_end)
-    assert rows.how_it_ended(ended, seen(ended)) == "interrupted"
-    assert rows.how_it_ended(ended, seen(ended, lost=((ended.nodes[0], "silent"),))) == "lost"
+    over = replace(ALIVE, exits=(Exit("n1", 2, 143, 15),), killed_t=NOW - 1, end_row=row_of_end)
+    assert ended.how_it_ended(over, seen(over)) == "interrupted"
+    assert ended.how_it_ended(over, seen(over, lost=((over.nodes[0], "silent"),))) == "lost"
 
 
 def test_leader_that_nothing_confirms_ends_its_ranks_at_once_even_before_srun_has_ended() -> None:
@@ -190,7 +190,7 @@ def test_an_attempt_that_is_being_killed_is_not_killed_again(more: dict[str, Any
 
 
 def test_an_attempt_is_asked_to_end_once() -> None:
-    live = rows.mark_asked(ALIVE, "limit_near", NOW - 1)
+    live = mark_asked(ALIVE, "limit_near", NOW - 1)
     assert row(RUNNING, seen(live, requests=(KILL,), limit_near=True)) == "watch"
 
 
@@ -219,7 +219,7 @@ SILENT = (("n1", "silent"),)
         (KILLED, {"lost": SILENT}, False),
         (KILLED, {"lost": (("n0", "silent"), *SILENT)}, True),
         (replace(KILLED, exits=(BAD,)), {"lost": SILENT}, False),
-        (replace(KILLED, killed_t=NOW - rows.KILL_PATIENCE_S - 1), {}, True),
+        (replace(KILLED, killed_t=NOW - ended.KILL_PATIENCE_S - 1), {}, True),
         (replace(ALIVE, srun_code=1), {}, False),
         (replace(KILLED, srun_code=1), {}, True),
     ],
@@ -235,11 +235,11 @@ SILENT = (("n1", "silent"),)
 def test_an_attempt_is_over_when_everybody_who_can_speak_has_spoken(
     live: Live, more: dict[str, Any], expected: bool,
 ) -> None:
-    assert rows.is_over(live, seen(live, **more)) == expected
+    assert ended.is_over(live, seen(live, **more)) == expected
 
 
 def test_the_first_reason_to_end_stays_the_reason() -> None:
-    live = rows.mark_killed(rows.mark_asked(ALIVE, "kill", NOW - 950), "grace_over", NOW)
+    live = mark_killed(mark_asked(ALIVE, "kill", NOW - 950), "grace_over", NOW)
     assert (live.end_row, live.end_asked_t, live.killed_t) == ("kill", NOW - 950, NOW)
 
 
@@ -334,7 +334,7 @@ def test_the_time_of_the_request_for_a_checkpoint_says_until_when(ahead_s: float
 
 
 def test_a_kill_after_a_request_for_a_checkpoint_begins_its_own_grace() -> None:
-    asked = rows.mark_asked(replace(ALIVE, end_asked_t=NOW - 800, end_row="checkpoint", heard=0), "kill", NOW)
+    asked = mark_asked(replace(ALIVE, end_asked_t=NOW - 800, end_row="checkpoint", heard=0), "kill", NOW)
     assert (asked.end_asked_t, asked.end_row, asked.heard) == (NOW, "kill", None)
     assert action(RUNNING, seen(asked, requests=(KILL, CHECKPOINT))) is None
 
@@ -350,8 +350,8 @@ def test_a_kill_after_a_request_for_a_checkpoint_begins_its_own_grace() -> None:
 def test_a_training_that_is_done_before_its_next_checkpoint_and_never_knew_is_complete(
     live: dict[str, Any], requests: tuple[Request, ...], expected: str
 ) -> None:
-    ended = replace(ALIVE, end_asked_t=NOW - 9, end_row="checkpoint", exits=(GOOD, replace(GOOD, node="n1", task=1)))
-    assert rows.how_it_ended(replace(ended, **live), seen(requests=requests)) == expected
+    over = replace(ALIVE, end_asked_t=NOW - 9, end_row="checkpoint", exits=(GOOD, replace(GOOD, node="n1", task=1)))
+    assert ended.how_it_ended(replace(over, **live), seen(requests=requests)) == expected
 
 
 def test_a_run_that_was_stopped_at_a_checkpoint_says_at_which() -> None:
@@ -363,7 +363,7 @@ def test_a_run_that_was_stopped_at_a_checkpoint_says_at_which() -> None:
 def test_an_end_that_is_written_down_is_final() -> None:
     state = fold([Event(NOW, 1, 99, "n0", "gave_up", {"exit_code": 11, "why": "spent"})], history("completed"))
     what = seen(requests=(KILL,), ending="cancelled")
-    assert rows.decide(state, what, PLAN) == rows.Decision("ended", Finish("gave_up", 11, "spent"))
+    assert rows.decide(state, what, PLAN) == Decision("ended", Finish("gave_up", 11, "spent"))
 
 
 @pytest.mark.parametrize(
@@ -521,11 +521,11 @@ def test_a_local_run_on_hold_waits_where_it_is_until_its_job_ends() -> None:
 def test_an_attempt_that_surely_lost_its_progress_is_killed_at_once_unless_only_a_warning_is_wanted() -> None:
     """Upon a TERM many trainings save: over a newer checkpoint, here."""
     live = replace(ALIVE, lost="it counts 1 … 3")
-    assert rows.decide(RUNNING, seen(live), PLAN) == rows.Decision("lost_progress", Kill(0.0, "it counts 1 … 3"))
+    assert rows.decide(RUNNING, seen(live), PLAN) == Decision("lost_progress", Kill(0.0, "it counts 1 … 3"))
     warned = replace(PLAN, restart=replace(PLAN.restart, on_lost_progress="warn"))
     assert row(RUNNING, seen(live), warned) == "watch"
     assert row(RUNNING, seen(replace(live, killed_t=NOW - 1))) == "watch"
-    assert rows.how_it_ended(replace(live, killed_t=NOW, end_row="lost_progress"), seen(live)) == "failed"
+    assert ended.how_it_ended(replace(live, killed_t=NOW, end_row="lost_progress"), seen(live)) == "failed"
 
 
 def test_a_launch_from_nothing_says_how_many_checkpoints_were_passed_over() -> None:
@@ -592,7 +592,7 @@ TOLD = {"end_asked_t": NOW - 5, "end_row": "kill"}
     ],
 )
 def test_the_word_for_an_attempts_end(live: dict[str, Any], more: dict[str, Any], expected: str) -> None:
-    assert rows.how_it_ended(replace(ALIVE, **live), seen(**more)) == expected
+    assert ended.how_it_ended(replace(ALIVE, **live), seen(**more)) == expected
 
 
 # --- any prefix, anything seen -------------------------------------------------------------------------------------
@@ -631,7 +631,7 @@ def test_any_prefix_of_a_journal_and_anything_seen_give_a_decision(length: int, 
     state = fold(journal.merge({"1-n0-1.jsonl": WHOLE[:length]}).events)
     decision = rows.decide(state, what, plan)
     assert decision.row
-    assert rows.how_it_ended(what.live, what) if what.live else True
+    assert ended.how_it_ended(what.live, what) if what.live else True
     if isinstance(decision.action, Launch):
         assert what.live is None
         assert state.attempt is None or state.attempt.ended is not None
@@ -641,7 +641,7 @@ def test_any_prefix_of_a_journal_and_anything_seen_give_a_decision(length: int, 
 
 
 def test_every_row_of_both_tables_tells_where_it_comes_from() -> None:
-    for entry in (*rows.ALIVE, *rows.BETWEEN):
+    for entry in (*alive.ALIVE, *between.BETWEEN):
         assert entry.__doc__
         assert len(entry.__doc__) > 10
 

@@ -15,7 +15,10 @@ import pytest
 from safelaunch.commands import events as eventverb
 from safelaunch.core import story
 from safelaunch.core.advice import what_follows
+from safelaunch.core.decide import ended
 from safelaunch.core.decide import rows as decide
+from safelaunch.core.decide.actions import AskToEnd, Finish, Kill
+from safelaunch.core.decide.seen import Live, Seen, mark_asked, mark_killed
 from safelaunch.core.model import Event, Exit, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State, fold
@@ -208,22 +211,22 @@ def live_through(case: Case, plan: Plan) -> Told:
     if case.step is not None:
         record("progress", attempt=1, step=case.step)
     facts = dict(case.seen)
-    live = decide.Live(1, NODES, exits=case.exits[:1], tasks=2, srun_code=facts.pop("srun_code", None), hung=case.hung)
+    live = Live(1, NODES, exits=case.exits[:1], tasks=2, srun_code=facts.pop("srun_code", None), hung=case.hung)
     if case.ended in ("stopped", "interrupted", "completed", "lost") or case.hung:
         live = replace(live, exits=())
-    seen = decide.Seen(NOW, NODES, live, **facts)
+    seen = Seen(NOW, NODES, live, **facts)
     for request in set(seen.requests) - {HELD}:
         record("kill_switch", name=request.name, who=request.who, touched_t=request.t)
     before = fold(journal)
     decision = decide.decide(before, seen, plan)
-    if isinstance(decision.action, (decide.Kill, decide.AskToEnd)):
+    if isinstance(decision.action, (Kill, AskToEnd)):
         record("decision", row=decision.row, why=decision.action.why, action="end", attempt=1,
                log_bytes=len(case.log.encode()))
-        mark = decide.mark_killed if isinstance(decision.action, decide.Kill) else decide.mark_asked
+        mark = mark_killed if isinstance(decision.action, Kill) else mark_asked
         live = mark(live, decision.row, NOW)
     live = replace(live, exits=case.exits)
     seen = replace(seen, live=live)
-    how = "interrupted" if case.is_refused else decide.how_it_ended(live, seen)
+    how = "interrupted" if case.is_refused else ended.how_it_ended(live, seen)
     log = read_text(case.log + case.echo)
     tasks = tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits)
     start = fold(journal).attempts[0].asked_bytes
@@ -250,7 +253,7 @@ def live_through(case: Case, plan: Plan) -> Told:
     journal += with_advice(closing, fold(journal), plan, seen.requests)
     state = fold(journal)
     after = decide.decide(state, replace(seen, live=None), plan)
-    if isinstance(after.action, decide.Finish):
+    if isinstance(after.action, Finish):
         record(after.action.how, exit_code=after.action.exit_code, why=after.action.why)
     state = fold(journal)
     known = by_journal(state.attempts[0], journal, tasks, live.srun_code)

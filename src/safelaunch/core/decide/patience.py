@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from safelaunch.core.decide.seen import Live, Seen
 from safelaunch.core.plan import Plan
 
 # What a scancel gives: slurm.conf(5), KillWait. Time for a training that watches $SAFELAUNCH_KILL_FILE.
@@ -41,6 +42,12 @@ def judge(plan: Plan, row: str | None, asked_t: float, heard: int | None, reques
     if can_tell:
         return Patience(asked_t + grace_s, "its next complete checkpoint, as no process of it takes the signal", True)
     return Patience(asked_t + min(grace_s, DEAF_S), "it to end by itself, as no process of it takes the signal")
+
+
+def of(live: Live, seen: Seen, plan: Plan) -> Patience:
+    """How long the attempt, which was asked to end, has for that."""
+    request = seen.asked("checkpoint")
+    return judge(plan, live.end_row, live.end_asked_t or seen.now, live.heard, request.t if request else 0.0)
 
 
 def is_over(patience: Patience, now: float, heard: int | None, saved_t: float | None) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 
 from safelaunch.core import nodefold, via
 from safelaunch.core.decide import rows
+from safelaunch.core.decide.actions import Finish
+from safelaunch.core.decide.seen import Seen
 from safelaunch.core.decide.watched import (
     CANCELLED,
     CANCELLED_NEXT,
@@ -348,9 +350,9 @@ def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, .
         return _end(run, "completed", DONE, done)
     if (hold := run.asked("hold")) is not None:
         return Judgement("held", f"{why}; {hold.who} put the run on hold: nothing is queued until `safelaunch resume`")
-    seen = rows.Seen(now=now, nodes=(), requests=run.requests, ending="unknown")   # a job at its end, why ever
+    seen = Seen(now=now, nodes=(), requests=run.requests, ending="unknown")   # a job at its end, why ever
     action = rows.decide(run.state, seen, run.plan).action
-    if isinstance(action, rows.Finish):
+    if isinstance(action, Finish):
         return _end(run, action.how, action.exit_code, action.why)
     most = run.plan.restart.max_without_progress
     if run.notes.requeued >= most:

@@ -1,0 +1,93 @@
+"""What can be done next: the answers of the two tables (core.decide.rows)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from safelaunch.core.decide.seen import Seen
+from safelaunch.core.plan import Plan
+from safelaunch.core.state import State
+
+# How long ranks have between TERM and KILL once their attempt has failed: survivors of a dead collective have nothing
+# left to save, and Slurm's own KillWait (30 s) is far too long for a restart.
+FAILED_GRACE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Start the next attempt on these nodes."""
+
+    nodes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class AskToEnd:
+    """Signal the ranks that handle `signal`; core.decide.patience says how long they have."""
+
+    signal: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Kill:
+    """End every process of the attempt: TERM, and KILL after `grace_s`."""
+
+    grace_s: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Make sure that nothing of the attempt is left, on silent nodes by waiting for their lease."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """Leave the run to the successor job, which must not use `exclude`; `held`: nor start before it is released."""
+
+    exclude: tuple[str, ...]
+    why: str
+    held: bool = False
+
+
+@dataclass(frozen=True)
+class Finish:
+    """End the run for good."""
+
+    how: str
+    exit_code: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Preserve:
+    """Keep the nodes for people until `until` (epoch s), then give up."""
+
+    until: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to do before `until` (epoch s)."""
+
+    until: float
+    why: str
+
+
+Action = Launch | AskToEnd | Kill | Fence | HandOver | Finish | Preserve | Wait
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The row that spoke and what it wants; `action` None = go on watching."""
+
+    row: str
+    action: Action | None
+
+
+Row = Callable[[State, Seen, Plan], Action | None]

@@ -1,0 +1,157 @@
+"""The rows for between two attempts, in order; each names the incident or the law it stands for."""
+
+from __future__ import annotations
+
+from safelaunch.core.decide.actions import Action, Finish, HandOver, Launch, Preserve, Row, Wait
+from safelaunch.core.decide.budget import reason_to_give_up
+from safelaunch.core.decide.nodes import bad_nodes, good_nodes
+from safelaunch.core.decide.policy import response
+from safelaunch.core.decide.seen import Seen
+from safelaunch.core.model import DONE, STOPPED, STOPS, tell_ending, tell_stop
+from safelaunch.core.plan import Plan
+from safelaunch.core.state import State
+
+SKEW_S = 60.0          # by which clocks of two hosts may differ, and a pause be longer
+MAX_PAUSE_S = 3600.0   # a clock that has jumped must not keep a run from starting
+
+
+def _ended(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """An end is final."""
+    return Finish(state.ended.how, state.ended.exit_code, state.ended.why) if state.ended else None
+
+
+def _completed(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """The command ended with 0 by itself; nothing that comes later changes that."""
+    last = state.attempt
+    if last is None or last.ended != "completed":
+        return None
+    return Finish("completed", DONE, f"attempt {last.number} ended with exit code 0")
+
+
+def _killed_by_person(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """A person's word is final."""
+    asked = seen.asked(*STOPS)
+    if asked is None:
+        return None
+    found = seen.resume if asked.name == "checkpoint" else None
+    at = f"; its newest complete checkpoint is of step {found.step}" if found is not None else ""
+    return Finish("stopped", STOPPED, f"{tell_stop(asked)}{at}")
+
+
+def _cancelled(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """scancel by a person is final; by Slurm (limit, preemption, requeue) it is not."""
+    return Finish("stopped", STOPPED, "the job was cancelled by a person (scancel)") if (
+        seen.ending == "cancelled") else None
+
+
+def _give_up(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Chains burn through their budget in minutes: look before anything is started."""
+    reason = reason_to_give_up(state, plan)
+    if reason is None:
+        return None
+    last, preserve = state.attempt, plan.preserve
+    if seen.ending is None and seen.asked("release") is None:
+        if state.preserving_until is None and preserve.for_s and last and (last.category or "unknown") in preserve.when:
+            return Preserve(seen.now + preserve.for_s, reason.why)
+        extended = seen.asked("extend")
+        until = state.preserving_until
+        if until is not None and extended is not None:   # from the touch on, as long again
+            until = max(until, extended.t + preserve.for_s)
+        if until is not None and seen.now < until:
+            return Wait(until, "preserving the site for people")
+    return Finish("gave_up", reason.exit_code, reason.why)
+
+
+def _held(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """A person wants no new attempt for now: the nodes go back, and the next job waits until it is released.
+
+    A local run has no queue to wait in, and takes nobody's nodes: it waits where it is.
+    """
+    asked = seen.asked("hold")
+    if asked is None:
+        return None
+    why = f"{asked.who} put the run on hold"
+    if plan.cluster == "local":
+        return None if seen.ending else Wait(seen.now + 2.0, why)
+    return HandOver(bad_nodes(state, seen), why, held=True)
+
+
+def _job_ends(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Time limit, preemption, requeue or an unknown end of the job: the run goes on in the next one."""
+    if not (seen.ending or seen.limit_near):
+        return None
+    return HandOver(bad_nodes(state, seen), f"this job ends: {tell_ending(seen.ending)}")
+
+
+def _alone(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Cut off with this node only: whoever is on the other side goes on, and nothing can be asked of Slurm here."""
+    return Wait(seen.now + 2.0, "this node is cut off from the others and from Slurm") if seen.alone else None
+
+
+def _too_few_nodes(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Not enough good nodes are left in the allocation."""
+    good = good_nodes(state, seen)
+    if len(good) >= plan.nodes:
+        return None
+    bad = bad_nodes(state, seen)
+    without = ", ".join(node for node in bad if node in seen.nodes)
+    return HandOver(bad, f"of the {plan.nodes} nodes needed only {len(good)} can be used (without {without})")
+
+
+def _back_off(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """The first restart is at once; from the second failure in a row without progress on, wait: slow down, not give up.
+
+    A node that was found dead and is kept out is no reason to wait: its failures are not counted.
+    """
+    last, failures = state.attempt, state.failures_without_progress
+    if last is None or last.ended_t is None:
+        return None
+    if last.not_before is not None and seen.now < last.not_before < seen.now + MAX_PAUSE_S:
+        return Wait(last.not_before, f"Slurm could not start attempt {last.number}, or ended it")
+    wait_at_once = last.has_failed and response(plan, last.category).then == "wait"
+    if failures < 2 and not wait_at_once:
+        return None
+    pause_s = plan.restart.backoff_s * 2 ** min(max(failures - 2, 0), 4) * (1 + 0.1 * seen.jitter)
+    until = last.ended_t + pause_s
+    # A clock that was set back by hours would make the run wait for hours (simulated).
+    is_due = not seen.now < until < seen.now + pause_s + SKEW_S
+    return None if is_due else Wait(until, f"{failures} failures in a row without progress")
+
+
+def _unfenced(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Two writers were seen after a slurmd was killed: an attempt whose end nobody wrote down may still be alive."""
+    last = state.attempt
+    if last is None or last.ended is not None:
+        return None
+    return Wait(seen.now + 2.0, f"nobody knows that attempt {last.number} has ended")
+
+
+def _frozen(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """A training started on a frozen filesystem hangs in its first read: observe only, look again."""
+    return Wait(seen.now + 2.0, "the run folder does not answer") if seen.frozen else None
+
+
+def _no_storage(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """A full filesystem fails every attempt: wait until it takes writes again, then restart."""
+    return Wait(seen.now + 2.0, f"the run's folders cannot be written: {seen.trouble}") if seen.trouble else None
+
+
+def _launch(state: State, seen: Seen, plan: Plan) -> Action | None:
+    """Go on, on the good nodes in Slurm's order."""
+    last, chosen = state.attempt, good_nodes(state, seen)[: plan.nodes]
+    nodes = tuple(node for node in seen.nodes if node in chosen)
+    if last is None:
+        return Launch(nodes, "first attempt")
+    none = f"no complete checkpoint, {len(state.skipped)} skipped" if state.skipped else "no checkpoint yet"
+    if seen.resume is None:
+        at = f"the start: {none}"
+    else:
+        at = f"checkpoint {f'at step {seen.resume.step}' if seen.resume.step is not None else seen.resume.path}"
+    return Launch(nodes, f"attempt {last.number} {last.ended or 'is over'}"
+                         f"{f' ({last.summary})' if last.summary else ''}; going on from {at}")
+
+
+BETWEEN: tuple[Row, ...] = (
+    _ended, _completed, _killed_by_person, _cancelled, _give_up, _alone, _held, _job_ends, _too_few_nodes, _unfenced,
+    _frozen, _no_storage, _back_off, _launch,
+)

@@ -1,0 +1,58 @@
+"""Whether an attempt is over, and the word for its end."""
+
+from __future__ import annotations
+
+from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.model import STOPS
+
+# After this long since the TERM there is no more to wait for: the fence finds out, node by node, what is left.
+KILL_PATIENCE_S = 20.0
+# Rows that end an attempt for want of a supervisor: no word against the training, or against a node that answers.
+LEADERLESS = ("took_over", "unconfirmed")
+BY_PERSON = ("kill", "kill_now", "checkpoint")   # rows that end an attempt on a person's word
+
+
+def is_over(live: Live, seen: Seen) -> bool:
+    """Every task that can still speak has ended, as guards or srun say; or nothing more can be done to end them."""
+    if live.reported or (live.srun_code is not None and (live.srun_code == 0 or live.killed_t is not None)):
+        return True
+    if live.killed_t is None:
+        return False
+    lost = {node for node, _ in seen.lost}
+    silent = sum(node in lost for node in live.nodes) * (live.tasks // max(1, len(live.nodes)))
+    spoken = len({(exit.node, exit.task) for exit in live.exits if exit.node not in lost})
+    return spoken >= live.tasks - silent or seen.now > live.killed_t + KILL_PATIENCE_S
+
+
+def how_it_ended(live: Live, seen: Seen) -> str:
+    """The word for an attempt's end: completed | failed | lost | stopped | interrupted.
+
+    Exit code 0 counts only of a training that nobody told to end: one that watches the kill switch, or saves on Slurm's
+    TERM at the time limit, ends well because of it, and is not complete.
+    """
+    asked_by_person = live.end_row in BY_PERSON or seen.asked(*STOPS) is not None
+    job_ends = live.end_row in ("limit_near", "ending", *LEADERLESS) or seen.ending is not None
+    was_told = asked_by_person or job_ends or live.end_asked_t is not None or live.killed_t is not None
+    never_knew = live.end_row == "checkpoint" and live.heard == 0 and live.killed_t is None
+    if never_knew and _ended_well(live) and not (job_ends or seen.asked("kill-now", "kill")):
+        was_told = asked_by_person = False   # it has come to its own end first
+    ended_well = _ended_well(live) and not was_told
+    if ended_well and live.reported:
+        return "completed"   # every task has said so; what its node does afterwards takes nothing back
+    if any(node in live.nodes for node, _ in seen.lost):
+        return "lost"
+    if seen.suspended and not _ended_well(live):
+        return "interrupted"   # the guards' fence ends ranks that stood still for longer than a lease
+    if asked_by_person:
+        return "stopped"
+    if job_ends:
+        return "interrupted"
+    return "completed" if ended_well else "failed"
+
+
+def _ended_well(live: Live) -> bool:
+    """Every task said exit code 0, or srun did where the guards could not."""
+    ends = {(exit.node, exit.task): exit.code for exit in live.exits}
+    if any(ends.values()):
+        return False
+    return len(ends) >= live.tasks or live.srun_code == 0

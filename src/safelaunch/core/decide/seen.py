@@ -1,0 +1,78 @@
+"""What the supervisor sees when it asks what to do next: the living attempt, people's requests, the job's end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from safelaunch.core.checkpoints.model import Checkpoint
+from safelaunch.core.model import Exit, Request
+
+
+@dataclass(frozen=True)
+class Live:
+    """The attempt that the supervisor looks after, as its node guards and srun report it."""
+
+    number: int
+    nodes: tuple[str, ...]
+    exits: tuple[Exit, ...] = ()          # in the order in which they were reported
+    tasks: int = 1
+    srun_code: int | None = None          # srun's own exit code, once it has ended
+    fenced: bool = False                  # no process of the attempt is left anywhere (see adapters.control)
+    end_asked_t: float | None = None      # when it was asked, gently, to end
+    end_row: str | None = None            # the row that asked
+    heard: int | None = None              # processes that took the signal; None = nobody knows (yet)
+    saved: str | None = None              # the checkpoint that has become complete since
+    saved_t: float | None = None
+    killed_t: float | None = None
+    hung: str | None = None               # two witnesses say so: what they saw
+    lost: str | None = None               # it has surely started below all its checkpoints (core.progress.lost): why
+
+    @property
+    def failed(self) -> bool:
+        """Some task ended badly."""
+        return any(exit.code for exit in self.exits) or bool(self.srun_code)
+
+    @property
+    def reported(self) -> bool:
+        """Every task's guard has told how it ended."""
+        return len({(exit.node, exit.task) for exit in self.exits}) >= self.tasks
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the supervisor sees now. `ending`: why the job is being ended from outside, if it is."""
+
+    now: float
+    nodes: tuple[str, ...]                     # the allocation's nodes, in order
+    live: Live | None = None
+    requests: tuple[Request, ...] = ()
+    ending: str | None = None                  # cancelled | time_limit | preempted | requeued | orphaned | unknown
+    limit_near: bool = False                   # Slurm's warning signal before the time limit has come
+    lost: tuple[tuple[str, str], ...] = ()     # node, why: dead or silent
+    frozen: bool = False                       # the run folder does not answer
+    trouble: str | None = None                 # what keeps the run's folders from being written
+    unconfirmed: bool = False                  # for a lease nothing has shown that no other supervisor leads by now
+    alone: bool = False                        # cut off: neither the other nodes nor Slurm answer
+    suspended: bool = False                    # the whole job was stopped during the attempt (scontrol suspend)
+    resume: Checkpoint | None = None
+    jitter: float = 0.0                        # 0..1, drawn by the loop
+
+    @property
+    def attempt(self) -> Live:
+        """The living attempt, where there must be one."""
+        assert self.live is not None
+        return self.live
+
+    def asked(self, *names: str) -> Request | None:
+        """The first of the named requests that has been made."""
+        return next((request for request in self.requests if request.name in names), None)
+
+
+def mark_asked(live: Live, row: str, now: float) -> Live:
+    """The attempt after AskToEnd, which can be said twice: a kill switch overrules a wait for a checkpoint."""
+    return replace(live, end_asked_t=now, end_row=row, heard=None)
+
+
+def mark_killed(live: Live, row: str, now: float) -> Live:
+    """The attempt after Kill."""
+    return replace(live, killed_t=now, end_row=live.end_row or row)
