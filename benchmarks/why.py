@@ -128,7 +128,7 @@ def ask_safelaunch(cases: Sequence[Case]) -> Iterable[Answer]:
     from safelaunch.adapters.logs.logfiles import read_logs
     from safelaunch.adapters.rulepacks import load_packs
     from safelaunch.core.why import rulebook, verdictjson
-    from safelaunch.core.why.causes import judge_log
+    from safelaunch.core.why.judging import judge_log
     from safelaunch.core.why.scan import Compiled
 
     rules = (*rulebook.RULES, *load_packs())

@@ -34,7 +34,7 @@ WHY = """
 import resource, sys
 from pathlib import Path
 from safelaunch.adapters import logengine, logfiles, logindex
-from safelaunch.core.why import causes, rulebook
+from safelaunch.core.why import judging, rulebook
 log, mode, index = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 logengine.make_search = {"plain": lambda literals: None, "fast": logengine.make_search}.get(
     mode, logengine.make_aho_corasick)
@@ -43,7 +43,7 @@ if mode == "index":
     sys.exit()
 known = logindex.load(Path(index)) if index else None
 read = logfiles.read_logs([log], rulebook.RULES, workers=int(sys.argv[4]), indexes={log: known} if known else None)
-verdict = causes.judge_log(read)
+verdict = judging.judge_log(read)
 own = next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
 print(read.read_bytes, verdict.category, own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """

@@ -8,7 +8,7 @@ import pytest
 
 from safelaunch.adapters.logs.logfiles import read_logs
 from safelaunch.adapters.rulepacks import load_packs
-from safelaunch.core.why.causes import judge_log
+from safelaunch.core.why.judging import judge_log
 from safelaunch.core.why.rulebook import RULES
 from safelaunch.errors import ConfigError
 

@@ -12,12 +12,11 @@ import pytest
 import safelaunch
 from safelaunch.adapters import journal, registry, runfolder, sharedfile
 from safelaunch.adapters.logs import logchunks, logfiles
-from safelaunch.commands import logs
-from safelaunch.commands.logfollow import Stream
 from safelaunch.core.why.rulebook import RULES
 from safelaunch.errors import RunFolderError
 from safelaunch.supervisor import slurmends
-from safelaunch.views import loglines
+from safelaunch.views import attemptlogs, loglines
+from safelaunch.views.logfollow import Stream
 from safelaunch.views.overview import _read_pulse
 from tests.handmade import make_run
 
@@ -93,7 +92,7 @@ def test_one_that_takes_a_logs_place_later_holds_up_no_reader(make: Callable[[Pa
     path = tmp_path / "main.log"
     make(path)
     readers: list[Callable[[], object]] = [
-        lambda: Stream(logs.AttemptLog(1, path, None), 0, None, 0.0), lambda: logs.tail_offset(path, 10)]
+        lambda: Stream(attemptlogs.AttemptLog(1, path, None), 0, None, 0.0), lambda: attemptlogs.tail_offset(path, 10)]
     if not path.is_symlink():   # these read what a person names, too
         readers += [lambda: loglines.read_cited(path, 0, True), lambda: logchunks.learn_source(str(path), 0)]
     for read in readers:

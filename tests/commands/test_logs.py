@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.commands.logs import BLOCK_BYTES, tail_offset
+from safelaunch.views.attemptlogs import BLOCK_BYTES, tail_offset
 from tests.handmade import Made, make_run
 
 JUNK = b"\x00\xff\xfe\r 10%\r 20%\r\n\x1b[31mred\x1b[0m \xc3\x28\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.commands import whysubject
 from safelaunch.errors import UsageError
+from safelaunch.views import whysubject
 
 OOM = b"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a capacity of 79 GiB.\n"
 STEPS = b"".join(b"step %d loss 2.5\n" % number for number in range(3000))
@@ -180,11 +180,12 @@ def test_a_folder_that_holds_much_else_is_refused_and_one_of_many_logs_is_read(
     monkeypatch.setattr(whysubject, "MOST_OTHERS", 20)
     for number in range(40):
         (here / f"rank{number}.log").write_bytes(OOM)
-    assert len(whysubject.find_subject([str(here)], None).paths) == 40
+    found = whysubject.find_files([str(here)], None)
+    assert found is not None and len(found.paths) == 40
     for number in range(7):
         (here / f"{number}" / "a" / "b").mkdir(parents=True)
     with pytest.raises(UsageError, match="no folder of logs"):
-        whysubject.find_subject([str(here)], None)
+        whysubject.find_files([str(here)], None)
 
 
 @pytest.mark.parametrize("verb", ["why", "status", "logs", "events", "stop", "wait", "hold", "stacks", "policy"])

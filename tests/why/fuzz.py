@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from safelaunch.adapters.logs import logbounds, logchunks
 from safelaunch.adapters.logs.logfiles import read_logs
 from safelaunch.core.why import verdictjson
-from safelaunch.core.why.causes import judge_log
+from safelaunch.core.why.judging import judge_log
 from safelaunch.core.why.rulebook import RULES
 from tests.core.why.judged import COMPILED
 from tests.core.why.rule_samples import SAMPLES

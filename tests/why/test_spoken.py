@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters.logs.logfiles import read_logs
-from safelaunch.core.why.causes import Verdict, judge_log
+from safelaunch.core.why.judging import judge_log
 from safelaunch.core.why.rulebook import RULES
+from safelaunch.core.why.verdict import Verdict
 from tests.core.why.judged import COMPILED
 
 LINES = (Path(__file__).parent / "spoken.jsonl").read_text().splitlines()

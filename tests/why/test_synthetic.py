@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safelaunch.adapters.logs.logfiles import read_logs
-from safelaunch.core.why.causes import Verdict, judge_log
+from safelaunch.core.why.judging import judge_log
 from safelaunch.core.why.rulebook import RULES
+from safelaunch.core.why.verdict import Verdict
 from tests.core.why.judged import COMPILED
 from tests.why.generator import Shape, Synthetic, make_log
 from tests.why.plants import PLANTS, Plant

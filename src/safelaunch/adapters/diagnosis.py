@@ -15,7 +15,7 @@ from safelaunch.adapters.logs import logfiles, logindex
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.core.why import judging, rulebook, verdictjson
 from safelaunch.core.why.findings import Evidence, Rule
-from safelaunch.core.why.globalranks import Layout, by_launcher, to_global
+from safelaunch.core.why.globalranks import Layout, to_global
 from safelaunch.core.why.scan import Compiled
 
 DEADLINE_S = 3.0      # a log of 20 GB; most take 10 ms
@@ -55,5 +55,5 @@ def _judge(log: Path, evidence: Evidence, index: Path | None, layout: Layout | N
     if known is None or not logindex.is_of(known, log, ready.rules):
         known = logindex.begin(log, ready.rules)
     read = logfiles.read_logs([log, *more], ready.rules, indexes={log: known}, workers=1, compiled=ready.compiled)
-    verdict = judging.judge(by_launcher(to_global(read, *layout) if layout is not None else read), evidence)
+    verdict = judging.judge_log(to_global(read, *layout) if layout is not None else read, evidence)
     return {**verdictjson.to_public(verdict), "fingerprint": verdict.fingerprint}

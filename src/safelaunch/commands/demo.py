@@ -18,13 +18,13 @@ import click
 from safelaunch.adapters import local, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import events
-from safelaunch.commands.logfollow import Stream
-from safelaunch.commands.logs import find_logs
 from safelaunch.core.model import TIMED_OUT, Event
 from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.state import State, fold
 from safelaunch.errors import SafelaunchError, UsageError
 from safelaunch.views import controls, runs, talk
+from safelaunch.views.attemptlogs import find_logs
+from safelaunch.views.logfollow import Stream
 
 PACKAGE = Path(__file__).parent.parent
 # In an installed package, and in a checkout.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,61 +13,15 @@ import click
 
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands.whysubject import Subject
-from safelaunch.core import nodefold
-from safelaunch.core.state import Attempt, State
-from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
 from safelaunch.views import loglines, runs, talk
+from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, Choice, starts
+from safelaunch.views.logfollow import follow_logs
+from safelaunch.views.whysubject import Subject
 
-CHUNK_BYTES = 1 << 20
-BLOCK_BYTES = 64 << 10
 MOST_LINE_BYTES = 1 << 20   # a longer line is looked at in pieces: one of gigabytes would take as much memory
 FOLLOW_LINES = 10   # as tail -f
-
-
-@dataclass(frozen=True)
-class AttemptLog:
-    """main.log of one attempt; `attempt` None where the journal does not know it (yet)."""
-
-    number: int
-    path: Path
-    attempt: Attempt | None
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """The attempt's nodes, in Slurm's order."""
-        return self.attempt.nodes if self.attempt else ()
-
-    @property
-    def header(self) -> str:
-        """── attempt 2 · job 12 · n[0-3] · from step 40 ──"""
-        parts = [f"attempt {self.number}"]
-        if self.attempt is not None:
-            parts += [f"job {self.attempt.job}", nodefold.fold(self.attempt.nodes)]
-            parts += [f"from step {self.attempt.resume_step}"] if self.attempt.resume_step is not None else []
-            if self.attempt.lost is not None:   # the header of such an attempt named a step that it never went on from
-                parts.append("not loaded" if self.attempt.lost_surely else "perhaps not loaded")
-        return f"── {' · '.join(parts)} ──"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What was asked for on the command line."""
-
-    run: Run
-    attempt: int | None
-    rank: int | None
-    host: str | None
-    grep: str | None
-
-    def logs(self, state: State) -> list[AttemptLog]:
-        """The wanted attempts' logs that exist, in order."""
-        return [log for log in find_logs(self.run, state) if self.attempt in (None, log.number)]
-
-    def keep(self, log: AttemptLog) -> loglines.Keep | None:
-        """Whether a line of that log is wanted; None = all are."""
-        return loglines.make_filter(self.run.plan, log.nodes, self.rank, self.host, self.grep)
 
 
 @click.command()
@@ -92,8 +44,6 @@ def command(
         raise UsageError("-f does not go with --first-error or --json")
     state = choice.run.state()
     if follow:
-        from safelaunch.commands.logfollow import follow_logs
-
         return follow_logs(choice, FOLLOW_LINES if lines is None else lines)
     logs = choice.logs(state)
     if as_json:
@@ -108,13 +58,6 @@ def command(
     return 0
 
 
-def find_logs(run: Run, state: State) -> list[AttemptLog]:
-    """The logs of all attempts that have one, in order."""
-    known = {attempt.number: attempt for attempt in state.attempts}
-    return [AttemptLog(int(path.parent.name), path, known.get(int(path.parent.name)))
-            for path in run.log_files if path.parent.name.isdigit()]
-
-
 def dump(choice: Choice, logs: list[AttemptLog], lines: int | None) -> None:
     """Write the wanted lines, or the last `lines` of them."""
     if any(choice.keep(log) for log in logs):
@@ -127,47 +70,6 @@ def dump(choice: Choice, logs: list[AttemptLog], lines: int | None) -> None:
             while chunk := file.read(CHUNK_BYTES):
                 sys.stdout.buffer.write(chunk)
     sys.stdout.buffer.flush()
-
-
-def starts(logs: list[AttemptLog], lines: int | None) -> list[tuple[AttemptLog, int]]:
-    """Each log with the byte at which its part of the last `lines` begins; those without a part are left out."""
-    if lines is None:
-        return [(log, 0) for log in logs]
-    if lines == 0:
-        return [(log, log.path.stat().st_size) for log in logs[-1:]]   # for `-f -n 0`: what comes from now on
-    found: list[tuple[AttemptLog, int]] = []
-    left = lines
-    for log in reversed(logs):
-        if left <= 0:
-            break
-        offset, count = tail_offset(log.path, left)
-        left -= count
-        found.append((log, offset))
-    return found[::-1]
-
-
-def tail_offset(path: Path, lines: int) -> tuple[int, int]:
-    """Where the last `lines` lines begin, and how many there are; reads backwards from the end, never the whole file.
-
-    An unfinished last line counts as one.
-    """
-    with sharedfile.stream(path) as file:
-        start = file.seek(0, os.SEEK_END)
-        if start == 0:
-            return 0, 0
-        start -= 1   # the last byte ends the last line or is part of it: no line begins behind it
-        count = 1
-        while start > 0:
-            size = min(BLOCK_BYTES, start)
-            file.seek(start - size)
-            block = file.read(size)
-            position = len(block)
-            while (position := block.rfind(b"\n", 0, position)) >= 0:
-                if count == lines:
-                    return start - size + position + 1, lines
-                count += 1
-            start -= size
-    return 0, count
 
 
 def _dump_filtered(choice: Choice, logs: list[AttemptLog], lines: int | None) -> None:

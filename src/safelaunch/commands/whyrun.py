@@ -8,7 +8,6 @@ from pathlib import Path
 from safelaunch.adapters import attemptfacts, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import events
-from safelaunch.commands.whysubject import Subject
 from safelaunch.core import story
 from safelaunch.core.advice import what_follows
 from safelaunch.core.model import Event
@@ -16,6 +15,7 @@ from safelaunch.core.state import Attempt, State
 from safelaunch.core.why.findings import Evidence
 from safelaunch.errors import UsageError
 from safelaunch.views import runs, talk, whyevidence
+from safelaunch.views.whysubject import Subject
 
 # What was done about a failure, as the journal tells it; the other kinds are for `safelaunch events`.
 TOLD = ("failure", "verdict", "node_suspected", "decision", "attempt_ended", "preserved", "attempt_started",

@@ -25,10 +25,10 @@ from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State, fold
 from safelaunch.core.why import causes
-from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import End
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
+from safelaunch.core.why.verdict import Verdict
 from safelaunch.supervisor import listening, lostprogress, observe, overlap, visit
 from safelaunch.supervisor.diagnosing import look_deeper, of_hang
 from safelaunch.supervisor.leader import FIRST_STANDBY_S, Failure, Leader

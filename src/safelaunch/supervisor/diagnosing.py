@@ -12,9 +12,8 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.core.categories import BEHIND_A_HANG
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.ledger import blamed_before
-from safelaunch.core.why import causes
-from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.findings import End, Evidence, TaskExit
+from safelaunch.core.why.verdict import Verdict
 from safelaunch.supervisor.leader import Leader, ReadLog
 
 
@@ -70,9 +69,9 @@ def of_hang(lead: Leader, live: Live) -> Verdict | None:
     if lead.hung is None or lead.hung[0] != live.number:
         return None
     found = lead.hung[1]
-    return causes.Verdict("hang", found.summary, found.confidence, "restart",
-                          found.suspects[0] if found.suspects else None, suspects=found.suspects,
-                          evidence=found.evidence[:8])
+    return Verdict("hang", found.summary, found.confidence, "restart",
+                   found.suspects[0] if found.suspects else None, suspects=found.suspects,
+                   evidence=found.evidence[:8])
 
 
 def _evidence(lead: Leader, live: Live, shallow: Verdict | None) -> Evidence:

@@ -14,7 +14,7 @@ from safelaunch.core.excludelist import asked_nodes
 from safelaunch.core.ledger import Evidence, exclusions, most_excluded, needed, of_cluster, why_readmitted
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
 from safelaunch.core.model import Event
-from safelaunch.core.why.causes import Verdict
+from safelaunch.core.why.verdict import Verdict
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step
 

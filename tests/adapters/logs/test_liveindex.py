@@ -21,8 +21,8 @@ from safelaunch.adapters.diagnosis import diagnose
 from safelaunch.adapters.logs import liveindex, logfiles, logindex
 from safelaunch.adapters.logs.liveindex import LiveIndex
 from safelaunch.core.why import rulebook
-from safelaunch.core.why.causes import judge_log
 from safelaunch.core.why.findings import Evidence, Log
+from safelaunch.core.why.judging import judge_log
 from tests.core.why.judged import COMPILED
 from tests.localruns import LocalRun, SubmitLocal
 

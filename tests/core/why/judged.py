@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from safelaunch.core.why.causes import Verdict, judge_log
 from safelaunch.core.why.findings import CLOCK_ORDER, Evidence, Line, Log
+from safelaunch.core.why.judging import NOTHING_KNOWN, judge_log
 from safelaunch.core.why.prefilter import Shapes
 from safelaunch.core.why.rulebook import RULES
 from safelaunch.core.why.scan import Compiled, Scanner
+from safelaunch.core.why.verdict import Verdict
 
 COMPILED = Compiled(RULES)
 
@@ -38,6 +39,6 @@ def read_text(*texts: str, clock: str = CLOCK_ORDER) -> Log:
                counts, clock=clock)
 
 
-def judge_text(*texts: str, evidence: Evidence | None = None, clock: str = CLOCK_ORDER) -> Verdict:
+def judge_text(*texts: str, evidence: Evidence = NOTHING_KNOWN, clock: str = CLOCK_ORDER) -> Verdict:
     """The verdict on some files' texts."""
     return judge_log(read_text(*texts, clock=clock), evidence)

@@ -25,8 +25,9 @@ from safelaunch.core.state import State, fold
 from safelaunch.core.status.speech import Word
 from safelaunch.core.status.states import judge
 from safelaunch.core.why import verdictjson, verdicttext
-from safelaunch.core.why.causes import Verdict, judge_log
 from safelaunch.core.why.findings import Evidence, Log, TaskExit
+from safelaunch.core.why.judging import judge_log
+from safelaunch.core.why.verdict import Verdict
 from safelaunch.supervisor.attempts import judge_attempt, with_advice
 from safelaunch.supervisor.diagnosing import deepen
 from safelaunch.views.overview import SPEECH

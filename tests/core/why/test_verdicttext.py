@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from safelaunch.core.why import verdicttext
-from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.findings import CLOCK_STAMPS, Cited, Log
 from safelaunch.core.why.ticket import find_device, is_for_site, render_ticket
+from safelaunch.core.why.verdict import Verdict
 from safelaunch.core.why.verdictjson import to_public
 from safelaunch.core.why.verdicttext import Row, describe, page_rows, tell
 

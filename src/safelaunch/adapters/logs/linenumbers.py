@@ -15,8 +15,8 @@ from pathlib import Path
 
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.logs.logindex import LogIndex, Mark, count_lines
-from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.findings import Cited
+from safelaunch.core.why.verdict import Verdict
 
 BUDGET_S = 0.7
 STEP = 8 << 20     # counted between two looks at the clock: 6 ms

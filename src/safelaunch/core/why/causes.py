@@ -1,56 +1,21 @@
-"""The verdict on a failure: its form, and a first, cautious one from exits, lost nodes and the log's last lines.
+"""A first, cautious verdict from exits, lost nodes and the log's last lines.
 
 `judge` names what it can prove and says "unknown" otherwise: the leader needs it at once, and whatever the log holds.
-`judge_log` looks at all that a log says.
+`judging.judge` looks at all that a log says.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from safelaunch.core.model import Exit
 from safelaunch.core.secretmask import mask
-from safelaunch.core.why.findings import Cited, Evidence, Log
-from safelaunch.core.why.globalranks import by_launcher
+from safelaunch.core.why.verdict import Verdict
 
 _PREFIX = re.compile(rb"^(?:\[[^\]\n]{1,80}\]:)+ ?")
 _EXCEPTION = re.compile(rb"^(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*|(?:[A-Za-z_]\w*\.)+\w+)(?:: .*)?$")   # struct.error, too
 # The launcher's report of a failed rank, and what ranks say when another one has gone: echoes, never the cause.
 _ECHO = re.compile(rb"ChildFailedError|Connection (?:reset|closed) by peer|ProcessGroup|torch\.distributed\.elastic")
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One verdict: `category` is a word of the failure taxonomy, or unknown."""
-
-    category: str
-    summary: str
-    confidence: float
-    action: str
-    node: str | None = None
-    task: int | None = None
-    suspects: tuple[str, ...] = ()
-    evidence: tuple[str, ...] = ()
-    rank: int | None = None
-    host: str | None = None
-    rule: str | None = None
-    cause: Cited | None = None                # the line that states the cause best; None = no line does
-    cited: tuple[Cited, ...] = ()             # what the verdict rests on: the cause, then context, in order of time
-    symptoms: tuple[Cited, ...] = ()          # what followed, folded
-    candidates: tuple[Cited, ...] = ()        # other possible causes, the likeliest first
-    runner_up: Verdict | None = None          # the likeliest other reading
-    fingerprint: str = ""
-    place: str = ""                           # the user's frame behind an exception: "train.py:7 in main"
-    changes: str = ""                         # what would have changed the verdict
-    notes: tuple[str, ...] = ()               # about the reading: "only the last of 3 launches was looked at"
-
-
-def judge_log(log: Log, evidence: Evidence | None = None) -> Verdict:
-    """The verdict on the last episode of a set of logs, with what is known from outside."""
-    from safelaunch.core.why import judging  # it needs Verdict
-
-    return judging.judge(by_launcher(log), evidence or Evidence())
 
 
 def judge(exits: tuple[Exit, ...], lost: tuple[tuple[str, str], ...], ending: str | None, tail: bytes,

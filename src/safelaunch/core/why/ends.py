@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from safelaunch.core.categories import advice
 from safelaunch.core.model import ENDED_BY
-from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.findings import End
+from safelaunch.core.why.verdict import Verdict
 
 # What launchers, shells and slurmstepd print when a SIGTERM has reached them.
 ECHOES = frozenset({"elastic.sigterm", "batch.terminated", "slurm.step_cancelled", "slurm.cancelled_signal",

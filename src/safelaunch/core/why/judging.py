@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from safelaunch.core.categories import advice
-from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.doubts import ENDINGS, SURE_END, doubt, is_past, trace_course
 from safelaunch.core.why.ends import ECHOES
 from safelaunch.core.why.episodes import Episode, Moment, last_episode, order_of
 from safelaunch.core.why.findings import Cited, Evidence, Finding, Log
 from safelaunch.core.why.fingerprint import make_fingerprint
+from safelaunch.core.why.globalranks import by_launcher
 from safelaunch.core.why.lastwords import LastWords, hear_last_words
 from safelaunch.core.why.outside import join
 from safelaunch.core.why.tracebacks import is_played_down
+from safelaunch.core.why.verdict import Verdict
 from safelaunch.core.why.weighing import SYMPTOM_SHARE, Group, cite, gather, moment, place_of
 
 SPEAKING = ("cause", "symptom", "teardown")
@@ -31,12 +32,14 @@ LAUNCHERS_WORDS = ("native.elastic_signal", "native.elastic_code", "native.abort
 # How srun reports the end of a task that it did not end itself.
 EXIT_REPORTS = ("slurm.task_exit", "slurm.task_signal", "slurm.task_aborted", "memory.srun_killed",
                 "memory.slurm_task_oom")
+NOTHING_KNOWN = Evidence()
 MAX_SUSPECTS = 2        # the same cause on more nodes than this blames no node
 SUMMARY_BYTES = 600     # torchrun's summary of one failed rank is shorter
 
 
-def judge(log: Log, known: Evidence) -> Verdict:
+def judge_log(log: Log, known: Evidence = NOTHING_KNOWN) -> Verdict:
     """The verdict on the last episode of a set of logs, with what is known from outside."""
+    log = by_launcher(log)
     episode = last_episode(log)
     groups = _without_echoes(gather(episode, log), known)
     notes = (f"only the last of {episode.number} launches was looked at",) if episode.number > 1 else ()

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from safelaunch.core.categories import advice
-from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import Evidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, exit_fingerprint, make_fingerprint
 from safelaunch.core.why.tracebacks import parse_frames
+from safelaunch.core.why.verdict import Verdict
 
 CLEAR_MARGIN = 0.05       # what comes from outside replaces the log's cause only when it is surer by this
 ECHO_OF_SRUN = "slurm.step_cancelled"

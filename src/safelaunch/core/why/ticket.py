@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from safelaunch.core.categories import TABLE
-from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.helppages import PAGES
+from safelaunch.core.why.verdict import Verdict
 from safelaunch.core.why.verdictjson import evidence_of
 from safelaunch.core.why.verdicttext import describe, stamp
 

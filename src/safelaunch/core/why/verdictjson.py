@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.core.why.causes import Verdict
 from safelaunch.core.why.findings import Cited
+from safelaunch.core.why.verdict import Verdict
 
 VERSION = 1
 

@@ -1,7 +1,4 @@
-"""What `why` is asked about: log files, a folder of them, standard input; runs and jobs are whyrun's.
-
-What only runs need is not imported for a mere log: 130 of 200 ms.
-"""
+"""What `why` is asked about: log files, a folder of them, standard input; runs and jobs are `commands/whyrun`'s."""
 
 from __future__ import annotations
 
@@ -54,8 +51,8 @@ class Subject:
         return self.evidence.end is None or judge_end(self.evidence.end) is None
 
 
-def find_subject(words: Sequence[str], attempt: int | None) -> Subject:
-    """What the words mean: files where they exist, else one run or job; raises UsageError."""
+def find_files(words: Sequence[str], attempt: int | None) -> Subject | None:
+    """The log files that the words name; None = they mean one run or job. Raises UsageError."""
     if "" in words:
         raise UsageError("an empty name is no log", hint="without any name the newest run in this folder is meant")
     kinds = _kinds(words)
@@ -64,13 +61,11 @@ def find_subject(words: Sequence[str], attempt: int | None) -> Subject:
         raise UsageError(f"{missing[0]}: no such file", hint="several arguments must all be log files")
     if missing and ("/" in missing[0] or LOG_NAMES.search(missing[0])):
         raise UsageError(f"{missing[0]}: no such file, and no run")
-    if kinds and kinds[0] not in ("name", "run"):
-        if attempt is not None:
-            raise UsageError("--attempt goes with a run, not with log files")
-        return Subject(tuple(path for word, kind in zip(words, kinds, strict=True) for path in _files(word, kind)))
-    from safelaunch.commands import whyrun
-
-    return whyrun.find(words[0] if words else None, attempt)
+    if not kinds or kinds[0] in ("name", "run"):
+        return None
+    if attempt is not None:
+        raise UsageError("--attempt goes with a run, not with log files")
+    return Subject(tuple(path for word, kind in zip(words, kinds, strict=True) for path in _files(word, kind)))
 
 
 def _kinds(words: Sequence[str]) -> list[str]:

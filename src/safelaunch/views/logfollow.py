@@ -8,9 +8,9 @@ import time
 from dataclasses import replace
 
 from safelaunch.adapters import sharedfile
-from safelaunch.commands.logs import CHUNK_BYTES, AttemptLog, Choice, starts
 from safelaunch.core.state import State, fold
 from safelaunch.views import loglines, runs, talk
+from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, Choice, starts
 
 POLL_S = 0.1
 LOOK_S = 0.5        # for new attempts and for the journal
