@@ -7,14 +7,13 @@ import random
 import selectors
 import socket
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from safelaunch.adapters.control import AT_ONCE, Connection, ControlServer, Strangers
+from safelaunch.node.guard.fence import SAY, Fence
 from safelaunch.node.guard.link import Link
-from safelaunch.node.guard.main import Guard
 from safelaunch.node.guard.processes import signal_handlers
 from safelaunch.node.guard.protocol import MAX_GREETING, Session
 from tests.doorplay import BAD, NOW_S, TOKEN, WORDS, Door, End, Line, greet, play
@@ -129,13 +128,13 @@ def test_a_line_that_comes_back_to_its_sender_or_by_another_connection_is_no_wor
 @pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "old pings, passed on one by one"])
 def test_pings_are_signs_of_life_only_while_questions_are_answered(is_answered: bool) -> None:
     """Who has the leader's port could store pings and have a guard live on them when their sender is dead."""
-    asked: list[dict[str, Any]] = []
-    guard: Any = SimpleNamespace(heard=0.0, proved=0.0, look_s=3.0, link=SimpleNamespace(say=asked.append))
+    fence = Fence(0.0, 10.0, is_first=True, has_job=True)
     for now_s in range(1, 30):
-        Guard._hear(guard, {"do": "ping"}, float(now_s))
+        said = [what for verb, what in fence.step(float(now_s), [{"do": "ping"}]) if verb == SAY]
+        asked = [word["t"] for word in said if "t" in word]
         if asked and is_answered:
-            Guard._hear(guard, {"do": "ping", "t": asked.pop()["t"]}, now_s + 0.01)
-    assert guard.heard == (29.0 if is_answered else 3.0)
+            fence.step(now_s + 0.01, [{"do": "ping", "t": asked[0]}])
+    assert fence.heard == (29.0 if is_answered else 3.0)
 
 
 # --- odd words of those who have the token ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.adapters import ownership
-from safelaunch.node.guard.main import LOOK_S
+from safelaunch.node.guard.fence import LOOK_S
 from tests.localruns import LocalRun, SubmitLocal, type_safelaunch, write_yaml
 from tests.trainers.steps import FIRST_STATE, losses_until, next_state, save
 

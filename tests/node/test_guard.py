@@ -28,7 +28,8 @@ import pytest
 from safelaunch.adapters.control import ControlServer, Guard
 from safelaunch.adapters.guardcode import guard_text
 from safelaunch.node.guard import kernel
-from safelaunch.node.guard.main import PRIVATE, SWITCH_MARGIN_S, TICK_S
+from safelaunch.node.guard.fence import TICK_S
+from safelaunch.node.guard.main import PRIVATE, SWITCH_MARGIN_S
 from safelaunch.node.guard.processes import is_told_alone, marked, signal_handlers
 from safelaunch.node.guard.switch import KNOWN_S, Fuses
 from tests.lease import leased

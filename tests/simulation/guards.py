@@ -7,22 +7,20 @@ from errno import ETIMEDOUT
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safelaunch.node.guard.link import RETRY_S
-from safelaunch.node.guard.main import (
+from safelaunch.node.guard.fence import (
     ASK_SHARE,
-    LAST_WORDS_S,
     LOOK_S,
     ORPHAN_READS,
     ORPHAN_S,
     ORPHAN_STAGGER_S,
-    PROBE_DEADLINE_S,
     RECORD_CHECK_S,
     STAY_S,
-    SWITCH_MARGIN_S,
     TICK_S,
-    TOO_LATE,
 )
+from safelaunch.node.guard.link import RETRY_S
+from safelaunch.node.guard.main import LAST_WORDS_S, SWITCH_MARGIN_S, TOO_LATE
 from safelaunch.node.guard.protocol import Session, from_leader, introduce, is_welcome
+from safelaunch.node.guard.record import PROBE_DEADLINE_S
 from tests.simulation.hosts import Host
 from tests.simulation.net import Socket
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from safelaunch.node.guard.main import LATER
 
 NODE = Path(__file__).parent.parent / "node"
-PARTS = ("light.py", "fresh.py", "guard/protocol.py", "guard/link.py", "guard/switch.py", "guard/processes.py",
-         "guard/kernel.py", "guard/record.py", "guard/main.py")   # each after those that it imports
+# Each after those that it imports.
+PARTS = ("light.py", "fresh.py", "guard/protocol.py", "guard/link.py", "guard/fence.py", "guard/switch.py",
+         "guard/processes.py", "guard/kernel.py", "guard/record.py", "guard/orphan.py", "guard/main.py")
 _FUTURE = "from __future__ import annotations\n"
 # Module docstrings, imports of each other, and what the guard imports by itself once its launcher runs.
 _LEFT_OUT = re.compile(r'\A\"\"\".*?\"\"\"\n|^from (?:__future__|safelaunch\.node\S*) import (?:\([^)]*\)|[^\n]*)\n'

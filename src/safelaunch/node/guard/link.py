@@ -12,6 +12,7 @@ from safelaunch.node.light import socket, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 RETRY_S = 1.0          # between two tries to reach the leader
@@ -26,12 +27,14 @@ class Link:
     closed to other nodes.
     """
 
-    def __init__(self, control: str, launch_address: str | None, token: str, who: dict[str, Any]) -> None:
+    def __init__(self, control: str, launch_address: str | None, token: str, who: dict[str, Any],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         host, _, port = control.rpartition(":")
         self.first_host = host or launch_address or ""
         self.hosts = hosts_of(self.first_host)
         self.address = (self.hosts[0], int(port))
-        self.began_at = self.greeted_at = time.monotonic() - STICK_S
+        self.began_at = self.greeted_at = self.clock() - STICK_S
         self.token = token.encode()
         self.who = who
         self.sock: socket.socket | None = None
@@ -41,7 +44,7 @@ class Link:
         self.nonces = ""
         self.session: Session | None = None      # once both sides have proved themselves
         self.try_at = 0.0
-        self.answered = time.monotonic()         # the last sign of life from where the leader was
+        self.answered = self.clock()         # the last sign of life from where the leader was
 
     @property
     def greeted(self) -> bool:
@@ -53,7 +56,7 @@ class Link:
         hosts = hosts_of(endpoint[0] or self.first_host)
         if (hosts, endpoint[1]) != (self.hosts, self.address[1]):
             self.hosts, self.address = hosts, (hosts[0], endpoint[1])
-            self.greeted_at = time.monotonic() - STICK_S
+            self.greeted_at = self.clock() - STICK_S
             self._drop()
 
     def say(self, message: dict[str, Any]) -> None:
@@ -69,7 +72,7 @@ class Link:
 
         Unsaid, the others' ends are all that the leader hears, and it blames the first of those.
         """
-        now = time.monotonic()
+        now = self.clock()
         end = now + deadline_s
         while now < end and (self.outbox or not self.greeted):
             self.messages(now)
@@ -78,7 +81,7 @@ class Link:
             is_idle = self.connected and not self.outbox
             select.select([self.sock] if is_idle else [], [] if is_idle else [self.sock], [], 0.1)
             self._flush()
-            now = time.monotonic()
+            now = self.clock()
 
     def end(self) -> None:
         """Nothing more will be said."""
@@ -125,7 +128,7 @@ class Link:
         try:
             while True:
                 data = sock.recv(65536)
-                self.answered = time.monotonic() if self.greeted or not data else self.answered
+                self.answered = self.clock() if self.greeted or not data else self.answered
                 if not data:
                     self._drop()
                     return []
@@ -168,7 +171,7 @@ class Link:
 
     def _begin(self) -> dict[str, Any]:
         self.session, self.greeted_ever = Session(self.token, self.nonces, is_leader=False), True
-        self.answered = self.greeted_at = time.monotonic()
+        self.answered = self.greeted_at = self.clock()
         for told in self.unsent:
             self.outbox += self.session.seal(json.dumps(told).encode())
         self._flush()
@@ -190,13 +193,13 @@ class Link:
 
     def _fail(self, number: int | None) -> None:
         if number in (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE):   # said by a living kernel
-            self.answered = time.monotonic()
+            self.answered = self.clock()
         self._drop()
 
     def _drop(self) -> None:
         if self.sock is not None:
             self.sock.close()
-        now = time.monotonic()
+        now = self.clock()
         if self.greeted:
             self.greeted_at = now
         elif now - self.greeted_at >= STICK_S:

@@ -13,6 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from safelaunch.node.guard.fence import RecordState
+
+PROBE_DEADLINE_S = 2.0
+
 
 class RecordProbe:
     """A disposable child that reads the attempt's record: on a frozen folder only it hangs, never the guard."""
@@ -49,7 +53,7 @@ class RecordProbe:
         self.data += data
         return self.data.count(b"\n") >= 2 or bool(ready and not data) or now >= self.deadline
 
-    def verdict(self) -> tuple[str, tuple[str, int] | None, int | None]:
+    def seen(self) -> RecordState:
         """(live | ended | missing | unreadable, endpoint or None, the pulse's counter or None)."""
         record, _, pulse = self.data.partition(b"\n")
         return (*_record(record), _count(pulse))
@@ -63,6 +67,52 @@ class RecordProbe:
             with suppress(ChildProcessError):
                 self.reaped = os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
         return self.reaped
+
+
+class Looks:
+    """Looks at the record, one at a time: at most one child sleeps on a frozen folder, not one a second."""
+
+    def __init__(self, path: str, in_child: Callable[[], None]) -> None:
+        self.path, self.in_child = path, in_child
+        self.probe: RecordProbe | None = None
+        self.hung: set[int] = set()   # children that a KILL did not end: they sleep in D state
+        self.is_blind = False         # no look could be begun
+
+    def begin(self, now: float, afresh: bool) -> None:
+        """Look; `poll` gives what was seen."""
+        try:
+            self.is_blind = bool(self.hung)
+            if not self.is_blind:
+                self.probe = RecordProbe(self.path, now + PROBE_DEADLINE_S, self.in_child, afresh)
+        except OSError:   # no process or descriptor left
+            self.is_blind = True
+
+    def poll(self, now: float) -> RecordState | None:
+        """What the look has found; None: there is none, or it is under way."""
+        probe = self.probe
+        if self.is_blind:
+            self.is_blind = False
+            return "unreadable", None, None
+        if probe is None or not probe.has_ended(now):
+            return None
+        self.close()
+        return probe.seen()
+
+    def close(self) -> None:
+        """End the look under way."""
+        if self.probe is not None and not self.probe.close():
+            self.hung.add(self.probe.pid)
+        self.probe = None
+
+    def reaped(self, pid: int) -> None:
+        """This child of the guard's has gone."""
+        self.hung.discard(pid)
+        if self.probe is not None and pid == self.probe.pid:
+            self.probe.reaped = True
+
+    def pids(self) -> set[int]:
+        """The children that look."""
+        return self.hung | ({self.probe.pid} if self.probe is not None else set())
 
 
 def _record(line: bytes) -> tuple[str, tuple[str, int] | None]:
