@@ -24,13 +24,12 @@ from safelaunch.core.why import verdictjson
 from safelaunch.core.why.judging import judge_log
 from safelaunch.core.why.rulebook import RULES
 from tests.core.why.judged import COMPILED
-from tests.core.why.rule_samples import SAMPLES
 
 MOST_MB = 300
 MOST_REPEATED = 20_000
 MOST_RUN_S = 5.0     # of processor time, for a log of at most a few hundred KB
 LITERALS = tuple(literal for rule in RULES for literal in rule.anchor)
-LINES = tuple(text.encode() for pair in SAMPLES.values() for text in pair)
+LINES = tuple(text.encode() for rule in RULES for text in (rule.sample, rule.counter_sample))
 HEADS = (
     b"[rank17]:", b"[default3]:", b"17: ", b"137: [default1]:[rank137]: ", b"[gpu-7:3]:", b"node-012: ",
     b"2024-05-01 12:00:00,123 ", b"[2024-05-01T12:00:00+01:00] ", b"E0311 14:12:27.954000 458395 file.py:897] ",

@@ -47,9 +47,10 @@ def load_packs(environ: Mapping[str, str] | None = None) -> tuple[Rule, ...]:
 
 
 def dump(rules: Iterable[Rule]) -> list[dict[str, Any]]:
-    """The rules as JSON knows them; their bytes as Latin-1."""
-    return [{**asdict(rule), "anchor": [word.decode("latin-1") for word in rule.anchor],
-             "pattern": rule.pattern.decode("latin-1")} for rule in rules]
+    """The rules as JSON knows them, without their samples; their bytes as Latin-1."""
+    return [{key: value for key, value in asdict(rule).items() if "sample" not in key}
+            | {"anchor": [word.decode("latin-1") for word in rule.anchor], "pattern": rule.pattern.decode("latin-1")}
+            for rule in rules]
 
 
 def undump(kept: object) -> tuple[Rule, ...]:

@@ -30,7 +30,8 @@ def complaints(raw: object) -> list[str]:
 def test_a_rule_of_a_pack_is_a_rule() -> None:
     (rule,) = parse_pack("site.yaml", pack(GOOD))
     assert rule == Rule("site.burst_buffer", "storage", (b"burst buffer",), rb"burst buffer (?P<name>\S+) is full",
-                        weight=0.8, summary="the burst buffer {name} is full")
+                        weight=0.8, summary="the burst buffer {name} is full", sample=GOOD["sample"],
+                        counter_sample=GOOD["counter_sample"])
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ class Rule:
     host_group: str = ""     # the group that names the culprit host, when the line names one
     rank_group: str = ""
     order: int = 0
+    sample: str = ""         # as its software prints it; of several lines, the last is the rule's
+    counter_sample: str = ""   # a line near it that is to be left alone
 
 
 class Finding(NamedTuple):

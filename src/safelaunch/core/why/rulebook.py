@@ -24,15 +24,16 @@ from safelaunch.core.why.rules import (
     network,
     nodes,
     numerical,
+    rendezvous,
     serving,
     slurm,
     storage,
 )
 
 RULES: tuple[Rule, ...] = (
-    *slurm.RULES, *gpu.RULES, *memory.RULES, *network.RULES, *launcher.RULES, *native.RULES, *environment.RULES,
-    *storage.RULES, *checkpoint.RULES, *data.RULES, *numerical.RULES, *hub.RULES, *config.RULES, *healthy.RULES,
-    *kernel.RULES, *serving.RULES, *frameworks.RULES, *builds.RULES, *layouts.RULES, *accelerators.RULES, *fabric.RULES,
-    *nodes.RULES, *generic.RULES,
+    *slurm.RULES, *gpu.RULES, *memory.RULES, *network.RULES, *rendezvous.RULES, *launcher.RULES, *native.RULES,
+    *environment.RULES, *storage.RULES, *checkpoint.RULES, *data.RULES, *numerical.RULES, *hub.RULES, *config.RULES,
+    *healthy.RULES, *kernel.RULES, *serving.RULES, *frameworks.RULES, *builds.RULES, *layouts.RULES,
+    *accelerators.RULES, *fabric.RULES, *nodes.RULES, *generic.RULES,
 )
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}

@@ -1,7 +1,7 @@
 """Rules of a site or a framework, checked: plain values (of a YAML file or an entry point) → rules.
 
 A pack is a mapping {"version": 1, "rules": [{"id": …, "category": …, "anchor": […], "pattern": …, …}]}. Its keys are
-the fields of findings.Rule. A rule may bring "sample" and "counter_sample" lines, which are tried at once.
+the fields of findings.Rule; its "sample" and "counter_sample", if it has them, are tried at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Places = dict[tuple[Any, ...], tuple[int, int]]   # path → line and column, 1-
 LEAST_ANCHOR = 4          # bytes; a shorter literal is in every other line, and the prefilter lets all of them through
 MOST_RULES = 500
 MAX_ORDER = 5             # noise has 8: a pack outranks it only where it says so by a higher one
-_KEYS = frozenset(field.name for field in fields(Rule)) | {"sample", "counter_sample"}
+_KEYS = frozenset(field.name for field in fields(Rule))
 _NEEDED = ("id", "category", "anchor", "pattern")
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]*(?:\.[a-z0-9][a-z0-9_-]*)+")
 # A repeat of a group that itself repeats, or that has branches which may match the same: (a+)+, (a*b?)*, (a|a)+. Such
@@ -60,7 +60,7 @@ def parse_pack(source: str, raw: object, places: Places | None = None) -> tuple[
         if isinstance(item, Mapping) and not faults:
             rules.append(_make(item))
             seen.add(rules[-1].id)
-            faults = [*_tried(rules[-1], item)]
+            faults = [*_tried(rules[-1])]
         for key, text in faults:
             found.append((("rules", number, key) if key else ("rules", number), text))
     if found:
@@ -166,21 +166,22 @@ def _may_match_alike(branches: str) -> bool:
 
 
 def _make(item: Mapping[str, Any]) -> Rule:
-    known = {key: value for key, value in item.items() if key in _KEYS - {"sample", "counter_sample"}}
+    known = {key: value for key, value in item.items() if key in _KEYS}
     known["anchor"] = tuple(literal.encode() for literal in item["anchor"])
     known["pattern"] = item["pattern"].encode()
+    for key in ("sample", "counter_sample"):
+        known[key] = str(item.get(key) or "")
     return Rule(**known)
 
 
-def _tried(rule: Rule, item: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _tried(rule: Rule) -> Iterable[tuple[str, str]]:
     """What the rule's own samples show to be wrong."""
     pattern = re.compile(rule.pattern)
-    sample, counter = item.get("sample"), item.get("counter_sample")
-    if sample is not None:
-        line = str(sample).encode()
+    if rule.sample:
+        line = rule.sample.encode()
         if not pattern.search(line):
             yield "sample", "is not matched by the pattern"
         elif not any(literal in line for literal in rule.anchor):
             yield "sample", "holds none of the anchors, so the rule would never be tried on it"
-    if counter is not None and pattern.search(str(counter).encode()):
+    if rule.counter_sample and pattern.search(rule.counter_sample.encode()):
         yield "counter_sample", "is matched by the pattern"

@@ -19,6 +19,8 @@ RULES = (
         explain="Triton and extensions are built at run time: they need gcc, the headers and libcuda.",
         do="Load a compiler and the CUDA toolkit in `setup`.",
         source="Triton; PyTorch; gcc", order=4,
+        sample="RuntimeError: Failed to find C compiler. Please specify via CC environment variable",
+        counter_sample="found C compiler gcc 12. It was specified via CC environment variable",
     ),
     Rule(
         "env.cudnn", "environment",
@@ -31,6 +33,8 @@ RULES = (
         explain="Two releases of cuDNN are mixed, or one of its libraries is not found.",
         do="Remove the other cuDNN from LD_LIBRARY_PATH.",
         source="cuDNN; PyTorch", order=4,
+        sample="RuntimeError: GET was unable to find an engine to execute this computation",
+        counter_sample="GET was able to find an engine to execute this computation",
     ),
     Rule(
         "env.container_start", "environment",
@@ -42,6 +46,8 @@ RULES = (
         summary="the container or its program could not start",
         explain="The image lacks the program, is of another processor, or namespaces are not allowed.",
         source="Enroot; runc; Apptainer", order=1,
+        sample="OCI runtime create failed: runc create failed: unable to start container process",
+        counter_sample="OCI runtime is runc",
     ),
     Rule(
         "env.conda_shell", "environment",
@@ -51,6 +57,8 @@ RULES = (
         summary="the environment could not be set up",
         explain="conda's hook is not loaded in the batch shell, or a wheel is for another system.",
         source="conda; pip", order=2,
+        sample="CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.",
+        counter_sample="conda: your shell has been configured to use 'conda activate'",
     ),
     Rule(
         "env.pmix", "environment",
@@ -61,6 +69,8 @@ RULES = (
         explain="The plug-in or its library is not installed on the node.",
         do="srun --mpi=list.",
         source="Slurm, mpi plug-ins", order=2,
+        sample="srun: error: cannot create mpi context for mpi/pmix",
+        counter_sample="srun: loaded mpi/pmix, mpi context created",
     ),
     Rule(
         "env.operators", "version_mismatch",
@@ -75,6 +85,8 @@ RULES = (
         explain="One calls what the other does not have, or has no more.",
         do="Install releases that belong together.",
         source="torchvision; transformers; JAX; protobuf", order=3,
+        sample="RuntimeError: operator torchvision::nms does not exist",
+        counter_sample="operator torchvision::nms exists",
     ),
     Rule(
         "env.jax_devices", "environment",
@@ -85,6 +97,8 @@ RULES = (
         explain="The driver, the plug-in or the card does not answer, or none was allotted.",
         do="Compare nvidia-smi on that node and CUDA_VISIBLE_DEVICES.",
         source="JAX", order=4,
+        sample="jaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: No visible GPU devices.",
+        counter_sample="8 visible GPU devices, TPU initialization skipped",
     ),
     Rule(
         "env.ninja", "environment", (b"['ninja'", b"directory: '"),
@@ -93,6 +107,8 @@ RULES = (
         explain="Compiler, headers or CUDA toolkit are missing or do not fit; the lines above are the compiler's.",
         do="Build it once on a login node, with the module of the right CUDA.",
         source="torch.utils.cpp_extension", order=4,
+        sample="subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
+        counter_sample="Command ['ninja', '-v'] returned exit status 0",
     ),
     Rule(
         "env.squashfs", "environment", (b"mksquashfs", b"unsquashfs", b"pyxis: couldn't start container"),
@@ -101,10 +117,14 @@ RULES = (
         summary="the container cannot be made on the node",
         explain="A tool of enroot is missing there, or its image failed.",
         source="enroot, pyxis", order=2,
+        sample="[ERROR] Command not found: mksquashfs", counter_sample="[INFO] Creating squashfs by mksquashfs ...",
     ),
     Rule(
         "env.preload", "environment", (b"from LD_PRELOAD cannot be preloaded",), b"from LD_PRELOAD cannot be preloaded",
         "context", "nobody", 0.2, summary="a preloaded library is missing", explain="The loader goes on without it.",
         source="glibc, ld.so",
+        sample="ERROR: ld.so: object 'libtcmalloc.so' from LD_PRELOAD cannot be preloaded (cannot open shared object "
+               "file): ignored.",
+        counter_sample="ld.so: object 'libtcmalloc.so' from LD_PRELOAD is preloaded",
     ),
 )

@@ -14,6 +14,9 @@ RULES = (
         action="fix_user_code", summary="checkpoint and model disagree on {name}",
         explain="The model that loads has other sizes than the one that saved.", do=_FIT,
         source="torch.nn.Module.load_state_dict", order=2,
+        sample="\tsize mismatch for head.weight: copying a param with shape torch.Size([10, 8]) from checkpoint, the "
+               "shape in current model is torch.Size([12, 8]).",
+        counter_sample="the sizes match for head.weight",
     ),
     Rule(
         "checkpoint.state_dict", "checkpoint",
@@ -24,6 +27,7 @@ RULES = (
         summary="the checkpoint does not fit the model {model}",
         explain="Names or sizes differ: another model, another version of its code, a wrapper's prefix.", do=_FIT,
         source="torch.nn.Module.load_state_dict; torch DCP", order=2,
+        sample="RuntimeError: Error(s) in loading state_dict for GPT:", counter_sample="loading state_dict for GPT",
     ),
     Rule(
         "checkpoint.damaged", "checkpoint",
@@ -38,6 +42,8 @@ RULES = (
         summary="a checkpoint file is damaged or cut off",
         explain="It was not written to its end, or is a pointer file of git-lfs.", do=_BACK,
         source="PyTorch, caffe2/serialize; safetensors; CPython, pickle", order=2,
+        sample="RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
+        counter_sample="PytorchStreamReader has read 3 records",
     ),
     Rule(
         "checkpoint.write_failed", "storage", (b"PytorchStreamWriter", b"unexpected pos "),
@@ -45,24 +51,31 @@ RULES = (
         "cause",
         "node", 0.75, summary="a checkpoint could not be written", explain="Most often the disk or the quota is full.",
         do="Check space and quota of the checkpoint folder.", source="PyTorch, caffe2/serialize", order=3,
+        sample="RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 8064 vs 7958",
+        counter_sample="RuntimeError: [enforce succeeded at inline_container.cc:595] . position 8064",
     ),
     Rule(
         "checkpoint.unpickle", "checkpoint", (b"UnpicklingError",), b"UnpicklingError: (?P<why>.*)", "cause", "job",
         0.66, action="restart", summary="a pickle cannot be read: {why}",
         explain="The file is no pickle, is damaged, or is a git-lfs pointer ('v').", do=_BACK, source="CPython, pickle",
         order=1,
+        sample="_pickle.UnpicklingError: invalid load key, 'v'.",
+        counter_sample="unpickling took 3 s: load key 'v' is valid",
     ),
     Rule(
         "checkpoint.weights_only", "checkpoint", (b"Weights only load failed",), b"Weights only load failed", "cause",
         "job", 0.7, action="fix_user_code", summary="torch.load refuses the file (weights_only)",
         explain="Since PyTorch 2.6 torch.load takes tensors only by default; the file holds other objects.",
         do="weights_only=False for files you trust, or add_safe_globals.", source="torch.load", order=3,
+        sample="_pickle.UnpicklingError: Weights only load failed. This file can still be loaded",
+        counter_sample="weights only: True",
     ),
     Rule(
         "checkpoint.ran_out", "checkpoint", (b"Ran out of input",), b"EOFError: Ran out of input", "cause", "job", 0.6,
         action="restart", summary="a pickle is empty",
         explain="The file has no content: it was cut off while being written, or another rank was writing it.",
         do=_BACK, source="CPython, pickle", order=2,
+        sample="EOFError: Ran out of input", counter_sample="EOFError: input has no marker",
     ),
     Rule(
         "checkpoint.no_weights", "checkpoint",
@@ -77,6 +90,8 @@ RULES = (
         "job", 0.8, action="fix_config", summary="the weights are not there: {name}{name2}",
         explain="The model folder has no such file: an incomplete download or a wrong path.",
         do="Look into the folder; download again.", source="transformers; vLLM", order=2,
+        sample="OSError: Error no file named pytorch_model.bin, model.safetensors found in directory /models/x.",
+        counter_sample="found model.safetensors in directory /models/x",
     ),
     Rule(
         "checkpoint.layout", "checkpoint",
@@ -89,6 +104,9 @@ RULES = (
         action="fix_config", summary="the checkpoint's parallel layout does not fit the job",
         explain="Saved on another number of ranks, or optimizer groups differ.", do=_FIT,
         source="DeepSpeed; torch.optim", order=2,
+        sample="ValueError: loaded state dict contains a parameter group that doesn't match the size of optimizer's "
+               "group",
+        counter_sample="loaded state dict of the optimizer",
     ),
     Rule(
         "checkpoint.megatron_args", "config", (b"value from checkpoint", b"checkpointvalue", b"checkpoint value"),
@@ -97,6 +115,8 @@ RULES = (
         explain="Megatron compares the arguments with those that were saved.",
         do="Use the saved value, or override (--override-opt_param-scheduler, --use-checkpoint-args).",
         source="Megatron-LM, check_checkpoint_args and OptimizerParamScheduler", order=2,
+        sample="AssertionError: num_layers value from checkpoint (24) is not equal to the input argument value (32).",
+        counter_sample="num_layers value from checkpoint: 24",
     ),
     Rule(
         "checkpoint.no_file", "checkpoint", (b"No such file or directory",),
@@ -105,6 +125,9 @@ RULES = (
         action="fix_config", summary="the checkpoint {path} is not there",
         explain="A wrong path, or it was never finished.", do="Look which checkpoints there are (`safelaunch verify`).",
         source="CPython; PyTorch", order=1,
+        sample='Traceback (most recent call last):\n  File "train.py", line 7, in main\n    load()\n'
+               "FileNotFoundError: [Errno 2] No such file or directory: '/ckpt/iter_0000500/mp_rank_00/model.pt'",
+        counter_sample="FileNotFoundError: [Errno 2] No such file or directory: '/data/train.json'",
     ),
     Rule(
         "checkpoint.from_scratch", "checkpoint",
@@ -112,6 +135,8 @@ RULES = (
         b"will not load any checkpoints and will start from random|could not find the metadata file", "context",
         "nobody", 0.3, summary="no checkpoint was loaded: the training starts from random",
         explain="The load folder has no tracker file.", source="Megatron-LM, checkpointing.py",
+        sample="    will not load any checkpoints and will start from random",
+        counter_sample="loading checkpoint from ckpt",
     ),
     Rule(
         "checkpoint.orbax", "checkpoint", (b"orbax", b"tensorstore", b"OCDBT"),
@@ -119,6 +144,8 @@ RULES = (
         rb"|checkpoint structure)|Error opening \"zarr\" driver", "cause", "job", 0.68,
         summary="the checkpoint cannot be restored", explain="It is incomplete or has another tree than the model.",
         do=_BACK, source="Orbax; TensorStore", order=1,
+        sample="ValueError: user-provided restore item and on-disk checkpoint structure do not match (orbax)",
+        counter_sample="orbax: restore item and on-disk checkpoint structure match",
     ),
     Rule(
         "checkpoint.tensorflow", "checkpoint",
@@ -129,6 +156,8 @@ RULES = (
         "cause", "job",
         0.65, summary="a TensorFlow checkpoint or record cannot be read",
         explain="Damaged, cut off, or of another graph.", do=_BACK, source="TensorFlow", order=1,
+        sample="NotFoundError: Key dense/kernel not found in checkpoint",
+        counter_sample="Key dense/kernel found in checkpoint",
     ),
     Rule(
         "ckpt.dcp", "checkpoint",
@@ -141,6 +170,8 @@ RULES = (
         explain="Names or sizes differ between what is saved and what is asked for.",
         do=_FIT,
         source="torch.distributed.checkpoint; Orbax", order=4,
+        sample="ValueError: Size mismatch between saved torch.Size([32000]) and current: torch.Size([32064]) for embed",
+        counter_sample="sizes saved and current match",
     ),
     Rule(
         "ckpt.absent", "checkpoint",
@@ -154,6 +185,8 @@ RULES = (
         explain="It was not written to its end, was removed, or the path is wrong.",
         do="List the folder; go back to the checkpoint before.",
         source="trainers", order=3,
+        sample="FileNotFoundError: Checkpoint at /ckpt/last.ckpt not found. Aborting training.",
+        counter_sample="no checkpoint found in /ckpt, starting from scratch",
     ),
     Rule(
         "ckpt.optimizer_key", "checkpoint",
@@ -166,6 +199,7 @@ RULES = (
         explain="It was saved by other code, or only in part.",
         do=_FIT,
         source="PyTorch, Lightning, DeepSpeed", order=3,
+        sample="KeyError: 'optimizer_states'", counter_sample="KeyError: 'name'",
     ),
     Rule(
         "ckpt.args", "checkpoint",
@@ -177,12 +211,16 @@ RULES = (
         explain="Layers, sizes or the layout differ.",
         do=_FIT,
         source="Megatron-LM", order=3,
+        sample="AssertionError: expected checkpoint args num_layers = 24, got 32 from the checkpoint",
+        counter_sample="using args from the checkpoint",
     ),
     Rule(
         "checkpoint.checksum", "checkpoint", (b"ecksum mismatch", b"hash mismatch", b"igest mismatch", b"ecksum error"),
         rb"(?:[Cc]hecksum|[Hh]ash|[Dd]igest) (?:mismatch|error).{0,200}?(?:ckpt|checkpoint|safetensors|\.pth?\b|shard)",
         "cause", "job", 0.82, summary="a file of the checkpoint is damaged: {line}",
         explain="Its content is not what was written.", do="Go back to an older checkpoint.", source="various trainers",
+        sample="checksum mismatch for /ckpt/step_900/model-00003.safetensors: expected 9f1c, got 00b1",
+        counter_sample="checksum matches for /ckpt/step_900/model-00003.safetensors",
     ),
     Rule(
         "checkpoint.shard_missing", "checkpoint", (b"hard file", b"missing shards", b"hards are missing"),
@@ -190,5 +228,7 @@ RULES = (
         "cause", "job", 0.78, summary="a part of the checkpoint is missing: {line}",
         explain="It was not written, or not copied.",
         do="Go back to an older checkpoint.", source="transformers; torch.distributed.checkpoint",
+        sample="OSError: Shard file model-00003-of-00008.safetensors is missing",
+        counter_sample="Shard file model-00003-of-00008 is there",
     ),
 )

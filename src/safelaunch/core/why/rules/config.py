@@ -16,6 +16,8 @@ RULES = (
         "own; options of a plugin, such as --container-image of pyxis, are known only where that is installed.",
         do="Correct srun.extra (srun --help on a login node lists what it takes here).",
         source="srun (Slurm 22.05, measured); glibc, getopt_long", order=3,
+        sample="srun: unrecognized option '--container-image=pytorch.sqsh'",
+        counter_sample="srun: error: Unable to create step for job 811: Invalid generic resource (gres) specification",
     ),
     Rule(
         "config.arguments", "config",
@@ -26,6 +28,8 @@ RULES = (
         rb"|ambiguous option)", "cause", "job", 0.88, summary="the command line is refused: {name}{name2}{name3} {why}",
         explain="argparse does not know or miss an argument.", do="Correct the command.", source="CPython, argparse",
         order=2,
+        sample="train.py: error: unrecognized arguments: --batchsize 8",
+        counter_sample="train.py: arguments: --batch-size 8, none unrecognized",
     ),
     Rule(
         "config.click", "config",
@@ -34,6 +38,7 @@ RULES = (
         b"^Error: (?:No such option|Missing (?:option|argument|parameter)|Got unexpected extra|Invalid value "
         b"for)(?P<why>.{0,150})", "cause", "job", 0.85, summary="the command line is refused: {why}",
         explain="click does not take an option.", do="Correct the command.", source="click", order=2,
+        sample="Error: No such option: --batchsize", counter_sample="option: --batch-size is set to 8",
     ),
     Rule(
         "config.hf_parser", "config",
@@ -41,6 +46,8 @@ RULES = (
         rb"not used by the HfArgumentParser|absl\.flags\._exceptions\.\w+|FATAL Flags parsing error", "cause", "job",
         0.85, summary="the command line is refused", explain="An unknown or missing argument.",
         do="Correct the command.", source="transformers; absl", order=2,
+        sample="ValueError: Some specified arguments are not used by the HfArgumentParser: ['--x']",
+        counter_sample="HfArgumentParser took 8 arguments",
     ),
     Rule(
         "config.hydra", "config",
@@ -52,6 +59,8 @@ RULES = (
         rb"|Error merging override", "cause", "job", 0.84, summary="the configuration is wrong",
         explain="Hydra or OmegaConf does not find a key, or it has another type.", do="Correct the key it names.",
         source="OmegaConf; Hydra", order=2,
+        sample="omegaconf.errors.ConfigAttributeError: Key 'lrr' is not in struct",
+        counter_sample="omegaconf: Key 'lr' is in struct",
     ),
     Rule(
         "config.yaml", "config",
@@ -60,12 +69,16 @@ RULES = (
         0.82, summary="a configuration file cannot be read",
         explain="A mistake of indentation or a forbidden character.", do="Correct the line it names.",
         source="PyYAML; tomllib", order=2,
+        sample="yaml.scanner.ScannerError: mapping values are not allowed here",
+        counter_sample="yaml.scanner: mapping values are read here",
     ),
     Rule(
         "config.pydantic", "config", (b"validation error for ", b"validation errors for "),
         rb"\b\d{1,6} validation errors? for (?P<name>\w+)", "cause", "job", 0.72,
         summary="the settings of {name} are not valid", explain="pydantic names the fields below.",
         do="Correct the fields.", source="pydantic", order=2,
+        sample="pydantic_core._pydantic_core.ValidationError: 2 validation errors for TrainConfig",
+        counter_sample="pydantic_core: 0 problems with TrainConfig, validation took 3 ms",
     ),
     Rule(
         "config.divisible", "config", (b"divisible by",),
@@ -73,6 +86,8 @@ RULES = (
         rb"|is not )(?:evenly )?divisible by", "cause", "job", 0.82, summary="sizes do not divide: {line}",
         explain="World size, heads, layers or batch do not fit the parallel layout.", do="Choose sizes that divide.",
         source="Megatron-LM, DeepSpeed, vLLM, transformers", order=2,
+        sample="AssertionError: num_heads (30) must be divisible by tp_size (4)",
+        counter_sample="num_heads (32) is divisible by tp_size (4)",
     ),
     Rule(
         "config.parallel_size", "config",
@@ -83,6 +98,8 @@ RULES = (
         explain="More parallelism is asked for than there are ranks, or it does not multiply up.",
         do="Make the product of the parallel sizes equal to the world size.",
         source="Megatron-LM, DeepSpeed, vLLM and others", order=2,
+        sample="RuntimeError: world_size (4) is less than tensor_model_parallel_size 8",
+        counter_sample="world_size 8, parallel_size 8",
     ),
     Rule(
         "config.deepspeed_batch", "config",
@@ -93,12 +110,17 @@ RULES = (
         summary="DeepSpeed's batch sizes do not multiply up",
         explain="train_batch_size = micro batch × accumulation × world size must hold.",
         do="Correct ds_config for this number of GPUs.", source="DeepSpeed, runtime/config.py", order=3,
+        sample="AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu "
+               "* gradient_acc_step * world_size 32 != 2 * 1 * 8",
+        counter_sample="train_batch_size 32",
     ),
     Rule(
         "config.lightning", "config", (b"MisconfigurationException",), b"MisconfigurationException: (?P<why>.{0,200})",
         "cause", "job", 0.82, summary="Lightning refuses the settings: {why}",
         explain="Trainer arguments do not fit each other or the machine.", do="Correct them.",
         source="PyTorch Lightning", order=2,
+        sample="lightning.fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!",
+        counter_sample="lightning.fabric: supported gpu backend found, the configuration is fine",
     ),
     Rule(
         "config.hf_trainer", "config",
@@ -109,6 +131,8 @@ RULES = (
         summary="the Trainer refuses its arguments",
         explain="TrainingArguments do not fit each other, the data or the card.", do="Correct them.",
         source="transformers, Trainer", order=2,
+        sample="ValueError: FP16 Mixed precision training with AMP or APEX (`--fp16`) can only be used on CUDA devices",
+        counter_sample="fsdp is off",
     ),
     Rule(
         "config.vllm", "config",
@@ -121,6 +145,9 @@ RULES = (
         explain="The KV cache that is left is smaller than one sequence.",
         do="Smaller max_model_len, larger gpu_memory_utilization, more tensor parallelism; look for other "
            "processes on the card.", source="vLLM", order=2,
+        sample="ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be "
+               "stored in KV cache (8192).",
+        counter_sample="KV cache: 8192 tokens",
     ),
     Rule(
         "config.megatron", "config",
@@ -130,6 +157,8 @@ RULES = (
         b"-]?batch|microbatches)", "cause", "job", 0.82, summary="Megatron refuses its arguments",
         explain="Sizes or schedules do not fit each other or the checkpoint.", do="Correct them.", source="Megatron-LM",
         order=2,
+        sample="AssertionError: number of microbatches (3) is not what pipelining needs",
+        counter_sample="number of microbatches: 8",
     ),
     Rule(
         "config.dtype", "config",
@@ -137,6 +166,8 @@ RULES = (
          b"not support bfloat16"), b"[Bb]f(?:loat)?16 is only supported on GPUs|does(?:n't| not) support bf(?:loat)?16",
         "cause", "job", 0.78, summary="the card does not know bfloat16", explain="bf16 needs compute capability 8.0.",
         do="Use fp16 or other cards.", source="vLLM; transformers", order=3,
+        sample="ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0.",
+        counter_sample="bfloat16 is in use",
     ),
     Rule(
         "config.unsupported_value", "config", (b"ValueError: ", b"NotImplementedError: ", b"KeyError: "),
@@ -147,12 +178,15 @@ RULES = (
         b"one of).{0,200})", "cause", "job", 0.62, summary="a setting is refused: {why}",
         explain="The program does not take this value.", do="Correct the setting it names.",
         source="programs' own checks", order=0,
+        sample="ValueError: unknown optimizer adamx; should be one of adam, sgd", counter_sample="ValueError: boom",
     ),
     Rule(
         "config.script_missing", "config", (b"can't open file",), rb"can't open file '(?P<path>[^']*)': \[Errno 2\]",
         "cause", "job", 0.85, summary="the script {path} does not exist",
         explain="A wrong path, or another working folder on the node.", do="Correct the path.", source="CPython",
         order=2,
+        sample="python: can't open file '/home/u/trian.py': [Errno 2] No such file or directory",
+        counter_sample="opened file '/home/u/train.py'",
     ),
     Rule(
         "config.no_such_file", "config", (b"No such file or directory",),
@@ -160,6 +194,8 @@ RULES = (
         summary="{path} does not exist",
         explain="A wrong path, another working folder, or the file system is not mounted on that node.",
         do="Check the path on that node.", source="CPython", order=1,
+        sample="FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'",
+        counter_sample="/data/train.bin exists",
     ),
     Rule(
         "config.shell_no_file", "config", (b"No such file or directory",),
@@ -167,17 +203,21 @@ RULES = (
         rb"|rm): (?:cannot \w+ )?(?P<path2>\S+)): No such file or directory", "cause", "job", 0.4, action="fix_config",
         summary="{path}{path2} does not exist", explain="The batch script names a file that is not there.",
         do="Correct the path.", source="bash",
+        sample="run.sh: line 4: env.sh: No such file or directory",
+        counter_sample="No such file or directory is ignored",
     ),
     Rule(
         "config.torchrun_nproc", "config", (b"nproc_per_node", b"nproc-per-node", b"WORLD_SIZE"),
         rb"(?:Error|Exception)\b.{0,300}?(?:nproc[_-]per[_-]node|WORLD_SIZE).*", "cause", "job", 0.6,
         summary="the number of processes does not fit", explain="torchrun or the program refuses it.",
         do="Make it fit the GPUs of the node.", source="torchrun", order=1,
+        sample="ValueError: Unsupported nproc_per_node value: gpus", counter_sample="nproc_per_node: 8",
     ),
     Rule(
         "config.kubernetes", "config", (b"ImagePullBackOff", b"ErrImagePull", b"CreateContainerConfigError"),
         b"ImagePullBackOff|ErrImagePull|CreateContainerConfigError", "cause", "job", 0.72,
         summary="the container could not be started", explain="The image does not exist or may not be pulled.",
         do="Check its name and the pull secret.", source="Kubernetes",
+        sample='Back-off pulling image "train:9": ImagePullBackOff', counter_sample="pulled image train:8",
     ),
 )

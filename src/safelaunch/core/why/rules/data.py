@@ -16,6 +16,9 @@ RULES = (
         summary="a data loader worker died: /dev/shm is too small",
         explain="Workers hand their batches over in shared memory.",
         do="Larger /dev/shm (docker --shm-size, --ipc=host), or fewer workers.", source=_TORCH, order=4,
+        sample="RuntimeError: DataLoader worker (pid 87) is killed by signal: Bus error. It is possible that "
+               "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.",
+        counter_sample="shared memory: 64 GB",
     ),
     Rule(
         "data.loader_died", "data", (b"DataLoader worker (pid",),
@@ -23,6 +26,8 @@ RULES = (
         "cause", "rank", 0.6, action="restart", summary="a data loader worker died ({signal})",
         explain="The worker itself crashed or was killed.",
         do="Set num_workers=0 to see its error; look for an OOM kill.", source=_TORCH, order=1,
+        sample="RuntimeError: DataLoader worker (pid(s) 4242) exited unexpectedly",
+        counter_sample="DataLoader worker (pid 4242) has begun",
     ),
     Rule(
         "data.loader_signal", "data", (b"encountered in worker",),
@@ -30,18 +35,24 @@ RULES = (
         "cause", "rank", 0.6, action="fix_environment", summary="a data loader worker died: {what}",
         explain="The worker says so itself; the exception below names it. A bus error is most often a full /dev/shm.",
         source=_TORCH, order=5,
+        sample="ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory "
+               "(shm).",
+        counter_sample="no unexpected signal was encountered in worker 3",
     ),
     Rule(
         "data.loader_timeout", "data", (b"DataLoader timed out after",), rb"DataLoader timed out after \d+ seconds",
         "cause", "rank", 0.7, action="fix_storage", summary="the data loader waited too long for its workers",
         explain="The storage is slow or a worker hangs.", do="Look at the file system, and with py-spy at the workers.",
         source=_TORCH, order=2,
+        sample="RuntimeError: DataLoader timed out after 600 seconds", counter_sample="the DataLoader took 600 seconds",
     ),
     Rule(
         "data.lmdb", "data", (b"lmdb.",), rb"\blmdb\.\w*Error\b", "cause", "job", 0.62, action="fix_storage",
         summary="an LMDB data set cannot be read",
         explain="It does not exist, is damaged, or cannot be mapped on this file system.",
         do="Check the path; lock=False for readers.", source="py-lmdb", order=2,
+        sample="lmdb.Error: /data/train.lmdb: No such file or directory",
+        counter_sample="lmdb: /data/train.lmdb: opened read-only",
     ),
     Rule(
         "data.collate", "data",
@@ -51,6 +62,9 @@ RULES = (
         b"batch should be of equal size|Trying to resize storage", "cause", "job", 0.74, action="fix_user_code",
         summary="samples of different size in one batch", explain="The default collation cannot stack them.",
         do="Pad in a collate_fn of your own.", source=_TORCH, order=2,
+        sample="RuntimeError: stack expects each tensor to be equal size, but got [3, 8] at entry 0 and [3, 9] at "
+               "entry 1",
+        counter_sample="each tensor is of equal size",
     ),
     Rule(
         "data.image", "data",
@@ -62,6 +76,8 @@ RULES = (
         rb"|[Dd]ecompression bomb)|UnidentifiedImageError", "cause", "job", 0.78, action="fix_storage",
         summary="an image cannot be read", explain="A damaged or empty sample.",
         do="Check and remove it; skip bad samples in the loader.", source="Pillow", order=2,
+        sample="PIL.UnidentifiedImageError: cannot identify image file '/data/81.jpg'",
+        counter_sample="PIL identified image file '/data/81.jpg' as JPEG",
     ),
     Rule(
         "data.archive", "data",
@@ -71,24 +87,31 @@ RULES = (
         "cause", "job", 0.68, action="fix_storage", summary="an archive cannot be read",
         explain="A damaged or half-downloaded shard.", do="Check its size or hash, and fetch it again.",
         source="CPython, zipfile, tarfile, gzip, zlib", order=2,
+        sample="zipfile.BadZipFile: File is not a zip file", counter_sample="zipfile: the file is a zip file",
     ),
     Rule(
         "data.json", "data", (b"JSONDecodeError",), b"JSONDecodeError: (?P<why>.*)", "cause", "job", 0.58,
         action="fix_storage", summary="a JSON file cannot be read: {why}",
         explain="A damaged line or an empty answer of a server.", do="Look at the file and line it names.",
         source="CPython, json", order=1,
+        sample="json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+        counter_sample="json.decoder: expecting value 3 of 8 lines",
     ),
     Rule(
         "data.table", "data", (b"pandas.errors.",), rb"pandas\.errors\.(?:Parser|EmptyData)Error: (?P<why>.*)", "cause",
         "job", 0.66, action="fix_storage", summary="a table cannot be read: {why}",
         explain="A damaged, empty or differently separated file.", do="Look at the line it names.", source="pandas",
         order=2,
+        sample="pandas.errors.ParserError: Error tokenizing data. C error: Expected 5 fields in line 12, saw 7",
+        counter_sample="pandas reads 7 fields",
     ),
     Rule(
         "data.decode", "data", (b"UnicodeDecodeError",), b"UnicodeDecodeError: (?P<why>.*)", "cause", "job", 0.6,
         action="fix_user_code", summary="a file is no valid text: {why}",
         explain="Wrong encoding, a binary or a damaged file.", do="Name the encoding, or check the file.",
         source="CPython, codecs", order=1,
+        sample="UnicodeDecodeError: 'utf-8' codec can't decode byte 0x80 in position 3: invalid start byte",
+        counter_sample="the 'utf-8' codec can decode byte 0x7f in position 3",
     ),
     Rule(
         "data.arrow", "data",
@@ -97,6 +120,8 @@ RULES = (
         action="fix_storage", summary="an Arrow or Parquet file cannot be read",
         explain="Damaged, cut off, or of another schema.", do="Check the file and its schema.", source="Apache Arrow",
         order=2,
+        sample="pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer.",
+        counter_sample="pyarrow.lib: Parquet magic bytes found in footer",
     ),
     Rule(
         "data.hf_dataset", "data",
@@ -109,6 +134,8 @@ RULES = (
         action="fix_config", summary="the data set could not be prepared",
         explain="Files are missing, damaged or of another form than declared.",
         do="Prepare it once on one process before the job.", source="Hugging Face datasets", order=2,
+        sample="datasets.exceptions.DatasetGenerationError: An error occurred while generating the dataset",
+        counter_sample="generating the dataset",
     ),
     Rule(
         "data.dataset_name", "config",
@@ -118,6 +145,8 @@ RULES = (
         summary="there is no such data set: {why}{name}{split}", explain="A wrong name or configuration, or no access.",
         do="Correct the name; check access with huggingface-cli or tfds.",
         source="Hugging Face datasets; tensorflow_datasets", order=2,
+        sample="ValueError: BuilderConfig 'en2' not found. Available: ['en']",
+        counter_sample="BuilderConfig 'en' is in use",
     ),
     Rule(
         "data.hdf5", "data",
@@ -127,6 +156,9 @@ RULES = (
         rb"|file signature not found|Can't read data \(", "cause", "job", 0.64, action="fix_storage",
         summary="an HDF5 file cannot be read: {why}", explain="Damaged, cut off, missing, or locked by a writer.",
         do="h5ls the file.", source="HDF5", order=3,
+        sample="OSError: Unable to synchronously open file (truncated file: eof = 96, sblock->base_addr = 0, "
+               "stored_eof = 2048)",
+        counter_sample="h5py: opened file synchronously (eof = 96)",
     ),
     Rule(
         "data.empty", "data",
@@ -137,6 +169,8 @@ RULES = (
         b"files|Found no valid file)", "cause", "job", 0.74, action="fix_config", summary="the data set is empty",
         explain="A wrong path or split, or every sample was filtered out.", do="Check path and split.",
         source=_TORCH + "; torchvision", order=2,
+        sample="ValueError: num_samples should be a positive integer value, but got num_samples=0",
+        counter_sample="num_samples=80 is a positive integer value",
     ),
     Rule(
         "data.indexed", "data",
@@ -148,12 +182,17 @@ RULES = (
         summary="an indexed data file is damaged or cut off",
         explain="The .bin or .idx file is incomplete or of another form.", do="Compare its size; build it again.",
         source="Megatron-LM, indexed_dataset; CPython, mmap; numpy", order=2,
+        sample="AssertionError: Index file doesn't match expected format. Make sure that --dataset-impl is configured "
+               "properly.",
+        counter_sample="the index file matches",
     ),
     Rule(
         "data.tfrecord", "data", (b"corrupted record at", b"truncated record at"),
         rb"(?:corrupted|truncated) record at (?P<offset>\d+)", "cause", "job", 0.78, action="fix_storage",
         summary="a TFRecord file is damaged", explain="Damaged or cut off while being written.",
         do="Fetch or write it again.", source="TensorFlow, record_reader.cc", order=2,
+        sample="tensorflow.python.framework.errors_impl.DataLossError: truncated record at 81920",
+        counter_sample="tensorflow: read 80 records without DataLossErrors, the last at 81920",
     ),
     Rule(
         "data.video", "data",
@@ -161,12 +200,14 @@ RULES = (
         b"moov atom not found|DECORDError|Error.{0,300}?Invalid data found when processing input", "cause", "job", 0.62,
         action="fix_storage", summary="a video cannot be decoded", explain="A damaged sample.",
         do="Skip bad samples in the loader.", source="FFmpeg; decord", order=1,
+        sample="[mov,mp4,m4a @ 0x55] moov atom not found", counter_sample="the moov atom was found",
     ),
     Rule(
         "data.embedding_index", "user_code", (b"index out of range in self",),
         b"IndexError: index out of range in self", "cause", "job", 0.66, summary="an index beyond the embedding table",
         explain="A token id is larger than the vocabulary of the model.",
         do="Compare the tokenizer's size with the model's.", source="PyTorch, embedding", order=2,
+        sample="IndexError: index out of range in self", counter_sample="IndexError: list index out of range",
     ),
     Rule(
         "data.codecs", "data",
@@ -180,6 +221,7 @@ RULES = (
         explain="The file is damaged, empty, or of another format.",
         do="Find and drop the bad file; check its size against its source.",
         source="OpenCV; libpng; libsndfile; DALI", order=2,
+        sample="libpng error: IDAT: CRC error", counter_sample="libpng: IDAT: CRC verified",
     ),
     Rule(
         "data.index_files", "data",
@@ -191,6 +233,8 @@ RULES = (
         summary="the data set's index or a shard is missing or does not fit",
         explain="Preprocessing did not end, or the prefix is wrong.",
         source="Megatron-LM; MosaicML streaming", order=3,
+        sample="AssertionError: Could not find index file /data/corpus_text_document.idx",
+        counter_sample="reading index file /data/corpus_text_document.idx",
     ),
     Rule(
         "data.tables", "data",
@@ -202,6 +246,8 @@ RULES = (
         explain="It is damaged, cut short or of another form than its loader expects.",
         do="Make the file again from its source.",
         source="datasets; Arrow; numpy", order=3,
+        sample="OSError: Couldn't deserialize thrift: TProtocolException: Invalid data",
+        counter_sample="CastError is raised for other columns",
     ),
     Rule(
         "data.samples", "data",
@@ -212,6 +258,8 @@ RULES = (
         summary="a sample is not as its loader expects",
         explain="It is cut short, or of another size.",
         source="webdataset; numpy", order=1,
+        sample="ValueError: cannot reshape array of size 811 into shape (3,224,224)",
+        counter_sample="reshaped an array of size 150528 into shape (3,224,224)",
     ),
     Rule(
         "data.tokenizer_file", "data",
@@ -223,6 +271,9 @@ RULES = (
         explain="It is missing, cut short, a pointer of git-lfs, or of a newer format than the library knows.",
         do="Fetch the file again; compare the version of tokenizers.",
         source="sentencepiece; tokenizers", order=3,
+        sample="RuntimeError: Internal: src/sentencepiece_processor.cc(1101) "
+               "[model_proto->ParseFromArray(serialized.data())]",
+        counter_sample="sentencepiece_processor is loaded",
     ),
     Rule(
         "data.mmap_shm", "data",
@@ -233,11 +284,15 @@ RULES = (
         explain="Too many batches wait in /dev/shm, or too many maps are open.",
         do="Larger /dev/shm, fewer workers; set_sharing_strategy.",
         source="PyTorch, MapAllocator", order=5,
+        sample="OSError: unable to mmap 8192 bytes from file </torch_811_22>: Cannot allocate memory (12)",
+        counter_sample="mmap 8192 bytes from file x.bin",
     ),
     Rule(
         "data.webdataset", "data", (b"webdataset.", b"unexpected end of data"),
         rb"^(?:webdataset\.[\w.]{1,60}|tarfile\.ReadError): ", "cause", "rank", 0.76,
         summary="a shard of the data cannot be read: {line}", explain="It is cut short, or not what its name says.",
         do="Check or leave out the file that it names.", source="webdataset; CPython, tarfile", order=1,
+        sample="webdataset.tariterators.TarError: unexpected end of data @ /data/shard-000121.tar",
+        counter_sample="webdataset.tariterators reached the end of data @ /data/shard-000121.tar",
     ),
 )

@@ -13,12 +13,16 @@ RULES = (
         summary="the module {module} is not installed",
         explain="The interpreter that ran does not have it: not installed, or another environment is active.",
         do="Check `which python` in the job, and install it there.", source="CPython, importlib", order=3,
+        sample='Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    import apex\n'
+               "ModuleNotFoundError: No module named 'apex'",
+        counter_sample="the module apex is found",
     ),
     Rule(
         "env.no_module_main", "environment", (b": No module named ",),
         rb"^\S*python[\d.]*: No module named (?P<module>[\w.]+)", "cause", "job", 0.85,
         summary="the module {module} is not installed", explain="`python -m` did not find it in this environment.",
         do="Check `which python` in the job, and install it there.", source="CPython, runpy", order=4,
+        sample="/usr/bin/python3: No module named torch.distributed.run", counter_sample="python: 3 modules named so",
     ),
     Rule(
         "env.cannot_import", "version_mismatch", (b"cannot import name ",),
@@ -27,6 +31,9 @@ RULES = (
         summary="{module} has no {name}: another version is installed than the code expects",
         explain="A name that another release of the package has, or a circular import.",
         do="Pin the versions that fit each other.", source="CPython, importlib", order=3,
+        sample="ImportError: cannot import name 'Mapping' from 'collections' "
+               "(/usr/lib/python3.10/collections/__init__.py)",
+        counter_sample="import name from collections",
     ),
     Rule(
         "env.module_attribute", "version_mismatch",
@@ -35,6 +42,8 @@ RULES = (
         "cause", "job", 0.68, summary="{module} has no {name}: another version is installed than the code expects",
         explain="A name that another release of the package has.", do="Pin the versions that fit each other.",
         source="CPython", order=2,
+        sample="AttributeError: module 'torch' has no attribute 'compile'",
+        counter_sample="AttributeError: 'Model' object has no attribute 'compile'",
     ),
     Rule(
         "env.undefined_symbol", "environment", (b"undefined symbol: ", b"symbol lookup error"),
@@ -42,6 +51,9 @@ RULES = (
         rb"|symbol lookup error", "cause", "job", 0.88, summary="{library} does not fit: undefined symbol",
         explain="The extension was built against another PyTorch or CUDA, or with another C++ ABI.", do=_ABI,
         source="ld.so", order=4,
+        sample="ImportError: /opt/env/lib/python3.10/site-packages/x_cuda.so: undefined symbol: "
+               "_ZN3c104cuda9SetDeviceEi",
+        counter_sample="the symbol is defined",
     ),
     Rule(
         "env.glibc", "environment", (b"GLIBC_2", b"GLIBCXX_", b"CXXABI_"),
@@ -50,6 +62,8 @@ RULES = (
         explain="The binary was built on a newer system than the node's.",
         do="Use a wheel or container for this system; for GLIBCXX put conda's libstdc++ first in LD_LIBRARY_PATH.",
         source="ld.so", order=3,
+        sample="/opt/tool: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by /opt/tool)",
+        counter_sample="/opt/tool: /lib64/libc.so.6: version `GLIBC_2.34' found (required by /opt/tool)",
     ),
     Rule(
         "env.no_library", "environment", (b".so not found", b"cannot open shared object file"),
@@ -58,6 +72,8 @@ RULES = (
         explain="Not installed on the node, or not in LD_LIBRARY_PATH.",
         do="Load the module that brings it; compare nodes: a single node without it is a node fault.", source="ld.so",
         order=2,
+        sample="ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory",
+        counter_sample="shared object file libcudnn.so.9 is open",
     ),
     Rule(
         "env.no_kernel_image", "environment",
@@ -69,6 +85,8 @@ RULES = (
         0.85, summary="this build has no kernels for this card",
         explain="The wheel or extension was compiled for other GPU generations.",
         do="Install a build for this compute capability (TORCH_CUDA_ARCH_LIST).", source="CUDA runtime", order=3,
+        sample="RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        counter_sample="the kernel image is 3 MB",
     ),
     Rule(
         "env.driver_old", "environment",
@@ -83,6 +101,8 @@ RULES = (
         explain="Too old for this CUDA, missing, or half updated (library and kernel module differ).",
         do="Compare `nvidia-smi` between nodes: a single odd node is a node fault; else use a build for this driver.",
         source="CUDA runtime; NVML", order=3,
+        sample="RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
+        counter_sample="driver version 550.54",
     ),
     Rule(
         "env.torch_cpu", "environment",
@@ -90,6 +110,8 @@ RULES = (
         b"Torch not compiled with CUDA enabled|not compiled with NCCL|doesn't have NCCL", "cause", "job", 0.85,
         summary="this PyTorch was built without CUDA or NCCL", explain="A CPU-only wheel is installed.",
         do="Install the CUDA build.", source="PyTorch", order=2,
+        sample="AssertionError: Torch not compiled with CUDA enabled",
+        counter_sample="Torch is compiled with CUDA 12.4",
     ),
     Rule(
         "env.detected_versions", "version_mismatch",
@@ -102,6 +124,9 @@ RULES = (
         explain="The toolkit, cuDNN and the framework do not fit.",
         do="Load the modules that the framework was built with; remove the other cuDNN from LD_LIBRARY_PATH.",
         source="PyTorch; cuDNN", order=2,
+        sample="RuntimeError: The detected CUDA version (11.8) mismatches the version that was used to compile "
+               "PyTorch (12.1).",
+        counter_sample="detected CUDA version 12.4",
     ),
     Rule(
         "env.distribution", "version_mismatch",
@@ -112,6 +137,9 @@ RULES = (
         summary="a package is missing or of the wrong version",
         explain="The program checks its requirements and refuses.", do="Install the versions it names.",
         source="transformers; importlib.metadata; pkg_resources", order=2,
+        sample="ImportError: tokenizers>=0.14,<0.19 is required for a normal functioning of this module, but found "
+               "tokenizers==0.13.3.",
+        counter_sample="tokenizers==0.19 is found",
     ),
     Rule(
         "env.numpy_abi", "version_mismatch",
@@ -121,18 +149,25 @@ RULES = (
         rb"|_ARRAY_API not found|compiled against NumPy C-API", "cause", "job", 0.7,
         summary="a compiled package does not fit this numpy", explain="It was built against another numpy release.",
         do="Pin numpy<2, or update the package.", source="numpy", order=2,
+        sample="ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, "
+               "got 88 from PyObject",
+        counter_sample="numpy.dtype is float32",
     ),
     Rule(
         "env.numpy_alias", "version_mismatch", (b"module 'numpy' has no attribute",),
         rb"module 'numpy' has no attribute '(?P<name>\w+)'", "cause", "job", 0.8,
         summary="numpy has no {name} any more", explain="The alias was removed from numpy.",
         do="Pin an older numpy, or update the package.", source="numpy", order=3,
+        sample="AttributeError: module 'numpy' has no attribute 'bool'.",
+        counter_sample="AttributeError: module 'torch' has no attribute 'bool8'",
     ),
     Rule(
         "env.yaml_loader", "version_mismatch", (b"load() missing 1 required positional argument: 'Loader'",),
         rb"load\(\) missing 1 required positional argument: 'Loader'", "cause", "job", 0.85,
         summary="yaml.load needs a Loader since PyYAML 6", explain="The code is written for an older PyYAML.",
         do="Pin PyYAML<6, or use yaml.safe_load.", source="PyYAML", order=3,
+        sample="TypeError: load() missing 1 required positional argument: 'Loader'",
+        counter_sample="TypeError: load() missing 1 required positional argument: 'path'",
     ),
     Rule(
         "env.protobuf", "version_mismatch",
@@ -140,6 +175,7 @@ RULES = (
         b"Descriptors cannot (?:not )?be created directly", "cause", "job", 0.85,
         summary="generated protobuf code does not fit this protobuf",
         explain="protobuf 4 refuses code of an older protoc.", do="Pin protobuf<=3.20.x.", source="protobuf", order=2,
+        sample="TypeError: Descriptors cannot be created directly.", counter_sample="descriptors are created",
     ),
     Rule(
         "env.extension_build", "environment",
@@ -154,6 +190,8 @@ RULES = (
         explain="Compiler, CUDA toolkit or ninja is missing or does not fit on this node.",
         do="Build it once beforehand; check CUDA_HOME and the compiler on the compute node.",
         source="torch.utils.cpp_extension; pip", order=1,
+        sample="RuntimeError: Error building extension 'fused_adam'",
+        counter_sample="building extension fused_adam took 80 s",
     ),
     Rule(
         "env.pip", "environment",
@@ -162,6 +200,7 @@ RULES = (
         0.5, summary="pip found no fitting package {name}",
         explain="No release for this Python or system, or no way to the package index.",
         do="Install beforehand on the login node.", source="pip",
+        sample="ERROR: No matching distribution found for flash-attn==9.9", counter_sample="the distribution was found",
     ),
     Rule(
         "env.command_not_found", "environment", (b"command not found", b": not found"),
@@ -170,6 +209,8 @@ RULES = (
         "cause", "job", 0.6, summary="{name}{name2}: command not found",
         explain="The command is not on the node's PATH: a module is not loaded or an environment not active.",
         do="Load it in `setup`; compare with the login node.", source="bash",
+        sample="/var/spool/slurmd/job811/slurm_script: line 9: torchrun: command not found",
+        counter_sample="the command was found",
     ),
     Rule(
         "env.module_load", "environment",
@@ -180,6 +221,8 @@ RULES = (
         explain="The name or version does not exist on this cluster, or needs another module first. Most scripts go on "
                 "without it.",
         do="`module spider NAME`.", source="Lmod; Environment Modules",
+        sample='Lmod has detected the following error: The following module(s) are unknown: "cuda/99"',
+        counter_sample="module cuda/12.4 is loaded",
     ),
     Rule(
         "env.conda", "environment",
@@ -189,6 +232,8 @@ RULES = (
         "job", 0.6, summary="the conda environment could not be used",
         explain="It does not exist on this node, or conda's hook is not loaded in the batch shell.",
         do="Source conda.sh before `conda activate`.", source="conda",
+        sample="EnvironmentNameNotFound: Could not find conda environment: train",
+        counter_sample="conda environment: train",
     ),
     Rule(
         "env.too_many_files", "environment", (b"Too many open files", b"received 0 items of ancdata"),
@@ -197,6 +242,7 @@ RULES = (
         explain="The limit of file descriptors is reached, often by data loader workers.",
         do="ulimit -n, or torch.multiprocessing.set_sharing_strategy('file_system').", source="errno(3), EMFILE",
         order=2,
+        sample="OSError: [Errno 24] Too many open files: '/data/x'", counter_sample="open files: 80",
     ),
     Rule(
         "env.threads", "environment",
@@ -206,6 +252,8 @@ RULES = (
         summary="no more threads or processes may be started",
         explain="ulimit -u or the cgroup's pids limit is reached.",
         do="Set OMP_NUM_THREADS, fewer workers; raise the limit.", source="pthread_create(3)", order=1,
+        sample="libgomp: Thread creation failed: Resource temporarily unavailable",
+        counter_sample="libgomp: creation of 8 threads took 3 ms",
     ),
     Rule(
         "env.mpi_builds", "environment",
@@ -214,6 +262,8 @@ RULES = (
         b"OPAL ERROR|opal_init failed|MPI_INIT failed|PMI2_Init failed|not built with SLURM's PMI support", "cause",
         "job", 0.65, summary="MPI could not start", explain="The MPI library and the launcher's PMI do not fit.",
         do="srun --mpi=list; use the MPI of the site's module.", source="Open MPI; MPICH",
+        sample="[n3:4242] OPAL ERROR: Unreachable in file ext3x_client.c at line 111",
+        counter_sample="[n3:4242] OPAL is initialized, unreachable peers: 0",
     ),
     Rule(
         "env.flash_attention", "environment",
@@ -224,6 +274,8 @@ RULES = (
         summary="this card or this installation cannot do what is asked",
         explain="The feature needs a newer GPU or a package that is missing.",
         do="Switch the feature off, or use other cards.", source="flash-attn; transformers; vLLM", order=1,
+        sample="RuntimeError: FlashAttention only supports Ampere GPUs or newer.",
+        counter_sample="FlashAttention is in use",
     ),
     Rule(
         "env.container", "environment",
@@ -234,12 +286,16 @@ RULES = (
         summary="the container could not start: {what}{what2}",
         explain="The image, its runtime or the GPU hook of this node.", do="Start it by hand on that node.",
         source="Apptainer; enroot, pyxis; nvidia-container-toolkit",
+        sample="FATAL:   could not open image /images/train.sif: failed to retrieve path",
+        counter_sample="the image is open",
     ),
     Rule(
         "env.ssh_key", "environment", (b"Permission denied (publickey", b"Host key verification failed"),
         rb"Permission denied \(publickey|Host key verification failed", "cause", "node", 0.6, action="fix_environment",
         summary="ssh refuses the key", explain="The node does not take the user's key, or its own key has changed.",
         do="Try ssh to that node by hand.", source="OpenSSH", order=2,
+        sample="alice@n7: Permission denied (publickey,password).",
+        counter_sample="Authenticated to n7 with publickey, password was not asked for",
     ),
     Rule(
         "env.interpreter", "environment", (b"/usr/bin/env: ", b"bad interpreter"),
@@ -247,6 +303,7 @@ RULES = (
         summary="the interpreter of a script does not exist",
         explain="No module is loaded or no environment active on the node.", do="`which python` in the job.",
         source="coreutils; bash", order=2,
+        sample="/usr/bin/env: 'python': No such file or directory", counter_sample="/usr/bin/env: python is there",
     ),
     Rule(
         "env.header", "environment", (b"fatal error: ", b"compilation terminated", b"'which', '"),
@@ -254,12 +311,16 @@ RULES = (
         summary="a compiler or one of its headers is missing",
         explain="An extension is built on the node, which lacks the toolkit.",
         do="Load the compiler and CUDA modules, or build beforehand.", source="gcc; torch.utils.cpp_extension", order=2,
+        sample="x.cu:3:10: fatal error: cublas_v2.h: No such file or directory",
+        counter_sample="x.cu:3:10: note: cublas_v2.h is in /usr/local/cuda/include",
     ),
     Rule(
         "env.license", "hub_auth", (b"FlexNet", b"icense checkout failed", b"o licenses available", b"icense server"),
         b"[Ll]icense (?:checkout failed|server .{0,300}?(?:down|not respond|error))|[Nn]o licenses "
         b"available|FlexNet.{0,300}?error", "cause", "job", 0.7, summary="no licence could be had",
         explain="The licence server does not answer or all are in use.", source="FlexNet",
+        sample="License checkout failed: FlexNet error -15",
+        counter_sample="License checkout done: FlexNet server lic1",
     ),
     Rule(
         "env.illegal_isa", "environment", (b"Illegal instruction", b"(SIGILL) received"),
@@ -267,6 +328,8 @@ RULES = (
         summary="the processor does not know an instruction of this build",
         explain="The program was compiled for another CPU generation.", do="Build for this node's CPU.",
         source="signal(7)", order=3,
+        sample="run.sh: line 3:  4242 Illegal instruction     (core dumped) ./solver",
+        counter_sample="an illegal instruction is trapped",
     ),
     Rule(
         "env.invalid_context", "environment",
@@ -275,6 +338,8 @@ RULES = (
         rb"CUDA Setup failed|(?i:cuda version mismatch)|unable to find `nvcc`|Could not load library lib\w+", "cause",
         "job", 0.65, summary="a CUDA library cannot be loaded",
         explain="Parts of the CUDA installation are missing or do not fit.", source="DeepSpeed; cuDNN", order=1,
+        sample="Could not load library libcudnn_cnn_infer.so.8. Error: libnvrtc.so: not there",
+        counter_sample="Loaded library libcudnn_cnn_infer.so.8",
     ),
     Rule(
         "env.unexpected_keyword", "version_mismatch", (b"got an unexpected keyword argument",),
@@ -282,6 +347,8 @@ RULES = (
         0.5, summary="{function}() does not know the argument {name}",
         explain="Another release of the package than the caller expects, or a mistake of the program.",
         do="Compare the installed version with the one that the code was written for.", source="CPython", order=1,
+        sample="TypeError: Trainer.__init__() got an unexpected keyword argument 'tokeniser'",
+        counter_sample="the keyword argument is known",
     ),
     Rule(
         "env.python_home", "environment",
@@ -291,5 +358,7 @@ RULES = (
         summary="Python could not start",
         explain="PYTHONHOME or PYTHONPATH points to another installation, or the environment's files are gone.",
         source="CPython, initconfig", order=5,
+        sample="Fatal Python error: init_fs_encoding: failed to get the Python codec",
+        counter_sample="Fatal Python error: Aborted",
     ),
 )

@@ -9,6 +9,8 @@ RULES = (
         "hydra.failed", "user_code", (b"Error executing job with overrides",), b"Error executing job with overrides: ",
         "symptom", "nobody", 0.2, summary="Hydra's job ended with an exception",
         explain="Its traceback stands below, or in another file.", source="Hydra",
+        sample="[2025-10-31 05:07:11,062][__main__][ERROR] - Error executing job with overrides: ['train.epochs=100']",
+        counter_sample="executing job with overrides: ['train.epochs=100']",
     ),
     Rule(
         "ddp.unused", "user_code",
@@ -18,6 +20,8 @@ RULES = (
         explain="Branches of the model that are not used in each step.",
         do="find_unused_parameters=True, or make the graph the same in each step; static_graph with checkpointing.",
         source="PyTorch, reducer.cpp", order=2,
+        sample="RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.",
+        counter_sample="finished the reduction",
     ),
     Rule(
         "ddp.shapes", "user_code",
@@ -27,6 +31,9 @@ RULES = (
         summary="the ranks hold different models",
         explain="Sizes differ between ranks: another vocabulary, seed or code.",
         do="Make each rank build the same model.", source="PyTorch, DDP", order=2,
+        sample="RuntimeError: DDP expects same model across all ranks, but Rank 0 has 80 params, while rank 1 has "
+               "inconsistent 81 params.",
+        counter_sample="DDP: the same model across all ranks, Rank 0 has 80 params",
     ),
     Rule(
         "torch.device_mismatch", "user_code",
@@ -34,6 +41,9 @@ RULES = (
         rb"to be on the same device|Input type \(\S+ and weight type|found at least two devices", "cause", "job", 0.84,
         summary="tensors of one operation are on different devices or of different types",
         explain="A tensor was not moved.", do="Move it to the device of the others.", source="PyTorch", order=2,
+        sample="RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 "
+               "and cpu!",
+        counter_sample="all tensors are on the same device, cuda:0",
     ),
     Rule(
         "torch.shape", "user_code",
@@ -45,6 +55,8 @@ RULES = (
         rb"|must have the same dtype|Given groups=\d+, weight of size|Expected input batch_size", "cause", "job", 0.78,
         summary="tensors of unfitting shape or type", explain="The program's own sizes do not agree.",
         do="Print the shapes at the deepest frame.", source="PyTorch", order=2,
+        sample="RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x16 and 32x8)",
+        counter_sample="mat1 and mat2 shapes can be multiplied (8x16 and 16x8)",
     ),
     Rule(
         "torch.autograd", "user_code",
@@ -54,6 +66,9 @@ RULES = (
         b"not have a grad_fn|grad can be implicitly created only", "cause", "job", 0.84,
         summary="the backward pass is not possible as programmed", explain="Autograd refuses the graph.",
         do="torch.autograd.set_detect_anomaly(True) names the operation.", source="PyTorch, autograd", order=2,
+        sample="RuntimeError: one of the variables needed for gradient computation has been modified by an inplace "
+               "operation: [torch.cuda.FloatTensor [8]]",
+        counter_sample="RuntimeErrors: none; variables needed for gradient computation are kept",
     ),
     Rule(
         "torch.not_initialized", "user_code",
@@ -62,6 +77,9 @@ RULES = (
         0.8, summary="the process group is not initialised, or twice",
         explain="The program uses collectives before init_process_group, or calls it again.", do="Call it once, first.",
         source="torch.distributed", order=2,
+        sample="ValueError: Default process group has not been initialized, please make sure to call "
+               "init_process_group.",
+        counter_sample="the process group is initialized",
     ),
     Rule(
         "torch.pickle", "user_code", (b"Can't pickle ", b"cannot pickle ", b"Can't get attribute "),
@@ -69,6 +87,8 @@ RULES = (
         summary="an object cannot be handed to another process",
         explain="Lambdas, local classes and handles cannot be pickled.",
         do="Move it to module level, or create it in the worker.", source="CPython, pickle", order=1,
+        sample="AttributeError: Can't pickle local object 'main.<locals>.collate'",
+        counter_sample="pickled local object 'main.<locals>.collate' by cloudpickle",
     ),
     Rule(
         "torch.fork", "user_code",
@@ -77,6 +97,9 @@ RULES = (
         "cause", "job", 0.84, summary="CUDA or processes are started in a forked child",
         explain="CUDA does not survive fork.", do="Use the spawn start method, under `if __name__ == '__main__'`.",
         source="PyTorch, CPython multiprocessing", order=2,
+        sample="RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you "
+               "must use the 'spawn' start method",
+        counter_sample="CUDA is initialized in the parent, no forked subprocess uses it",
     ),
     Rule(
         "torch.compile", "user_code",
@@ -85,6 +108,8 @@ RULES = (
         rb"torch\._(?:dynamo|inductor)\.exc\.\w+|BackendCompilerFailed|InductorError|LoweringException", "cause", "job",
         0.55, summary="torch.compile failed", explain="A graph that the compiler cannot take, or a fault of it.",
         do="Try without torch.compile; TORCH_LOGS=+dynamo.", source="PyTorch, torch.compile", order=1,
+        sample="torch._dynamo.exc.Unsupported: call_function BuiltinVariable(print)",
+        counter_sample="torch._dynamo: call_function BuiltinVariable(print) is supported",
     ),
     Rule(
         "triton.compile", "environment",
@@ -94,6 +119,9 @@ RULES = (
         0.66, action="fix_config", summary="a Triton kernel cannot run on this card",
         explain="It does not compile, or needs more shared memory than the card has.",
         do="Other block sizes, another Triton, or another card.", source="Triton", order=2,
+        sample="triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 180224, Hardware "
+               "limit: 101376.",
+        counter_sample="triton: shared memory, Required: 18432, Hardware limit: 101376",
     ),
     Rule(
         "fsdp.flatten", "user_code", (b"Must flatten tensors with uniform", b"FlatParameter", b"fully_shard"),
@@ -101,6 +129,8 @@ RULES = (
         "cause", "job", 0.72,
         summary="FSDP cannot wrap this model as it is", explain="Mixed types or frozen parameters in one unit.",
         do="use_orig_params=True, one dtype for each unit.", source="PyTorch, FSDP", order=2,
+        sample="ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32",
+        counter_sample="flattened tensors with uniform dtype torch.bfloat16",
     ),
     Rule(
         "deepspeed.op", "environment",
@@ -110,18 +140,25 @@ RULES = (
         "cause", "job", 0.78, summary="DeepSpeed cannot build its operator {name}",
         explain="nvcc, CUDA_HOME or the versions do not fit.",
         do="ds_report; DS_SKIP_CUDA_CHECK=1 for a minor difference.", source="DeepSpeed, op_builder", order=3,
+        sample="RuntimeError: Unable to JIT load the fused_adam op due to it not being compatible due to "
+               "hardware/software issue.",
+        counter_sample="loaded the fused_adam op",
     ),
     Rule(
         "deepspeed.zero3", "user_code", (b"no attribute 'ds_", b"still have inflight params"),
         rb"has no attribute 'ds_\w+'|still have inflight params", "cause", "job", 0.72,
         summary="the model is used outside of DeepSpeed's ZeRO-3 hooks",
         explain="A parameter is touched where it is not gathered.", source="DeepSpeed, ZeRO-3", order=3,
+        sample="AttributeError: 'Parameter' object has no attribute 'ds_shape'",
+        counter_sample="'Parameter' object has attribute 'ds_id' 8",
     ),
     Rule(
         "megatron.index", "config", (b"reached the end of the dataset", b"number of samples is", b"global batch size"),
         b"AssertionError: .{0,300}?(?:global batch size|samples)", "cause", "job", 0.6,
         summary="sizes of batch and data do not fit", explain="Megatron checks them at start.", source="Megatron-LM",
         order=1,
+        sample="AssertionError: global batch size (30) is not what the rampup needs",
+        counter_sample="global batch size: 32",
     ),
     Rule(
         "tokenizer.missing", "environment",
@@ -131,6 +168,9 @@ RULES = (
         rb"|You need to install sentencepiece|requires the following packages", "cause", "job", 0.82,
         summary="a package that the tokenizer or model needs is missing", explain="It is an optional dependency.",
         do="Install it.", source="transformers", order=2,
+        sample="ValueError: Couldn't instantiate the backend tokenizer from one of: a tokenizers library "
+               "serialization file",
+        counter_sample="instantiated the backend tokenizer from a tokenizers library serialization file",
     ),
     Rule(
         "tokenizer.pad", "config",
@@ -140,6 +180,8 @@ RULES = (
         summary="the tokenizer lacks what the program needs: {line}",
         explain="Without a padding token batches cannot be padded, without a template chats cannot be written out.",
         do="tokenizer.pad_token = tokenizer.eos_token; or name a chat template.", source="transformers", order=2,
+        sample="ValueError: Asking to pad but the tokenizer does not have a padding token.",
+        counter_sample="the padding token is 0",
     ),
     Rule(
         "hf.remote_code", "config", (b"trust_remote_code",),
@@ -147,6 +189,9 @@ RULES = (
         "job", 0.78, summary="the model brings code of its own, which was not allowed",
         explain="Loading it needs a word of the user.", do="trust_remote_code=True for code that you have read.",
         source="transformers", order=2,
+        sample="ValueError: Loading /models/x requires you to execute the configuration file in that repo; set "
+               "trust_remote_code=True",
+        counter_sample="trust_remote_code=True is set",
     ),
     Rule(
         "hf.architecture", "version_mismatch",
@@ -156,12 +201,16 @@ RULES = (
         rb"|^KeyError: '(?P<name>llama|qwen|mistral|gemma)\w*'", "cause", "job", 0.78,
         summary="this transformers does not know the model", explain="The model is newer than the library.",
         do="Update transformers.", source="transformers", order=3,
+        sample="ValueError: The checkpoint you are trying to load has model type `foo` but Transformers does not "
+               "recognize this architecture.",
+        counter_sample="the architecture is llama",
     ),
     Rule(
         "hf.accelerate_env", "config", (b"accelerate config", b"num_processes"),
         b"(?:Error|Exception).{0,300}?(?:accelerate config|`?--?num_processes)", "cause", "job", 0.62,
         summary="accelerate's settings do not fit", explain="Processes, machines or mixed precision in its config.",
         source="accelerate", order=1,
+        sample="ValueError: You need to run accelerate config first", counter_sample="accelerate config is read",
     ),
     Rule(
         "lightning.devices", "config",
@@ -171,6 +220,9 @@ RULES = (
         summary="devices and nodes of Lightning do not fit the job",
         explain="Trainer(devices, num_nodes) must equal Slurm's tasks and nodes.",
         do="Make --ntasks-per-node equal devices.", source="PyTorch Lightning", order=2,
+        sample="lightning.fabric.utilities.exceptions.ConfigError: You requested gpu: [4] But your machine only has: "
+               "[0, 1]",
+        counter_sample="your machine has 8 GPUs",
     ),
     Rule(
         "jax.distributed", "rendezvous",
@@ -179,6 +231,8 @@ RULES = (
         rb"|ABORTED|no supported devices)|(?:Error|Exception).{0,300}?coordinator_address", "cause", "rank", 0.6,
         action="fix_environment", summary="JAX could not start its backend {name}",
         explain="The plugin, the driver or the card does not answer.", source="JAX", order=1,
+        sample="RuntimeError: Unable to initialize backend 'cuda': INTERNAL: no card answers",
+        counter_sample="initialized backend 'cuda'",
     ),
     Rule(
         "jax.cudnn", "version_mismatch",
@@ -189,11 +243,15 @@ RULES = (
         summary="cuDNN does not fit this JAX or TensorFlow",
         explain="Another release is found first; or no memory is left for its handle.",
         do="Remove the other cuDNN from LD_LIBRARY_PATH.", source="XLA; TensorFlow", order=2,
+        sample="Loaded runtime CuDNN library: 8.5.0 but source was compiled with: 8.6.0.",
+        counter_sample="Loaded runtime CuDNN library 8.6",
     ),
     Rule(
         "jax.nccl", "network", (b"NCCL operation ",), rb"NCCL operation \S+ failed: (?P<why>.{0,100})", "symptom",
         "rank", 0.5, summary="NCCL failed under XLA: {why}", explain="NCCL's own WARN lines say why.",
         do="NCCL_DEBUG=WARN.", source="XLA", order=1,
+        sample="jaxlib.xla_extension.XlaRuntimeError: INTERNAL: NCCL operation ncclGroupEnd() failed: something",
+        counter_sample="the NCCL operation took 8 ms",
     ),
     Rule(
         "tf.graph", "user_code",
@@ -201,5 +259,7 @@ RULES = (
         rb"errors_impl\.(?P<type>InvalidArgumentError|FailedPreconditionError|UnimplementedError|InternalError"
         rb"|NotFoundError|UnknownError)", "cause", "job", 0.52, summary="TensorFlow: {type}",
         explain="An operation of the graph failed.", source="TensorFlow", order=1,
+        sample="tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:",
+        counter_sample="tensorflow: Graph execution took 3 ms, no error",
     ),
 )

@@ -19,6 +19,8 @@ RULES = (
         _XID % rb"48|6[34]|74|79|92|9[45]|110|119|12[0-6]|136|14[03-9]|15[0456]", "cause", "node", 0.95,
         summary="Xid {xid} on GPU {device}: {what}",
         explain="The driver reports a fault of the card, its memory or its links.", do=_RETIRE, source=_XID_SOURCE,
+        sample="[81.2] NVRM: Xid (PCI:0000:4e:00): 79, pid=4242, name=python, GPU has fallen off the bus.",
+        counter_sample="[81.2] NVRM: Xid (PCI:0000:4e:00): 31, pid=4242, Ch 00000008, MMU Fault",
     ),
     Rule(
         "gpu.xid_doubtful", "gpu_hardware", (b"Xid (",), _XID % rb"8|3[28]|5[67]|6[1256]|69|109|1[01]1|137", "cause",
@@ -26,6 +28,8 @@ RULES = (
         explain="The driver reports a fault that a sick card or a program's mistake can cause.",
         do="Run a GPU check on the node; a second one of these on the same node speaks against the node.",
         source=_XID_SOURCE,
+        sample="NVRM: Xid (PCI:0000:4e:00): 62, pid=4242, 2027(2d50) 00000000 00000000",
+        counter_sample="NVRM: Xid (PCI:0000:4e:00): 620",
     ),
     Rule(
         "gpu.xid_program", "native_crash", (b"Xid (",), _XID % rb"13|31|68|80", "symptom", "rank", 0.6,
@@ -33,11 +37,15 @@ RULES = (
         explain="A kernel touched memory it may not touch; nearly always the program, seldom the card.",
         do="Repeat with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; suspect the card only if other programs fail "
            "on it.", source=_XID_SOURCE,
+        sample="NVRM: Xid (PCI:0000:4e:00): 31, pid=4242, name=python, Ch 00000008, MMU Fault: ENGINE GRAPHICS",
+        counter_sample="NVRM: Xid (PCI:0000:4e:00): 79",
     ),
     Rule(
         "gpu.xid_aftermath", "native_crash", (b"Xid (",), _XID % rb"4[357]|44", "teardown", "nobody", 0.3,
         summary="Xid {xid} on GPU {device}", explain="The driver ended or cleaned up a GPU context after a fault.",
         source=_XID_SOURCE,
+        sample="NVRM: Xid (PCI:0000:4e:00): 45, pid=4242, name=python, Ch 00000008",
+        counter_sample="NVRM: Xid (PCI:0000:4e:00): 48",
     ),
     Rule(
         "gpu.sxid_fatal", "gpu_hardware", (b"SXid (",),
@@ -45,11 +53,15 @@ RULES = (
         summary="NVSwitch {device}: fatal SXid {xid}",
         explain="An NVSwitch reports a fatal fault; every GPU behind it is affected.", do=_RETIRE,
         source="nvidia-nvswitch kernel driver; NVIDIA Fabric Manager guide",
+        sample="nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+        counter_sample="nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 22013, Non-fatal, Link 27 DLREQ",
     ),
     Rule(
         "gpu.off_bus", "gpu_hardware", (b"fallen off the bus", b"GPU is lost", b"GPU is lost.  Reboot"),
         b"fallen off the bus|GPU is lost", "cause", "node", 0.95, summary="a GPU has fallen off the bus",
         explain="The card does not answer on PCIe any more.", do=_RETIRE, source="NVIDIA driver; nvidia-smi",
+        sample="NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus.",
+        counter_sample="NVRM: GPU 0000:4e:00.0: GPU is on the bus again after its reset",
     ),
     Rule(
         "gpu.smi_lost", "gpu_hardware",
@@ -59,6 +71,8 @@ RULES = (
         b"reset|^(?:nvidia-smi: )?No devices were found", "cause", "node", 0.85,
         summary="nvidia-smi cannot reach a GPU", explain="The driver or a card of this node does not answer.",
         do=_RETIRE, source="nvidia-smi",
+        sample="NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+        counter_sample="NVIDIA-SMI 550.54 communicates with the NVIDIA driver",
     ),
     Rule(
         "gpu.ecc", "gpu_hardware",
@@ -66,11 +80,16 @@ RULES = (
         b"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE", "cause", "node", 0.95,
         summary="uncorrectable ECC error of a GPU", explain="The card's memory holds an error that it cannot correct.",
         do=_RETIRE, source=_CUDA, order=3,
+        sample='Traceback (most recent call last):\n  File "t.py", line 1, in f\n    x()\nRuntimeError: CUDA error: '
+               "uncorrectable ECC error encountered",
+        counter_sample="Volatile ECC errors: uncorrectable 0, corrected 2",
     ),
     Rule(
         "gpu.row_remap", "gpu_hardware", (b"Row Remapper", b"Row remapping failure", b"row remapping failure"),
         b"Row Remapper|[Rr]ow remapping failure", "cause", "node", 0.9, summary="a GPU's memory rows were remapped",
         explain="The card replaced bad memory rows, or could not; it needs a reset.", do=_RETIRE, source=_XID_SOURCE,
+        sample="nvidia-smi: Row remapping failure occurred on GPU 3",
+        counter_sample="nvidia-smi: Row remapping: 0 rows remapped on GPU 3",
     ),
     Rule(
         "gpu.nvlink", "gpu_hardware",
@@ -78,6 +97,8 @@ RULES = (
         b"uncorrectable NVLink error|NvlinkUncorrectable|NVLINK_UNCORRECTABLE", "cause", "node", 0.95,
         summary="uncorrectable NVLink error", explain="A link between GPUs of this node fails.", do=_RETIRE,
         source=_CUDA, order=3,
+        sample="RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution",
+        counter_sample="NVLink is active on 18 links: no uncorrectable errors",
     ),
     Rule(
         "gpu.unknown_error", "gpu_hardware",
@@ -88,6 +109,7 @@ RULES = (
                 "state.",
         do="Look for Xid lines in the node's kernel log; keep the node out until it has passed a GPU check.",
         source=_CUDA, order=2,
+        sample="RuntimeError: CUDA error: unknown error", counter_sample="CUDA error: invalid argument",
     ),
     Rule(
         "gpu.none_detected", "gpu_hardware",
@@ -97,6 +119,7 @@ RULES = (
         b"(?:CUDA|HIP) GPUs are available|CUDA_ERROR_NO_DEVICE", "cause", "node", 0.55, summary="no GPU is visible",
         explain="The process sees no GPU: none allotted, none set visible, or the node lost it.",
         do="Compare CUDA_VISIBLE_DEVICES and the job's --gpus with nvidia-smi on that node.", source=_CUDA, order=2,
+        sample="RuntimeError: No CUDA GPUs are available", counter_sample="8 CUDA GPUs are available",
     ),
     Rule(
         "gpu.busy", "gpu_hardware",
@@ -105,6 +128,8 @@ RULES = (
         summary="a GPU is busy or unavailable",
         explain="Another process holds the card in exclusive mode, or a broken context has not been cleaned up.",
         do="Look for left-over processes on the node's GPUs.", source=_CUDA, order=2,
+        sample="RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+        counter_sample="CUDA-capable device(s) is/are idle and available",
     ),
     Rule(
         "gpu.fabric", "node_failure",
@@ -113,6 +138,8 @@ RULES = (
         summary="CUDA's fabric manager is not running on this node",
         explain="Error 802: NVSwitch machines need nvidia-fabricmanager, which is down or of another version.",
         do="Keep the node out and tell the admins.", source="CUDA runtime; NVIDIA Fabric Manager guide", order=3,
+        sample="RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
+        counter_sample="cudaGetDeviceCount(): the system is initialized, 8 devices",
     ),
     Rule(
         "gpu.launch_failure", "native_crash",
@@ -121,6 +148,8 @@ RULES = (
         summary="a CUDA kernel crashed (unspecified launch failure)",
         explain="A kernel died without a more exact word; the program's mistake more often than the card's.",
         do="Repeat with CUDA_LAUNCH_BLOCKING=1; look for Xid lines.", source=_CUDA, order=2,
+        sample="RuntimeError: CUDA error: unspecified launch failure",
+        counter_sample="RuntimeErrors by launch failure injection are off, failures are unspecified",
     ),
     Rule(
         "gpu.illegal_access", "native_crash",
@@ -131,6 +160,8 @@ RULES = (
         explain="A kernel's wrong index or a library's bug; without an Xid of hardware there is no evidence "
                 "against the card.", do="Repeat with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer to find the kernel.",
         source=_CUDA, order=2,
+        sample="RuntimeError: CUDA error: an illegal memory access was encountered",
+        counter_sample="compute-sanitizer: memory access was checked, nothing illegal was encountered",
     ),
     Rule(
         "gpu.device_assert", "user_code", (b"device-side assert triggered", b"cudaErrorAssert", b"CUDA_ERROR_ASSERT"),
@@ -138,6 +169,8 @@ RULES = (
         summary="an assertion failed inside a GPU kernel",
         explain="Most often an index out of range: a token beyond the vocabulary, a label beyond the classes.",
         do="Read the first `Assertion ... failed` line, or repeat with CUDA_LAUNCH_BLOCKING=1.", source=_CUDA, order=2,
+        sample="RuntimeError: CUDA error: device-side assert triggered",
+        counter_sample="compile with TORCH_USE_CUDA_DSA to enable device-side assertions to be triggered",
     ),
     Rule(
         "gpu.device_assert_line", "user_code", (b"Assertion `",),
@@ -145,6 +178,9 @@ RULES = (
         "cause", "rank", 0.75, summary="an assertion failed inside a GPU kernel: {what}",
         explain="A GPU kernel was handed an index or a value that it refuses.",
         do="Check the labels, token ids and masks that go into this kernel.", source="PyTorch, CUDA_KERNEL_ASSERT",
+        sample="../aten/src/ATen/native/cuda/Loss.cu:250: nll_loss_forward_reduce_cuda_kernel_2d: block: [0,0,0], "
+               "thread: [3,0,0] Assertion `t >= 0 && t < n_classes` failed.",
+        counter_sample="../aten/src/ATen/native/cuda/Loss.cu:250: block: [0,0,0], thread: [3,0,0] Assertion holds",
     ),
     Rule(
         "gpu.bad_ordinal", "config", (b"invalid device ordinal", b"CUDA_ERROR_INVALID_DEVICE"),
@@ -152,6 +188,7 @@ RULES = (
         summary="a process asks for a GPU number that does not exist",
         explain="More processes on a node than GPUs are visible there.",
         do="Make nproc_per_node fit the GPUs of the job; check CUDA_VISIBLE_DEVICES.", source=_CUDA, order=2,
+        sample="RuntimeError: CUDA error: invalid device ordinal", counter_sample="CUDA: the device ordinal 3 is valid",
     ),
     Rule(
         "gpu.out_of_memory", "cuda_oom",
@@ -166,6 +203,9 @@ RULES = (
            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation. If it worked before on other "
            "nodes, look for left-over processes on the card.", source="PyTorch, CUDACachingAllocator; CUDA runtime",
         order=3,
+        sample="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+               "79.11 GiB",
+        counter_sample="peak CUDA memory: 71 GiB",
     ),
     Rule(
         "gpu.no_peer_access", "environment", (b"peer access is not supported",), b"peer access is not supported",
@@ -173,6 +213,9 @@ RULES = (
         explain="PCIe cards under a hypervisor or behind an IOMMU often cannot.",
         do="NCCL_P2P_DISABLE=1, and NCCL_SHM_DISABLE=1 if NCCL's shm transport says it.", source="CUDA, error 217",
         order=4,
+        sample="gpu-vm:47:47 [0] transport/shm.cc:590 NCCL WARN Cuda failure 217 'peer access is not supported "
+               "between these two devices'",
+        counter_sample="peer access is supported between these two devices",
     ),
     Rule(
         "gpu.bare_oom_error", "cuda_oom", (b"OutOfMemoryError", b"OutOfMemory:"),
@@ -180,6 +223,8 @@ RULES = (
         summary="GPU memory is exhausted", explain="The allocator of the card refused.",
         do="Smaller micro-batch, activation checkpointing, more sharding.", source="PyTorch, torch.OutOfMemoryError",
         order=2,
+        sample="jaxlib.OutOfMemoryError: device is full",
+        counter_sample="OutOfMemoryError is handled by halving the batch",
     ),
     Rule(
         "gpu.xla_oom", "cuda_oom", (b"RESOURCE_EXHAUSTED", b"Resource exhausted: ", b"OOM when allocating tensor"),
@@ -189,6 +234,9 @@ RULES = (
         explain="XLA or TensorFlow cannot place a tensor on the device.",
         do="Smaller batch, more sharding, rematerialisation; XLA_PYTHON_CLIENT_PREALLOCATE=false shows true use.",
         source="XLA BFC allocator; TensorFlow", order=2,
+        sample="jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
+               "17179869184 bytes.",
+        counter_sample="RESOURCE_EXHAUSTED: Quota exceeded for requests",
     ),
     Rule(
         "gpu.lib_alloc", "cuda_oom",
@@ -198,6 +246,8 @@ RULES = (
         summary="a CUDA library found no GPU memory for its workspace",
         explain="The card is full: the library's workspace came last.", do="As for CUDA out of memory.",
         source="cuBLAS, cuDNN", order=2,
+        sample="RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        counter_sample="CUBLAS_STATUS_SUCCESS when calling `cublasCreate(handle)`",
     ),
     Rule(
         "gpu.cublas", "native_crash",
@@ -208,44 +258,60 @@ RULES = (
         explain="Often the echo of an earlier fault of the card's context: a wrong index, memory, or a library "
                 "that does not fit the driver.", do="Repeat with CUDA_LAUNCH_BLOCKING=1.", source="cuBLAS, cuDNN",
         order=1,
+        sample="RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx(...)`",
+        counter_sample="CUBLAS_STATUS_SUCCESS when calling `cublasGemmEx(...)`",
     ),
     Rule(
         "gpu.cublas_init", "cuda_oom", (b"CUBLAS_STATUS_NOT_INITIALIZED", b"CUDNN_STATUS_NOT_INITIALIZED"),
         b"CU(?:BLAS|DNN)_STATUS_NOT_INITIALIZED", "cause", "rank", 0.45, summary="a CUDA library could not start",
         explain="Most often no GPU memory is left for its handle; sometimes the library does not fit the driver.",
         do="Look at nvidia-smi; check library and driver versions.", source="cuBLAS, cuDNN", order=1,
+        sample="RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
+        counter_sample="CUDNN_STATUS_SUCCESS: cuDNN is initialized",
     ),
     Rule(
         "gpu.ecc_page_context", "gpu_hardware", (b"pending page retirement", b"Remapped Rows", b"remapping pending"),
         b"[Pp]ending page retirement|[Rr]emapping pending", "context", "node", 0.4,
         summary="a GPU has memory waiting to be retired", explain="The card has asked for a reset.",
         source="nvidia-smi -q",
+        sample="Pending page retirement: Yes; remapping pending",
+        counter_sample="Retired pages: 0, none pending; Remapped Rows: 0",
     ),
     Rule(
         "gpu.xid_other", "gpu_hardware", (b"Xid (",), _XID % rb"\d{1,3}", "context", "node", 0.3,
         summary="Xid {xid} on GPU {device}: {what}", explain="An Xid without a class of its own here.",
         source=_XID_SOURCE, order=-1,
+        sample="NVRM: Xid (PCI:0000:4e:00): 250, pid=4242, an unknown one",
+        counter_sample="NVRM: loading NVIDIA UNIX x86_64 Kernel Module",
     ),
     Rule(
         "gpu.other_error", "native_crash", (b"CUDA error: ", b"HIP error: ", b"Cuda failure "),
         rb"(?:CUDA|HIP) error: (?P<what>.+)|Cuda failure \d* ?'(?P<what2>[^']+)", "cause", "rank", 0.5,
         summary="a GPU call failed: {what}{what2}", explain="An error of the GPU's runtime without a rule of its own.",
         do="Repeat with CUDA_LAUNCH_BLOCKING=1; look for Xid lines.", source="CUDA and HIP runtimes", order=1,
+        sample="RuntimeError: HIP error: operation not supported",
+        counter_sample="HIP error checks are on: operation supported",
     ),
     Rule(
         "gpu.rocm", "gpu_hardware", (b"amdgpu",),
         rb"amdgpu.{0,300}?(?:GPU reset begin|ring \S+ timeout|uncorrectable hardware errors|\bfatal error\b"
         rb"|RAS.{0,60}?poison)", "cause", "node", 0.8, summary="the AMD GPU driver reports a fault",
         explain="The kernel driver resets or gives up a card.", do=_RETIRE, source="Linux, drivers/gpu/drm/amd",
+        sample="amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!",
+        counter_sample="amdgpu 0000:c1:00.0: amdgpu: ring gfx uses VM",
     ),
     Rule(
         "gpu.hsa", "native_crash", (b"HSA_STATUS_ERROR",), rb"HSA_STATUS_ERROR_(?P<what>\w+)", "cause", "rank", 0.6,
         summary="the ROCm runtime reports {what}", explain="A queue of the AMD GPU was ended after a fault.",
         do="Look for amdgpu lines in the kernel log.", source="ROCm, hsa-runtime",
+        sample=":0:rocdevice.cpp:2660: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_EXCEPTION: An "
+               "HSAIL operation",
+        counter_sample="HSA_STATUS_SUCCESS",
     ),
     Rule(
         "gpu.thermal", "gpu_hardware", (b"hermal", b"HW Slowdown"),
         b"GPU.{0,300}?(?:[Tt]hermal (?:violation|slowdown|shutdown)|HW Slowdown)", "context", "node", 0.4,
         summary="a GPU is throttled", explain="Heat or power limits slow a card.", source="NVML; DCGM",
+        sample="GPU 00000000:4E:00.0: HW Slowdown active", counter_sample="HW Slowdown: Not Active",
     ),
 )

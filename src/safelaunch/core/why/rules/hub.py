@@ -18,6 +18,8 @@ RULES = (
         summary="the hub refuses access",
         explain="The repository is gated, private or does not exist, or the token is missing.",
         do="Accept its terms, set HF_TOKEN in the job.", source="huggingface_hub", order=4,
+        sample="huggingface_hub.errors.GatedRepoError: 401 Client Error.",
+        counter_sample="huggingface_hub: the repo is not gated, 0 errors of the client",
     ),
     Rule(
         "hub.offline", "hub_auth",
@@ -29,6 +31,8 @@ RULES = (
         summary="the model is not in the local cache and the hub is not reachable",
         explain="Offline mode, or compute nodes have no way out.", do=_OFFLINE, source="huggingface_hub; transformers",
         order=4,
+        sample="OSError: We couldn't connect to 'https://huggingface.co' to load this file",
+        counter_sample="connected to 'https://huggingface.co' to load this file",
     ),
     Rule(
         "hub.not_a_model", "hub_auth",
@@ -40,6 +44,8 @@ RULES = (
         "cause", "job", 0.6, action="fix_config", summary="there is no such model: {name}",
         explain="A wrong path or name: a local folder that does not exist is taken for a name of the hub.",
         do="Check the path.", source="huggingface_hub; transformers", order=3,
+        sample="OSError: ./models/x is not a local folder and is not a valid model identifier listed on the hub",
+        counter_sample="./models/x is a local folder",
     ),
     Rule(
         "hub.cache_race", "hub_auth", (b".incomplete'", b"Could not set the permissions on the file"),
@@ -48,6 +54,8 @@ RULES = (
         summary="several ranks downloaded into one cache at once",
         explain="One moved the file that another was still writing.", do=_OFFLINE,
         source="huggingface_hub, file_download", order=4,
+        sample="FileNotFoundError: [Errno 2] No such file or directory: '/cache/hub/blobs/81ab.incomplete'",
+        counter_sample="FileNotFoundError: [Errno 2] No such file or directory: '/cache/x'",
     ),
     Rule(
         "hub.http_error", "hub_auth",
@@ -59,6 +67,8 @@ RULES = (
         "cause", "job", 0.72, action="fix_config", summary="a server refused a download (HTTP {code}{code2}{code3})",
         explain="401/403 access, 404 no such file, 429 too many requests, 5xx the server's fault.", do=_OFFLINE,
         source="urllib; requests; huggingface_hub", order=2,
+        sample="urllib.error.HTTPError: HTTP Error 403: Forbidden",
+        counter_sample="HTTP status 403 is retried as 200: not forbidden",
     ),
     Rule(
         "hub.connection", "hub_auth",
@@ -70,6 +80,9 @@ RULES = (
         "cause", "job", 0.7, action="fix_config", summary="a server could not be reached: {peer}",
         explain="The compute node has no way out, a proxy is missing, or the service is down.", do=_OFFLINE,
         source="urllib3; requests; httpx", order=2,
+        sample="requests.exceptions.ConnectionError: HTTPSConnectionPool(host='api.example.org', port=443): Max "
+               "retries exceeded with url: /x",
+        counter_sample="the connection pool holds 3",
     ),
     Rule(
         "hub.wandb", "hub_auth", (b"wandb: ERROR", b"wandb.errors", b"api_key not configured", b"wandb login"),
@@ -78,6 +91,8 @@ RULES = (
         summary="Weights & Biases refuses or cannot be reached: {why}",
         explain="No login in the job, no way out, or the service is down.",
         do="WANDB_API_KEY in the job, or WANDB_MODE=offline.", source="wandb", order=3,
+        sample="wandb.errors.UsageError: api_key not configured (no-tty). call wandb login",
+        counter_sample="wandb: api_key configured, syncing run calm-sun-8",
     ),
     Rule(
         "hub.tracker", "hub_auth", (b"mlflow.exceptions", b"neptune.", b"comet_ml", b"COMET ERROR", b"clearml"),
@@ -85,6 +100,8 @@ RULES = (
         rb"eption|Error)|COMET ERROR: (?P<why>.*)", "cause", "job", 0.6, action="fix_config",
         summary="the experiment tracker refuses or cannot be reached",
         explain="No login in the job, no way out, or the service is down.", source="MLflow; Neptune; Comet", order=1,
+        sample="mlflow.exceptions.MlflowException: API request to http://t:5000 failed with exception",
+        counter_sample="mlflow: API request to http://t:5000 took 3 s",
     ),
     Rule(
         "hub.storage_client", "hub_auth",
@@ -94,6 +111,8 @@ RULES = (
         rb"|DefaultCredentialsError", "cause", "job", 0.72, action="fix_config",
         summary="the object store refuses access", explain="Credentials are missing, expired or not allowed.",
         do="Renew them, and check that they reach the compute node.", source="botocore; google-auth", order=2,
+        sample="botocore.exceptions.NoCredentialsError: Unable to locate credentials",
+        counter_sample="botocore.credentials: Found credentials in shared file",
     ),
     Rule(
         "hub.registry", "hub_auth",
@@ -102,6 +121,8 @@ RULES = (
         "cause", "job", 0.78, action="fix_config", summary="the container registry refuses the image",
         explain="No login, no such image, or too many pulls.", do="Log in, or keep a copy of the image on the cluster.",
         source="Docker; Podman; Enroot; Apptainer", order=2,
+        sample="docker: Error response from daemon: unauthorized: authentication required",
+        counter_sample="docker: daemon: authentication succeeded",
     ),
     Rule(
         "hub.git", "hub_auth",
@@ -110,6 +131,8 @@ RULES = (
         b"fatal: (?:unable to access 'http|Authentication failed|could not read Username)", "cause", "job", 0.66,
         action="fix_config", summary="git was refused", explain="No key or token on the node, or no way out.",
         source="git", order=2,
+        sample="fatal: unable to access 'https://git.example.org/x/': Could not connect",
+        counter_sample="git access to 'https://git.example.org/x/' took 3 s to connect",
     ),
     Rule(
         "hub.words", "hub_auth",
@@ -122,6 +145,7 @@ RULES = (
         explain="No network on the node, no token, or the server's fault.",
         do=_OFFLINE,
         source="transformers; hf_xet; MLflow; NLTK", order=4,
+        sample="mlflow.exceptions.RestException: PERMISSION_DENIED: token expired", counter_sample="CAS service is up",
     ),
     Rule(
         "hub.refused_account", "hub_auth",
@@ -131,5 +155,7 @@ RULES = (
         "cause", "job", 0.8, summary="the account is refused: {line}",
         explain="A key is missing, expired or of another account.",
         source="azure-core, azure-identity; SwanLab", order=2,
+        sample="azure.core.exceptions.ClientAuthenticationError: Server failed to authenticate the request.",
+        counter_sample="azure.core: Server authenticated the request of the client",
     ),
 )

@@ -1,206 +1,56 @@
-"""Rendezvous, stores, collectives' watchdogs and the launchers' own reports."""
+"""What launchers themselves report: torchrun, MPI, Ray, ssh."""
 
 from __future__ import annotations
 
 from safelaunch.core.why.findings import Rule
 
-_C10D = "PyTorch, torch/csrc/distributed/c10d"
 _ELASTIC = "PyTorch, torch/distributed/elastic"
-_PEER_GONE = "The process on the other end is gone; why is said elsewhere."
-_HANG = "Compare the ranks' last collectives (TORCH_NCCL_TRACE_BUFFER_SIZE, py-spy): who is missing is the suspect."
 
 RULES = (
-    Rule(
-        "rendezvous.port_taken", "rendezvous",
-        (b"ddress already in use", b"EADDRINUSE", b"failed to listen on any local network address"),
-        b"[Aa]ddress already in use|EADDRINUSE|failed to listen on any local network address", "cause", "job", 0.85,
-        summary="the rendezvous port is taken",
-        explain="Another process listens on that port of this node: a second launcher, another job, or what a "
-                "former attempt left.",
-        do="Use a port of its own for each launch (--rdzv-endpoint host:0, or one derived from the job id).",
-        source=_C10D + ", socket.cpp", order=3,
-    ),
-    Rule(
-        "rendezvous.client_timeout", "rendezvous",
-        (b"client socket has timed out after", b"waiting for clients", b"Timed out waiting for clients",
-         b"RendezvousTimeoutError", b"connect() timed out", b"to connect to any network address"),
-        rb"client socket has timed out after \d+[a-z]* while trying to connect to \(?(?P<peer>[^)\s]*)"
-        rb"|Timed out after \d+ seconds waiting for clients\. (?P<joined>\S+) clients joined|RendezvousTimeoutError"
-        rb"|connect\(\) timed out\. Original timeout was|failed to connect to any network address of",
-        "cause", "job", 0.72, summary="not every process came to the rendezvous",
-        explain="The store did not answer, or a node never started its launcher.",
-        do="Look which node's launcher is silent; check MASTER_ADDR and that the port can be reached.", source=_C10D,
-        order=3,
-    ),
-    Rule(
-        "rendezvous.client_failed", "rendezvous", (b"client socket has failed to connect",),
-        b"client socket has failed to connect to (?!any )", "context", "nobody", 0.3,
-        summary="the store was not reached at once",
-        explain="c10d tries again; only the time-out that may follow is an error.", source=_C10D + ", socket.cpp",
-    ),
-    Rule(
-        "rendezvous.env_missing", "config", (b"environment variable ", b"environ variable"),
-        rb"Error initializing torch\.distributed using env:// rendezvous: environment variable (?P<name>\w+) expected",
-        "cause", "job", 0.75, summary="{name} is not set for torch.distributed",
-        explain="The script was started without its launcher, or the launcher passes other names.",
-        do="Start it by torchrun, or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.",
-        source="torch.distributed.rendezvous", order=1,
-    ),
-    Rule(
-        "store.lost", "rendezvous",
-        (b"RendezvousConnectionError", b"connection to the C10d store has failed", b"failed to recv, got 0 bytes",
-         b"sendBytes failed on SocketImpl", b"recvVector failed on SocketImpl", b"recvValue failed on SocketImpl",
-         b"RendezvousClosedError", b"DistNetworkError", b"TCPStore server has shut down", b"Socket Timeout",
-         b'Failed to check the "should dump" flag', b"rendezvousshutdown", b"RendezvousGracefulExitError"),
-        rb"RendezvousConnectionError|connection to the C10d store has failed|failed to recv, got 0 bytes"
-        rb"|(?:sendBytes|recvVector|recvValue) failed on SocketImpl|RendezvousClosedError|DistNetworkError"
-        rb"|TCPStore server has shut down|Socket Timeout|\"should dump\" flag|RendezvousGracefulExitError", "symptom",
-        "nobody", 0.42, summary="the store was lost", explain=_PEER_GONE, source=_C10D + ", TCPStore", order=1,
-    ),
-    Rule(
-        "store.key_wait", "rendezvous", (b"Timeout waiting for key", b"wait timeout after", b"store->get("),
-        rb"Timeout waiting for key: \S+|wait timeout after \d+ms, keys: (?P<keys>\S+)"
-        rb"|store->get\('[^']*'\),? got error: (?P<why>.*)", "symptom", "nobody", 0.45,
-        summary="a rank waited for the others at the store", explain="A rank did not come, or has died.", source=_C10D,
-        order=1,
-    ),
-    Rule(
-        "hang.watchdog", "hang",
-        (b"Watchdog caught collective operation timeout", b"Timeout at NCCL work", b"ran for ", b"Watchdog caught"),
-        rb"Watchdog caught collective operation timeout|Timeout at NCCL work"
-        rb"|collective operation timeout: WorkNCCL\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+)", "symptom", "rank", 0.82,
-        summary="a collective did not finish in time",
-        explain="At least one rank did not come to the collective: it hangs, is slow, has died or took another "
-                "way. This line is the echo.", do=_HANG, source=_C10D + ", ProcessGroupNCCL.cpp", order=3,
-    ),
-    Rule(
-        "hang.watchdog_stuck", "hang",
-        (b"watchdog got stuck for", b"watchdog thread got stuck", b"Heartbeat monitor timed out", b"HeartbeatMonitor"),
-        b"watchdog(?: thread)? got stuck for|Heartbeat monitor timed out|Terminating the process after attempting "
-        b"to dump", "symptom", "rank", 0.7, summary="NCCL's watchdog itself is stuck",
-        explain="A CUDA or NCCL call of this rank does not come back, or the GIL is held.", do=_HANG,
-        source=_C10D + ", ProcessGroupNCCL.cpp", order=2,
-    ),
-    Rule(
-        "hang.no_progress", "hang", (b"o progress", b"waiting on exit barrier"),
-        rb"[Nn]o progress (?:in|for|since) (?:the last )?\d+|waiting on exit barrier", "symptom", "rank", 0.5,
-        summary="nothing moved for long",
-        explain="A watchdog of the program or the launcher says that the others did not come.", do=_HANG,
-        source="programs' own watchdogs; torchelastic",
-    ),
-    Rule(
-        "hang.barrier", "hang", (b"monitoredBarrier", b"monitored_barrier"),
-        rb"(?:[Rr]anks? (?P<rank>\d+)\b[\d, ]* failed to pass monitored_?[Bb]arrier"
-        rb"|monitored_?[Bb]arrier.{0,300}?(?:timed out|timeout|failed))", "symptom", "rank", 0.8,
-        summary="rank {rank} did not come to the barrier", explain="monitored_barrier names who is missing.", do=_HANG,
-        source=_C10D + ", ProcessGroupGloo.cpp", rank_group="rank", order=2,
-    ),
-    Rule(
-        "hang.gloo_timeout", "hang", (b"Timed out waiting ",), rb"Timed out waiting \d+ms for (?:recv|send) operation",
-        "symptom", "rank", 0.65, summary="a gloo operation did not finish in time",
-        explain="A rank did not come to the collective.", do=_HANG, source="gloo, transport/tcp/unbound_buffer.cc",
-    ),
-    Rule(
-        "hang.desync", "user_code", (b"Detected mismatch between collectives", b"collectives on ranks"),
-        b"Detected mismatch between collectives on ranks", "cause", "job", 0.8,
-        summary="the ranks call different collectives", explain="The ranks' control flow or shapes differ.",
-        do="Compare what the named ranks do at this step.", source=_C10D + ", ProcessGroupWrapper.cpp",
-    ),
-    Rule(
-        "hang.rccl_abort", "hang",
-        (b"collective timeout", b"Collective timeout", b"DistBackendError: NCCL timeout", b"allreduce timeout",
-         b"NCCL timeout"), b"(?i:(?:nccl|collective|allreduce) timeout (?:in|error|exceeded|detected|after|on rank))",
-        "symptom", "rank", 0.6, summary="a collective did not finish in time",
-        explain="At least one rank did not come.", do=_HANG, source="various",
-    ),
-    Rule(
-        "hang.pyspy_refused", "hang", (b"Failed to suspend process",), b"Failed to suspend process", "symptom", "node",
-        0.55, summary="a process cannot be suspended: it is stuck in the kernel",
-        explain="py-spy stops a process to read its stack; one in D state (a frozen file system, a dead card) refuses.",
-        do="Read /proc/PID/stack and wchan of that process as root.", source="py-spy",
-    ),
-    Rule(
-        "rendezvous.xla_connect", "rendezvous",
-        (b"PjRT_Client_Connect", b"all_tasks_to_register", b"cluster registration failed",
-         b"CoordinationService/RegisterTask"),
-        b"(?:DEADLINE_EXCEEDED|[Tt]imed out).{0,200}?(?:PjRT_Client_Connect|all_tasks_to_register)"
-        b"|cluster registration failed|RPC: /tensorflow.CoordinationService/RegisterTask", "cause", "rank", 0.66,
-        summary="not all processes came to the coordination service",
-        explain="The address is wrong or closed, the number of processes too high, or some of them never started.",
-        source="XLA, coordination service", order=3,
-    ),
-    Rule(
-        "hang.xla_barrier", "hang", (b"DEADLINE_EXCEEDED", b"Barrier timed out"),
-        b"DEADLINE_EXCEEDED.{0,300}?(?:[Bb]arrier|[Cc]oordination|GetKeyValue)|Barrier timed out", "symptom", "rank",
-        0.65, summary="a process did not come to the barrier of the coordination service",
-        explain="A task is missing: it died, or never started.", source="XLA, coordination service",
-    ),
-    Rule(
-        "hang.xla_rendezvous", "hang", (b"and may be stuck", b"Termination timeout for"),
-        b"This thread has been waiting for .{0,200}? and may be stuck|Termination timeout for .{0,200}? exceeded",
-        "symptom", "rank", 0.55, summary="a device did not come to XLA's rendezvous",
-        explain="A process is missing, or hangs in a kernel.", do=_HANG, source="XLA, service/rendezvous.cc",
-    ),
-    Rule(
-        "hang.slow_loading", "hang", (b"could finish the model loading, but there are other ranks",),
-        b"could finish the model loading, but there are other ranks", "symptom", "nobody", 0.4,
-        summary="other ranks did not finish loading",
-        explain="One of them failed (memory?) or its storage is slow; its own lines say why.", source="SGLang", order=2,
-    ),
-    Rule(
-        "hang.xla_peer", "node_failure",
-        (b"unavailable task", b"unhealthy", b"stopped sending heartbeats", b"heartbeat timeout"),
-        b"(?:stopped sending heartbeats|[Hh]eartbeat timeout|tasks are unhealthy)", "symptom", "node", 0.5,
-        summary="a task stopped sending heartbeats", explain="Its process or node died or hangs.",
-        source="XLA; TensorFlow; Ray",
-    ),
-    Rule(
-        "watchdog.consequence", "hang",
-        (b"Some NCCL operations have failed or timed out", b"To avoid data inconsistency",
-         b"watchdog thread terminated with exception", b"Work WorkNCCL", b"taking the entire process down",
-         b"DistBackendError", b"ProcessGroupNCCL's watchdog", b"NCCL communicator was aborted"),
-        b"Some NCCL operations have failed or timed out|To avoid data inconsistency|watchdog thread terminated "
-        b"with exception|taking the entire process down|DistBackendError|NCCL communicator was aborted",
-        "teardown", "nobody", 0.3,
-        summary="NCCL's watchdog ends the process",
-        explain="The consequence of a time-out or an error that stands elsewhere.",
-        source=_C10D + ", ProcessGroupNCCL.cpp",
-    ),
     Rule(
         "elastic.child_failed", "user_code", (b"ChildFailedError",), b"ChildFailedError", "teardown", "nobody", 0.2,
         summary="torchrun reports failed ranks",
         explain="The launcher's summary; the error stands in the rank's own lines.", source=_ELASTIC, order=5,
+        sample="torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", counter_sample="no child failed",
     ),
     Rule(
         "elastic.root_cause", "user_code", (b"Root Cause (first observed failure)",),
         rb"Root Cause \(first observed failure\)", "context", "rank", 0.2,
         summary="torchrun names the first failed rank", explain="The lines below name host and rank.", source=_ELASTIC,
+        sample="Root Cause (first observed failure):", counter_sample="Root Cause: unknown",
     ),
     Rule(
         "elastic.rank_line", "user_code", (b"(local_rank: ",),
         rb"rank +: (?P<rank>\d+) \(local_rank: (?P<number>\d+)\)", "context", "rank", 0.2, summary="rank {rank}",
         explain="A failed rank in torchrun's summary.", source=_ELASTIC, rank_group="rank",
+        sample="  rank      : 3 (local_rank: 3)", counter_sample="rank 3 of 8",
     ),
     Rule(
         "elastic.host_line", "user_code", (b"  host      : ",), rb"^ *host +: (?P<host>\S+)", "context", "rank", 0.2,
         summary="host {host}", explain="The host of a failed rank in torchrun's summary.", source=_ELASTIC,
         host_group="host",
+        sample="  host      : n3", counter_sample="the host is n3",
     ),
     Rule(
         "elastic.global_ranks", "unknown", (b"global_ranks=[",), rb"global_ranks=\[(?P<rank>\d{1,7})", "context",
         "nobody", 0.1, summary="the first rank of this node is {rank}",
         explain="torchrun numbers a node's ranks (level INFO).", source=_ELASTIC,
+        sample="  global_ranks=[8, 9, 10, 11]", counter_sample="  role_ranks=[8, 9, 10, 11]",
     ),
     Rule(
         "elastic.failed", "user_code", (b"failed (exitcode: ",),
         rb"failed \(exitcode: (?P<code>\d+)\) local_rank: (?P<local>\d+)", "teardown", "rank", 0.25,
         summary="a rank ended with exit code {code}", explain="Its own lines say why.", source=_ELASTIC,
+        sample="failed (exitcode: 1) local_rank: 3 (pid: 4242) of binary: /opt/env/bin/python",
+        counter_sample="failed (exitcode: -11) local_rank: 3 (pid: 4242)",
     ),
     Rule(
         "elastic.closing", "user_code", (b"closing signal SIGTERM", b"Killing subprocess", b"closing signal SIGINT"),
         rb"closing signal SIG(?:TERM|INT)|Killing subprocess \d+", "teardown", "nobody", 0.1,
         summary="the launcher ends the other ranks", explain="A rank failed before this.",
         source=_ELASTIC + "; DeepSpeed launcher",
+        sample="Sending process 4242 closing signal SIGTERM",
+        counter_sample="Sending process 4242 a heartbeat before closing",
     ),
     Rule(
         "elastic.sighup", "cancelled",
@@ -209,6 +59,8 @@ RULES = (
         "cause", "nobody", 0.88, action="requeue_only", summary="the terminal went away (SIGHUP)",
         explain="The launcher ran under a terminal or ssh session that ended; nohup does not help, since torchrun "
                 "handles SIGHUP.", do="Run it by sbatch, or under tmux or setsid.", source=_ELASTIC, order=6,
+        sample="torch.distributed.elastic.multiprocessing.api.SignalException: Process 4242 got signal: 1",
+        counter_sample="torch.distributed.elastic.multiprocessing.api.SignalException: Process 4242 got signal: 15",
     ),
     Rule(
         "elastic.sigint", "cancelled", (b"Signals.SIGINT death signal", b"got signal: 2", b"Received 2 death signal"),
@@ -216,6 +68,8 @@ RULES = (
         0.85,
         summary="interrupted (SIGINT)", explain="Somebody pressed Ctrl-C, or scancel sent INT.", source=_ELASTIC,
         order=6,
+        sample="Received Signals.SIGINT death signal, shutting down workers",
+        counter_sample="Received Signals.SIGTERM death signal, shutting down workers",
     ),
     Rule(
         "elastic.sigterm", "cancelled",
@@ -226,6 +80,8 @@ RULES = (
         action="requeue_only", summary="the launcher was asked to end (SIGTERM)",
         explain="From outside: scancel, the time limit, preemption, srun ending the step after another task failed.",
         source=_ELASTIC + "; Megatron-LM; Lightning", order=6,
+        sample="torch.distributed.elastic.multiprocessing.api.SignalException: Process 4242 got signal: 15",
+        counter_sample="Process 4242 got a signal",
     ),
     Rule(
         "launcher.exit_status", "user_code",
@@ -233,6 +89,8 @@ RULES = (
         rb"returned non-zero exit status \d+|exits with return code = [1-9]\d*", "teardown", "nobody", 0.2,
         summary="the launched command failed", explain="The command's own lines say why.",
         source="CPython, subprocess; DeepSpeed launcher", order=1,
+        sample="subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.",
+        counter_sample="returned exit status 0",
     ),
     Rule(
         "launcher.mpi_abort", "user_code",
@@ -241,6 +99,8 @@ RULES = (
         b"MPI_ABORT was invoked|MPI_Abort|Primary job  terminated|(?:mpirun|prterun) has exited due to|BAD TERMINATION",
         "teardown", "nobody", 0.2, summary="MPI ends the job",
         explain="A rank called abort or died; its own lines say why.", source="Open MPI; MPICH",
+        sample="MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD",
+        counter_sample="MPI_Finalize was invoked on rank 3 in communicator MPI_COMM_WORLD",
     ),
     Rule(
         "launcher.orte_start", "node_failure",
@@ -249,12 +109,15 @@ RULES = (
         summary="mpirun could not start its daemons on a node",
         explain="A node does not answer, ssh is refused, or MPI is not found there.",
         do="Try ssh to each node, and `which orted` there.", source="Open MPI, ORTE",
+        sample="ORTE was unable to reliably start one or more daemons.", counter_sample="ORTE started its daemons",
     ),
     Rule(
         "launcher.slots", "config", (b"not enough slots available",), b"not enough slots available", "cause", "job",
         0.85, summary="mpirun was asked for more processes than there are slots",
         explain="The allocation is smaller than -np.", do="Make -np fit --ntasks, or add --oversubscribe.",
         source="Open MPI",
+        sample="There are not enough slots available in the system to satisfy the 8 slots that were requested",
+        counter_sample="8 slots are available",
     ),
     Rule(
         "ray.worker_died", "native_crash",
@@ -264,17 +127,24 @@ RULES = (
         b"killed|RayActorError|ActorDiedError|WorkerCrashedError|failed to import on the worker", "symptom", "nobody",
         0.35, summary="a Ray worker died",
         explain="The worker's own lines say why; SIGKILL by the OOM killer leaves none.", source="Ray", order=3,
+        sample="ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
+        counter_sample="ray: the actor has finished this task before its worker died out of use",
     ),
     Rule(
         "ray.task_error", "user_code", (b"RayTaskError",), rb"\bRayTaskError\b", "symptom", "nobody", 0.35,
         summary="a Ray task failed", explain="Ray hands on what a task has raised; its own exception stands below.",
         source="Ray", order=3,
+        sample="ray.exceptions.RayTaskError(ValueError): ray::train() (pid=811, ip=10.0.0.7)",
+        counter_sample="a ray task raised no error",
     ),
     Rule(
         "ray.node_dead", "node_failure",
         (b"has been marked dead because", b"raylet died", b"Raylet died", b"node died unexpectedly"),
         b"has been marked dead because|(?i:raylet) died|owner's node has crashed", "cause", "node", 0.6,
         summary="Ray lost a node", explain="The node's raylet stopped answering.", source="Ray",
+        sample="The node with node id: 81ab and address: 10.1.2.3 has been marked dead because the detector has "
+               "missed too many heartbeats from it.",
+        counter_sample="The node with node id: 81ab and address: 10.1.2.3 has been marked alive",
     ),
     Rule(
         "ray.node_died", "node_failure",
@@ -284,6 +154,8 @@ RULES = (
         summary="a Ray node has died",
         explain="Its raylet does not answer any more.",
         source="Ray", order=4,
+        sample="ray.exceptions.NodeDiedError: Task was killed because the node it was running on has died",
+        counter_sample="the node it was running on is healthy",
     ),
     Rule(
         "ssh.closed", "node_failure",
@@ -293,6 +165,7 @@ RULES = (
         summary="the connection to {peer} was closed",
         explain="The host went down or ended the session.",
         source="OpenSSH", order=2,
+        sample="Connection to n14 closed by remote host.", counter_sample="closed by remote hosts",
     ),
     Rule(
         "hang.words", "hang",
@@ -304,6 +177,8 @@ RULES = (
         summary="a rank came to a halt",
         explain="It did not come to a collective, or reported nothing for too long.",
         source="PyTorch; Horovod; nvidia-resiliency-ext", order=3,
+        sample="[WARN] no step logged for 1800 s; killing the job (hang detected)",
+        counter_sample="no hang was detected",
     ),
     Rule(
         "rendezvous.store_barrier", "rendezvous",
@@ -315,5 +190,6 @@ RULES = (
         summary="the processes did not find each other",
         explain="Some never started, or the address or port is wrong or taken.",
         source="torch.distributed; JAX", order=4,
+        sample="RuntimeError: Port 8476 is already in use", counter_sample="Port 8476 is in use by this store",
     ),
 )

@@ -15,6 +15,8 @@ RULES = (
         summary="sizes do not fit: {line}",
         explain="World size, batch or mesh do not multiply up.",
         source="Megatron-LM; JAX", order=3,
+        sample="AssertionError: batch size 100 must be a multiple of data parallel size 8",
+        counter_sample="sizes should be a multiple of 8 for speed",
     ),
     Rule(
         "config.needs", "config",
@@ -27,6 +29,8 @@ RULES = (
         summary="settings do not fit each other: {line}",
         explain="One of them needs another, or excludes it.",
         source="Megatron-LM; DeepSpeed; transformers; peft", order=3,
+        sample="AssertionError: --sequence-parallel requires --tensor-model-parallel-size > 1",
+        counter_sample="--sequence-parallel requires care",
     ),
     Rule(
         "config.env_key", "config",
@@ -39,18 +43,21 @@ RULES = (
         explain="The program was not started by the launcher that it expects, or an option is misspelt.",
         do="Start it through torchrun or srun, and export what it names.",
         source="CPython, os.environ; tyro; jsonargparse", order=3,
+        sample="KeyError: 'LOCAL_RANK'", counter_sample="KeyError: 'rank'",
     ),
     Rule(
         "config.choice", "config", (b"': Could not find '",),
         rb"In '[^']{1,200}': Could not find '(?P<name>[^']{1,200})'",
         "cause", "job", 0.88, summary="there is no configuration {name}",
         explain="A default or an override names a group or file that is not there.", source="Hydra",
+        sample="In 'config': Could not find 'model/gpt_13b'", counter_sample="In 'config': Could find 'model/gpt_13b'",
     ),
     Rule(
         "config.struct_key", "config", (b"' is not in struct",), rb"Key '(?P<name>[^']{1,200})' is not in struct",
         "cause", "job", 0.82, summary="the configuration has no key {name}",
         explain="It is misspelt, or needs a plus sign.",
         source="OmegaConf", order=2,
+        sample="Key 'lrr' is not in struct", counter_sample="Key 'lr' is in struct 'optim'",
     ),
     Rule(
         "config.parsers", "config",
@@ -59,5 +66,7 @@ RULES = (
         rb"|gin\.config\.\w{1,60}Error|schema\.Schema\w{0,40}Error)", "cause", "job", 0.8,
         summary="a configuration file cannot be used: {line}", explain="Its syntax or its keys are wrong.",
         source="toml; CPython; jsonschema; gin-config", order=2,
+        sample="configparser.NoOptionError: No option 'lr' in section: 'optim'",
+        counter_sample="reading it by configparser.ConfigParser",
     ),
 )

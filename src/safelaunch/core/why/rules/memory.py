@@ -13,6 +13,8 @@ RULES = (
         rb"[Oo]ut of memory: Kill(?:ed)? process \d+ \((?P<process>[^)]{0,60})\)|oom-kill:constraint",
         "cause", "node", 0.93, summary="the kernel ended a process: host memory was exhausted",
         explain="The node or the job's cgroup had no memory left.", do=_LESS, source="Linux, mm/oom_kill.c", order=2,
+        sample="Out of memory: Killed process 4242 (python) total-vm:812345kB, anon-rss:712345kB",
+        counter_sample="Memory of process 4242 (python): total-vm:812345kB, anon-rss:712345kB",
     ),
     Rule(
         "memory.oom_killer", "host_oom", (b"invoked oom-killer",),
@@ -20,6 +22,9 @@ RULES = (
         summary="{process} called the kernel's OOM killer: host memory was exhausted",
         explain="The line below names the process that was ended, which may be another.", do=_LESS,
         source="Linux, mm/oom_kill.c", order=2,
+        sample="[  510.7] python3 invoked oom-killer: gfp_mask=0x100cca(GFP_HIGHUSER_MOVABLE), order=0, "
+               "oom_score_adj=0",
+        counter_sample="oom-killer: not invoked",
     ),
     Rule(
         "memory.slurm_oom", "host_oom", (b"oom_kill event", b"oom-kill event"),
@@ -27,6 +32,9 @@ RULES = (
         summary="Slurm's cgroup ended a process: host memory was exhausted",
         explain="The step went over the job's memory on that node.", do=_LESS, source="slurmstepd, cgroup plugin",
         order=2,
+        sample="slurmstepd: error: Detected 1 oom_kill event in StepId=811.0. Some of the step tasks have been OOM "
+               "Killed.",
+        counter_sample="no oom_kill event",
     ),
     Rule(
         "memory.slurm_task_oom", "host_oom", (b"Out Of Memory", b"OUT_OF_ME"),
@@ -34,6 +42,7 @@ RULES = (
         "cause", "node", 0.93, summary="task {rank} on {host} was ended: host memory was exhausted",
         explain="srun saw that the OOM killer ended this task.", do=_LESS, source="srun, task exit report",
         host_group="host", rank_group="rank", order=2,
+        sample="srun: error: n3: task 5: Out Of Memory", counter_sample="task 5: memory is fine",
     ),
     Rule(
         "memory.slurm_limit", "host_oom",
@@ -43,6 +52,8 @@ RULES = (
         "cause", "job", 0.9, summary="the job went over its memory limit",
         explain="The batch system ended it for that.",
         do=_LESS, source="slurmstepd, jobacct_gather; LSF",
+        sample="slurmstepd: error: Step 811.0 exceeded memory limit (812345 > 712345), being killed",
+        counter_sample="the memory limit is 64 GB",
     ),
     Rule(
         "memory.container_oom", "host_oom",
@@ -53,6 +64,8 @@ RULES = (
         summary="the container's or Ray's memory monitor ended a process",
         explain="The node or the pod ran out of memory.", do=_LESS, source="Kubernetes kubelet; Ray memory monitor",
         order=2,
+        sample="Last State: Terminated, Reason: OOMKilled, Exit Code: 137",
+        counter_sample="Last State: Terminated, Reason: Completed, Exit Code: 0, OOM score: 0",
     ),
     Rule(
         "memory.java_heap", "host_oom", (b"java.lang.OutOfMemoryError",),
@@ -60,12 +73,16 @@ RULES = (
         "cause", "rank", 0.72, action="fix_config", summary="a Java process has no memory left: {what}",
         explain="Its heap has a limit of its own (-Xmx), apart from the job's.", do="Raise -Xmx, or the job's memory.",
         source="OpenJDK", order=3,
+        sample='Exception in thread "main" java.lang.OutOfMemoryError: Java heap space',
+        counter_sample="java.lang.OutOfMemoryError was never seen",
     ),
     Rule(
         "memory.ray_oom", "host_oom", (b"ray.exceptions.OutOfMemoryError", b"OutOfMemoryError: Task was killed"),
         rb"ray\.exceptions\.OutOfMemoryError|OutOfMemoryError: Task was killed", "cause", "node", 0.9,
         summary="Ray ended a task: the node ran low on memory", explain="Ray's memory monitor chose this worker.",
         do=_LESS, source="Ray, memory monitor", order=4,
+        sample="ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+        counter_sample="ray: the node has 80 GB of memory, no task was killed",
     ),
     Rule(
         "memory.cpu_allocator", "host_oom", (b"DefaultCPUAllocator",),
@@ -73,16 +90,24 @@ RULES = (
         summary="the host refused an allocation of PyTorch's CPU allocator",
         explain="A tensor on the host did not fit into memory.", do=_LESS,
         source="PyTorch, c10/core/impl/alloc_cpu.cpp", order=2,
+        sample="RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate "
+               "memory: you tried to allocate 8589934592 bytes.",
+        counter_sample="DefaultCPUAllocator is in use",
     ),
     Rule(
         "memory.numpy", "host_oom", (b"_ArrayMemoryError", b"MemoryError: Unable to allocate"),
         rb"_ArrayMemoryError|MemoryError: Unable to allocate (?P<what>[^ ]+ \w+)", "cause", "rank", 0.85,
         summary="numpy could not allocate an array", explain="The array does not fit into host memory.", do=_LESS,
         source="numpy.core._exceptions", order=2,
+        sample="numpy.core._exceptions._ArrayMemoryError: Unable to allocate 74.5 GiB for an array with shape "
+               "(100000, 100000)",
+        counter_sample="allocate 74.5 GiB for an array",
     ),
     Rule(
         "memory.python", "host_oom", (b"MemoryError",), rb"^(?:\w+\.)*MemoryError(?:$|: )", "cause", "rank", 0.8,
         summary="Python ran out of host memory", explain="malloc failed.", do=_LESS, source="CPython", order=1,
+        sample='Traceback (most recent call last):\n  File "t.py", line 1, in f\n    x()\nMemoryError',
+        counter_sample="except MemoryError is in place",
     ),
     Rule(
         "memory.enomem", "host_oom", (b"Cannot allocate memory", b"std::bad_alloc", b"failed to allocate memory"),
@@ -90,6 +115,8 @@ RULES = (
         rb"|unable to mmap \d+ bytes.{0,300}?Cannot allocate memory", "cause", "rank", 0.75,
         summary="the host refused an allocation", explain="ENOMEM: memory, or the limit of mappings, is exhausted.",
         do=_LESS, source="errno(3); libstdc++", order=1,
+        sample="OSError: [Errno 12] Cannot allocate memory",
+        counter_sample="OSError: [Errno 11] Resource temporarily unavailable: memory allocated later",
     ),
     Rule(
         "memory.sigkill_elastic", "host_oom",
@@ -100,12 +127,16 @@ RULES = (
         explain="SIGKILL out of nowhere is most often the OOM killer; its line stands in the node's kernel log only.",
         do="Look at `dmesg -T | grep -i oom` on that node, or sacct's MaxRSS and OUT_OF_MEMORY state.",
         source="torchelastic and DeepSpeed launchers",
+        sample="  traceback : Signal 9 (SIGKILL) received by PID 4242",
+        counter_sample="Signal 15 (SIGTERM) received by PID 4242",
     ),
     Rule(
         "memory.bare_killed", "host_oom", (b"Killed",), rb"(?:^|line \d+: +\d+ |[\]!.)])Killed(?:$| {2,})", "cause",
         "rank", 0.5, summary="the shell says Killed, and nobody says why",
         explain="SIGKILL out of nowhere is most often the OOM killer.",
         do="Look at the node's kernel log, or sacct's MaxRSS and state.", source="bash, job control",
+        sample="/var/spool/job811/slurm_script: line 14:  4242 Killed                  python train.py",
+        counter_sample="Killed workers: 0",
     ),
     Rule(
         "memory.srun_killed", "host_oom", (b": Killed",),
@@ -113,6 +144,7 @@ RULES = (
         0.42, summary="task {rank} on {host} was killed",
         explain="srun saw SIGKILL: the OOM killer, or srun's own end of the step.", source="srun, task exit report",
         host_group="host", rank_group="rank",
+        sample="srun: error: n3: tasks 0-3: Killed", counter_sample="srun: n3: tasks 0-3: Kill is pending",
     ),
     Rule(
         "memory.child_killed", "host_oom",
@@ -122,6 +154,8 @@ RULES = (
         explain="SIGKILL out of nowhere is most often the OOM killer.",
         do="Look at the node's kernel log; use fewer workers.",
         source="torch.multiprocessing; CPython, concurrent.futures; gunicorn; joblib", order=2,
+        sample="torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGKILL",
+        counter_sample="process 0 terminated with signal SIGTERM",
     ),
     Rule(
         "memory.loader_killed", "host_oom", (b"is killed by signal: Killed",),
@@ -130,11 +164,15 @@ RULES = (
         explain="SIGKILL of a worker is most often the OOM killer: each worker keeps a copy of what the data set "
                 "holds.", do="Fewer workers, or less memory in the data set object.",
         source="PyTorch, torch/utils/data", order=2,
+        sample="RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed.",
+        counter_sample="DataLoader worker (pid 4242) has begun",
     ),
     Rule(
         "memory.oom_reaper", "host_oom", (b"oom_reaper",), b"oom_reaper: reaped process", "context", "node", 0.6,
         summary="the kernel reclaimed a killed process's memory", explain="Follows an OOM kill.",
         source="Linux, mm/oom_kill.c",
+        sample="oom_reaper: reaped process 4242 (python), now anon-rss:0kB",
+        counter_sample="systemd reaped process 4242 (python), now anon-rss:0kB",
     ),
     Rule(
         "memory.pinned", "host_oom", (b"cudaHostAlloc", b"pinned memory", b"cudaHostRegister"),
@@ -142,6 +180,7 @@ RULES = (
         "rank", 0.5, summary="pinned host memory could not be had",
         explain="Page-locked memory is limited (ulimit -l) or used up.", do="Raise memlock, or pin less.",
         source="CUDA runtime",
+        sample="cudaHostAlloc of 2147483648 bytes failed", counter_sample="pinned memory: 2 GB",
     ),
     Rule(
         "gpu.alloc_failed", "cuda_oom",
@@ -153,6 +192,8 @@ RULES = (
         summary="GPU memory is exhausted",
         explain="An allocation on the card was refused.",
         source="NCCL, include/alloc.h; CUDA", order=4,
+        sample="n1:81:99 [0] include/alloc.h:205 NCCL WARN Failed to CUDA calloc async 4194304 bytes",
+        counter_sample="cudaMalloc took 3 ms",
     ),
     Rule(
         "gpu.failure_oom", "cuda_oom",
@@ -162,6 +203,7 @@ RULES = (
         summary="GPU memory is exhausted",
         explain="NCCL found no GPU memory for its buffers.",
         source="NCCL", order=5,
+        sample="NCCL WARN Cuda failure 'out of memory'", counter_sample="NCCL WARN Cuda failure 'invalid argument'",
     ),
     Rule(
         "gpu.xla_alloc", "cuda_oom",
@@ -172,6 +214,8 @@ RULES = (
         summary="device memory is exhausted",
         explain="XLA or TensorFlow cannot place a tensor on the device.",
         source="XLA BFC allocator", order=2,
+        sample="W bfc_allocator.cc:482] Allocator (GPU_0_bfc) ran out of memory trying to allocate 16.00GiB",
+        counter_sample="Allocator (GPU_0_bfc) is used",
     ),
     Rule(
         "gpu.kv_cache", "cuda_oom",
@@ -182,6 +226,9 @@ RULES = (
         explain="The cache that is left is smaller than one sequence.",
         do="Smaller max_model_len, or more tensor parallelism.",
         source="vLLM", order=3,
+        sample="ValueError: To serve at least one request, 16.00 GiB KV cache is needed, which is larger than what is "
+               "free",
+        counter_sample="GPU KV cache size: 81,000 tokens",
     ),
     Rule(
         "memory.arrow", "host_oom",
@@ -192,6 +239,8 @@ RULES = (
         explain="Arrow found no memory for a table.",
         do=_LESS,
         source="Apache Arrow", order=4,
+        sample="pyarrow.lib.ArrowMemoryError: malloc of size 8589934592 failed",
+        counter_sample="malloc of size 80 is fast",
     ),
     Rule(
         "memory.managers", "host_oom",
@@ -203,6 +252,9 @@ RULES = (
         explain="The service that watches memory ended it before the kernel had to.",
         do=_LESS,
         source="systemd-oomd; Dask", order=2,
+        sample="systemd-oomd[811]: Killed /system.slice/job_81 due to memory pressure for /system.slice being 91.15% "
+               "> 60.00%",
+        counter_sample="systemd-oomd[811]: started",
     ),
     Rule(
         "memory.pin_refused", "host_oom",
@@ -213,5 +265,6 @@ RULES = (
         explain="Locked memory is used up or limited (ulimit -l).",
         do=_LESS,
         source="CUDA runtime", order=3,
+        sample="RuntimeError: cudaHostRegister failed, cannot pin memory", counter_sample="cudaHostRegister took 3 ms",
     ),
 )

@@ -15,6 +15,8 @@ RULES = (
         0.82, summary="a rank died of {what}",
         explain="SIGSEGV: a bug in native code or unfitting libraries. SIGBUS: /dev/shm full, or a mapped file "
                 "was truncated.", do=_DUMP, source="PyTorch, torch/distributed/elastic", order=2,
+        sample="  traceback : Signal 11 (SIGSEGV) received by PID 4242",
+        counter_sample="Signal 15 (SIGTERM) received by PID 4242",
     ),
     Rule(
         "native.elastic_code", "native_crash",
@@ -24,6 +26,8 @@ RULES = (
         "cause", "rank", 0.78, summary="a rank died of signal {signal}",
         explain="Negative exit codes are signals: -11 SIGSEGV, -7 SIGBUS.", do=_DUMP,
         source="PyTorch, torch/distributed/elastic; DeepSpeed launcher", order=2,
+        sample="failed (exitcode: -11) local_rank: 3 (pid: 4242) of binary: /opt/env/bin/python",
+        counter_sample="failed (exitcode: 1) local_rank: 3",
     ),
     Rule(
         "native.abort_code", "native_crash",
@@ -31,6 +35,8 @@ RULES = (
         rb"exitcode *: -6\b|\(SIGABRT\) received by PID|return code = -6\b", "symptom", "rank", 0.45,
         summary="a rank aborted", explain="An uncaught C++ exception or a failed check; its words stand above.",
         source="PyTorch, torch/distributed/elastic", order=2,
+        sample="failed (exitcode: -6) local_rank: 3 (pid: 4242) of binary: /opt/env/bin/python",
+        counter_sample="failed (exitcode: 6) local_rank: 3",
     ),
     Rule(
         "native.stack", "native_crash",
@@ -38,6 +44,8 @@ RULES = (
         rb"#\d+ .{0,40}\bin (?:raise|abort|__GI_abort|std::terminate)\b|\(gsignal\+0x|\(abort\+0x", "symptom", "rank",
         0.3, summary="a process aborted, by its native stack", explain="An uncaught C++ exception or a failed check; "
         "the frames above `abort` name the library.", source="gdb; glibc's backtrace", order=0,
+        sample="#1  0x000014753985ae05 in abort () from /lib64/libc.so.6",
+        counter_sample="the call to std::terminate() is allowed in abort handlers",
     ),
     Rule(
         "native.caught_signal", "native_crash",
@@ -48,6 +56,9 @@ RULES = (
         rb"|Signal: (?P<what2>Segmentation fault|Bus error) \(\d+\)|\*\*\* Process received signal \*\*\*", "cause",
         "rank", 0.7, summary="the process caught a fatal signal: {what}{what2}{what3}",
         explain="A library's handler prints the native stack below.", do=_DUMP, source="UCX; Open MPI; glog", order=1,
+        sample="[n3:4242 :0:4300] Caught signal 11 (Segmentation fault: invalid permissions for mapped object at "
+               "address 0x7f)",
+        counter_sample="Caught signal handlers: 0",
     ),
     Rule(
         "native.faulthandler", "native_crash", (b"Fatal Python error",),
@@ -55,12 +66,14 @@ RULES = (
         rb"|[A-Za-z_]\w*.*)", "cause", "rank", 0.78, summary="fatal Python error: {what}",
         explain="Python's faulthandler or the interpreter itself prints the stacks below.", do=_DUMP,
         source="CPython, faulthandler", order=1,
+        sample="Fatal Python error: Segmentation fault", counter_sample="Python error: none is fatal",
     ),
     Rule(
         "native.faulthandler_abort", "native_crash", (b"Fatal Python error: Aborted",), b"Fatal Python error: Aborted",
         "symptom", "rank", 0.5, summary="the process aborted",
         explain="An uncaught C++ exception or a failed check; its words stand above.", source="CPython, faulthandler",
         order=2,
+        sample="Fatal Python error: Aborted", counter_sample="Fatal Python error: Segmentation fault",
     ),
     Rule(
         "native.shell", "native_crash",
@@ -68,6 +81,8 @@ RULES = (
         rb"(?P<what>Segmentation fault|Bus error|Illegal instruction|Floating point exception)(?: +\(core dumped\)|$"
         rb"| {3,}|: address not mapped)", "cause", "rank", 0.72, summary="the process died: {what}",
         explain="The shell or a handler reports a fatal signal.", do=_DUMP, source="bash, job control",
+        sample="./run.sh: line 3:  4242 Segmentation fault      (core dumped) ./solver",
+        counter_sample="Segmentation fault handler installed",
     ),
     Rule(
         "native.kernel_segfault", "native_crash", (b": segfault at ", b"traps: ", b"general protection fault"),
@@ -76,6 +91,8 @@ RULES = (
         "cause", "node", 0.75,
         summary="the kernel saw {process} crash", explain="A fault in native code; the line names the library.",
         do=_DUMP, source="Linux, arch/x86/mm/fault.c",
+        sample="python[4242]: segfault at 0 ip 00007f sp 00007f error 4 in libtorch_cpu.so[7f+8]",
+        counter_sample="sshd[4242]: segfault at 0 ip 00007f sp 00007f error 4 in sshd",
     ),
     Rule(
         "native.heap", "native_crash",
@@ -87,6 +104,7 @@ RULES = (
         rb"|realloc\(\): invalid|sysmalloc: Assertion", "cause", "rank", 0.78, summary="the heap is damaged",
         explain="Native code wrote where it may not; often two libraries that do not fit.", do=_DUMP,
         source="glibc, malloc.c",
+        sample="double free or corruption (!prev)", counter_sample="no double free was found",
     ),
     Rule(
         "native.mpi_signal", "native_crash", (b"exited on signal",),
@@ -94,51 +112,68 @@ RULES = (
         "cause", "rank", 0.75, summary="rank {rank} on {host} died of signal {signal}",
         explain="mpirun names the first process that died.", do=_DUMP, source="Open MPI, mpirun", host_group="host",
         rank_group="rank",
+        sample="mpirun noticed that process rank 3 with PID 4242 on node n3 exited on signal 11 (Segmentation fault).",
+        counter_sample="process rank 3 with PID 4242 on node n3 exited on signal 15 (Terminated).",
     ),
     Rule(
         "native.mpi_killed", "host_oom", (b"exited on signal 9",),
         rb"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>[\w.-]+) exited on signal 9", "cause", "rank", 0.55,
         summary="rank {rank} on {host} was killed", explain="SIGKILL out of nowhere is most often the OOM killer.",
         source="Open MPI, mpirun", host_group="host", rank_group="rank", order=1,
+        sample="mpirun noticed that process rank 3 with PID 4242 on node n3 exited on signal 9 (Killed).",
+        counter_sample="process rank 3 exited",
     ),
     Rule(
         "native.subprocess_signal", "native_crash", (b"died with <Signals.SIG",),
         rb"died with <Signals\.(?P<what>SIG(?:SEGV|BUS|ILL|FPE))", "cause", "rank", 0.7,
         summary="a child process died of {what}", explain="Python's subprocess saw the signal.", do=_DUMP,
         source="CPython, subprocess", order=2,
+        sample="subprocess.CalledProcessError: Command '['./solver']' died with <Signals.SIGSEGV: 11>.",
+        counter_sample="Command died with <Signals.SIGTERM: 15>",
     ),
     Rule(
         "native.terminate", "native_crash", (b"terminate called",),
         b"terminate called (?:after throwing an instance of '(?P<type>[^']*)'|without an active|recursively)",
         "symptom", "rank", 0.4, summary="an uncaught C++ exception ({type})",
         explain="Its words follow after `what():`.", source="libstdc++", order=-1,
+        sample="terminate called after throwing an instance of 'c10::Error'", counter_sample="terminate was not called",
     ),
     Rule(
         "native.what", "native_crash", (b"what():  ", b"what(): "), rb"what\(\): +(?P<message>.+)", "cause", "rank",
         0.5, summary="{message}", explain="An uncaught C++ exception.", source="libstdc++", order=-5,
+        sample="  what():  vector::_M_range_check: __n (which is 8) >= this->size() (which is 8)",
+        counter_sample="what() is virtual",
     ),
     Rule(
         "native.check_failed", "native_crash", (b"Check failed: ", b"CHECK failed"),
         rb"^F\d{4} .{0,300}?Check failed: (?P<what>.*)|FATAL.{0,300}?Check failed: (?P<what2>.*)", "cause", "rank",
         0.55, summary="a check in native code failed: {what}{what2}",
         explain="glog's or absl's CHECK ends the process.", source="glog; absl",
+        sample="F0102 03:04:05.678901 4242 solver.cpp:80] Check failed: error == cudaSuccess (77 vs. 0)",
+        counter_sample="all checks passed, none Check failed",
     ),
     Rule(
         "native.assert", "native_crash", (b"Assertion `", b"Assertion '"),
         rb"\.(?:c|cc|cpp|cxx|cu|h|hh|hpp):\d+: .{0,300}?Assertion [`'](?P<what>.{0,200}?)' failed", "cause", "rank",
         0.62, summary="an assertion in native code failed: {what}", explain="assert() of C ends the process.",
         do=_DUMP, source="glibc, assert.c",
+        sample="python: ../src/queue.c:811: push: Assertion `q->size < q->capacity' failed.",
+        counter_sample="all 12 assertions of `q->size < q->capacity' hold",
     ),
     Rule(
         "native.internal_assert", "native_crash", (b"INTERNAL ASSERT FAILED",),
         rb"INTERNAL ASSERT FAILED at (?P<where>\S+)", "cause", "rank", 0.5,
         summary="PyTorch's own assertion failed at {where}",
         explain="A bug in PyTorch, or a use that it does not expect.", source="PyTorch, c10/util/Exception.h", order=-1,
+        sample='RuntimeError: r INTERNAL ASSERT FAILED at "../aten/src/ATen/x.cpp":80, please report a bug to PyTorch.',
+        counter_sample="INTERNAL ASSERT is on",
     ),
     Rule(
         "native.aborted", "native_crash", (b"Aborted",), rb"(?:^|line \d+: +\d+ )Aborted(?:$| {2,}| +\(core dumped\))",
         "symptom", "rank", 0.4, summary="the process aborted",
         explain="An uncaught C++ exception or a failed check; its words stand above.", source="bash, job control",
+        sample="run.sh: line 3:  4242 Aborted                 (core dumped) ./solver",
+        counter_sample="run.sh: line 3:  4242 Done                    ./solver",
     ),
     Rule(
         "native.ptxas", "native_crash", (b"LLVM ERROR", b"PassManager::run failed", b"ptxas fatal", b"ptxas error"),
@@ -146,5 +181,7 @@ RULES = (
         action="fix_environment", summary="the kernel compiler failed: {what}",
         explain="Triton or ptxas could not compile a kernel for this card.",
         do="Check that Triton, CUDA and the card's generation fit.", source="Triton; LLVM; ptxas", order=1,
+        sample="LLVM ERROR: Cannot select: intrinsic %llvm.nvvm.shfl.sync.bfly.i32",
+        counter_sample="LLVM 17 can select: intrinsic %llvm.nvvm.shfl.sync.bfly.i32",
     ),
 )

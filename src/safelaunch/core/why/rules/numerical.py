@@ -15,6 +15,7 @@ RULES = (
         "cause", "job", 0.74,
         summary="the loss is not a number any more", explain="The training goes on, but learns nothing.", do=_DO,
         source="trainers' own lines", order=4,
+        sample="step 800 | loss: nan | lr 1e-4", counter_sample="step 800 | loss: 2.31 | aux: nan",
     ),
     Rule(
         "numerical.stopping", "numerical",
@@ -25,6 +26,7 @@ RULES = (
         rb"|encountered) (?:nan|inf)\b)", "cause", "job", 0.72, summary="the program met NaN or infinity",
         explain="Loss, gradient or output is not finite.", do=_DO,
         source="detectron2, timm, Megatron-LM, Lightning and others", order=1,
+        sample="Loss is nan, stopping training", counter_sample="the loss is fine, so training goes on",
     ),
     Rule(
         "numerical.loss_scale", "numerical",
@@ -32,6 +34,8 @@ RULES = (
         b"(?i:loss scale already at minimum|minimum loss scale reached)", "cause", "job", 0.9,
         summary="the loss scale fell to its minimum: gradients overflow at every step",
         explain="fp16 training has diverged.", do=_DO, source="DeepSpeed, fp16/loss_scaler.py; fairseq", order=3,
+        sample="Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
+        counter_sample="loss scale: 65536",
     ),
     Rule(
         "numerical.probability", "numerical", (b"probability tensor contains either",),
@@ -39,18 +43,25 @@ RULES = (
         summary="probabilities are NaN or infinite while sampling",
         explain="The logits are broken: precision, damaged weights, or a library that does not fit.",
         do="Try bf16 or fp32; check weights and kernels.", source="PyTorch, torch.multinomial", order=2,
+        sample="RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
+        counter_sample="the probability tensor sums to 1",
     ),
     Rule(
         "numerical.anomaly", "numerical", (b"returned nan values in its",),
         rb"Function '(?P<function>\w+)' returned nan values in its \d+th output", "cause", "job", 0.86,
         summary="{function} made NaN in the backward pass", explain="Autograd's anomaly mode names the operation.",
         do=_DO, source="PyTorch, autograd anomaly mode", order=2,
+        sample="RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output.",
+        counter_sample="Function 'SqrtBackward0' returned",
     ),
     Rule(
         "numerical.distribution", "numerical", (b"but found invalid values",),
         b"Expected (?:parameter|value) .{0,300}?but found invalid values", "cause", "job", 0.72,
         summary="a distribution was given NaN or a value outside its support",
         explain="The network's output is broken.", do=_DO, source="torch.distributions", order=2,
+        sample="ValueError: Expected parameter loc (Tensor of shape (8,)) of distribution Normal(loc: "
+               "torch.Size([8])) to satisfy the constraint Real(), but found invalid values:",
+        counter_sample="Expected parameter loc is real",
     ),
     Rule(
         "numerical.input_nan", "numerical",
@@ -58,6 +69,7 @@ RULES = (
         b"ValueError: .{0,300}?(?:contains (?:NaN|infinity|infs)|must not contain infs or NaNs)", "cause", "job", 0.72,
         summary="an array holds NaN or infinity", explain="scikit-learn or scipy refuses it.", do=_DO,
         source="scikit-learn; scipy", order=2,
+        sample="ValueError: Input X contains NaN.", counter_sample="Input X contains 8 columns",
     ),
     Rule(
         "numerical.floating", "numerical", (b"FloatingPointError", b"LinAlgError", b"invalid value (nan) encountered"),
@@ -65,6 +77,7 @@ RULES = (
         rb"|invalid value \(nan\) encountered in (?P<where>\S+)", "cause", "job", 0.7,
         summary="a calculation failed: {why}{why2}{where}", explain="Not finite, singular or not positive definite.",
         do=_DO, source="numpy; PyTorch; JAX debug_nans; fairseq", order=2,
+        sample="numpy.linalg.LinAlgError: Singular matrix", counter_sample="numpy.linalg: the matrix is not singular",
     ),
     Rule(
         "numerical.skipped", "numerical",
@@ -72,6 +85,8 @@ RULES = (
         b"OVERFLOW!|Overflow detected|[Gg]radient overflow", "context", "nobody", 0.2,
         summary="steps were skipped for overflow", explain="Usual now and then in fp16.",
         source="DeepSpeed; apex; fairseq",
+        sample="[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768",
+        counter_sample="no overflow in 80 steps",
     ),
     Rule(
         "numerical.grad_nan", "numerical", (b"norm: nan", b"norm': nan", b'norm": nan', b"norm nan", b"norm=nan",
@@ -79,11 +94,16 @@ RULES = (
         rb"(?i:grad(?:ient)?[ _]?norm)['\"]?(?:\s*[:=]\s*|\s+)['\"]?nan\b", "cause", "job", 0.66,
         summary="the gradients are not numbers any more", explain="The training goes on, but learns nothing.", do=_DO,
         source="Megatron-LM, training_log; transformers, Trainer.log", order=4,
+        sample=" iteration 12/ 100 | loss scale: 1.0 | grad norm: nan | number of skipped iterations:   0 |",
+        counter_sample=" iteration 12/ 100 | loss scale: 1.0 | grad norm: 0.8 | number of nan iterations:   0 |",
     ),
     Rule(
         "numerical.megatron", "numerical", (b"number of nan iterations:",),
         rb"number of nan iterations: +(?P<count>[1-9]\d*)", "cause", "job", 0.6, summary="{count} iterations gave NaN",
         explain="Megatron counts and skips them.", do=_DO, source="Megatron-LM, training_log", order=4,
+        sample=" iteration 80/ 100 | lm loss: 2.0E+00 | number of skipped iterations:   0 | number of nan iterations: "
+               "  3 |",
+        counter_sample=" iteration 80/ 100 | number of nan iterations:   0 |",
     ),
     Rule(
         "numerical.words", "numerical",
@@ -96,6 +116,8 @@ RULES = (
         explain="The loss or a gradient left the range of its type.",
         do="Lower the learning rate, look at the batch before; bf16 in place of fp16.",
         source="PyTorch; Lightning; Megatron-LM", order=4,
+        sample="RuntimeError: Detected nan in gradient of layer 12",
+        counter_sample="RuntimeError: gradient of layer 12 is not a leaf",
     ),
     Rule(
         "numerical.became_nan", "numerical",
@@ -103,5 +125,6 @@ RULES = (
         rb"[Ll]oss\b.{0,30}?\b(?:became|turned|went) (?:to )?(?:nan|NaN|inf)", "cause", "job", 0.82,
         summary="the loss became NaN", explain="The training diverged, or a batch is bad.",
         do="Go back to an older checkpoint with a lower rate, or skip the batch.", source="various trainers",
+        sample="Training has failed: loss became nan at iteration 4410", counter_sample="the loss became smaller",
     ),
 )

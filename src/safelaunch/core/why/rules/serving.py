@@ -18,6 +18,8 @@ RULES = (
         rb"|Engine loop is not running|(?:Engine core proc|Worker proc|Worker) \S+ died unexpectedly"
         rb"|EngineGenerateError", "symptom", "nobody", 0.3, summary="the server lost its engine", explain=_WRAPPED,
         source="vLLM", order=4,
+        sample="RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+        counter_sample="the engine core is up",
     ),
     Rule(
         "serving.sglang_wrapper", "user_code",
@@ -27,6 +29,8 @@ RULES = (
         rb"Initialization failed\. (?:controller|detoken|warmup)|Received sigquit from a child process"
         rb"|scheduler (?:is dead|died)|Child process unexpectedly failed|Exception in ModelRpcClient", "symptom",
         "nobody", 0.3, summary="the server lost a child process", explain=_WRAPPED, source="SGLang", order=4,
+        sample="Received sigquit from a child process. It usually means the child failed.",
+        counter_sample="the child process is up",
     ),
     Rule(
         "serving.sglang_memory", "cuda_oom",
@@ -37,6 +41,8 @@ RULES = (
         explain="Weights, cache and graphs together do not fit.",
         do="Lower --mem-fraction-static or the batch of CUDA graphs; more tensor parallelism.", source="SGLang",
         order=2,
+        sample="RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+        counter_sample="memory is enough",
     ),
     Rule(
         "serving.graph_capture", "native_crash",
@@ -46,6 +52,8 @@ RULES = (
         0.45, summary="the capture of CUDA graphs failed",
         explain="The line says which error came before; often memory.",
         do="Try without CUDA graphs (--enforce-eager, --disable-cuda-graph).", source="vLLM; SGLang", order=1,
+        sample="Exception: Capture cuda graph failed: something in the kernel",
+        counter_sample="Capture cuda graph begin. This can take up to several minutes.",
     ),
     Rule(
         "serving.custom_allreduce", "native_crash", (b"custom_all_reduce.cuh", b"custom_allreduce"),
@@ -54,6 +62,8 @@ RULES = (
         "rank", 0.55, action="fix_config", summary="the custom all-reduce kernel failed",
         explain="Peer access between these cards does not work as the kernel expects.",
         do="--disable-custom-all-reduce.", source="vLLM; SGLang", order=1,
+        sample="Failed: Cuda error /workspace/csrc/custom_all_reduce.cuh:368 'invalid argument'",
+        counter_sample="custom allreduce is on",
     ),
     Rule(
         "serving.watchdog", "hang",
@@ -62,6 +72,8 @@ RULES = (
         rb"[Ww]atchdog timeout|RPC call to \w+ timed out", "symptom", "rank", 0.66,
         summary="a worker of the server does not answer", explain="It hangs in a kernel or a collective.",
         do="py-spy dump of every worker.", source="SGLang; vLLM", order=1,
+        sample="Watchdog timeout (self.watchdog_timeout=300)",
+        counter_sample="Watchdog started (self.watchdog_timeout=300)",
     ),
     Rule(
         "serving.unsupported_model", "config",
@@ -73,6 +85,8 @@ RULES = (
         action="fix_environment", summary="this version does not know the model or its format",
         explain="A newer release of the library may; or the format is wrong.",
         do="Update the library, or choose another format.", source="vLLM; SGLang; transformers", order=2,
+        sample="ValueError: Model architectures ['FooForCausalLM'] are not supported for now.",
+        counter_sample="Model architectures ['LlamaForCausalLM']",
     ),
     Rule(
         "serving.weights_unknown", "checkpoint",
@@ -83,5 +97,7 @@ RULES = (
         summary="the weights do not fit the model's code: {name}",
         explain="The checkpoint was saved for another version of the model's code.",
         do="Use the versions that belong together.", source="vLLM", order=2,
+        sample="ValueError: There is no module or parameter named 'lm_head.qweight' in LlamaForCausalLM",
+        counter_sample="there are 8 modules",
     ),
 )

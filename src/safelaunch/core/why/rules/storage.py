@@ -12,24 +12,31 @@ RULES = (
         explain="The file system or its inodes are used up; with a name under /tmp or /dev/shm only this node is "
                 "meant.", do="`df -h` and `df -i` of the path; clear /tmp and /dev/shm; fewer checkpoints.",
         source="errno(3), ENOSPC", order=3,
+        sample="OSError: [Errno 28] No space left on device: '/tmp/x'", counter_sample="space left on device: 80 GB",
     ),
     Rule(
         "storage.quota", "storage", (b"Disk quota exceeded", b"quota exceeded", b"EDQUOT"),
         rb"[Dd]isk quota exceeded|\bEDQUOT\b|[Ff]ile (?:block|count) quota exceeded", "cause", "job", 0.92,
         summary="the disk quota is used up", explain="The user's or the project's quota of bytes or files.",
         do="Delete old checkpoints or move them; `quota -s`, `lfs quota`.", source="errno(3), EDQUOT", order=3,
+        sample="OSError: [Errno 122] Disk quota exceeded: '/home/u/x'",
+        counter_sample="Disk quota of '/home/u': 80 of 100 GB, not exceeded",
     ),
     Rule(
         "storage.stale", "storage", (b"Stale file handle", b"Stale NFS file handle"), b"Stale (?:NFS )?file handle",
         "cause", "node", 0.82, action="restart", summary="a file handle went stale",
         explain="The server restarted, the export changed, or another node replaced the file.",
         do="Check that the mount answers on that node.", source="errno(3), ESTALE", order=3,
+        sample="OSError: [Errno 116] Stale file handle: '/data/x'", counter_sample="the file handle is fresh",
     ),
     Rule(
         "storage.short_write", "storage", (b"rite incomplete", b"short write", b"ncomplete write"),
         rb"\bWrite incomplete|\b(?:[Ss]hort|[Ii]ncomplete) write\b", "cause", "job", 0.66,
         summary="a file was written only in part", explain="The file system or the quota is full, or it fails.",
         do="df and the quota, from the node.", source="dmlc-core; coreutils", order=2,
+        sample="[16:24:41] src/io/local_filesys.cc:39: Check failed: std::fwrite(ptr, 1, size, fp_) == size "
+               "FileStream.Write incomplete",
+        counter_sample="short writes are batched",
     ),
     Rule(
         "storage.io_error", "storage",
@@ -41,6 +48,7 @@ RULES = (
         explain="The disk is dying, or the network file system lost its server.",
         do="Look at the node's kernel log; try the path from another node.", source="errno(3), EIO; Linux block layer",
         order=2,
+        sample="OSError: [Errno 5] Input/output error: '/data/x'", counter_sample="input and output are fine",
     ),
     Rule(
         "storage.read_only", "storage", (b"Read-only file system", b"emounting filesystem read-only"),
@@ -48,6 +56,7 @@ RULES = (
         summary="a file system is read-only",
         explain="The kernel made it read-only after an error, or it is meant so on compute nodes.",
         do="Write elsewhere; tell the admins if it should be writable.", source="errno(3), EROFS", order=3,
+        sample="OSError: [Errno 30] Read-only file system: '/data/x'", counter_sample="mounted read-only for all",
     ),
     Rule(
         "storage.endpoint", "storage",
@@ -57,6 +66,8 @@ RULES = (
         action="exclude_and_restart", summary="the file system's client on this node has lost its server",
         explain="FUSE's or Lustre's client was evicted or died.", do="Keep the node out; remount.",
         source="errno(3), ENOTCONN, ESHUTDOWN", order=2,
+        sample="OSError: [Errno 107] Transport endpoint is not connected: '/mnt/x'",
+        counter_sample="the endpoint is connected",
     ),
     Rule(
         "storage.hung_task", "storage", (b"blocked for more than ",),
@@ -65,11 +76,14 @@ RULES = (
         explain="A process waits for a disk or a file system that does not answer (D state).",
         do="Look at the stack below the line: it names the file system. The node cannot be used until it answers.",
         source="Linux, khungtaskd",
+        sample="INFO: task python:4242 blocked for more than 120 seconds.",
+        counter_sample="task python:4242 ran for more than 120 seconds",
     ),
     Rule(
         "storage.nfs", "storage", (b"not responding",), rb"nfs: server (?P<host>\S+) not responding", "cause", "node",
         0.72, summary="the NFS server {host} does not answer", explain="Processes wait in the kernel until it does.",
         do="Check the server; other nodes will show the same.", source="Linux, sunrpc",
+        sample="nfs: server nas1 not responding, still trying", counter_sample="nfs: server nas1 OK",
     ),
     Rule(
         "storage.lustre", "storage", (b"LustreError", b"Lustre: "),
@@ -77,12 +91,16 @@ RULES = (
         rb"|Lustre: .{0,300}?(?:Connection to \S+ .{0,300}? was lost|was evicted)", "cause", "node", 0.62,
         summary="the Lustre client lost its server", explain="Reads and writes wait or fail until it is back.",
         do="`lfs check servers` on that node.", source="Lustre client",
+        sample="LustreError: 11-0: fs1-OST0003-osc: operation ost_write to node 10.1.2.3@o2ib failed: rc = -5",
+        counter_sample="Lustre: fs1-OST0003-osc: operation ost_write to node 10.1.2.3@o2ib took 3 s",
     ),
     Rule(
         "storage.gpfs", "storage", (b"mmfs",),
         rb"mmfs\S{0,60} .{0,300}?(?:[Uu]nmount|expelled|lost (?:membership|quorum)|\[E\]|\[X\]|panic)", "cause", "node",
         0.68, summary="the GPFS client has a fault", explain="The node was expelled or unmounted the file system.",
         do="mmgetstate, mmdiag --waiters.", source="IBM Storage Scale, mmfsd",
+        sample="mmfs: [E] The daemon lost quorum and will unmount",
+        counter_sample="mmfs: [N] The daemon has quorum and will mount gpfs1",
     ),
     Rule(
         "storage.ext4", "storage", (b"EXT4-fs error", b"XFS (", b"BTRFS error", b"BTRFS: error", b"nvme nvme"),
@@ -91,6 +109,8 @@ RULES = (
         "node", 0.75, action="exclude_and_restart", summary="a local disk or file system of the node has a fault",
         explain="The kernel reports damage or a disk that does not answer.", do="Keep the node out.",
         source="Linux, fs and nvme drivers",
+        sample="EXT4-fs error (device nvme0n1p2): ext4_lookup:1855: inode #81: deleted inode referenced",
+        counter_sample="EXT4-fs (nvme0n1p2): mounted filesystem, no error",
     ),
     Rule(
         "storage.sqlite", "storage",
@@ -101,6 +121,7 @@ RULES = (
         "job", 0.72, summary="an SQLite database cannot be used",
         explain="Network file systems often break SQLite's locks; or the file is damaged.",
         do="Keep it on a local disk.", source="SQLite; CPython, sqlite3", order=2,
+        sample="sqlite3.OperationalError: database is locked", counter_sample="the database is open",
     ),
     Rule(
         "storage.git", "storage",
@@ -110,6 +131,8 @@ RULES = (
         summary="a git repository is damaged",
         explain="Objects are missing or empty, often after a full disk or a crash amid writing.",
         do="git fsck; clone again.", source="git",
+        sample="fatal: loose object 81ab81ab81ab81ab (stored in .git/objects/81/ab) is corrupt",
+        counter_sample="3 loose objects",
     ),
     Rule(
         "storage.hdf5_lock", "storage",
@@ -118,12 +141,15 @@ RULES = (
         "cause", "job", 0.7, summary="a file could not be locked",
         explain="The file system does not do locks, or another process holds it.",
         do="HDF5_USE_FILE_LOCKING=FALSE for readers.", source="HDF5; errno(3), ENOLCK", order=1,
+        sample="OSError: [Errno 37] No locks available", counter_sample="[Errno 0] locks available: 3",
     ),
     Rule(
         "storage.busy_nfs", "storage", (b"Device or resource busy",), rb"Device or resource busy: '[^']*\.nfs",
         "context", "nobody", 0.3, summary="a deleted file on NFS is still open",
         explain="Harmless at exit: NFS keeps a .nfs file until the last reader closes it.", source="NFS client",
         order=1,
+        sample="OSError: [Errno 16] Device or resource busy: '/data/x/.nfs0000000081'",
+        counter_sample="Device or resource busy: '/dev/sda'",
     ),
     Rule(
         "storage.permission", "config", (b"Permission denied", b"Operation not permitted"),
@@ -132,12 +158,16 @@ RULES = (
         summary="no permission: {path}",
         explain="The user may not read or write there; another user's cache or a wrong path.",
         do="ls -ld of each folder on the way.", source="errno(3), EACCES", order=1,
+        sample="PermissionError: [Errno 13] Permission denied: '/data/x'",
+        counter_sample="Permission to read '/data/x' was granted",
     ),
     Rule(
         "storage.cuda_shm", "storage", (b"/dev/shm",), b"/dev/shm.{0,300}?(?:No space|full|too small|insufficient)",
         "cause", "node", 0.7, action="fix_environment", summary="shared memory is full or too small",
         explain="Shared memory for data loaders and NCCL.", do="Larger /dev/shm; clear left-over files.",
         source="tmpfs(5)", order=4,
+        sample="cannot write /dev/shm/torch_81: No space",
+        counter_sample="wrote /dev/shm/torch_81: 64 GB of space are left",
     ),
     Rule(
         "storage.timed_out", "storage",
@@ -147,6 +177,8 @@ RULES = (
         summary="a file system did not answer in time",
         explain="An error of the network file system, with a path.",
         source="errno(3), ETIMEDOUT", order=4,
+        sample="OSError: [Errno 110] Connection timed out: '/lustre/data/part-003.bin'",
+        counter_sample="[Errno 110] Connection timed out",
     ),
     Rule(
         "storage.parent", "storage",
@@ -156,6 +188,8 @@ RULES = (
         summary="the folder {path} does not exist",
         explain="Nothing made it, or its file system is not mounted.",
         source="PyTorch, inline_container.cc", order=3,
+        sample="RuntimeError: Parent directory /scratch/ckpt does not exist.",
+        counter_sample="Parent directory: /scratch",
     ),
     Rule(
         "storage.object_store", "storage",
@@ -167,6 +201,8 @@ RULES = (
         summary="the object store did not do what was asked",
         explain="Access, load or the network between.",
         source="fsspec; Google Cloud Storage", order=2,
+        sample="google.api_core.exceptions.ServiceUnavailable: 503 GET https://storage.example: Service Unavailable",
+        counter_sample="import google.api_core.exceptions",
     ),
     Rule(
         "storage.locks", "storage",
@@ -177,5 +213,7 @@ RULES = (
         summary="a file or database could not be locked or written",
         explain="The file system does not do locks, another process holds it, or it may not be written.",
         source="filelock; SQLite; HDF5", order=4,
+        sample="filelock._error.Timeout: The file lock '/home/u/x.lock' could not be acquired.",
+        counter_sample="the file lock was taken",
     ),
 )
