@@ -24,9 +24,9 @@ FLAGS = "--step-time 0.05 --save-every 10 --lockstep sync"
 SUDDEN = {"SlurmdTimeout": "10"}   # slurmctld itself takes a dead node out of its jobs after that
 HURRY = """
 import sys
-from safelaunch.adapters import watcher
 from safelaunch.commands import watch as verb
-from safelaunch.core import watch
+from safelaunch.core.decide import watch
+from safelaunch.watch import watcher
 watch.STALE_S, watch.STALE_STANDBY_S, watch.LIVES_S, watch.HUNG_S, watch.STUCK_S, watch.QUIET_S = 20, 25, 20, 45, 2, 20
 watcher.FIRST_S, watcher.SOON_S, watcher.LAST_S = 3.0, 2.0, 6.0
 verb.TICK_S, verb.GAP_S = 1.0, 0.05

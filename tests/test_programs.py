@@ -1,0 +1,35 @@
+"""Programs that tests hold as texts, which neither mypy nor an import of the test sees."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+IMPORT = re.compile(r"(?:^ *|; *)from (safelaunch[\w.]*) import ([\w, ]+)(?=$|;)", re.MULTILINE)
+
+
+def test_programs_in_texts_import_what_is_there() -> None:
+    found = [*imports_in_texts()]
+    assert len(found) > 5
+    assert [one for one in found if not is_there(*one[1:])] == []
+
+
+def imports_in_texts() -> Iterator[tuple[str, str, str]]:
+    """(file, module, name) of each import from the package within a text."""
+    for path in sorted(TESTS.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for match in IMPORT.finditer(node.value):
+                    for name in match[2].split(","):
+                        yield path.name, match[1], name.split(" as ")[0].strip()
+
+
+def is_there(module: str, name: str) -> bool:
+    try:
+        return hasattr(import_module(module), name) or bool(import_module(f"{module}.{name}"))
+    except ModuleNotFoundError:
+        return False
