@@ -132,7 +132,7 @@ RULES = (
         explain="TrainingArguments do not fit each other, the data or the card.", do="Correct them.",
         source="transformers, Trainer", order=2,
         sample="ValueError: FP16 Mixed precision training with AMP or APEX (`--fp16`) can only be used on CUDA devices",
-        counter_sample="fsdp is off",
+        counter_sample="mixed precision training (`--bf16`) is used on CUDA devices",
     ),
     Rule(
         "config.vllm", "config",

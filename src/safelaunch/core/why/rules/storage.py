@@ -36,7 +36,7 @@ RULES = (
         do="df and the quota, from the node.", source="dmlc-core; coreutils", order=2,
         sample="[16:24:41] src/io/local_filesys.cc:39: Check failed: std::fwrite(ptr, 1, size, fp_) == size "
                "FileStream.Write incomplete",
-        counter_sample="short writes are batched",
+        counter_sample="src/io/local_filesys.cc:39: Check: fwrite wrote size bytes to the FileStream",
     ),
     Rule(
         "storage.io_error", "storage",
