@@ -15,15 +15,14 @@ from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.job import Job
 from safelaunch.adapters.slurm import NO_GPUS, Command, Result, Start
 from safelaunch.core import slurmtext
+from safelaunch.core.decide import fence
+from safelaunch.core.decide.fence import Answer, Fencing, Node, Swept
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.plan import Plan
 
 SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left behind
 SWEEP_DEADLINE_S = 15.0  # a helper step starts in 0.1 s; one on a silent node never does
 SWEEP_AGAIN_S = 5.0      # between two tries while slurmctld does not answer
-CLOSED_S = 2.0           # a guard that lost its connection is back within 1 s, or dead
-OLD_HOST_S = 6.0         # above supervisor.takeover.CALL_S: most likely dead, and then a helper step there takes 11 s
-STUCK_S = 60.0           # ranks that a KILL does not end sleep in D state; Slurm gives them 60 s too
 _SWEEP = """for python in /usr/bin/python3 "$2"; do
   if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
     exec "$python" -I -S -c "$SAFELAUNCH_GUARD" --sweep "$1" "$3"
@@ -78,27 +77,35 @@ class Fencer:
         for node in live.nodes:
             if node in self._clean or node in self._sweeping:
                 continue
-            guards = self._server.of(node)
-            if len(guards) >= self._plan.ntasks_per_node and all(guard.gone for guard in guards):
-                self._clean.add(node)
-            elif node in lost or node in self._given_up:
-                self._wait_for_lease(node, now_s)
-            elif any(guard.connection and not guard.gone for guard in guards):
-                if is_frozen:
+            match fence.judge(self._look(live, node, node in lost)):
+                case Fencing.CLEAN:
+                    self._clean.add(node)
+                case Fencing.LEASE:
+                    if node not in lost:
+                        self._given_up.add(node)
+                    self._wait_for_lease(node)
+                case Fencing.WAIT:
+                    self._since_s.setdefault(node, now_s)
+                case Fencing.FROZEN:
                     self._since_s[node] = now_s
-                elif now_s - self._since_s.setdefault(node, now_s) > STUCK_S:
-                    self._give_up(node, f"ranks have not ended {STUCK_S:.0f} s after they were killed")
-            elif (live.srun_code is not None and self.alone_since_s is None) or (
-                    now_s - self._since_s.setdefault(node, now_s) > (
-                        CLOSED_S if node != self._old_host else OLD_HOST_S)):   # guards are on their way to a new door
-                if now_s < self._again_s.get(node, now_s):
-                    continue
-                if self.no_helpers is not None:
-                    self._given_up.add(node)
-                    continue
-                self._sweeping.add(node)
-                sweeps.append((self._sweep(node), node))
+                case Fencing.LATER:
+                    pass
+                case Fencing.STUCK:
+                    self._give_up(node, f"ranks have not ended {fence.STUCK_S:.0f} s after they were killed")
+                case Fencing.SWEEP:
+                    self._sweeping.add(node)
+                    sweeps.append((self._sweep(node), node))
         return sweeps
+
+    def _look(self, live: Live, node: str, is_lost: bool) -> Node:
+        guards = self._server.of(node)
+        return Node(
+            self._plan.ntasks_per_node, len(guards), sum(guard.gone for guard in guards),
+            connected=any(guard.connection and not guard.gone for guard in guards),
+            is_lost=is_lost or node in self._given_up, is_frozen=self._is_frozen,
+            waited_s=self._now_s - self._since_s.get(node, self._now_s),
+            srun_ended=live.srun_code is not None and self.alone_since_s is None, is_old_host=node == self._old_host,
+            may_ask=self._now_s >= self._again_s.get(node, self._now_s), has_helpers=self.no_helpers is None)
 
     def take_over(self, live: Live, alone_since_s: float, old_host: str) -> None:
         """Fence an attempt of another supervisor, whose last word its guards may have heard at `alone_since_s`."""
@@ -108,29 +115,26 @@ class Fencer:
     def swept(self, node: str, result: Result) -> None:
         """Take a sweep's result in: clean, to be repeated, or the node is lost."""
         self._sweeping.discard(node)
-        report = _report(result)
-        if report is not None and not report.get("left"):
-            self._clean.add(node)
-            return
-        # srun says this after 11 s of asking a dead node (measured); to do so it must have heard slurmctld.
-        is_dead = "Job step aborted" in result.stderr
-        is_away = report is None and result.returncode is not None and result.is_unknown and not is_dead
-        if is_away or (report is not None and self._is_frozen):
-            self._again_s[node] = self._now_s + SWEEP_AGAIN_S   # slurmctld's or the folder's fault, not the node's
-            return
-        if report is None and slurmtext.why_no_overlap(result.stderr) is not None:
-            self._given_up.add(node)   # left to its lease: that says nothing of the node
-            return
-        if report is None and slurmtext.is_job_over(result.stderr):
-            self._given_up.add(node)   # left to its lease: no step starts in a job that ends, on whatever node
-            return
-        self._failed[node] = self._failed.get(node, 0) + 1
-        if report is not None:
-            self._give_up(node, f"processes {report['left']} of the attempt cannot be ended")
-        elif self._failed[node] >= 2 or result.returncode is None or is_dead:
-            # The guard's connection was the first witness.
-            said = (result.stderr.strip().splitlines() or ["no answer"])[-1][:200]
-            self._give_up(node, f"its node guard's connection has closed, and a test step failed there ({said})")
+        report, stderr = _report(result), result.stderr
+        answer = Answer(
+            None if report is None else bool(report["left"]), self._is_frozen, is_unknown=result.is_unknown,
+            is_refused=slurmtext.why_no_overlap(stderr) is not None or slurmtext.is_job_over(stderr),
+            is_aborted="Job step aborted" in stderr, is_late=result.returncode is None,
+            failed=self._failed.get(node, 0))
+        match fence.judge_sweep(answer):
+            case Swept.CLEAN:
+                self._clean.add(node)
+            case Swept.AGAIN:
+                self._again_s[node] = self._now_s + SWEEP_AGAIN_S
+            case Swept.RETRY:
+                self._failed[node] = answer.failed + 1
+            case Swept.LEASE:
+                self._given_up.add(node)
+            case Swept.STUCK:
+                self._give_up(node, f"processes {report and report['left']} of the attempt cannot be ended")
+            case Swept.DEAD:   # its guard's connection was the first witness
+                said = (stderr.strip().splitlines() or ["no answer"])[-1][:200]
+                self._give_up(node, f"its node guard's connection has closed, and a test step failed there ({said})")
 
     def _give_up(self, node: str, why: str) -> None:
         self._given_up.add(node)
@@ -151,16 +155,13 @@ class Fencer:
                                   str(SWEEP_GRACE_S)])
         return self._start(argv, {**self._job.env, "SAFELAUNCH_GUARD": self._source}, SWEEP_DEADLINE_S)
 
-    def _wait_for_lease(self, node: str, now_s: float) -> None:
-        """The lease counts from the last word that the guard may have heard; from its end on, and from the record's
-        move on, it looks each second.
-        """
-        self._server.hang_up(node, now_s)
+    def _wait_for_lease(self, node: str) -> None:
+        self._server.hang_up(node, self._now_s)
         if self._record_s is None:
             return
         default_s = self._record_s if self.alone_since_s is None else self.alone_since_s
         heard_s = max((guard.pinged_s for guard in self._server.of(node)), default=default_s)
-        if now_s > max(heard_s + self._plan.lease_s, self._record_s) + self.MARGIN_S:
+        if fence.is_lease_over(self._now_s, heard_s, self._record_s, self._plan.lease_s, self.MARGIN_S):
             self._clean.add(node)
 
 

@@ -1,0 +1,104 @@
+"""Whether something of an ended attempt may be left on a node, and what the fence does to find out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+CLOSED_S = 2.0     # a guard that lost its connection is back within 1 s, or dead
+OLD_HOST_S = 6.0   # above supervisor.takeover.CALL_S: most likely dead, and then a helper step there takes 11 s
+STUCK_S = 60.0     # ranks that a KILL does not end sleep in D state; Slurm gives them 60 s too
+MAX_FAILED = 2     # helper steps that could not run on a node, before it counts as lost
+
+
+class Fencing(Enum):
+    """What is to be done about one node."""
+
+    CLEAN = "nothing of the attempt is left there"
+    LEASE = "wait until its guard's lease has run out"
+    WAIT = "its guards are still at work, or about to call"
+    FROZEN = "its ranks sleep in a run folder that does not answer"
+    STUCK = "its ranks do not end: the node is lost"
+    LATER = "nobody answered for it a moment ago: ask again later"
+    SWEEP = "a helper step ends what carries the attempt's mark"
+
+
+@dataclass(frozen=True)
+class Node:
+    """What is known of one node of an attempt that has been told to end, or has ended."""
+
+    tasks: int                     # that run on it
+    guards: int = 0                # that have ever called
+    gone: int = 0                  # of these, which have said that nothing of their task is left
+    connected: bool = False        # one that is not gone holds its connection
+    is_lost: bool = False          # dead, silent, or left to its lease for another reason
+    is_frozen: bool = False        # the run folder does not answer
+    waited_s: float = 0.0          # since the fence has begun to wait for its guards
+    srun_ended: bool = False       # and no other supervisor's guards are on their way here
+    is_old_host: bool = False      # of the supervisor before: its guards are on their way to a new endpoint
+    may_ask: bool = True           # the pause after a sweep without an answer is over
+    has_helpers: bool = True       # helper steps can run in this job
+
+
+def judge(node: Node) -> Fencing:
+    """What to do about a node now."""
+    if node.guards >= node.tasks and node.gone == node.guards:
+        return Fencing.CLEAN
+    if node.is_lost:
+        return Fencing.LEASE
+    if node.connected:
+        if node.is_frozen:
+            return Fencing.FROZEN
+        return Fencing.STUCK if node.waited_s > STUCK_S else Fencing.WAIT
+    is_closed = node.waited_s > (OLD_HOST_S if node.is_old_host else CLOSED_S)
+    if not (node.srun_ended or is_closed):
+        return Fencing.WAIT
+    if not node.may_ask:
+        return Fencing.LATER
+    return Fencing.SWEEP if node.has_helpers else Fencing.LEASE
+
+
+class Swept(Enum):
+    """What the answer of a helper step means for its node."""
+
+    CLEAN = "nothing of the attempt is left there"
+    AGAIN = "nobody answered for the node: ask again later"
+    RETRY = "it could not run on the node: ask again at once"
+    LEASE = "no helper can run: wait until its guard's lease has run out"
+    STUCK = "processes of the attempt cannot be ended: the node is lost"
+    DEAD = "it could not run on the node, which is lost"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A helper step's answer; `left`: whether some process does not end, None = it did not run on the node."""
+
+    left: bool | None = None
+    is_frozen: bool = False        # the run folder does not answer
+    is_unknown: bool = False       # Slurm has not said whether it ran, though srun has ended
+    is_refused: bool = False       # srun cannot run helper steps, or no step in a job that ends
+    is_aborted: bool = False       # srun gave the node up: 11 s of asking, and slurmctld was heard (measured)
+    is_late: bool = False          # srun has not ended within its deadline
+    failed: int = 0                # helper steps that could not run on this node before
+
+
+def judge_sweep(answer: Answer) -> Swept:
+    """What follows from a helper step. Only what was said of the node itself counts against it."""
+    if answer.left is not None:
+        if not answer.left:
+            return Swept.CLEAN
+        return Swept.AGAIN if answer.is_frozen else Swept.STUCK
+    if answer.is_unknown and not answer.is_late and not answer.is_aborted:
+        return Swept.AGAIN
+    if answer.is_refused:
+        return Swept.LEASE
+    is_dead = answer.is_aborted or answer.is_late or answer.failed + 1 >= MAX_FAILED
+    return Swept.DEAD if is_dead else Swept.RETRY
+
+
+def is_lease_over(now_s: float, heard_s: float, record_s: float | None, lease_s: float, margin_s: float) -> bool:
+    """Whether a silent node's guard has ended its ranks. The lease counts from the last word that the guard may have
+    heard (`heard_s`); from its end on, and from the record's move on (`record_s`; None = not yet), it looks each
+    second.
+    """
+    return record_s is not None and now_s > max(heard_s + lease_s, record_s) + margin_s
