@@ -70,7 +70,7 @@ def step(lead: Leader) -> bool:
         return False   # the run is being handed over, or ended: nothing starts beside that
     if lead.live is not None and lead.live.fenced:
         foresee(lead)
-        if not observe.has_last_words(lead) or is_unexplained or lead.alone:
+        if not observe.has_last_words(lead) or is_unexplained or lead.reach.alone:
             # Ranks that save and leave well are no completion. And who is cut off takes all others for lost: whoever
             # goes on judges this attempt (seen: the healthy node was kept out, and the one that was cut off was used).
             return False
@@ -141,7 +141,7 @@ def main(argv: list[str]) -> None:
     elif start is not None:   # it had taken over, and was born again
         took_over = TookOver(job.host, world.now_s())
     lead = Leader(run_dir, local, job, world, took_over)
-    lead.addresses = dict(start.addresses) if start else {}
+    lead.nodes.have_addresses(start.addresses if start else {})
     code = run(lead)
     if code == DEMOTED:
         _write(local / "role", "standby")

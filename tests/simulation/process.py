@@ -165,7 +165,7 @@ class Supervisor(Actor):
             took_over = TookOver(job.host, world.now_s())
         lead = self.lead_object = Leader(self.sim.run_dir, local, job, world, took_over)
         self.led_t = self.sim.clock.t
-        lead.addresses = dict(start.addresses) if start else {}
+        lead.nodes.have_addresses(start.addresses if start else {})
         code = loop.run(lead)
         self.sim.trace(self.host.name, f"the leader ends with {code}")
         if code == DEMOTED:

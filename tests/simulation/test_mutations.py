@@ -61,7 +61,8 @@ def _no_dependency(script: str, options: tuple[str, ...] = ()) -> tuple[str, ...
 
 def _claim_nothing(self: Leader, action: str, own_gen: bool = False) -> int:
     self.claim_number += 1
-    self.confirmed_s, self.claimed_s = self.now_s, self.world.now_s()
+    self.claimed_s = self.world.now_s()
+    self.standbys.is_confirmed(self.now_s)
     return self.claim_number
 
 

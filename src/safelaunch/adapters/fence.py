@@ -41,6 +41,10 @@ class Fencer:
         self.no_helpers: str | None = None   # why none can run here; whoever does not answer is left to its lease
         self._reset(0)
 
+    def do_without_helpers(self, why: str) -> None:
+        """No step can run beside the training: whoever does not answer is left to its lease."""
+        self.no_helpers = why
+
     def _reset(self, number: int) -> None:
         self._number = number
         self._now_s, self._is_frozen = 0.0, False

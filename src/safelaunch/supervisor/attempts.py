@@ -31,7 +31,9 @@ from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.supervisor import listening, lostprogress, observe, overlap, visit
 from safelaunch.supervisor.diagnosing import look_deeper, of_hang
-from safelaunch.supervisor.leader import FIRST_STANDBY_S, Failure, Leader
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state import standbys
+from safelaunch.supervisor.state.nodes import Unvisited
 from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import blamed_nodes, suspect
 
@@ -75,7 +77,7 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
     lead.grew_s, lead.stalled, lead.launched_s = lead.now_s, False, lead.now_s
     lead.clock.hurries("progress")   # its first steps are looked at sooner than the last ones of the attempt before
     if not lead.was_watched:
-        lead.standby_next_s = min(lead.standby_next_s, lead.now_s + FIRST_STANDBY_S)
+        lead.standbys.may_start_by(lead.now_s + standbys.FIRST_S)
     lead.record(lead.writer.event("attempt_started", **facts, why=action.why),
                 lead.writer.event("outcome", claim=claim, act="launch", ok=True))
     lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
@@ -97,7 +99,7 @@ def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -
     """What this attempt's script is told beside the plan."""
     env = {"SAFELAUNCH_ATTEMPT": str(number), "SAFELAUNCH_NODELIST": nodefold.fold(nodes),
            "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd}
-    if lead.no_overlap is not None:
+    if lead.nodes.no_overlap is not None:
         env["SAFELAUNCH_OVERLAP"] = "no"
     address = "127.0.0.1" if lead.job.is_local else lead.address_of(nodes[0])
     if address is not None:
@@ -122,12 +124,12 @@ def ask_addresses(lead: Leader) -> Step:
     """
     found = {node: lead.world.addresses_of(node) for node in lead.job.nodes}
     lead.server.strangers.keep_for(address for addresses in found.values() for address in addresses)
-    unknown = [node for node, addresses in found.items() if not addresses and node not in lead.addresses]
+    unknown = [node for node, addresses in found.items() if not addresses and node not in lead.nodes.addresses]
     if unknown:
         result = yield lead.world.command(slurm.show_nodes(nodefold.fold(unknown)), lead.job.env)
         if result is not None and result.is_ok:
-            lead.addresses = {**lead.addresses, **slurmtext.parse_addresses(result.stdout)}
-    lead.server.strangers.keep_for(lead.addresses.values())
+            lead.nodes.have_addresses(slurmtext.parse_addresses(result.stdout))
+    lead.server.strangers.keep_for(lead.nodes.addresses.values())
 
 
 def kill(lead: Leader, row: str, action: Kill) -> None:
@@ -147,7 +149,7 @@ def kill(lead: Leader, row: str, action: Kill) -> None:
 
 def fence(lead: Leader) -> bool:
     """See that nothing of the attempt is left; True once that is sure."""
-    for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.lost, lead.is_record_moved,
+    for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.reach.lost, lead.is_record_moved,
                                               lead.frozen):
         lead.tasks.begin(Work.SWEEP, _sweep(lead, command, done), done)
     for node, why in lead.fencer.found_lost():
@@ -185,9 +187,9 @@ def close_attempt(lead: Leader) -> None:
             lead.ending = lead.ending or "unknown"
     elif how == "failed" and lead.unread == live.number:
         how, not_before = _never_started(lead)   # Slurm ended it, and why cannot be read: no word against the training
-    if how == "failed" and not live.exits and live.number > 1 and lead.no_overlap is None:
+    if how == "failed" and not live.exits and live.number > 1 and lead.nodes.no_overlap is None:
         overlap.note_words(lead, said)   # of the relaunch's own --overlap: it is launched again without
-        how = how if lead.no_overlap is None else "interrupted"
+        how = how if lead.nodes.no_overlap is None else "interrupted"
     steps = _last_progress(lead, live, tail)
     for step in steps:
         lead.note(step)
@@ -205,7 +207,7 @@ def close_attempt(lead: Leader) -> None:
         lead.tasks.begin(Work.COPY_REST, copy_rest(lead, lead.process, patience_s), live.number)
         lead.process.forget()
     if how == "failed" and lead.state.attempt is not None:
-        lead.failures.append(Failure(live, lead.state.attempt.started_t, lead.now_s))
+        lead.nodes.are_to_be_visited(Unvisited(live, lead.state.attempt.started_t, lead.now_s))
         lead.tasks.begin(Work.VISIT_AFTER, visit.after_failures(lead))
     lead.live = lead.process = None
     lead.record(*events, noted=steps)

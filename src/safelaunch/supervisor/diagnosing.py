@@ -66,9 +66,9 @@ def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Evide
 
 def of_hang(lead: Leader, live: Live) -> Verdict | None:
     """What two looks at the ranks have shown of this attempt, if it was ended for a hang."""
-    if lead.hung is None or lead.hung[0] != live.number:
+    if lead.hangs.hung is None or lead.hangs.hung[0] != live.number:
         return None
-    found = lead.hung[1]
+    found = lead.hangs.hung[1]
     return Verdict("hang", found.summary, found.confidence, "restart",
                    found.suspects[0] if found.suspects else None, suspects=found.suspects,
                    evidence=found.evidence[:8])
@@ -76,12 +76,12 @@ def of_hang(lead: Leader, live: Live) -> Verdict | None:
 
 def _evidence(lead: Leader, live: Live, shallow: Verdict | None) -> Evidence:
     """What is known beside the log. Of a hang's ranks the exits say nothing: this supervisor has ended them."""
-    blamed = blamed_before(lead.evidence, lead.plan.run_id, live.number, lead.now)
+    blamed = blamed_before(lead.nodes.evidence, lead.plan.run_id, live.number, lead.now)
     ledger = {node: count for node, count in blamed.items() if node in live.nodes}
-    if shallow is not None and shallow.category == "hang" and lead.hung is not None:
-        odd = tuple((one.node, f"rank {one.number}: {one.why}") for one in lead.hung[1].odd)
+    if shallow is not None and shallow.category == "hang" and lead.hangs.hung is not None:
+        odd = tuple((one.node, f"rank {one.number}: {one.why}") for one in lead.hangs.hung[1].odd)
         return Evidence(stacks=odd or (("", shallow.summary),), stacks_sure=shallow.confidence, ledger=ledger,
-                        stacks_rank=next((one.number for one in lead.hung[1].odd[:1] if one.node), None),
+                        stacks_rank=next((one.number for one in lead.hangs.hung[1].odd[:1] if one.node), None),
                         own_term_bytes=own_term_bytes(lead, live))
     exits = tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits)
     # srun's code says something only where no task's does, and comes late.

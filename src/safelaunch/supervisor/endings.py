@@ -69,7 +69,7 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     lead.tell(row, f"handing over to the next job: {action.why}")
     while (claim := lead.claim("hand over")) == 0:
         yield 1.0
-    if lead.partition is None:   # Slurm had no answer when this supervisor was born
+    if lead.nodes.partition is None:   # Slurm had no answer when this supervisor was born
         yield from ask_available(lead)
     action = replace(action, exclude=_affordable(lead, action.exclude))
     lead.record(lead.writer.event("intent", claim=claim, act="hand_over", job=lead.job.id,
@@ -95,9 +95,9 @@ def _affordable(lead: Leader, exclude: tuple[str, ...]) -> tuple[str, ...]:
     A supervisor that is cut off takes all others for lost, and the next job would wait for ever. Where Slurm does not
     say how many nodes there are, no more are kept out than the ledger may.
     """
-    if lead.partition is None:
+    if lead.nodes.partition is None:
         return exclude[:most_excluded(lead.plan.suspects, lead.plan.nodes, lead.plan.spare_nodes)]
-    rooms = ((allowed, len(set(lead.partition) - set(allowed))) for allowed in (exclude, lead.state.excluded))
+    rooms = ((allowed, len(set(lead.nodes.partition) - set(allowed))) for allowed in (exclude, lead.state.excluded))
     return next((allowed for allowed, room in rooms if room >= lead.plan.allocated_nodes), ())
 
 
@@ -123,7 +123,7 @@ def _write_end(lead: Leader, action: Finish) -> Step:
     patience_s = lead.now_s + CANCEL_PATIENCE_S
     while (claim := lead.claim("end the run")) == 0 and lead.now_s < patience_s:
         yield 1.0
-    if claim or not lead.contested:
+    if claim or not lead.standbys.is_contested:
         lead.record(lead.writer.event(action.how, exit_code=action.exit_code, why=action.why))
 
 

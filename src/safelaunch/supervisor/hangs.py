@@ -17,13 +17,11 @@ from safelaunch.adapters.collect import Collected, Depth
 from safelaunch.adapters.localtime import clock
 from safelaunch.core import nodefold
 from safelaunch.core.hangs import hang, stacktext
-from safelaunch.core.hangs.hang import Rhythm
 from safelaunch.core.hangs.proof import (
     ALL_LOOKS_S,
     BETWEEN_LOOKS_S,
     LAST_LOOK_S,
     Look,
-    conclude,
     is_certain,
     pause_before_last_s,
     verdict_of,
@@ -43,78 +41,60 @@ FIRST, SECOND = Depth(samples=3, gap_s=1.0), Depth(samples=8, gap_s=0.6)
 LAST = Depth(samples=40, gap_s=LAST_LOOK_S / 40, deadline_s=60.0)   # for what may pass only
 LOOKS = ((FIRST, ALL_LOOKS_S), (SECOND, ALL_LOOKS_S), (LAST, 0.0))  # and how long those behind each take at most
 CHECKPOINT_S = 1.0        # a folder of some hundred checkpoints takes 0.1 s; the leader's heart must not wait
-STALLED_S = 30.0          # between two looks at the log, which come each 5 s
 
 
 def follow(lead: Leader, talk: Talk | None) -> None:
     """Take in what the log has said, and look at the ranks when it has been silent for too long."""
     if not lead.plan.hang.is_on:
         return
-    rhythm = _rhythm(lead)
-    if lead.now_s - lead.followed_s > STALLED_S:
-        rhythm = hang.forgive(rhythm, lead.now_s - lead.followed_s)   # this leader was stopped, and its node perhaps
-    lead.followed_s = lead.now_s
-    lead.rhythm = rhythm = rhythm if talk is None else hang.hear(rhythm, lead.grew_s, talk)
-    if lead.now_s > hang.deadline_s(rhythm) and lead.attempt.killed_t is None and not lead.attempt.exits:
+    lead.hangs.follows(lead.attempt.number, len(lead.attempt.nodes), lead.plan.hang, lead.now_s)
+    if talk is not None:
+        lead.hangs.hears(lead.grew_s, talk)
+    if lead.hangs.is_silent(lead.now_s) and lead.attempt.killed_t is None and not lead.attempt.exits:
         lead.tasks.begin(Work.LOOK_AT_RANKS, look(lead))
 
 
 def is_overdue(lead: Leader) -> bool:
     """Whether somebody should look by now, as far as the log was read; asked once a second."""
-    return (lead.rhythm is not None and lead.live is not None and lead.rhythm_of == lead.live.number
-            and lead.now_s > hang.deadline_s(lead.rhythm) and lead.clock.is_due("overdue", 1.0))
-
-
-def _rhythm(lead: Leader) -> Rhythm:
-    """The rhythm of the present attempt, begun where it is a new one."""
-    attempt = lead.attempt
-    if lead.rhythm is not None and lead.rhythm_of == attempt.number:
-        return lead.rhythm
-    asked = lead.plan.hang
-    lead.rhythm = hang.begin(lead.now_s, asked.first_step_s, asked.no_progress_s, lead.rhythm,
-                             is_resized=lead.rhythm_nodes != len(attempt.nodes))
-    lead.rhythm_of, lead.rhythm_nodes = attempt.number, len(attempt.nodes)
-    lead.followed_s = lead.now_s
-    return lead.rhythm
+    return (lead.live is not None and lead.hangs.is_about(lead.live.number) and lead.hangs.is_silent(lead.now_s)
+            and lead.clock.is_due("overdue", 1.0))
 
 
 def would_call_t(lead: Leader) -> float | None:
     """When this leader would call the attempt hung, epoch seconds, for people to see."""
-    if lead.rhythm is None or lead.live is None:
-        return None
-    return lead.now + hang.deadline_s(lead.rhythm) - lead.now_s
+    in_s = None if lead.live is None else lead.hangs.calls_in_s(lead.now_s)
+    return None if in_s is None else lead.now + in_s
 
 
 def look(lead: Leader) -> Step:
     """Look at all ranks, twice if the first look speaks of a hang; end the attempt if both do."""
-    assert lead.rhythm is not None
-    number, since_s = lead.attempt.number, lead.now_s - lead.rhythm.since_s
-    phase = hang.phase_of(lead.rhythm)
+    number, since_s = lead.attempt.number, lead.now_s - lead.hangs.rhythm.since_s
+    phase = hang.phase_of(lead.hangs.rhythm)
     lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
-                                  step=lead.rhythm.step))
+                                  step=lead.hangs.rhythm.step))
     what = f"no step for {since_s:.0f} s{'' if phase == hang.STEP else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:
         lead.say(f"{what}; hang.dump_stacks is off, so nobody looks why")
-        lead.rhythm = hang.look_again(lead.rhythm, lead.now_s)
+        lead.hangs.looks_again(lead.now_s)
         return
-    lead.rhythm = hang.alive(lead.rhythm, _last_checkpoint_s(lead))
+    lead.hangs.was_alive(_last_checkpoint_s(lead))
     if not _is_silent_still(lead, number):
         lead.tell("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since")
         return
     lead.say(f"{what}: reading the stacks of all ranks")
-    looks = _earlier_looks(lead)
+    looks = lead.hangs.earlier_looks()
     for depth, more_s in LOOKS:
-        if depth is LAST and is_certain(lead.rhythm, looks):
+        if depth is LAST and is_certain(lead.hangs.rhythm, looks):
             break
         if depth is not FIRST:
-            yield BETWEEN_LOOKS_S if depth is SECOND else pause_before_last_s(lead.rhythm, lead.now_s, looks)
+            yield BETWEEN_LOOKS_S if depth is SECOND else pause_before_last_s(lead.hangs.rhythm, lead.now_s, looks)
         collected = yield from collect(lead, lead.attempt.nodes, depth)
         if not _is_silent_still(lead, number):
             return
         groups = fold(rank for report in collected.reports for rank in report.ranks)
         found = judge_hang(collected.reports, collected.silent, groups=groups)
         looks.append(Look(collected.reports, groups, found))
-        lead.looked = (lead.rhythm.since_s, looks[-1])
+        lead.hangs.has_looked(looks[-1])
         _keep(lead, number, collected, stacktext.to_public(groups, found, collected.reports, collected.silent,
                                                            collected.took_s))
         if not _speaks_of_a_hang(lead, looks, more_s):
@@ -139,18 +119,11 @@ def _last_checkpoint_s(lead: Leader) -> float:
     return lead.now_s - max(0.0, lead.now - answer.value)
 
 
-def _earlier_looks(lead: Leader) -> list[Look]:
-    """The last look at this same silence: who goes on was elsewhere then."""
-    assert lead.rhythm is not None
-    return [lead.looked[1]] if lead.looked is not None and lead.looked[0] == lead.rhythm.since_s else []
-
-
 def _speaks_of_a_hang(lead: Leader, looks: Sequence[Look], more_s: float) -> bool:
     """Whether these looks do; if not, it is said, and the next ones come later."""
-    assert lead.rhythm is not None
-    lead.rhythm, why_not = conclude(lead.rhythm, lead.now_s, looks, more_s)
+    why_not = lead.hangs.concludes(lead.now_s, looks, more_s)
     if why_not:
-        again_t = lead.now + hang.deadline_s(lead.rhythm) - lead.now_s
+        again_t = lead.now + hang.deadline_s(lead.hangs.rhythm) - lead.now_s
         lead.tell("hang", f"{why_not}; next look at {clock(again_t)}")
     return not why_not
 
@@ -158,7 +131,7 @@ def _speaks_of_a_hang(lead: Leader, looks: Sequence[Look], more_s: float) -> boo
 def _is_silent_still(lead: Leader, number: int) -> bool:
     """Whether the attempt is still there, and no step has come meanwhile."""
     return (lead.live is not None and lead.live.number == number and lead.live.killed_t is None
-            and not lead.live.exits and lead.rhythm is not None and lead.now_s > hang.deadline_s(lead.rhythm))
+            and not lead.live.exits and lead.hangs.is_silent(lead.now_s))
 
 
 def _keep(lead: Leader, number: int, collected: Collected, found: dict[str, Any]) -> None:
@@ -174,10 +147,9 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
     then = lead.plan.hang.then
     where = f" on {nodefold.fold(found.suspects)}" if found.suspects else ""
     lead.tell("hang", f"attempt {number} hangs: {found.summary}{where}")
-    assert lead.rhythm is not None
     if then == "notify":
         lead.say("hang.then is notify: nothing is ended")
-        lead.rhythm = hang.look_again(lead.rhythm, lead.now_s)
+        lead.hangs.looks_again(lead.now_s)
         return
     if then == "preserve":
         yield from _preserve(lead, number)
@@ -186,11 +158,11 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
         if not _is_silent_still(lead, number):
             return
     if (yield from wait_for_thaw(lead, found)):   # a rank that wakes with its filesystem goes on by itself
-        lead.rhythm = hang.look_again(lead.rhythm, lead.now_s)
+        lead.hangs.looks_again(lead.now_s)
         return
     if not _is_silent_still(lead, number):
         return
-    lead.hung = (number, found)
+    lead.hangs.hangs(number, found)
     lead.live = replace(lead.attempt, hung=found.summary)
 
 

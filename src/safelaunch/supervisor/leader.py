@@ -20,16 +20,12 @@ from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.outbox import APPEND, PUT
 from safelaunch.adapters.probe import Answer
 from safelaunch.adapters.shared import SharedFolder
-from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.counters import Counter
 from safelaunch.core.decide.seen import Live, Seen
-from safelaunch.core.hangs.hang import Rhythm
-from safelaunch.core.hangs.proof import Look
-from safelaunch.core.hangs.scene import HangVerdict
-from safelaunch.core.ledger import Evidence
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plaintext import clean
 from safelaunch.core.plan import LEASE_S, Plan
@@ -38,6 +34,10 @@ from safelaunch.core.state import State, fold
 from safelaunch.core.why.findings import Evidence as Known
 from safelaunch.node import fresh
 from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.hangs import HangWatch
+from safelaunch.supervisor.state.nodes import Nodes
+from safelaunch.supervisor.state.reach import Reach
+from safelaunch.supervisor.state.standbys import Standbys
 from safelaunch.supervisor.state.tasks import BackgroundTasks
 
 TICK_S = 1.0
@@ -54,8 +54,6 @@ PATIENT_S = 1.5         # for an answer that is worth a wait: below the two seco
 TOUCH_S = 1.0           # one stat of a folder that works takes milliseconds
 RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
-STANDBY_AFTER_S = 5.0     # a standby of the leader before has called by then
-FIRST_STANDBY_S = 1.0     # where there was none: the attempt's own start comes first
 DEMOTED = 76              # another supervisor leads this job: this one becomes its standby
 MAX_OLDER = 50            # checkpoints to fall back to
 MOST_TOLD_SKIPPED = 5     # of one search
@@ -79,25 +77,6 @@ class TookOver:
     host: str
     heard_s: float
     watchers: tuple[str, ...] = ()
-
-
-class Urgent(NamedTuple):
-    """What of a pulse cannot wait for the next one: without the next job's number in it, a node guard that ends an
-    orphaned job cannot free that one, which then waits for a dead node (seen in a drill).
-    """
-
-    successor: str | None
-    attempt: int | None
-    standby: str | None
-    watchers: list[str]    # who may take over
-
-
-class Failure(NamedTuple):
-    """A failed attempt whose nodes are still to be visited; `since_s` is monotonic."""
-
-    live: Live
-    started_t: float
-    since_s: float
 
 
 class ReadLog(NamedTuple):
@@ -133,6 +112,10 @@ class Leader:
         self.final: int | None = None
         self.clock = Clock(world)
         self.tasks = BackgroundTasks(self.clock)
+        self.standbys = Standbys(self.now_s)
+        self.hangs = HangWatch(self.now_s)
+        self.nodes = Nodes()
+        self.reach = Reach()
         self.signals: set[int] = set()
         self.state = State()
         self.live: Live | None = None
@@ -144,10 +127,7 @@ class Leader:
         self.asked_who = 0              # the attempt of which Slurm was asked who ended its step
         self.unread = 0                 # the attempt whose step Slurm ended in words that are not known
         self.limit_near = False
-        self.lost: dict[str, str] = {}
-        self.probing: set[str] = set()
         self.read: ReadLog | None = None    # the last attempt's log, perhaps without its last words
-        self.failures: list[Failure] = []   # whose nodes are still to be visited (supervisor.visit)
         self.resume: Checkpoint | None = None
         self.whole_steps: tuple[int, ...] = ()   # of all complete checkpoints that the next attempt could go on from
         self.counted = Counted()        # what the live attempt's log counts (supervisor.lostprogress)
@@ -160,43 +140,16 @@ class Leader:
         self.folder_id: list[int] | None = None
         self.grew_s = self.exit_s = self.killed_s = self.now_s
         self.size = self.heard_bytes = 0   # of the attempt's log: all, and how much was listened to
-        self.pulse_count = 0
-        self.shown: Urgent | None = None      # what the last pulse said of that
         self.last_row = ""
-        self.no_overlap: str | None = None    # why no step can run beside the training (supervisor.overlap)
         self.launched_s = self.now_s          # the last attempt
-        self.addresses: dict[str, str] = {}   # of nodes whose names this host cannot resolve
         self.user = runfolder.name_of(os.geteuid())
         self.history: tuple[Event, ...] = ()          # the journal as it was at this leader's birth
-        self.evidence: tuple[Evidence, ...] = ()      # against nodes, of this run and of others
-        self.partition: tuple[str, ...] | None = None   # all nodes, the ones included that are down today
-        self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
-        self.rhythm: Rhythm | None = None             # what the log's silences have taught
-        self.rhythm_of = 0                            # the attempt that it is about
-        self.rhythm_nodes = 0                         # on how many nodes that attempt runs
-        self.followed_s = self.now_s                  # when its log was last looked at
-        self.looked: tuple[float, Look] | None = None  # since when it was silent; what was seen then
-        self.hung: tuple[int, HangVerdict] | None = None  # attempt, what two witnesses said of it
         self.trouble: str | None = None               # what keeps the run's folders from being written
         self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
         self.took_over = took_over      # from whom, where this process was its standby: nothing else ends the job then
         self.end_claim = 0      # under which this supervisor has announced that it cancels its own job
-        self.alone = self.resigned = False   # cut off; and nothing of the attempt is left here
         self.refused_changes = 0        # of the next job, by Slurm
-        self.alone_every_s = 5.0        # between two questions to the third witness (supervisor.observe)
         self.late_s = -1.0              # the tick in which a shared folder did not answer
-        self.contested = False          # somebody may watch this leader without hearing it
-        self.watchers: tuple[str, ...] = ()    # who may take over, as its pulse said last
-        self.struck_off: int | None = None      # the ticket of a pulse that lists somebody no more
-        self.struck_s: float | None = None      # since when the folder has it
-        self.confirmed_s = self.now_s   # when folder or standby last showed that nobody else leads this run
-        self.standby_process: Command | None = None
-        self.standby_node: str | None = None
-        self.standby_asked = ""
-        self.standby_until_s = self.now_s
-        self.standby_next_s = self.now_s + STANDBY_AFTER_S
-        self.standby_tried: set[str] = set()
-        self.said_no_standby = False
         world.on_signals(SIGNALS, self._take_signal)
 
     @property
@@ -222,7 +175,7 @@ class Leader:
     @property
     def is_unconfirmed(self) -> bool:
         """Another one may lead by now, for all that this one can see: no watcher is heard, and the folder is silent."""
-        return self.contested and self.now_s - self.confirmed_s > self.plan.lease_s
+        return self.standbys.is_contested and self.now_s - self.standbys.confirmed_s > self.plan.lease_s
 
     def own_address(self) -> str:
         """Where other nodes reach this one, by its name or by one of its networks: addresses to be tried in turn.
@@ -234,7 +187,7 @@ class Leader:
 
     def address_of(self, node: str) -> str | None:
         """Slurm's address where the name does not resolve: asking for that again costs a question to a name server."""
-        return self.addresses.get(node) or self.world.address_of(node)
+        return self.nodes.addresses.get(node) or self.world.address_of(node)
 
     @property
     def attempt(self) -> Live:
@@ -246,9 +199,9 @@ class Leader:
         """What `decide` is told."""
         return Seen(
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.requests, ending=self.ending,
-            limit_near=self.limit_near, lost=tuple(self.lost.items()),
+            limit_near=self.limit_near, lost=tuple(self.reach.lost.items()),
             frozen=self.frozen or self.resume_unknown, trouble=self.trouble, suspended=self.stalled,
-            resume=self.resume, alone=self.alone, unconfirmed=self.is_unconfirmed, jitter=self.world.chance(),
+            resume=self.resume, alone=self.reach.alone, unconfirmed=self.is_unconfirmed, jitter=self.world.chance(),
         )
 
     def record(self, *events: Event, noted: Sequence[Event] = ()) -> None:
@@ -269,7 +222,7 @@ class Leader:
         self.clock.has_no_news()
         until_s = self.world.now_s() + timeout_s
         self._hear(timeout_s)
-        while not self.clock.has_news and not self.contested and self.now_s < until_s:
+        while not self.clock.has_news and not self.standbys.is_contested and self.now_s < until_s:
             self._hear(max(NO_TIME_S, until_s - self.now_s))
         self.server.tick(self.now_s, self.ping_every_s)
 
@@ -282,7 +235,7 @@ class Leader:
             self.server.forgive(self.now_s)
             self.grew_s = self.now_s
             self.stalled = self.stalled or self.now_s - before_s > LEASE_S
-            self.contested = self.contested or self.standby_node is not None
+            self.standbys.is_doubted(self.standbys.is_contested or self.standbys.node is not None)
             self.clock.hurries("superseded")
             self.clock.takes_news()
         for key, _ in ready:
@@ -397,7 +350,8 @@ class Leader:
                 self.doubt_itself()
                 continue
             self.claim_number = number
-            self.confirmed_s, self.claimed_s = self.now_s, claimed_s
+            self.claimed_s = claimed_s
+            self.standbys.is_confirmed(self.now_s)
             if won:
                 return number
             other = self.read_claim(number)
@@ -423,7 +377,7 @@ class Leader:
 
     def find_other(self, claims: list[dict[str, Any]]) -> None:
         """Take in the claims behind this leader's last one; raises Superseded where another one leads by now."""
-        self.confirmed_s = self.now_s
+        self.standbys.is_confirmed(self.now_s)
         other = next((claim for claim in claims if int(claim.get("gen", 0)) > self.gen), None)
         if other is not None:
             raise Superseded(f"generation {other.get('gen')} on {other.get('host')} leads this run",
@@ -442,8 +396,8 @@ class Leader:
 
     def lose(self, node: str, why: str) -> None:
         """Count a node as lost."""
-        if node not in self.lost:
-            self.lost[node] = why
+        if node not in self.reach.lost:
+            self.reach.loses(node, why)
             self.say(f"{node} is lost: {why}")
             self.record(self.writer.event("node_lost", node=node, why=why))
 
@@ -453,7 +407,7 @@ class Leader:
 
     def lost_of_live(self) -> list[tuple[str, str]]:
         """Lost nodes of the live attempt, with why."""
-        return [(node, why) for node, why in self.lost.items() if self.live and node in self.live.nodes]
+        return [(node, why) for node, why in self.reach.lost.items() if self.live and node in self.live.nodes]
 
     def put(self, number: int, name: str, content: bytes | Mapping[str, Any]) -> None:
         """Put a file into an attempt's folder, a mapping as JSON, as soon as the run folder takes it."""

@@ -26,8 +26,9 @@ from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.script import warn_before_s
 from safelaunch.node import fresh
 from safelaunch.supervisor import hangs, listening, lostprogress, overlap, slurmends, thaw
-from safelaunch.supervisor.leader import NO_TIME_S, PATIENCE, TICK_S, Leader, Superseded, Urgent
+from safelaunch.supervisor.leader import NO_TIME_S, PATIENCE, TICK_S, Leader, Superseded
 from safelaunch.supervisor.standbys import keep_standby, strike_off, watchers_of
+from safelaunch.supervisor.state.pulse import Urgent
 from safelaunch.supervisor.state.tasks import Step, Work
 
 REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
@@ -38,8 +39,6 @@ INDEX_S = 2.0
 LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
 FIRST_TOUCH_S = 600.0   # of the local folder: not at the birth, when a training waits, nor long after it
-ALONE_S = 5.0
-MAX_ALONE_S = 300.0     # simulated: 250 questions to Slurm while a hand-over that the site refuses went on and on
 TROUBLE_S = 2.0
 THIRD_WITNESS_S = 5.0   # slurmctld answers within milliseconds; a cut network lets squeue wait for a minute
 CLOSING_S = 60.0        # where a script of the group opens all folders again and again, say so now and then
@@ -61,7 +60,7 @@ def observe(lead: Leader) -> None:
     if has_asked:
         read_requests(lead)
     keep_standby(lead)
-    if lead.contested and not has_asked and lead.clock.is_due("superseded", CONTESTED_S):
+    if lead.standbys.is_contested and not has_asked and lead.clock.is_due("superseded", CONTESTED_S):
         see_who_leads(lead)
     if lead.process is not None:
         observe_attempt(lead, lead.process)
@@ -74,7 +73,7 @@ def observe(lead: Leader) -> None:
     if lead.clock.is_due("touch", TOUCH_EVERY_S):
         touch(lead.local)
     urgent = find_urgent(lead)
-    if lead.clock.is_due("pulse", pulse_every_s(lead)) or lead.shown != urgent:
+    if lead.clock.is_due("pulse", pulse_every_s(lead)) or lead.standbys.pulse.urgent != urgent:
         publish_pulse(lead, urgent)
 
 
@@ -116,22 +115,22 @@ def find_out_whether_alone(lead: Leader) -> None:
     last = lead.live.nodes if lead.live is not None else lead.state.attempt.nodes if lead.state.attempt else ()
     others = [node for node in last if node != lead.job.host]
     heard_s = max((guard.heard_s for guard in lead.server.standbys.values()), default=lead.now_s - SILENT_S)
-    if (lead.job.is_local or not others or not all(node in lead.lost for node in others)
+    if (lead.job.is_local or not others or not all(node in lead.reach.lost for node in others)
             or lead.now_s - heard_s < SILENT_S):
-        lead.alone = lead.resigned = False
-        lead.alone_every_s = ALONE_S
+        lead.reach.is_not_alone()
         return
-    if lead.clock.is_due("third witness", lead.alone_every_s):
+    if lead.clock.is_due("third witness", lead.reach.ask_every_s):
         lead.tasks.begin(Work.ASK_ALONE, ask_the_third(lead))
     gone = lead.live is None or not any(guard.connection and not guard.gone for guard in lead.server.of(lead.job.host))
-    lead.resigned = lead.alone and gone
+    lead.reach.has_left_here(gone)
 
 
 def ask_the_third(lead: Leader) -> Step:
     """Ask Slurm about this job; no answer = this node is the one that is cut off."""
-    lead.alone = (yield from look_whether_it_ends(lead)) is None
-    lead.contested = lead.contested or lead.alone
-    lead.alone_every_s = ALONE_S if lead.alone else min(MAX_ALONE_S, 2 * lead.alone_every_s)
+    is_alone = (yield from look_whether_it_ends(lead)) is None
+    lead.reach.has_asked(is_alone)
+    if is_alone:
+        lead.standbys.is_doubted()
 
 
 def look_whether_it_ends(lead: Leader) -> Generator[Command, Result | None, bool | None]:
@@ -252,7 +251,7 @@ def find_lost(lead: Leader) -> None:
     assert lead.live is not None
     reported = {(exit.node, exit.task) for exit in lead.live.exits}
     for guard in lead.server.guards.values():
-        if guard.gone or (guard.node, guard.task) in reported or guard.node in lead.lost:
+        if guard.gone or (guard.node, guard.task) in reported or guard.node in lead.reach.lost:
             continue
         if guard.closed_s is not None and lead.now_s - guard.closed_s > GUARD_LOST_S:
             add_exit(lead, Exit(guard.node, guard.task, 255))
@@ -267,8 +266,7 @@ def judge_silence(lead: Leader, guard: Guard) -> None:
         return
     if lead.grew_s < guard.heard_s + lead.ping_every_s + 1.0 or (lead.live and lead.live.killed_t is not None):
         lead.lose(guard.node, f"its node guard has not answered for {silent_s:.0f} s, and the log stands still")
-    elif silent_s >= SILENT_BUSY_S and lead.no_overlap is None and guard.node not in lead.probing:
-        lead.probing.add(guard.node)
+    elif silent_s >= SILENT_BUSY_S and lead.nodes.no_overlap is None:
         lead.tasks.begin(Work.PROBE, probe(lead, guard), guard.node)
 
 
@@ -276,11 +274,10 @@ def probe(lead: Leader, guard: Guard) -> Step:
     """Ask a node whose guard is silent by a helper step."""
     result = yield lead.world.command(lead.fencer.helper(guard.node, ["true"]), lead.job.env, 15.0)
     overlap.note_result(lead, result)
-    is_asked = result is not None and lead.no_overlap is None
+    is_asked = result is not None and lead.nodes.no_overlap is None
     if is_asked and result is not None and not result.is_ok and lead.now_s - guard.heard_s > SILENT_S:
         lead.lose(guard.node, f"its node guard has not answered for {lead.now_s - guard.heard_s:.0f} s, and a test "
                               "step failed there")
-    lead.probing.discard(guard.node)
 
 
 def on_report(lead: Leader, guard: Guard) -> None:
@@ -318,28 +315,28 @@ def _quiet_until_s(lead: Leader, live: Live) -> float:
 
 def pulse_every_s(lead: Leader) -> float:
     """Seconds between two pulses."""
-    return CONTESTED_S if lead.contested else PULSE_S
+    return CONTESTED_S if lead.standbys.is_contested else PULSE_S
 
 
 def find_urgent(lead: Leader) -> Urgent:
     """What of a pulse cannot wait for the next one."""
     attempt = lead.state.attempt
-    return Urgent(lead.state.successor, attempt.number if attempt else None, lead.standby_node, watchers_of(lead))
+    return Urgent(lead.state.successor, attempt.number if attempt else None, lead.standbys.node, watchers_of(lead))
 
 
 def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool = False) -> None:
     """Put a copy of the heartbeat into the run folder, for those outside."""
-    lead.pulse_count += 1
-    lead.shown = urgent = urgent or find_urgent(lead)
-    lead.server.show_pulse(lead.pulse_count, lead.now_s)
+    urgent = urgent or find_urgent(lead)
+    count = lead.standbys.pulse.shows(urgent)
+    lead.server.show_pulse(count, lead.now_s)
     attempt = lead.state.attempt
     ticket = lead.shared.enqueue(PUT, "pulse.json", json.dumps({
-        "v": 1, "count": lead.pulse_count, "t": round(lead.now, 3), "gen": lead.gen, "host": lead.job.host,
+        "v": 1, "count": count, "t": round(lead.now, 3), "gen": lead.gen, "host": lead.job.host,
         "job": lead.job.id, "state": lead.state.name, "attempt": urgent.attempt,
         "step": attempt.step if attempt else None, "successor": urgent.successor,
-        "every_s": pulse_every_s(lead), "endpoint": [lead.own_address(), lead.server.port], "alone": lead.resigned,
-        "standby": urgent.standby, "watchers": urgent.watchers, "hang_t": hangs.would_call_t(lead),
-        "over": is_over or lead.final is not None,
+        "every_s": pulse_every_s(lead), "endpoint": [lead.own_address(), lead.server.port],
+        "alone": lead.reach.resigned, "standby": urgent.standby, "watchers": urgent.watchers,
+        "hang_t": hangs.would_call_t(lead), "over": is_over or lead.final is not None,
         "guards": sum(guard.connection is not None for guard in lead.server.guards.values()),
     }).encode() + b"\n")
     strike_off(lead, urgent.watchers, ticket)

@@ -30,16 +30,17 @@ def note_result(lead: Leader, result: Result | None) -> None:
 def note_words(lead: Leader, said: str) -> None:
     """Take in words of a helper's srun: from its refusal on, nothing is asked for with --overlap."""
     why = slurmtext.why_no_overlap(said)
-    if why is not None and lead.no_overlap is None and not lead.job.is_local:
+    if why is not None and lead.nodes.no_overlap is None and not lead.job.is_local:
         _do_without(lead, why)
 
 
 def _do_without(lead: Leader, why: str) -> None:
-    lead.no_overlap = lead.fencer.no_helpers = why
+    lead.nodes.refuse_helpers(why)
+    lead.fencer.do_without_helpers(why)
     lead.say(f"no step can run beside the training on this cluster ({why}): there is no standby and no look at the "
              f"ranks, and a restart waits for a lease")
-    if lead.standby_process is not None:
-        lead.standby_process.terminate()
+    if lead.standbys.process is not None:
+        lead.standbys.process.terminate()
 
 
 def look_for_waiting(lead: Leader) -> None:
@@ -47,11 +48,11 @@ def look_for_waiting(lead: Leader) -> None:
     Slurm has a step of the standby and none of the attempt.
     """
     live, process = lead.live, lead.process
-    if process is None or lead.no_overlap is not None or not _is_missing(live, lead):
+    if process is None or lead.nodes.no_overlap is not None or not _is_missing(live, lead):
         return
     if lead.now_s - lead.launched_s >= WAITS_S:
         note_words(lead, process.tail().decode(errors="replace"))
-    if lead.now_s - lead.launched_s >= SILENT_S and lead.no_overlap is None and lead.standby_node is not None:
+    if lead.now_s - lead.launched_s >= SILENT_S and lead.nodes.no_overlap is None and lead.standbys.node is not None:
         lead.tasks.begin(Work.COUNT_STEPS, _count_steps(lead, live))
 
 
@@ -64,7 +65,7 @@ def _count_steps(lead: Leader, asked: Live) -> Step:
     """Ask Slurm for the steps of the job: one is the standby's, which answers."""
     result = yield lead.successor.look_at_steps()
     live = lead.live
-    if _is_missing(live, lead) and live.number == asked.number and lead.standby_node is not None \
+    if _is_missing(live, lead) and live.number == asked.number and lead.standbys.node is not None \
             and result is not None and result.is_ok and slurmtext.count_steps(result.stdout) == 1:
         _do_without(lead, "the attempt has no step as long as the standby has one")
     yield ASK_EVERY_S

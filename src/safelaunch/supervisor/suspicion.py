@@ -45,7 +45,7 @@ def suspect(lead: Leader, live: Live, verdict: Verdict, culprits: tuple[str, ...
         lost=tuple(lead.lost_of_live()), lived_s=max(0.0, ended_t - started_t), steps=steps,
         fingerprint=verdict.fingerprint, cluster=lead.job.cluster))
     events = [lead.writer.event("node_suspected", **node_suspected(one)) for one in found]
-    lead.evidence = (*lead.evidence, *found)
+    lead.nodes.blames(found)
     if found:
         share(lead, found)
     return events + change_exclusions(lead)
@@ -53,24 +53,24 @@ def suspect(lead: Leader, live: Live, verdict: Verdict, culprits: tuple[str, ...
 
 def change_exclusions(lead: Leader) -> list[Event]:
     """Who is kept out from now on, and who no longer, as far as that differs from the journal's state."""
-    there = None if lead.partition is None else {*lead.partition, *lead.job.nodes}
+    there = None if lead.nodes.partition is None else {*lead.nodes.partition, *lead.job.nodes}
     now_out = {one.node: one for one in exclusions(
-        lead.evidence, lead.now, lead.plan.suspects, nodes=lead.plan.nodes, spares=lead.plan.spare_nodes,
-        run=lead.plan.run_id, among=there, available=lead.available, asked=asked_nodes(lead.plan.sbatch),
+        lead.nodes.evidence, lead.now, lead.plan.suspects, nodes=lead.plan.nodes, spares=lead.plan.spare_nodes,
+        run=lead.plan.run_id, among=there, available=lead.nodes.available, asked=asked_nodes(lead.plan.sbatch),
         replaced=lead.plan.spare_nodes)}
     # A node that is down costs nothing today; it comes back, and the next job would wait for it for ever (simulated).
-    while now_out and lead.partition is not None and (
-            len(set(lead.partition) - now_out.keys()) < lead.plan.allocated_nodes):
+    while now_out and lead.nodes.partition is not None and (
+            len(set(lead.nodes.partition) - now_out.keys()) < lead.plan.allocated_nodes):
         now_out.popitem()
     most = most_excluded(lead.plan.suspects, lead.plan.nodes, lead.plan.spare_nodes)
     before, known = set(lead.state.excluded), dict(lead.state.left_out)
-    used = {} if there is None else needed(lead.evidence, lead.now, lead.plan.suspects, now_out, most,
+    used = {} if there is None else needed(lead.nodes.evidence, lead.now, lead.plan.suspects, now_out, most,
                                            there - asked_nodes(lead.plan.sbatch))
     # Told once: of those that were left out, also who is trusted again.
     no_more = sorted({*before, *known.keys() & (there or set())} - now_out.keys() - used.keys())
     gone = [lead.writer.event("node_left_out", node=node, why=_no_such_node(lead)) if there and node not in there else
             lead.writer.event("node_readmitted", node=node, why=why_readmitted(
-                lead.evidence, node, lead.now, lead.plan.suspects, is_full=len(now_out) >= most))
+                lead.nodes.evidence, node, lead.now, lead.plan.suspects, is_full=len(now_out) >= most))
             for node in no_more]
     gone += [lead.writer.event("node_left_out", node=node, why=why) for node, why in used.items() if node not in known]
     return gone + [lead.writer.event("node_excluded", **node_excluded(one))
@@ -96,9 +96,9 @@ def recall(lead: Leader, may_wait: bool) -> None:
         answer = lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.read_raw(folder), DEADLINE_S))
         if answer.is_ok and answer.value is not None:
             others = folder_of_ledger.parse_raw(answer.value)
-    lead.evidence = of_cluster(dict.fromkeys((*own, *others)), cluster)
+    lead.nodes.recalls(of_cluster(dict.fromkeys((*own, *others)), cluster))
     command = _sinfo(lead)
-    if may_wait and lead.evidence and command is not None:
+    if may_wait and lead.nodes.evidence and command is not None:
         ours = lead.ask_slurm(slurm.sinfo_reservations(), ASK_S) if _reservation(lead) else None
         _take_nodes(lead, lead.ask_slurm(command, ASK_S), ours)
     _record_changes(lead)
@@ -120,7 +120,7 @@ def share(lead: Leader, found: tuple[Evidence, ...]) -> None:
 def ask_available(lead: Leader) -> Step:
     """The nodes that a job of this partition can get: exclusions must leave enough of them."""
     command = _sinfo(lead)
-    if command is not None and lead.partition is None:
+    if command is not None and lead.nodes.partition is None:
         ours = None
         if _reservation(lead):
             ours = yield lead.world.command(slurm.sinfo_reservations(), lead.job.env)
@@ -140,17 +140,17 @@ def _reservation(lead: Leader) -> str:
 def _take_nodes(lead: Leader, result: Result | None, reservations: Result | None) -> None:
     if result is None or not result.is_ok:
         return
-    lead.partition = slurmtext.all_nodes(result.stdout) or None   # an answer without any node is none
+    partition = slurmtext.all_nodes(result.stdout) or None   # an answer without any node is none
     name, own = _reservation(lead), None
     if name and reservations is not None and reservations.is_ok:
         own = slurmtext.reserved_nodes(reservations.stdout, name)
-    is_told = lead.partition is not None and (not name or own is not None)
+    is_told = partition is not None and (not name or own is not None)
     # The user's own: no job of the run gets them.
     excluded = set(nodeset.expand_own(dict(lead.plan.sbatch).get("exclude")))
-    if lead.partition is not None and excluded:
-        lead.partition = tuple(node for node in lead.partition if node not in excluded)
+    if partition is not None and excluded:
+        partition = tuple(node for node in partition if node not in excluded)
     usable = slurmtext.usable_nodes(result.stdout, own) if is_told else None
-    lead.available = None if usable is None else tuple(node for node in usable if node not in excluded)
+    lead.nodes.are_told(partition, None if usable is None else tuple(n for n in usable if n not in excluded))
 
 
 def _folder(lead: Leader) -> Path | None:

@@ -53,7 +53,7 @@ def boot(lead: Leader) -> None:
     lead.plan = plans.make(meta["config"], meta["run_id"])
     lead.world.rules = undump(meta.get("rules"))
     lead.gen = lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True)
-    lead.pulse_count = lead.gen * PULSES_A_GENERATION   # a watcher takes a counter that goes back for one that stands
+    lead.standbys.pulse.counts_from(lead.gen * PULSES_A_GENERATION)
     # Only now: what another supervisor did before this claim must be known, and after it nobody else acts.
     raw, launched = lead.patiently(lambda: _read_afresh(lead.run_dir))
     lead.history = journal.merge_raw(raw).events
@@ -124,7 +124,7 @@ def open_control(lead: Leader) -> None:
     lead.server.on_forged = lambda guard: tell_forged(lead, guard)
     # Those whom a forerunner let in may take over, whether or not they call here: they call, or are struck off in time.
     lead.server.remember(old.get("watched", ()), lead.clock.born_s)
-    lead.watchers = tuple(watchers_of(lead))
+    lead.standbys.pulse.begins_with(watchers_of(lead))
     hold_watched(lead)
 
 

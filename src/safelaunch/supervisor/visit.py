@@ -18,7 +18,8 @@ from safelaunch.core.hangs import nodeticket, stacktext
 from safelaunch.core.hangs.ranks import NodeReport, Silent
 from safelaunch.core.secretmask import mask
 from safelaunch.supervisor import overlap
-from safelaunch.supervisor.leader import Failure, Leader
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.nodes import Unvisited
 from safelaunch.supervisor.state.tasks import Step
 from safelaunch.supervisor.suspicion import blamed_nodes
 
@@ -53,16 +54,15 @@ def at_start(lead: Leader, number: int) -> Step:
 
 def after_failures(lead: Leader) -> Step:
     """Visit the nodes of failed attempts once the restart has settled, or the run ends; one visit for several."""
-    while lead.failures:
-        first_s, last_s = lead.failures[0].since_s, lead.failures[-1].since_s
+    while failed := lead.nodes.unvisited:
+        first_s, last_s = failed[0].since_s, failed[-1].since_s
         if not lead.tasks.is_leaving and lead.now_s < min(last_s + SETTLED_S, first_s + LOOPING_S):
             yield LOOK_S
             continue
-        failures, lead.failures = lead.failures, []
-        yield from _visit(lead, failures)
+        yield from _visit(lead, lead.nodes.are_visited())
 
 
-def _visit(lead: Leader, failures: Sequence[Failure]) -> Step:
+def _visit(lead: Leader, failures: Sequence[Unvisited]) -> Step:
     """Core files of these attempts, named in the last one's folder and in the job's output; leftovers ended or told."""
     live = failures[-1].live
     nodes = tuple(dict.fromkeys(node for one in reversed(failures) for node in blamed_nodes(one.live)))[:CORE_NODES]
@@ -110,8 +110,8 @@ def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
 
 def collect(lead: Leader, nodes: Sequence[str], depth: Depth) -> Generator[float, Any, Collected]:
     """One look at these nodes; never waits for one of them. Whatever the leader looks for, this is its way."""
-    if lead.no_overlap is not None:
-        return Collected((), tuple(Silent(node, lead.no_overlap, is_node_mute=False) for node in nodes))
+    if lead.nodes.no_overlap is not None:
+        return Collected((), tuple(Silent(node, lead.nodes.no_overlap, is_node_mute=False) for node in nodes))
     job = lead.job
     target = Target(job.id, tuple(nodes), f"{lead.plan.run_id}.{job.id}.", job.is_local, job.has_gpus)
     look = lead.world.look(target, job.env, depth)

@@ -1,0 +1,83 @@
+"""What the live attempt's silences have taught, and what was seen when somebody looked at its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from safelaunch.core.hangs import hang
+from safelaunch.core.hangs.hang import Rhythm
+from safelaunch.core.hangs.proof import Look, conclude
+from safelaunch.core.hangs.scene import HangVerdict
+from safelaunch.core.plan import Hang
+from safelaunch.core.progress.lines import Talk
+
+STALLED_S = 30.0          # between two looks at the log, which come each 5 s
+
+
+class HangWatch:
+    """The rhythm of one attempt (core.hangs.hang); times are monotonic seconds."""
+
+    def __init__(self, now_s: float) -> None:
+        self._rhythm: Rhythm | None = None
+        self._of = 0                    # the attempt that it is about,
+        self._nodes = 0                 # and on how many nodes that runs
+        self._followed_s = now_s        # when its log was last looked at
+        self._looked: tuple[float, Look] | None = None    # since when it was silent; what was seen then
+        self.hung: tuple[int, HangVerdict] | None = None  # attempt, what two witnesses said of it
+
+    @property
+    def rhythm(self) -> Rhythm:
+        """What is known of the attempt that is followed."""
+        assert self._rhythm is not None
+        return self._rhythm
+
+    def follows(self, number: int, nodes: int, asked: Hang, now_s: float) -> None:
+        """Somebody looks at this attempt's log; a new one has a rhythm of its own."""
+        if self._rhythm is None or self._of != number:
+            self._rhythm = hang.begin(now_s, asked.first_step_s, asked.no_progress_s, self._rhythm,
+                                      is_resized=self._nodes != nodes)
+            self._of, self._nodes = number, nodes
+        elif now_s - self._followed_s > STALLED_S:   # this leader was stopped, and its node perhaps
+            self._rhythm = hang.forgive(self._rhythm, now_s - self._followed_s)
+        self._followed_s = now_s
+
+    def hears(self, grew_s: float, talk: Talk) -> None:
+        """The log has said this."""
+        self._rhythm = hang.hear(self.rhythm, grew_s, talk)
+
+    def looks_again(self, now_s: float) -> None:
+        """It is left alone now: the next look comes later."""
+        self._rhythm = hang.look_again(self.rhythm, now_s)
+
+    def was_alive(self, at_s: float) -> None:
+        """Something beside the log has shown that it goes on."""
+        self._rhythm = hang.alive(self.rhythm, at_s)
+
+    def has_looked(self, look: Look) -> None:
+        """This was seen in the present silence."""
+        self._looked = (self.rhythm.since_s, look)
+
+    def concludes(self, now_s: float, looks: Sequence[Look], more_s: float) -> str:
+        """Why these looks do not speak of a hang; "" where they do."""
+        self._rhythm, why_not = conclude(self.rhythm, now_s, looks, more_s)
+        return why_not
+
+    def hangs(self, number: int, found: HangVerdict) -> None:
+        """Both witnesses say so."""
+        self.hung = (number, found)
+
+    def earlier_looks(self) -> list[Look]:
+        """The last look at this same silence: who goes on was elsewhere then."""
+        return [self._looked[1]] if self._looked is not None and self._looked[0] == self.rhythm.since_s else []
+
+    def is_silent(self, now_s: float) -> bool:
+        """Whether the log says nothing for longer than it should."""
+        return self._rhythm is not None and now_s > hang.deadline_s(self._rhythm)
+
+    def is_about(self, number: int) -> bool:
+        """Whether it is this attempt that is followed."""
+        return self._rhythm is not None and self._of == number
+
+    def calls_in_s(self, now_s: float) -> float | None:
+        """Seconds until the attempt would be called hung; None = nothing is followed."""
+        return None if self._rhythm is None else hang.deadline_s(self._rhythm) - now_s

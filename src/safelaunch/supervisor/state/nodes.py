@@ -1,0 +1,58 @@
+"""What this leader knows of nodes: evidence against them, which ones there are, what runs on them beside a training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from safelaunch.core.decide.seen import Live
+from safelaunch.core.ledger import Evidence
+
+
+class Unvisited(NamedTuple):
+    """A failed attempt whose nodes are still to be visited; `since_s` is monotonic."""
+
+    live: Live
+    started_t: float
+    since_s: float
+
+
+class Nodes:
+    """The nodes of the run and of its partition."""
+
+    def __init__(self) -> None:
+        self.evidence: tuple[Evidence, ...] = ()        # against nodes, of this run and of others
+        self.partition: tuple[str, ...] | None = None   # all nodes, the ones included that are down today
+        self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
+        self.addresses: Mapping[str, str] = {}          # of nodes whose names this host cannot resolve
+        self.no_overlap: str | None = None              # why no step can run beside the training (supervisor.overlap)
+        self.unvisited: tuple[Unvisited, ...] = ()      # failed attempts (supervisor.visit)
+
+    def recalls(self, evidence: Sequence[Evidence]) -> None:
+        """All that is known against nodes at this leader's birth."""
+        self.evidence = tuple(evidence)
+
+    def blames(self, found: Sequence[Evidence]) -> None:
+        """An attempt has told more."""
+        self.evidence = (*self.evidence, *found)
+
+    def are_told(self, partition: tuple[str, ...] | None, available: tuple[str, ...] | None) -> None:
+        """Slurm has named them."""
+        self.partition, self.available = partition, available
+
+    def have_addresses(self, found: Mapping[str, str]) -> None:
+        """Slurm has told these addresses."""
+        self.addresses = {**self.addresses, **found}
+
+    def refuse_helpers(self, why: str) -> None:
+        """No step runs beside the training here."""
+        self.no_overlap = why
+
+    def are_to_be_visited(self, failed: Unvisited) -> None:
+        """An attempt has failed on them."""
+        self.unvisited = (*self.unvisited, failed)
+
+    def are_visited(self) -> Sequence[Unvisited]:
+        """The failed attempts that one visit now is for."""
+        failed, self.unvisited = self.unvisited, ()
+        return failed

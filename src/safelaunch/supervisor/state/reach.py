@@ -1,0 +1,33 @@
+"""Whom this leader can reach: nodes that count as lost, and whether it is cut off itself."""
+
+from __future__ import annotations
+
+ALONE_S = 5.0
+MAX_ALONE_S = 300.0     # simulated: 250 questions to Slurm while a hand-over that the site refuses went on and on
+
+
+class Reach:
+    """`lost`: nodes, with why. `alone`: Slurm does not answer either. `resigned`: and nothing is left here."""
+
+    def __init__(self) -> None:
+        self.lost: dict[str, str] = {}
+        self.alone = self.resigned = False
+        self.ask_every_s = ALONE_S      # between two questions to the third witness (supervisor.observe)
+
+    def loses(self, node: str, why: str) -> None:
+        """This node does not answer."""
+        self.lost[node] = why
+
+    def is_not_alone(self) -> None:
+        """Somebody answers: it is the others that are gone."""
+        self.alone = self.resigned = False
+        self.ask_every_s = ALONE_S
+
+    def has_asked(self, is_alone: bool) -> None:
+        """The third witness has answered, or not."""
+        self.alone = is_alone
+        self.ask_every_s = ALONE_S if is_alone else min(MAX_ALONE_S, 2 * self.ask_every_s)
+
+    def has_left_here(self, is_gone: bool) -> None:
+        """Whether nothing of the attempt runs on this host any more."""
+        self.resigned = self.alone and is_gone

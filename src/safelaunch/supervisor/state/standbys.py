@@ -1,0 +1,66 @@
+"""The leader's standby, and whether somebody may doubt that this leader lives."""
+
+from __future__ import annotations
+
+from safelaunch.adapters.slurm import Command
+from safelaunch.supervisor.state.pulse import ShownPulse
+
+AFTER_S = 5.0     # a standby of the leader before has called by then
+FIRST_S = 1.0     # where there was none: the attempt's own start comes first
+
+
+class Standbys:
+    """The one standby: where it runs or was asked for, and until when it is waited for (monotonic seconds)."""
+
+    def __init__(self, now_s: float) -> None:
+        self.process: Command | None = None
+        self.node: str | None = None
+        self.asked = ""
+        self.until_s = now_s
+        self.next_s = now_s + AFTER_S
+        self.tried: set[str] = set()
+        self.has_said_none = False
+        self.is_contested = False       # somebody may watch this leader without hearing it
+        self.confirmed_s = now_s        # when folder or standby last showed that nobody else leads this run
+        self.pulse = ShownPulse()
+
+    def may_start_by(self, at_s: float) -> None:
+        """It need not wait for longer."""
+        self.next_s = min(self.next_s, at_s)
+
+    def starts(self, process: Command, node: str, until_s: float) -> None:
+        """It has been started there, and must have called by then."""
+        self.process, self.asked, self.until_s = process, node, until_s
+
+    def is_waited_for(self, until_s: float) -> None:
+        """Its script lies on a frozen folder: it gets more time."""
+        self.until_s = until_s
+
+    def is_kept(self, node: str, until_s: float) -> None:
+        """It has been heard."""
+        self.node, self.until_s = node, until_s
+
+    def is_lost(self, next_s: float) -> str:
+        """The node on which it ran, or was to run."""
+        node = self.node or self.asked
+        self.process = self.node = None
+        self.next_s = next_s
+        self.tried.add(node)
+        return node
+
+    def has_no_node(self, next_s: float) -> bool:
+        """No node is left for one; whether that is new."""
+        is_new, self.has_said_none, self.next_s = not self.has_said_none, True, next_s
+        return is_new
+
+    def tries_all_again(self) -> None:
+        """Each node has had its turn."""
+        self.tried.clear()
+
+    def is_doubted(self, is_contested: bool = True) -> None:
+        """Whether somebody may watch this leader without hearing it."""
+        self.is_contested = is_contested
+
+    def is_confirmed(self, at_s: float) -> None:
+        """Nobody else led this run then."""
+        self.confirmed_s = at_s
