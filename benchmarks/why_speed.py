@@ -33,16 +33,12 @@ HOSTILE_MB = 32
 WHY = """
 import resource, sys
 from pathlib import Path
-from safelaunch.adapters import logengine, logfiles, logindex
+from safelaunch.adapters.logs import logengine, logfiles
 from safelaunch.core.why import judging, rulebook
-log, mode, index = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+log, mode = Path(sys.argv[1]), sys.argv[2]
 logengine.make_search = {"plain": lambda literals: None, "fast": logengine.make_search}.get(
     mode, logengine.make_aho_corasick)
-if mode == "index":
-    logindex.save(logindex.update(None, log, rulebook.RULES), Path(index))
-    sys.exit()
-known = logindex.load(Path(index)) if index else None
-read = logfiles.read_logs([log], rulebook.RULES, workers=int(sys.argv[4]), indexes={log: known} if known else None)
+read = logfiles.read_logs([log], rulebook.RULES, workers=int(sys.argv[3]))
 verdict = judging.judge_log(read)
 own = next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
 print(read.read_bytes, verdict.category, own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
@@ -88,9 +84,9 @@ def memory_of(done: Run) -> str:
     return f"{own} MB of memory" + (f" + {worker} MB a worker at most" if worker else "")
 
 
-def why(log: Path, mode: str = "default", index: Path | None = None, workers: int = 1) -> Run:
+def why(log: Path, mode: str = "default", workers: int = 1) -> Run:
     """`safelaunch why` without its screen."""
-    return run([sys.executable, "-c", WHY, str(log), mode, str(index or ""), str(workers)])
+    return run([sys.executable, "-c", WHY, str(log), mode, str(workers)])
 
 
 def main() -> int:
@@ -161,8 +157,8 @@ def measure_speeds(folder: Path, size_mb: int, runs: int) -> list[Figure]:
 
 
 def measure_big(folder: Path, size_gb: int) -> list[Figure]:
-    """Seconds from start to verdict: cold, warm, and with an index that knows all but the last part."""
-    log, index = folder / "big", folder / "index.json"
+    """Seconds from start to verdict, cold and warm."""
+    log = folder / "big"
     if shutil.disk_usage(folder).free < (size_gb + 2) << 30:
         raise SystemExit(f"{folder} has no room for {size_gb} GB: name another by --folder, or less by --big-gb")
     whylogs.write(log, size_gb << 30, "middle")
@@ -170,14 +166,9 @@ def measure_big(folder: Path, size_gb: int) -> list[Figure]:
     forget(log)
     cold = why(log, workers=cores)
     warm = why(log, workers=cores)
-    why(log, "index", index)
-    with log.open("ab") as stream:   # what came after the index was brought up to date
-        stream.write(whylogs.say_echo(random.Random(3), 1).encode() * 400_000)
-    forget(log)
-    known = why(log, index=index, workers=cores)
-    assert cold.words[1] == warm.words[1] == known.words[1] == "gpu_hardware", (cold, warm, known)
+    assert cold.words[1] == warm.words[1] == "gpu_hardware", (cold, warm)
     return [Figure(f"{name}: read {int(done.words[0]) >> 20} MB, {memory_of(done)}", "s", (done.wall_s,), target)
-            for name, done, target in (("cold", cold, "≤ 12"), ("warm", warm, ""), ("index", known, "≤ 3"))]
+            for name, done, target in (("cold", cold, "≤ 3"), ("warm", warm, ""))]
 
 
 def forget(log: Path) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from safelaunch.adapters import rulepacks
 from safelaunch.adapters.logs.logfiles import read_logs
 from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.core.why.judging import judge_log
 from safelaunch.core.why.rulebook import RULES
 from safelaunch.errors import ConfigError
+from tests.localruns import SubmitLocal
 
 PACK = r"""version: 1
 rules:
@@ -48,3 +52,36 @@ def test_mistakes_of_all_packs_are_told_at_once(tmp_path: Path) -> None:
 
 def test_no_pack_is_no_mistake(tmp_path: Path) -> None:
     assert load_packs({"XDG_CONFIG_HOME": str(tmp_path)}) == ()
+
+
+COOLING = """version: 1
+rules:
+  - id: site.cooling
+    category: node_failure
+    anchor: [our cooling loop]
+    pattern: our cooling loop has failed on (?P<host>[a-z0-9]+)
+    weight: 0.9
+"""
+
+
+def test_rules_of_the_submitter_s_packs_are_the_supervisor_s_as_well(
+    submit_local: SubmitLocal, tmp_path: Path, local_env: dict[str, str],
+) -> None:
+    (tmp_path / "pack.yaml").write_text(COOLING)
+    local_env["SAFELAUNCH_RULES"] = str(tmp_path / "pack.yaml")
+    run = submit_local("", "command=echo our cooling loop has failed on rack7; exit 5", "restart.max_restarts=0",
+                       "resume.by=training")
+    run.wait_end()
+    verdict = run.events("verdict")[0].data
+    assert (verdict["category"], verdict["node"]) == ("node_failure", "local0"), run.story()
+
+
+@pytest.mark.parametrize("kept", [None, 3, [3], [{}], [{"anchor": [1], "pattern": "x"}], [{"anchor": ["abcd"],
+                                  "pattern": "(", "id": "a.b", "category": "x"}]], ids=str)
+def test_odd_rules_in_run_json_are_left_out(kept: object) -> None:
+    assert rulepacks.undump(kept) == ()
+
+
+def test_rules_come_back_as_they_were_kept_without_their_samples() -> None:
+    bare = tuple(replace(rule, sample="", counter_sample="") for rule in RULES)
+    assert rulepacks.undump(json.loads(json.dumps(rulepacks.dump(RULES)))) == bare

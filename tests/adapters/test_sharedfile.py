@@ -144,8 +144,7 @@ OTHERS = {
     "this node's own disk": (
         "adapters/attempt.py:AttemptProcess._pump_pid", "adapters/attempt.py:AttemptProcess.adopt",
         "adapters/attempt.py:AttemptProcess.poll", "adapters/attempt.py:AttemptProcess.read",
-        "adapters/attempt.py:AttemptProcess.tail", "adapters/logs/liveindex.py:read_text",
-        "adapters/outbox.py:Outbox.adopt_all", "adapters/world.py:World.last_index",
+        "adapters/attempt.py:AttemptProcess.tail", "adapters/outbox.py:Outbox.adopt_all",
         "supervisor/takeover.py:_note_taken",
         "supervisor/takeover.py:open_control", "supervisor/leader.py:Leader.is_sure_of_folder.look",
     ),

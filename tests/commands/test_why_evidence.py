@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters import ledger
-from safelaunch.adapters.logs import logindex
 from safelaunch.cli import run
 from safelaunch.core.ledger import Evidence
-from safelaunch.core.why import rulebook
 from safelaunch.views import talk
 from tests.handmade import Made, fake_command, make_run
 
@@ -189,17 +187,6 @@ def test_the_ranks_of_torchrun_are_those_of_the_training(bin: Path, tmp_path: Pa
     made.failed()
     found = verdict_of(capsys)
     assert (found["host"], found["rank"]) == ("n2", 19)
-
-
-def test_an_index_in_the_attempt_s_folder_is_used(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
-    log = made.log(1, OOM)
-    made.failed()
-    logindex.save(logindex.update(None, log, rulebook.RULES), log.with_name("index.json"))
-    text = log.read_bytes()
-    log.write_bytes(b"x" * (len(text) - logindex.WITNESS) + text[-logindex.WITNESS:])
-    kept = text[-logindex.WITNESS:].count(OOM)
-    assert kept == 1   # the cause stands in the witness: it is read from the index all the same
-    assert verdict_of(capsys)["category"] == "cuda_oom"
 
 
 @pytest.mark.parametrize("name", ["exit.json", "system/cores.json", "system/leftovers.json", "index.json",

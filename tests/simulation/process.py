@@ -351,11 +351,8 @@ class SimWorld(World):
     def diagnose(self, process: Any, evidence: Any, layout: Any, more: Any) -> None:
         """Nobody can tell: the exits must do."""
 
-    def keep_index(self, process: Any, now_s: float) -> None:
-        """Its log is too short for one."""
-
-    def last_index(self, process: Any) -> None:
-        """There is none."""
+    def make_ready(self) -> Any:
+        """There are no rules to make ready."""
 
     def look(self, target: Any, env: Any, depth: Any) -> Any:
         """Nobody looks: no helper steps are simulated."""

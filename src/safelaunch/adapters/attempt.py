@@ -24,7 +24,7 @@ from safelaunch.adapters.guardcode import GuardCode
 PUMP = Path(__file__).parent.parent / "node" / "pump.py"
 TAIL_BYTES = 64 << 10
 MOST_FILES = 65536
-KEEP_MB = 96    # of what was copied: more than the index of the log is behind (liveindex.STEP, and a burst)
+KEEP_MB = 256   # of what was copied: the search for the cause of a failure reads some 112 MB in full (logbounds)
 PUMP_BUSY = 3   # exit code of a pump that finds another at the same file
 
 
@@ -82,11 +82,6 @@ class AttemptProcess:
     def running_file(self) -> Path:
         """Tells the batch shell where the exit code will stand, should no leader be able to go on."""
         return self.local / f"{self.stem}.running"
-
-    @property
-    def index_file(self) -> Path:
-        """What is known of its output (adapters.logs.liveindex)."""
-        return self.local / f"{self.stem}.index"
 
     @property
     def system_folder(self) -> Path:

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import sharedfile
-from safelaunch.adapters.logs import logindex
-from safelaunch.adapters.logs.logindex import LogIndex
 from safelaunch.core.hangs.stacktext import tell_left
 from safelaunch.core.why.findings import TaskExit
 from safelaunch.core.why.outside import signal_name
@@ -97,15 +95,6 @@ def read_leftovers(folder: Path) -> tuple[str, ...]:
 def kernel_logs(folder: Path) -> tuple[Path, ...]:
     """Kernel lines of the nodes, in files that are named after them."""
     return tuple(sorted(filter(sharedfile.is_file, (folder / "system").glob("*.log"))))
-
-
-def read_index(folder: Path) -> LogIndex | None:
-    """What was known of main.log when the attempt ended, or while it goes on."""
-    path = folder / "index.json"
-    try:
-        return logindex.load(path) if path.stat().st_size <= MOST_BYTES else None
-    except OSError:
-        return None
 
 
 def tell_exits(exits: Sequence[TaskExit]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters.logs import logfiles, logindex
+from safelaunch.adapters.logs import logfiles
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.core.why import judging, rulebook, verdictjson
 from safelaunch.core.why.findings import Evidence, Rule
@@ -37,23 +37,19 @@ def make_ready(packs: tuple[Rule, ...] = ()) -> Ready:
     return Ready(rules, compiled)
 
 
-def diagnose(log: Path, evidence: Evidence, index: Path | None = None, layout: Layout | None = None,
-             more: Sequence[Path] = (), ready: Ready | None = None) -> dict[str, Any] | None:
+def diagnose(log: Path, evidence: Evidence, layout: Layout | None = None, more: Sequence[Path] = (),
+             ready: Ready | None = None) -> dict[str, Any] | None:
     """The verdict as `why --json` prints it, with `fingerprint`; None where it could not be had in time.
 
-    In a child: whatever a log may hold, the supervisor is not slowed down by it and does not die of it. What `index`
-    knows of the log is not read again; without it, what the pump has left of the log is read. `layout`: whose ranks are
-    ranks of a node in it (core.globalranks); `more` are logs beside it.
+    In a child: whatever a log may hold, the supervisor is not slowed down by it and does not die of it. What the pump
+    has left of the log is read. `layout`: whose ranks are ranks of a node in it (core.globalranks); `more` are logs
+    beside it.
     """
-    answer = run_in_child(lambda: _judge(log, evidence, index, layout, more, ready or make_ready()), DEADLINE_S)
+    answer = run_in_child(lambda: _judge(log, evidence, layout, more, ready or make_ready()), DEADLINE_S)
     return answer.value if answer.is_ok else None
 
 
-def _judge(log: Path, evidence: Evidence, index: Path | None, layout: Layout | None,
-           more: Sequence[Path], ready: Ready) -> dict[str, Any]:
-    known = logindex.load(index) if index is not None else None
-    if known is None or not logindex.is_of(known, log, ready.rules):
-        known = logindex.begin(log, ready.rules)
-    read = logfiles.read_logs([log, *more], ready.rules, indexes={log: known}, workers=1, compiled=ready.compiled)
+def _judge(log: Path, evidence: Evidence, layout: Layout | None, more: Sequence[Path], ready: Ready) -> dict[str, Any]:
+    read = logfiles.read_logs([log, *more], ready.rules, workers=1, compiled=ready.compiled)
     verdict = judging.judge_log(to_global(read, *layout) if layout is not None else read, evidence)
     return {**verdictjson.to_public(verdict), "fingerprint": verdict.fingerprint}

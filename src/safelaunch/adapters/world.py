@@ -21,8 +21,6 @@ from safelaunch.adapters.collect import Collection, Depth, Target, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
 from safelaunch.adapters.job import address_of, addresses_of, own_addresses
-from safelaunch.adapters.logs import liveindex
-from safelaunch.adapters.logs.liveindex import LiveIndex
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
 from safelaunch.core.why.findings import Evidence, Rule
@@ -40,7 +38,6 @@ class World:
         self.pid = os.getpid()
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._pace = Pace()
-        self._index: LiveIndex | None = None
         self._take_signal: Callable[[int, float], None] | None = None
         self.rules: tuple[Rule, ...] = ()   # of the submitter's rule packs
         self._ready: Ready | None = None    # they and our own, made ready while a training runs
@@ -125,25 +122,13 @@ class World:
 
         `layout`: whose ranks are ranks of a node in it; `more` are logs beside it.
         """
-        if self._index is not None:
-            self._index.close()   # what a child at the lowest priority has not read yet is read at once
-        return diagnose(process.spool, evidence, process.index_file, layout, more, self._make_ready())
+        return diagnose(process.spool, evidence, layout, more, self.make_ready())
 
-    def _make_ready(self) -> Ready:
+    def make_ready(self) -> Ready:
+        """The rules, ready to search for: made while a training runs, so that no restart waits for them."""
         if self._ready is None or self._ready_for is not self.rules:
             self._ready, self._ready_for = make_ready(self.rules), self.rules
         return self._ready
-
-    def keep_index(self, process: AttemptProcess, now_s: float) -> bytes | None:
-        """See that what the rules find in the growing log is known; the index, where it is worth publishing anew."""
-        self._make_ready()
-        if self._index is None or self._index.log != process.spool:
-            self._index = LiveIndex(process.spool, process.index_file, self.rules)
-        return self._index.keep(process.size(), now_s)
-
-    def last_index(self, process: AttemptProcess) -> bytes | None:
-        """The index of an ended attempt's log, for those who read it later; None = there is none."""
-        return liveindex.read_text(process.index_file)
 
     def look(self, target: Target, env: Mapping[str, str], depth: Depth) -> Collection:
         """A look at what all ranks do, begun (adapters.collect); poll it."""

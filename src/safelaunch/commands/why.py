@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,6 @@ import click
 
 from safelaunch.adapters.logs import logfiles
 from safelaunch.adapters.logs.linenumbers import number_verdict
-from safelaunch.adapters.logs.logindex import LogIndex
 from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.core import nodefold
 from safelaunch.core.config.nearest import nearest_word
@@ -74,11 +73,11 @@ def _find_subject(words: Sequence[str], attempt: int | None) -> Subject:
 
 def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
     """What the logs of a subject say, and the verdict on it: of `why`, and of `logs --first-error`."""
-    log = _read(subject.paths, subject.indexes)
+    log = _read(subject.paths)
     if subject.layout is not None:
         log = to_global(log, *subject.layout)
     found = judge_log(log, subject.evidence)
-    return log, number_verdict(of_nothing(found, log) if subject.is_open else found, subject.indexes)
+    return log, number_verdict(of_nothing(found, log) if subject.is_open else found)
 
 
 def of_nothing(verdict: Verdict, log: Log) -> Verdict:
@@ -89,9 +88,9 @@ def of_nothing(verdict: Verdict, log: Log) -> Verdict:
     return replace(verdict, category="unknown", summary=said, confidence=0.1, action="restart")
 
 
-def _read(paths: Sequence[Path], indexes: Mapping[Path, LogIndex] | None = None) -> Log:
+def _read(paths: Sequence[Path]) -> Log:
     try:
-        return logfiles.read_logs(paths, (*rulebook.RULES, *load_packs()), indexes=indexes)
+        return logfiles.read_logs(paths, (*rulebook.RULES, *load_packs()))
     except OSError as error:
         raise UsageError(f"{error.filename or 'a log'} cannot be read: {error.strerror or error}") from error
 

@@ -44,13 +44,12 @@ def of_run(run: Run, number: int | None) -> Subject:
     folder = run.dir / runfolder.attempt_folder(chosen.number)
     log = folder / "main.log"
     paths = ((log,) if sharedfile.is_file(log) else ()) + attemptfacts.kernel_logs(folder)
-    index = attemptfacts.read_index(folder)
     requests = runs.requests(run)
     evidence, outside = whyevidence.of_attempt(run, state, chosen, journal)
     return Subject(
         paths, evidence, run, chosen, _did(journal, chosen), _when(journal, chosen), chosen.job,
         what_follows(state, chosen, run.plan, requests) if chosen.ended is not None else "", _tell_end(chosen), outside,
-        {log: index} if index is not None else {}, _layout(run, chosen))
+        _layout(run, chosen))
 
 
 def _tell_end(attempt: Attempt) -> str:

@@ -203,7 +203,6 @@ def close_attempt(lead: Leader) -> None:
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:
         patience_s = LOST_PATIENCE_S if lead.lost_of_live() else SRUN_PATIENCE_S
-        observe.publish_index(lead, live.number, lead.world.last_index(lead.process))
         lead.tasks.begin(Work.COPY_REST, copy_rest(lead, lead.process, patience_s), live.number)
         lead.process.forget()
     if how == "failed" and lead.state.attempt is not None:

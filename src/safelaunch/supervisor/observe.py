@@ -35,7 +35,7 @@ REQUESTS_S = 3.0        # how long a touched kill switch may go unseen
 PROGRESS_S = 5.0
 START_S = 1.0           # until it is known whether an attempt has gone on from its checkpoint
 CHUNK_BYTES = 64 << 10   # of new log read in one go; more is noise, and was a third of the leader's CPU (64 ranks)
-INDEX_S = 2.0
+READY_S = 2.0
 LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
 FIRST_TOUCH_S = 600.0   # of the local folder: not at the birth, when a training waits, nor long after it
@@ -194,8 +194,8 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
     size = process.size()
     if size != lead.size:
         lead.size, lead.grew_s = size, lead.now_s
-    if lead.clock.is_due("index", INDEX_S) and not lead.frozen:
-        publish_index(lead, process.number, lead.world.keep_index(process, lead.now_s))
+    if lead.clock.is_due("rules", READY_S):
+        lead.world.make_ready()
     if lead.clock.is_due("progress", START_S if lostprogress.is_near(lead) else PROGRESS_S) or hangs.is_overdue(lead):
         talk = hear(lead, process)
         note_step(lead, process.number, talk)
@@ -204,12 +204,6 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
     if lead.clock.is_due("lost", LOOK_FOR_LOST_S):
         find_lost(lead)
         overlap.look_for_waiting(lead)
-
-
-def publish_index(lead: Leader, number: int, text: bytes | None) -> None:
-    """Put what is known of an attempt's log into the run folder, for `why` (adapters.logs.logindex)."""
-    if text is not None:
-        lead.put(number, "index.json", text)
 
 
 def hear(lead: Leader, process: AttemptProcess) -> Talk | None:

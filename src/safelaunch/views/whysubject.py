@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safelaunch.adapters.logs.logindex import LogIndex
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runpath import is_run_folder
 from safelaunch.core.why.ends import judge_end
@@ -42,7 +41,6 @@ class Subject:
     follows: str = ""              # what its policy makes of it
     ended: str = ""                # when, and how
     outside: tuple[str, ...] = ()  # what is known beside the logs, in lines
-    indexes: Mapping[Path, LogIndex] = field(default_factory=dict)
     layout: tuple[tuple[str, ...], int] | None = None   # nodes in order, ranks of each: its log has ranks of a node
 
     @property

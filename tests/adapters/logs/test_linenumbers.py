@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.logs import linenumbers, logbounds, logfiles, logindex
+from safelaunch.adapters.logs import linenumbers, logbounds, logfiles
 from safelaunch.adapters.logs.linenumbers import line_numbers, number_verdict
 from safelaunch.core.why import rulebook
 from safelaunch.core.why.judging import judge_log
@@ -31,7 +30,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_line_behind_what_was_skipped_gets_its_number(log: Path) -> None:
     verdict = judge_log(logfiles.read_logs([log], rulebook.RULES, workers=1))
     assert verdict.cause is not None and verdict.cause.line_number is None
-    numbered = number_verdict(verdict, {})
+    numbered = number_verdict(verdict)
     assert numbered.cause is not None and numbered.cause.line_number == NUMBERED
     assert numbered.cited[0].line_number == NUMBERED
 
@@ -39,19 +38,7 @@ def test_a_line_behind_what_was_skipped_gets_its_number(log: Path) -> None:
 def test_where_there_is_no_time_a_line_keeps_its_byte(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linenumbers, "BUDGET_S", -1.0)
     verdict = judge_log(logfiles.read_logs([log], rulebook.RULES, workers=1))
-    assert number_verdict(verdict, {}) == verdict
-
-
-def test_marks_spare_the_counting(log: Path) -> None:
-    at = log.stat().st_size - len(OOM)
-    assert line_numbers(log, [at], [(0, 0), (at, 77)], time.monotonic() + 60) == {at: 78}
-
-
-def test_an_index_numbers_what_it_has_skipped(log: Path) -> None:
-    index = logindex.update(None, log, rulebook.RULES)
-    assert index.lines == NUMBERED
-    read = logfiles.read_logs([log], rulebook.RULES, indexes={log: index})
-    assert read.findings[-1].line_number == NUMBERED
+    assert number_verdict(verdict) == verdict
 
 
 @pytest.mark.parametrize("name", ["none", "."], ids=["gone", "a folder"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from safelaunch.adapters.logs import logbounds, logfiles, logindex
+from safelaunch.adapters.logs import logbounds, logfiles
 from safelaunch.adapters.logs.linenumbers import line_numbers
 from safelaunch.core.why.findings import CLOCK_ORDER, CLOCK_STAMPS, Log, Rule
 from safelaunch.core.why.scan import TRACEBACK
@@ -134,7 +134,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
                         "MOST_BACK": 8 * MIB, "DEAD_HEAD": MIB, "DEAD_TAIL": MIB // 2, "SAMPLE": 32 << 10,
                         "SAMPLE_EVERY": 256 << 10}.items():
         monkeypatch.setattr(logbounds, name, value)
-    monkeypatch.setattr(logindex, "PIECE", MIB // 2)
+    monkeypatch.setattr(logbounds, "PIECE", MIB // 2)
     monkeypatch.setattr(logfiles, "PARALLEL_FROM", 2 * MIB)
 
 

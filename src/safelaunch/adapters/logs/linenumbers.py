@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from safelaunch.adapters import sharedfile
-from safelaunch.adapters.logs.logindex import LogIndex, Mark, count_lines
+from safelaunch.adapters.logs.logchunks import count_lines
 from safelaunch.core.why.findings import Cited
 from safelaunch.core.why.verdict import Verdict
 
@@ -22,7 +22,7 @@ BUDGET_S = 0.7
 STEP = 8 << 20     # counted between two looks at the clock: 6 ms
 
 
-def number_verdict(verdict: Verdict, indexes: Mapping[Path, LogIndex]) -> Verdict:
+def number_verdict(verdict: Verdict) -> Verdict:
     """The verdict with the numbers of its lines, the cause's first, as far as they can be counted in time."""
     until_s = time.monotonic() + BUDGET_S
     known: dict[tuple[str, int], int] = {}
@@ -32,16 +32,12 @@ def number_verdict(verdict: Verdict, indexes: Mapping[Path, LogIndex]) -> Verdic
             if one.line_number is None and (one.file, one.offset) not in known:
                 wanted.setdefault(one.file, set()).add(one.offset)
         for file, offsets in wanted.items():
-            path = Path(file)
-            marks = indexes[path].marks if path in indexes else ()
             known.update({(file, offset): number
-                          for offset, number in line_numbers(path, offsets, marks, until_s).items()})
+                          for offset, number in line_numbers(Path(file), offsets, until_s).items()})
     return _numbered(verdict, known) if known else verdict
 
 
-def line_numbers(
-    path: Path, offsets: Iterable[int], marks: Sequence[Mark] = (), until_s: float = math.inf,
-) -> dict[int, int]:
+def line_numbers(path: Path, offsets: Iterable[int], until_s: float = math.inf) -> dict[int, int]:
     """The numbers (from 1) of the lines that hold the offsets of a plain file, as far as there is time."""
     numbers: dict[int, int] = {}
     try:
@@ -51,8 +47,6 @@ def line_numbers(
     try:
         at, number = 0, 1
         for offset in sorted(set(offsets)):
-            low, before = max(((mark, lines + 1) for mark, lines in marks if mark <= offset), default=(0, 1))
-            at, number = max((at, number), (low, before))
             while at < offset:
                 if time.monotonic() > until_s:
                     return numbers

@@ -12,7 +12,7 @@ found is read whole.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.logs import logchunks
@@ -21,6 +21,7 @@ from safelaunch.core.why.prefilter import QUOTA_DULL, Shapes
 from safelaunch.core.why.scan import Compiled, Scanner, Speaker
 
 SMALL = 64 << 20         # a log up to this size is read whole
+PIECE = 32 << 20         # read in one go
 HEAD = 1 << 20
 MARGIN = 16 << 20        # before the last progress: warnings, and what the ranks said that stopped before the others
 PROBE = 256 << 10
@@ -34,13 +35,14 @@ Pieces = list[tuple[int, int]]
 Probe = Callable[[int], set[Speaker]]
 
 
-def choose_pieces(source: Source, compiled: Compiled, *, start: int = 0, thorough: bool = False) -> Pieces:
-    """The pieces [start, end) of the file that are to be read, in order; before `start` all is known."""
+def choose_pieces(source: Source, compiled: Compiled, *, thorough: bool = False) -> Pieces:
+    """The pieces [start, end) of the file that are to be read, in order; they may have holes in them."""
     size = source.size
-    if thorough or size - start <= SMALL:
-        return [(start, size)]
     fd = sharedfile.open_log(source.path)
     try:
+        start = logchunks.first_data(fd, 0)   # the pump punches holes into the spool behind itself
+        if thorough or size - start <= SMALL:
+            return [(0, size)]
         alive_at = find_last_alive(_prober(fd, source, compiled), size, start)
         if alive_at is None:
             return [(0, size)] if start == 0 else _of_dead(start, size)
@@ -49,6 +51,22 @@ def choose_pieces(source: Source, compiled: Compiled, *, start: int = 0, thoroug
         os.close(fd)
     low = max(start, back_at - MARGIN)
     return _joined([*([(0, HEAD)] if start == 0 else []), (low, alive_at), *_of_dead(alive_at, size)])
+
+
+def cut_pieces(source: Source, pieces: Iterable[tuple[int, int]]) -> Pieces:
+    """The pieces cut into such as one worker takes at a time, at starts of lines, without the holes in them."""
+    fd = sharedfile.open_log(source.path)
+    try:
+        cuts: Pieces = []
+        for start, end in (piece for piece in pieces if piece[1] > piece[0]):
+            bounds = [logchunks.align(fd, at) for at in range(start, end, PIECE)]
+            last = source.size if end >= source.size else logchunks.align(fd, end)
+            cuts.extend((low, high) for low, high in zip(bounds, [*bounds[1:], last], strict=True) if high > low)
+        if os.fstat(fd).st_blocks * 512 >= source.size:
+            return cuts
+        return [extent for start, end in cuts for extent in logchunks.extents(fd, start, end)]
+    finally:
+        os.close(fd)
 
 
 def find_last_alive(probe: Probe, size: int, start: int = 0) -> int | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from safelaunch.adapters import sharedfile
@@ -107,6 +108,37 @@ def align(fd: int, offset: int) -> int:
             return offset + found
     found = near.find(b"\r")
     return offset + found if found >= 0 else offset
+
+
+def first_data(fd: int, offset: int) -> int:
+    """The first byte from the offset on that is no hole; the file's size where all of it is one."""
+    size = os.fstat(fd).st_size
+    try:
+        return os.lseek(fd, offset, os.SEEK_DATA) if offset < size else offset
+    except OSError as error:
+        return size if error.errno == errno.ENXIO else offset   # EINVAL: a file system without holes
+
+
+def extents(fd: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of [start, end) that are no holes: a log cut under a writer that does not append begins with one."""
+    while (low := first_data(fd, start)) < end:
+        try:
+            start = min(end, os.lseek(fd, low, os.SEEK_HOLE))
+        except OSError:   # ENXIO: it was cut meanwhile
+            return
+        yield low, start
+
+
+def count_lines(fd: int, start: int, end: int) -> int:
+    """How many lines end in [start, end) of a file."""
+    count = 0
+    while start < end:
+        block = os.pread(fd, min(BLOCK, end - start), start)
+        if not block:
+            break
+        count += block.count(b"\n")
+        start += len(block)
+    return count
 
 
 def learn_source(path: str, index: int, *, host: str | None = None, rank: int | None = None) -> Source:

@@ -12,15 +12,14 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from safelaunch.adapters import sharedfile
-from safelaunch.adapters.logs import logbounds, logchunks, logengine, logindex
+from safelaunch.adapters.logs import logbounds, logchunks, logengine
 from safelaunch.adapters.logs.logchunks import Source
-from safelaunch.adapters.logs.logindex import LogIndex
 from safelaunch.core.why import clocks, loglines
 from safelaunch.core.why.findings import CLOCK_ORDER, CLOCK_STAMPS, Finding, Line, Log, Progress, Rule
 from safelaunch.core.why.prefilter import Shapes
@@ -59,19 +58,17 @@ class _Task:
 
 
 def read_logs(
-    paths: Sequence[Path], rules: Iterable[Rule], *, indexes: Mapping[Path, LogIndex] | None = None,
-    thorough: bool = False, workers: int | None = None, compiled: Compiled | None = None,
+    paths: Sequence[Path], rules: Iterable[Rule], *, thorough: bool = False, workers: int | None = None,
+    compiled: Compiled | None = None,
 ) -> Log:
     """What the rules find in the logs; "-" is standard input. Raises OSError where a file cannot be opened.
 
     Of a big log only what can matter is read (see logbounds), unless `thorough`; `workers` processes at most share the
-    work, by default one for each core. What an index knows of its log is not read again; `compiled`: these rules.
+    work, by default one for each core. `compiled`: these rules.
     """
     rules = tuple(rules)
     compiled = compiled or Compiled(rules)
     compiled.words.make = logengine.make_search
-    known = {index: indexes[path] for index, path in enumerate(paths)
-             if indexes and path in indexes and logindex.is_of(indexes[path], path, rules)}
     readings: dict[int, _Reading] = {}
     plain: list[Source] = []
     for index, path in enumerate(paths):
@@ -79,7 +76,7 @@ def read_logs(
             plain.append(_source(path, index, len(paths)))
         else:
             readings[index] = _read_stream(path, index, compiled)
-    readings.update(_read_plain(plain, compiled, known, thorough, workers or len(os.sched_getaffinity(0))))
+    readings.update(_read_plain(plain, compiled, thorough, workers or len(os.sched_getaffinity(0))))
     log = _join([str(path) for path in paths], [readings[index] for index in range(len(paths))])
     return replace(log, rules=tuple(rule for rule in rules if rule.id not in BY_ID))
 
@@ -88,46 +85,42 @@ def read_logs(
 
 
 def _read_plain(
-    sources: Sequence[Source], compiled: Compiled, indexes: Mapping[int, LogIndex], thorough: bool, workers: int,
+    sources: Sequence[Source], compiled: Compiled, thorough: bool, workers: int,
 ) -> dict[int, _Reading]:
     tasks: list[_Task] = []
     for source in sources:
-        index = indexes.get(source.index)
-        start = index.position if index is not None else 0
-        pieces = logbounds.choose_pieces(source, compiled, start=start, thorough=thorough)
-        if index is not None:
-            pieces = [*logindex.missing_in(index, Path(source.path)), *pieces]
-        cuts = logindex.data_of(source, logindex.cut_pieces(source, pieces))
-        tasks.extend(_Task(source, start, end) for start, end in cuts)
+        pieces = logbounds.choose_pieces(source, compiled, thorough=thorough)
+        tasks.extend(_Task(source, start, end) for start, end in logbounds.cut_pieces(source, pieces))
     parts: dict[int, list[tuple[_Task, Part]]] = {source.index: [] for source in sources}
     for task, part in zip(tasks, _run(tasks, compiled, workers), strict=True):
         parts[task.source.index].append((task, part))
-    return {source.index: _join_parts(source, parts[source.index], indexes.get(source.index)) for source in sources}
+    return {source.index: _join_parts(source, parts[source.index]) for source in sources}
 
 
-def _join_parts(source: Source, parts: Sequence[tuple[_Task, Part]], index: LogIndex | None) -> _Reading:
+def _join_parts(source: Source, parts: Sequence[tuple[_Task, Part]]) -> _Reading:
     """The parts of one file as one; lines are numbered as far as nothing before them was left out."""
-    at, lines = (index.position, index.lines) if index is not None else (0, 0)
-    numbered: list[Part] = [_of_file(index.part, source.index)] if index is not None else []
+    at = 0
+    lines: int | None = 0
+    numbered: list[Part] = []
     for task, part in parts:
-        lines = lines if logindex.is_hole(source, at, task.start) else None
-        numbered.append(logindex.number_lines(part, lines))
-        at, lines = max(at, task.end), lines + part.newlines if lines is not None else None
+        lines = lines if task.start == at else None
+        numbered.append(_number_lines(part, lines))
+        at, lines = task.end, lines + part.newlines if lines is not None else None
     whole = merge_parts(numbered)
-    read = sum(task.end - task.start for task, _ in parts) + (index.read if index is not None else 0)
-    known = lines if logindex.is_hole(source, at, source.size) else None
+    read = sum(task.end - task.start for task, _ in parts)
+    known = lines if at == source.size else None
     tail = _tail_of(source)
     last = _last_lines(tail, source.index, source.size, known)
     return _Reading(whole, last, source.size, read, known, _is_torn(tail), source.written_t, _odd_about(tail))
 
 
-def _of_file(part: Part, index: int) -> Part:
-    """An index's part with the file's place among those that are read."""
-    return replace(
-        part, findings=[found._replace(file=index) for found in part.findings],
-        recent=[sign._replace(file=index) for sign in part.recent],
-        progress={who: (first._replace(file=index), last._replace(file=index), highest._replace(file=index))
-                  for who, (first, last, highest) in part.progress.items()})
+def _number_lines(part: Part, before: int | None) -> Part:
+    """The part with lines numbered from the file's start; `before` None = the lines before it were not all read."""
+    if before == 0:
+        return part
+    findings = [found._replace(line_number=None if before is None else (found.line_number or 0) + before)
+                for found in part.findings]
+    return replace(part, findings=findings)
 
 
 _worker: tuple[Compiled, Shapes] | None = None   # a forked worker's own; shapes are remembered over its tasks
