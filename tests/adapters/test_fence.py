@@ -14,6 +14,7 @@ from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.job import Job
 from safelaunch.adapters.slurm import Result
 from safelaunch.core.decide.seen import Live
+from safelaunch.core.timing import FENCE_MARGIN_S
 from tests.core.test_script import plan_of
 
 REFUSED = "srun: error: cli_filter plugin terminated with error"
@@ -48,7 +49,7 @@ def test_a_helper_that_srun_itself_refuses_loses_no_node_and_the_fence_waits_for
         made.swept(node, Result(("srun",), 1, "", REFUSED))
     fence(made, 101.0)
     assert made.found_lost() == [] and not made.is_done(LIVE)
-    fence(made, 100.0 + 10.0 + made.MARGIN_S + 1.0)
+    fence(made, 100.0 + 10.0 + FENCE_MARGIN_S + 1.0)
     assert made.found_lost() == [] and made.is_done(LIVE)
 
 
@@ -66,6 +67,6 @@ def test_where_no_helper_can_run_none_is_started(fencer: tuple[Fencer, list[tupl
     made, begun = fencer
     made.no_helpers = "srun refuses --overlap"
     fence(made, 100.0)
-    fence(made, 100.0 + 10.0 + made.MARGIN_S + 1.0)
-    fence(made, 100.0 + 10.0 + made.MARGIN_S + 2.0)
+    fence(made, 100.0 + 10.0 + FENCE_MARGIN_S + 1.0)
+    fence(made, 100.0 + 10.0 + FENCE_MARGIN_S + 2.0)
     assert begun == [] and made.is_done(LIVE)

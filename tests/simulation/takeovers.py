@@ -16,9 +16,10 @@ import time
 from dataclasses import dataclass
 
 from safelaunch.core.decide import takeover
-from safelaunch.core.decide.takeover import CONTESTED_S, PULSE_S, READ_EVERY_S, SUSPICION_S, Signs
+from safelaunch.core.decide.takeover import Signs
+from safelaunch.core.timing import CONTESTED_S, PAUSE_S, PULSE_S, READ_EVERY_S, SUSPICION_S
 
-PAUSE_S, STALL_S = 5.0, 30.0        # issue 3, Targets
+STALL_S = 30.0       # issue 3, Targets
 PAUSES_AN_HOUR = 1.0
 NEAR_S = 45.0                       # a second pause this near to the first can meet its consequences
 READ_DEADLINE_S = 1.0

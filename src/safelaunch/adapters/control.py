@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from safelaunch.core.timing import STANDBY_PING_S
 from safelaunch.node.guard import protocol
 from safelaunch.node.guard.protocol import MAX_LINE
 
@@ -29,9 +30,6 @@ _PING = b'{"do":"ping"}'
 _PONG = b'{"ev": "pong"}'     # as a guard says it (node.guard.link.Link.say): most of all lines
 _NOW = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
-# However many guards there are. The leader looks once a second: a standby hears of it each 1.5 s at most, and both
-# sides doubt after 2 s (core.decide.takeover). A full second here made 2.0 s of it (measured).
-STANDBY_PING_S = 0.5
 
 
 @dataclass(eq=False)

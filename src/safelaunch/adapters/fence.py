@@ -19,6 +19,7 @@ from safelaunch.core.decide import fence
 from safelaunch.core.decide.fence import Answer, Fencing, Node, Swept
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.plan import Plan
+from safelaunch.core.timing import FENCE_MARGIN_S
 
 SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left behind
 SWEEP_DEADLINE_S = 15.0  # a helper step starts in 0.1 s; one on a silent node never does
@@ -33,8 +34,6 @@ echo '{"found": 0, "left": [], "blind": true}'"""
 
 class Fencer:
     """Follows one attempt after another to the point where nothing of it is left."""
-
-    MARGIN_S = 5.0   # a guard's look at the record (1 s), its deadline (2 s), and the kill
 
     def __init__(self, plan: Plan, job: Job, server: ControlServer, guard_source: str, start: Start) -> None:
         self._plan, self._job, self._server, self._source, self._start = plan, job, server, guard_source, start
@@ -165,7 +164,7 @@ class Fencer:
             return
         default_s = self._record_s if self.alone_since_s is None else self.alone_since_s
         heard_s = max((guard.pinged_s for guard in self._server.of(node)), default=default_s)
-        if fence.is_lease_over(self._now_s, heard_s, self._record_s, self._plan.lease_s, self.MARGIN_S):
+        if fence.is_lease_over(self._now_s, heard_s, self._record_s, self._plan.lease_s, FENCE_MARGIN_S):
             self._clean.add(node)
 
 

@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from safelaunch.core.config.gpus import gpus_per_node
+from safelaunch.core.timing import LEASE_S
 
 _RESUME_ARGS = re.compile(r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))")
-
-# A node guard that has heard nobody for so long, and finds its attempt's record moved on, ends its ranks. Below the
-# time in which a silent node is noticed and its work taken over.
-LEASE_S = 10.0
 
 SbatchValue = str | int | bool | list[str] | None
 

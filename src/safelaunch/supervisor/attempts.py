@@ -24,6 +24,7 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State, fold
+from safelaunch.core.timing import CLAIM_HOLDS_S
 from safelaunch.core.why import causes
 from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import End
@@ -38,7 +39,6 @@ from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import blamed_nodes, suspect
 
 DRAIN_S = 900.0         # how long an ended attempt waits for a frozen folder to take its last log lines
-CLAIM_HOLDS_S = 5.0     # less than a standby waits before it takes over (core.decide.takeover): simulated, two launches
 LOST_PATIENCE_S = 1.0   # its srun waits for a dead node, for minutes
 MOST_REFUSALS = 10      # by Slurm, in a row: 40 min
 PUMP_LEAVES_S, PUMP_LOOK_S = 2.0, 0.05   # it is gone 0.2 s after its TERM, unless the folder is frozen

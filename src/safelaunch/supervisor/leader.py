@@ -28,9 +28,10 @@ from safelaunch.core.counters import Counter
 from safelaunch.core.decide.seen import Live, Seen
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plaintext import clean
-from safelaunch.core.plan import LEASE_S, Plan
+from safelaunch.core.plan import Plan
 from safelaunch.core.secretmask import mask
 from safelaunch.core.state import State, fold
+from safelaunch.core.timing import LEASE_S, PATIENT_S, PING_S, STALL_S, ping_every_s
 from safelaunch.core.why.findings import Evidence as Known
 from safelaunch.node import fresh
 from safelaunch.supervisor.state.clock import Clock
@@ -46,11 +47,6 @@ NO_TIME_S = 0.001       # less than what is left of a sleep is not worth another
 COMMAND_TICK_S = 0.1    # a command's end is announced by SIGCHLD; its deadline is not
 BUSY_FOR_S = 2.0        # what is not over by then is no matter of milliseconds: a lease, a rank that ignores TERM
 PATIENCE = 60           # seconds with a folder that answers by an error: a server that restarts says ESTALE, EIO, …
-PING_S = 1.0            # a tenth of the lease
-MANY_PING_S = 3.0       # a third of it, which keeps 64 guards within 0.3 % of a core
-MANY_GUARDS = 32
-STALL_S = 3.0           # longer than any tick takes, the waits of two seconds for a folder that freezes included
-PATIENT_S = 1.5         # for an answer that is worth a wait: below the two seconds after which a standby doubts
 TOUCH_S = 1.0           # one stat of a folder that works takes milliseconds
 RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -261,7 +257,7 @@ class Leader:
     @property
     def ping_every_s(self) -> float:
         """Seconds between two pings of a guard."""
-        return PING_S if len(self.server.guards) <= MANY_GUARDS else MANY_PING_S
+        return ping_every_s(len(self.server.guards))
 
     def timeout_s(self) -> float:
         """How long the loop may sleep if nothing happens."""

@@ -19,11 +19,11 @@ from safelaunch.adapters.storage import find_trouble
 from safelaunch.core import slurmtext
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Live
-from safelaunch.core.decide.takeover import CONTESTED_S, PULSE_S
 from safelaunch.core.decide.watchfacts import ENDING
 from safelaunch.core.model import STOPS, Exit
 from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.script import warn_before_s
+from safelaunch.core.timing import CLOSED_S, CONTESTED_S, PULSE_S, SILENT_S
 from safelaunch.node import fresh
 from safelaunch.supervisor import hangs, listening, lostprogress, overlap, slurmends, thaw
 from safelaunch.supervisor.leader import NO_TIME_S, PATIENCE, TICK_S, Leader, Superseded
@@ -43,9 +43,7 @@ TROUBLE_S = 2.0
 THIRD_WITNESS_S = 5.0   # slurmctld answers within milliseconds; a cut network lets squeue wait for a minute
 CLOSING_S = 60.0        # where a script of the group opens all folders again and again, say so now and then
 LIMIT_S = 3600.0        # between two looks at the time limit, which people may extend
-SILENT_S = 10.0         # a guard that misses ten pings in a row, while the log stands still, is lost
 SILENT_BUSY_S = 60.0    # ... while the log still grows: ask the node by a helper step first
-GUARD_LOST_S = 2.0      # a guard reconnects within 1 s; later than this its task has gone with it
 TERM_LATE_S = 15.0      # Slurm signals a node that it could not reach again and again
 LAST_WORDS_S = 0.03     # a rank's last lines reach srun within milliseconds of its end
 SRUN_ENDS_S = 2.0       # after its last task has left well, which needs no haste: what it says decides what that means
@@ -247,7 +245,7 @@ def find_lost(lead: Leader) -> None:
     for guard in lead.server.guards.values():
         if guard.gone or (guard.node, guard.task) in reported or guard.node in lead.reach.lost:
             continue
-        if guard.closed_s is not None and lead.now_s - guard.closed_s > GUARD_LOST_S:
+        if guard.closed_s is not None and lead.now_s - guard.closed_s > CLOSED_S:
             add_exit(lead, Exit(guard.node, guard.task, 255))
         elif guard.connection is not None and guard.code is None:
             judge_silence(lead, guard)

@@ -17,8 +17,9 @@ from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
 from safelaunch.core.decide import takeover
+from safelaunch.core.timing import PULSE_S, READ_EVERY_S, STALL_S, SUSPICION_S
 from safelaunch.node import fresh
-from safelaunch.supervisor.leader import SIGNALS, STALL_S, TookOver
+from safelaunch.supervisor.leader import SIGNALS, TookOver
 
 TICK_S = 0.5          # a ping is answered within it; a leader that leaves is noticed
 READ_DEADLINE_S = 1.0
@@ -88,10 +89,10 @@ class Standby:
         if self.now_s < self.read_next_s:
             return False
         suspicious = takeover.is_suspicious(self.signs, self.now_s)
-        self.read_next_s = self.now_s + (takeover.READ_EVERY_S if suspicious else TICK_S)
+        self.read_next_s = self.now_s + (READ_EVERY_S if suspicious else TICK_S)
         if suspicious or not self.leader:
             return True
-        self.read_next_s = self.now_s + takeover.SUSPICION_S   # so that a silent line is noticed in time
+        self.read_next_s = self.now_s + SUSPICION_S   # so that a silent line is noticed in time
         return False
 
     def _read_pulse(self) -> None:
@@ -109,7 +110,7 @@ class Standby:
         try:
             count, job, host, gen = int(pulse["count"]), str(pulse["job"]), str(pulse["host"]), int(pulse["gen"])
             address, port = str(pulse["endpoint"][0]), int(pulse["endpoint"][1])
-            every_s = float(pulse.get("every_s", takeover.PULSE_S))
+            every_s = float(pulse.get("every_s", PULSE_S))
             watchers = tuple(map(str, pulse["watchers"]))
             successor = str(int(pulse["successor"])) if pulse["successor"] else None
         except (KeyError, TypeError, ValueError, IndexError, OverflowError):

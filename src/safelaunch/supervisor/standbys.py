@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from safelaunch.adapters.job import hand_to_standby
 from safelaunch.adapters.slurm import Result
-from safelaunch.core.decide.takeover import CALM_AFTER_S, SUSPICION_S
+from safelaunch.core.timing import CALM_AFTER_S, SUSPICION_S
 from safelaunch.supervisor import overlap
 from safelaunch.supervisor.leader import Leader
 

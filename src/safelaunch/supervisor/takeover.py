@@ -21,6 +21,7 @@ from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.watched import NOTE
 from safelaunch.core.slurmwords import UNKNOWN
 from safelaunch.core.state import fold
+from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.errors import RunFolderError
 from safelaunch.node import fresh
 from safelaunch.supervisor import asking, attempts, handover, observe, slurmends
@@ -37,7 +38,6 @@ UNEXPLAINED_S = 60.0     # for Slurm's word on a job of which nothing tells why 
 UNFINISHED = ("COMPLETING", "RUNNING", "SUSPENDED", "STOPPED")
 ASK_S = 15.0    # for Slurm's word on a job that is over; an answer that does not come is no word
 PULSES_A_GENERATION = 1_000_000
-CALL_S = 5.0    # for guards that live; a dead host's lease runs for longer, so that nobody waits for this
 
 
 def boot(lead: Leader) -> None:
@@ -195,7 +195,7 @@ def meet_the_job_before(lead: Leader) -> None:
     if attempt is not None and attempt.ended is None:
         while not lead.shared.put(*lead.record_of(attempt.number, "ended")):
             lead.wait(1.0)
-        until = lead.now_s + lead.plan.lease_s + Fencer.MARGIN_S
+        until = lead.now_s + lead.plan.lease_s + FENCE_MARGIN_S
         while lead.now_s < until and not lead.signals:   # its nodes may be silent: their leases have run out then
             lead.wait(min(1.0, until - lead.now_s))
         lead.record(lead.writer.event("attempt_ended", attempt=attempt.number, how="interrupted",

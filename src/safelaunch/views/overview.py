@@ -24,10 +24,10 @@ from safelaunch.core.status import costs
 from safelaunch.core.status.costs import Costs, Track
 from safelaunch.core.status.speech import Speech, Word
 from safelaunch.core.status.states import judge
+from safelaunch.core.timing import STALE_S
 from safelaunch.views import livecheckpoint, runs, talk
 
 VERSION = 1
-STALE_S = 60.0            # four pulses (loop.PULSE_S = 15 s) without one
 TAIL_BYTES = 64 << 10
 BRIEF_BYTES, BRIEF_STEPS = 8 << 10, 31
 SHOWN_DECISIONS = 3

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.decide.fence import (
-    CLOSED_S,
-    OLD_HOST_S,
     STUCK_S,
     Answer,
     Fencing,
@@ -20,6 +18,7 @@ from safelaunch.core.decide.fence import (
     judge,
     judge_sweep,
 )
+from safelaunch.core.timing import CLOSED_S, OLD_HOST_S
 
 TALKING = Node(2, guards=2, connected=True)
 SILENT = Node(2, guards=2, gone=1)

@@ -6,13 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from safelaunch.core.decide import takeover
 from safelaunch.core.decide.takeover import (
-    CALM_AFTER_S,
-    CONTESTED_S,
-    ORPHANED_S,
-    PULSE_S,
-    TAKEOVER_S,
     Signs,
     begin,
     hear,
@@ -20,6 +14,7 @@ from safelaunch.core.decide.takeover import (
     is_orphaned,
     read,
 )
+from safelaunch.core.timing import CALM_AFTER_S, CONTESTED_S, ORPHANED_S, PULSE_S, READ_EVERY_S, TAKEOVER_S
 
 
 def watch(signs: Signs, from_s: float, to_s: float, count: int = 5, every_s: float = PULSE_S) -> float | None:
@@ -29,7 +24,7 @@ def watch(signs: Signs, from_s: float, to_s: float, count: int = 5, every_s: flo
         signs = read(signs, now_s, count, every_s)
         if is_dead(signs, now_s):
             return now_s - from_s
-        now_s += takeover.READ_EVERY_S
+        now_s += READ_EVERY_S
     return None
 
 

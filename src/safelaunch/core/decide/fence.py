@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-CLOSED_S = 2.0     # a guard that lost its connection is back within 1 s, or dead
-OLD_HOST_S = 6.0   # above supervisor.takeover.CALL_S: most likely dead, and then a helper step there takes 11 s
+from safelaunch.core.timing import CLOSED_S, OLD_HOST_S
+
 STUCK_S = 60.0     # ranks that a KILL does not end sleep in D state; Slurm gives them 60 s too
 MAX_FAILED = 2     # helper steps that could not run on a node, before it counts as lost
 

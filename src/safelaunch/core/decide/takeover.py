@@ -20,16 +20,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-SUSPICION_S = 2.0   # of silence: from here on the pulse is read, and the leader publishes it, each second
-TAKEOVER_S = 7.0    # above a pause of 5 s and a ping's second; below the lease, whose end the fence waits for anyway
-READ_EVERY_S = 1.0
-FRESH_S = 2.5       # a look at the pulse that is older says nothing about now
-PULSE_S = 15.0      # between two pulses of a leader that hears everybody who may watch it
-CONTESTED_S = 1.0   # ... and of one that does not
-CALM_AFTER_S = 60.0   # for so long a watcher that is not heard any more is shown a pulse each second, and then
-SETTLE_S = 10.0       # ... it is struck off the pulse's list, and after so long has read that, or has acted before
+from safelaunch.core.timing import CONTESTED_S, FRESH_S, ORPHANED_S, PULSE_S, SUSPICION_S, TAKEOVER_S
+
 MIN_READS = 3       # answers of the folder within the silence, all with the same counter
-ORPHANED_S = 180.0    # above the patience of node guards (node/guard: ORPHAN_S), who do the same and may be gone
 ORPHANED_READS = 20
 
 
