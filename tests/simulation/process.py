@@ -20,11 +20,14 @@ from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace, Result
 from safelaunch.adapters.world import ASKING, World
 from safelaunch.commands.watch import GAP_S, TICK_S
 from safelaunch.core import nodefold
+from safelaunch.core.why import verdictjson
+from safelaunch.core.why.judging import judge_log
 from safelaunch.node.guard.link import RETRY_S, Link
 from safelaunch.supervisor.leader import DEMOTED, Leader, TookOver
 from safelaunch.watch.memory import Memory
 from safelaunch.watch.reading import Reader
 from safelaunch.watch.watcher import Watcher
+from tests.core.why.judged import read_text
 from tests.simulation.clock import Process
 from tests.simulation.command import SimCommand
 from tests.simulation.folder import SimFolder
@@ -348,8 +351,9 @@ class SimWorld(World):
                       and attempt.number == number and attempt.local == local.name), None)
         return None if found is None else SimProcess(found, local, is_child=False)
 
-    def diagnose(self, process: Any, evidence: Any, layout: Any, more: Any) -> None:
-        """Nobody can tell: the exits must do."""
+    def diagnose(self, process: Any, evidence: Any, layout: Any, more: Any) -> dict[str, Any]:
+        """What the real judge says of the log's end."""
+        return verdictjson.to_public(judge_log(read_text(process.tail().decode(errors="replace")), evidence))
 
     def make_ready(self) -> Any:
         """There are no rules to make ready."""

@@ -7,28 +7,18 @@ there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import sharedfile
 from safelaunch.core.hangs.stacktext import tell_left
+from safelaunch.core.why.evidence import Stacks, stacks_of
 from safelaunch.core.why.findings import TaskExit
 from safelaunch.core.why.outside import signal_name
 
 MOST_FRAMES = 6      # of a core, shown in a line
 MOST_CORES = MOST_LEFT = 4
 MOST_BYTES = 16 << 20
-
-
-@dataclass(frozen=True)
-class Hang:
-    """What a look at the ranks of a silent attempt showed (core.hangs.scene), as far as it speaks of a hang."""
-
-    odd: tuple[tuple[str, str], ...]      # (node, which rank and where it stands)
-    said: str
-    confidence: float
-    rank: int | None = None               # the first odd one's number
 
 
 def read_exits(folder: Path) -> tuple[tuple[TaskExit, ...], int | None]:
@@ -41,19 +31,18 @@ def read_exits(folder: Path) -> tuple[tuple[TaskExit, ...], int | None]:
         return (), None
 
 
-def read_hang(folder: Path) -> Hang | None:
-    """The last look's verdict; None = nobody looked, or the ranks moved."""
+def read_stacks(folder: Path) -> tuple[Stacks, str] | None:
+    """The last look's verdict, and a headline of where the ranks stood; None = nobody looked, or the ranks moved."""
     try:
         newest = max((folder / "stacks").glob("*/verdict.json"), key=lambda path: path.parent.name)
         said = _read(newest)
         verdict = said["verdict"]
         if verdict["kind"] == "moving" or not verdict["witnesses"]:
             return None
-        odd = [(str(one["node"]), f"rank {one['rank']}: {one['why']}") for one in verdict["odd"]]
-        odd += [(node, "its node is suspected") for node in verdict["suspects"] if node not in dict(odd)]
-        return Hang(tuple(odd) or (("", str(verdict["summary"])),), f"{verdict['summary']}; {said['headline']}",
-                    float(verdict["confidence"]),
-                    next((one["rank"] for one in verdict["odd"][:1] if one["node"]), None))
+        odd = tuple((str(one["node"] or ""), one["rank"], str(one["why"])) for one in verdict["odd"])
+        found = stacks_of(odd, tuple(map(str, verdict["suspects"])), str(verdict["summary"]),
+                          float(verdict["confidence"]))
+        return found, str(said["headline"])
     except (OSError, ValueError, KeyError, TypeError):   # ValueError: there is none
         return None
 

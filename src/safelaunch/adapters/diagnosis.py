@@ -39,7 +39,7 @@ def make_ready(packs: tuple[Rule, ...] = ()) -> Ready:
 
 def diagnose(log: Path, evidence: Evidence, layout: Layout | None = None, more: Sequence[Path] = (),
              ready: Ready | None = None) -> dict[str, Any] | None:
-    """The verdict as `why --json` prints it, with `fingerprint`; None where it could not be had in time.
+    """The verdict as `why --json` prints it; None where it could not be had in time.
 
     In a child: whatever a log may hold, the supervisor is not slowed down by it and does not die of it. What the pump
     has left of the log is read. `layout`: whose ranks are ranks of a node in it (core.globalranks); `more` are logs
@@ -52,4 +52,4 @@ def diagnose(log: Path, evidence: Evidence, layout: Layout | None = None, more: 
 def _judge(log: Path, evidence: Evidence, layout: Layout | None, more: Sequence[Path], ready: Ready) -> dict[str, Any]:
     read = logfiles.read_logs([log, *more], ready.rules, workers=1, compiled=ready.compiled)
     verdict = judging.judge_log(to_global(read, *layout) if layout is not None else read, evidence)
-    return {**verdictjson.to_public(verdict), "fingerprint": verdict.fingerprint}
+    return verdictjson.to_public(verdict)

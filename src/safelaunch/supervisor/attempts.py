@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,19 +19,15 @@ from safelaunch.core.decide import ended
 from safelaunch.core.decide.actions import Kill, Launch
 from safelaunch.core.decide.budget import rejects_checkpoint
 from safelaunch.core.decide.seen import Live, Seen, mark_killed
-from safelaunch.core.model import STOPS, Event, Request, tell_stop
+from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State, fold
 from safelaunch.core.timing import CLAIM_HOLDS_S
-from safelaunch.core.why import causes
-from safelaunch.core.why.ends import judge_end
-from safelaunch.core.why.findings import End
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
-from safelaunch.core.why.verdict import Verdict
 from safelaunch.supervisor import listening, lostprogress, observe, overlap, visit
-from safelaunch.supervisor.diagnosing import look_deeper, of_hang
+from safelaunch.supervisor.diagnosing import judge_attempt
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state import standbys
 from safelaunch.supervisor.state.nodes import Unvisited
@@ -196,7 +192,7 @@ def close_attempt(lead: Leader) -> None:
     events: list[Event] = []
     if how != "completed":
         now_seen = replace(seen, ending=lead.ending)
-        events += _judgement(lead, live, how, code, tail, now_seen, is_refused=how != said_how)
+        events += _judgement(lead, live, how, code, now_seen, is_refused=how != said_how)
     events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row,
                                     not_before=not_before, ending=lead.ending))
     events = with_advice(events, lead.state, lead.plan, lead.requests)
@@ -278,29 +274,8 @@ def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequen
             for event in events]
 
 
-def judge_attempt(live: Live, seen: Seen, how: str, tail: bytes, look: Callable[[Verdict], Verdict],
-                  is_refused: bool = False) -> Verdict:
-    """The verdict on an attempt that did not complete: what is known of its end, else what `look` makes of its log."""
-    asked = seen.asked(*STOPS)
-    person = tell_stop(asked) if asked is not None else None
-    told = judge_end(End(how, live.end_row, seen.ending, person, seen.suspended, is_refused))
-    if told is not None:
-        return told
-    if live.lost is not None and live.end_row == "lost_progress":   # its ranks were ended: their words are no cause
-        return Verdict("config", live.lost, 0.95, "fix_config")
-    lost = tuple((node, why) for node, why in seen.lost if node in live.nodes)
-    shallow = causes.judge(live.exits, lost, seen.ending, tail, live.srun_code)
-    return look(shallow) if how == "failed" else shallow
-
-
-def _judgement(lead: Leader, live: Live, how: str, code: int, tail: bytes, seen: Seen,
-               is_refused: bool) -> list[Event]:
-    process = lead.process
-
-    def look(shallow: Verdict) -> Verdict:
-        return look_deeper(lead, live, process, of_hang(lead, live) or shallow) if process is not None else shallow
-
-    verdict = judge_attempt(live, seen, how, tail, look, is_refused)
+def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Seen, is_refused: bool) -> list[Event]:
+    verdict = judge_attempt(lead, live, seen, how, is_refused)
     if not verdict.fingerprint:
         first = next((exit for exit in live.exits if exit.code), None)
         verdict = replace(verdict, fingerprint=exit_fingerprint(first.code, first.signal) if (
@@ -308,11 +283,12 @@ def _judgement(lead: Leader, live: Live, how: str, code: int, tail: bytes, seen:
     # Of ranks that hung or had lost their progress the first to end says nothing: this supervisor has ended them (seen:
     # a healthy node suspected).
     culprits = verdict.suspects or (blamed_nodes(live) if live.hung is None and live.lost is None else ())
+    task = next((exit.task for exit in live.exits if exit.code and exit.node == verdict.node), None)
     events = [] if how not in ("failed", "lost") else [lead.writer.event(
         "failure", attempt=live.number, exit_code=code, exits=[exit.text for exit in live.exits][:64])]
     return [*events, lead.writer.event(
         "verdict", attempt=live.number, category=verdict.category, summary=verdict.summary,
-        confidence=verdict.confidence, action=verdict.action, node=verdict.node, task=verdict.task,
+        confidence=verdict.confidence, action=verdict.action, node=verdict.node, task=task,
         fingerprint=verdict.fingerprint, suspects=list(culprits), evidence=list(verdict.evidence)),
         *(suspect(lead, live, verdict, culprits) if how in ("failed", "lost") else ())]
 

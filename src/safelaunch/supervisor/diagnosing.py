@@ -2,55 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.core.categories import BEHIND_A_HANG
-from safelaunch.core.decide.seen import Live
+from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.ledger import blamed_before
-from safelaunch.core.why.findings import End, Evidence, TaskExit
+from safelaunch.core.model import STOPS, tell_stop
+from safelaunch.core.why.ends import judge_end
+from safelaunch.core.why.evidence import know, stacks_of
+from safelaunch.core.why.findings import End, Evidence, Log, TaskExit
+from safelaunch.core.why.judging import judge_log
+from safelaunch.core.why.outside import SILENT_LOG
 from safelaunch.core.why.verdict import Verdict
+from safelaunch.core.why.verdictjson import parse
 from safelaunch.supervisor.leader import Leader, ReadLog
 
 
-def look_deeper(lead: Leader, live: Live, process: AttemptProcess, shallow: Verdict) -> Verdict:
-    """What the whole log says, where it says something; the exits alone know neither GPUs nor filesystems."""
-    found = _read_log(lead, live, process, _evidence(lead, live, shallow))
-    if found is None:
-        return shallow
+def judge_attempt(lead: Leader, live: Live, seen: Seen, how: str, is_refused: bool) -> Verdict:
+    """The verdict on an attempt that did not complete: what is known of its end, else what its log says as well."""
+    told = judge_end(end_of(live, seen, how, is_refused))
+    if told is not None:
+        return told
+    known, process = _evidence(lead, live, how), lead.process
+    found = _read_log(lead, live, process, known) if how == "failed" and process is not None else None
+    if found is None:   # nobody has to wait for a log that cannot be read in time
+        verdict = judge_log(Log(), known)
+        return replace(verdict, summary=verdict.summary.replace(SILENT_LOG, "its log was not read in time"))
     lead.put(live.number, "verdict.json", found)
-    return deepen(shallow, found)
+    verdict = parse(found)
+    return replace(verdict, evidence=verdict.evidence or _seen_of_hang(lead, live))
 
 
-def deepen(shallow: Verdict, found: Mapping[str, Any]) -> Verdict:
-    """The first verdict with what `why --json` says of the whole log, where that says more."""
-    verdict = found["verdict"]
-    if shallow.category == "hang" and verdict["category"] not in BEHIND_A_HANG:
-        return shallow   # the look at the ranks has more to say than the words of those that were ended
-    if verdict["category"] == "unknown":   # in the words that `why` will use
-        return replace(shallow, category="unknown", confidence=float(verdict["confidence"]), action="restart",
-                       summary=str(verdict["summary"])[:400] or shallow.summary, fingerprint=found["fingerprint"])
-    if verdict["category"] == "none":
-        return shallow if shallow.category == "unknown" else replace(shallow, category="unknown", confidence=0.3,
-                                                                     action="restart")
-    evidence = tuple(str(line["text"])[:400] for line in verdict["evidence"][:4])
-    return replace(shallow, category=verdict["category"], summary=str(verdict["summary"])[:400],
-                   confidence=float(verdict["confidence"]), action=verdict["action"],
-                   node=verdict["host"] or shallow.node, suspects=tuple(verdict["suspects"]), evidence=evidence,
-                   fingerprint=found["fingerprint"])
+def end_of(live: Live, seen: Seen, how: str, is_refused: bool = False) -> End:
+    """How the attempt ended, as far as that needs no log."""
+    asked = seen.asked(*STOPS)
+    has_lost = how in ("failed", "lost") and live.end_row == "lost_progress" and live.lost is not None
+    told = ("config", 0.95, str(live.lost)) if has_lost else None   # its ranks were ended: their words are no cause
+    return End(how, live.end_row, seen.ending, tell_stop(asked) if asked is not None else None, seen.suspended,
+               is_refused, told)
 
 
 def foresee(lead: Leader) -> None:
     """Read a failed attempt's log while its last words are waited for; it is read again only where some have come."""
     live, process = lead.attempt, lead.process
     is_failure = any(exit.code for exit in live.exits) and not live.end_row and lead.ending is None
-    if process is None or not is_failure or of_hang(lead, live) or (lead.read and lead.read.attempt == live.number):
+    if process is None or not is_failure or _hang_of(lead, live) or (lead.read and lead.read.attempt == live.number):
         return
-    _read_log(lead, live, process, _evidence(lead, live, None))
+    _read_log(lead, live, process, _evidence(lead, live, "failed"))
 
 
 def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Evidence) -> dict[str, Any] | None:
@@ -64,36 +67,28 @@ def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Evide
     return lead.read.found
 
 
-def of_hang(lead: Leader, live: Live) -> Verdict | None:
+def _hang_of(lead: Leader, live: Live) -> HangVerdict | None:
     """What two looks at the ranks have shown of this attempt, if it was ended for a hang."""
-    if lead.hangs.hung is None or lead.hangs.hung[0] != live.number:
-        return None
-    found = lead.hangs.hung[1]
-    return Verdict("hang", found.summary, found.confidence, "restart",
-                   found.suspects[0] if found.suspects else None, suspects=found.suspects,
-                   evidence=found.evidence[:8])
+    return lead.hangs.hung[1] if lead.hangs.hung is not None and lead.hangs.hung[0] == live.number else None
 
 
-def _evidence(lead: Leader, live: Live, shallow: Verdict | None) -> Evidence:
-    """What is known beside the log. Of a hang's ranks the exits say nothing: this supervisor has ended them."""
+def _seen_of_hang(lead: Leader, live: Live) -> tuple[str, ...]:
+    found = _hang_of(lead, live)
+    return found.evidence[:8] if found is not None else ()
+
+
+def _evidence(lead: Leader, live: Live, how: str) -> Evidence:
+    """What is known beside the log."""
     blamed = blamed_before(lead.nodes.evidence, lead.plan.run_id, live.number, lead.now)
-    ledger = {node: count for node, count in blamed.items() if node in live.nodes}
-    if shallow is not None and shallow.category == "hang" and lead.hangs.hung is not None:
-        odd = tuple((one.node, f"rank {one.number}: {one.why}") for one in lead.hangs.hung[1].odd)
-        return Evidence(stacks=odd or (("", shallow.summary),), stacks_sure=shallow.confidence, ledger=ledger,
-                        stacks_rank=next((one.number for one in lead.hangs.hung[1].odd[:1] if one.node), None),
-                        own_term_bytes=own_term_bytes(lead, live))
-    exits = tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits)
-    # srun's code says something only where no task's does, and comes late.
-    srun_code = None if any(exit.code or exit.signal for exit in exits) else live.srun_code
-    return Evidence(exits=exits, srun_code=srun_code, ledger=ledger,
-                    own_term_bytes=own_term_bytes(lead, live))
-
-
-def own_term_bytes(lead: Leader, live: Live) -> int | None:
-    """From which byte of the log on words of a SIGTERM are this supervisor's doing; None = it has sent none."""
-    at = lead.state.attempt.asked_bytes if lead.state.attempt is not None else None
-    return (at or 0) if End("failed", live.end_row).sent_signals else None
+    hang = _hang_of(lead, live)
+    stacks = None if hang is None else stacks_of(
+        ((one.node, one.number, one.why) for one in hang.odd), hang.suspects, hang.summary, hang.confidence)
+    attempt = lead.state.attempt
+    return know(
+        End(how, live.end_row), tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits),
+        live.srun_code, lost=tuple(lead.lost_of_live()), stacks=stacks, is_hang=hang is not None,
+        asked_bytes=attempt.asked_bytes if attempt is not None else None,
+        ledger={node: count for node, count in blamed.items() if node in live.nodes})
 
 
 def _kernel_logs(lead: Leader, live: Live, process: AttemptProcess) -> tuple[Path, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from safelaunch.core.model import Event, Request, tell_stop
 from safelaunch.core.slurmtext import is_unreachable, parse_ending
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why import slurmfacts
+from safelaunch.core.why.evidence import Stacks, know
 from safelaunch.core.why.findings import End, Evidence, TaskExit
 from safelaunch.core.why.outside import CRASHES
 from safelaunch.core.why.slurmfacts import JobFacts
@@ -35,38 +36,33 @@ _ENDINGS = ("time_limit", "preempted", "cancelled")
 def of_attempt(run: Run, state: State, attempt: Attempt, journal: Sequence[Event]) -> tuple[Evidence, tuple[str, ...]]:
     """What run folder, journal, Slurm and the ledger say beside the log, and the same in lines for people."""
     folder = run.dir / runfolder.attempt_folder(attempt.number)
-    hang = attemptfacts.read_hang(folder)
+    looked = attemptfacts.read_stacks(folder)
+    stacks = looked[0] if looked is not None else None
     is_newest = attempt == state.attempts[-1]
     exits, srun_code = attemptfacts.read_exits(folder)
-    known = by_journal(attempt, journal, exits, srun_code, _job_ending(run, attempt) if is_newest else None)
+    known = by_journal(attempt, journal, exits, srun_code, _job_ending(run, attempt) if is_newest else None, stacks,
+                       _ledger(run, attempt))
     facts, checks = _ask_slurm(run, state, attempt)
     lines = [attemptfacts.tell_exits(known.exits), f"Slurm: job {attempt.job} is {facts.said}" if facts.said else "",
-             *(f"{node}: {why}" for node, why in checks), f"stacks: {hang.said}" if hang else "",
+             *(f"{node}: {why}" for node, why in checks), f"stacks: {looked[0].said}; {looked[1]}" if looked else "",
              *attemptfacts.read_leftovers(folder), *_tell_cores(run, attempt, folder, known.exits)]
     evidence = replace(
         known, states=("COMPLETED",) if attempt.ended == "completed" else facts.states, checks=checks,
-        stacks=hang.odd if hang else (), stacks_rank=hang.rank if hang else None,
-        stacks_sure=hang.confidence if hang and attempt.category == "hang" else 0.6,
-        ledger=_ledger(run, attempt), running=attempt.ended is None and not facts.states)
+        running=attempt.ended is None and not facts.states)
     return evidence, tuple(line for line in lines if line)
 
 
 def by_journal(attempt: Attempt, journal: Sequence[Event], exits: tuple[TaskExit, ...], srun_code: int | None,
-               job_ending: str | None = None) -> Evidence:
-    """What the journal says of an attempt's end, with its exits; `job_ending`: what slurmstepd wrote of its job's.
-
-    Of a hang's ranks the exits say nothing: their supervisor has ended them.
-    """
+               job_ending: str | None = None, stacks: Stacks | None = None,
+               ledger: Mapping[str, int] | None = None) -> Evidence:
+    """What the journal says of an attempt's end, with its exits; `job_ending`: what slurmstepd wrote of its job's."""
     end = end_of(attempt, journal, job_ending)
     until_t = attempt.ended_t if attempt.ended_t is not None else float("inf")
     lost = tuple((str(event.data.get("node")), str(event.data.get("why", ""))) for event in journal
                  if event.event == "node_suspected" and attempt.started_t <= event.t <= until_t)
-    is_hang = attempt.category == "hang"
-    return Evidence(
-        exits=() if is_hang else exits, srun_code=None if is_hang else srun_code, end=end,
-        lost=lost if attempt.ended == "lost" or attempt.category == "node_failure" else (),
-        ending=end.ending if attempt.ended != "failed" else None,
-        own_term_bytes=(attempt.asked_bytes or 0) if end.sent_signals else None)
+    is_hang = attempt.category == "hang" or attempt.asked_row == "hung"
+    return know(end, exits, srun_code, lost=lost, stacks=stacks, is_hang=is_hang, asked_bytes=attempt.asked_bytes,
+                ledger=ledger)
 
 
 def ask_job(job: str) -> JobFacts:

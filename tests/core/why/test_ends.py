@@ -1,6 +1,6 @@
 """Every way an attempt can end, and what is said of it: by `events`, by `status` and by `why`, side by side.
 
-The journal is made as the leader makes it (decide, how_it_ended, judge_attempt), and read as the verbs read it; only
+The journal is made as the leader makes it (decide, how_it_ended, end_of, know), and read as the verbs read it; only
 processes, files and Slurm are left out.
 """
 
@@ -24,12 +24,13 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.state import State, fold
 from safelaunch.core.status.speech import Word
 from safelaunch.core.status.states import judge
-from safelaunch.core.why import verdictjson, verdicttext
-from safelaunch.core.why.findings import Evidence, Log, TaskExit
+from safelaunch.core.why import verdicttext
+from safelaunch.core.why.ends import judge_end
+from safelaunch.core.why.evidence import Stacks, know
+from safelaunch.core.why.findings import End, Evidence, Log, TaskExit
 from safelaunch.core.why.judging import judge_log
-from safelaunch.core.why.verdict import Verdict
-from safelaunch.supervisor.attempts import judge_attempt, with_advice
-from safelaunch.supervisor.diagnosing import deepen
+from safelaunch.supervisor.attempts import with_advice
+from safelaunch.supervisor.diagnosing import end_of
 from safelaunch.views.overview import SPEECH
 from safelaunch.views.whyevidence import by_journal
 from tests.core.decide.test_decide import PLAN
@@ -232,16 +233,13 @@ def live_through(case: Case, plan: Plan) -> Told:
     tasks = tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits)
     start = fold(journal).attempts[0].asked_bytes
 
-    def look(shallow: Verdict) -> Verdict:
-        if case.hung:
-            return Verdict("hang", case.hung, 0.9, "restart", "n1", suspects=("n1",))
-        known = Evidence(exits=tasks, srun_code=None if tasks else live.srun_code, own_term_bytes=start)
-        found = judge_log(log, known)
-        return deepen(shallow, {**verdictjson.to_public(found), "fingerprint": found.fingerprint})
-
+    stacks = None if case.hung is None else Stacks((("n1", case.hung),), case.hung, 0.9, 1, ("n1",))
     closing: list[Event] = []
     if how != "completed":
-        verdict = judge_attempt(live, seen, how, case.log.encode(), look, case.is_refused)
+        end = end_of(live, seen, how, case.is_refused)
+        known = know(End(how, live.end_row), tasks, live.srun_code, lost=seen.lost, stacks=stacks,
+                     is_hang=case.hung is not None, asked_bytes=start)
+        verdict = judge_end(end) or judge_log(log if how == "failed" else Log(), known)
         closing.append(Event(NOW, 1, 50, "n0", "verdict", {
             "attempt": 1, "category": verdict.category, "summary": verdict.summary, "action": verdict.action,
             "confidence": verdict.confidence, "suspects": list(verdict.suspects), "node": verdict.node,
@@ -257,9 +255,7 @@ def live_through(case: Case, plan: Plan) -> Told:
     if isinstance(after.action, Finish):
         record(after.action.how, exit_code=after.action.exit_code, why=after.action.why)
     state = fold(journal)
-    known = by_journal(state.attempts[0], journal, tasks, live.srun_code)
-    if case.hung:
-        known = replace(known, stacks=(("n1", "rank 1 on n1 is stopped"),), stacks_sure=0.9, stacks_rank=1)
+    known = by_journal(state.attempts[0], journal, tasks, live.srun_code, stacks=stacks)
     return Told(tuple(journal), log, known, state, seen.requests)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.why.findings import Evidence, TaskExit
+from safelaunch.core.why.findings import End, Evidence, TaskExit
 from tests.core.why.judged import judge_text
 
 STEPS = "".join(f"step {number} loss 2.{number}\n" for number in range(10, 20))
@@ -16,7 +16,7 @@ FELL = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
     ("evidence", "category"),
     [
         (Evidence(lost=(("n4", "its guard has been silent for 10 s"),)), "node_failure"),
-        (Evidence(ending="time_limit"), "time_limit"),
+        (Evidence(end=End("interrupted", ending="time_limit")), "time_limit"),
         (Evidence(states=("OUT_OF_MEMORY",)), "host_oom"),
         (Evidence(states=("CANCELLED by 1000",)), "cancelled"),
         (Evidence(states=("COMPLETED",)), "unknown"),
@@ -71,7 +71,8 @@ def test_a_live_run_without_an_error_is_healthy() -> None:
 @pytest.mark.parametrize(
     ("evidence", "category"),
     [(Evidence(exits=(TaskExit("n2", 2, 9),)), "unknown"), (Evidence(exits=(TaskExit("n2", 2, 137, 9),)), "unknown"),
-     (Evidence(exits=(TaskExit("n2", 2, 9),), ending="cancelled"), "cancelled"), (Evidence(), "cancelled")],
+     (Evidence(exits=(TaskExit("n2", 2, 9),), end=End("interrupted", ending="cancelled")), "cancelled"),
+     (Evidence(), "cancelled")],
     ids=["a task failed", "a task was killed", "the job was cancelled", "nothing is known"],
 )
 def test_a_step_that_srun_itself_ended_was_cancelled_by_nobody(evidence: Evidence, category: str) -> None:

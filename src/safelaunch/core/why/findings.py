@@ -170,7 +170,6 @@ class Evidence:
 
     exits: tuple[TaskExit, ...] = ()
     lost: tuple[tuple[str, str], ...] = ()      # (host, why) of nodes that were lost
-    ending: str | None = None                   # time_limit | preempted | cancelled, as the supervisor saw it
     srun_code: int | None = None
     states: tuple[str, ...] = ()                # Slurm's words: NODE_FAIL, OUT_OF_MEMORY, TIMEOUT, COMPLETED, …
     xids: tuple[tuple[str, int], ...] = ()      # (host, number) from the kernel logs of the nodes
@@ -178,6 +177,9 @@ class Evidence:
     stacks: tuple[tuple[str, str], ...] = ()    # (host or "", where its odd ranks stand)
     stacks_rank: int | None = None              # the first of these
     stacks_sure: float = 0.6                    # that they show a hang, which the look's own verdict tells
+    stacks_said: str = ""                       # what that verdict says
+    stacks_suspects: tuple[str, ...] = ()       # nodes that it suspects
+    is_hang: bool = False                       # the supervisor ended it for a hang
     ledger: Mapping[str, int] = field(default_factory=dict)   # host → earlier failures that blame it
     own_term_bytes: int | None = None           # from this byte of the first log on, SIGTERMs are safelaunch's own
     end: End | None = None                      # what the journal knows of the end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from safelaunch.core.categories import advice
+from safelaunch.core.categories import BEHIND_A_HANG, advice
 from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import Evidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, exit_fingerprint, make_fingerprint
@@ -29,6 +29,7 @@ ALIKE = MISTAKES | {"AssertionError", "ValueError", "RuntimeError", "NotImplemen
 # Rules of a process that was killed, where nothing says by whom.
 UNEXPLAINED_KILLS = frozenset({"memory.sigkill_elastic", "memory.bare_killed", "memory.srun_killed",
                                "memory.child_killed", "native.mpi_killed"})
+SILENT_LOG = "the log does not say why"
 MOST_ODD = 4              # ranks of more nodes than this are no suspects: they are the others' echo
 _SIGNAL_NAMES = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 KILL, TERM = 9, 15
@@ -63,6 +64,7 @@ class Witness(NamedTuple):
     hosts: tuple[str, ...] = ()
     task: int | None = None
     rank: int | None = None
+    suspects: tuple[str, ...] = ()
 
 
 def join(verdict: Verdict, known: Evidence) -> Verdict:
@@ -80,11 +82,13 @@ def join(verdict: Verdict, known: Evidence) -> Verdict:
         return _placed(verdict, known)
     if best.category == verdict.category != "unknown":
         sure = round(min(0.98, max(best.confidence, verdict.confidence) + AGREED), 2)
-        confirmed = replace(verdict, confidence=sure, suspects=_suspects(best) or verdict.suspects)
+        confirmed = replace(verdict, confidence=sure, suspects=best.suspects or verdict.suspects)
         if best.rank is not None:   # whose time ran out first only waited
             confirmed = replace(confirmed, host=best.hosts[0], node=best.hosts[0], rank=best.rank)
         return _placed(confirmed, known)
-    if verdict.cause is not None and verdict.confidence + CLEAR_MARGIN > best.confidence:
+    is_surer = verdict.cause is not None and verdict.confidence + CLEAR_MARGIN > best.confidence
+    # Of a hang the looks at the ranks have more to say than the words of those that were ended for it.
+    if verdict.category in BEHIND_A_HANG if best.category == "hang" and known.is_hang else is_surer:
         return _placed(verdict, known)
     return _replaced(verdict, best)
 
@@ -147,14 +151,14 @@ def _without_echo(verdict: Verdict, known: Evidence) -> Verdict:
     were ended said "Terminated", and the run was called cancelled).
     """
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
-    if first is None or known.ending is not None:
+    if first is None:
         return verdict
     is_echo = verdict.rule == ECHO_OF_TERM and TERM not in (first.signal, first.code - 128)
     if not first.signal and verdict.category == "unknown" and verdict.cited:
         is_echo = {cited.rule for cited in verdict.cited} <= OF_SRUN
     if verdict.rule != ECHO_OF_SRUN and not is_echo:
         return verdict
-    said = f"task {first.task} on {first.host} ended with exit code {first.code}, and the log does not say why"
+    said = f"task {first.task} on {first.host} ended with exit code {first.code}, and {SILENT_LOG}"
     followed = (*((verdict.cause,) if verdict.cause else ()), *verdict.symptoms)
     return Verdict("unknown", said, 0.3, "restart", first.host, first.task, evidence=(said,), host=first.host,
                    symptoms=followed, candidates=verdict.candidates,
@@ -164,7 +168,7 @@ def _without_echo(verdict: Verdict, known: Evidence) -> Verdict:
 def _not_well(verdict: Verdict, known: Evidence) -> Verdict:
     """A log without a word of failure is no sign of health where a task, srun or the job ended badly."""
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
-    if verdict.category != "none" or known.ending is not None or "COMPLETED" in known.states:
+    if verdict.category != "none" or "COMPLETED" in known.states:
         return verdict
     if first is not None:
         how = f"was {_killed(first.signal)}" if first.signal in (KILL, TERM) else (
@@ -179,7 +183,7 @@ def _not_well(verdict: Verdict, known: Evidence) -> Verdict:
     else:
         return verdict
     host, task = (first.host, first.task) if first is not None else (None, None)
-    said = said if "nothing in the log" in said else f"{said}, and the log does not say why"
+    said = said if "nothing in the log" in said else f"{said}, and {SILENT_LOG}"
     return Verdict("unknown", said, 0.2, "restart", host, task, evidence=(said,),
                    host=host, candidates=verdict.candidates, notes=verdict.notes,
                    fingerprint=exit_fingerprint(first.code, first.signal) if first is not None else make_fingerprint(
@@ -191,9 +195,7 @@ def read_evidence(known: Evidence) -> list[Witness]:
     found = []
     if known.lost:
         found.append(Witness("node_failure", 0.9, "; ".join(f"{host}: {why}" for host, why in known.lost),
-                             tuple(host for host, _ in known.lost)))
-    if known.ending in ("time_limit", "preempted", "cancelled"):
-        found.append(Witness(known.ending, 0.97, f"Slurm ended the job: {known.ending}"))
+                             hosts := tuple(host for host, _ in known.lost), suspects=hosts))
     for state in known.states:
         reading = _STATES.get(state.split()[0].rstrip("+") if state else "")
         if reading is not None:
@@ -202,15 +204,17 @@ def read_evidence(known: Evidence) -> list[Witness]:
     if hardware:
         numbers = sorted({number for host, number in known.xids if host in hardware and number in _HARDWARE_XIDS})
         said = f"Xid {', '.join(map(str, numbers))} on {', '.join(hardware)}"
-        found.append(Witness("gpu_hardware", 0.93, said, hardware))
+        found.append(Witness("gpu_hardware", 0.93, said, hardware, suspects=hardware))
     if known.checks:
         found.append(Witness("node_failure", 0.8, "; ".join(f"{host}: {what}" for host, what in known.checks),
-                             tuple(host for host, _ in known.checks)))
+                             hosts := tuple(host for host, _ in known.checks), suspects=hosts))
     if known.stacks:
         odd = tuple(dict.fromkeys(host for host, _ in known.stacks if host))
-        said = "; ".join(f"{host}: {where}" if host else where for host, where in known.stacks[:MOST_ODD])
+        said = known.stacks_said or "; ".join(
+            f"{host}: {where}" if host else where for host, where in known.stacks[:MOST_ODD])
         hosts = odd if len(odd) <= MOST_ODD else ()
-        found.append(Witness("hang", known.stacks_sure, said, hosts, rank=known.stacks_rank if hosts else None))
+        found.append(Witness("hang", known.stacks_sure, said, hosts, rank=known.stacks_rank if hosts else None,
+                             suspects=known.stacks_suspects))
     return [*found, *_read_exits(known)]
 
 
@@ -248,7 +252,7 @@ def _replaced(verdict: Verdict, best: Witness) -> Verdict:
     followed = (*((verdict.cause,) if verdict.cause else ()), *verdict.symptoms)
     host = best.hosts[0] if best.hosts else None
     return Verdict(
-        best.category, best.summary, best.confidence, advice(best.category), host, best.task, _suspects(best),
+        best.category, best.summary, best.confidence, advice(best.category), host, best.task, best.suspects,
         evidence=(best.summary,), host=host, rank=_rank_of(verdict, best, host), symptoms=followed,
         candidates=verdict.candidates, runner_up=verdict if verdict.cause is not None else None,
         fingerprint=UNEXPLAINED_KILL if best.category == "unknown" else make_fingerprint(
@@ -263,6 +267,3 @@ def _rank_of(verdict: Verdict, best: Witness, host: str | None) -> int | None:
         return best.rank
     return verdict.rank if verdict.host == host else None
 
-
-def _suspects(best: Witness) -> tuple[str, ...]:
-    return best.hosts if best.category in ("node_failure", "gpu_hardware", "hang") else ()

@@ -6,6 +6,7 @@ from typing import Any
 
 from safelaunch.core.why.findings import Cited
 from safelaunch.core.why.verdict import Verdict
+from safelaunch.errors import ParseError
 
 VERSION = 1
 
@@ -16,8 +17,22 @@ def to_public(verdict: Verdict) -> dict[str, Any]:
     return {
         "v": VERSION,
         "verdict": {**_plain(verdict), "runner_up": _plain(verdict.runner_up) if verdict.runner_up else None},
-        "symptoms": [_symptom(cited, after) for cited in verdict.symptoms],
+        "symptoms": [_symptom(cited, after) for cited in verdict.symptoms], "fingerprint": verdict.fingerprint,
     }
+
+
+def parse(found: Any) -> Verdict:
+    """The verdict of such an object, its lines as mere texts; raises ParseError where it has another form."""
+    try:
+        said = found["verdict"]
+        lines = tuple(str(line["text"])[:400] for line in said["evidence"][:4])
+        rank = None if said["rank"] is None else int(said["rank"])
+        host = None if said["host"] is None else str(said["host"])
+        return Verdict(str(said["category"]), str(said["summary"])[:400], float(said["confidence"]),
+                       str(said["action"]), host, None, tuple(map(str, said["suspects"])), lines, rank, host,
+                       fingerprint=str(found.get("fingerprint", "")))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ParseError(f"no verdict: {error!r}") from error
 
 
 def evidence_of(verdict: Verdict) -> tuple[Cited, ...]:

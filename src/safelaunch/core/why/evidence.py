@@ -1,0 +1,47 @@
+"""What is known of an attempt's end beside its log, put together in one way: for its supervisor, and for `why`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from safelaunch.core.why.findings import End, Evidence, TaskExit
+
+BESIDE_A_LOG = 0.6   # that stacks show a hang, where nobody has ended the attempt for it
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """What looks at the ranks of a silent attempt showed (core.hangs), as far as it speaks of a hang."""
+
+    odd: tuple[tuple[str, str], ...]   # (node or "", which rank and where it stands)
+    said: str
+    confidence: float
+    rank: int | None = None            # the first odd one's number
+    suspects: tuple[str, ...] = ()
+
+
+def stacks_of(odd: Iterable[tuple[str, int | None, str]], suspects: Sequence[str], said: str,
+              confidence: float) -> Stacks:
+    """The same from the odd ranks (node or "", number, where it stands) and the nodes that are suspected."""
+    ranks = tuple(odd)
+    lines = [(node, f"rank {number}: {why}") for node, number, why in ranks]
+    lines += [(node, "its node is suspected") for node in suspects if node not in dict(lines)]
+    first = next((number for node, number, _ in ranks[:1] if node), None)
+    return Stacks(tuple(lines) or (("", said),), said, confidence, first, tuple(suspects))
+
+
+def know(end: End, exits: tuple[TaskExit, ...] = (), srun_code: int | None = None, *,
+         lost: tuple[tuple[str, str], ...] = (), stacks: Stacks | None = None, is_hang: bool = False,
+         asked_bytes: int | None = None, ledger: Mapping[str, int] | None = None) -> Evidence:
+    """What counts of that. `is_hang`: its supervisor has ended it for one, so that its exits say nothing; srun's code
+    says something only where no task's does, and comes late. `asked_bytes`: how long its log was by then.
+    """
+    exits = () if is_hang else exits
+    return Evidence(
+        exits=exits, lost=lost if end.how == "lost" else (), end=end, ledger=ledger or {}, is_hang=is_hang,
+        srun_code=None if is_hang or any(exit.code or exit.signal for exit in exits) else srun_code,
+        stacks=stacks.odd if stacks else (), stacks_rank=stacks.rank if stacks else None,
+        stacks_said=stacks.said if stacks and is_hang else "", stacks_suspects=stacks.suspects if stacks else (),
+        stacks_sure=stacks.confidence if stacks and is_hang else BESIDE_A_LOG,
+        own_term_bytes=(asked_bytes or 0) if end.sent_signals else None)
