@@ -8,6 +8,7 @@ import click
 
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.core.config.gpus import gpus_per_node
+from safelaunch.core.launchers import LAUNCHERS
 from safelaunch.errors import ConfigError, UsageError
 from safelaunch.views import talk
 from safelaunch.views.trainfile import split_rest, train_file_arguments
@@ -50,7 +51,8 @@ def summarise(config: dict[str, Any]) -> str:
     nodes, gpus = slurm["nodes"], gpus_per_node(slurm)
     size = f"{nodes} node{'s' if nodes != 1 else ''}"
     size += f" × {gpus} GPU{'s' if gpus != 1 else ''}" if gpus else ""
-    by = {"torchrun": f"torchrun × {launch['nproc_per_node']}", "srun": "srun", "none": "no launcher"}[launch["with"]]
+    launcher = LAUNCHERS[launch["with"]]
+    by = f"{launcher.label} × {launch['nproc_per_node']}" if launcher.starts_ranks else launcher.label
     where, by_whom = config["resume"]["dir"], "the training " if config["resume"]["by"] == "training" else ""
     resume = f"{by_whom}resumes from {where}" if where else "no resume (resume.dir is not set)"
     return f"{size}, {by}, {resume}, run folder {config['run_dir']}"

@@ -61,8 +61,8 @@ def _tell_end(attempt: Attempt) -> str:
 
 def _layout(run: Run, attempt: Attempt) -> tuple[tuple[str, ...], int] | None:
     """Whose ranks stand before the lines of the attempt's log; None = those of the training already."""
-    by = run.plan.launch
-    return (attempt.nodes, by.nproc_per_node) if by.by == "torchrun" and by.nproc_per_node else None
+    per_node = run.plan.launch.local_ranks
+    return (attempt.nodes, per_node) if per_node else None
 
 
 def _how_far(state: State) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from safelaunch.core.config.gpus import gpus_per_node
+from safelaunch.core.launchers import LAUNCHERS
 from safelaunch.core.timing import LEASE_S
 
 _RESUME_ARGS = re.compile(r"\$(?:\{RESUME_ARGS\}|RESUME_ARGS(?![A-Za-z0-9_]))")
@@ -21,12 +22,17 @@ SbatchValue = str | int | bool | list[str] | None
 
 @dataclass(frozen=True)
 class Launch:
-    """How the training command is started: `by` is torchrun, srun or none."""
+    """How the training command is started, `by` which row of core.launchers."""
 
     by: str
     nproc_per_node: int | None
     tee: int
     login_shell: bool = False   # setup runs in `bash -l`
+
+    @property
+    def local_ranks(self) -> int | None:
+        """Ranks that a node's launcher numbers by itself; None: the numbers in a log are the training's own."""
+        return self.nproc_per_node or None if LAUNCHERS[self.by].starts_ranks else None
 
 
 @dataclass(frozen=True)
@@ -264,8 +270,9 @@ def _int(value: SbatchValue) -> int | None:
 
 
 def _ntasks_per_node(slurm: Mapping[str, SbatchValue], launch: Launch, gpus: int | None) -> int:
-    """Tasks a node: torchrun starts its own ranks; with srun one task for each GPU unless the user gives a number."""
-    if launch.by == "torchrun":
+    """Tasks a node: one launcher, or the user's own number, or what the launcher takes by default."""
+    launcher = LAUNCHERS[launch.by]
+    if launcher.starts_ranks:
         return 1
     given = _int(slurm.get("ntasks-per-node"))
     if given:
@@ -273,6 +280,4 @@ def _ntasks_per_node(slurm: Mapping[str, SbatchValue], launch: Launch, gpus: int
     ntasks, nodes = _int(slurm.get("ntasks")), _int(slurm.get("nodes")) or 1
     if ntasks:
         return max(1, ntasks // nodes)
-    if launch.by == "srun":
-        return launch.nproc_per_node or gpus or 1
-    return 1
+    return launch.nproc_per_node or gpus or 1 if launcher.fills_gpus else 1

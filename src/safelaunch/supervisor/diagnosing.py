@@ -60,7 +60,7 @@ def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Evide
     """What the whole log says; as before where neither the log nor the evidence has changed since."""
     size = process.size()
     if lead.read is None or (lead.read.attempt, lead.read.size, lead.read.evidence) != (live.number, size, evidence):
-        per_node = lead.plan.launch.nproc_per_node if lead.plan.launch.by == "torchrun" else None
+        per_node = lead.plan.launch.local_ranks
         layout = (live.nodes, per_node) if per_node else None
         found = lead.world.diagnose(process, evidence, layout, _kernel_logs(lead, live, process))
         lead.read = ReadLog(live.number, size, evidence, found)

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from safelaunch.adapters import sharedfile
 from safelaunch.core import nodeset
+from safelaunch.core.launchers import LAUNCHERS
 from safelaunch.core.plan import Plan
 from safelaunch.errors import ParseError, UsageError
 
@@ -54,8 +55,8 @@ def _searcher(regex: re.Pattern[bytes]) -> Keep:
 
 
 def _prefix_test(plan: Plan, nodes: tuple[str, ...], rank: int | None, hosts: str | None) -> Keep:
-    """A test of the "[host:rank]:" before a line. srun's rank is the global one; torchrun prints the local one, so a
-    global rank is first looked up in the attempt's nodes.
+    """A test of the "[host:rank]:" before a line. Where a launcher prints local ranks, a global one is first looked up
+    in the attempt's nodes.
     """
     try:
         wanted = set(nodeset.expand(hosts)) if hosts is not None else None
@@ -63,7 +64,7 @@ def _prefix_test(plan: Plan, nodes: tuple[str, ...], rank: int | None, hosts: st
         raise UsageError(f"--host {hosts}: {error.message}") from error
     number = rank
     per_node = plan.launch.nproc_per_node or plan.gpus_per_node or 1
-    if plan.launch.by == "torchrun" and rank is not None and nodes and hosts is None:
+    if LAUNCHERS[plan.launch.by].starts_ranks and rank is not None and nodes and hosts is None:
         if rank >= per_node * len(nodes):
             raise UsageError(f"--rank {rank}: the attempt has the ranks 0 to {per_node * len(nodes) - 1}")
         wanted, number = {nodes[rank // per_node]}, rank % per_node

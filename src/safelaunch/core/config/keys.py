@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from safelaunch.core import categories
+from safelaunch.core import categories, launchers
 from safelaunch.core.config.kinds import (
     CheckpointPattern,
     Choice,
@@ -63,9 +63,9 @@ KEYS: dict[str, Key] = {
     "srun.kill_on_bad_exit": Key(ZeroOrOne(), "1", "End the attempt as soon as one task fails (--kill-on-bad-exit)."),
     "srun.extra": Key(SrunFlags(), (), "More flags for srun, such as [--hint=nomultithread]."),
     "launch.with": Key(
-        Choice(("torchrun", "srun", "none")),
+        Choice(tuple(launchers.LAUNCHERS)),
         None,
-        "torchrun: one launcher a node; srun: a task for each GPU; none: the command once a node. By default torchrun "
+        "; ".join(f"{name}: {row.doc}" for name, row in launchers.LAUNCHERS.items()) + ". By default torchrun "
         "if nproc_per_node is given, else srun if there are several nodes, tasks or GPUs, else none.",
     ),
     "launch.nproc_per_node": Key(
@@ -169,8 +169,7 @@ KEYS: dict[str, Key] = {
 # Documented, and refused until somebody builds them, who then deletes the row. "key=word" is one word of a key.
 NOT_BUILT: dict[str, str] = {
     "checks": "checks of the nodes before an attempt",
-    "launch.with=accelerate": "starting by accelerate; command: accelerate launch … with launch.with: none works",
-    "launch.with=deepspeed": "starting by deepspeed; torchrun starts DeepSpeed trainings too",
+    **{f"launch.with={name}": text for name, text in launchers.NOT_BUILT.items()},
     "slow": "the detection of slow nodes",
     "notify": "notifications",
 }

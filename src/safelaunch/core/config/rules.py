@@ -9,6 +9,7 @@ from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.handed import unfit, unfit_for_output
 from safelaunch.core.config.resumeway import missing_way
 from safelaunch.core.config.yamlnodes import Origin
+from safelaunch.core.launchers import LAUNCHERS, default_launcher
 from safelaunch.errors import Problem
 
 _UNKNOWN = Origin("default", "", 0, 0)
@@ -72,8 +73,8 @@ def _launch_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault
     gpus = gpus_per_node(slurm)
     wide = gpus > 0 or slurm.get("nodes", 1) != 1 or "gpus-per-task" in slurm or slurm.get("ntasks", 1) != 1
     if launch["with"] is None:
-        launch["with"] = "torchrun" if launch["nproc_per_node"] is not None else "srun" if wide else "none"
-    if launch["with"] != "torchrun":
+        launch["with"] = default_launcher(launch["nproc_per_node"] is not None, wide)
+    if not LAUNCHERS[launch["with"]].starts_ranks:
         if launch["nproc_per_node"] is not None:
             text = f"has no meaning with launch.with: {launch['with']}; use slurm.ntasks_per_node"
             return [("launch.nproc_per_node", ("launch.with",), text)]

@@ -10,22 +10,18 @@ from safelaunch.core.config.resumeway import takes_words
 from safelaunch.core.config.sbatchoptions import LETTERS, OPTIONS, REFUSED
 from safelaunch.core.config.slurmkeys import split_flags
 from safelaunch.core.config.starter import Draft
+from safelaunch.core.launchers import LAUNCHERS, Launcher, find_launcher
 
 # A word as bash sees it, its quotes kept: `"$DIR/a b"`.
 _WORD = re.compile(r"""(?:[^\s'"\\]+|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""")
 # Every attempt gets its own (a port in use is a known failure).
 _OUR_VARIABLE = re.compile(r"\s*(?:export\s+)?(MASTER_ADDR|MASTER_PORT)=")
-_LAUNCHER = re.compile(r"\s*(?:time\s+|exec\s+)?(?:srun|torchrun|python3? -m torch\.distributed\.(?:run|launch))\s")
+_PROGRAMS = "|".join(("srun", *(name for row in LAUNCHERS.values() for name in row.programs)))
+_MODULES = "|".join(re.escape(name) for row in LAUNCHERS.values() for name in row.modules)
+_LAUNCHER = re.compile(rf"\s*(?:time\s+|exec\s+)?(?:{_PROGRAMS}|python3? -m (?:{_MODULES}))\s")
 # The first line: which shell, and its flags, `#!/usr/bin/env -S bash -el` included.
 _SHEBANG = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?:\S*/)?(\S+)((?:\s+-\S+)*)")
 _BRANCH = re.compile(r"\s*(?:if|for|while|until|case|function)\b|.*\(\)\s*\{|.*<<")
-
-# torchrun's options that take a value (torch.distributed.run, PyTorch 2.x); safelaunch sets those of the rendezvous.
-_TORCHRUN_VALUES = frozenset((
-    "nnodes", "nproc-per-node", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts",
-    "monitor-interval", "start-method", "role", "log-dir", "redirects", "tee", "local-ranks-filter", "node-rank",
-    "master-addr", "master-port", "local-addr", "event-log-handler", "logs-specs", "numa-binding",
-))  # fmt: skip
 
 
 def draft_from_script(text: str) -> Draft:
@@ -144,10 +140,11 @@ def _read_launch(line: str) -> tuple[str, dict[str, str | int], list[str]]:
         words, dropped = _without_srun(words[1:])
         if dropped:
             notes.append(f"flags of srun left out (see srun.extra): {' '.join(dropped)}")
-    if words[:1] == ["torchrun"] or words[1:3] in (["-m", "torch.distributed.run"], ["-m", "torch.distributed.launch"]):
-        command, nproc, dropped = _without_torchrun(words[1:] if words[0] == "torchrun" else words[3:])
-        notes.append(f"flags of torchrun left out, safelaunch sets its own: {' '.join(dropped)}")
-        launch: dict[str, str | int] = {"with": "torchrun"}
+    if found := find_launcher(words):
+        name, words = found
+        command, nproc, dropped = _without_launcher(words, LAUNCHERS[name])
+        notes.append(f"flags of {name} left out, safelaunch sets its own: {' '.join(dropped)}")
+        launch: dict[str, str | int] = {"with": name}
         return command, {**launch, "nproc_per_node": nproc} if nproc else launch, notes
     return " ".join(words), {"with": "srun"}, notes
 
@@ -165,8 +162,8 @@ def _without_srun(words: list[str]) -> tuple[list[str], list[str]]:
     return words, dropped
 
 
-def _without_torchrun(words: list[str]) -> tuple[str, int | None, list[str]]:
-    """The command that torchrun starts on each rank, its processes per node, and its flags."""
+def _without_launcher(words: list[str], launcher: Launcher) -> tuple[str, int | None, list[str]]:
+    """The command that a launcher starts on each rank, its processes per node, and its flags."""
     dropped: list[str] = []
     nproc, prefix = None, ["python", "-u"]
     while words and words[0].startswith("-"):
@@ -178,7 +175,7 @@ def _without_torchrun(words: list[str]) -> tuple[str, int | None, list[str]]:
             dropped.pop()
         elif name == "no-python":
             prefix = []
-        elif name in _TORCHRUN_VALUES and not equals and words:
+        elif name in launcher.valued and not equals and words:
             value = words.pop(0)
             dropped.append(value)
         if name == "nproc-per-node" and re.fullmatch(r"[1-9]\d{0,5}", value):

@@ -1,0 +1,74 @@
+"""The table of launchers, held to the words of node code and template, which import nothing."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from safelaunch.core.launchers import LAUNCHERS, NOT_BUILT, Launcher, default_launcher, find_launcher
+from safelaunch.node.guard.processes import is_launcher
+from safelaunch.node.proctable import Process, may_be_rank
+
+SRC = Path(__file__).parents[2] / "src" / "safelaunch"
+TEMPLATE = (SRC / "templates" / "slurm" / "job.sbatch").read_text()
+STARTERS = {name: row for name, row in LAUNCHERS.items() if row.starts_ranks}
+# The table; the example that `safelaunch init` writes; the two of the node.
+NAMING = {"core/launchers.py", "core/config/starter.py", "node/proctable.py", "node/guard/processes.py"}
+
+
+def lines_of(row: Launcher) -> list[list[str]]:
+    """Command lines of its own processes."""
+    return [*(["/venv/bin/python", f"/venv/bin/{name}", "train.py"] for name in row.programs),
+            *(["python", "-m", name, "train.py"] for name in row.modules)]
+
+
+@pytest.mark.parametrize("row", LAUNCHERS.values(), ids=LAUNCHERS)
+def test_every_launcher_says_what_it_does(row: Launcher) -> None:
+    assert row.doc and row.label
+    assert bool(row.programs) == row.starts_ranks and not (row.starts_ranks and row.fills_gpus)
+
+
+def test_none_of_those_to_come_is_built() -> None:
+    assert set(NOT_BUILT).isdisjoint(LAUNCHERS)
+
+
+@pytest.mark.parametrize(("has_nproc", "is_wide", "name"), [
+    (True, True, "torchrun"), (True, False, "torchrun"), (False, True, "srun"), (False, False, "none")])
+def test_a_config_that_names_none_gets_the_one_that_fits(has_nproc: bool, is_wide: bool, name: str) -> None:
+    assert default_launcher(has_nproc, is_wide) == name and name in LAUNCHERS
+
+
+@pytest.mark.parametrize("name", STARTERS)
+def test_a_launcher_that_starts_ranks_has_its_arm_in_the_script(name: str) -> None:
+    assert f"\n{name})\n" in TEMPLATE
+
+
+@pytest.mark.parametrize("row", STARTERS.values(), ids=STARTERS)
+def test_a_launchers_own_process_is_no_rank_and_takes_no_word_for_the_training(row: Launcher) -> None:
+    for words in lines_of(row):
+        assert is_launcher([word.encode() for word in words]), words
+        assert not may_be_rank(process(words)), words
+    assert may_be_rank(process(["python", "train.py"]))
+
+
+def process(words: list[str]) -> Process:
+    made = Process(1, 0, "S", "python", 0, 0)
+    made.words = words
+    return made
+
+
+@pytest.mark.parametrize("name", STARTERS)
+def test_a_command_line_shows_its_launcher(name: str) -> None:
+    row = LAUNCHERS[name]
+    for words in (*([one] for one in row.programs), *(["python", "-m", one] for one in row.modules)):
+        assert find_launcher([*words, "--nnodes", "2"]) == (name, ["--nnodes", "2"])
+    assert find_launcher(["python", "train.py"]) is None and find_launcher([]) is None
+
+
+def test_a_launcher_is_named_in_four_files_at_most() -> None:
+    found = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py") if "why/rules" not in str(path)
+             for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Constant) and node.value in ("torchrun", b"torchrun")}
+    assert found == NAMING
