@@ -22,7 +22,7 @@ from safelaunch.adapters.world import World
 from safelaunch.core.decide import rows
 from safelaunch.core.decide.actions import AskToEnd, Decision, Fence, Finish, HandOver, Kill, Launch, Preserve, Wait
 from safelaunch.core.decide.seen import mark_asked
-from safelaunch.supervisor import asking, attempts, endings, observe, slurmends
+from safelaunch.supervisor import asking, attempts, endings, observe, resuming, slurmends
 from safelaunch.supervisor.diagnosing import foresee
 from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, hold_token
 from safelaunch.supervisor.standby import Standby
@@ -106,13 +106,13 @@ def act(lead: Leader, decision: Decision) -> bool:
         case Preserve():
             endings.preserve(lead, row, action)
         case Wait():
-            if row != lead.last_row:
+            if row != lead.journal.last_row:
                 lead.tell(row, f"waiting until {clock(action.until)}: {action.why}")
             if row == "frozen":
-                lead.find_resume()
+                resuming.find_resume(lead)
             elif row == "give_up":
                 endings.keep_for_longer(lead, action)
-    lead.last_row = row
+    lead.journal.decides(row)
     return again
 
 

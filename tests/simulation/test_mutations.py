@@ -21,7 +21,7 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.core.decide import between, ended, takeover
 from safelaunch.core.decide.budget import GiveUp
 from safelaunch.core.state import State
-from safelaunch.supervisor import attempts, endings, handover, lostprogress, observe, slurmends, standbys
+from safelaunch.supervisor import attempts, endings, handover, lostprogress, observe, resuming, slurmends, standbys
 from safelaunch.supervisor import takeover as births
 from safelaunch.supervisor.leader import Leader
 from tests.simulation.clients import Client
@@ -60,10 +60,9 @@ def _no_dependency(script: str, options: tuple[str, ...] = ()) -> tuple[str, ...
 
 
 def _claim_nothing(self: Leader, action: str, own_gen: bool = False) -> int:
-    self.claim_number += 1
-    self.claimed_s = self.world.now_s()
+    self.journal.has_claimed(self.journal.claim_number + 1, self.world.now_s())
     self.standbys.is_confirmed(self.now_s)
-    return self.claim_number
+    return self.journal.claim_number
 
 
 def _launch_twice(*words: Any, launch: Any = SimWorld.launch) -> Any:
@@ -131,7 +130,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "an attempt that was told to end counts as complete": (
         _golden("the time limit comes"), [(ended, "how_it_ended", lambda live, seen: "completed")], "complete"),
     "checkpoints are not found": (
-        _golden("a rank dies", save_every=5), [(Leader, "find_resume", _nothing)], "is whole"),
+        _golden("a rank dies", save_every=5), [(resuming, "find_resume", _nothing)], "is whole"),
     "nobody looks at an attempt's first steps": (
         _golden("a rank dies", steps=120, faults=(Fault("forgets", 1.0), Fault("rank_dies", 75.0))),
         [(lostprogress, "judge_start", _nothing)], "nobody says so"),

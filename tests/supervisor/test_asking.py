@@ -31,6 +31,9 @@ class Server:
     def _round(self) -> Round:
         return self.rounds[min(self.orders, len(self.rounds) - 1)]
 
+    def forget_answers(self) -> None:
+        self.signalled, self.signal_answers = [], 0
+
     def tell(self, message: dict[str, Any], now_s: float) -> int:
         told, self.signalled = self._round[0], list(self._round[1])
         self.signal_answers = told

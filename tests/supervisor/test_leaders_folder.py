@@ -15,6 +15,7 @@ from safelaunch.adapters.probe import Answer
 from safelaunch.errors import RunFolderError
 from safelaunch.supervisor import takeover
 from safelaunch.supervisor.leader import Leader, Superseded
+from safelaunch.supervisor.state.folder import FolderState
 from tests.handmade import Made, make_run
 
 MALLORY = 60002
@@ -33,8 +34,10 @@ def leader(made: Made, tmp_path: Path) -> Any:
     (tmp_path / "local").mkdir()
     (tmp_path / "local" / "job.sbatch").write_bytes((made.dir / "job.sbatch").read_bytes())
     said: list[str] = []
+    folder = FolderState()
+    folder.is_read(runfolder.folder_id(made.dir), ())
     return SimpleNamespace(
-        run_dir=made.dir, local=tmp_path / "local", folder_id=runfolder.folder_id(made.dir), said=said, say=said.append,
+        run_dir=made.dir, local=tmp_path / "local", folder=folder, said=said, say=said.append,
         shared=SimpleNamespace(ask=lambda ask, _: Answer(value=ask())), between_pings=lambda wait: wait(),
         patiently=lambda ask: ask(), world=SimpleNamespace(share=lambda *_: None))
 

@@ -12,26 +12,18 @@ ROOM = Path(safelaunch.supervisor.__file__).parent
 FILES = sorted(ROOM.rglob("*.py"))
 MOST_FIELDS = 15
 # What is still to be given an owner: it shrinks, and takes nothing new.
-TOO_LARGE: dict[str, int] = {"Leader": 56, "Standby": 17}
+TOO_LARGE: dict[str, int] = {"Leader": 33, "Standby": 17}
 FOREIGN: dict[str, str] = {
-    "asking.py": "live signal_answers",
-    "attempts.py": "ending grew_s heard_bytes killed_s launched_s live order process size stalled",
+    "asking.py": "live",
+    "attempts.py": "ending grew_s heard_bytes killed_s launched_s live process size stalled",
     "diagnosing.py": "read",
     "endings.py": "final",
-    "handover.py": "end_claim ending refused_changes",
+    "handover.py": "end_claim ending",
     "hangs.py": "live",
-    "leader.py": "order",
-    "listening.py": "plan",
     "lostprogress.py": "counted live",
-    "observe.py": (
-        "exit_s folder_id frozen grew_s heard_bytes limit_near live refusals requests size term_s "
-        "trouble"
-    ),
+    "observe.py": "exit_s grew_s heard_bytes limit_near live size term_s",
     "slurmends.py": "asked_who ending live term_s unread",
-    "takeover.py": (
-        "claim_number ending fencer gen history live on_forged on_report on_standby plan process rules "
-        "server shared state successor token writer"
-    ),
+    "takeover.py": "ending live process",
 }
 
 

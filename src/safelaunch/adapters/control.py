@@ -158,6 +158,21 @@ class ControlServer:
         listener.setblocking(False)
         return listener
 
+    def report_to(self, *, on_report: Callable[[Guard], None], on_standby: Callable[[], None],
+                  on_forged: Callable[[Guard], None]) -> None:
+        """Who is told what guards say beside their answers to pings."""
+        self.on_report, self.on_standby, self.on_forged = on_report, on_standby, on_forged
+
+    def tell_all(self, order: dict[str, Any], now_s: float) -> None:
+        """Tell every guard, those that call later as well."""
+        self.order = order
+        self.tell(order, now_s)
+
+    def forget_answers(self) -> None:
+        """A signal is sent: who has answered the one before counts no more."""
+        self.signalled.clear()
+        self.signal_answers = 0
+
     def expect(self, attempt: int) -> None:
         """Forget the guards of earlier attempts; words of theirs no longer count, and none is let in any more.
 

@@ -59,6 +59,10 @@ class World:
         """A token that nobody can guess."""
         return secrets.token_hex(32)
 
+    def reads_by(self, rules: tuple[Rule, ...]) -> None:
+        """Rules of the submitter's own, beside those that everybody has."""
+        self.rules = rules
+
     def on_signals(self, numbers: Iterable[int], take: Callable[[int, float], None]) -> None:
         """Call `take` with each of these signals that comes, and the time, from the selector; none ends the process.
 

@@ -69,8 +69,7 @@ def _signal(lead: Leader, name: str) -> Generator[float, Result | None, int]:
     until_s = lead.now_s + ANSWER_S
     while lead.live is not None and _present(lead) + len(lead.live.exits) < lead.live.tasks and lead.now_s < until_s:
         yield 0.1
-    lead.server.signalled.clear()
-    lead.server.signal_answers = 0
+    lead.server.forget_answers()
     told = lead.server.tell({"do": "signal", "signal": int(getattr(signal, name))}, lead.now_s)
     until_s = lead.now_s + ANSWER_S
     while lead.server.signal_answers < told and lead.now_s < until_s:

@@ -26,7 +26,7 @@ from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State, fold
 from safelaunch.core.timing import CLAIM_HOLDS_S
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
-from safelaunch.supervisor import listening, lostprogress, observe, overlap, visit
+from safelaunch.supervisor import listening, lostprogress, observe, overlap, resuming, visit
 from safelaunch.supervisor.diagnosing import judge_attempt
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state import standbys
@@ -43,23 +43,24 @@ SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but never while
 
 def launch(lead: Leader, row: str, action: Launch) -> None:
     """Start the next attempt: a last look at what people ask, claim, intent, srun, outcome."""
-    asked = lead.requests
-    if not observe.read_requests(lead) or lead.requests != asked:
+    asked = lead.folder.requests
+    if not observe.read_requests(lead) or lead.folder.requests != asked:
         return   # a kill switch that was touched while the folder did not answer comes first (simulated)
     number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
     claim = lead.claim(f"{journal.LAUNCH}{number}")
     if claim == 0:
         return
     port = 20000 + (int(lead.job.id) * 31 + number * 1000 + int(lead.world.chance() * 1000)) % 10000
+    newest = lead.resume.newest
     facts: dict[str, Any] = {
         "attempt": number, "job": lead.job.id, "nodes": list(action.nodes), "port": port,
-        "resume_step": lead.resume.step if lead.resume else None,
-        "resume_path": lead.resume.path if lead.resume else None, "whole_steps": list(lead.whole_steps),
+        "resume_step": newest.step if newest else None, "resume_path": newest.path if newest else None,
+        "whole_steps": list(lead.resume.whole_steps),
     }
     lead.record(lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number),
                 lead.writer.event("intent", claim=claim, act="launch", attempt=number, job=lead.job.id,
                                   nodes=list(action.nodes)))
-    if lead.world.now_s() - lead.claimed_s > CLAIM_HOLDS_S:
+    if lead.world.now_s() - lead.journal.claimed_s > CLAIM_HOLDS_S:
         lead.record(lead.writer.event("outcome", claim=claim, act="launch", ok=False,
                                       why="this supervisor stood still since it claimed the launch"))
         return
@@ -86,7 +87,7 @@ def keep_resume_args(lead: Leader) -> tuple[str, ...]:
     """The words that the training resumes with now, left in the run folder as well: a later job's node may be unable to
     run a supervisor, and its plain training must not start from nothing.
     """
-    words = resume_args(lead.plan.resume.args, lead.resume)
+    words = resume_args(lead.plan.resume.args, lead.resume.newest)
     lead.shared.enqueue(PUT, "resume.args", b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words))
     return words
 
@@ -100,9 +101,9 @@ def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -
     address = "127.0.0.1" if lead.job.is_local else lead.address_of(nodes[0])
     if address is not None:
         env["SAFELAUNCH_MASTER_ADDR"] = address
-    if lead.resume is not None:
-        env["SAFELAUNCH_RESUME_PATH"] = lead.resume.path
-        env["SAFELAUNCH_RESUME_STEP"] = "" if lead.resume.step is None else str(lead.resume.step)
+    if lead.resume.newest is not None:
+        env["SAFELAUNCH_RESUME_PATH"] = lead.resume.newest.path
+        env["SAFELAUNCH_RESUME_STEP"] = "" if lead.resume.newest.step is None else str(lead.resume.newest.step)
     return env
 
 
@@ -139,14 +140,13 @@ def kill(lead: Leader, row: str, action: Kill) -> None:
     lead.move_record(lead.attempt.number)
     for node, _ in lead.lost_of_live():
         lead.server.hang_up(node, lead.now_s)
-    lead.server.order = {"do": "end", "grace_s": action.grace_s}   # also for those who call later
-    lead.server.tell(lead.server.order, lead.now_s)
+    lead.server.tell_all({"do": "end", "grace_s": action.grace_s}, lead.now_s)
 
 
 def fence(lead: Leader) -> bool:
     """See that nothing of the attempt is left; True once that is sure."""
     for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.reach.lost, lead.is_record_moved,
-                                              lead.frozen):
+                                              lead.folder.is_frozen):
         lead.tasks.begin(Work.SWEEP, _sweep(lead, command, done), done)
     for node, why in lead.fencer.found_lost():
         lead.lose(node, why)
@@ -195,7 +195,7 @@ def close_attempt(lead: Leader) -> None:
         events += _judgement(lead, live, how, code, now_seen, is_refused=how != said_how)
     events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row,
                                     not_before=not_before, ending=lead.ending))
-    events = with_advice(events, lead.state, lead.plan, lead.requests)
+    events = with_advice(events, lead.state, lead.plan, lead.folder.requests)
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:
         patience_s = LOST_PATIENCE_S if lead.lost_of_live() else SRUN_PATIENCE_S
@@ -206,7 +206,7 @@ def close_attempt(lead: Leader) -> None:
         lead.tasks.begin(Work.VISIT_AFTER, visit.after_failures(lead))
     lead.live = lead.process = None
     lead.record(*events, noted=steps)
-    lead.find_resume()
+    resuming.find_resume(lead)
     fall_back(lead)
     keep_resume_args(lead)
     lead.record(*checkpoint_events(lead, live.number))
@@ -234,7 +234,7 @@ def _never_started(lead: Leader) -> tuple[str, float | None]:
 
 def fall_back(lead: Leader) -> None:
     """Leave out a checkpoint that the last attempt could not load, and take the one before it."""
-    attempt, newest = lead.state.attempt, lead.resume
+    attempt, newest = lead.state.attempt, lead.resume.newest
     why = rejects_checkpoint(lead.state, lead.plan)
     if attempt is None or why is None or newest is None:
         return
@@ -246,14 +246,14 @@ def fall_back(lead: Leader) -> None:
         return
     lead.record(lead.writer.event("checkpoint_rejected", path=path, attempt=attempt.number, why=why,
                                   step=newest.step))
-    lead.find_resume()
-    instead = f"the one before it, {lead.resume.path}" if lead.resume else "none: there is no older one"
+    resuming.find_resume(lead)
+    instead = f"the one before it, {lead.resume.newest.path}" if lead.resume.newest else "none: there is no older one"
     lead.say(f"checkpoint {path} is left out ({why}); going on from {instead}")
 
 
 def checkpoint_events(lead: Leader, number: int | None) -> list[Event]:
     """The word that a verified checkpoint has advanced, if it has: the budget refills by nothing else."""
-    found, best = lead.resume, lead.state.best_step
+    found, best = lead.resume.newest, lead.state.best_step
     if found is None or found.step is None or (best is not None and found.step <= best):
         return []
     return [lead.writer.event("checkpoint", attempt=number, step=found.step, path=found.path, format=found.format)]

@@ -43,7 +43,7 @@ def keep_for_longer(lead: Leader, action: Wait) -> None:
     until = lead.state.preserving_until
     if until is None or action.until <= until + EXTENDED_S:
         return
-    who = next((request.who for request in lead.requests if request.name == "extend"), "somebody")
+    who = next((request.who for request in lead.folder.requests if request.name == "extend"), "somebody")
     lead.record(lead.writer.event("preserved", until=action.until, why=f"{who} extended it"))
     lead.say(f"{who} extended it: the site is preserved until {clock(action.until)}")
 
@@ -104,7 +104,7 @@ def _affordable(lead: Leader, exclude: tuple[str, ...]) -> tuple[str, ...]:
 def finish(lead: Leader, row: str, action: Finish) -> Step:
     """End the run: the journal first, then the successor, then the log's last lines."""
     if lead.state.preserving_until is not None:
-        lead.record(lead.writer.event("released", by=", ".join(request.who for request in lead.requests)))
+        lead.record(lead.writer.event("released", by=", ".join(request.who for request in lead.folder.requests)))
     if lead.state.ended is None:
         yield from _write_end(lead, action)
     lead.tell(row, f"the run has ended: {action.how}: {action.why}")

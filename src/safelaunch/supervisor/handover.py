@@ -189,14 +189,14 @@ def _is_on_hold(lead: Leader) -> bool:
     # A client that remembers the file of a hold that is taken back would hold the job for ever (simulated).
     lead.ask_folder(lambda: fresh.see(f"{lead.run_dir}/control"), 1.0)
     observe.read_requests(lead)
-    return any(request.name == "hold" for request in lead.requests)
+    return any(request.name == "hold" for request in lead.folder.requests)
 
 
 def _is_refused_for_good(lead: Leader, result: Result | None) -> bool:
     """Whether to ask for no more changes of the next job: scontrol is not there, or has said no again and again."""
     if result is not None and not result.is_unknown:
-        lead.refused_changes += 1
-    return result is not None and (ways.is_missing(result.returncode) or lead.refused_changes >= CHANGE_TRIES)
+        lead.next.is_not_changed()
+    return result is not None and (ways.is_missing(result.returncode) or lead.next.refused_changes >= CHANGE_TRIES)
 
 
 def _note_passed(lead: Leader, job: str | None, action: HandOver) -> None:

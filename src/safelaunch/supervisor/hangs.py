@@ -153,7 +153,7 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
         return
     if then == "preserve":
         yield from _preserve(lead, number)
-    while lead.frozen:   # the training may wake with it, and a restart could not even read its checkpoint
+    while lead.folder.is_frozen:   # the training may wake with it, and a restart could not even read its checkpoint
         yield 2.0
         if not _is_silent_still(lead, number):
             return
@@ -172,7 +172,7 @@ def _preserve(lead: Leader, number: int) -> Step:
     lead.record(lead.writer.event("preserved", until=until, nodes=list(lead.attempt.nodes)))
     lead.say(f"the hung attempt is kept until {clock(until)} (hang.then: preserve): look with `safelaunch stacks "
              f"{lead.run_dir}`, go on with `safelaunch release {lead.run_dir}`")
-    while lead.now < until and not any(request.name == "release" for request in lead.requests):
+    while lead.now < until and not any(request.name == "release" for request in lead.folder.requests):
         yield 1.0
         if not _is_silent_still(lead, number):
             break

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from safelaunch.adapters import checkpoints, journal, ownership, runfolder, sharedfile
+from safelaunch.adapters import journal, ownership, runfolder, sharedfile
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.fence import Fencer
@@ -23,21 +23,25 @@ from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
-from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.core.counters import Counter
 from safelaunch.core.decide.seen import Live, Seen
-from safelaunch.core.model import Event, Request
+from safelaunch.core.model import Event
 from safelaunch.core.plaintext import clean
 from safelaunch.core.plan import Plan
 from safelaunch.core.secretmask import mask
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import State
 from safelaunch.core.timing import LEASE_S, PATIENT_S, PING_S, STALL_S, ping_every_s
 from safelaunch.core.why.findings import Evidence as Known
 from safelaunch.node import fresh
 from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.door import Door
+from safelaunch.supervisor.state.folder import PATIENCE, FolderState
 from safelaunch.supervisor.state.hangs import HangWatch
+from safelaunch.supervisor.state.journal import LeaderJournal
+from safelaunch.supervisor.state.nextjob import NextJob
 from safelaunch.supervisor.state.nodes import Nodes
 from safelaunch.supervisor.state.reach import Reach
+from safelaunch.supervisor.state.resume import ResumePoint
 from safelaunch.supervisor.state.standbys import Standbys
 from safelaunch.supervisor.state.tasks import BackgroundTasks
 
@@ -46,13 +50,8 @@ BUSY_TICK_S = 0.02      # while something is under way that no socket announces
 NO_TIME_S = 0.001       # less than what is left of a sleep is not worth another one
 COMMAND_TICK_S = 0.1    # a command's end is announced by SIGCHLD; its deadline is not
 BUSY_FOR_S = 2.0        # what is not over by then is no matter of milliseconds: a lease, a rank that ignores TERM
-PATIENCE = 60           # seconds with a folder that answers by an error: a server that restarts says ESTALE, EIO, …
-TOUCH_S = 1.0           # one stat of a folder that works takes milliseconds
-RESUME_DEADLINE_S = 3.0   # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 DEMOTED = 76              # another supervisor leads this job: this one becomes its standby
-MAX_OLDER = 50            # checkpoints to fall back to
-MOST_TOLD_SKIPPED = 5     # of one search
 HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
 
 T = TypeVar("T")
@@ -73,6 +72,18 @@ class TookOver:
     host: str
     heard_s: float
     watchers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Here:
+    """Where this leader runs, for which run, and as whom."""
+
+    run_dir: Path
+    local: Path
+    job: Job
+    world: World
+    took_over: TookOver | None
+    user: str
 
 
 class ReadLog(NamedTuple):
@@ -96,15 +107,9 @@ class Leader:
     """The run's supervisor on the batch host; the parts beside this file work on it."""
 
     plan: Plan
-    shared: SharedFolder
-    server: ControlServer
-    writer: journal.Writer
-    successor: Successor
-    fencer: Fencer
-    token: str
 
     def __init__(self, run_dir: Path, local: Path, job: Job, world: World, took_over: TookOver | None = None) -> None:
-        self.run_dir, self.local, self.job, self.world = run_dir, local, job, world
+        self.here = Here(run_dir, local, job, world, took_over, runfolder.name_of(os.geteuid()))
         self.final: int | None = None
         self.clock = Clock(world)
         self.tasks = BackgroundTasks(self.clock)
@@ -112,41 +117,92 @@ class Leader:
         self.hangs = HangWatch(self.now_s)
         self.nodes = Nodes()
         self.reach = Reach()
+        self.folder = FolderState()
+        self.resume = ResumePoint()
+        self.journal = LeaderJournal(self.now_s)
+        self.door = Door()
+        self.next = NextJob()
         self.signals: set[int] = set()
-        self.state = State()
         self.live: Live | None = None
         self.process: AttemptProcess | None = None
-        self.requests: tuple[Request, ...] = ()
-        self.refusals = 0               # looks at them in a row that were answered by an error
         self.ending: str | None = None
         self.term_s: float | None = None
         self.asked_who = 0              # the attempt of which Slurm was asked who ended its step
         self.unread = 0                 # the attempt whose step Slurm ended in words that are not known
         self.limit_near = False
         self.read: ReadLog | None = None    # the last attempt's log, perhaps without its last words
-        self.resume: Checkpoint | None = None
-        self.whole_steps: tuple[int, ...] = ()   # of all complete checkpoints that the next attempt could go on from
         self.counted = Counted()        # what the live attempt's log counts (supervisor.lostprogress)
-        self.resume_deadline_s = RESUME_DEADLINE_S
-        self.resume_unknown = False     # the checkpoints could not be looked at: unknown is not "none"
-        self.frozen = False
         self.stalled = False            # this job as a whole was stopped for longer than a lease (scontrol suspend)
-        self.claim_number = self.gen = 0
-        self.claimed_s = self.now_s     # before the last claim was published
-        self.folder_id: list[int] | None = None
         self.grew_s = self.exit_s = self.killed_s = self.now_s
         self.size = self.heard_bytes = 0   # of the attempt's log: all, and how much was listened to
-        self.last_row = ""
         self.launched_s = self.now_s          # the last attempt
-        self.user = runfolder.name_of(os.geteuid())
-        self.history: tuple[Event, ...] = ()          # the journal as it was at this leader's birth
-        self.trouble: str | None = None               # what keeps the run's folders from being written
         self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
-        self.took_over = took_over      # from whom, where this process was its standby: nothing else ends the job then
         self.end_claim = 0      # under which this supervisor has announced that it cancels its own job
-        self.refused_changes = 0        # of the next job, by Slurm
-        self.late_s = -1.0              # the tick in which a shared folder did not answer
         world.on_signals(SIGNALS, self._take_signal)
+
+    @property
+    def run_dir(self) -> Path:
+        """The run folder."""
+        return self.here.run_dir
+
+    @property
+    def local(self) -> Path:
+        """This job's folder on the node's own disk."""
+        return self.here.local
+
+    @property
+    def job(self) -> Job:
+        """The Slurm job in which this leader runs."""
+        return self.here.job
+
+    @property
+    def world(self) -> World:
+        """All that it may touch beside its own folder."""
+        return self.here.world
+
+    @property
+    def took_over(self) -> TookOver | None:
+        """From whom, where this process was its standby: nothing else ends the job then."""
+        return self.here.took_over
+
+    @property
+    def shared(self) -> SharedFolder:
+        """The run folder, through children."""
+        return self.folder.shared
+
+    @property
+    def server(self) -> ControlServer:
+        """The guards' server."""
+        return self.door.server
+
+    @property
+    def fencer(self) -> Fencer:
+        """What sees to it that an attempt is over on all nodes."""
+        return self.door.fencer
+
+    @property
+    def token(self) -> str:
+        """What guards and standbys prove themselves by."""
+        return self.door.token
+
+    @property
+    def writer(self) -> journal.Writer:
+        """This leader's own file of the journal."""
+        return self.journal.writer
+
+    @property
+    def state(self) -> State:
+        """The fold of the journal."""
+        return self.journal.state
+
+    @property
+    def successor(self) -> Successor:
+        """Slurm's commands for the next job."""
+        return self.next.successor
+
+    def follows(self, plan: Plan) -> None:
+        """The run's plan, as this leader uses it."""
+        self.plan = plan
 
     @property
     def now(self) -> float:
@@ -194,20 +250,20 @@ class Leader:
     def seen(self) -> Seen:
         """What `decide` is told."""
         return Seen(
-            now=self.now, nodes=self.job.nodes, live=self.live, requests=self.requests, ending=self.ending,
+            now=self.now, nodes=self.job.nodes, live=self.live, requests=self.folder.requests, ending=self.ending,
             limit_near=self.limit_near, lost=tuple(self.reach.lost.items()),
-            frozen=self.frozen or self.resume_unknown, trouble=self.trouble, suspended=self.stalled,
-            resume=self.resume, alone=self.reach.alone, unconfirmed=self.is_unconfirmed, jitter=self.world.chance(),
+            frozen=self.folder.is_frozen or self.resume.is_unknown, trouble=self.folder.trouble, suspended=self.stalled,
+            resume=self.resume.newest, alone=self.reach.alone, unconfirmed=self.is_unconfirmed,
+            jitter=self.world.chance(),
         )
 
     def record(self, *events: Event, noted: Sequence[Event] = ()) -> None:
         """Journal the events, behind those that were noted, with one fsync; fold them into the state."""
-        self.writer.write(*noted, *events)
-        self.state = fold(events, self.state)
+        self.journal.records(events, noted)
 
     def note(self, event: Event) -> None:
         """Fold an event that is not worth a journal line."""
-        self.state = fold([event], self.state)
+        self.journal.notes(event)
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until something happens; serve sockets; read the clocks, once a tick.
@@ -250,9 +306,8 @@ class Leader:
         leader before had, it ends their ranks: whoever has taken over waits no longer (simulated: two writers).
         """
         heard_s = max((one.heard_s for one in self.server.standbys.values()), default=self.clock.born_s)
-        if self.gen == 0 and self.was_watched and self.now_s - heard_s > LEASE_S and not self.server.order:
-            self.server.order = {"do": "end", "grace_s": 0.0}   # also for guards that call later
-            self.server.tell(self.server.order, self.now_s)
+        if self.journal.gen == 0 and self.was_watched and self.now_s - heard_s > LEASE_S and not self.server.order:
+            self.server.tell_all({"do": "end", "grace_s": 0.0}, self.now_s)
 
     @property
     def ping_every_s(self) -> float:
@@ -273,11 +328,11 @@ class Leader:
 
         Two such waits never follow each other: 3.1 s without a ping were measured on a stopped FUSE server so.
         """
-        if self.late_s == self.now_s:
+        if self.folder.was_late(self.now_s):
             return Answer(late=True)
         answer = self.between_pings(lambda: self.shared.ask(ask, deadline_s))
         if answer.late:
-            self.late_s = self.now_s
+            self.folder.is_late(self.now_s)
         return answer
 
     def is_sure_of_folder(self) -> bool:
@@ -298,7 +353,7 @@ class Leader:
         if not answer.is_ok or answer.value is None:
             return False
         folder, reason, is_closed = answer.value
-        if reason is not None or folder != (self.folder_id or folder):
+        if reason is not None or self.folder.is_another(folder):
             raise Superseded(reason or "the run folder has been replaced by another")
         if is_closed:
             self.say("others could write the run folder, which holds what is executed: it is closed to them again")
@@ -322,7 +377,7 @@ class Leader:
         while True:
             answer = self.between_pings(lambda: self.shared.ask(ask, PATIENT_S))
             if answer.is_ok:
-                self.late_s = -1.0   # what is asked next, of a job that was cancelled perhaps, is worth its wait
+                self.folder.answers()   # what is asked next, of a job that was cancelled perhaps, is worth its wait
                 return answer.value
             self.rest(1.0)
             self.doubt_itself()
@@ -333,27 +388,26 @@ class Leader:
     def claim(self, action: str, own_gen: bool = False) -> int:
         """The number of a claim that is now ours; 0 = the folder does not answer. Raises Superseded."""
         while True:
-            number = self.claim_number + 1
-            gen = number if own_gen else self.gen
+            number = self.journal.claim_number + 1
+            gen = number if own_gen else self.journal.gen
             claimed_s = self.world.now_s()
             content = journal.render_claim(gen, self.job.host, action, self.now, self.world.pid)
             won = self.between_pings(lambda: self.shared.publish(f"claims/{number}", content, PATIENT_S))   # noqa: B023
             if won is None:
                 if not own_gen:
-                    self.frozen = True
+                    self.folder.freezes()
                     return 0
                 self.rest(1.0)
                 self.doubt_itself()
                 continue
-            self.claim_number = number
-            self.claimed_s = claimed_s
+            self.journal.has_claimed(number, claimed_s)
             self.standbys.is_confirmed(self.now_s)
             if won:
                 return number
             other = self.read_claim(number)
             if other.get("pid") == self.world.pid and other.get("host") == self.job.host and other.get("gen") == gen:
                 return number   # won after all, by a publish that was late
-            if not own_gen and int(other.get("gen", 0)) > self.gen:
+            if not own_gen and int(other.get("gen", 0)) > self.journal.gen:
                 raise Superseded(f"claim {number} belongs to generation {other.get('gen')} on {other.get('host')}",
                                  str(other.get("host")))
 
@@ -374,7 +428,7 @@ class Leader:
     def find_other(self, claims: list[dict[str, Any]]) -> None:
         """Take in the claims behind this leader's last one; raises Superseded where another one leads by now."""
         self.standbys.is_confirmed(self.now_s)
-        other = next((claim for claim in claims if int(claim.get("gen", 0)) > self.gen), None)
+        other = next((claim for claim in claims if int(claim.get("gen", 0)) > self.journal.gen), None)
         if other is not None:
             raise Superseded(f"generation {other.get('gen')} on {other.get('host')} leads this run",
                              str(other.get("host")))
@@ -438,47 +492,6 @@ class Leader:
         """Path of an attempt's log in the run folder."""
         return f"{self.run_dir}/{runfolder.attempt_folder(number)}/main.log"   # each tick asks: no Path is made for it
 
-    def find_resume(self) -> None:
-        """The newest complete checkpoint; on a folder that does not answer in time, frozen until it does."""
-        resume = self.plan.resume
-        if resume.dir is None:
-            return
-        folder = os.path.join(self.job.cwd, resume.dir)   # noqa: PTH118 - text only
-
-        def look() -> dict[str, Any]:
-            fresh.see(folder)
-            return _plain(checkpoints.find(folder, resume.format, resume.pattern))
-
-        # A long wait is for a search that takes long, not for a folder that does not answer at all (49 s, simulated).
-        is_doubtful = self.frozen or self.resume_unknown
-        if is_doubtful and self.ask_folder(lambda: Path(folder).exists(), TOUCH_S).late:
-            self.resume_unknown = True
-            return
-        answer = self.ask_folder(look, self.resume_deadline_s)
-        if answer.late:
-            self.resume_unknown, self.resume_deadline_s = True, min(60.0, self.resume_deadline_s * 2)
-            return
-        self.resume_deadline_s = RESUME_DEADLINE_S
-        self.resume_unknown = not answer.is_ok
-        if answer.is_ok and answer.value is not None:
-            found = [one for one in (Checkpoint(**one) for one in answer.value["found"])
-                     if (one.path, one.step) not in self.state.rejected]
-            self.resume = found[0] if found else None
-            self.whole_steps = tuple(one.step for one in found if one.step is not None)
-            self._tell_skipped(answer.value["skipped"])
-        else:
-            if self.clock.is_due("unreadable", 60.0):
-                self.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
-
-    def _tell_skipped(self, skipped: Sequence[Mapping[str, str]]) -> None:
-        """Journal and say what looks like a checkpoint and is passed over, each once, and what is taken instead."""
-        for one in skipped[:MOST_TOLD_SKIPPED]:
-            path, reason = one["path"], one["reason"]
-            if (path, reason) not in self.state.skipped:
-                taken = self.resume.path if self.resume else None
-                self.record(self.writer.event("checkpoint_skipped", path=path, reason=reason, instead=taken))
-                self.say(f"checkpoint {path} is skipped: {reason}; the newest complete one is {taken or 'none'}")
-
     def _take_signal(self, number: int, now_s: float) -> None:
         self.clock.takes_news()   # also SIGCHLD: a command has ended
         if number == signal.SIGTERM and self.term_s is None:
@@ -496,10 +509,3 @@ def hold_token(local: Path, token: str, port: int = 0, watched: Iterable[str] = 
     temporary.touch(0o600)
     temporary.write_text(json.dumps({"token": token, "port": port, "watched": sorted(watched)}))
     temporary.replace(local / "control.json")
-
-
-def _plain(found: Any) -> dict[str, Any]:
-    """A search's result as JSON can carry it."""
-    whole = [found.best, *found.older[:MAX_OLDER]] if found.best else []
-    return {"found": [{"path": one.path, "step": one.step, "format": one.format} for one in whole],
-            "skipped": [{"path": item.path, "reason": item.reason} for item in found.skipped]}

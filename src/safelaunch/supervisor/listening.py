@@ -28,5 +28,5 @@ def read(lead: Leader, text: bytes, look: Callable[[bytes, str], T], nothing: T)
             return nothing
         lead.say(f"progress.step is given up: {pattern!r} took {error} for {len(cut)} bytes of the log; steps are read "
                  "as with progress.step: auto")
-    lead.plan = replace(lead.plan, step_pattern=AUTO)
+    lead.follows(replace(lead.plan, step_pattern=AUTO))
     return read(lead, text, look, nothing)

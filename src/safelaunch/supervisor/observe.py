@@ -26,7 +26,7 @@ from safelaunch.core.script import warn_before_s
 from safelaunch.core.timing import CLOSED_S, CONTESTED_S, PULSE_S, SILENT_S
 from safelaunch.node import fresh
 from safelaunch.supervisor import hangs, listening, lostprogress, overlap, slurmends, thaw
-from safelaunch.supervisor.leader import NO_TIME_S, PATIENCE, TICK_S, Leader, Superseded
+from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
 from safelaunch.supervisor.standbys import keep_standby, strike_off, watchers_of
 from safelaunch.supervisor.state.pulse import Urgent
 from safelaunch.supervisor.state.tasks import Step, Work
@@ -51,8 +51,7 @@ SRUN_ENDS_S = 2.0       # after its last task has left well, which needs no hast
 
 def observe(lead: Leader) -> None:
     """Look at everything that is due."""
-    lead.shared.poll(lead.now_s)
-    lead.frozen = lead.shared.is_frozen
+    lead.folder.is_seen(lead.now_s)
     lead.tasks.advance()
     has_asked = lead.clock.is_due("requests", REQUESTS_S)
     if has_asked:
@@ -79,7 +78,7 @@ def see_who_leads(lead: Leader) -> None:
     """The standby and this leader do not hear each other: before anything else, see whether it has taken over."""
     def look() -> list[dict[str, Any]]:
         fresh.see(f"{lead.run_dir}/claims")
-        return journal.claims_after(lead.run_dir, lead.claim_number)
+        return journal.claims_after(lead.run_dir, lead.journal.claim_number)
 
     answer = lead.ask_folder(look, 1.0)
     if answer.is_ok and answer.value is not None:
@@ -91,18 +90,18 @@ def look_for_trouble(lead: Leader) -> None:
     """After a failure of the storage: whether the run's folders take writes again."""
     waits_for = thaw.trouble(lead)
     if waits_for is not None:
-        lead.trouble = waits_for
+        lead.folder.has_trouble(waits_for)
         return
     last = lead.state.attempt
     if last is None or response(lead.plan, last.category).then != "wait":
-        lead.trouble = None
+        lead.folder.has_trouble(None)
         return
     folders = [str(lead.run_dir)]
     if lead.plan.resume.dir is not None:
         folders.append(os.path.join(lead.job.cwd, lead.plan.resume.dir))   # noqa: PTH118 - text only
     answer = lead.ask_folder(lambda: find_trouble(folders), 1.0)
     if answer.is_ok:
-        lead.trouble = answer.value or lead.shared.trouble or None
+        lead.folder.has_trouble(answer.value or lead.shared.trouble or None)
 
 
 def find_out_whether_alone(lead: Leader) -> None:
@@ -162,21 +161,20 @@ def read_requests(lead: Leader) -> bool:
     kill_file = lead.plan.kill_file
     answer = lead.ask_folder(
         lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir),
-                 journal.claims_after(lead.run_dir, lead.claim_number), ownership.others_may_write(lead.run_dir)), 1.0)
+                 journal.claims_after(lead.run_dir, lead.journal.claim_number),
+                 ownership.others_may_write(lead.run_dir)), 1.0)
     if not answer.is_ok or answer.value is None:
-        lead.refusals += not answer.late
-        return lead.refusals > PATIENCE   # a folder that nobody may read is no reason never to train
-    lead.refusals = 0
+        # A folder that nobody may read is no reason never to train.
+        return lead.folder.refuses(answer.late)
     found, folder, claims, is_open = answer.value
     lead.find_other(claims)
-    if folder != (lead.folder_id or folder):
+    if lead.folder.is_another(folder):
         raise Superseded("the run folder has been replaced by another")
-    lead.folder_id = folder
+    before = {request.name for request in lead.folder.requests}
+    lead.folder.is_read(folder, runfolder.requests_of(found))
     if is_open and lead.clock.is_due("closing", CLOSING_S):
         lead.is_sure_of_folder()   # a supervisor that is born to an open folder does not use it: not even the next one
-    before = {request.name for request in lead.requests}
-    lead.requests = runfolder.requests_of(found)
-    for request in lead.requests:
+    for request in lead.folder.requests:
         if request.name not in before:
             event = "kill_switch" if request.name in STOPS else "request"
             lead.record(lead.writer.event(event, name=request.name, who=request.who, touched_t=request.t))
@@ -323,7 +321,7 @@ def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool =
     lead.server.show_pulse(count, lead.now_s)
     attempt = lead.state.attempt
     ticket = lead.shared.enqueue(PUT, "pulse.json", json.dumps({
-        "v": 1, "count": count, "t": round(lead.now, 3), "gen": lead.gen, "host": lead.job.host,
+        "v": 1, "count": count, "t": round(lead.now, 3), "gen": lead.journal.gen, "host": lead.job.host,
         "job": lead.job.id, "state": lead.state.name, "attempt": urgent.attempt,
         "step": attempt.step if attempt else None, "successor": urgent.successor,
         "every_s": pulse_every_s(lead), "endpoint": [lead.own_address(), lead.server.port],

@@ -39,7 +39,7 @@ def keep_standby(lead: Leader) -> None:
     if lead.standbys.process is not None:
         result = lead.standbys.process.poll()
         overlap.note_result(lead, result)
-        if lead.frozen:
+        if lead.folder.is_frozen:
             lead.standbys.is_waited_for(lead.now_s + START_S)
         if result is None and lead.now_s < lead.standbys.until_s:
             return
@@ -49,7 +49,7 @@ def keep_standby(lead: Leader) -> None:
         _is_lost(lead, f"it has been silent for {LOST_S:.0f} s")
     if lead.nodes.no_overlap is not None:
         return
-    if lead.standbys.process is None and lead.now_s >= lead.standbys.next_s and not lead.frozen:
+    if lead.standbys.process is None and lead.now_s >= lead.standbys.next_s and not lead.folder.is_frozen:
         _start(lead)
 
 

@@ -40,7 +40,7 @@ def suspect(lead: Leader, live: Live, verdict: Verdict, culprits: tuple[str, ...
     ended_t = lead.now - max(0.0, lead.now_s - lead.exit_s)
     steps = None if attempt is None or attempt.step is None else attempt.step - (attempt.resume_step or 0)
     found = blame(Failure(
-        run=lead.plan.run_id, owner=lead.user, t=lead.now, attempt=live.number, nodes=live.nodes,
+        run=lead.plan.run_id, owner=lead.here.user, t=lead.now, attempt=live.number, nodes=live.nodes,
         category=verdict.category, confidence=verdict.confidence, why=verdict.summary, culprits=culprits,
         lost=tuple(lead.lost_of_live()), lived_s=max(0.0, ended_t - started_t), steps=steps,
         fingerprint=verdict.fingerprint, cluster=lead.job.cluster))
@@ -89,7 +89,7 @@ def recall(lead: Leader, may_wait: bool) -> None:
     not wait for it handed over at once for want of good nodes, and so did the next one (simulated).
     """
     cluster = lead.job.cluster
-    own = evidence_of(lead.history, lead.plan.run_id, cluster)
+    own = evidence_of(lead.journal.history, lead.plan.run_id, cluster)
     others: tuple[Evidence, ...] = ()
     folder = _folder(lead)
     if folder is not None and not lead.job.is_local:

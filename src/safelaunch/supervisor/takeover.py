@@ -20,11 +20,10 @@ from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.watched import NOTE
 from safelaunch.core.slurmwords import UNKNOWN
-from safelaunch.core.state import fold
 from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.errors import RunFolderError
 from safelaunch.node import fresh
-from safelaunch.supervisor import asking, attempts, handover, observe, slurmends
+from safelaunch.supervisor import asking, attempts, handover, observe, resuming, slurmends
 from safelaunch.supervisor.attempts import ask_addresses, checkpoint_events
 from safelaunch.supervisor.leader import Leader, TookOver, hold_token
 from safelaunch.supervisor.nextjob import secure_next
@@ -43,24 +42,24 @@ PULSES_A_GENERATION = 1_000_000
 def boot(lead: Leader) -> None:
     """Open the guards' door first (their lease runs), then learn all from the journal."""
     open_control(lead)
-    lead.shared = lead.world.share(lead.run_dir, lead.local / "spool")
+    lead.folder.opens(lead.world.share(lead.run_dir, lead.local / "spool"))
     # Each question is a child, and a next job's training waits for all of them: few questions.
-    meta, env, lead.claim_number, reason = lead.patiently(lambda: (
+    meta, env, claims, reason = lead.patiently(lambda: (
         sharedfile.read_json(lead.run_dir / "run.json"), runfolder.read_env(lead.run_dir),
         journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir)))
     if reason is not None:
         raise RunFolderError(f"the run folder is not this user's alone, so nothing of it is used: {reason}")
-    lead.plan = plans.make(meta["config"], meta["run_id"])
-    lead.world.rules = undump(meta.get("rules"))
-    lead.gen = lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True)
-    lead.standbys.pulse.counts_from(lead.gen * PULSES_A_GENERATION)
+    lead.follows(plans.make(meta["config"], meta["run_id"]))
+    lead.world.reads_by(undump(meta.get("rules")))
+    lead.journal.sees_claims_up_to(claims)
+    lead.journal.leads_as(lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True))
+    lead.standbys.pulse.counts_from(lead.journal.gen * PULSES_A_GENERATION)
     # Only now: what another supervisor did before this claim must be known, and after it nobody else acts.
     raw, launched = lead.patiently(lambda: _read_afresh(lead.run_dir))
-    lead.history = journal.merge_raw(raw).events
-    lead.state = fold(lead.history)
-    lead.writer = journal.Writer(lead.shared, lead.gen, lead.job.host, lead.world.now, lead.world.pid)
-    lead.successor = Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command)
-    lead.fencer = Fencer(lead.plan, lead.job, lead.server, guard_text(), lead.world.command)
+    lead.journal.opens(journal.merge_raw(raw).events, journal.Writer(
+        lead.shared, lead.journal.gen, lead.job.host, lead.world.now, lead.world.pid))
+    lead.next.is_asked_by(Successor(lead.plan, lead.job, lead.run_dir, env, lead.world.command))
+    lead.door.is_fenced_by(Fencer(lead.plan, lead.job, lead.server, guard_text(), lead.world.command))
     observe.read_requests(lead)
     is_new = not is_same_job(lead)
     if not is_new:
@@ -117,11 +116,10 @@ def open_control(lead: Leader) -> None:
         old = json.loads(file.read_text())
     except (OSError, ValueError):
         old = {"token": lead.world.secret(), "port": 0}
-    lead.token = old["token"]
-    lead.server = lead.world.serve(lead.token, old["port"], "127.0.0.1" if lead.job.is_local else "")
-    lead.server.on_report = lambda guard: observe.on_report(lead, guard)
-    lead.server.on_standby = lambda: hold_watched(lead)
-    lead.server.on_forged = lambda guard: tell_forged(lead, guard)
+    token = old["token"]
+    lead.door.opens(token, lead.world.serve(token, old["port"], "127.0.0.1" if lead.job.is_local else ""))
+    lead.server.report_to(on_report=lambda guard: observe.on_report(lead, guard),
+                          on_standby=lambda: hold_watched(lead), on_forged=lambda guard: tell_forged(lead, guard))
     # Those whom a forerunner let in may take over, whether or not they call here: they call, or are struck off in time.
     lead.server.remember(old.get("watched", ()), lead.clock.born_s)
     lead.standbys.pulse.begins_with(watchers_of(lead))
@@ -171,7 +169,7 @@ def presume_claimed(lead: Leader, claim: dict[str, Any]) -> None:
     is_own = (job, host) == (lead.job.id, lead.job.host) and lead.took_over is None
     if is_own and (is_same_job(lead) or not lead.job.restart_count):
         return   # then its files lie on this host's disk, or it was never launched
-    if any(event.event == "intent" and event.data.get("claim") == claim["claim"] for event in lead.history):
+    if any(event.event == "intent" and event.data.get("claim") == claim["claim"] for event in lead.journal.history):
         return   # the journal knows of it
     nodes = next((one.nodes for one in lead.state.jobs if one.id == job and one.nodes), ())
     lead.record(lead.writer.event("attempt_started", attempt=claim["attempt"], job=job,
@@ -219,7 +217,7 @@ def is_cancelled(lead: Leader, job: str) -> bool | None:
     our own; slurmstepd's line in the job's output; squeue, and where it has forgotten the job, sacct. No trace = no;
     None: Slurm ended it in words that are not known, and nobody tells.
     """
-    if any(event.data.get("act") == NOTE and event.data.get("job") == job for event in lead.history):
+    if any(event.data.get("act") == NOTE and event.data.get("job") == job for event in lead.journal.history):
         return True    # a watch saw it in squeue, which forgets it within minutes, when nobody else had announced one
     if job in lead.state.cancelled_jobs or lead.patiently(lambda: runfolder.is_orphaned(lead.run_dir, job)):
         return False   # a supervisor cancelled it, or a node guard that had none any more
@@ -234,7 +232,7 @@ def is_cancelled(lead: Leader, job: str) -> bool | None:
 def _has_handed_over(lead: Leader, job: str) -> bool:
     """Whether a supervisor of that job has passed the run on, and knew why: then nobody has to be asked."""
     explained = False
-    for event in lead.history:
+    for event in lead.journal.history:
         if event.event == "job_started":
             explained = False
         elif event.event == "outcome" and event.data.get("act") == "hand_over" and event.data.get("job") == job:
@@ -307,7 +305,7 @@ def adopt(lead: Leader) -> None:
         last, number = lead.state.attempt, number + 1
     if last is None or last.ended is not None or last.job != lead.job.id:
         if last is None or last.ended is not None:
-            lead.find_resume()
+            resuming.find_resume(lead)
         return
     process = lead.world.adopt(lead.local, number)
     lead.process = process

@@ -100,7 +100,7 @@ def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
     ranks = [rank for report in collected.reports for rank in report.ranks if not rank.is_gone]
     if not ranks:
         return
-    text = nodeticket.render(node, why, ranks, job=lead.job.id, run=lead.plan.name, user=lead.user,
+    text = nodeticket.render(node, why, ranks, job=lead.job.id, run=lead.plan.name, user=lead.here.user,
                              when=clock(lead.now))
     name = f"system/ticket-{node}.txt"
     lead.put(number, name, mask(text).encode(errors="replace"))

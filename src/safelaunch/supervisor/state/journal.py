@@ -1,0 +1,51 @@
+"""This leader's place in the journal: its generation, its claims, what it writes and the state that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from safelaunch.adapters import journal
+from safelaunch.core.model import Event
+from safelaunch.core.state import State, fold
+
+
+class LeaderJournal:
+    """`state` is the fold of all that is known; `gen` 0 = not born yet."""
+
+    writer: journal.Writer
+
+    def __init__(self, now_s: float) -> None:
+        self.state = State()
+        self.history: tuple[Event, ...] = ()    # the journal as it was at this leader's birth
+        self.gen = self.claim_number = 0
+        self.claimed_s = now_s                  # before the last claim was published
+        self.last_row = ""                      # of core.decide
+
+    def sees_claims_up_to(self, number: int) -> None:
+        """Others have published so many."""
+        self.claim_number = number
+
+    def has_claimed(self, number: int, at_s: float) -> None:
+        """The last claim that this leader has tried."""
+        self.claim_number, self.claimed_s = number, at_s
+
+    def leads_as(self, gen: int) -> None:
+        """A generation of its own."""
+        self.gen = gen
+
+    def opens(self, history: Sequence[Event], writer: journal.Writer) -> None:
+        """All that supervisors before have written, and this one's own file."""
+        self.history, self.state, self.writer = tuple(history), fold(history), writer
+
+    def records(self, events: Sequence[Event], noted: Sequence[Event]) -> None:
+        """Write the events, behind those that were noted, with one fsync; fold them into the state."""
+        self.writer.write(*noted, *events)
+        self.state = fold(events, self.state)
+
+    def notes(self, event: Event) -> None:
+        """Fold an event that is not worth a journal line."""
+        self.state = fold([event], self.state)
+
+    def decides(self, row: str) -> None:
+        """The row of the last decision that was carried out."""
+        self.last_row = row

@@ -1,0 +1,38 @@
+"""What the next attempt goes on from, as far as the checkpoints' folder has told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from safelaunch.core.checkpoints.model import Checkpoint
+
+DEADLINE_S = 3.0        # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
+MOST_DEADLINE_S = 60.0
+
+
+class ResumePoint:
+    """The newest complete checkpoint; `is_unknown`: they could not be looked at, which is not "none"."""
+
+    def __init__(self) -> None:
+        self.newest: Checkpoint | None = None
+        self.whole_steps: tuple[int, ...] = ()   # of all complete checkpoints that the next attempt could go on from
+        self.deadline_s = DEADLINE_S
+        self.is_unknown = False
+
+    def does_not_answer(self) -> None:
+        """Nobody knows."""
+        self.is_unknown = True
+
+    def is_late(self) -> None:
+        """Nor now; the next search gets more time."""
+        self.is_unknown, self.deadline_s = True, min(MOST_DEADLINE_S, self.deadline_s * 2)
+
+    def is_unreadable(self) -> None:
+        """The folder has answered by an error."""
+        self.is_unknown, self.deadline_s = True, DEADLINE_S
+
+    def is_found(self, found: Sequence[Checkpoint]) -> None:
+        """These are complete, the newest one first."""
+        self.is_unknown, self.deadline_s = False, DEADLINE_S
+        self.newest = found[0] if found else None
+        self.whole_steps = tuple(one.step for one in found if one.step is not None)
