@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from safelaunch.commands.events import SENTENCES
+from safelaunch.core.acts import ACTS
 from safelaunch.core.config.sbatchoptions import REFUSED
-from safelaunch.core.decide.watched import NOTE
 from safelaunch.core.state import _STEPS
 from tests.localruns import SubmitLocal
 
@@ -24,8 +24,6 @@ RUN_FOLDER = (ROOT / "docs" / "run-folder.md").read_text()
 # Where the kind is not a literal: (module, expression) → what it can be.
 COMPUTED = {("supervisor/endings.py", "action.how"): ("completed", "gave_up", "stopped"),
             ("supervisor/observe.py", "event"): ("kill_switch", "request")}
-# Functions that announce an act, and the place of its name among their arguments.
-ANNOUNCING = {"_announce": 0, "_order": 2}
 
 
 def table(head: str) -> list[list[str]]:
@@ -83,13 +81,7 @@ def test_events_that_only_readers_know_are_called_reserved() -> None:
 
 
 def test_every_act_that_is_announced_is_documented() -> None:
-    calls = [node for path in SRC.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
-             if isinstance(node, ast.Call)]
-    told = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "act"]
-    told += [call.args[place] for call in calls for name, place in ANNOUNCING.items()
-             if ast.unparse(call.func).rpartition(".")[2] == name and len(call.args) > place]
-    acts = {str(value.value) for value in told if isinstance(value, ast.Constant)} | {NOTE}
-    assert acts == set(names(RUN_FOLDER.partition("\nActs: ")[2].partition(". ")[0]))
+    assert set(ACTS) == set(names(RUN_FOLDER.partition("\nActs: ")[2].partition(". ")[0]))
 
 
 def keys_of(module: str, *markers: str) -> set[str]:

@@ -86,7 +86,7 @@ def test_the_supervisors_own_lines_are_shown_with_all(bloom: Made, capsys: pytes
     assert run(["events"]) == 0
     assert "claim" not in capsys.readouterr().out
     assert run(["events", "--all"]) == 0
-    assert "about to queue successor (claim 4)" in capsys.readouterr().out
+    assert "about to queue the next job (claim 4)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("width", [80, 200])

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from greenlet import getcurrent  # type: ignore[import-untyped,unused-ignore]
 
-from safelaunch.adapters import journal, runfolder, slurm
+from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters.book import Book
 from safelaunch.adapters.slurm import Result
 from safelaunch.views import controls, queuehold
 from safelaunch.views.queuehold import Turned
@@ -109,16 +109,13 @@ def _run(argv: Sequence[str], env: Mapping[str, str], deadline_s: float = slurm.
     return person.ask(argv, env, deadline_s)
 
 
-def _writer(run: Any) -> journal.Writer:
-    mine = journal.Writer(journal.Direct(run.dir), 0, "login", lambda: EPOCH_T + _AT.sim.clock.t, 1)
-    mine.seq = max((event.seq for event in run.journal().events if event.gen == 0), default=0)
-    return mine
+def _book(run: Any) -> Book:
+    seq = max((event.seq for event in run.journal().events if event.gen == 0), default=0)
+    return Book(run.dir, seq, "login", lambda: EPOCH_T + _AT.sim.clock.t, 1)
 
 
 @contextlib.contextmanager
 def behind_keyboards() -> Iterator[None]:
     """The verbs' way to Slurm and to the time of day, for as long as one simulation runs."""
-    clock = types.SimpleNamespace(time=lambda: EPOCH_T + _AT.sim.clock.t)
-    with (mock.patch.object(slurm, "run", _run), mock.patch.object(controls, "writer", _writer),
-          mock.patch.object(controls, "time", clock)):
+    with mock.patch.object(slurm, "run", _run), mock.patch.object(controls, "book", _book):
         yield

@@ -18,7 +18,7 @@ FOREIGN: dict[str, str] = {
     "attempts.py": "ending grew_s heard_bytes killed_s launched_s live process size stalled",
     "diagnosing.py": "read",
     "endings.py": "final",
-    "handover.py": "end_claim ending",
+    "handover.py": "end_act ending",
     "hangs.py": "live",
     "lostprogress.py": "counted live",
     "observe.py": "exit_s grew_s heard_bytes limit_near live size term_s",

@@ -7,16 +7,15 @@ Slurm gives a clear one, and only two clear "no such job" in a row, `SETTLE_S` a
 
 from __future__ import annotations
 
-import contextlib
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from safelaunch.adapters import journal, local, slurm
+from safelaunch.adapters import local, slurm
+from safelaunch.adapters.book import Book
 from safelaunch.adapters.runfolder import Run
-from safelaunch.core import script, slurmtext
+from safelaunch.core import acts, script, slurmtext
+from safelaunch.core.acts import Outcome
 from safelaunch.errors import ParseError, RunFolderError, SlurmError, SlurmRefused, SlurmUnreachable
 
 if TYPE_CHECKING:
@@ -33,8 +32,9 @@ class Submission:
 
     def __init__(self, run: Run, env: Mapping[str, str], cwd: str, say: Callable[[str], None]) -> None:
         self._run, self._env, self._cwd, self._say = run, slurm.outside_job(env), cwd, say
-        self._folder = journal.Direct(run.dir)
-        self._writer = journal.Writer(self._folder, 0, socket.gethostname().split(".")[0])
+        self._book = Book(run.dir)
+        self._writer = self._book.writer
+        self._job: str | None = None
         self.may_be_in = False   # between an sbatch and its clear no: whoever gives up then must keep the run folder
 
     def submit(self) -> str:
@@ -42,27 +42,22 @@ class Submission:
         the run folder takes no line.
         """
         try:
-            claim = self._claim()
-            self._writer.write(self._writer.event("intent", claim=claim, act="submit"))
-            job = self._submit_local() if self._run.plan.cluster == "local" else self._submit_slurm()
-        except SlurmRefused as error:
-            with contextlib.suppress(OSError):
-                self._writer.write(self._writer.event("outcome", claim=claim, act="submit", ok=False,
-                                                      why=str(error)[:500]))
-            raise
+            return acts.perform_now(self._book, "submit", self._book.claim("submit"), self._submit)
         except OSError as error:
+            if self._job is not None:
+                self._say(f"beware: job {self._job} is submitted, but its id could not be written to "
+                          f"{self._run.dir / self._writer.name}: {error}. The job itself is not harmed by it; until it "
+                          f"starts, other commands know this run by its name only")
+                return self._job
             fate = "whether the job got in is unknown" if self.may_be_in else "nothing was submitted"
             raise RunFolderError(f"the submission to {self._run.dir} failed: {error}; {fate}",
                                  hint="the same `safelaunch submit` goes on from here" if self.may_be_in else
                                       "free some space, or choose another run_dir") from error
-        try:
-            self._writer.write(self._writer.event("outcome", claim=claim, act="submit", ok=True),
-                               self._writer.event("submitted", job=job, name=self._run.plan.job_name))
-        except OSError as error:
-            self._say(f"beware: job {job} is submitted, but its id could not be written to "
-                      f"{self._run.dir / self._writer.name}: {error}. The job itself is not harmed by it; until it "
-                      f"starts, other commands know this run by its name only")
-        return job
+
+    def _submit(self) -> Outcome[str]:
+        job = self._job = self._submit_local() if self._run.plan.cluster == "local" else self._submit_slurm()
+        return Outcome(True, job, then=(
+            lambda: self._writer.event("submitted", job=job, name=self._run.plan.job_name),))
 
     def find(self) -> str | None:
         """The id of a job that an earlier sbatch of this run got in; None = two clear answers say there is none."""
@@ -197,13 +192,6 @@ class Submission:
     def _look(self) -> str | None:
         jobs = slurm.jobs_named(self._run.plan.job_name, self._env)
         return jobs[0].id if jobs else None
-
-    def _claim(self) -> int:
-        number = journal.last_claim(self._run.dir) + 1
-        content = journal.render_claim(0, os.uname().nodename, "submit", time.time())
-        while not self._folder.publish(f"claims/{number}", content):
-            number += 1
-        return number
 
     def _submit_local(self) -> str:
         return local.submit(self._run.dir, self._run.plan, self._env, self._cwd)

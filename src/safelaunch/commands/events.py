@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from safelaunch.core import nodefold, story, via
+from safelaunch.core.acts import ACTS
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
@@ -159,7 +160,8 @@ def _decision(data: Data) -> str:
 
 
 def _intent(data: Data) -> str:
-    return f"about to {str(data['act']).replace('_', ' ')}{_claim(data)}"
+    act = str(data["act"])
+    return f"about to {ACTS[act].sentence if act in ACTS else act.replace('_', ' ')}{_claim(data)}"
 
 
 def _claim(data: Data) -> str:

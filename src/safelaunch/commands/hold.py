@@ -29,7 +29,7 @@ def command(which: str | None, why: str, as_json: bool) -> int:
         return answer(run, False, None, Turned(), f"nothing to hold: the run has failed for good; {kept}", as_json)
     touched = controls.touch(run.dir / "control" / "hold", why)
     if touched.is_new and controls.is_mine(run):
-        writer = controls.writer(run)
+        writer = controls.book(run).writer
         writer.write(writer.event("decision", row="hold", action="hold",
                                   why=f"{touched.who} put the run on hold{f': {why}' if why else ''}"))
     turned = Turned() if run.plan.cluster == "local" else queuehold.hold_jobs(run)

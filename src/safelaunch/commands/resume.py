@@ -29,7 +29,7 @@ def command(which: str | None, as_json: bool) -> int:
     # The file first: a job that is released before would start, see the hold, and hand the run over once more.
     removed = controls.remove(run.dir / "control" / "hold")
     if removed is not None and controls.is_mine(run):
-        writer = controls.writer(run)
+        writer = controls.book(run).writer
         me = runfolder.name_of(os.getuid())
         writer.write(writer.event("decision", row="resume", action="resume",
                                   why=f"{me} lets the run go on, which {removed.who} had put on hold"))

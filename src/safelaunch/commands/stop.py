@@ -12,6 +12,8 @@ import click
 from safelaunch.adapters import ownership, runfolder, slurm
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
+from safelaunch.core import acts
+from safelaunch.core.acts import Outcome
 from safelaunch.core.config.values import parse_duration_s
 from safelaunch.core.decide.patience import DEAF_S
 from safelaunch.core.model import STOPPED, TIMED_OUT, UNREACHABLE
@@ -153,14 +155,17 @@ def _cancel_queued(run: Run, state: State, name: str) -> int:
 
 
 def _cancel(run: Run, state: State, jobs: tuple[str, ...], me: str, name: str) -> int:
-    writer, claim = controls.claim(run, "cancel the queued job")
-    writer.write(writer.event("intent", claim=claim, act="cancel_queued", jobs=list(jobs)))
-    if jobs:
-        # --state: a job that has started meanwhile has a leader, which writes a better end.
-        slurm.run(("scancel", "--state=PENDING", f"--user={me}", f"--name={run.plan.job_name}", *jobs),
-                  slurm.outside_job(os.environ))
-    left = _left_after(run)
-    writer.write(writer.event("outcome", claim=claim, act="cancel_queued", ok=None if left is None else not left))
+    def do() -> Outcome[bool | None]:
+        if jobs:
+            # --state: a job that has started meanwhile has a leader, which writes a better end.
+            slurm.run(("scancel", "--state=PENDING", f"--user={me}", f"--name={run.plan.job_name}", *jobs),
+                      slurm.outside_job(os.environ))
+        left = _left_after(run)
+        return Outcome(None if left is None else not left, left)
+
+    book = controls.book(run)
+    writer = book.writer
+    left = acts.perform_now(book, "cancel_queued", book.claim("cancel the queued job"), do, jobs=list(jobs))
     if left is None or left:
         talk.say("the job is still known to Slurm: it ends as soon as it starts" if left else
                  "Slurm does not say whether the job is out of the queue; it would end as soon as it starts")

@@ -376,6 +376,8 @@ def _intent(state: State, event: Event) -> State:
 
 def _outcome(state: State, event: Event) -> State:
     claim = int(event.data["claim"])
+    if event.data.get("raised") is True:   # an error came in between: the next supervisor settles it
+        return state
     undone = next((str(known.data.get("job")) for known in state.intents if known.claim == claim
                    and known.act == "cancel" and event.data.get("ok") is False), None)
     if undone is not None:   # whoever ends that job, it was not we

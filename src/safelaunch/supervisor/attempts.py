@@ -12,7 +12,8 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.guardcode import guard_text
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
-from safelaunch.core import nodefold, slurmtext
+from safelaunch.core import acts, nodefold, slurmtext
+from safelaunch.core.acts import Outcome
 from safelaunch.core.advice import what_follows
 from safelaunch.core.checkpoints.resume import resume_args
 from safelaunch.core.decide import ended
@@ -57,13 +58,21 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         "resume_step": newest.step if newest else None, "resume_path": newest.path if newest else None,
         "whole_steps": list(lead.resume.whole_steps),
     }
-    lead.record(lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number),
-                lead.writer.event("intent", claim=claim, act="launch", attempt=number, job=lead.job.id,
-                                  nodes=list(action.nodes)))
+    decided = lead.writer.event("decision", row=row, action="launch", why=action.why, attempt=number)
+    script = acts.perform_now(lead, "launch", claim, lambda: _start(lead, action, facts), (decided,), attempt=number,
+                              job=lead.job.id, nodes=list(action.nodes))
+    if script is not None:
+        lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
+        lead.put(number, "launch.sh", script.encode())
+        lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
+        lead.tasks.begin(Work.VISIT, visit.at_start(lead, number), number)
+
+
+def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> Outcome[str | None]:
+    """srun of an announced attempt; a script that does it by hand. `facts` are those of attempt_started."""
     if lead.world.now_s() - lead.journal.claimed_s > CLAIM_HOLDS_S:
-        lead.record(lead.writer.event("outcome", claim=claim, act="launch", ok=False,
-                                      why="this supervisor stood still since it claimed the launch"))
-        return
+        return Outcome(False, None, {"why": "this supervisor stood still since it claimed the launch"})
+    number, port = facts["attempt"], facts["port"]
     words = keep_resume_args(lead)
     extra = _attempt_env(lead, number, port, action.nodes)
     lead.live = Live(number, action.nodes, tasks=lead.plan.tasks)
@@ -75,12 +84,8 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
     lead.clock.hurries("progress")   # its first steps are looked at sooner than the last ones of the attempt before
     if not lead.was_watched:
         lead.standbys.may_start_by(lead.now_s + standbys.FIRST_S)
-    lead.record(lead.writer.event("attempt_started", **facts, why=action.why),
-                lead.writer.event("outcome", claim=claim, act="launch", ok=True))
-    lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
-    lead.put(number, "launch.sh", _launch_script(lead.run_dir, extra, words).encode())
-    lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
-    lead.tasks.begin(Work.VISIT, visit.at_start(lead, number), number)
+    script = _launch_script(lead.run_dir, extra, words)
+    return Outcome(True, script, first=(lead.writer.event("attempt_started", **facts, why=action.why),))
 
 
 def keep_resume_args(lead: Leader) -> tuple[str, ...]:

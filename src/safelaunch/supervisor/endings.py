@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import replace
+from functools import partial
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.slurm import Command, Result
-from safelaunch.core import nodefold
+from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
+from safelaunch.core.acts import Outcome
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
 from safelaunch.core.ledger import most_excluded
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
@@ -53,12 +55,15 @@ def _give_back(lead: Leader, kept: tuple[str, ...]) -> Step:
     claim = lead.claim("give nodes back")
     if claim == 0:
         return
-    lead.record(lead.writer.event("intent", claim=claim, act="shrink", nodes=list(kept)))
+    yield from acts.perform(lead, "shrink", claim, _shrink(lead, kept), nodes=list(kept))
+
+
+def _shrink(lead: Leader, kept: tuple[str, ...]) -> Generator[Command, Result | None, Outcome[None]]:
     result = yield lead.world.command(slurm.update_job(lead.job.id, NodeList=nodefold.fold(kept)), lead.job.env)
     done = result is not None and result.is_ok
-    lead.record(lead.writer.event("outcome", claim=claim, act="shrink", ok=done))
     if not done and result is not None:
         lead.say(f"the other nodes could not be given back: {result.stderr.strip()[:200]}")
+    return Outcome(done, None)
 
 
 def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
@@ -67,26 +72,32 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
         yield from finish(lead, row, Finish("gave_up", FAILED_FOR_GOOD, action.why))
         return
     lead.tell(row, f"handing over to the next job: {action.why}")
-    while (claim := lead.claim("hand over")) == 0:
-        yield 1.0
+    claim = yield from acts.wait_for_claim(partial(lead.claim, "hand over"), 1.0)
     if lead.nodes.partition is None:   # Slurm had no answer when this supervisor was born
         yield from ask_available(lead)
     action = replace(action, exclude=_affordable(lead, action.exclude))
-    lead.record(lead.writer.event("intent", claim=claim, act="hand_over", job=lead.job.id,
-                                  exclude=list(action.exclude)))
+    if not (yield from acts.perform(lead, "hand_over", claim, _pass_on(lead, action), job=lead.job.id,
+                                    exclude=list(action.exclude))):
+        yield from finish(lead, row, Finish("stopped", STOPPED, _who_cancelled(lead)))
+        return
+    yield from handover.drain(lead)
+    yield from handover.announce_end(lead)
+    yield from handover.end_job(lead)
+    yield from handover.start_soon(lead)
+    lead.final = HANDED_OVER
+
+
+def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, Outcome[bool]]:
+    """Whether the next job has the run; else a person has cancelled it, or this one."""
     is_passed = yield from handover.pass_on(lead, action)
     yield from handover.learn_why_it_ends(lead)
     if not is_passed or lead.ending == "cancelled":
-        why = "this job" if lead.ending == "cancelled" else "the run's next job"
-        yield from finish(lead, row, Finish("stopped", STOPPED, f"a person cancelled {why}"))
-        return
-    lead.record(lead.writer.event("outcome", claim=claim, act="hand_over", ok=True, job=lead.job.id,
-                                  ending=lead.ending))
-    yield from handover.drain(lead)
-    yield from handover.announce_end(lead)
-    yield from _end_job(lead)
-    yield from handover.start_soon(lead)
-    lead.final = HANDED_OVER
+        return Outcome(False, False, {"why": _who_cancelled(lead)})
+    return Outcome(True, True, {"job": lead.job.id, "ending": lead.ending})
+
+
+def _who_cancelled(lead: Leader) -> str:
+    return "a person cancelled " + ("this job" if lead.ending == "cancelled" else "the run's next job")
 
 
 def _affordable(lead: Leader, exclude: tuple[str, ...]) -> tuple[str, ...]:
@@ -111,7 +122,7 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
     yield from _empty_queue(lead)
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
-    yield from _end_job(lead)
+    yield from handover.end_job(lead)
     lead.final = action.exit_code
 
 
@@ -125,24 +136,6 @@ def _write_end(lead: Leader, action: Finish) -> Step:
         yield 1.0
     if claim or not lead.standbys.is_contested:
         lead.record(lead.writer.event(action.how, exit_code=action.exit_code, why=action.why))
-
-
-def _end_job(lead: Leader) -> Step:
-    """Cancel this job where that was announced, and nothing else is ending it. Where something is, its end is no word
-    of this supervisor's (simulated: a person's cancel was taken for one).
-    """
-    is_asked = False
-    while lead.end_claim and lead.ending is None and lead.term_s is None:
-        lead.say("this job has lost its batch host and does not end by itself: cancelling it")
-        is_asked = True
-        result = yield lead.successor.cancel(lead.job.id)
-        done = _is_done(result)
-        lead.record(lead.writer.event("outcome", claim=lead.end_claim, act="cancel", ok=done))
-        if done is not None:   # refused: Slurm knows no such job any more
-            return
-        yield 5.0
-    if lead.end_claim and not is_asked:
-        lead.record(lead.writer.event("outcome", claim=lead.end_claim, act="cancel", ok=False))
 
 
 def _empty_queue(lead: Leader) -> Step:
@@ -172,15 +165,12 @@ def _cancel_waiting(lead: Leader) -> Generator[Command, Result | None, bool | No
         claim = lead.claim("cancel the successor")
         if claim == 0:
             return False
-        lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=job))
-        result = yield lead.successor.cancel(job)
-        done = _is_done(result)
-        lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
+        done = yield from acts.perform(lead, "cancel", claim, _scancel(lead, job), job=job)
         if not done:
             return done
     return jobs is not None
 
 
-def _is_done(result: Result | None) -> bool | None:
-    """Whether Slurm did it; None = nobody knows."""
-    return None if result is None or result.is_unknown else result.is_ok
+def _scancel(lead: Leader, job: str) -> Generator[Command, Result | None, Outcome[bool | None]]:
+    done = handover.is_done((yield lead.successor.cancel(job)))
+    return Outcome(done, done)

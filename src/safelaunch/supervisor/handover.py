@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 
 from safelaunch.adapters.slurm import Command, Result
-from safelaunch.core import nodefold
+from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
+from safelaunch.core.acts import Outcome
 from safelaunch.core.decide.actions import HandOver
 from safelaunch.node import fresh
 from safelaunch.supervisor import observe
@@ -22,6 +24,7 @@ from safelaunch.supervisor.nextjob import (
     note_cancelled,
     note_lost,
     queue_successor,
+    queued,
     way_without_sbatch,
     with_known_nodes,
 )
@@ -85,13 +88,40 @@ def announce_end(lead: Leader, is_now: bool = True) -> Step:
         return
     if is_now:
         observe.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
-    while not lead.end_claim and lead.ending is None and lead.term_s is None:
-        lead.end_claim = lead.claim("end the job")
-        if lead.end_claim:
-            lead.record(lead.writer.event("intent", claim=lead.end_claim, act="cancel", job=lead.job.id))
+    while lead.end_act is None and lead.ending is None and lead.term_s is None:
+        claim = lead.claim("end the job")
+        if claim:
+            lead.end_act = acts.perform(lead, "cancel", claim, _end_own_job(lead), job=lead.job.id)
+            next(lead.end_act)
             yield from drain(lead)   # who sees the cancel in squeue must be able to read whose it is
             return
         yield 2.0
+
+
+def _end_own_job(lead: Leader) -> Generator[Command | float, Result | None, Outcome[None]]:
+    """Cancel this job, once all else is done, if nothing else is ending it: then its end is no word of this
+    supervisor's (simulated: a person's cancel was taken for one).
+    """
+    yield 0.0   # announced; end_job goes on with it
+    done: bool | None = False
+    while lead.ending is None and lead.term_s is None:
+        lead.say("this job has lost its batch host and does not end by itself: cancelling it")
+        done = is_done((yield lead.successor.cancel(lead.job.id)))
+        if done is not None:   # refused: Slurm knows no such job any more
+            break
+        yield 5.0
+    return Outcome(done, None)
+
+
+def end_job(lead: Leader) -> Step:
+    """Cancel this job where that was announced."""
+    if lead.end_act is not None:
+        yield from lead.end_act
+
+
+def is_done(result: Result | None) -> bool | None:
+    """Whether Slurm did it; None = nobody knows."""
+    return None if result is None or result.is_unknown else result.is_ok
 
 
 def end_announced(lead: Leader, job: str) -> Step:
@@ -111,15 +141,18 @@ def end_announced(lead: Leader, job: str) -> Step:
     yield from _cancel(lead, job, "end the job before")
 
 
-def _cancel(lead: Leader, job: str, what: str) -> Generator[Command | float, Result | None, bool]:
-    """Cancel another job of the run: claimed, announced, done, written down. Whether Slurm has taken it."""
-    while (claim := lead.claim(what)) == 0:
-        yield AGAIN_S
-    lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=job))
+def _cancel(
+    lead: Leader, job: str, what: str, every_s: float = AGAIN_S
+) -> Generator[Command | float, Result | None, bool]:
+    """Cancel a job of the run. Whether Slurm has taken it."""
+    claim = yield from acts.wait_for_claim(partial(lead.claim, what), every_s)
+    return (yield from acts.perform(lead, "cancel", claim, _scancel(lead, job), job=job))
+
+
+def _scancel(lead: Leader, job: str) -> Generator[Command | float, Result | None, Outcome[bool]]:
     result = yield lead.successor.cancel(job)
     done = result is not None and result.is_ok
-    lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
-    return done
+    return Outcome(done, done)
 
 
 def _to_successor(lead: Leader, action: HandOver) -> Passing:
@@ -236,22 +269,26 @@ def _resubmit(lead: Leader, action: HandOver) -> Passing:
 
 def _submit_now(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, Result]:
     """sbatch of the next job: announced, done, written down."""
-    while not lead.is_sure_of_folder() or (claim := lead.claim("submit the next job")) == 0:
-        yield 1.0
-    lead.record(lead.writer.event("intent", claim=claim, act="queue_successor"))
+    claim = yield from acts.wait_for_claim(
+        lambda: lead.claim("submit the next job") if lead.is_sure_of_folder() else 0, 1.0)
+    result, job = yield from acts.perform(lead, "queue_successor", claim, _sbatch(lead, action))
+    if job is None:
+        lead.say(f"the next job could not be submitted: {_said(result)}")
+    elif action.held:
+        yield from _hold(lead, job)
+    return result
+
+
+def _sbatch(
+    lead: Leader, action: HandOver
+) -> Generator[Command | float, Result | None, Outcome[tuple[Result, str | None]]]:
     result = yield from with_known_nodes(lead, action.exclude, lambda: lead.successor.submit(
         action.exclude, is_behind=False, is_held=action.held))
     assert result is not None
     job = lead.successor.job_from(result)
-    lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor",
-                                  ok=None if result.is_unknown else job is not None))
     if job is None:
-        lead.say(f"the next job could not be submitted: {_said(result)}")
-        return result
-    lead.record(lead.writer.event("submitted", job=job, successor_of=lead.job.id, exclude=list(action.exclude)))
-    if action.held:
-        yield from _hold(lead, job)
-    return result
+        return Outcome(None if result.is_unknown else False, (result, None))
+    return Outcome(True, (result, job), then=(queued(lead, job, action.exclude),))
 
 
 def _requeue(lead: Leader, action: HandOver) -> Passing:
@@ -270,13 +307,11 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
             yield from observe.look_whether_it_ends(lead)
         if lead.term_s is not None or lead.ending is not None:
             return None   # a person's cancel, perhaps, which a requeue would undo (simulated)
-    while (claim := lead.claim("requeue this job")) == 0:
-        yield 1.0
-    lead.record(lead.writer.event("intent", claim=claim, act="requeue", job=lead.job.id, exclude=list(action.exclude)))
-    done, said = yield from _ask_to_requeue(lead)
-    lead.record(lead.writer.event("outcome", claim=claim, act="requeue", ok=done))
-    if not done:
-        choose(lead, ways.WATCH, f"this job could not be requeued: {said}")
+    claim = yield from acts.wait_for_claim(partial(lead.claim, "requeue this job"), 1.0)
+    refused = yield from acts.perform(lead, "requeue", claim, _ask_to_requeue(lead), job=lead.job.id,
+                                      exclude=list(action.exclude))
+    if refused is not None:
+        choose(lead, ways.WATCH, f"this job could not be requeued: {refused}")
         return None
     yield from learn_why_it_ends(lead)   # the TERM of the requeue, or of a cancel just before it
     if lead.ending == "cancelled":   # Slurm requeues a cancelled job that has not ended yet (simulated)
@@ -295,13 +330,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
 def _take_back(lead: Leader) -> Step:
     """Take this job, which a person has cancelled, out of the queue into which it was put back a moment later."""
     for _ in range(CHANGE_TRIES):
-        while (claim := lead.claim("take this job back")) == 0:
-            yield 1.0
-        lead.record(lead.writer.event("intent", claim=claim, act="cancel", job=lead.job.id))
-        result = yield lead.successor.cancel(lead.job.id)
-        done = result is not None and result.is_ok
-        lead.record(lead.writer.event("outcome", claim=claim, act="cancel", ok=done))
-        if done:
+        if (yield from _cancel(lead, lead.job.id, "take this job back", 1.0)):
             return
         yield 0.5
 
@@ -326,21 +355,21 @@ def start_soon(lead: Leader) -> Step:
              f"it is pending: scontrol update JobId={lead.job.id} StartTime=now+3")
 
 
-def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, tuple[bool, str]]:
-    """Whether Slurm has put this job back into the queue, and what it said; however often its answer got lost."""
+def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, Outcome[str | None]]:
+    """None once Slurm has put this job back into the queue, however often its answer got lost; else what it said."""
     refusals = 0
     while True:
         yield lead.successor.allow_requeue()
         result = yield lead.successor.requeue()
         if result is not None and result.is_ok:
-            return True, ""
+            return Outcome(True, None)
         looked = yield lead.successor.look_at(lead.job.id)
         state = None if looked is None else lead.successor.state_of(looked, lead.job.id)
         if state in ("COMPLETING", "PENDING"):   # also of somebody else's requeue
-            return True, ""
+            return Outcome(True, None)
         refusals += result is not None and not result.is_unknown
         if refusals >= REFUSALS or (result is not None and ways.is_missing(result.returncode)):
-            return False, _said(result)
+            return Outcome(False, _said(result))
         yield 1.0
 
 

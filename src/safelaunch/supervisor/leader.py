@@ -43,7 +43,7 @@ from safelaunch.supervisor.state.nodes import Nodes
 from safelaunch.supervisor.state.reach import Reach
 from safelaunch.supervisor.state.resume import ResumePoint
 from safelaunch.supervisor.state.standbys import Standbys
-from safelaunch.supervisor.state.tasks import BackgroundTasks
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step
 
 TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
@@ -137,7 +137,7 @@ class Leader:
         self.size = self.heard_bytes = 0   # of the attempt's log: all, and how much was listened to
         self.launched_s = self.now_s          # the last attempt
         self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
-        self.end_claim = 0      # under which this supervisor has announced that it cancels its own job
+        self.end_act: Step | None = None   # its own job's cancel, announced
         world.on_signals(SIGNALS, self._take_signal)
 
     @property
@@ -260,6 +260,10 @@ class Leader:
     def record(self, *events: Event, noted: Sequence[Event] = ()) -> None:
         """Journal the events, behind those that were noted, with one fsync; fold them into the state."""
         self.journal.records(events, noted)
+
+    def announce(self, *events: Event) -> None:
+        """Journal what is about to be done."""
+        self.record(*events)
 
     def note(self, event: Event) -> None:
         """Fold an event that is not worth a journal line."""

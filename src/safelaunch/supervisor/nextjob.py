@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from enum import Enum
+from typing import NamedTuple
 
 from safelaunch.adapters.knownnodes import try_with_known
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.successor import STARTING, WAITING
+from safelaunch.core import acts
 from safelaunch.core import via as ways
+from safelaunch.core.acts import Outcome
 from safelaunch.core.decide.watchfacts import FINISHED, is_before
 from safelaunch.core.excludelist import NO_SUCH_NODE
+from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
@@ -66,27 +70,15 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
         if claim == 0:
             yield SETTLE_S
             continue
-        lead.record(lead.writer.event("intent", claim=claim, act="queue_successor"))
-        result = yield lead.successor.look()   # an earlier leader may have got one in, and died before it said so
-        assert result is not None
-        waiting = lead.successor.waiting(result)
-        job = waiting[0] if waiting else None
-        if waiting == () and (taken := taken_back(lead, result)) is not None:
-            lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor", ok=False))
-            note_cancelled(lead, taken)
+        tried = yield from acts.perform(lead, "queue_successor", claim, _try_to_queue(lead, is_held))
+        result = tried.result
+        if tried.taken is not None:
+            note_cancelled(lead, tried.taken)
             return
-        if waiting == ():
-            if not lead.is_sure_of_folder():
-                lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor", ok=False))
-                yield SETTLE_S
-                continue
-            result = yield from with_known_nodes(lead, lead.state.excluded, lambda: lead.successor.submit(
-                lead.state.excluded, is_held=is_held))
-            assert result is not None
-            job = lead.successor.job_from(result)
-        lead.record(lead.writer.event("outcome", claim=claim, act="queue_successor", ok=job is not None))
-        if job is not None:
-            _note_queued(lead, job)
+        if result is None:
+            yield SETTLE_S
+            continue
+        if tried.job is not None:
             choose(lead, ways.SUCCESSOR, "sbatch works here" if lead.plan.restart.via == "auto" else
                    "restart.via says so")
             lead.tasks.begin(Work.WATCH_NEXT, watch_successor(lead))
@@ -105,6 +97,31 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
             choose(lead, other, said)
             return
         yield min(MAX_REFUSED_S if lead.tasks.is_leaving else LOOK_EVERY_S, REFUSED_S * 2 ** (refusals - 1))
+
+
+class _Tried(NamedTuple):
+    """What came of an attempt to queue the next job; all None = the run folder does not answer."""
+
+    job: str | None = None
+    taken: str | None = None        # the next job, which a person has cancelled
+    result: Result | None = None    # Slurm's last answer
+
+
+def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Result | None, Outcome[_Tried]]:
+    result = yield lead.successor.look()   # an earlier leader may have got one in, and died before it said so
+    assert result is not None
+    waiting = lead.successor.waiting(result)
+    job, exclude = waiting[0] if waiting else None, lead.state.excluded
+    if waiting == ():
+        if (taken := taken_back(lead, result)) is not None:
+            return Outcome(False, _Tried(taken=taken))
+        if not lead.is_sure_of_folder():
+            return Outcome(False, _Tried())
+        result = yield from with_known_nodes(lead, exclude, lambda: lead.successor.submit(exclude, is_held=is_held))
+        assert result is not None
+        job = lead.successor.job_from(result)
+    then = () if job is None else (queued(lead, job, lead.state.excluded),)
+    return Outcome(job is not None, _Tried(job, None, result), then=then)
 
 
 def with_known_nodes(
@@ -128,8 +145,9 @@ def is_queueing(lead: Leader) -> bool:
     return lead.tasks.waits_for_command(Work.QUEUE_NEXT)
 
 
-def _note_queued(lead: Leader, job: str) -> None:
-    lead.record(lead.writer.event("submitted", job=job, successor_of=lead.job.id, exclude=list(lead.state.excluded)))
+def queued(lead: Leader, job: str, exclude: tuple[str, ...]) -> Callable[[], Event]:
+    """What makes the event by which a next job counts."""
+    return lambda: lead.writer.event("submitted", job=job, successor_of=lead.job.id, exclude=list(exclude))
 
 
 def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Command, Result | None, str | None]:
@@ -237,5 +255,5 @@ def find_queued(lead: Leader) -> Generator[Command, Result | None, bool | None]:
         if taken is not None and lead.state.next_cancelled is None:
             note_cancelled(lead, taken)
         return False
-    _note_queued(lead, job)
+    lead.record(queued(lead, job, lead.state.excluded)())
     return True

@@ -138,7 +138,7 @@ def look_whether_it_ends(lead: Leader) -> Generator[Command, Result | None, bool
     if result is None or result.is_unknown:
         return None
     is_ending = lead.successor.state_of(result, lead.job.id) in ENDING
-    if is_ending and lead.term_s is None and lead.ending is None and not lead.end_claim:
+    if is_ending and lead.term_s is None and lead.ending is None and lead.end_act is None:
         lead.term_s = lead.now_s + TERM_LATE_S
         lead.say("Slurm is ending this job, and has not told this node why yet")
     return is_ending

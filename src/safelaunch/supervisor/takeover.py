@@ -14,7 +14,9 @@ from safelaunch.adapters.guardcode import guard_text
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.rulepacks import undump
 from safelaunch.adapters.successor import Successor
+from safelaunch.core import acts
 from safelaunch.core import plan as plans
+from safelaunch.core.acts import ACTS, Kind, Settling
 from safelaunch.core.decide import alive
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
 from safelaunch.core.decide.seen import Live
@@ -280,13 +282,12 @@ def settle_intents(lead: Leader) -> None:
     """Announced acts without an outcome: see whether they happened."""
     for intent in lead.state.intents:
         happened = None
-        if intent.act == "launch":
-            number = int(intent.data["attempt"])
-            happened = lead.world.adopt(lead.local, number) is not None
-        elif intent.act in ("cancel", "hand_over") and has_led(lead, str(intent.data.get("job"))):
-            lead.tasks.begin(Work.END_JOB_BEFORE, handover.end_announced(lead, str(intent.data["job"])))
-        lead.record(lead.writer.event("outcome", claim=intent.claim, act=intent.act, ok=happened,
-                                      note="settled by the next supervisor"))
+        match ACTS.get(intent.act):
+            case Kind(settling=Settling.FIND_ATTEMPT):
+                happened = lead.world.adopt(lead.local, int(intent.data["attempt"])) is not None
+            case Kind(settling=Settling.END_JOB) if has_led(lead, str(intent.data.get("job"))):
+                lead.tasks.begin(Work.END_JOB_BEFORE, handover.end_announced(lead, str(intent.data["job"])))
+        acts.settle(lead, intent.claim, intent.act, happened)
 
 
 def has_led(lead: Leader, job: str) -> bool:

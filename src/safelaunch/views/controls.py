@@ -5,15 +5,14 @@ from __future__ import annotations
 import errno
 import grp
 import os
-import socket
 import stat
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters import journal, modes, runfolder
+from safelaunch.adapters import modes, runfolder
+from safelaunch.adapters.book import Book
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
 from safelaunch.errors import RunFolderError
@@ -55,24 +54,9 @@ def remove(path: Path) -> Touched | None:
     return None if found is None else Touched(str(found[0]), float(found[1]), False)
 
 
-def claim(run: Run, action: str) -> tuple[journal.Writer, int]:
-    """A writer of generation 0, as the submitter is, and the number of a claim that is ours.
-
-    Not of the claim's generation: a living leader must not step down for it. Lines are told apart by their number, so
-    ours go on behind the submitter's.
-    """
-    folder, mine = journal.Direct(run.dir), writer(run)
-    number = journal.last_claim(run.dir) + 1
-    while not folder.publish(f"claims/{number}", journal.render_claim(0, mine.host, action, time.time())):
-        number += 1
-    return mine, number
-
-
-def writer(run: Run) -> journal.Writer:
-    """A writer of generation 0 whose lines go on behind those that are there."""
-    mine = journal.Writer(journal.Direct(run.dir), 0, socket.gethostname().split(".")[0])
-    mine.seq = max((event.seq for event in run.journal().events if event.gen == 0), default=0)
-    return mine
+def book(run: Run) -> Book:
+    """Claims and journal of generation 0, whose lines go on behind those that are there."""
+    return Book(run.dir, max((event.seq for event in run.journal().events if event.gen == 0), default=0))
 
 
 def is_mine(run: Run) -> bool:

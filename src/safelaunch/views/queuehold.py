@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.runfolder import Run
+from safelaunch.core import acts
+from safelaunch.core.acts import Outcome
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.status.speech import Word
 from safelaunch.views import controls, runs
@@ -82,15 +84,16 @@ def _order(
     run: Run, verb: str, act: str, jobs: tuple[str, ...], is_done: Callable[[QueuedJob], bool]
 ) -> tuple[str, Word]:
     """What scontrol said, and what squeue says afterwards, which alone counts: an answer can be lost."""
-    writer, claim = controls.claim(run, f"{act.replace('_', ' ')} {', '.join(jobs)}")
-    writer.write(writer.event("intent", claim=claim, act=act, jobs=list(jobs)))
-    result = slurm.run(("scontrol", verb, ",".join(jobs)), slurm.outside_job(os.environ))
-    after = runs.ask_scheduler(run)
-    done = None if after.jobs is None else all(is_done(job) for job in after.jobs if job.id in jobs)
-    said = (result.stderr or result.stdout).strip()[:300] or f"scontrol {verb}: no word why"
-    note = {} if done else {"why": said}
-    writer.write(writer.event("outcome", claim=claim, act=act, ok=done, **note))
-    return said, after
+    def do() -> Outcome[tuple[str, Word]]:
+        result = slurm.run(("scontrol", verb, ",".join(jobs)), slurm.outside_job(os.environ))
+        after = runs.ask_scheduler(run)
+        done = None if after.jobs is None else all(is_done(job) for job in after.jobs if job.id in jobs)
+        said = (result.stderr or result.stdout).strip()[:300] or f"scontrol {verb}: no word why"
+        return Outcome(done, (said, after), {} if done else {"why": said})
+
+    book = controls.book(run)
+    claim = book.claim(f"{act.replace('_', ' ')} {', '.join(jobs)}")
+    return acts.perform_now(book, act, claim, do, jobs=list(jobs))
 
 
 def _is_on_hold(run: Run) -> bool:

@@ -19,8 +19,9 @@ from safelaunch.adapters.journal import Direct, Writer
 from safelaunch.adapters.knownnodes import try_with_known
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.world import World
-from safelaunch.core import nodefold, slurmtext, via
+from safelaunch.core import acts, nodefold, slurmtext, via
 from safelaunch.core import plan as plans
+from safelaunch.core.acts import Outcome
 from safelaunch.core.decide.watched import NOTE, Act, Cancel, End, Free, Note, Queue, Relax, StartNow, act_of
 from safelaunch.core.decide.watchfacts import ENDING
 from safelaunch.core.excludelist import NO_SUCH_NODE, ExcludeList
@@ -35,12 +36,9 @@ _TOO_MANY_EXCLUDED = "Requested node configuration is not available"   # sbatch'
 
 # An act: it yields commands, is sent their results, and returns the sentence that people are told; None = nothing done.
 Doing = Generator[Command, Result, str | None]
+Effect = Generator[Command, Result, Outcome[str | None]]
 Asking = Generator[Command, Result, Result]
 Told = Callable[[], Event]          # an event, numbered when it is its turn
-
-
-class Superseded(Exception):
-    """Somebody else has acted on the run: nothing more is done in this round."""
 
 
 class Blind(Exception):
@@ -99,42 +97,44 @@ class Deed:
             return None
         self.writer = Writer(self.folder, gen, self.host, self.world.now, self.world.pid)
         self.writer.seq = 0 if gen else int(self.facts["seq"])
-        self._write(self.writer.event("decision", row=self.facts["row"], action=name.lower(), why=act.why))
-        try:
-            return (yield from self._carry_out(act))
-        except Superseded:
-            return None
+        self.announce(self.writer.event("decision", row=self.facts["row"], action=name.lower(), why=act.why))
+        return (yield from self._carry_out(act))
 
     def _carry_out(self, act: Act) -> Doing:
         match act:
             case End():
-                self._write(self._end(act))
+                self.announce(self._end(act))
                 return f"wrote down its end: {act.how}: {act.why}"
             case Note():
-                self._announce(NOTE, job=act.job)
-                self._settle(NOTE, True, None)
+                acts.perform_now(self, NOTE, self.claim, lambda: Outcome(True, None), job=act.job)
                 return f"noted: {act.why}"
             case Queue():
-                return (yield from self._queue(act))
+                self._suspect(act.suspects, act.exclude, act.why)
+                return (yield from self._perform("queue_successor", self._queue(act)))
             case Relax():
-                return (yield from self._relax(act))
+                return (yield from self._perform("relax", self._relax(act), job=act.job, exclude=list(act.keep)))
             case Free():
-                return (yield from self._free(act))
+                self._suspect(act.suspects, act.exclude, act.why)
+                return (yield from self._perform("free_successor", self._free(act), job=act.job,
+                                                 exclude=list(act.exclude)))
             case Cancel():
-                return (yield from self._cancel(act))
+                self._suspect(act.suspects, act.exclude, act.why)
+                # In the journal before the end: it is no person's word (core.state).
+                return (yield from self._perform("cancel", self._cancel(act), job=act.job))
             case StartNow():
-                return (yield from self._start_now(act))
+                return (yield from self._perform("start_now", self._start_now(act), job=act.job))
+
+    def _perform(self, act: str, doing: Effect, **data: Any) -> Doing:
+        return (yield from acts.perform(self, act, self.claim, doing, **data))
 
     # --- the next job ---------------------------------------------------------------------------------------------
 
-    def _queue(self, act: Queue) -> Doing:
-        self._suspect(act.suspects, act.exclude, act.why)
-        self._announce("queue_successor")
+    def _queue(self, act: Queue) -> Effect:
         looked = yield self._run(slurm.squeue_by_name(self.plan.job_name))
         found = _other_job(looked, self.plan.job_name, act.after)
         if found is None:
-            self._settle("queue_successor", False, f"squeue gave no clear answer: {_said(looked)}")
-            return f"did not queue its next job: squeue gave no clear answer ({_said(looked)})"
+            return Outcome(False, f"did not queue its next job: squeue gave no clear answer ({_said(looked)})",
+                           {"why": f"squeue gave no clear answer: {_said(looked)}"})
         if found:   # an earlier sbatch got in, and nobody wrote it down
             return self._queued(act, found, "was found in the queue")
         exclude = act.exclude
@@ -144,13 +144,12 @@ class Deed:
         if not result.is_ok and act.after is None and via.is_dependency_refused(result.stderr):
             result = yield self._sbatch(act, exclude, is_single=False)   # there is nothing to depend upon
         if not result.is_ok:
-            self._settle("queue_successor", None if result.is_unknown else False, _said(result))
-            return f"could not queue its next job: {_said(result)}"
+            return _failed(result, "could not queue its next job")
         try:
             job = slurmtext.parse_submitted(result.stdout)
         except ParseError as error:
-            self._settle("queue_successor", None, error.message)
-            return f"queued its next job, whose id nobody knows: {error.message}"
+            return Outcome(None, f"queued its next job, whose id nobody knows: {error.message}",
+                           {"why": error.message})
         return self._queued(act, job, "was queued", exclude)
 
     def _sbatch(self, act: Queue, exclude: tuple[str, ...], is_single: bool = True) -> Command:
@@ -161,62 +160,51 @@ class Deed:
         options += self.excluding.options(exclude)
         return self._run(slurm.sbatch(str(self.run_dir / "job.sbatch"), options), self.facts["meta"]["cwd"])
 
-    def _queued(self, act: Queue, job: str, how: str, exclude: tuple[str, ...] = ()) -> str:
+    def _queued(self, act: Queue, job: str, how: str, exclude: tuple[str, ...] = ()) -> Outcome[str | None]:
         before = act.after or self.facts["last_job"]
         told: list[Told] = [lambda: self.writer.event("submitted", job=job, name=self.plan.job_name,
                                                       successor_of=before, exclude=list(exclude))]
         if not act.beside:   # the job before it is over, or as good as that
             told.append(lambda: self.writer.event("resubmitted", job=job, exclude=list(exclude), why=act.why))
-        self._settle("queue_successor", True, None, *told)
-        return f"job {job} {how} to go on: {act.why}"
+        return Outcome(True, f"job {job} {how} to go on: {act.why}", then=told)
 
     # --- a job that waits -----------------------------------------------------------------------------------------
 
-    def _relax(self, act: Relax) -> Doing:
-        self._announce("relax", job=act.job, exclude=list(act.keep))
+    def _relax(self, act: Relax) -> Effect:
         result = yield from self._update(act.job, act.keep)
         if not result.is_ok:
-            self._settle("relax", None if result.is_unknown else False, _said(result))
-            return f"could not change job {act.job}: {_said(result)}"
+            return _failed(result, f"could not change job {act.job}")
         kept = [node for node in act.keep if node not in self.excluding.own]
-        self._settle("relax", True, None, *(partial(self._readmit, node, act.why) for node in act.drop),
-                     lambda: self.writer.event("resubmitted", job=act.job, exclude=kept, why=act.why))
-        return f"job {act.job} may use {nodefold.fold(act.drop)} again: {act.why}"
+        return Outcome(True, f"job {act.job} may use {nodefold.fold(act.drop)} again: {act.why}", then=(
+            *(partial(self._readmit, node, act.why) for node in act.drop),
+            lambda: self.writer.event("resubmitted", job=act.job, exclude=kept, why=act.why)))
 
-    def _free(self, act: Free) -> Doing:
+    def _free(self, act: Free) -> Effect:
         """The exclusions first: without them the next attempt could meet the last one's ranks on a silent node."""
-        self._suspect(act.suspects, act.exclude, act.why)
-        self._announce("free_successor", job=act.job, exclude=list(act.exclude))
         changes = [self._update(act.job, act.exclude)] if act.exclude else []
         for change in [*changes, self._update(act.job, None, Dependency="singleton")]:
             result = yield from change
             if not result.is_ok:
-                self._settle("free_successor", None if result.is_unknown else False, _said(result))
-                return f"could not change job {act.job}: {_said(result)}"
-        self._settle("free_successor", True, None,
-                     lambda: self.writer.event("resubmitted", job=act.job, exclude=list(act.exclude), why=act.why))
-        return f"job {act.job} may start now, without {nodefold.fold(act.exclude) or 'exclusions'}: {act.why}"
+                return _failed(result, f"could not change job {act.job}")
+        said = f"job {act.job} may start now, without {nodefold.fold(act.exclude) or 'exclusions'}: {act.why}"
+        return Outcome(True, said, then=(
+            lambda: self.writer.event("resubmitted", job=act.job, exclude=list(act.exclude), why=act.why),))
 
-    def _start_now(self, act: StartNow) -> Doing:
+    def _start_now(self, act: StartNow) -> Effect:
         """Not in this very second: a node would refuse the job that it has just killed, and it would be lost (see
         supervisor.handover.start_soon).
         """
-        self._announce("start_now", job=act.job)
         result = yield from self._update(act.job, act.exclude or None, StartTime="now+3")
-        self._settle("start_now", True if result.is_ok else None if result.is_unknown else False,
-                     None if result.is_ok else _said(result))
-        return f"job {act.job} {'may start now' if result.is_ok else 'could not be let go'}: {act.why}"
+        how = "may start now" if result.is_ok else "could not be let go"
+        return _as_said(result, f"job {act.job} {how}: {act.why}")
 
     # --- a job that nobody supervises -----------------------------------------------------------------------------
 
-    def _cancel(self, act: Cancel) -> Doing:
-        self._suspect(act.suspects, act.exclude, act.why)
-        self._announce("cancel", job=act.job)   # in the journal before the end: it is no person's word (core.state)
+    def _cancel(self, act: Cancel) -> Effect:
         if act.successor is not None and act.exclude:
             result = yield from self._update(act.successor, act.exclude)
             if not result.is_ok and result.is_unknown:
-                self._settle("cancel", False, _said(result))
-                return f"did not end job {act.job}: {_said(result)}"
+                return Outcome(False, f"did not end job {act.job}: {_said(result)}", {"why": _said(result)})
         def look() -> int:
             fresh.see(f"{self.run_dir}/claims")
             return journal.last_claim(self.run_dir)
@@ -224,12 +212,9 @@ class Deed:
         if not latest.is_ok:
             raise Blind(latest.error or "its folder does not answer")
         if latest.value != self.claim:   # its supervisor is back
-            self._settle("cancel", False, "somebody else acts on the run")
-            return None
+            return Outcome(False, None, {"why": "somebody else acts on the run"})
         result = yield self._run(slurm.scancel(act.job))
-        self._settle("cancel", True if result.is_ok else None if result.is_unknown else False,
-                     None if result.is_ok else _said(result))
-        return f"{'ended' if result.is_ok else 'tried to end'} job {act.job}: {act.why}"
+        return _as_said(result, f"{'ended' if result.is_ok else 'tried to end'} job {act.job}: {act.why}")
 
     # --- services -------------------------------------------------------------------------------------------------
 
@@ -243,14 +228,14 @@ class Deed:
     def _readmit(self, node: str, why: str) -> Event:
         return self.writer.event("node_readmitted", node=node, why=why)
 
-    def _announce(self, act: str, **data: Any) -> None:
-        self._write(self.writer.event("intent", claim=self.claim, act=act, **data))
+    def announce(self, *events: Event) -> None:
+        """Nothing is done that could not be written down first."""
+        if not self.writer.write(*events):
+            raise Blind("its journal takes no line")
 
-    def _settle(self, act: str, ok: bool | None, why: str | None, *told: Told) -> None:
-        """The outcome, and what follows from it; should it be lost, the next look finds out by the job's name."""
-        data = {"why": why} if why is not None else {}
-        outcome = self.writer.event("outcome", claim=self.claim, act=act, ok=ok, **data)
-        self.writer.write(outcome, *(event() for event in told))
+    def record(self, *events: Event) -> None:
+        """Append what came of it; should it be lost, the next look finds out by the job's name."""
+        self.writer.write(*events)
 
     def _suspect(self, nodes: tuple[str, ...], exclude: tuple[str, ...], why: str) -> None:
         """Evidence against nodes; they are kept out as far as the run can start without them."""
@@ -260,12 +245,7 @@ class Deed:
             events += [self.writer.event("node_excluded", node=node, why=why, owner=OWNER)
                        for node in nodes if node in exclude]
         if events:
-            self._write(*events)
-
-    def _write(self, *events: Event) -> None:
-        """Nothing is done that could not be written down first."""
-        if not self.writer.write(*events):
-            raise Blind("its journal takes no line")
+            self.announce(*events)
 
     def _run(self, argv: tuple[str, ...], cwd: str = "/") -> Command:
         return self.world.command(argv, self.env, slurm.DEADLINE_S, cwd)
@@ -284,7 +264,7 @@ class Deed:
             gone = self.excluding.gone(named, there)
             self.excluding = self.excluding.without(gone)
             if gone:
-                self._write(*(self.writer.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
+                self.announce(*(self.writer.event("node_left_out", node=node, why=NO_SUCH_NODE) for node in gone))
             return bool(gone)
 
         result = yield from try_with_known(start, lambda: self._run(slurm.sinfo(None)), leave_out)
@@ -301,6 +281,16 @@ def _other_job(result: Result, name: str, but: str | None) -> str | None:
     except ParseError:
         return None
     return next((job.id for job in jobs if job.name == name and job.id != but and job.state not in ENDING), "")
+
+
+def _as_said(result: Result, sentence: str) -> Outcome[str | None]:
+    """What came of an act that is one command."""
+    ok = None if result.is_unknown else result.is_ok
+    return Outcome(ok, sentence, {} if ok else {"why": _said(result)})
+
+
+def _failed(result: Result, sentence: str) -> Outcome[str | None]:
+    return _as_said(result, f"{sentence}: {_said(result)}")
 
 
 def _said(result: Result) -> str:

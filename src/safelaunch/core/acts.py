@@ -1,0 +1,137 @@
+"""Acts on the world outside: claim ▸ intent ▸ command ▸ outcome. What writes an intent here also writes its outcome, so
+that one without the other means one thing: its writer died in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from safelaunch.core.model import Event
+from safelaunch.errors import SlurmRefused
+
+Y = TypeVar("Y")
+S = TypeVar("S")
+T = TypeVar("T")
+MOST_WHY = 500   # characters of an error
+
+
+class Settling(Enum):
+    """How the next supervisor finds out about an act whose writer died."""
+
+    FIND_ATTEMPT = "its process lives, or not"
+    END_JOB = "a job that the run has gone on from is ended, if it runs still"
+    LOOK_LATER = "nobody knows; the next look at the queue tells what there is"
+
+
+class Kind(NamedTuple):
+    """An act: what is done, for people, and how the next supervisor settles it."""
+
+    sentence: str
+    settling: Settling = Settling.LOOK_LATER
+
+
+ACTS = {
+    "submit": Kind("submit the run"),
+    "launch": Kind("start an attempt", Settling.FIND_ATTEMPT),
+    "queue_successor": Kind("queue the next job"),
+    "hand_over": Kind("hand the run over to its next job", Settling.END_JOB),
+    "requeue": Kind("put this job back into the queue"),
+    "shrink": Kind("give nodes back"),
+    "cancel": Kind("cancel a job", Settling.END_JOB),
+    "cancel_queued": Kind("take the run's jobs out of the queue"),
+    "hold_jobs": Kind("hold the run's queued jobs"),
+    "release_jobs": Kind("let the run's held jobs go"),
+    "relax": Kind("let the next job use nodes again"),
+    "free_successor": Kind("let the next job start beside one that hangs at its end"),
+    "start_now": Kind("let the requeued job start at once"),
+    "note_cancelled": Kind("note that a person cancelled a job"),
+}
+
+
+class Scribe(Protocol):
+    """What events are numbered by: adapters.journal.Writer."""
+
+    def event(self, event: str, **data: Any) -> Event:
+        """An event of now."""
+
+
+class Book(Protocol):
+    """Who acts: a leader, a watch, or a person's command."""
+
+    @property
+    def writer(self) -> Scribe:
+        """Numbers its events."""
+
+    def announce(self, *events: Event) -> object:
+        """Write events down before the act; raises where nothing may be done that is not written down."""
+
+    def record(self, *events: Event) -> object:
+        """Write events down after the act."""
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """Whether it happened (None = nobody knows), what the caller gets, and what is written down with it.
+
+    `fields`: more of the outcome; `first`: events in front of it; `then`: what makes those behind it, in their order.
+    """
+
+    ok: bool | None
+    value: T
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    first: Sequence[Event] = ()
+    then: Sequence[Callable[[], Event]] = ()
+
+
+def wait_for_claim(claim: Callable[[], int], every_s: float) -> Generator[float, Any, int]:
+    """The number of a claim that is ours, however long the folder does not answer."""
+    while (number := claim()) == 0:
+        yield every_s
+    return number
+
+
+def perform(
+    book: Book, act: str, claim: int, doing: Generator[Y, S, Outcome[T]], told: Sequence[Event] = (), **fields: Any
+) -> Generator[Y, S, T]:
+    """Announce an act of ACTS under a claim, do it, and write down what came of it: also of an error, which goes on.
+
+    `told`: events to be written in front of the intent; `fields`: more of the intent.
+    """
+    assert act in ACTS, act
+    book.announce(*told, book.writer.event("intent", claim=claim, act=act, **fields))
+    try:
+        outcome = yield from doing
+    except Exception as error:
+        # After a clear no it is settled; else the intent stays open, for the next supervisor (core.state).
+        ends = {"ok": False} if isinstance(error, SlurmRefused) else {"ok": None, "raised": True}
+        with contextlib.suppress(OSError):   # the folder's, perhaps the very error
+            book.record(book.writer.event("outcome", claim=claim, act=act, **ends,
+                                          why=(str(error) or type(error).__name__)[:MOST_WHY]))
+        raise
+    event = book.writer.event("outcome", claim=claim, act=act, ok=outcome.ok, **outcome.fields)
+    book.record(*outcome.first, event, *(then() for then in outcome.then))
+    return outcome.value
+
+
+def perform_now(
+    book: Book, act: str, claim: int, do: Callable[[], Outcome[T]], told: Sequence[Event] = (), **fields: Any
+) -> T:
+    """`perform` of what waits for nothing: `do` returns when it is done."""
+    def doing() -> Generator[None, None, Outcome[T]]:
+        return do()
+        yield
+
+    try:
+        next(perform(book, act, claim, doing(), told, **fields))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    raise AssertionError(f"{act} waited")
+
+
+def settle(book: Book, claim: int, act: str, happened: bool | None) -> None:
+    """Write the outcome of an act whose writer died."""
+    book.record(book.writer.event("outcome", claim=claim, act=act, ok=happened, note="settled by the next supervisor"))
