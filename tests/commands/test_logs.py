@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -9,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from benchmarks.why import OWN_SAMPLES, Case, load_corpus
 
 from safelaunch.cli import run
 from safelaunch.views.attemptlogs import BLOCK_BYTES, tail_offset
 from tests.handmade import Made, make_run
 
+INCIDENTS = load_corpus(OWN_SAMPLES)
 JUNK = b"\x00\xff\xfe\r 10%\r 20%\r\n\x1b[31mred\x1b[0m \xc3\x28\n"
 
 
@@ -202,6 +205,22 @@ def test_the_first_error_is_the_line_that_why_calls_the_cause(
     cited = json.loads(capfdbinary.readouterr().out)["verdict"]["evidence"][0]
     assert cited["text"].encode() in last
     assert cited["line_number"] == lines.index(last) + 1
+
+
+@pytest.mark.parametrize("case", INCIDENTS, ids=[case.id for case in INCIDENTS])
+def test_why_and_first_error_never_name_two_different_lines(
+    bloom: Made, logs: Said, capfdbinary: pytest.CaptureFixture[bytes], case: Case
+) -> None:
+    log = gzip.decompress(case.path.read_bytes()) if case.path.suffix == ".gz" else case.path.read_bytes()
+    path = bloom.log(1, log)
+    out, err = logs("--first-error", "--attempt", "1")
+    assert run(["why", str(bloom.dir), "--attempt", "1", "--json"]) == 0
+    evidence = json.loads(capfdbinary.readouterr().out)["verdict"]["evidence"]
+    if evidence and evidence[0]["role"] == "cause":
+        number = evidence[0]["line_number"]
+        assert out.removesuffix(b"\n").split(b"\n")[-1] == path.read_bytes().split(b"\n")[number - 1]
+    else:
+        assert out == b"" and "no line of the log states the cause" in err
 
 
 def test_the_first_error_of_one_rank_is_looked_for_among_its_lines(bloom: Made, logs: Said) -> None:

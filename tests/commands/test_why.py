@@ -88,7 +88,7 @@ def log(here: Path) -> Path:
 
 def verdict_of(out: str) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(out)
-    assert list(said) == ["v", "verdict", "symptoms", "fingerprint"] and said["v"] == 1
+    assert list(said) == ["v", "verdict", "symptoms", "fingerprint", "policy", "recorded"] and said["v"] == 1
     found: dict[str, Any] = said["verdict"]
     return found
 
@@ -302,7 +302,7 @@ def test_the_documents_list_every_key_of_the_object(log: Path, why: Said) -> Non
     keys = {key for row in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", section, re.MULTILINE)
             for key in re.findall(r"`(\w+)`", row)}
     said = json.loads(why("train.out", "--json")[0])
-    assert keys == {*said["verdict"], *said} - {"v", "verdict"}
+    assert keys == {*said["verdict"], *said, *said["policy"]} - {"v", "verdict", "policy"}
 
 
 def test_the_documents_list_every_row_that_is_printed(bloom: Made, why: Said) -> None:

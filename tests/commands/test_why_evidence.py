@@ -266,3 +266,74 @@ def test_who_stopped_a_run_is_said_and_when(made: Made, capsys: pytest.CaptureFi
     assert (found["category"], found["confidence"], found["summary"]) == ("cancelled", 1.0, "sl-bob touched kill-now")
     out = told(capsys)
     assert "ended      attempt 1 stopped, 20" in out and "action     not restarted: a person's word is final" in out
+
+
+# --- the verdict by which the supervisor acted -----------------------------------------------------------------------
+
+SAID = "task 17 on n2 ended with exit code 1, and the log does not say why"
+RECORDED: dict[str, Any] = {"v": 1, "verdict": {"category": "unknown", "confidence": 0.2, "action": "restart",
+                                "summary": SAID,
+                                "host": "n2", "rank": 17, "suspects": [], "evidence": [], "runner_up": None},
+            "symptoms": [], "fingerprint": "unknown:exit=1:"}
+
+
+def record(made: Made) -> None:
+    said = RECORDED["verdict"]
+    made.event("verdict", attempt=1, **{key: said[key] for key in ("category", "confidence", "action", "summary")})
+    write(made, "verdict.json", RECORDED)
+
+
+def test_the_recorded_verdict_is_shown_where_the_log_says_the_same_now(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(made)
+    made.failed()
+    write(made, "exit.json", exits(("n2", 17, 1, None)))
+    assert "recorded   when the attempt ended the same was said (20% sure)" in told(capsys)
+    found = whole(capsys)["recorded"]
+    assert (found["category"], found["host"], found["is_same"]) == ("unknown", "n2", True)
+
+
+def test_both_verdicts_are_told_where_the_log_says_more_by_now(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(made)
+    made.failed()
+    made.log(1, OOM)
+    out = told(capsys)
+    assert f"recorded   when the attempt ended the verdict was unknown (20% sure): {SAID}" in out
+    assert "now        what is known now says cuda_oom (" in out
+    found = whole(capsys)
+    assert (found["recorded"]["category"], found["recorded"]["is_same"]) == ("unknown", False)
+
+
+def test_without_its_file_the_recorded_verdict_is_that_of_the_journal(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made.event("verdict", attempt=1, category="storage", summary="disk full", confidence=0.9, action="fix_storage")
+    made.failed()
+    assert "recorded   when the attempt ended the verdict was storage (90% sure): disk full" in told(capsys)
+
+
+def test_a_verdict_of_another_version_is_passed_over(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    record(made)
+    made.failed()
+    write(made, "verdict.json", {"v": 9, "verdict": {"category": "unknown"}})
+    assert whole(capsys)["recorded"]["summary"] == SAID
+
+
+def test_why_and_the_policy_speak_of_a_run_in_one_language(
+    bin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = make_run(tmp_path / "bloom", TORCHRUN + "restart: {policy: {cuda_oom: stop}}\n")
+    made.running()
+    made.log(1, STEPS + OOM)
+    said = whole(capsys)
+    assert (said["verdict"]["action"], said["policy"]) == ("fix_config", {"then": "stop", "follows": None})
+    assert "action     stop: never restart (restart.policy.cuda_oom)" in told(capsys)
+
+
+def whole(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert run(["why", "bloom", "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found

@@ -12,9 +12,12 @@ from typing import Any
 
 from safelaunch.adapters import sharedfile
 from safelaunch.core.hangs.stacktext import tell_left
+from safelaunch.core.why import verdictjson
 from safelaunch.core.why.evidence import Stacks, stacks_of
 from safelaunch.core.why.findings import TaskExit
 from safelaunch.core.why.outside import signal_name
+from safelaunch.core.why.verdict import Verdict
+from safelaunch.errors import ParseError
 
 MOST_FRAMES = 6      # of a core, shown in a line
 MOST_CORES = MOST_LEFT = 4
@@ -29,6 +32,14 @@ def read_exits(folder: Path) -> tuple[tuple[TaskExit, ...], int | None]:
                       for task in said["tasks"]), said["srun_code"])
     except (OSError, ValueError, KeyError, TypeError):
         return (), None
+
+
+def read_verdict(folder: Path) -> Verdict | None:
+    """The verdict by which the supervisor acted, as it wrote it; None = it wrote none."""
+    try:
+        return verdictjson.parse(_read(folder / "verdict.json"))
+    except (OSError, ValueError, ParseError):
+        return None
 
 
 def read_stacks(folder: Path) -> tuple[Stacks, str] | None:

@@ -15,6 +15,7 @@ from safelaunch.adapters.logs import logfiles
 from safelaunch.adapters.logs.linenumbers import number_verdict
 from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.core import nodefold
+from safelaunch.core.categories import POLICY_WORDS, TABLE
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.why import rulebook, verdictjson, verdicttext
 from safelaunch.core.why import ticket as whyticket
@@ -51,13 +52,13 @@ def command(
     subject = _find_subject(words, attempt)
     log, verdict = judge_subject(subject)
     if as_json:
-        talk.emit_json(verdictjson.to_public(verdict))
+        talk.emit_json(verdictjson.of_subject(verdict, _then(verdict, subject), subject.follows, subject.recorded))
     elif ticket:
         _print_ticket(verdict, subject)
     else:
         following = _next_lines(verdict, words, subject)
-        _print(verdicttext.tell(verdict, log, subject.outside, subject.did, following, show_all, subject.follows,
-                                subject.ended))
+        _print(verdicttext.tell(verdict, log, subject.outside, subject.did, following, show_all,
+                                _follows(verdict, subject), subject.ended, subject.recorded))
     return 0
 
 
@@ -69,6 +70,20 @@ def _find_subject(words: Sequence[str], attempt: int | None) -> Subject:
     from safelaunch.commands import whyrun  # what only runs need costs a mere log 130 of 200 ms
 
     return whyrun.find(words[0] if words else None, attempt)
+
+
+def _then(verdict: Verdict, subject: Subject) -> str:
+    """The policy's word for such a failure: of the run, else the default; "" = it is no failure."""
+    row = TABLE.get(verdict.category, TABLE["unknown"])
+    return subject.policy[verdict.category].then if row.then and verdict.category in subject.policy else row.then
+
+
+def _follows(verdict: Verdict, subject: Subject) -> str:
+    """What the run's policy has made of it, or what it says of it while the attempt goes on; "" of a mere log."""
+    row = subject.policy.get(verdict.category)
+    if subject.follows or row is None:
+        return subject.follows
+    return f"{row.text}: {POLICY_WORDS[row.then]} (restart.policy.{row.category})"
 
 
 def judge_subject(subject: Subject) -> tuple[Log, Verdict]:

@@ -10,9 +10,12 @@ from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import events
 from safelaunch.core import story
 from safelaunch.core.advice import what_follows
+from safelaunch.core.categories import advice
+from safelaunch.core.decide import policy
 from safelaunch.core.model import Event
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why.findings import Evidence
+from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
 from safelaunch.views import runs, talk, whyevidence
 from safelaunch.views.whysubject import Subject
@@ -46,10 +49,23 @@ def of_run(run: Run, number: int | None) -> Subject:
     paths = ((log,) if sharedfile.is_file(log) else ()) + attemptfacts.kernel_logs(folder)
     requests = runs.requests(run)
     evidence, outside = whyevidence.of_attempt(run, state, chosen, journal)
+    follows = what_follows(state, chosen, run.plan, requests) if chosen.ended is not None else ""
     return Subject(
         paths, evidence, run, chosen, _did(journal, chosen), _when(journal, chosen), chosen.job,
-        what_follows(state, chosen, run.plan, requests) if chosen.ended is not None else "", _tell_end(chosen), outside,
-        _layout(run, chosen))
+        follows, _tell_end(chosen), outside,
+        _layout(run, chosen),
+        policy.table(run.plan.restart.policy), _recorded(chosen, folder))
+
+
+def _recorded(attempt: Attempt, folder: Path) -> Verdict | None:
+    """The verdict by which the supervisor acted; where it wrote no file, what its journal has of it."""
+    if attempt.ended is None or attempt.category is None:
+        return None
+    found = attemptfacts.read_verdict(folder)
+    if found is not None and found.category == attempt.category:
+        return found
+    return Verdict(attempt.category, attempt.summary or "", attempt.confidence, advice(attempt.category),
+                   attempt.failed_node, host=attempt.failed_node, fingerprint=attempt.fingerprint)
 
 
 def _tell_end(attempt: Attempt) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +14,13 @@ from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runpath import is_run_folder
 from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import Evidence
+from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import RunFolderError, UsageError
 from safelaunch.views import talk
 
 if TYPE_CHECKING:
     from safelaunch.adapters.runfolder import Run
+    from safelaunch.core.decide.policy import Response
     from safelaunch.core.state import Attempt
 
 FOLDER_DEADLINE_S = 10.0   # a sick parallel filesystem answers in seconds; one that needs longer is frozen
@@ -42,6 +44,8 @@ class Subject:
     ended: str = ""                # when, and how
     outside: tuple[str, ...] = ()  # what is known beside the logs, in lines
     layout: tuple[tuple[str, ...], int] | None = None   # nodes in order, ranks of each: its log has ranks of a node
+    policy: Mapping[str, Response] = field(default_factory=dict)   # the run's, by category
+    recorded: Verdict | None = None   # by which the supervisor acted
 
     @property
     def is_open(self) -> bool:

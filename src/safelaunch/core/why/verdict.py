@@ -31,3 +31,8 @@ class Verdict:
     place: str = ""                           # the user's frame behind an exception: "train.py:7 in main"
     changes: str = ""                         # what would have changed the verdict
     notes: tuple[str, ...] = ()               # about the reading: "only the last of 3 launches was looked at"
+
+    def agrees_with(self, other: Verdict) -> bool:
+        """Whether both name the same cause, however sure they are."""
+        return self.category == other.category and (
+            self.summary == other.summary or (bool(self.fingerprint) and self.fingerprint == other.fingerprint))

@@ -21,6 +21,12 @@ def to_public(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+def of_subject(verdict: Verdict, then: str, follows: str, recorded: Verdict | None) -> dict[str, Any]:
+    """The whole object with what the policy makes of it, and the verdict by which a run's supervisor acted."""
+    before = None if recorded is None else {**_plain(recorded), "is_same": verdict.agrees_with(recorded)}
+    return {**to_public(verdict), "policy": {"then": then or None, "follows": follows or None}, "recorded": before}
+
+
 def parse(found: Any) -> Verdict:
     """The verdict of such an object, its lines as mere texts; raises ParseError where it has another form."""
     try:

@@ -38,12 +38,14 @@ BLANK = Row("", "")
 
 
 def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[str] = (),
-         next_lines: Sequence[str] = (), show_all: bool = False, follows: str = "", ended: str = "") -> Iterator[Row]:
+         next_lines: Sequence[str] = (), show_all: bool = False, follows: str = "", ended: str = "",
+         recorded: Verdict | None = None) -> Iterator[Row]:
     """The whole answer: verdict, what happened in which order, what else it may be, what was done, what to do.
 
-    Of a run's attempt `ended` says when and how it ended, and `follows` what its policy makes of that.
+    Of a run's attempt `ended` says when and how it ended, `recorded` by which verdict its supervisor acted, and
+    `follows` what its policy makes of that.
     """
-    yield from head(verdict, follows, ended)
+    yield from head(verdict, follows, ended, recorded)
     yield BLANK
     yield from timeline(verdict, log, show_all)
     for number, line in enumerate(outside):
@@ -57,7 +59,7 @@ def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[
     yield from advice(verdict, log, next_lines, is_followed=bool(follows))
 
 
-def head(verdict: Verdict, follows: str = "", ended: str = "") -> Iterator[Row]:
+def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict | None = None) -> Iterator[Row]:
     """The verdict itself."""
     page = PAGES.get(verdict.category, PAGES["unknown"])
     colour = {"none": "green", "unknown": "yellow"}.get(verdict.category, "red")
@@ -74,7 +76,22 @@ def head(verdict: Verdict, follows: str = "", ended: str = "") -> Iterator[Row]:
         yield Row("suspect", ", ".join(verdict.suspects), "yellow")
     if ended:
         yield Row("ended", ended)
+    if recorded is not None:
+        yield from compare(verdict, recorded)
     yield Row("action", follows or f"{verdict.action} ({ADVICE.get(verdict.action, '')})".replace(" ()", ""))
+
+
+def compare(verdict: Verdict, recorded: Verdict) -> Iterator[Row]:
+    """The verdict by which the supervisor acted, and that the log tells more by now where it does."""
+    if verdict.agrees_with(recorded):
+        yield Row("recorded", f"when the attempt ended the same was said ({recorded.confidence:.0%} sure)", "dim")
+        return
+    yield Row("recorded", f"when the attempt ended the verdict was {_in_short(recorded)}")
+    yield Row("now", f"what is known now says {_in_short(verdict)}")
+
+
+def _in_short(verdict: Verdict) -> str:
+    return f"{verdict.category} ({verdict.confidence:.0%} sure): {shorten(verdict.summary)}"
 
 
 def timeline(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
