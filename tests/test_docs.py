@@ -15,6 +15,7 @@ from safelaunch.core.acts import ACTS
 from safelaunch.core.config.sbatchoptions import REFUSED
 from safelaunch.core.state import _STEPS
 from tests.localruns import SubmitLocal
+from tests.tables import each
 
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src" / "safelaunch"
@@ -62,8 +63,8 @@ def written() -> Iterator[tuple[str, str, set[str]]]:
 WRITTEN = list(written())
 
 
-@pytest.mark.parametrize(
-    ("module", "kind", "fields"), WRITTEN, ids=[f"{kind} in {module}" for module, kind, _ in WRITTEN])
+@each(
+    ("module", "kind", "fields"), WRITTEN)
 def test_every_event_that_is_written_is_documented_with_its_fields(module: str, kind: str, fields: set[str]) -> None:
     assert kind in EVENTS, f"{module} writes {kind}"
     assert fields <= EVENTS[kind]
@@ -167,7 +168,7 @@ def defined(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("named", NAMED)
+@each("named", NAMED)
 def test_where_one_changes_what_is_where_contributing_says(named: str) -> None:
     path, _, symbol = named.partition("::")
     assert place(path).exists()

@@ -6,6 +6,7 @@ import pytest
 
 from safelaunch.adapters.bashtext import is_complete
 from safelaunch.core.lastcommand import find_last
+from tests.tables import each
 
 FOUND = {
     "python train.py": "1 -- python train.py",
@@ -36,7 +37,7 @@ def test_the_last_simple_command_is_found(text: str, last: str) -> None:
     assert find_last(text, is_complete) == last
 
 
-@pytest.mark.parametrize("text", UNCLEAR)
+@each("text", UNCLEAR)
 def test_what_is_not_surely_one_is_none(text: str) -> None:
     assert find_last(text, is_complete) == ""
 

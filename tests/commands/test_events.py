@@ -6,6 +6,7 @@ import json
 import re
 import threading
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from safelaunch.cli import run
 from safelaunch.commands.events import SENTENCES, describe, fold_line
 from safelaunch.core.model import Event
 from tests.handmade import Made, make_run
+from tests.tables import each
 
 SOURCES = Path(safelaunch.__file__).parent
 
@@ -62,10 +64,9 @@ def test_an_event_is_told_in_one_sentence(kind: str, data: dict[str, Any], text:
     assert describe(Event(0.0, 1, 1, "n0", kind, data)) == text
 
 
-@pytest.mark.parametrize("kind", sorted(SENTENCES))
-@pytest.mark.parametrize("data", [{}, {"attempt": {}, "job": [], "nodes": 7, "exits": 3, "confidence": "x"},
-                                  {"claim": 1, "act": None, "ok": "maybe", "until": "x", "nodes": ["["]}],
-                         ids=["empty", "odd types", "odd values"])
+@each(("kind", "data"), product(sorted(SENTENCES), (
+    {}, {"attempt": {}, "job": [], "nodes": 7, "exits": 3, "confidence": "x"},
+    {"claim": 1, "act": None, "ok": "maybe", "until": "x", "nodes": ["["]})))
 def test_odd_data_never_stop_the_reading(kind: str, data: dict[str, Any]) -> None:
     assert describe(Event(0.0, 1, 1, "n0", kind, data))
 

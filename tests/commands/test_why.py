@@ -25,6 +25,7 @@ from safelaunch.core.why.helppages import PAGES
 from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.verdicttext import Row
 from tests.handmade import Made, fake_command, make_run
+from tests.tables import each
 
 OOM = b"""[n1:3]:Traceback (most recent call last):
 [n1:3]:  File "/home/user/train.py", line 7, in <module>
@@ -259,13 +260,13 @@ def test_a_ticket_about_ones_own_program_comes_with_a_warning(log: Path, why: Sa
     assert out.startswith("Subject: ") and "hardly a matter for the site's administrators" in err
 
 
-@pytest.mark.parametrize("category", PAGES)
+@each("category", PAGES)
 def test_every_category_has_a_page(here: Path, why: Said, category: str) -> None:
     out, _ = why("--explain", category)
     assert PAGES[category].title in out and all(line in out for line in PAGES[category].check)
 
 
-@pytest.mark.parametrize("rule", sorted(BY_ID))
+@each("rule", sorted(BY_ID))
 def test_every_rule_explains_itself(here: Path, why: Said, rule: str) -> None:
     out, _ = why("--explain", rule)
     assert out.startswith("rule ") and BY_ID[rule].explain in out

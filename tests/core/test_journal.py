@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from safelaunch.core import journal
 from safelaunch.core.journal import MAX_LINE_BYTES
 from safelaunch.core.model import Event
+from tests.tables import each
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=12)
 DATA = st.dictionaries(
@@ -103,7 +104,7 @@ def test_two_writers_of_one_generation_are_reported() -> None:
     assert merged.problems == ("generation 3 has two lines 1; one is 'progress' from h",)
 
 
-@pytest.mark.parametrize("cut", range(1, len(line(2))))
+@each("cut", range(1, len(line(2))))
 def test_a_torn_last_line_is_ignored_in_silence(cut: int) -> None:
     merged = read(line(1) + line(2)[:-cut])
     assert [event.seq for event in merged.events] in ([1], [1, 2])   # whole but for its newline: it counts

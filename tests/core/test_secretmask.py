@@ -8,10 +8,9 @@ import itertools
 import json
 import uuid
 
-import pytest
-
 from safelaunch.core.secretmask import hide_values, mask
 from safelaunch.core.why import loglines
+from tests.tables import each
 
 
 def random(length: int, number: int, letters: str = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789") -> str:
@@ -88,7 +87,7 @@ NEGATIVE = [
 ]
 
 
-@pytest.mark.parametrize(("line", "secret"), POSITIVE, ids=[f"{n}" for n in range(len(POSITIVE))])
+@each(("line", "secret"), POSITIVE)
 def test_a_secret_is_masked(line: str, secret: str) -> None:
     assert secret not in mask(line) and "***" in mask(line)
     assert secret not in loglines.text(line.encode())
@@ -118,6 +117,6 @@ def test_a_config_shows_the_names_of_env_and_no_value_and_no_secret_of_command_a
     assert config["env"] == {"NCCL_DEBUG": "WARN", "HF_TOKEN": "hunter2"}
 
 
-@pytest.mark.parametrize(("text", "value"), POSITIVE[::7])
+@each(("text", "value"), POSITIVE[::7])
 def test_what_is_hidden_stays_as_it_is_when_it_is_hidden_again(text: str, value: str) -> None:
     assert mask(mask(text)) == mask(text)

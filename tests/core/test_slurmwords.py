@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
 
@@ -13,6 +14,7 @@ from safelaunch.core.slurmtext import (
     parse_step_end,
     parse_step_ending,
 )
+from tests.tables import each
 
 STAMP = "2026-11-22T18:25:39"
 HEADS = {
@@ -34,8 +36,7 @@ def line(head: str, what: str, reason: str) -> str:
     return f"{head}*** {what} ON n0 CANCELLED AT {STAMP}{reason} ***\n"
 
 
-@pytest.mark.parametrize("reason", REASONS, ids=lambda reason: reason.strip() or "no reason")
-@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+@each(("reason", "head"), product(REASONS, HEADS.values()))
 def test_every_head_goes_with_every_reason(head: str, reason: str) -> None:
     word = REASONS[reason]
     assert parse_ending(line(head, "JOB 12", reason), "12") == word

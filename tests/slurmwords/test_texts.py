@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
-
-import pytest
 
 from safelaunch.core import slurmtext, slurmwords
 from safelaunch.core.why.slurmfacts import bad_nodes, parse_account, parse_job
 from tests.slurmwords.texts import FOLDER, FROM_SOURCE, Text, load_all, render
+from tests.tables import each
 
 TEXTS = load_all()
 RECORDED = sorted(path.stem for path in FOLDER.glob("*.txt"))
@@ -130,9 +128,13 @@ FIRST = {"scancel-step-term": True, "preempted-in-grace": True, "exclusive-step-
          "task-fails-wait": False, "script-fails-over-step": False, "signals-that-end-nothing": False}
 
 
-def texts(*names: str) -> list[Any]:
-    """All texts of these names, for a parametrized test."""
-    return [pytest.param(text, id=f"{text.release} {text.name}") for text in TEXTS if text.name in names]
+def texts(*names: str) -> list[Text]:
+    """All texts of these names."""
+    return [text for text in TEXTS if text.name in names]
+
+
+def name_of(text: Text) -> str:
+    return f"{text.release} {text.name}"
 
 
 def test_every_release_that_can_be_had_is_recorded() -> None:
@@ -147,82 +149,82 @@ def test_what_is_from_source_is_not_recorded_too_and_says_so() -> None:
         assert head.startswith(f"Slurm {path.stem}") and "not recorded" in head and re.search("[0-9a-f]{40}", head)
 
 
-@pytest.mark.parametrize("text", texts(*EXPECTED))
+@each("text", texts(*EXPECTED), called=name_of)
 def test_what_a_release_said_is_read_as_what_it_means(text: Text) -> None:
     read, expected = EXPECTED[text.name]
     assert read(text) == expected, text.text
 
 
-@pytest.mark.parametrize("text", texts(*FIRST))
+@each("text", texts(*FIRST), called=name_of)
 def test_who_ended_a_step_is_told_from_what_srun_did(text: Text) -> None:
     assert cancelled_first(text) is FIRST[text.name], text.text
 
 
-@pytest.mark.parametrize("release", RECORDED)
+@each("release", RECORDED)
 def test_a_release_has_a_text_for_every_row(release: str) -> None:
     assert set(EXPECTED) <= {text.name for text in TEXTS if text.release == release}
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=f"{text.release} {text.name}") for text in TEXTS])
+@each("text", TEXTS, called=name_of)
 def test_no_line_about_an_end_is_unread(text: Text) -> None:
     found = (*slurmwords.job_ends(text.text, text.job), *slurmwords.step_ends(text.text, text.job))
     assert len(found) == len(re.findall(r"\*\*\* (?:JOB|STEP) .* CANCELLED AT ", text.text))
     assert slurmwords.UNKNOWN not in {end.word for end in found}
 
 
-@pytest.mark.parametrize("text", texts("sbatch-bad-exclude", "sbatch-bad-nodelist", "update-bad-node"))
+@each("text", texts("sbatch-bad-exclude", "sbatch-bad-nodelist", "update-bad-node"), called=name_of)
 def test_a_node_that_slurm_does_not_know_is_told(text: Text) -> None:
     assert slurmtext.is_unknown_node(text.text)
 
 
-@pytest.mark.parametrize("text", texts("version-sbatch", "version-srun", "version-scontrol"))
+@each("text", texts("version-sbatch", "version-srun", "version-scontrol"), called=name_of)
 def test_every_command_tells_a_version_that_is_known(text: Text) -> None:
     version = slurmwords.parse_version(text.text)
     assert version is not None and version.startswith(text.release) and slurmwords.is_known(version)
 
 
-@pytest.mark.parametrize("text", texts("sbatch"))
+@each("text", texts("sbatch"), called=name_of)
 def test_the_job_id_is_read(text: Text) -> None:
     assert slurmtext.parse_submitted(text.text).isdecimal()
 
 
-@pytest.mark.parametrize("text", texts("squeue-watch"))
+@each("text", texts("squeue-watch"), called=name_of)
 def test_the_watchs_lines_are_read(text: Text) -> None:
     job = next(job for job in slurmtext.parse_watch(text.text) if job.id == text.job)
     assert (job.state, job.user, job.batch_host, job.partition) == ("RUNNING", "sl-alice", job.nodelist, "main")
     assert job.elapsed_s >= 0 and job.start.startswith("20")
 
 
-@pytest.mark.parametrize("text", texts("squeue-time-left"))
+@each("text", texts("squeue-time-left"), called=name_of)
 def test_the_time_left_is_read(text: Text) -> None:
     assert (slurmtext.parse_time_left_s(text.text) or 0.0) > 3600
 
 
-@pytest.mark.parametrize("text", texts("nodes"))
+@each("text", texts("nodes"), called=name_of)
 def test_the_addresses_of_nodes_are_read(text: Text) -> None:
     assert slurmtext.parse_addresses(text.text) == {f"n{i}": "127.0.0.1" for i in range(4)}
 
 
-@pytest.mark.parametrize("text", texts("nodes-dead-node"))
+@each("text", texts("nodes-dead-node"), called=name_of)
 def test_nodes_that_failed_are_named_with_their_reason(text: Text) -> None:
     (node, said), = bad_nodes(text.text, 0.0, float("inf"))
     assert node == "n1" and "DOWN" in said and "ot responding" in said
 
 
-@pytest.mark.parametrize("text", texts("sacct"))
+@each("text", texts("sacct"), called=name_of)
 def test_sacct_tells_how_jobs_ended(text: Text) -> None:
     found = sorted((account.state, account.exit_code) for account in slurmtext.parse_sacct(text.text).values())
     assert found == [("CANCELLED", 0), ("COMPLETED", 0), ("FAILED", 3)]
     assert slurmtext.parse_sacct(text.text)[text.job].cancelled_by is not None
 
 
-@pytest.mark.parametrize("text", texts("sacct-why"))
+@each("text", texts("sacct-why"), called=name_of)
 def test_why_reads_sacct(text: Text) -> None:
     facts = parse_account(text.text, text.job)
     assert facts is not None and facts.state == "CANCELLED" and facts.nodes == "n[0-1]"
 
 
-@pytest.mark.parametrize("text", texts("sacct-without-database"))
+@each("text", texts("sacct-without-database"), called=name_of)
 def test_a_database_that_is_away_is_told(text: Text) -> None:
     assert text.rc == 1 and slurmtext.is_database_away(text.text)
 

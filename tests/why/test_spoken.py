@@ -9,17 +9,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from safelaunch.adapters.logs.logfiles import read_logs
 from safelaunch.core.why.judging import judge_log
 from safelaunch.core.why.rulebook import RULES
 from safelaunch.core.why.verdict import Verdict
 from tests.core.why.judged import COMPILED
+from tests.tables import each
 
 LINES = (Path(__file__).parent / "spoken.jsonl").read_text().splitlines()
 SPOKEN: list[dict[str, Any]] = [json.loads(line) for line in LINES]
-IDS = [one["text"].strip().splitlines()[-1][:70] for one in SPOKEN]
 LEAST_RIGHT = 0.9
 
 
@@ -29,7 +27,7 @@ def explain(folder: Path, text: str) -> Verdict:
     return judge_log(read_logs([log], RULES, compiled=COMPILED))
 
 
-@pytest.mark.parametrize("one", SPOKEN, ids=IDS)
+@each("one", SPOKEN, called=lambda one: one["text"].strip().splitlines()[-1])
 def test_last_words_are_never_misread_with_confidence(tmp_path: Path, one: dict[str, Any]) -> None:
     said = explain(tmp_path, one["text"])
     assert said.category in one["categories"] or round(said.confidence, 2) < 0.8, said

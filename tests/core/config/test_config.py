@@ -18,6 +18,7 @@ from safelaunch.core.plan import make
 from safelaunch.core.script import render
 from safelaunch.errors import ConfigError
 from tests.core.config.json_schema import accepts, plain
+from tests.tables import each
 
 MINIMAL = "command: python train.py\n"
 
@@ -216,7 +217,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "said"), WRONG, ids=[text[:40] for text, _ in WRONG])
+@each(("text", "said"), WRONG)
 def test_a_wrong_value_is_one_problem_in_plain_words(text: str, said: str) -> None:
     found = problems(text if text.startswith("command") else f"{MINIMAL}{text}\n")
     assert len(found) == 1
@@ -347,7 +348,7 @@ def test_a_text_that_no_process_can_be_given_is_refused_in_its_place(text: str, 
     assert found[0].startswith(f"{said}, more than a process can be given (120000); put it into a file")
 
 
-@pytest.mark.parametrize("name", sorted(BASHS_OWN))
+@each("name", sorted(BASHS_OWN))
 def test_a_variable_that_bash_does_not_hand_on_is_refused(name: str) -> None:
     found = problems(f"{MINIMAL}env: {{{name}: x}}\n")
     said = "bash sets this variable itself, and does not hand yours to the training"
@@ -419,7 +420,7 @@ SAMPLES = [
 BEYOND_SCHEMA = {"restart: {backoff: 400d}", "slurm: {new-one-of-28.05: 1}", "srun: {wait: 1.0}"}
 
 
-@pytest.mark.parametrize(("text", "is_good"), SAMPLES, ids=[text[:40] or "nothing" for text, _ in SAMPLES])
+@each(("text", "is_good"), SAMPLES)
 def test_the_check_and_the_schema_agree(text: str, is_good: bool) -> None:
     tree, _ = parse_document(f"{MINIMAL}{text}\n", layer="file", file="t")
     assert tree is not None

@@ -9,6 +9,7 @@ from safelaunch.core.config.keys import KEYS, NAME_PATTERN
 from safelaunch.core.config.kinds import Kind, WrongValue
 from safelaunch.core.config.yamltext import parse_value
 from tests.core.config.json_schema import accepts, plain
+from tests.tables import each
 
 # A kind ▸ values that it reads ▸ that it refuses, and its schema too ▸ that it alone knows to be wrong.
 ROWS: list[tuple[Kind, list[str], list[str], list[str]]] = [
@@ -57,13 +58,12 @@ def _takes(kind: Kind, text: str) -> tuple[bool, bool]:
     return True, by_schema
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "value", "said"),
     [(kind, value, said)
      for kind, *columns in ROWS
      for column, said in zip(columns, ((True, True), (False, False), (False, True)), strict=True)
      for value in column],
-    ids=lambda given: given[:40] if isinstance(given, str) else type(given).__name__,
 )  # fmt: skip
 def test_a_kind_and_its_schema_take_the_same_values(kind: Kind, value: str, said: tuple[bool, bool]) -> None:
     assert _takes(kind, value) == said

@@ -14,6 +14,7 @@ from safelaunch.core.config.sbatchoptions import OPTIONS, REFUSED
 from safelaunch.core.config.schema import train_schema
 from safelaunch.core.config.yamltext import parse_document
 from tests.core.config.json_schema import accepts, plain
+from tests.tables import each
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "train-yaml.md").read_text(encoding="utf-8")
@@ -32,7 +33,7 @@ def test_the_schema_is_json_and_names_its_draft(schema: dict[str, Any]) -> None:
     assert json.loads(json.dumps(schema))["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
-@pytest.mark.parametrize("path", KEYS)
+@each("path", KEYS)
 def test_every_key_is_in_the_schema_with_its_meaning(schema: dict[str, Any], path: str) -> None:
     section, _, name = path.rpartition(".")
     holder = schema["properties"][section] if section else schema
@@ -40,7 +41,7 @@ def test_every_key_is_in_the_schema_with_its_meaning(schema: dict[str, Any], pat
     assert holder["additionalProperties"] is False
 
 
-@pytest.mark.parametrize("path", KEYS)
+@each("path", KEYS)
 def test_a_default_is_a_value_that_the_schema_takes(schema: dict[str, Any], path: str) -> None:
     section, _, name = path.rpartition(".")
     key = (schema["properties"][section] if section else schema)["properties"][name]
@@ -74,17 +75,17 @@ def test_the_schema_knows_every_option_in_both_spellings_and_refuses_safelaunchs
     assert set(slurm["properties"]) == spellings - refused
 
 
-@pytest.mark.parametrize("path", [*KEYS, *OPEN_SECTIONS])
+@each("path", [*KEYS, *OPEN_SECTIONS])
 def test_every_key_has_its_row_in_the_docs(path: str) -> None:
     assert path not in KEYS or f"| {KEYS[path].doc} |" in PAGE
     assert f"| `{path}` |" in PAGE
 
 
-@pytest.mark.parametrize("path", NOT_BUILT)
+@each("path", NOT_BUILT)
 def test_every_key_that_is_not_built_is_named_in_the_docs(path: str) -> None:
     assert f"`{path.replace('=', ': ')}`" in PAGE
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_every_option_that_is_refused_is_named_in_the_docs(name: str) -> None:
     assert f"`{name}`" in PAGE

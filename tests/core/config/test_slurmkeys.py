@@ -10,6 +10,7 @@ from safelaunch.core.config.resolve import Origin, Source, resolve
 from safelaunch.core.config.sbatchoptions import FIRST_JOB_ONLY, LETTERS, OPTIONS, REFUSED
 from safelaunch.core.config.slurmkeys import SlurmValue, refuse_option, split_flags
 from safelaunch.errors import ConfigError
+from tests.tables import each
 
 COMMAND = "command: x\n"
 
@@ -27,7 +28,7 @@ def problem(written: str, *flags: str) -> str:
     return str(caught.value.problems[0])
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "name", "value"),
     [
         ("account: 0123", "account", "0123"),
@@ -61,7 +62,7 @@ def test_an_option_reaches_sbatch_as_it_was_written(written: str, name: str, val
     assert type(got[name]) is type(value)
 
 
-@pytest.mark.parametrize(("name", "option"), OPTIONS.items())
+@each(("name", "option"), OPTIONS.items())
 def test_every_option_is_known_in_both_spellings_or_refused_with_a_reason(name: str, option: object) -> None:
     value = "true" if OPTIONS[name].takes in ("none", "optional") else "1"
     for spelling in (name, name.replace("-", "_")):
@@ -72,7 +73,7 @@ def test_every_option_is_known_in_both_spellings_or_refused_with_a_reason(name: 
             assert name in slurm(f"{{nodes: 1, {spelling}: {value}}}" if name != "nodes" else "{nodes: 1}")
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "said"),
     [
         ("{nodes: 2-4}", 'slurm.nodes: "2-4": a range of nodes is not supported'),

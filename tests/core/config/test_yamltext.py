@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from safelaunch.core.config.yamlnodes import ListNode, MappingNode, Node, Scalar
 from safelaunch.core.config.yamltext import parse_document, parse_value
 from safelaunch.errors import Problem
+from tests.tables import each
 
 
 def load(text: str) -> tuple[MappingNode | None, list[Problem]]:
@@ -38,7 +39,7 @@ def only_problem(text: str) -> str:
     return str(problems[0])
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "meant"),
     [
         ("on", "on"),
@@ -97,7 +98,7 @@ def test_every_value_and_key_knows_its_line_and_column() -> None:
     assert places == [(4, 3), (4, 10), (4, 14)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "place", "said"),
     [
         ("a: 1\nb: 2\na: 3\n", "3:1", "a: given twice; the first one is in line 1"),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.why import loglines
+from tests.tables import each
 
 
 def at(text: str) -> float:
@@ -61,7 +62,7 @@ WHO = {
 }
 
 
-@pytest.mark.parametrize(("line", "host", "rank", "payload"), WHO.values(), ids=WHO.keys())
+@each(("line", "host", "rank", "payload"), WHO.values())
 def test_a_prefix_tells_who_prints(line: bytes, host: str | None, rank: int | None, payload: bytes) -> None:
     parsed = loglines.parse(line)
     assert (parsed.host, parsed.rank, parsed.payload) == (host, rank, payload)

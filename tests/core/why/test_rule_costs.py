@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 
-from safelaunch.core.why.findings import Rule
 from safelaunch.core.why.prefilter import fold
 from safelaunch.core.why.rulebook import RULES
 from safelaunch.core.why.scan import MAX_LINE
@@ -51,9 +50,10 @@ def complaint_about(pattern: bytes) -> str:
     return ""
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_no_line_takes_a_rule_longer_than_its_length_explains(rule: Rule) -> None:
-    assert complaint_about(rule.pattern) == ""
+@pytest.mark.parametrize("start", sorted({rule.id.partition(".")[0] for rule in RULES}))
+def test_no_line_takes_a_rule_longer_than_its_length_explains(start: str) -> None:
+    rules = [rule for rule in RULES if rule.id.partition(".")[0] == start]
+    assert {rule.id: said for rule in rules if (said := complaint_about(rule.pattern))} == {}
 
 
 def test_no_anchor_is_made_of_hexadecimal_digits_alone() -> None:
