@@ -18,6 +18,7 @@ import click
 from safelaunch.adapters import local, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import events
+from safelaunch.core.endings import RunEnd
 from safelaunch.core.model import TIMED_OUT, Event
 from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.state import State, fold
@@ -126,7 +127,7 @@ def _show(run: Run) -> int:
 
 def _sum_up(state: State) -> None:
     """What has happened, in one sentence, if it went as planned."""
-    if state.ended is None or state.ended.how != "completed" or len(state.attempts) != 2:
+    if state.ended is None or state.ended.how != RunEnd.COMPLETED or len(state.attempts) != 2:
         return
     first, second = state.attempts
     click.echo()

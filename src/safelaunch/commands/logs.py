@@ -13,6 +13,7 @@ import click
 
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.runfolder import Run
+from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
 from safelaunch.views import loglines, runs, talk
@@ -101,7 +102,7 @@ def _show_first_error(choice: Choice, logs: list[AttemptLog]) -> None:
     """The line that `why` calls the cause, of the whole log or of those of its lines that are wanted."""
     from safelaunch.commands import why, whyrun
 
-    failed = [log for log in logs if log.attempt is not None and log.attempt.ended in ("failed", "lost")]
+    failed = [log for log in logs if log.attempt is not None and log.attempt.ended in BAD_ENDS]
     log = (failed or logs)[-1]
     keep = choice.keep(log)
     talk.say(log.header)

@@ -8,6 +8,7 @@ import click
 
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.config.values import parse_duration_s
+from safelaunch.core.endings import RunEnd
 from safelaunch.core.model import FAILED_FOR_GOOD
 from safelaunch.core.state import Ended, State, fold
 from safelaunch.core.status.states import describe_alone
@@ -63,7 +64,7 @@ def _await_end(run: Run, timeout_s: float | None) -> Ended:
                                hint=f"see it: safelaunch status {run.dir}")
         if doubt.is_over(state, now_s) and state.failed_alone is not None:
             why = describe_alone(*state.failed_alone)
-            return Ended("gave_up", FAILED_FOR_GOOD, why, state.last_t or time.time())
+            return Ended(RunEnd.GAVE_UP, FAILED_FOR_GOOD, why, state.last_t or time.time())
         time.sleep(min(pause_s, left_s))
         pause_s = min(pause_s * 1.5, POLL_S[1])
 

@@ -12,6 +12,7 @@ from safelaunch.core import story
 from safelaunch.core.advice import what_follows
 from safelaunch.core.categories import advice
 from safelaunch.core.decide import policy
+from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.model import Event
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why.findings import Evidence
@@ -94,7 +95,7 @@ def _choose(attempts: Sequence[Attempt], number: int | None) -> Attempt | None:
     """That attempt; without a number the newest that did not end well, else the newest."""
     if number is not None:
         return next((attempt for attempt in attempts if attempt.number == number), None)
-    bad = [attempt for attempt in attempts if attempt.ended not in (None, "completed")]
+    bad = [attempt for attempt in attempts if attempt.ended not in (None, AttemptEnd.COMPLETED)]
     return (bad or list(attempts))[-1] if attempts else None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from safelaunch.core.categories import TABLE
 from safelaunch.core.decide.budget import reason_to_give_up
+from safelaunch.core.endings import AttemptEnd, RunEnd
 from safelaunch.core.model import Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import Attempt, State
@@ -20,7 +21,7 @@ OF_A_KILL = "look for the kernel's memory killer on that node (dmesg -T), and at
 
 def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[Request] = ()) -> str:
     """The sentence on an attempt that has ended, by all that the journal says by now, and what people ask for now."""
-    if attempt.ended == "completed":
+    if attempt.ended == AttemptEnd.COMPLETED:
         return "nothing to do"
     if_again = f"; if it comes back: {_to_do(attempt)}" if attempt.has_failed else ""
     following = next((one for one in state.attempts if one.number == attempt.number + 1), None)
@@ -28,8 +29,8 @@ def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[
         job = f", job {following.job}" if following.job != attempt.job else ""
         by = "restarted" if attempt.has_failed else "went on"
         return f"{by} by itself {_from(following)} (attempt {following.number}{job}){if_again}"
-    is_person = attempt.category == "cancelled" if state.ended is None else state.ended.how == "stopped"
-    if attempt.ended == "stopped" or (is_person and attempt.ended != "failed"):
+    is_person = attempt.category == "cancelled" if state.ended is None else state.ended.how == RunEnd.STOPPED
+    if attempt.ended == AttemptEnd.STOPPED or (is_person and attempt.ended != AttemptEnd.FAILED):
         return "not restarted: a person's word is final"
     if state.ended is not None or reason_to_give_up(state, plan) is not None:
         return f"not restarted; to do: {_to_do(attempt)}"

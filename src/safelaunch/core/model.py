@@ -11,30 +11,6 @@ DONE, REFUSED, UNREACHABLE = 0, 3, 4
 FAILED_FOR_GOOD, BUDGET_SPENT, STOPPED = 10, 11, 12
 TIMED_OUT = 124
 
-# Why a job is being ended, for people; the keys are the words of Seen.ending.
-ENDINGS = {
-    "cancelled": "somebody cancelled it", "time_limit": "its time limit has come", "preempted": "it is preempted",
-    "requeued": "it is put back into the queue", "orphaned": "it had lost its supervisors",
-    "unknown": "Slurm has not said why",
-}
-
-
-# Why an attempt is ended, for people; the keys are the rows of core.decide that end one.
-ENDED_BY = {
-    "task_failed": "a task of it has failed", "node_lost": "a node of it is lost", "hung": "it hangs",
-    "limit_near": "the job's time limit is near", "ending": "Slurm is ending the job", "srun_gone": "srun has ended",
-    "took_over": "its supervisor was silent, and another one has taken over",
-    "unconfirmed": "its supervisor could not know whether another one leads",
-    "lost_progress": "it starts below its checkpoint",
-    "grace_over": "it was asked to end, and its time is up",
-}
-
-
-def tell_ending(ending: str | None) -> str:
-    """Why a job ends, in words; None = only its time limit is near."""
-    return "its time limit is near" if ending is None else ENDINGS.get(ending, ending.replace("_", " "))
-
-
 @dataclass(frozen=True)
 class Event:
     """One journal line. `gen` is the supervisor's generation (0 = the submitter), `seq` its own count of lines."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from safelaunch.core import slurmwords
+from safelaunch.core.endings import JobEnd
 from safelaunch.errors import ParseError
 
 # squeue --noheader --format: id, state, name, user, reason, nodelist. "|" cannot stand in ids, states or user names;
@@ -336,12 +337,12 @@ def find_ending(output: str, job: str) -> slurmwords.End | None:
     """The line that parse_ending reads. A cancel that a failed Prolog caused is a node's failure, and no person's."""
     begin = _last_start(output, job)
     found = slurmwords.job_ends(output, job, begin)
-    if found and found[-1].word == "cancelled" and slurmwords.failed_prologs(output, begin, found[-1].start):
-        return replace(found[-1], word="node_failure")
+    if found and found[-1].word == JobEnd.CANCELLED and slurmwords.failed_prologs(output, begin, found[-1].start):
+        return replace(found[-1], word=JobEnd.NODE_FAILURE)
     if found:
         return found[-1]
     steps = slurmwords.step_ends(output[begin:], job)
-    return steps[-1] if steps and steps[-1].word in ("time_limit", "preempted") else None
+    return steps[-1] if steps and steps[-1].word in (JobEnd.TIME_LIMIT, JobEnd.PREEMPTED) else None
 
 
 def parse_failed_prologs(output: str, job: str) -> tuple[str, ...]:
@@ -352,7 +353,7 @@ def parse_failed_prologs(output: str, job: str) -> tuple[str, ...]:
 def is_ended_by_prolog(output: str, job: str) -> bool:
     """Whether Slurm cancelled the job because a node's Prolog failed: the batch host's, or another one's."""
     is_first = slurmwords.has_phrase(slurmwords.PROLOG_FAILED_FIRST, output[_last_start(output, job):])
-    return is_first or (parse_ending(output, job) == "node_failure" and bool(parse_failed_prologs(output, job)))
+    return is_first or (parse_ending(output, job) == JobEnd.NODE_FAILURE and bool(parse_failed_prologs(output, job)))
 
 
 def _last_start(output: str, job: str) -> int:
@@ -409,11 +410,11 @@ def parse_why_it_ends(text: str) -> str | None:
     While the job completes, a cancel leaves no trace there (24.11 and 26.05, recorded): None = it does not say.
     """
     if is_preempted(text):
-        return "preempted"
+        return JobEnd.PREEMPTED
     found = {match[1]: match[2] for match in re.finditer(r"\b(JobState|Reason)=(\S+)", text)}
     if found.get("JobState") == "CANCELLED":
-        return "cancelled"
-    return {"TimeLimit": "time_limit", "NodeDown": "node_failure"}.get(found.get("Reason", ""))
+        return JobEnd.CANCELLED
+    return {"TimeLimit": JobEnd.TIME_LIMIT, "NodeDown": JobEnd.NODE_FAILURE}.get(found.get("Reason", ""))
 
 
 def parse_addresses(text: str) -> dict[str, str]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from safelaunch.core.endings import JobEnd
+
 # docs/slurm-releases.md says of each how its words are known.
 RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
-UNKNOWN = "unknown"
+UNKNOWN = JobEnd.UNKNOWN
 OWN = "safelaunch "   # begins each line that the job script or a supervisor writes into the job's output
 
 _REQ = "src/slurmd/slurmstepd/req.c, _handle_signal_container"
@@ -43,18 +45,18 @@ HEADS = (
 # What follows "*** JOB 12 ON n0 CANCELLED AT 2026-11-22T18:25:39" up to the stars. A signal that is sent to a job, or
 # to a step, as its end is no reason: SIGNAL says who did it as little as the bare words of older releases.
 REASONS = (
-    Phrase("", "cancelled", _REQ, until="25.05"),
-    Phrase("DUE to SIGNAL (?:Terminated|Killed)", "cancelled", _STEPD_26, since="25.11"),
-    Phrase("DUE TO TIME LIMIT", "time_limit", _REQ),
-    Phrase("DUE TO PREEMPTION", "preempted", _REQ),
-    Phrase("DUE TO JOB REQUEUE", "requeued", _REQ),
-    Phrase("DUE TO NODE FAILURE(?:, SEE SLURMCTLD LOG FOR DETAILS)?", "node_failure", _REQ),
+    Phrase("", JobEnd.CANCELLED, _REQ, until="25.05"),
+    Phrase("DUE to SIGNAL (?:Terminated|Killed)", JobEnd.CANCELLED, _STEPD_26, since="25.11"),
+    Phrase("DUE TO TIME LIMIT", JobEnd.TIME_LIMIT, _REQ),
+    Phrase("DUE TO PREEMPTION", JobEnd.PREEMPTED, _REQ),
+    Phrase("DUE TO JOB REQUEUE", JobEnd.REQUEUED, _REQ),
+    Phrase("DUE TO NODE FAILURE(?:, SEE SLURMCTLD LOG FOR DETAILS)?", JobEnd.NODE_FAILURE, _REQ),
     # srun ends the step after a bad exit (-K); up to 25.05 those are the bare words.
     Phrase("DUE TO TASK FAILURE", "task_failure", "slurmstepd 26.05.5, its text and recorded; a public log of "
            "2025-12-17, when 25.11 was the newest release", since="25.11"),
 )
 # The words that a job's own end can have; of those about steps only some speak of the job.
-JOB_ENDINGS = ("cancelled", "time_limit", "preempted", "requeued", "node_failure")
+JOB_ENDINGS = tuple(end for end in JobEnd if end not in (JobEnd.ORPHANED, JobEnd.UNKNOWN))
 # "no answer": whether the act happened is unknown.
 UNREACHABLE = (
     Phrase("Unable to contact slurm controller", "no contact", "slurm_errno.c; recorded on all"),
@@ -141,7 +143,7 @@ class End:
     @property
     def has_reason(self) -> bool:
         """Whether more than "cancelled" is said: who sent a signal, no line tells."""
-        return self.word != "cancelled"
+        return self.word != JobEnd.CANCELLED
 
 
 def job_ends(output: str, job: str, begin: int = 0) -> tuple[End, ...]:

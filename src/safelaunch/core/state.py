@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from safelaunch.core.categories import BAD_NODE
+from safelaunch.core.endings import BAD_ENDS, RunEnd
 from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
 
@@ -61,7 +62,7 @@ class Attempt:
     @property
     def has_failed(self) -> bool:
         """It ended in a way that costs budget."""
-        return self.ended in ("failed", "lost")
+        return self.ended in BAD_ENDS
 
 
 @dataclass(frozen=True)
@@ -309,7 +310,7 @@ def _attempt_ended(state: State, event: Event) -> State:
     state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"),
                             not_before=event.data.get("not_before"),
                             asked_row=known.asked_row or event.data.get("asked"))
-    if how in ("failed", "lost"):
+    if how in BAD_ENDS:
         category = known.category or "unknown"
         state = replace(
             state, restarts=state.restarts + 1, failed_categories=(*state.failed_categories, category),
@@ -456,7 +457,7 @@ def _ended_alone(state: State, event: Event) -> State:
     if code or was_asked:
         return replace(state, failed_alone=(id, code))
     why = f"job {id} ended with exit code 0, without a supervisor"
-    return _end("completed", DONE)(state, replace(event, data={"exit_code": DONE, "why": why}))
+    return _end(RunEnd.COMPLETED, DONE)(state, replace(event, data={"exit_code": DONE, "why": why}))
 
 
 def _bytes(value: Any) -> int | None:
@@ -514,7 +515,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "local_folder_taken": _local_folder_taken,
     "resubmitted": _resubmitted,
     "ended_alone": _ended_alone,
-    "completed": _end("completed", DONE),
-    "gave_up": _end("gave_up", FAILED_FOR_GOOD),
-    "stopped": _end("stopped", STOPPED),
+    "completed": _end(RunEnd.COMPLETED, DONE),
+    "gave_up": _end(RunEnd.GAVE_UP, FAILED_FOR_GOOD),
+    "stopped": _end(RunEnd.STOPPED, STOPPED),
 }

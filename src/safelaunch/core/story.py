@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.model import Event
 
 HIDDEN = frozenset({"intent", "fenced", "progress", "checkpoint"})
@@ -77,7 +78,7 @@ class _Teller:
                 return data.get("action") == "launch" or (
                     data.get("action") == "end" and data.get("row") in TOLD_ELSEWHERE)
             case "attempt_ended":
-                return number in self._failed or data.get("how") == "completed"   # the run's end tells that
+                return number in self._failed or data.get("how") == AttemptEnd.COMPLETED   # the run's end tells that
             case "node_suspected":
                 lost_t = self._lost.get(str(data.get("node")))
                 return (lost_t is not None and event.t - lost_t < NEAR_S) or any(

@@ -20,6 +20,7 @@ from safelaunch.core.decide import ended
 from safelaunch.core.decide.actions import Kill, Launch
 from safelaunch.core.decide.budget import rejects_checkpoint
 from safelaunch.core.decide.seen import Live, Seen, mark_killed
+from safelaunch.core.endings import BAD_ENDS, AttemptEnd, JobEnd
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.progress.steps import latest_step
@@ -182,20 +183,20 @@ def close_attempt(lead: Leader) -> None:
     code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
     not_before = None
     said = tail.decode(errors="replace")
-    if how == "failed" and not live.exits and slurmtext.has_no_step(said):
+    if how == AttemptEnd.FAILED and not live.exits and slurmtext.has_no_step(said):
         how, not_before = _never_started(lead)
         if slurmtext.is_job_over(said):   # simulated: attempts were launched into a job that had ended, until its KILL
-            lead.ending = lead.ending or "unknown"
-    elif how == "failed" and lead.unread == live.number:
+            lead.ending = lead.ending or JobEnd.UNKNOWN
+    elif how == AttemptEnd.FAILED and lead.unread == live.number:
         how, not_before = _never_started(lead)   # Slurm ended it, and why cannot be read: no word against the training
-    if how == "failed" and not live.exits and live.number > 1 and lead.nodes.no_overlap is None:
+    if how == AttemptEnd.FAILED and not live.exits and live.number > 1 and lead.nodes.no_overlap is None:
         overlap.note_words(lead, said)   # of the relaunch's own --overlap: it is launched again without
-        how = how if lead.nodes.no_overlap is None else "interrupted"
+        how = how if lead.nodes.no_overlap is None else AttemptEnd.INTERRUPTED
     steps = _last_progress(lead, live, tail)
     for step in steps:
         lead.note(step)
     events: list[Event] = []
-    if how != "completed":
+    if how != AttemptEnd.COMPLETED:
         now_seen = replace(seen, ending=lead.ending)
         events += _judgement(lead, live, how, code, now_seen, is_refused=how != said_how)
     events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row,
@@ -206,7 +207,7 @@ def close_attempt(lead: Leader) -> None:
         patience_s = LOST_PATIENCE_S if lead.lost_of_live() else SRUN_PATIENCE_S
         lead.tasks.begin(Work.COPY_REST, copy_rest(lead, lead.process, patience_s), live.number)
         lead.process.forget()
-    if how == "failed" and lead.state.attempt is not None:
+    if how == AttemptEnd.FAILED and lead.state.attempt is not None:
         lead.nodes.are_to_be_visited(Unvisited(live, lead.state.attempt.started_t, lead.now_s))
         lead.tasks.begin(Work.VISIT_AFTER, visit.after_failures(lead))
     lead.live = lead.process = None
@@ -223,7 +224,7 @@ def close_attempt(lead: Leader) -> None:
     lead.say(f"attempt {live.number} {how}{f': {summary}' if summary else ''}")
 
 
-def _never_started(lead: Leader) -> tuple[str, float | None]:
+def _never_started(lead: Leader) -> tuple[AttemptEnd, float | None]:
     """Slurm could not start a single task, or ended the step in words that are not known: that says nothing of the
     training, and costs no budget; not for ever.
     """
@@ -233,8 +234,8 @@ def _never_started(lead: Leader) -> tuple[str, float | None]:
             break
         row += 1
     if row >= MOST_REFUSALS:
-        return "failed", None
-    return "interrupted", lead.now + min(300.0, 5.0 * 2 ** row)
+        return AttemptEnd.FAILED, None
+    return AttemptEnd.INTERRUPTED, lead.now + min(300.0, 5.0 * 2 ** row)
 
 
 def fall_back(lead: Leader) -> None:
@@ -289,13 +290,13 @@ def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Seen, is_ref
     # a healthy node suspected).
     culprits = verdict.suspects or (blamed_nodes(live) if live.hung is None and live.lost is None else ())
     task = next((exit.task for exit in live.exits if exit.code and exit.node == verdict.node), None)
-    events = [] if how not in ("failed", "lost") else [lead.writer.event(
+    events = [] if how not in BAD_ENDS else [lead.writer.event(
         "failure", attempt=live.number, exit_code=code, exits=[exit.text for exit in live.exits][:64])]
     return [*events, lead.writer.event(
         "verdict", attempt=live.number, category=verdict.category, summary=verdict.summary,
         confidence=verdict.confidence, action=verdict.action, node=verdict.node, task=task,
         fingerprint=verdict.fingerprint, suspects=list(culprits), evidence=list(verdict.evidence)),
-        *(suspect(lead, live, verdict, culprits) if how in ("failed", "lost") else ())]
+        *(suspect(lead, live, verdict, culprits) if how in BAD_ENDS else ())]
 
 
 def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:

@@ -10,6 +10,7 @@ from typing import Any
 
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.endings import BAD_ENDS, AttemptEnd
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.ledger import blamed_before
 from safelaunch.core.model import STOPS, tell_stop
@@ -29,7 +30,7 @@ def judge_attempt(lead: Leader, live: Live, seen: Seen, how: str, is_refused: bo
     if told is not None:
         return told
     known, process = _evidence(lead, live, how), lead.process
-    found = _read_log(lead, live, process, known) if how == "failed" and process is not None else None
+    found = _read_log(lead, live, process, known) if how == AttemptEnd.FAILED and process is not None else None
     if found is None:   # nobody has to wait for a log that cannot be read in time
         verdict = judge_log(Log(), known)
         return replace(verdict, summary=verdict.summary.replace(SILENT_LOG, "its log was not read in time"))
@@ -41,7 +42,7 @@ def judge_attempt(lead: Leader, live: Live, seen: Seen, how: str, is_refused: bo
 def end_of(live: Live, seen: Seen, how: str, is_refused: bool = False) -> End:
     """How the attempt ended, as far as that needs no log."""
     asked = seen.asked(*STOPS)
-    has_lost = how in ("failed", "lost") and live.end_row == "lost_progress" and live.lost is not None
+    has_lost = how in BAD_ENDS and live.end_row == "lost_progress" and live.lost is not None
     told = ("config", 0.95, str(live.lost)) if has_lost else None   # its ranks were ended: their words are no cause
     return End(how, live.end_row, seen.ending, tell_stop(asked) if asked is not None else None, seen.suspended,
                is_refused, told)
@@ -53,7 +54,7 @@ def foresee(lead: Leader) -> None:
     is_failure = any(exit.code for exit in live.exits) and not live.end_row and lead.ending is None
     if process is None or not is_failure or _hang_of(lead, live) or (lead.read and lead.read.attempt == live.number):
         return
-    _read_log(lead, live, process, _evidence(lead, live, "failed"))
+    _read_log(lead, live, process, _evidence(lead, live, AttemptEnd.FAILED))
 
 
 def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Evidence) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import Outcome
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
+from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.ledger import most_excluded
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.supervisor import handover, nextjob
@@ -69,7 +70,7 @@ def _shrink(lead: Leader, kept: tuple[str, ...]) -> Generator[Command, Result | 
 def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     """Leave the run to its next job; that must be able to start, and must not use the excluded nodes."""
     if lead.job.is_local:
-        yield from finish(lead, row, Finish("gave_up", FAILED_FOR_GOOD, action.why))
+        yield from finish(lead, row, Finish(RunEnd.GAVE_UP, FAILED_FOR_GOOD, action.why))
         return
     lead.tell(row, f"handing over to the next job: {action.why}")
     claim = yield from acts.wait_for_claim(partial(lead.claim, "hand over"), 1.0)
@@ -78,7 +79,7 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     action = replace(action, exclude=_affordable(lead, action.exclude))
     if not (yield from acts.perform(lead, "hand_over", claim, _pass_on(lead, action), job=lead.job.id,
                                     exclude=list(action.exclude))):
-        yield from finish(lead, row, Finish("stopped", STOPPED, _who_cancelled(lead)))
+        yield from finish(lead, row, Finish(RunEnd.STOPPED, STOPPED, _who_cancelled(lead)))
         return
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
@@ -91,13 +92,13 @@ def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Resul
     """Whether the next job has the run; else a person has cancelled it, or this one."""
     is_passed = yield from handover.pass_on(lead, action)
     yield from handover.learn_why_it_ends(lead)
-    if not is_passed or lead.ending == "cancelled":
+    if not is_passed or lead.ending == JobEnd.CANCELLED:
         return Outcome(False, False, {"why": _who_cancelled(lead)})
     return Outcome(True, True, {"job": lead.job.id, "ending": lead.ending})
 
 
 def _who_cancelled(lead: Leader) -> str:
-    return "a person cancelled " + ("this job" if lead.ending == "cancelled" else "the run's next job")
+    return "a person cancelled " + ("this job" if lead.ending == JobEnd.CANCELLED else "the run's next job")
 
 
 def _affordable(lead: Leader, exclude: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import Outcome
 from safelaunch.core.decide.actions import HandOver
+from safelaunch.core.endings import JobEnd
 from safelaunch.node import fresh
 from safelaunch.supervisor import observe
 from safelaunch.supervisor.attempts import DRAIN_S
@@ -52,7 +53,7 @@ def pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result
     while True:
         while lead.tasks.is_running(Work.QUEUE_NEXT) or (lead.term_s is not None and lead.ending is None):
             yield 0.1
-        if lead.ending == "cancelled":   # meanwhile; a requeued job would undo that (simulated)
+        if lead.ending == JobEnd.CANCELLED:   # meanwhile; a requeued job would undo that (simulated)
             return False
         has_job = lead.state.successor is not None or lead.state.next_cancelled is not None
         via = ways.SUCCESSOR if has_job else lead.state.via or ways.SUCCESSOR
@@ -250,7 +251,7 @@ def _resubmit(lead: Leader, action: HandOver) -> Passing:
     looks, refusals = 1, 0
     while True:
         found = yield from find_queued(lead)
-        if found or lead.ending == "cancelled" or lead.state.next_cancelled is not None:
+        if found or lead.ending == JobEnd.CANCELLED or lead.state.next_cancelled is not None:
             return None   # it waits, or goes on already; or a person wants none
         looks -= found is not None
         if looks <= 0:
@@ -298,7 +299,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
     that dies among them leaves a job that starts and not one that is held for ever. Measured (22.05): `scontrol update`
     of ExcNodeList and uhold are obeyed while the job is COMPLETING already (see start_soon).
     """
-    if lead.ending == "unknown":   # Slurm's last word on it, CANCELLED perhaps, would be lost (simulated)
+    if lead.ending == JobEnd.UNKNOWN:   # Slurm's last word on it, CANCELLED perhaps, would be lost (simulated)
         choose(lead, ways.WATCH, "nothing tells why this job ends, and one that a person cancels must not come back")
         return None
     if lead.ending is None:
@@ -314,10 +315,10 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
         choose(lead, ways.WATCH, f"this job could not be requeued: {refused}")
         return None
     yield from learn_why_it_ends(lead)   # the TERM of the requeue, or of a cancel just before it
-    if lead.ending == "cancelled":   # Slurm requeues a cancelled job that has not ended yet (simulated)
+    if lead.ending == JobEnd.CANCELLED:   # Slurm requeues a cancelled job that has not ended yet (simulated)
         yield from _take_back(lead)
         return False
-    lead.ending = lead.ending or "requeued"   # the TERM that comes now is ours
+    lead.ending = lead.ending or JobEnd.REQUEUED   # the TERM that comes now is ours
     _note_passed(lead, lead.job.id, action)
     if lead.took_over is not None:
         observe.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death

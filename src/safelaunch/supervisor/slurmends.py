@@ -7,7 +7,7 @@ from pathlib import Path
 from safelaunch.adapters import runfolder, sharedfile, slurm
 from safelaunch.core import slurmtext, slurmwords
 from safelaunch.core.decide.seen import mark_asked
-from safelaunch.core.model import tell_ending
+from safelaunch.core.endings import JobEnd, tell_ending
 from safelaunch.core.slurmwords import UNKNOWN, End
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
@@ -21,7 +21,7 @@ WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why the
 def look_for_ending(lead: Leader) -> None:
     """TERM has come: find out why, first from slurmstepd's own line."""
     assert lead.term_s is not None
-    ending = ending_of(lead, lead.job.id) if not lead.job.is_local else "cancelled"
+    ending = ending_of(lead, lead.job.id) if not lead.job.is_local else JobEnd.CANCELLED
     if ending == UNKNOWN:
         lead.tasks.begin(Work.EXPLAIN_TERM, ask_why_it_ends(lead))
     elif ending is not None:
@@ -40,7 +40,7 @@ def look_for_early_ending(lead: Leader) -> None:
     """
     if lead.ending is None and not lead.job.is_local and lead.process is not None:
         reason = slurmtext.parse_step_ending(lead.process.tail().decode("latin-1"), lead.job.id)
-        if reason in ("preempted", "time_limit"):
+        if reason in (JobEnd.PREEMPTED, JobEnd.TIME_LIMIT):
             lead.ending = reason
             lead.say(f"the job is being ended: {tell_ending(reason)}")
 
@@ -72,7 +72,7 @@ def ask_who_ended_it(lead: Leader) -> Step:
     ending = slurmtext.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
     if ending is not None and lead.ending is None:
         lead.ending = ending
-        grace = ", with a time of grace" if ending == "preempted" else ""
+        grace = ", with a time of grace" if ending == JobEnd.PREEMPTED else ""
         lead.say(f"the job is being ended: {tell_ending(ending)}{grace}")
 
 
@@ -111,7 +111,7 @@ def judge_term(lead: Leader) -> Step:
         lead.say("a TERM came, but Slurm goes on running this job: so does the supervisor")
         lead.term_s = None
     elif lead.ending is None:
-        lead.ending = "unknown"
+        lead.ending = JobEnd.UNKNOWN
         lead.say("the job is being ended, and nothing tells why")
 
 
@@ -127,10 +127,10 @@ def ending_of(lead: Leader, job: str) -> str | None:
     if end.word not in slurmwords.JOB_ENDINGS:
         report_unknown(lead, job, end)
         return UNKNOWN
-    if end.word != "cancelled":
+    if end.word != JobEnd.CANCELLED:
         return end.word
     orphaned = lead.ask_folder(lambda: runfolder.is_orphaned(lead.run_dir, job), 1.0)
-    return ("orphaned" if orphaned.value else end.word) if orphaned.is_ok else None
+    return (JobEnd.ORPHANED if orphaned.value else end.word) if orphaned.is_ok else None
 
 
 def _output_of(lead: Leader, job: str) -> str | None:

@@ -21,6 +21,7 @@ from safelaunch.core.decide import alive
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.watched import NOTE
+from safelaunch.core.endings import AttemptEnd, JobEnd
 from safelaunch.core.slurmwords import UNKNOWN
 from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.errors import RunFolderError
@@ -189,7 +190,7 @@ def meet_the_job_before(lead: Leader) -> None:
     if before is not None and before.id != lead.job.id:
         was_cancelled = is_cancelled(lead, before.id)
         if was_cancelled:
-            lead.ending = "cancelled"   # no job comes back from a scancel
+            lead.ending = JobEnd.CANCELLED   # no job comes back from a scancel
         elif was_cancelled is None:
             hold_for_people(lead, before.id)
     if attempt is not None and attempt.ended is None:
@@ -198,7 +199,7 @@ def meet_the_job_before(lead: Leader) -> None:
         until = lead.now_s + lead.plan.lease_s + FENCE_MARGIN_S
         while lead.now_s < until and not lead.signals:   # its nodes may be silent: their leases have run out then
             lead.wait(min(1.0, until - lead.now_s))
-        lead.record(lead.writer.event("attempt_ended", attempt=attempt.number, how="interrupted",
+        lead.record(lead.writer.event("attempt_ended", attempt=attempt.number, how=AttemptEnd.INTERRUPTED,
                                       why=f"job {before.id if before else attempt.job} ended under it"),
                     lead.writer.event("fenced", attempt=attempt.number))
 
@@ -225,7 +226,7 @@ def is_cancelled(lead: Leader, job: str) -> bool | None:
         return False   # a supervisor cancelled it, or a node guard that had none any more
     ending = slurmends.ending_of(lead, job)
     if ending not in (None, UNKNOWN) or lead.job.is_local:
-        return ending == "cancelled"
+        return ending == JobEnd.CANCELLED
     if _has_handed_over(lead, job):
         return False
     return _slurm_says_cancelled(lead, job, is_unread=ending == UNKNOWN)
@@ -238,7 +239,7 @@ def _has_handed_over(lead: Leader, job: str) -> bool:
         if event.event == "job_started":
             explained = False
         elif event.event == "outcome" and event.data.get("act") == "hand_over" and event.data.get("job") == job:
-            explained = event.data.get("ok") is True and event.data.get("ending") != "unknown"
+            explained = event.data.get("ok") is True and event.data.get("ending") != JobEnd.UNKNOWN
     return explained
 
 
@@ -249,7 +250,7 @@ def _slurm_says_cancelled(lead: Leader, job: str, is_unread: bool) -> bool | Non
     # Of the step of a supervisor that had taken over there can be a line: a scancel, or a preemption with grace
     # (measured), and Slurm waits for the dead node to tell.
     step_end = slurmends.step_end_of(lead, job)
-    is_likely, is_unread = step_end == "cancelled", is_unread or step_end == UNKNOWN
+    is_likely, is_unread = step_end == JobEnd.CANCELLED, is_unread or step_end == UNKNOWN
     until_s = lead.now_s + (COMPLETING_S if is_likely or is_unread else UNEXPLAINED_S)
     while (state := _state_of(lead, job)) is None or state in UNFINISHED:
         if lead.now_s > until_s or _is_called(lead):

@@ -12,6 +12,7 @@ from safelaunch.adapters import attemptfacts, ledger, runfolder, sharedfile, slu
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import nodefold
+from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.ledger import blamed_before, of_cluster
 from safelaunch.core.model import Event, Request, tell_stop
 from safelaunch.core.slurmtext import is_unreachable, parse_ending
@@ -47,7 +48,7 @@ def of_attempt(run: Run, state: State, attempt: Attempt, journal: Sequence[Event
              *(f"{node}: {why}" for node, why in checks), f"stacks: {looked[0].said}; {looked[1]}" if looked else "",
              *attemptfacts.read_leftovers(folder), *_tell_cores(run, attempt, folder, known.exits)]
     evidence = replace(
-        known, states=("COMPLETED",) if attempt.ended == "completed" else facts.states, checks=checks,
+        known, states=("COMPLETED",) if attempt.ended == AttemptEnd.COMPLETED else facts.states, checks=checks,
         running=attempt.ended is None and not facts.states)
     return evidence, tuple(line for line in lines if line)
 
@@ -96,7 +97,8 @@ def _ask_slurm(run: Run, state: State, attempt: Attempt) -> tuple[JobFacts, tupl
     """
     nothing: tuple[JobFacts, tuple[tuple[str, str], ...]] = (JobFacts(), ())
     is_last = attempt == [one for one in state.attempts if one.job == attempt.job][-1]
-    if run.plan.cluster == "local" or attempt.ended not in (None, "interrupted", "lost") or not is_last:
+    is_open = attempt.ended in (None, AttemptEnd.INTERRUPTED, AttemptEnd.LOST)
+    if run.plan.cluster == "local" or not is_open or not is_last:
         return nothing
     if attempt.job in state.cancelled_jobs or not runs.is_here(run):
         return nothing
@@ -118,9 +120,9 @@ def end_of(attempt: Attempt, journal: Sequence[Event], job_ending: str | None = 
     mine = [event for event in journal if event.data.get("attempt") == attempt.number]
     ended = next((event.data for event in mine if event.event == "attempt_ended"), {})
     told, ending = None, ended.get("ending")
-    if ("ending" in ended or attempt.ended == "failed") and attempt.category is not None:
+    if ("ending" in ended or attempt.ended == AttemptEnd.FAILED) and attempt.category is not None:
         told = (attempt.category, attempt.confidence, attempt.summary or "")
-    elif attempt.ended != "failed":   # a journal of an earlier version
+    elif attempt.ended != AttemptEnd.FAILED:   # a journal of an earlier version
         ending = attempt.category if attempt.category in _ENDINGS else job_ending
     asked = next((event for event in reversed(journal) if event.event == "kill_switch"), None)
     person = None if asked is None else tell_stop(Request(str(asked.data.get("name")), str(asked.data.get("who")), 0.0))

@@ -24,6 +24,7 @@ from safelaunch.core import plan as plans
 from safelaunch.core.acts import Outcome
 from safelaunch.core.decide.watched import NOTE, Act, Cancel, End, Free, Note, Queue, Relax, StartNow, act_of
 from safelaunch.core.decide.watchfacts import ENDING
+from safelaunch.core.endings import RunEnd
 from safelaunch.core.excludelist import NO_SUCH_NODE, ExcludeList
 from safelaunch.core.model import Event
 from safelaunch.errors import ParseError
@@ -219,9 +220,9 @@ class Deed:
     # --- services -------------------------------------------------------------------------------------------------
 
     def _end(self, act: End) -> Event:
-        if act.how == "completed":
+        if act.how == RunEnd.COMPLETED:
             return self.writer.event("completed", exit_code=act.exit_code, why=act.why)
-        if act.how == "stopped":
+        if act.how == RunEnd.STOPPED:
             return self.writer.event("stopped", exit_code=act.exit_code, why=act.why)
         return self.writer.event("gave_up", exit_code=act.exit_code, why=act.why)
 

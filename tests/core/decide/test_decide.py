@@ -27,7 +27,8 @@ from safelaunch.core.decide.actions import (
     Wait,
 )
 from safelaunch.core.decide.seen import Live, Seen, mark_asked, mark_killed
-from safelaunch.core.model import Event, Exit, Request, tell_ending
+from safelaunch.core.endings import JobEnd, tell_ending
+from safelaunch.core.model import Event, Exit, Request
 from safelaunch.core.plan import KillSwitch, Plan, Restart, Resume, Srun
 from safelaunch.core.plan import Launch as LaunchPlan
 from safelaunch.core.plan import Preserve as PreservePlan
@@ -654,7 +655,7 @@ def test_an_attempt_that_slurm_could_not_start_waits_and_a_clock_that_jumped_hol
     assert isinstance(action(refused, replace(seen(), now=NOW - 1e6)), Launch)
 
 
-@pytest.mark.parametrize("ending", ["cancelled", "time_limit", "preempted", "requeued", "orphaned", "unknown", None])
+@pytest.mark.parametrize("ending", [*JobEnd, None])
 def test_why_a_job_ends_is_told_in_words(ending: str | None) -> None:
     """Seen on screen: "this job ends: unknown"."""
     assert " " in tell_ending(ending) and "_" not in tell_ending(ending)

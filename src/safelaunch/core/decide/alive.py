@@ -5,7 +5,7 @@ from __future__ import annotations
 from safelaunch.core.decide import ended, patience
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Action, AskToEnd, Fence, Kill, Row
 from safelaunch.core.decide.seen import Seen
-from safelaunch.core.model import tell_ending
+from safelaunch.core.endings import tell_ending
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 

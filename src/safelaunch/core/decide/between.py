@@ -7,7 +7,8 @@ from safelaunch.core.decide.budget import reason_to_give_up
 from safelaunch.core.decide.nodes import bad_nodes, good_nodes
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Seen
-from safelaunch.core.model import DONE, STOPPED, STOPS, tell_ending, tell_stop
+from safelaunch.core.endings import AttemptEnd, JobEnd, RunEnd, tell_ending
+from safelaunch.core.model import DONE, STOPPED, STOPS, tell_stop
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 
@@ -23,9 +24,9 @@ def _ended(state: State, seen: Seen, plan: Plan) -> Action | None:
 def _completed(state: State, seen: Seen, plan: Plan) -> Action | None:
     """The command ended with 0 by itself; nothing that comes later changes that."""
     last = state.attempt
-    if last is None or last.ended != "completed":
+    if last is None or last.ended != AttemptEnd.COMPLETED:
         return None
-    return Finish("completed", DONE, f"attempt {last.number} ended with exit code 0")
+    return Finish(RunEnd.COMPLETED, DONE, f"attempt {last.number} ended with exit code 0")
 
 
 def _killed_by_person(state: State, seen: Seen, plan: Plan) -> Action | None:
@@ -35,13 +36,13 @@ def _killed_by_person(state: State, seen: Seen, plan: Plan) -> Action | None:
         return None
     found = seen.resume if asked.name == "checkpoint" else None
     at = f"; its newest complete checkpoint is of step {found.step}" if found is not None else ""
-    return Finish("stopped", STOPPED, f"{tell_stop(asked)}{at}")
+    return Finish(RunEnd.STOPPED, STOPPED, f"{tell_stop(asked)}{at}")
 
 
 def _cancelled(state: State, seen: Seen, plan: Plan) -> Action | None:
     """scancel by a person is final; by Slurm (limit, preemption, requeue) it is not."""
-    return Finish("stopped", STOPPED, "the job was cancelled by a person (scancel)") if (
-        seen.ending == "cancelled") else None
+    return Finish(RunEnd.STOPPED, STOPPED, "the job was cancelled by a person (scancel)") if (
+        seen.ending == JobEnd.CANCELLED) else None
 
 
 def _give_up(state: State, seen: Seen, plan: Plan) -> Action | None:
@@ -59,7 +60,7 @@ def _give_up(state: State, seen: Seen, plan: Plan) -> Action | None:
             until = max(until, extended.t + preserve.for_s)
         if until is not None and seen.now < until:
             return Wait(until, "preserving the site for people")
-    return Finish("gave_up", reason.exit_code, reason.why)
+    return Finish(RunEnd.GAVE_UP, reason.exit_code, reason.why)
 
 
 def _held(state: State, seen: Seen, plan: Plan) -> Action | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.model import STOPS
 
 # After this long since the TERM there is no more to wait for: the fence finds out, node by node, what is left.
@@ -24,8 +25,8 @@ def is_over(live: Live, seen: Seen) -> bool:
     return spoken >= live.tasks - silent or seen.now > live.killed_t + KILL_PATIENCE_S
 
 
-def how_it_ended(live: Live, seen: Seen) -> str:
-    """The word for an attempt's end: completed | failed | lost | stopped | interrupted.
+def how_it_ended(live: Live, seen: Seen) -> AttemptEnd:
+    """How an attempt ended.
 
     Exit code 0 counts only of a training that nobody told to end: one that watches the kill switch, or saves on Slurm's
     TERM at the time limit, ends well because of it, and is not complete.
@@ -38,16 +39,16 @@ def how_it_ended(live: Live, seen: Seen) -> str:
         was_told = asked_by_person = False   # it has come to its own end first
     ended_well = _ended_well(live) and not was_told
     if ended_well and live.reported:
-        return "completed"   # every task has said so; what its node does afterwards takes nothing back
+        return AttemptEnd.COMPLETED   # every task has said so; what its node does afterwards takes nothing back
     if any(node in live.nodes for node, _ in seen.lost):
-        return "lost"
+        return AttemptEnd.LOST
     if seen.suspended and not _ended_well(live):
-        return "interrupted"   # the guards' fence ends ranks that stood still for longer than a lease
+        return AttemptEnd.INTERRUPTED   # the guards' fence ends ranks that stood still for longer than a lease
     if asked_by_person:
-        return "stopped"
+        return AttemptEnd.STOPPED
     if job_ends:
-        return "interrupted"
-    return "completed" if ended_well else "failed"
+        return AttemptEnd.INTERRUPTED
+    return AttemptEnd.COMPLETED if ended_well else AttemptEnd.FAILED
 
 
 def _ended_well(live: Live) -> bool:

@@ -46,7 +46,7 @@ class Seen:
     nodes: tuple[str, ...]                     # the allocation's nodes, in order
     live: Live | None = None
     requests: tuple[Request, ...] = ()
-    ending: str | None = None                  # cancelled | time_limit | preempted | requeued | orphaned | unknown
+    ending: str | None = None                  # a word of JobEnd
     limit_near: bool = False                   # Slurm's warning signal before the time limit has come
     lost: tuple[tuple[str, str], ...] = ()     # node, why: dead or silent
     frozen: bool = False                       # the run folder does not answer

@@ -45,6 +45,7 @@ from safelaunch.core.decide.watchfacts import (
     waiting_job,
     wants_next,
 )
+from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
 from safelaunch.core.slurmtext import KnownJob, render_elapsed
 
@@ -335,28 +336,29 @@ def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, .
     """The run's last job is over: a person's word first, then what `decide` makes of it, else the next job."""
     killed = run.asked(*STOPS)
     if killed is not None:
-        return _end(run, "stopped", STOPPED, tell_stop(killed))
+        return _end(run, RunEnd.STOPPED, STOPPED, tell_stop(killed))
     last = run.state.job or run.state.jobs[-1]
     told = next((id for id in run.scancelled if not is_ours(run, id)), None)
     if told is not None:
-        return _end(run, "stopped", STOPPED, f"job {told} was cancelled by a person (its output says so)")
+        return _end(run, RunEnd.STOPPED, STOPPED, f"job {told} was cancelled by a person (its output says so)")
     known = (last.id, run.state.jobs[-1].id, run.state.successor, run.state.next_cancelled, *taken_back(run, word))
     if word.accounts is None and cancelled_by_person(run, word, known) is None and ended_well(word, last.id) is None:
         return Judgement("gone", why, asks=HISTORY)
     cancelled = cancelled_by_person(run, word, known)
     if cancelled:
-        return _end(run, "stopped", STOPPED, cancelled)
+        return _end(run, RunEnd.STOPPED, STOPPED, cancelled)
     if (done := ended_well(word, last.id)) is not None:
-        return _end(run, "completed", DONE, done)
+        return _end(run, RunEnd.COMPLETED, DONE, done)
     if (hold := run.asked("hold")) is not None:
         return Judgement("held", f"{why}; {hold.who} put the run on hold: nothing is queued until `safelaunch resume`")
-    seen = Seen(now=now, nodes=(), requests=run.requests, ending="unknown")   # a job at its end, why ever
+    seen = Seen(now=now, nodes=(), requests=run.requests, ending=JobEnd.UNKNOWN)   # a job at its end, why ever
     action = rows.decide(run.state, seen, run.plan).action
     if isinstance(action, Finish):
         return _end(run, action.how, action.exit_code, action.why)
     most = run.plan.restart.max_without_progress
     if run.notes.requeued >= most:
-        return _end(run, "gave_up", FAILED_FOR_GOOD, f"{most} jobs in a row, queued by watch, ended without progress")
+        return _end(run, RunEnd.GAVE_UP, FAILED_FOR_GOOD,
+                    f"{most} jobs in a row, queued by watch, ended without progress")
     exclude = affordable(run, word, (*run.notes.needs_excluded, *suspects))
     if exclude is None:
         return Judgement("gone", why, asks=NODES)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from safelaunch.core.counters import BAR, Counter, has_begun
+from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.state import Attempt
 
 ENOUGH = 3          # growing steps: a "step 0" of a start, and the one after it, are none of a training yet
@@ -84,7 +85,8 @@ def _counts_something_else(attempt: Attempt, slack: int) -> bool:
     one whose supervisor did not see its end the journal may know a step of a minute before.
     """
     written = attempt.checkpoint_step
-    if written is None or written <= (attempt.resume_step or 0) or attempt.ended in ("lost", "interrupted"):
+    is_cut_off = attempt.ended in (AttemptEnd.LOST, AttemptEnd.INTERRUPTED)
+    if written is None or written <= (attempt.resume_step or 0) or is_cut_off:
         return False
     return (attempt.step or 0) + slack < written
 

@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from safelaunch.core.model import ENDED_BY, STOPS, Request
+from safelaunch.core.endings import ENDED_BY, RUN_ENDED
+from safelaunch.core.model import STOPS, Request
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import Attempt, Ended, State
 from safelaunch.core.status.speech import Speech, Word
@@ -49,7 +50,7 @@ def judge(
 
 def describe_end(ended: Ended) -> str:
     """How a run ended, in one line."""
-    word = {"completed": "has completed", "gave_up": "has given up", "stopped": "was stopped"}.get(ended.how, ended.how)
+    word = RUN_ENDED.get(ended.how, ended.how)
     is_said = re.search(rf"exit code {ended.exit_code}\b", ended.why)
     code = "" if is_said else f" (exit code {ended.exit_code})"
     return f"the run {word}: {ended.why}{code}"

@@ -7,7 +7,7 @@ that safelaunch itself has sent are echoes (`ECHOES`), wherever they come from.
 from __future__ import annotations
 
 from safelaunch.core.categories import advice
-from safelaunch.core.model import ENDED_BY
+from safelaunch.core.endings import ENDED_BY, JOB_ENDS, AttemptEnd
 from safelaunch.core.why.findings import End
 from safelaunch.core.why.verdict import Verdict
 
@@ -15,34 +15,24 @@ from safelaunch.core.why.verdict import Verdict
 ECHOES = frozenset({"elastic.sigterm", "batch.terminated", "slurm.step_cancelled", "slurm.cancelled_signal",
                     "slurm.forced", "slurm.interrupt"})
 
-# Why Slurm ended the job → category, confidence, what is said.
-_OF_SLURM = {
-    "cancelled": ("cancelled", 1.0, "the job was cancelled by a person (scancel)"),
-    "time_limit": ("time_limit", 1.0, "the job's time limit has come"),
-    "preempted": ("preempted", 1.0, "a more important job took the nodes"),
-    "requeued": ("preempted", 0.8, "the job was put back into the queue"),
-    "node_failure": ("node_failure", 0.9, "a node failed, and Slurm ended the job"),
-    "orphaned": ("unknown", 0.3, "nobody led the job any more, and a node guard cancelled it"),
-    "unknown": ("unknown", 0.3, "Slurm ended the job, and nothing tells why"),
-}
-# The row that ended the attempt → category, confidence; what is said of it is core.model's.
+# The row that ended the attempt → category, confidence; what is said of it is core.endings'.
 _OF_ROW = {"limit_near": ("time_limit", 1.0), "took_over": ("unknown", 0.3), "unconfirmed": ("unknown", 0.3)}
 
 
 def judge_end(end: End) -> Verdict | None:
     """The verdict on an attempt that nobody has to look into; None = it failed or was lost, or nothing is known."""
-    if end.how == "completed":
+    if end.how == AttemptEnd.COMPLETED:
         return _verdict("none", 0.95, "every task ended with exit code 0")
-    if end.told is not None and (end.how in ("stopped", "interrupted") or end.row == "lost_progress"):
+    if end.told is not None and (end.how in (AttemptEnd.STOPPED, AttemptEnd.INTERRUPTED) or end.row == "lost_progress"):
         return _verdict(*end.told)
-    if end.how == "stopped":
+    if end.how == AttemptEnd.STOPPED:
         return _verdict("cancelled", 1.0, end.person or "a person stopped it")
-    if end.how != "interrupted":
+    if end.how != AttemptEnd.INTERRUPTED:
         return None
     if end.row in ("took_over", "unconfirmed"):
         return _of_row(end.row)
-    if end.ending in _OF_SLURM:
-        return _verdict(*_OF_SLURM[end.ending])
+    if end.ending in JOB_ENDS:
+        return _verdict(*JOB_ENDS[end.ending][1:])
     if end.is_suspended:
         return _verdict("unknown", 0.3, "the whole job stood still, and the node guards ended the ranks: nobody could "
                                         "tell them from ranks whose node had vanished")

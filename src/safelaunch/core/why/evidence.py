@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.why.findings import End, Evidence, TaskExit
 
 BESIDE_A_LOG = 0.6   # that stacks show a hang, where nobody has ended the attempt for it
@@ -39,7 +40,7 @@ def know(end: End, exits: tuple[TaskExit, ...] = (), srun_code: int | None = Non
     """
     exits = () if is_hang else exits
     return Evidence(
-        exits=exits, lost=lost if end.how == "lost" else (), end=end, ledger=ledger or {}, is_hang=is_hang,
+        exits=exits, lost=lost if end.how == AttemptEnd.LOST else (), end=end, ledger=ledger or {}, is_hang=is_hang,
         srun_code=None if is_hang or any(exit.code or exit.signal for exit in exits) else srun_code,
         stacks=stacks.odd if stacks else (), stacks_rank=stacks.rank if stacks else None,
         stacks_said=stacks.said if stacks and is_hang else "", stacks_suspects=stacks.suspects if stacks else (),

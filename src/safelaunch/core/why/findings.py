@@ -150,7 +150,7 @@ class TaskExit:
 class End:
     """What the journal knows of an attempt's end."""
 
-    how: str                        # completed | failed | stopped | lost | interrupted
+    how: str                        # a word of AttemptEnd
     row: str | None = None          # of core.decide, that ended it; None = it ended by itself
     ending: str | None = None       # why Slurm ended its job, where it did
     person: str | None = None       # "bob touched kill-now"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from safelaunch.core.categories import BEHIND_A_HANG, advice
+from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import Evidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, exit_fingerprint, make_fingerprint
@@ -178,7 +179,7 @@ def _not_well(verdict: Verdict, known: Evidence) -> Verdict:
         said = f"srun ended with exit code {known.srun_code}"
     elif "FAILED" in known.states:
         said = "Slurm: the job has failed"
-    elif known.end is not None and known.end.how in ("failed", "lost"):
+    elif known.end is not None and known.end.how in BAD_ENDS:
         said = known.end.told[2] if known.end.told is not None and known.end.told[2] else "the attempt has failed"
     else:
         return verdict

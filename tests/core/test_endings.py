@@ -1,0 +1,58 @@
+"""The words for ends: one table each, as journals and --json have them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from safelaunch.core.categories import TABLE
+from safelaunch.core.endings import JOB_ENDS, RUN_ENDED, AttemptEnd, JobEnd, JobEndRow, RunEnd
+from safelaunch.core.state import _STEPS
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src" / "safelaunch"
+NAMES = ("how", "said_how", "ended", "ending")
+
+
+@pytest.mark.parametrize(("end", "row"), JOB_ENDS.items(), ids=JOB_ENDS)
+def test_every_reason_of_slurms_is_told_and_judged(end: str, row: JobEndRow) -> None:
+    assert row.told and row.summary and row.category in TABLE and 0 < row.confidence <= 1
+
+
+def test_no_end_is_without_its_words() -> None:
+    assert set(JOB_ENDS) == set(JobEnd) and set(RUN_ENDED) == set(RunEnd)
+    assert set(RunEnd) <= set(_STEPS), "the end of a run is an event"
+
+
+def test_attempts_ends_are_documented() -> None:
+    text = (ROOT / "docs" / "run-folder.md").read_text()
+    row = re.search(r"^\| `attempt_ended` \|[^|]*\| ([^;]*);", text, re.MULTILINE)
+    assert row is not None and set(re.split(", | or ", row[1])) == set(AttemptEnd)
+
+
+@pytest.mark.parametrize("end", [*AttemptEnd, *RunEnd, *JobEnd])
+def test_an_end_is_its_word_wherever_it_is_written(end: AttemptEnd | RunEnd | JobEnd) -> None:
+    word = end.value
+    assert end == word and f"{end}" == str(end) == word and json.loads(json.dumps({end: end})) == {word: word}
+    assert {end: 1}[word] == 1
+
+
+def compared(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """(what, word): comparisons of what is named like an end with a string."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            name = ast.unparse(node.left).rpartition(".")[2]
+            words = [part.value for one in node.comparators for part in ast.walk(one) if isinstance(part, ast.Constant)]
+            yield from ((name, word) for word in words if isinstance(word, str) and name in NAMES)
+
+
+def test_ends_are_compared_by_their_members() -> None:
+    known = {*AttemptEnd, *RunEnd, *JobEnd}
+    found = {path.relative_to(SRC).as_posix(): word for path in SRC.rglob("*.py")
+             for _, word in compared(ast.parse(path.read_text())) if word in known}
+    assert not found
