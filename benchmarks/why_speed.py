@@ -5,7 +5,7 @@
 GB/s are bytes of the log by seconds of processor time, the interpreter's start included: other users of the machine
 lengthen times at the wall, and hardly those. Rounds measure each in turn, medians count, ratios are of neighbours.
 "read" is what was opened of the log: where steps are found, an error before the last of them is no cause (docs/why.md).
-"default" is as `pip install safelaunch` brings it, "[fast]" with hyperscan, "plain" with neither engine.
+"default" is as `pip install safelaunch` brings it, "plain" without ahocorasick_rs.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ HOSTILE_MB = 32
 WHY = """
 import resource, sys
 from pathlib import Path
-from safelaunch.adapters.logs import logengine, logfiles
-from safelaunch.core.why import judging, rulebook
+from safelaunch.adapters.logs import logfiles
+from safelaunch.core.why import judging, literals, rulebook
 log, mode = Path(sys.argv[1]), sys.argv[2]
-logengine.make_search = {"plain": lambda literals: None, "fast": logengine.make_search}.get(
-    mode, logengine.make_aho_corasick)
+if mode == "plain":
+    literals.make_engine = lambda *words, **options: None
 read = logfiles.read_logs([log], rulebook.RULES, workers=int(sys.argv[3]))
 verdict = judging.judge_log(read)
 own = next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
@@ -124,7 +124,6 @@ def measure_speeds(folder: Path, size_mb: int, runs: int) -> list[Figure]:
             head.write(stream.read(LOOP_MB << 20))
         ours: list[float] = []
         walls: list[float] = []
-        fasts: list[float] = []
         greps: list[float] = []
         loops: list[float] = []
         short_loops: list[float] = []
@@ -132,7 +131,6 @@ def measure_speeds(folder: Path, size_mb: int, runs: int) -> list[Figure]:
             done = why(log)
             ours.append(size / done.cpu_s / 1e9)
             walls.append(size / done.wall_s / 1e9)
-            fasts.append(size / why(log, "fast").cpu_s / 1e9)
             grep = run(["env", "LC_ALL=C", "grep", "-a", "-c", "-F", "-f", str(literals), str(log)])
             greps.append(size / grep.cpu_s / 1e9)
             for speeds, wanted in ((loops, literals), (short_loops, words)):
@@ -144,7 +142,6 @@ def measure_speeds(folder: Path, size_mb: int, runs: int) -> list[Figure]:
         figures += [
             Figure(f"cause at: {layout} ({share})", "GB/s", tuple(ours), "≥ 2" if promised else ""),
             Figure("  the same by the clock at the wall", "GB/s", tuple(walls)),
-            Figure("  with [fast]", "GB/s", tuple(fasts)),
             Figure("  grep -F -f with the same literals", "GB/s", tuple(greps), "≤ 0.33" if promised else "", "why",
                    ratio_of_pairs(greps, ours), 1 / 3 if promised else None),
             Figure("  a Python loop over lines, the same literals", "GB/s", tuple(loops), "≤ 0.029" if promised else "",
@@ -182,7 +179,7 @@ def forget(log: Path) -> None:
 
 
 def measure_hostile(folder: Path, runs: int) -> list[Figure]:
-    """MB/s on what is hard to read, by each engine and by none."""
+    """MB/s on what is hard to read, with the engine and without."""
     source = random.Random(5)
     size = HOSTILE_MB << 20
 
@@ -215,7 +212,7 @@ def measure_hostile(folder: Path, runs: int) -> list[Figure]:
     log = folder / "hostile"
     for name, text in texts.items():
         log.write_bytes(text)
-        for mode, title, target in (("default", name, "≥ 50"), ("fast", "  with [fast]", ""), ("plain", "  plain", "")):
+        for mode, title, target in (("default", name, "≥ 50"), ("plain", "  plain", "")):
             speeds = tuple(len(text) / why(log, mode).cpu_s / 1e6 for _ in range(runs))
             figures.append(Figure(title, "MB/s", speeds, target))
     return figures

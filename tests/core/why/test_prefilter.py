@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safelaunch.core.why import prefilter
-from safelaunch.core.why.prefilter import Folded, Shapes, fold
+from safelaunch.core.why.prefilter import Shapes, fold
 
 LITERALS = (b"Traceback (most recent call last)", b"CUDA error", b"NCCL WARN", b"Xid (", b": nan", b"=nan", b"ENOSPC",
             b"out of memory", b"it/s", b"efa_", b"Killed", b"errno: 98", b"No space left on device", b"rror: ")
@@ -148,5 +148,5 @@ def test_lines_longer_than_any_are_not_remembered() -> None:
 def test_many_literals_on_many_unlike_lines_are_told_apart(literals: list[bytes], seed: int) -> None:
     source = random.Random(seed)
     lines = [bytes(source.choices(b"qwzjk", k=8)) + literal for literal in literals]
-    hits = Shapes(LITERALS, words=Folded(LITERALS)).select(b"\n".join(lines))
+    hits = Shapes(LITERALS).select(b"\n".join(lines))
     assert all(LITERALS.index(literal) in hit.literals for literal, hit in zip(literals, hits, strict=True))

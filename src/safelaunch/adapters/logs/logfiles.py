@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from safelaunch.adapters import sharedfile
-from safelaunch.adapters.logs import logbounds, logchunks, logengine
+from safelaunch.adapters.logs import logbounds, logchunks
 from safelaunch.adapters.logs.logchunks import Source
 from safelaunch.core.why import clocks, loglines
 from safelaunch.core.why.findings import CLOCK_ORDER, CLOCK_STAMPS, Finding, Line, Log, Progress, Rule
+from safelaunch.core.why.parts import Part, merge_parts
 from safelaunch.core.why.prefilter import Shapes
 from safelaunch.core.why.rulebook import BY_ID
-from safelaunch.core.why.scan import Compiled, Part, merge_parts
+from safelaunch.core.why.scan import Compiled
 
 PARALLEL_FROM = 48 << 20    # less is read faster than workers are started
 LAST_LINES = 40
@@ -68,7 +69,6 @@ def read_logs(
     """
     rules = tuple(rules)
     compiled = compiled or Compiled(rules)
-    compiled.words.make = logengine.make_search
     readings: dict[int, _Reading] = {}
     plain: list[Source] = []
     for index, path in enumerate(paths):

@@ -2,9 +2,13 @@
 
 Most lines of a log have been seen before, numbers aside. So digits, spaces and punctuation are deleted (one pass of
 bytes.translate), the block is split, and the set of its *shapes* is compared with the shapes already judged. Only new
-shapes are searched for the literals (`literals`). Where nearly all lines are new, `flood` takes over.
+shapes are searched for the literals (`literals`).
 
-Measured on a Megatron log (one core, GB/s): shapes 0.8-1.0; hyperscan 0.6, ahocorasick_rs 0.4; `grep -F -f` 0.23. See
+Where nearly all lines are new (generated text, binary data), most blocks are searched first, for the literals that are
+rare in this log, and only one that holds such is split. Others (words such as "loss" in a text) are looked for in
+sampled blocks.
+
+Measured on a Megatron log (one core, GB/s): shapes 0.8-1.0, ahocorasick_rs 0.4, `grep -F -f` 0.23. See
 benchmarks/why_speed.py.
 """
 
@@ -16,9 +20,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import NamedTuple
 
-from safelaunch.core.why.flood import Flood, Hit
-from safelaunch.core.why.literals import MakeSearch, Words
+from safelaunch.core.why.literals import Words
 
 FOLD = bytes(10 if byte == 13 else byte for byte in range(256))      # a carriage return ends a line as well
 _SAYS = re.compile(rb"[^\r\n\x00]")   # sparse files read as NULs
@@ -36,25 +40,20 @@ SAMPLED_BLOCK = 64
 MOST_LOOKED = 12_000           # lines in all; then LOOKED_A_BLOCK of each block, and SURE_ALIKE of any set of literals
 LOOKED_A_BLOCK, SURE_ALIKE = 32, 20
 # A flood of lines no two of which are alike is on when blocks bring so many bytes of new shapes, for so long. One block
-# of FLOOD_SAMPLED is then judged as ever, the others by `flood`.
+# of FLOOD_SAMPLED is then judged as ever.
 FLOOD_FROM, FLOOD_AFTER, FLOOD_SAMPLED = 32 << 10, 1 << 20, 32
+COMMON = 2000                  # new shapes with one literal, after which it is common; a quarter is soon to be
 MAX_SHAPES = 60_000            # known shapes; then all are forgotten (a log of unique lines)
 MAX_SHAPE_LENGTH = 1000        # a longer shape is not remembered
 
 
-class Folded(Words):
-    """The literals as shapes have them; `raw` has them as lines have."""
+class Hit(NamedTuple):
+    """A line that holds literals, numbers and punctuation aside: [start, end) in the block, without its line end."""
 
-    def __init__(self, literals: Sequence[bytes], make: MakeSearch | None = None) -> None:
-        super().__init__([fold(literal) for literal in literals], make)
-        self._literals = literals
-        self._raw: Words | None = None
-
-    def raw(self) -> Words:
-        """The literals as they stand in a line, made ready when first asked for."""
-        if self._raw is None:
-            self._raw = Words(self._literals, self.make, engine_from=0)
-        return self._raw
+    start: int
+    end: int
+    literals: tuple[int, ...]
+    shape: bytes
 
 
 @dataclass
@@ -91,9 +90,10 @@ class Shapes:
     (`all_progress`) every one. `only`: the literals by which a line is looked at, by default all.
     """
 
-    def __init__(self, literals: Sequence[bytes], *, words: Folded | None = None, all_progress: bool = False,
+    def __init__(self, literals: Sequence[bytes], *, words: Words | None = None, all_progress: bool = False,
                  only: frozenset[int] | None = None) -> None:
-        self._words = words or Folded(literals)
+        self._literals = literals
+        self._words = words or Words([fold(literal) for literal in literals])
         self._only = only
         self._quota_progress = QUOTA_SEEN if all_progress else QUOTA_PROGRESS
         self.newlines = 0          # of the last block
@@ -107,33 +107,30 @@ class Shapes:
         self._looked = 0
         self._looked_here = 0      # in this block
         self._new_bytes = 0        # of new shapes, as far as blocks brought more than FLOOD_FROM
-        self._flood: Flood | None = None
-        self._flood_blocks = 0     # that are still to be judged by it
+        self._flood_blocks = 0     # that are still to be searched for rare literals only
+        self._seen: Counter[int] = Counter()   # new shapes with each literal
+        self._rare: Words | None = None        # the literals that are not common, of which `_names` are the indices
+        self._names: Sequence[int] = range(len(literals))
 
     def select(self, block: bytes) -> list[Hit]:
         """The lines of the block that are to be looked at, in order."""
         if _SAYS.search(block) is None:
             self.newlines, self.unseen = block.count(b"\n"), Unseen()
             return []
-        if self._flood is not None and self._flood_blocks > 0:
-            self._flood_blocks -= 1
-            hits = self._flood.select(block)
-            self.newlines, self.unseen = block.count(b"\n"), Unseen(self._flood.counts)
-            return hits
-        shapes = block.translate(FOLD, DELETE).split(b"\n")
-        self.newlines = block.count(b"\n") if b"\r" in block else len(shapes) - 1
         self.unseen = Unseen()
         self._blocks += 1
         self._looked_here = 0
+        if self._flood_blocks > 0:
+            return self._select_rare(block)
+        shapes = block.translate(FOLD, DELETE).split(b"\n")
+        self.newlines = block.count(b"\n") if b"\r" in block else len(shapes) - 1
         found = set(shapes)
         found -= self._dull
         is_sampled = self._blocks % SAMPLED_BLOCK == 0
         if not is_sampled:
             found -= self._spent
-        if not found:
-            return []
-        hot = self._judge(found)
-        if not is_sampled:
+        hot = self._judge(found) if found else {}
+        if hot and not is_sampled:
             hot = self._without_spent(hot)
         if not hot:
             return []
@@ -152,8 +149,8 @@ class Shapes:
             known.heads.clear()
         self._spent.clear()
         self._progress.clear()
-        if self._flood is not None:
-            self._flood.renew()
+        self._flood_blocks, self._rare, self._names = 0, None, range(len(self._literals))
+        self._seen.clear()
         for literals, count in self._alike.items():
             self._alike[literals] = max(0, min(count, QUOTA_ALIKE - 8 * grant))
 
@@ -161,17 +158,15 @@ class Shapes:
         """A rule has matched a line of this shape."""
         known = self._known.get(shape)
         if known is None:
-            if self._flood is not None:
-                self._flood.learn(shape, rule, is_progress)
             return
         known.rule, known.is_progress = rule, is_progress
         if is_progress and shape in self._spent:   # in the very block that brought it
             self._spent.discard(shape)
             self._progress.add(shape)
 
-    def present(self, line: bytes) -> list[int]:
+    def present(self, line: bytes) -> set[int]:
         """Indices of the literals that the line holds."""
-        return [index for _, indices in self._words.present(fold(line)) for index in indices]
+        return self._words.present(fold(line))
 
     def _judge(self, found: set[bytes]) -> dict[bytes, _Shape]:
         """Those of the shapes that hold a literal; all but very long ones are remembered either way."""
@@ -180,11 +175,7 @@ class Shapes:
         new = list(found.difference(hot))
         if not new:
             return hot
-        if len(self._dull) + len(self._known) + len(new) > MAX_SHAPES:
-            self._dull.clear()
-            self._spent.clear()
-            self._progress.clear()
-            self._known.clear()
+        self._make_room(len(new))
         text = b"\n".join(new)
         self._watch_for_flood(len(text))
         holds = self._hold(new, text)
@@ -213,9 +204,65 @@ class Shapes:
             key = frozenset(literals)
             if key not in sets:
                 sets[key] = tuple(sorted(place for literal in key for place in places[literal]))
+            self._seen.update(sets[key])
             if self._only is None or not self._only.isdisjoint(sets[key]):
                 holds[index] = sets[key]
         return holds
+
+    def _make_room(self, count: int) -> None:
+        """Forget all shapes if there is no place for so many more."""
+        if len(self._dull) + len(self._known) + count > MAX_SHAPES:
+            self._dull.clear()
+            self._spent.clear()
+            self._progress.clear()
+            self._known.clear()
+
+    def _select_rare(self, block: bytes) -> list[Hit]:
+        """The lines of a block of a flood that are to be looked at, of those that hold a rare literal."""
+        self._flood_blocks -= 1
+        self.newlines = block.count(b"\n")
+        text = block.translate(FOLD) if b"\r" in block else block
+        wanted: dict[int, Hit] = {}
+        last: dict[bytes, Hit] = {}   # of each shape of progress
+        for low, high in self._find_rare(text).items():
+            shape = fold(text[low:high])
+            known = self._known.get(shape)
+            if known is None:
+                known = _Shape(tuple(sorted(self._words.present(shape))), self._blocks)
+                self._make_room(1)
+                if len(shape) <= MAX_SHAPE_LENGTH:
+                    self._known[shape] = known
+            hit = Hit(low, high, known.literals, shape)
+            if self._only is not None and self._only.isdisjoint(known.literals):
+                continue
+            if shape in self._progress:
+                last[shape] = hit
+            elif shape not in self._spent and self._is_wanted(shape, known, text[low:low + HEAD_LENGTH]):
+                wanted[low] = hit
+        wanted.update({hit.start: hit for hit in last.values()})
+        return [wanted[low] for low in sorted(wanted)]
+
+    def _find_rare(self, text: bytes) -> dict[int, int]:
+        """Where the lines with a rare literal start and end, in order; one that has become common is dropped."""
+        lines: dict[int, int] = {}
+        most = 0
+        assert self._rare is not None   # it is made when a flood begins
+        for start, end, literal in sorted((start, end, literal) for literal, start, end in self._rare.find(text)):
+            high = text.find(b"\n", start)
+            high = high if high >= 0 else len(text)
+            if end <= high:
+                lines[text.rfind(b"\n", 0, start) + 1] = high
+                name = self._names[literal]
+                self._seen[name] += 1
+                most = max(most, self._seen[name])
+        if most > COMMON:
+            self._drop_common()
+        return lines
+
+    def _drop_common(self) -> None:
+        """Search for rare literals only, as they stand in a line; those that are soon to be common are none."""
+        self._names = [name for name in self._names if self._seen[name] <= COMMON // 4]
+        self._rare = Words([self._literals[name] for name in self._names], is_fast=True)
 
     def _without_spent(self, hot: dict[bytes, _Shape]) -> dict[bytes, _Shape]:
         """The shapes but those of which no line is looked at, since there were too many like them: they are spent."""
@@ -232,9 +279,9 @@ class Shapes:
             return
         self._new_bytes += new_bytes
         if self._new_bytes >= FLOOD_AFTER:
-            if self._flood is None:
-                self._flood = Flood(self._words.raw())
             self._flood_blocks = FLOOD_SAMPLED - 1
+            if self._rare is None or any(self._seen[name] > COMMON for name in self._names):
+                self._drop_common()
 
     def _wanted(self, shapes: list[bytes], lines: list[bytes], hot: dict[bytes, _Shape]) -> list[int]:
         """Numbers, from 0, of the lines to look at."""

@@ -9,18 +9,15 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from safelaunch.core.why import loglines
 from safelaunch.core.why.findings import Finding, Progress, Rule
-from safelaunch.core.why.flood import Hit
+from safelaunch.core.why.literals import Words
 from safelaunch.core.why.loglines import Parsed
-from safelaunch.core.why.prefilter import Folded, Shapes, Unseen
+from safelaunch.core.why.parts import KEEP_ALL, KEEP_MOST, RECENT_SIGNS, Part, Speaker, join_signs, latest_signs
+from safelaunch.core.why.prefilter import Hit, Shapes, Unseen, fold
 from safelaunch.core.why.rules.generic import EXCEPTION
-
-Speaker = tuple[str | None, int | None]   # host and rank, as far as they are known
-
-Signs = tuple[Progress, Progress, Progress]   # first, last, highest
 
 TRACEBACK = b"Traceback (most recent call last)"
 LEAD = 200                 # bytes of a long line shown before what was found in it
@@ -29,11 +26,8 @@ MAX_TRACEBACK = 2000       # lines of one; Python folds a recursion's, so that m
 MAX_BLOCK_LINES = 60       # of a traceback, kept; the frames in the middle of a deeper one go
 MOST_KNOWN = 8             # tracebacks open at once whose labels are compared with a line
 MAX_PATIENCE = 400         # lines of others while a traceback is open; then it is given up as torn
-KEEP_ALL = 300             # findings of one rule; beyond, only the first of each rank or host, and the last
 LATE_BLOCKS = 2            # with lines of progress that were passed over
 KEEP_IN_ALL = 20_000       # of all rules: some 40 MB
-KEEP_MOST = 2000           # of one rule in any case
-RECENT_SIGNS = 64          # the judge excuses an error by the steps after it: a few must be known, not one
 MOST_STAMPLESS = 64        # lines in vain; then every 64th
 LOOK_BACK = 4096           # bytes before a line in which its stamp is looked for when it has none
 MOST_CANDIDATES = 10_000    # sets of literals, each with its rules; then all are forgotten
@@ -61,7 +55,7 @@ class Compiled:
             users.setdefault(literal, [])
         self.literals = tuple(users)
         self.users = tuple(tuple(indices) for indices in users.values())
-        self.words = Folded(self.literals)
+        self.words = Words([fold(literal) for literal in self.literals])
         self.chained = frozenset(index for index, literal in enumerate(self.literals) if literal in _CHAINED)
         self._patterns: dict[int, re.Pattern[bytes]] = {}
         self._candidates: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -113,17 +107,6 @@ class _Stream:
     chain: int = -1
     is_chained: bool = False
     last: int | None = None   # index of the last finding of a traceback
-
-
-@dataclass
-class Part:
-    """What one file, or a piece of it, gave."""
-
-    findings: list[Finding] = field(default_factory=list)
-    progress: dict[Speaker, Signs] = field(default_factory=dict)
-    recent: list[Progress] = field(default_factory=list)   # the last signs of anybody: what steps came after an error
-    counts: dict[str, int] = field(default_factory=dict)
-    newlines: int = 0
 
 
 class Scanner:
@@ -354,7 +337,7 @@ class Scanner:
         self.part.progress[key] = (sign, sign, sign) if known is None else join_signs(known, (sign, sign, sign))
         self.part.recent.append(sign)
         if len(self.part.recent) > 4 * RECENT_SIGNS:
-            self.part.recent = _latest(self.part.recent)
+            self.part.recent = latest_signs(self.part.recent)
 
     def _stamp_before(self, place: _Place) -> float | None:
         """The stamp of the nearest line before that has one; None = there is none near, and often none in the log."""
@@ -367,47 +350,6 @@ class Scanner:
                 self._stampless = 0
                 return t
         return None
-
-
-def _latest(signs: list[Progress]) -> list[Progress]:
-    return sorted(signs, key=_offset)[-RECENT_SIGNS:]
-
-
-def join_signs(known: Signs, more: Signs) -> Signs:
-    """The first, the last and the highest of both; one whose step is not known is not the highest while others are."""
-    return (min(known[0], more[0], key=_offset), max(known[1], more[1], key=_offset),
-            max(known[2], more[2], key=lambda sign: (-1 if sign.step is None else sign.step, sign.offset)))
-
-
-def merge_parts(parts: Iterable[Part]) -> Part:
-    """The parts of one file, in the order of the file, as one."""
-    whole = Part()
-    kept: dict[str, set[Speaker]] = {}
-    last: dict[str, Finding] = {}
-    totals: dict[str, int] = {}
-    for part in parts:
-        whole.newlines += part.newlines
-        for rule, count in part.counts.items():
-            whole.counts[rule] = whole.counts.get(rule, 0) + count
-        whole.recent = _latest([*whole.recent, *part.recent])
-        for speaker, signs in part.progress.items():
-            known = whole.progress.get(speaker)
-            whole.progress[speaker] = signs if known is None else join_signs(known, signs)
-        for finding in sorted(part.findings, key=_offset):
-            speakers = kept.setdefault(finding.rule, set())
-            totals[finding.rule] = totals.get(finding.rule, 0) + 1
-            is_new = (finding.host, finding.rank) not in speakers
-            if totals[finding.rule] <= KEEP_ALL or (is_new and len(speakers) < KEEP_MOST):
-                speakers.add((finding.host, finding.rank))
-                whole.findings.append(finding)
-            else:
-                last[finding.rule] = finding
-    whole.findings = sorted((*whole.findings, *last.values()), key=_offset)
-    return whole
-
-
-def _offset(found: Finding | Progress) -> int:
-    return found.offset
 
 
 def _end_of(block: bytes, start: int) -> int:
