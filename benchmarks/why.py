@@ -127,9 +127,10 @@ def ask_safelaunch(cases: Sequence[Case]) -> Iterable[Answer]:
     """What `safelaunch why --json` prints, without the start of a process for each log."""
     from safelaunch.adapters.logs.logfiles import read_logs
     from safelaunch.adapters.rulepacks import load_packs
-    from safelaunch.core.why import rulebook, verdictjson
-    from safelaunch.core.why.judging import judge_log
+    from safelaunch.core.why import rulebook
+    from safelaunch.core.why.judge.engine import judge_log
     from safelaunch.core.why.scan import Compiled
+    from safelaunch.core.why.show import verdictjson
 
     rules = (*rulebook.RULES, *load_packs())
     compiled = Compiled(rules)   # for all of them: it takes 50 ms, most logs 1 ms

@@ -39,7 +39,7 @@ log, mode = Path(sys.argv[1]), sys.argv[2]
 if mode == "plain":
     literals.make_engine = lambda *words, **options: None
 read = logfiles.read_logs([log], rulebook.RULES, workers=int(sys.argv[3]))
-verdict = judging.judge_log(read)
+verdict = judge_log(read)
 own = next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
 print(read.read_bytes, verdict.category, own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """

@@ -11,7 +11,7 @@ import pytest
 from safelaunch.adapters import rulepacks
 from safelaunch.adapters.logs.logfiles import read_logs
 from safelaunch.adapters.rulepacks import load_packs
-from safelaunch.core.why.judging import judge_log
+from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.rulebook import RULES
 from safelaunch.errors import ConfigError
 from tests.localruns import SubmitLocal

@@ -21,9 +21,9 @@ import pytest
 from safelaunch.cli import run
 from safelaunch.commands.why import LABEL_WIDTH, _lines
 from safelaunch.core.categories import ADVICE
-from safelaunch.core.why.helppages import PAGES
 from safelaunch.core.why.rulebook import BY_ID
-from safelaunch.core.why.verdicttext import Row
+from safelaunch.core.why.show.helppages import PAGES
+from safelaunch.core.why.show.verdicttext import Row
 from tests.handmade import Made, fake_command, make_run
 from tests.tables import each
 

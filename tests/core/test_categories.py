@@ -11,11 +11,11 @@ import pytest
 
 from safelaunch.core.categories import ADVICE, NAMES, POLICY_WORDS, TABLE, Category, advice
 from safelaunch.core.ledger import KINDS
-from safelaunch.core.why.helppages import PAGES
+from safelaunch.core.why.show.helppages import PAGES
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "safelaunch"
-TABLES = ("core/categories.py", "core/why/helppages.py", "core/why/wording.py")   # the row, its page, its words
+TABLES = ("core/categories.py", "core/why/show/helppages.py", "core/why/weigh/words.py")   # row, page, words
 MANY = 5   # so many of their names in one literal are a table of categories
 
 

@@ -20,8 +20,8 @@ from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace, Result
 from safelaunch.adapters.world import ASKING, World
 from safelaunch.commands.watch import GAP_S, TICK_S
 from safelaunch.core import nodefold
-from safelaunch.core.why import verdictjson
-from safelaunch.core.why.judging import judge_log
+from safelaunch.core.why.judge.engine import judge_log
+from safelaunch.core.why.show import verdictjson
 from safelaunch.node.guard.link import RETRY_S, Link
 from safelaunch.supervisor.leader import DEMOTED, Leader, TookOver
 from safelaunch.watch.memory import Memory

@@ -20,9 +20,9 @@ from tempfile import TemporaryDirectory
 
 from safelaunch.adapters.logs import logbounds, logchunks
 from safelaunch.adapters.logs.logfiles import read_logs
-from safelaunch.core.why import verdictjson
-from safelaunch.core.why.judging import judge_log
+from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.rulebook import RULES
+from safelaunch.core.why.show import verdictjson
 from tests.core.why.judged import COMPILED
 
 MOST_MB = 300

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safelaunch.adapters.logs.logfiles import read_logs
-from safelaunch.core.why.judging import judge_log
+from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.rulebook import RULES
 from safelaunch.core.why.verdict import Verdict
 from tests.core.why.judged import COMPILED

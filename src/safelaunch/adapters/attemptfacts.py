@@ -12,10 +12,10 @@ from typing import Any
 
 from safelaunch.adapters import sharedfile
 from safelaunch.core.hangs.stacktext import tell_left
-from safelaunch.core.why import verdictjson
 from safelaunch.core.why.evidence import Stacks, stacks_of
 from safelaunch.core.why.findings import TaskExit
-from safelaunch.core.why.outside import signal_name
+from safelaunch.core.why.judge.witnesses import signal_name
+from safelaunch.core.why.show import verdictjson
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import ParseError
 

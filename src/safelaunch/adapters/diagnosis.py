@@ -13,10 +13,12 @@ from typing import Any
 
 from safelaunch.adapters.logs import logfiles
 from safelaunch.adapters.probe import run_in_child
-from safelaunch.core.why import judging, rulebook, verdictjson
+from safelaunch.core.why import rulebook
 from safelaunch.core.why.findings import Evidence, Rule
 from safelaunch.core.why.globalranks import Layout, to_global
+from safelaunch.core.why.judge import engine
 from safelaunch.core.why.scan import Compiled
+from safelaunch.core.why.show import verdictjson
 
 DEADLINE_S = 3.0      # a log of 20 GB; most take 10 ms
 
@@ -51,5 +53,5 @@ def diagnose(log: Path, evidence: Evidence, layout: Layout | None = None, more: 
 
 def _judge(log: Path, evidence: Evidence, layout: Layout | None, more: Sequence[Path], ready: Ready) -> dict[str, Any]:
     read = logfiles.read_logs([log, *more], ready.rules, workers=1, compiled=ready.compiled)
-    verdict = judging.judge_log(to_global(read, *layout) if layout is not None else read, evidence)
+    verdict = engine.judge_log(to_global(read, *layout) if layout is not None else read, evidence)
     return verdictjson.to_public(verdict)

@@ -17,14 +17,15 @@ from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.core import nodefold
 from safelaunch.core.categories import POLICY_WORDS, TABLE
 from safelaunch.core.config.nearest import nearest_word
-from safelaunch.core.why import rulebook, verdictjson, verdicttext
-from safelaunch.core.why import ticket as whyticket
+from safelaunch.core.why import rulebook
 from safelaunch.core.why.findings import Log
 from safelaunch.core.why.globalranks import to_global
-from safelaunch.core.why.helppages import PAGES
-from safelaunch.core.why.judging import judge_log
+from safelaunch.core.why.judge.engine import judge_log
+from safelaunch.core.why.show import ticket as whyticket
+from safelaunch.core.why.show import verdictjson, verdicttext
+from safelaunch.core.why.show.helppages import PAGES
+from safelaunch.core.why.show.verdicttext import Row
 from safelaunch.core.why.verdict import Verdict
-from safelaunch.core.why.verdicttext import Row
 from safelaunch.errors import UsageError
 from safelaunch.views import talk, whysubject
 from safelaunch.views.whysubject import Subject

@@ -1,6 +1,7 @@
 """The categories of causes, one row each: what `why` advises, what follows a failure, who is blamed, what people do.
 
-A new one is a row here, its page in core/why/helppages.py, its words in core/why/wording.py and its row in docs/why.md.
+A new one is a row here, its page in core/why/show/helppages.py, its words in core/why/weigh/words.py, and its row in
+docs/why.md.
 """
 
 from __future__ import annotations

@@ -14,13 +14,13 @@ from safelaunch.core.endings import BAD_ENDS, AttemptEnd
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.ledger import blamed_before
 from safelaunch.core.model import STOPS, tell_stop
-from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.evidence import know, stacks_of
 from safelaunch.core.why.findings import End, Evidence, Log, TaskExit
-from safelaunch.core.why.judging import judge_log
-from safelaunch.core.why.outside import SILENT_LOG
+from safelaunch.core.why.judge.ends import judge_end
+from safelaunch.core.why.judge.engine import judge_log
+from safelaunch.core.why.judge.witnesses import SILENT_LOG
+from safelaunch.core.why.show.verdictjson import parse
 from safelaunch.core.why.verdict import Verdict
-from safelaunch.core.why.verdictjson import parse
 from safelaunch.supervisor.leader import Leader, ReadLog
 
 

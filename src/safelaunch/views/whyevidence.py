@@ -20,7 +20,7 @@ from safelaunch.core.state import Attempt, State
 from safelaunch.core.why import slurmfacts
 from safelaunch.core.why.evidence import Stacks, know
 from safelaunch.core.why.findings import End, Evidence, TaskExit
-from safelaunch.core.why.outside import CRASHES
+from safelaunch.core.why.judge.witnesses import CRASHES
 from safelaunch.core.why.slurmfacts import JobFacts
 from safelaunch.errors import RunFolderError, SlurmUnreachable
 from safelaunch.node import cores

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runpath import is_run_folder
-from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import Evidence
+from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import RunFolderError, UsageError
 from safelaunch.views import talk

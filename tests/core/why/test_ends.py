@@ -24,11 +24,11 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.state import State, fold
 from safelaunch.core.status.speech import Word
 from safelaunch.core.status.states import judge
-from safelaunch.core.why import verdicttext
-from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.evidence import Stacks, know
 from safelaunch.core.why.findings import End, Evidence, Log, TaskExit
-from safelaunch.core.why.judging import judge_log
+from safelaunch.core.why.judge.ends import judge_end
+from safelaunch.core.why.judge.engine import judge_log
+from safelaunch.core.why.show import verdicttext
 from safelaunch.supervisor.attempts import with_advice
 from safelaunch.supervisor.diagnosing import end_of
 from safelaunch.views.overview import SPEECH

@@ -12,7 +12,7 @@ from safelaunch.core.counters import count
 from safelaunch.core.progress.figures import measure
 from safelaunch.core.progress.lines import listen
 from safelaunch.core.progress.steps import MOST_LINE_BYTES, cut_lines, latest_of
-from safelaunch.core.why.wording import MAX_TEXT
+from safelaunch.core.why.weigh.words import MAX_TEXT
 from tests.core.pumps import Pump, pumps_of
 from tests.core.why.patterns_of_package import ANCHORED, Use, all_patterns
 
@@ -34,7 +34,7 @@ CASES = (
 )
 ALL = [use for use in all_patterns() if ".why.rules" not in use.where]
 SHARES = 16            # of the patterns, each a test: workers take them side by side
-CUT = {"safelaunch.core.why.wording._WORDS": MAX_TEXT}   # searched in texts that are cut
+CUT = {"safelaunch.core.why.weigh.words._WORDS": MAX_TEXT}   # searched in texts that are cut
 
 
 def seconds_of(search: Callable[[Any], object], text: str | bytes) -> float:

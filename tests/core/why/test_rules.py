@@ -13,7 +13,7 @@ from safelaunch.core.why.findings import Finding, Rule
 from safelaunch.core.why.prefilter import Shapes
 from safelaunch.core.why.rulebook import BY_ID, RULES
 from safelaunch.core.why.scan import Compiled, Scanner
-from safelaunch.core.why.weighing import fill
+from safelaunch.core.why.weigh.groups import fill
 
 COMPILED = Compiled(RULES)
 # Lines made to make a backtracking matcher suffer: runs of what patterns repeat.

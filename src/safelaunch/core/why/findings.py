@@ -1,7 +1,7 @@
 """What `why` reasons about: rules, what they found in a set of logs, and evidence from outside the logs.
 
 The contract between reading (`loglines`, `scan`, adapters' `logfiles`), rules (`rulebook`, `rules/`) and judgement
-(`causes`). Plain frozen values, so that they can cross a process border and be kept in an index.
+(`judge`). Plain frozen values, so that they can cross a process border and be kept in an index.
 
 A role says what a line means for the run:
   cause      it can be the reason of the end          symptom   it follows from a reason that stands elsewhere

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from safelaunch.core.categories import TABLE
-from safelaunch.core.why.helppages import PAGES
+from safelaunch.core.why.show.helppages import PAGES
+from safelaunch.core.why.show.verdictjson import evidence_of
+from safelaunch.core.why.show.verdicttext import describe, stamp
 from safelaunch.core.why.verdict import Verdict
-from safelaunch.core.why.verdictjson import evidence_of
-from safelaunch.core.why.verdicttext import describe, stamp
 
 SHOWN_LINES = 8
 # A GPU's PCI address as the driver writes it ("NVRM: Xid (PCI:0000:90:1c)"), adapters of InfiniBand, Omni-Path, EFA.

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from safelaunch.core.categories import BEHIND_A_HANG, advice
 from safelaunch.core.endings import BAD_ENDS
-from safelaunch.core.why.ends import judge_end
 from safelaunch.core.why.findings import Evidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, exit_fingerprint, make_fingerprint
+from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.tracebacks import parse_frames
 from safelaunch.core.why.verdict import Verdict
 

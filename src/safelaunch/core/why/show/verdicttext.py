@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from safelaunch.core.categories import ADVICE
 from safelaunch.core.why.findings import CLOCK_ORDER, Cited, Log, Rule
-from safelaunch.core.why.helppages import PAGES
 from safelaunch.core.why.rulebook import BY_ID
+from safelaunch.core.why.show.helppages import PAGES
+from safelaunch.core.why.show.verdictjson import evidence_of
 from safelaunch.core.why.tracebacks import parse_frames
 from safelaunch.core.why.verdict import Verdict
-from safelaunch.core.why.verdictjson import evidence_of
 
 SHOWN_SYMPTOMS = 5
 SHOWN_CANDIDATES = 3

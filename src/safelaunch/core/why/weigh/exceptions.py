@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from safelaunch.core.why.errnos import category_of_errno
-from safelaunch.core.why.origins import weigh_frames, weigh_module
 from safelaunch.core.why.tracebacks import parse_frames
-from safelaunch.core.why.wording import weigh_words
+from safelaunch.core.why.weigh.errnos import category_of_errno
+from safelaunch.core.why.weigh.packages import weigh_frames, weigh_module
+from safelaunch.core.why.weigh.words import weigh_words
 
 MOST_WEIGHT = 0.74       # of a reading by words and places: never sure (0.8)
 LEAST_WEIGHT = 0.48      # above what a clear cause needs

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from safelaunch.core.categories import NAMES
-from safelaunch.core.why.errnos import category_of_errno
-from safelaunch.core.why.origins import _ABOUT, _PACKAGES
-from safelaunch.core.why.wording import _KINDS, _WORDS, weigh_words
+from safelaunch.core.why.weigh.errnos import category_of_errno
+from safelaunch.core.why.weigh.packages import _ABOUT, _PACKAGES
+from safelaunch.core.why.weigh.words import _KINDS, _WORDS, weigh_words
 
 SAYINGS = {
     "storage": "failed to write block 7: no space left", "checkpoint": "the checkpoint is incomplete: 61 of 64 shards",

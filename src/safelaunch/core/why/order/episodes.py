@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from safelaunch.core.why import clocks
 from safelaunch.core.why.findings import CLOCK_STAMPS, Finding, Log, Progress, Role, Rule
+from safelaunch.core.why.order import clocks
 from safelaunch.core.why.rulebook import BY_ID
 
 Moment = tuple[float, int, int]   # sort key: time or 0, file, offset

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from safelaunch.core.why.episodes import Episode
-from safelaunch.core.why.errnos import category_of_errno
 from safelaunch.core.why.findings import Line, Log
-from safelaunch.core.why.wording import weigh_words
+from safelaunch.core.why.order.episodes import Episode
+from safelaunch.core.why.weigh.errnos import category_of_errno
+from safelaunch.core.why.weigh.words import weigh_words
 
 LAST_LINES = 5          # the very end of a file: what it says may tell why, whatever it is
 LEAST_POINTS = 4.0      # below that, and without a lead, words sound like nothing in particular

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.why.lastwords import MOST_WEIGHT, sound_of
+from safelaunch.core.why.judge.lastlines import MOST_WEIGHT, sound_of
 from tests.core.why.judged import judge_text
 
 STEPS = "\n".join(f"step {step} loss 2.{step}" for step in range(10, 14))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.why.meaning import MOST_WEIGHT, Reading, read_exception
+from safelaunch.core.why.weigh.exceptions import MOST_WEIGHT, Reading, read_exception
 
 SITE = "/opt/env/lib/python3.11/site-packages/"
 

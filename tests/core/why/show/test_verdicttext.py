@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from safelaunch.core.why import verdicttext
 from safelaunch.core.why.findings import CLOCK_STAMPS, Cited, Log
-from safelaunch.core.why.ticket import find_device, is_for_site, render_ticket
+from safelaunch.core.why.show import verdicttext
+from safelaunch.core.why.show.ticket import find_device, is_for_site, render_ticket
+from safelaunch.core.why.show.verdictjson import to_public
+from safelaunch.core.why.show.verdicttext import Row, describe, page_rows, tell
 from safelaunch.core.why.verdict import Verdict
-from safelaunch.core.why.verdictjson import to_public
-from safelaunch.core.why.verdicttext import Row, describe, page_rows, tell
 
 T = 1714566600.0   # 2024-05-01 12:30:00 UTC
 CAUSE = Cited("gpu_ecc", "cause", "main.log", 40, "CUDA error: uncorrectable ECC error encountered", "n7", 3, T)

@@ -1,0 +1,1 @@
+"""The verdict: from the log, from the journal, from evidence beside them."""

@@ -1,0 +1,1 @@
+"""The order of what logs say: clocks, launches, what later steps excuse."""

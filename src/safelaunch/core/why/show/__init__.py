@@ -1,0 +1,1 @@
+"""A verdict as text, as JSON, as a ticket, with the help pages of its categories."""

@@ -1,0 +1,1 @@
+"""What each finding is worth as the cause, and what speaks against it."""
