@@ -247,10 +247,12 @@ def test_kept_nodes_come_with_the_way_in_the_way_out_and_the_cost(bloom: Made) -
     assert f"safelaunch shell {bloom.dir} n0" in text and f"safelaunch release {bloom.dir}" in text
 
 
-def test_node_hours_count_each_job_until_it_hands_over() -> None:
+@pytest.mark.parametrize("word", ["handed_over", "resubmitted"], ids=["now", "as earlier versions wrote it"])
+def test_node_hours_count_each_job_until_it_hands_over(word: str) -> None:
     events = [
         Event(0.0, 1, 1, "n0", "job_started", {"nodes": ["n0", "n1"]}),
-        Event(3600.0, 1, 2, "n0", "resubmitted", {"job": "13"}),
+        Event(1800.0, 1, 2, "n0", "successor_lost", {"job": "12"}),   # its own job goes on
+        Event(3600.0, 1, 3, "n0", word, {"job": "13"}),
         Event(9000.0, 2, 1, "n0", "job_started", {"nodes": ["n0"]}),
         Event(12600.0, 2, 2, "n0", "progress", {}),
     ]

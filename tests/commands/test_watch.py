@@ -256,7 +256,7 @@ def test_a_vanished_job_is_followed_by_another_after_two_answers(cluster: Cluste
     journal = bloom.run.journal()
     assert not journal.problems
     assert [event.event for event in journal.events if event.gen == 2] == [
-        "decision", "intent", "outcome", "submitted", "resubmitted"]
+        "decision", "intent", "outcome", "submitted", "handed_over"]
     after = state(bloom)
     assert (after.successor, after.intents, after.gen) == ("99", (), 2)
     assert "act job 99 was queued to go on" in cluster.said[-1]

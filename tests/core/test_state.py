@@ -81,7 +81,8 @@ def lives(draw: st.DrawFn) -> list[Event]:
             pen.write("preserved", until=2000.0)
             if draw(st.booleans()):
                 pen.write("released")
-        pen.write("resubmitted", job=str(job + 1), exclude=["n1"])
+        for word in draw(st.permutations(["handed_over", "successor_lost", "successor_relaxed", "successor_freed"])):
+            pen.write(word, job=str(job + 1), exclude=["n1"])
     if draw(st.booleans()):
         pen.write(draw(st.sampled_from(["completed", "gave_up", "stopped"])), exit_code=0, why="because")
     return pen.events
@@ -300,6 +301,23 @@ def test_a_next_job_that_a_person_queues_afterwards_counts_again() -> None:
     pen = started().write("successor_cancelled", job="12", why="gone")
     state = pen.write("submitted", job="13", successor_of="11", exclude=[]).state
     assert (state.successor, state.next_cancelled) == ("13", None)
+
+
+@pytest.mark.parametrize(("word", "job", "successor", "excludes"), [
+    ("handed_over", "12", "12", ("n1",)),
+    ("handed_over", None, None, ("n1",)),
+    ("successor_relaxed", "12", "12", ("n1",)),
+    ("successor_freed", "12", "12", ("n1",)),
+    ("successor_lost", "12", None, ()),
+    ("resubmitted", "12", "12", ("n1",)),
+    ("resubmitted", None, None, ("n1",)),
+])
+def test_each_word_on_the_next_job_says_which_it_is_and_what_it_is_kept_from(
+    word: str, job: str | None, successor: str | None, excludes: tuple[str, ...]
+) -> None:
+    state = started().write("submitted", job="12", successor_of="11", exclude=["n0"]).write(
+        word, job=job, exclude=["n1"], why="because").state
+    assert (state.successor, state.successor_excludes) == (successor, excludes)
 
 
 def test_a_requeued_job_is_the_same_one_started_again() -> None:

@@ -162,7 +162,7 @@ def test_job_that_starts_on_hold_queues_one_that_is_held(sandbox: Sandbox, submi
     assert sandbox.run(["touch", str(drill.run_dir / "control" / "hold")], user="sl-bob").returncode == 0
     sandbox.slurm(["scontrol", "update", f"JobId={drill.job}", "StartTime=now"])
 
-    handed = drill.wait_event("resubmitted", timeout_s=60).data["job"]
+    handed = drill.wait_event("handed_over", timeout_s=60).data["job"]
     drill.wait_for(lambda: drill.jobs() == [f"{handed} PENDING"], 40, "not one job")
     assert sandbox.slurm(["squeue", "-h", "-j", handed, "-o", "%r"]).strip() == "JobHeldUser"
     assert not drill.state().attempts

@@ -173,7 +173,7 @@ def _preserved(data: Data) -> str:
     return f"{which} are kept for people to look at until {talk.clock(float(data['until']))}{_because(data)}"
 
 
-def _resubmitted(data: Data) -> str:
+def _handed_over(data: Data) -> str:
     to = f"job {data['job']}" if data.get("job") else "the next job"
     return f"the run is handed over to {to}{_because(data)}"
 
@@ -245,7 +245,11 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
                                         f"supervisor uses another folder there"),
     "unknown_words": lambda data: (f"Slurm ended something of job {data['job']} in words that this safelaunch does not "
                                    f"know: {data['said']!r}"),
-    "resubmitted": _resubmitted,
+    "handed_over": _handed_over,
+    "successor_lost": lambda data: f"job {data['job']}, which was to go on, is lost{_because(data)}",
+    "successor_relaxed": lambda data: f"job {data['job']} waits for fewer nodes to be kept out{_because(data)}",
+    "successor_freed": lambda data: f"job {data['job']} may start before the job ahead of it has ended{_because(data)}",
+    "resubmitted": _handed_over,
     "ended_alone": lambda data: f"job {data['job']} has ended with exit code {data['exit_code']}, without a supervisor",
     "completed": lambda data: f"the run has completed{_because(data)}",
     "gave_up": lambda data: f"the run has given up, exit code {data.get('exit_code')}{_because(data)}",

@@ -14,7 +14,7 @@ from safelaunch.core.categories import advice
 from safelaunch.core.decide import policy
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.model import Event
-from safelaunch.core.state import Attempt, State
+from safelaunch.core.state import HANDED_OVER, Attempt, State
 from safelaunch.core.why.findings import Evidence
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
@@ -23,7 +23,8 @@ from safelaunch.views.whysubject import Subject
 
 # What was done about a failure, as the journal tells it; the other kinds are for `safelaunch events`.
 TOLD = ("failure", "verdict", "node_suspected", "decision", "attempt_ended", "preserved", "attempt_started",
-        "lost_progress", "checkpoint_skipped", "resubmitted", "kill_switch", "completed", "gave_up", "stopped")
+        "lost_progress", "checkpoint_skipped", *HANDED_OVER, "successor_lost", "kill_switch",
+        "completed", "gave_up", "stopped")
 MOST_TOLD = 8
 
 

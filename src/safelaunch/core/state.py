@@ -17,6 +17,7 @@ from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
 
 MOST_SKIPPED = 50   # of them are remembered, so that each is said once
+HANDED_OVER = ("handed_over", "resubmitted")   # events; of older versions also what is told by successor_* now
 PAUSES = ("frozen", "no_storage", "back_off")   # rows of core.decide that wait before the next attempt
 
 
@@ -434,7 +435,11 @@ def _successor_cancelled(state: State, event: Event) -> State:
     return replace(state, successor=None, next_cancelled=str(event.data["job"]))
 
 
-def _resubmitted(state: State, event: Event) -> State:
+def _successor_lost(state: State, event: Event) -> State:
+    return replace(state, successor=None, successor_excludes=())
+
+
+def _handed_over(state: State, event: Event) -> State:
     successor = event.data.get("job")
     excludes = _names(event.data.get("exclude", ()))
     return replace(state, successor=None if successor is None else str(successor), successor_excludes=excludes)
@@ -513,7 +518,11 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "slurm": _slurm,
     "unknown_words": _unknown_words,
     "local_folder_taken": _local_folder_taken,
-    "resubmitted": _resubmitted,
+    "handed_over": _handed_over,
+    "successor_lost": _successor_lost,
+    "successor_relaxed": _handed_over,
+    "successor_freed": _handed_over,
+    "resubmitted": _handed_over,
     "ended_alone": _ended_alone,
     "completed": _end(RunEnd.COMPLETED, DONE),
     "gave_up": _end(RunEnd.GAVE_UP, FAILED_FOR_GOOD),

@@ -234,7 +234,7 @@ def _is_refused_for_good(lead: Leader, result: Result | None) -> bool:
 
 
 def _note_passed(lead: Leader, job: str | None, action: HandOver) -> None:
-    lead.record(lead.writer.event("resubmitted", job=job, exclude=list(action.exclude), why=action.why))
+    lead.record(lead.writer.event("handed_over", job=job, exclude=list(action.exclude), why=action.why))
 
 
 # --- where nothing can wait behind this job -----------------------------------------------------------------------

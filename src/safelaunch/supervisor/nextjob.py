@@ -228,7 +228,7 @@ def note_cancelled(lead: Leader, job: str) -> None:
 
 def note_lost(lead: Leader, job: str, why: str = "it is gone, and nobody has cancelled it") -> None:
     """Write down that the successor is none any more: another one is to be queued."""
-    lead.record(lead.writer.event("resubmitted", job=None, why=f"job {job}: {why}"))
+    lead.record(lead.writer.event("successor_lost", job=job, why=why))
 
 
 def taken_back(lead: Leader, result: Result) -> str | None:

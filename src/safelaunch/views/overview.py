@@ -19,7 +19,7 @@ from safelaunch.core.progress.figures import measure
 from safelaunch.core.progress.steps import AUTO, cut_lines, latest_of
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.slurmwords import is_known
-from safelaunch.core.state import Attempt, State, fold
+from safelaunch.core.state import HANDED_OVER, Attempt, State, fold
 from safelaunch.core.status import costs
 from safelaunch.core.status.costs import Costs, Track
 from safelaunch.core.status.speech import Speech, Word
@@ -209,7 +209,7 @@ def node_hours(events: Iterable[Event], until: float) -> float:
     """Hours times nodes that the run's jobs have held, up to `until` (epoch s) for the one that still does."""
     total_s, since, nodes = 0.0, 0.0, 0
     for event in events:
-        if event.event not in ("job_started", "resubmitted"):
+        if event.event not in ("job_started", *HANDED_OVER):
             continue
         total_s += nodes * max(0.0, event.t - since)
         listed = event.data.get("nodes") if event.event == "job_started" else None

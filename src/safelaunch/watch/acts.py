@@ -166,7 +166,7 @@ class Deed:
         told: list[Told] = [lambda: self.writer.event("submitted", job=job, name=self.plan.job_name,
                                                       successor_of=before, exclude=list(exclude))]
         if not act.beside:   # the job before it is over, or as good as that
-            told.append(lambda: self.writer.event("resubmitted", job=job, exclude=list(exclude), why=act.why))
+            told.append(lambda: self.writer.event("handed_over", job=job, exclude=list(exclude), why=act.why))
         return Outcome(True, f"job {job} {how} to go on: {act.why}", then=told)
 
     # --- a job that waits -----------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Deed:
         kept = [node for node in act.keep if node not in self.excluding.own]
         return Outcome(True, f"job {act.job} may use {nodefold.fold(act.drop)} again: {act.why}", then=(
             *(partial(self._readmit, node, act.why) for node in act.drop),
-            lambda: self.writer.event("resubmitted", job=act.job, exclude=kept, why=act.why)))
+            lambda: self.writer.event("successor_relaxed", job=act.job, exclude=kept, why=act.why)))
 
     def _free(self, act: Free) -> Effect:
         """The exclusions first: without them the next attempt could meet the last one's ranks on a silent node."""
@@ -189,7 +189,7 @@ class Deed:
                 return _failed(result, f"could not change job {act.job}")
         said = f"job {act.job} may start now, without {nodefold.fold(act.exclude) or 'exclusions'}: {act.why}"
         return Outcome(True, said, then=(
-            lambda: self.writer.event("resubmitted", job=act.job, exclude=list(act.exclude), why=act.why),))
+            lambda: self.writer.event("successor_freed", job=act.job, exclude=list(act.exclude), why=act.why),))
 
     def _start_now(self, act: StartNow) -> Effect:
         """Not in this very second: a node would refuse the job that it has just killed, and it would be lost (see
