@@ -1,8 +1,8 @@
 """The leader's loop: the supervisor in the batch step. One tick is observe → decide → act → record.
 
-It owns the clock, the sleep and the signals; `core.decide` alone chooses. Nothing in it blocks on the shared folder
-or on Slurm: the folder is touched by disposable children (adapters.shared), Slurm's commands run beside the loop, and
-longer acts are generators that yield what they wait for. It can die at any line: the batch shell starts it again, and
+`core.decide` alone chooses. Nothing here blocks on the shared folder or on Slurm: the folder is touched by disposable
+children (adapters.shared), Slurm's commands run beside the loop, and longer acts are generators that yield what they
+wait for. It can die at any line: the batch shell starts it again, and
 what it needs to go on stands in the journal and on this node's own disk.
 """
 
@@ -19,9 +19,10 @@ from safelaunch.adapters.attempt import raise_limit
 from safelaunch.adapters.job import Job, Start, current, standby
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
-from safelaunch.core.decide import rows
+from safelaunch.core.decide import rows, turn
 from safelaunch.core.decide.actions import AskToEnd, Decision, Fence, Finish, HandOver, Kill, Launch, Preserve, Wait
 from safelaunch.core.decide.seen import mark_asked
+from safelaunch.core.decide.turn import Turn
 from safelaunch.supervisor import asking, attempts, endings, observe, resuming, slurmends
 from safelaunch.supervisor.diagnosing import foresee
 from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, hold_token
@@ -63,22 +64,17 @@ def run(lead: Leader) -> int:
 
 def step(lead: Leader) -> bool:
     """One decision and its act; True when another may follow at once."""
-    is_unexplained = lead.term_s is not None and lead.ending is None
-    if lead.live is None and is_unexplained:
-        return False   # a TERM has come, perhaps a person's cancel: nothing is started before that is known
-    if lead.live is None and lead.tasks.is_leaving:
-        return False   # the run is being handed over, or ended: nothing starts beside that
     if lead.live is not None and lead.live.fenced:
         foresee(lead)
-        if not observe.has_last_words(lead) or is_unexplained or lead.reach.alone:
-            # Ranks that save and leave well are no completion. And who is cut off takes all others for lost: whoever
-            # goes on judges this attempt (seen: the healthy node was kept out, and the one that was cut off was used).
+    match turn.judge(observe.standing(lead)):
+        case Turn.WAIT:
             return False
-        slurmends.look_for_early_ending(lead)
-        if slurmends.is_asking_who_ended_it(lead):
-            return False
-        attempts.close_attempt(lead)
-        return True
+        case Turn.LOOK:
+            slurmends.look_who_ended_it(lead)
+            return True
+        case Turn.CLOSE:
+            attempts.close_attempt(lead)
+            return True
     decision = rows.decide(lead.state, lead.seen(), lead.plan)
     return decision.action is not None and act(lead, decision)
 

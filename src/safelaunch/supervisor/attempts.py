@@ -16,7 +16,7 @@ from safelaunch.core import acts, nodefold, slurmtext
 from safelaunch.core.acts import Outcome
 from safelaunch.core.advice import what_follows
 from safelaunch.core.checkpoints.resume import resume_args
-from safelaunch.core.decide import ended
+from safelaunch.core.decide import ended, refusal
 from safelaunch.core.decide.actions import Kill, Launch
 from safelaunch.core.decide.budget import rejects_checkpoint
 from safelaunch.core.decide.seen import Live, Seen, mark_killed
@@ -38,7 +38,6 @@ from safelaunch.supervisor.suspicion import blamed_nodes, suspect
 
 DRAIN_S = 900.0         # how long an ended attempt waits for a frozen folder to take its last log lines
 LOST_PATIENCE_S = 1.0   # its srun waits for a dead node, for minutes
-MOST_REFUSALS = 10      # by Slurm, in a row: 40 min
 PUMP_LEAVES_S, PUMP_LOOK_S = 2.0, 0.05   # it is gone 0.2 s after its TERM, unless the folder is frozen
 SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but never while a silent node holds its step
 
@@ -181,17 +180,7 @@ def close_attempt(lead: Leader) -> None:
         observe.hear_last(lead, lead.process)
     tail = lead.process.tail() if lead.process else b""
     code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
-    not_before = None
-    said = tail.decode(errors="replace")
-    if how == AttemptEnd.FAILED and not live.exits and slurmtext.has_no_step(said):
-        how, not_before = _never_started(lead)
-        if slurmtext.is_job_over(said):   # simulated: attempts were launched into a job that had ended, until its KILL
-            lead.ending = lead.ending or JobEnd.UNKNOWN
-    elif how == AttemptEnd.FAILED and lead.unread == live.number:
-        how, not_before = _never_started(lead)   # Slurm ended it, and why cannot be read: no word against the training
-    if how == AttemptEnd.FAILED and not live.exits and live.number > 1 and lead.nodes.no_overlap is None:
-        overlap.note_words(lead, said)   # of the relaunch's own --overlap: it is launched again without
-        how = how if lead.nodes.no_overlap is None else AttemptEnd.INTERRUPTED
+    how, not_before = _judge_refusal(lead, how, tail.decode(errors="replace"))
     steps = _last_progress(lead, live, tail)
     for step in steps:
         lead.note(step)
@@ -224,18 +213,19 @@ def close_attempt(lead: Leader) -> None:
     lead.say(f"attempt {live.number} {how}{f': {summary}' if summary else ''}")
 
 
-def _never_started(lead: Leader) -> tuple[AttemptEnd, float | None]:
-    """Slurm could not start a single task, or ended the step in words that are not known: that says nothing of the
-    training, and costs no budget; not for ever.
-    """
-    row = 0
-    for known in reversed(lead.state.attempts[:-1]):
-        if known.not_before is None:
-            break
-        row += 1
-    if row >= MOST_REFUSALS:
-        return AttemptEnd.FAILED, None
-    return AttemptEnd.INTERRUPTED, lead.now + min(300.0, 5.0 * 2 ** row)
+def _judge_refusal(lead: Leader, how: AttemptEnd, text: str) -> tuple[AttemptEnd, float | None]:
+    """The word for the attempt's end, and before when nothing is launched: it may have failed by Slurm's fault."""
+    live = lead.attempt
+    no_step = how == AttemptEnd.FAILED and not live.exits and slurmtext.has_no_step(text)
+    if no_step and slurmtext.is_job_over(text):   # simulated: attempts were launched into a job that had ended
+        lead.ending = lead.ending or JobEnd.UNKNOWN
+    is_relaunch = live.number > 1 and lead.nodes.no_overlap is None and not lead.job.is_local
+    said = refusal.Said(bool(live.exits), no_step, lead.unread == live.number,
+                        is_relaunch and slurmtext.why_no_overlap(text) is not None)
+    word, not_before = refusal.judge(how, said, refusal.in_a_row(lead.state), lead.now)
+    if word != how and not_before is None:
+        overlap.note_words(lead, text)
+    return word, not_before
 
 
 def fall_back(lead: Leader) -> None:

@@ -17,13 +17,16 @@ from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
 from safelaunch.core import slurmtext
+from safelaunch.core.decide import silence
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Live
+from safelaunch.core.decide.silence import Heard, Silence
+from safelaunch.core.decide.turn import Standing
 from safelaunch.core.decide.watchfacts import ENDING
 from safelaunch.core.model import STOPS, Exit
 from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.script import warn_before_s
-from safelaunch.core.timing import CLOSED_S, CONTESTED_S, PULSE_S, SILENT_S
+from safelaunch.core.timing import CONTESTED_S, PULSE_S
 from safelaunch.node import fresh
 from safelaunch.supervisor import hangs, listening, lostprogress, overlap, slurmends, thaw
 from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
@@ -43,7 +46,6 @@ TROUBLE_S = 2.0
 THIRD_WITNESS_S = 5.0   # slurmctld answers within milliseconds; a cut network lets squeue wait for a minute
 CLOSING_S = 60.0        # where a script of the group opens all folders again and again, say so now and then
 LIMIT_S = 3600.0        # between two looks at the time limit, which people may extend
-SILENT_BUSY_S = 60.0    # ... while the log still grows: ask the node by a helper step first
 TERM_LATE_S = 15.0      # Slurm signals a node that it could not reach again and again
 LAST_WORDS_S = 0.03     # a rank's last lines reach srun within milliseconds of its end
 SRUN_ENDS_S = 2.0       # after its last task has left well, which needs no haste: what it says decides what that means
@@ -105,15 +107,10 @@ def look_for_trouble(lead: Leader) -> None:
 
 
 def find_out_whether_alone(lead: Leader) -> None:
-    """All other nodes of the attempt lost, and the standby silent: is it they, or is it this one?
-
-    Slurm's controller is the third witness. Spares run nothing that could be heard.
-    """
+    """All other nodes of the attempt lost, and the standby silent: ask Slurm's controller, the third witness."""
     last = lead.live.nodes if lead.live is not None else lead.state.attempt.nodes if lead.state.attempt else ()
-    others = [node for node in last if node != lead.job.host]
-    heard_s = max((guard.heard_s for guard in lead.server.standbys.values()), default=lead.now_s - SILENT_S)
-    if (lead.job.is_local or not others or not all(node in lead.reach.lost for node in others)
-            or lead.now_s - heard_s < SILENT_S):
+    standby_s = min((lead.now_s - guard.heard_s for guard in lead.server.standbys.values()), default=None)
+    if not silence.may_be_alone(lead.job.host, last, lead.reach.lost, standby_s, lead.job.is_local):
         lead.reach.is_not_alone()
         return
     if lead.clock.is_due("third witness", lead.reach.ask_every_s):
@@ -243,31 +240,32 @@ def find_lost(lead: Leader) -> None:
     for guard in lead.server.guards.values():
         if guard.gone or (guard.node, guard.task) in reported or guard.node in lead.reach.lost:
             continue
-        if guard.closed_s is not None and lead.now_s - guard.closed_s > CLOSED_S:
-            add_exit(lead, Exit(guard.node, guard.task, 255))
-        elif guard.connection is not None and guard.code is None:
-            judge_silence(lead, guard)
+        heard = _heard(lead, lead.live, guard)
+        match silence.judge(heard):
+            case Silence.TASK_GONE:
+                add_exit(lead, Exit(guard.node, guard.task, 255))
+            case Silence.LOST:
+                lead.lose(guard.node, f"its node guard has not answered for {heard.silent_s:.0f} s, and the log stands "
+                                      "still")
+            case Silence.PROBE:
+                lead.tasks.begin(Work.PROBE, probe(lead, guard), guard.node)
 
 
-def judge_silence(lead: Leader, guard: Guard) -> None:
-    """A silent guard is one witness; the second is a log that stands still, or a node that runs no step."""
-    silent_s = lead.now_s - guard.heard_s
-    if silent_s < SILENT_S:
-        return
-    if lead.grew_s < guard.heard_s + lead.ping_every_s + 1.0 or (lead.live and lead.live.killed_t is not None):
-        lead.lose(guard.node, f"its node guard has not answered for {silent_s:.0f} s, and the log stands still")
-    elif silent_s >= SILENT_BUSY_S and lead.nodes.no_overlap is None:
-        lead.tasks.begin(Work.PROBE, probe(lead, guard), guard.node)
+def _heard(lead: Leader, live: Live, guard: Guard) -> Heard:
+    return Heard(
+        lead.now_s - guard.heard_s, None if guard.closed_s is None else lead.now_s - guard.closed_s,
+        is_awaited=guard.connection is not None and guard.code is None, log_grew_s=lead.grew_s - guard.heard_s,
+        ping_every_s=lead.ping_every_s, is_killed=live.killed_t is not None, can_probe=lead.nodes.no_overlap is None)
 
 
 def probe(lead: Leader, guard: Guard) -> Step:
     """Ask a node whose guard is silent by a helper step."""
     result = yield lead.world.command(lead.fencer.helper(guard.node, ["true"]), lead.job.env, 15.0)
     overlap.note_result(lead, result)
-    is_asked = result is not None and lead.nodes.no_overlap is None
-    if is_asked and result is not None and not result.is_ok and lead.now_s - guard.heard_s > SILENT_S:
-        lead.lose(guard.node, f"its node guard has not answered for {lead.now_s - guard.heard_s:.0f} s, and a test "
-                              "step failed there")
+    silent_s = lead.now_s - guard.heard_s
+    is_ok = None if result is None or lead.nodes.no_overlap is not None else result.is_ok
+    if silence.is_lost_by_probe(silent_s, is_ok):
+        lead.lose(guard.node, f"its node guard has not answered for {silent_s:.0f} s, and a test step failed there")
 
 
 def on_report(lead: Leader, guard: Guard) -> None:
@@ -285,6 +283,17 @@ def add_exit(lead: Leader, exit: Exit) -> None:
     if not any((known.node, known.task) == (exit.node, exit.task) for known in lead.live.exits):
         lead.live = replace(lead.live, exits=(*lead.live.exits, exit))
         lead.exit_s = lead.now_s
+
+
+def standing(lead: Leader) -> Standing:
+    """Where the run stands, for the next turn of the loop."""
+    live = lead.live
+    is_over = live is not None and live.fenced
+    return Standing(
+        live is not None, is_over, is_unexplained=lead.term_s is not None and lead.ending is None,
+        is_leaving=lead.tasks.is_leaving, has_last_words=is_over and has_last_words(lead), is_alone=lead.reach.alone,
+        was_looked=not (is_over and slurmends.may_tell_who_ended_it(lead)),
+        is_asking=lead.tasks.is_running(Work.EXPLAIN_STEP))
 
 
 def has_last_words(lead: Leader) -> bool:

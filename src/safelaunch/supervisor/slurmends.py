@@ -45,25 +45,32 @@ def look_for_early_ending(lead: Leader) -> None:
             lead.say(f"the job is being ended: {tell_ending(reason)}")
 
 
-def is_asking_who_ended_it(lead: Leader) -> bool:
-    """Whether Slurm is still being asked who has ended the attempt's step, where nobody here did.
+def may_tell_who_ended_it(lead: Leader) -> bool:
+    """Whether the log of the attempt that is over may tell who ended its step, and nobody has looked yet."""
+    return (lead.ending is None and not lead.job.is_local and lead.process is not None
+            and lead.asked_who != lead.attempt.number)
+
+
+def look_who_ended_it(lead: Leader) -> None:
+    """Ask Slurm who has ended the attempt's step, where its log says that somebody did, and nobody here has.
 
     A preemption with grace ends the steps and leaves the batch script alone: ranks that die of it look failed, and
     ranks that save and leave well look complete. Whatever the answer, the attempt counts as told to end; one that was
-    ended in words of a Slurm that is not known counts as no failure (attempts.close_attempt).
+    ended in words of a Slurm that is not known counts as no failure (core.decide.refusal).
     """
     live, process = lead.attempt, lead.process
-    if lead.ending is None and not lead.job.is_local and process is not None and lead.asked_who != live.number:
-        lead.asked_who = live.number
-        said = process.tail(WHOLE_END_BYTES).decode("latin-1")
-        unread = slurmtext.find_unknown_step_end(said, lead.job.id)
-        if unread is not None:
-            report_unknown(lead, lead.job.id, unread)
-            lead.unread = live.number
-        if unread is not None or slurmtext.is_step_cancelled_first(said, lead.job.id):
-            lead.live = mark_asked(live, "step_cancelled", lead.now)
-            lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
-    return lead.tasks.is_running(Work.EXPLAIN_STEP)
+    lead.asked_who = live.number
+    look_for_early_ending(lead)
+    if process is None or lead.ending is not None:
+        return
+    said = process.tail(WHOLE_END_BYTES).decode("latin-1")
+    unread = slurmtext.find_unknown_step_end(said, lead.job.id)
+    if unread is not None:
+        report_unknown(lead, lead.job.id, unread)
+        lead.unread = live.number
+    if unread is not None or slurmtext.is_step_cancelled_first(said, lead.job.id):
+        lead.live = mark_asked(live, "step_cancelled", lead.now)
+        lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
 
 
 def ask_who_ended_it(lead: Leader) -> Step:

@@ -12,7 +12,7 @@ from safelaunch.core.decide.budget import GiveUp, reason_to_give_up, rejects_che
 from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD, Event
 from safelaunch.core.plan import Plan, Restart
 from safelaunch.core.state import Exclusion, State, fold
-from tests.core.decide.test_decide import PLAN
+from tests.core.decide.situations import PLAN
 
 Facts = dict[str, Any]
 

@@ -33,7 +33,7 @@ from safelaunch.core.decide.watched import (
 from safelaunch.core.model import Event, Request
 from safelaunch.core.slurmtext import Account, KnownJob
 from safelaunch.core.state import Exclusion, Intent, State, fold
-from tests.core.decide.test_decide import PLAN
+from tests.core.decide.situations import PLAN
 
 NOW = 10_000.0
 LONG_S = 10_000.0

@@ -33,7 +33,7 @@ from safelaunch.supervisor.attempts import with_advice
 from safelaunch.supervisor.diagnosing import end_of
 from safelaunch.views.overview import SPEECH
 from safelaunch.views.whyevidence import by_journal
-from tests.core.decide.test_decide import PLAN
+from tests.core.decide.situations import PLAN
 from tests.core.why.judged import read_text
 
 NODES = ("n0", "n1")

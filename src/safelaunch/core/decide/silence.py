@@ -1,0 +1,60 @@
+"""What the silence of a node guard means, and whether it is this node that is cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from safelaunch.core.timing import CLOSED_S, SILENT_S
+
+SILENT_BUSY_S = 60.0   # of silence while the log still grows: ask the node by a helper step
+
+
+class Silence(Enum):
+    """What to do about a guard."""
+
+    NOTHING = "it answers, or may yet"
+    TASK_GONE = "its connection has closed: its task has gone with it"
+    LOST = "its node is lost"
+    PROBE = "ask its node by a helper step"
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What was heard of a guard that has not said how its task ended."""
+
+    silent_s: float                # since it was heard last
+    closed_s: float | None = None  # since its connection has closed; None = it stands
+    is_awaited: bool = True        # its connection stands, and it has not told of its task's end
+    log_grew_s: float = 0.0        # how long after it was heard last the log has grown
+    ping_every_s: float = 1.0
+    is_killed: bool = False        # the attempt has been told to end
+    can_probe: bool = True         # helper steps can run in this job
+
+
+def judge(heard: Heard) -> Silence:
+    """A silent guard is one witness; the second is a log that stands still, or a node that runs no step."""
+    if heard.closed_s is not None and heard.closed_s > CLOSED_S:
+        return Silence.TASK_GONE
+    if not heard.is_awaited or heard.silent_s < SILENT_S:
+        return Silence.NOTHING
+    if heard.log_grew_s < heard.ping_every_s + 1.0 or heard.is_killed:
+        return Silence.LOST
+    return Silence.PROBE if heard.silent_s >= SILENT_BUSY_S and heard.can_probe else Silence.NOTHING
+
+
+def is_lost_by_probe(silent_s: float, is_ok: bool | None) -> bool:
+    """Whether a helper step that failed (`is_ok`; None = it was never tried) is the second witness against a node."""
+    return is_ok is False and silent_s > SILENT_S
+
+
+def may_be_alone(
+    host: str, nodes: Sequence[str], lost: Collection[str], standby_silent_s: float | None, is_local: bool
+) -> bool:
+    """Whether all other nodes of the attempt are lost, and the standby (None = there is none) is silent: then it may
+    be this node that is cut off, and Slurm's controller is the third witness. Spares run nothing that could be heard.
+    """
+    others = [node for node in nodes if node != host]
+    is_heard = standby_silent_s is not None and standby_silent_s < SILENT_S
+    return not is_local and bool(others) and all(node in lost for node in others) and not is_heard

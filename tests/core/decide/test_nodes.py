@@ -1,0 +1,48 @@
+"""Which nodes the next attempt, and the next job, may use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from safelaunch.core.decide.actions import (
+    HandOver,
+    Launch,
+)
+from safelaunch.core.state import Exclusion, State
+from tests.core.decide.situations import (
+    LOST,
+    action,
+    history,
+    seen,
+)
+
+
+def suspecting(*nodes: str) -> State:
+    return replace(history("lost"), exclusions=tuple(Exclusion(node, "silent") for node in nodes))
+
+
+@pytest.mark.parametrize(
+    ("state", "lost", "expected"),
+    [
+        (history("failed"), (), ("n0", "n1")),
+        (suspecting("n0"), (), ("n1", "n2")),
+        (history("lost"), LOST, ("n0", "n2")),
+        (replace(history("lost"), left_out=(("n0", "silent; the run needs it"),)), (), ("n1", "n2")),
+        (replace(history("lost"), left_out=(("n0", "silent; the run needs it"),)), LOST, ("n0", "n2")),
+    ],
+    ids=["the same nodes when none is suspect", "a spare for a suspect", "a spare for a lost node",
+         "a spare for a suspect that jobs need", "a suspect where no other is left"],
+)
+def test_the_next_attempt_runs_on_good_nodes_in_slurms_order(
+    state: State, lost: tuple[tuple[str, str], ...], expected: tuple[str, ...],
+) -> None:
+    got = action(state, seen(lost=lost))
+    assert isinstance(got, Launch)
+    assert got.nodes == expected
+
+
+def test_with_too_few_good_nodes_the_successor_goes_on_without_the_bad_ones() -> None:
+    assert action(suspecting("n2", "n0"), seen(lost=(("n0", "dead"),))) == HandOver(
+        ("n0", "n2"), "of the 2 nodes needed only 1 can be used (without n0, n2)")

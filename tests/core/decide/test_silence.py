@@ -1,0 +1,79 @@
+"""Silence: one silent guard proves nothing, and a node that hears nobody may be the one that is cut off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.core.decide.silence import (
+    SILENT_BUSY_S,
+    Heard,
+    Silence,
+    is_lost_by_probe,
+    judge,
+    may_be_alone,
+)
+from safelaunch.core.timing import SILENT_S
+
+BUSY = Heard(SILENT_S, log_grew_s=SILENT_S)
+
+
+@pytest.mark.parametrize(("heard", "expected"), [
+    (Heard(1.0), Silence.NOTHING),
+    (Heard(SILENT_S - 0.1), Silence.NOTHING),
+    (Heard(SILENT_S), Silence.LOST),
+    (Heard(SILENT_S, log_grew_s=1.9), Silence.LOST),
+    (Heard(SILENT_S, log_grew_s=3.9, ping_every_s=3.0), Silence.LOST),
+    (BUSY, Silence.NOTHING),
+    (replace(BUSY, is_killed=True), Silence.LOST),
+    (replace(BUSY, silent_s=SILENT_BUSY_S), Silence.PROBE),
+    (replace(BUSY, silent_s=SILENT_BUSY_S, can_probe=False), Silence.NOTHING),
+    (Heard(99.0, is_awaited=False), Silence.NOTHING),
+    (Heard(1.5, closed_s=1.5, is_awaited=False), Silence.NOTHING),
+    (Heard(2.5, closed_s=2.5, is_awaited=False), Silence.TASK_GONE),
+], ids=[
+    "it answers", "nine pings without an answer", "ten, and the log stands still",
+    "the last lines came a second after its last word", "... among many guards, that are pinged each 3 s",
+    "the log goes on: a busy node", "... whose ranks were told to end", "a minute, and the log goes on",
+    "... on a site that forbids helper steps", "it has told of its task's end", "its connection closed a moment ago",
+    "... and it did not come back",
+])
+def test_what_the_silence_of_a_guard_means(heard: Heard, expected: Silence) -> None:
+    assert judge(heard) is expected
+
+
+@given(st.floats(0, 1e6), st.none() | st.floats(0, 1e6), st.booleans(), st.floats(0, 1e6), st.floats(1, 3),
+       st.booleans(), st.booleans())
+def test_no_node_is_lost_within_ten_seconds(
+    silent_s: float, closed_s: float | None, awaited: bool, grew_s: float, ping_s: float, killed: bool, probe: bool
+) -> None:
+    if judge(Heard(silent_s, closed_s, awaited, grew_s, ping_s, killed, probe)) is Silence.LOST:
+        assert silent_s >= SILENT_S and awaited
+
+
+@pytest.mark.parametrize(("silent_s", "is_ok", "expected"), [
+    (61.0, False, True), (61.0, True, False), (61.0, None, False), (1.0, False, False),
+], ids=["the step failed", "it ran", "it was never tried", "the guard was heard meanwhile"])
+def test_a_helper_step_is_a_witness_only_where_it_ran_and_the_guard_stays_silent(
+    silent_s: float, is_ok: bool | None, expected: bool
+) -> None:
+    assert is_lost_by_probe(silent_s, is_ok) is expected
+
+
+@pytest.mark.parametrize(("nodes", "lost", "standby_s", "is_local", "expected"), [
+    (("n0", "n1", "n2"), {"n1", "n2"}, None, False, True),
+    (("n0", "n1", "n2"), {"n1"}, None, False, False),
+    (("n0", "n1", "n2"), {"n1", "n2"}, 1.0, False, False),
+    (("n0", "n1", "n2"), {"n1", "n2"}, SILENT_S, False, True),
+    (("n0",), set(), None, False, False),
+    ((), set(), None, False, False),
+    (("n0", "n1"), {"n1"}, None, True, False),
+], ids=["all others are lost", "one is heard", "the standby, on a spare, is heard", "it is silent as well",
+        "a run of one node", "before the first attempt", "a local run"])
+def test_when_slurm_is_asked_whether_this_node_is_the_one_that_is_cut_off(
+    nodes: tuple[str, ...], lost: set[str], standby_s: float | None, is_local: bool, expected: bool
+) -> None:
+    assert may_be_alone("n0", nodes, lost, standby_s, is_local) is expected
