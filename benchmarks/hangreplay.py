@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from safelaunch.core.hangs import hang
 from safelaunch.core.progress.lines import listen
-from safelaunch.core.why import logstamps
+from safelaunch.core.why.read import logstamps
 
 POLL_S = 5.0
 MOST_S = 30 * 86400.0

@@ -129,7 +129,7 @@ def ask_safelaunch(cases: Sequence[Case]) -> Iterable[Answer]:
     from safelaunch.adapters.rulepacks import load_packs
     from safelaunch.core.why import rulebook
     from safelaunch.core.why.judge.engine import judge_log
-    from safelaunch.core.why.scan import Compiled
+    from safelaunch.core.why.read.scan import Compiled
     from safelaunch.core.why.show import verdictjson
 
     rules = (*rulebook.RULES, *load_packs())

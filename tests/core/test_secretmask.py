@@ -9,7 +9,7 @@ import json
 import uuid
 
 from safelaunch.core.secretmask import hide_values, mask
-from safelaunch.core.why import loglines
+from safelaunch.core.why.read import loglines
 from tests.tables import each
 
 

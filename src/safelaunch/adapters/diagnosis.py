@@ -15,9 +15,9 @@ from safelaunch.adapters.logs import logfiles
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.core.why import rulebook
 from safelaunch.core.why.findings import Evidence, Rule
-from safelaunch.core.why.globalranks import Layout, to_global
 from safelaunch.core.why.judge import engine
-from safelaunch.core.why.scan import Compiled
+from safelaunch.core.why.read.globalranks import Layout, to_global
+from safelaunch.core.why.read.scan import Compiled
 from safelaunch.core.why.show import verdictjson
 
 DEADLINE_S = 3.0      # a log of 20 GB; most take 10 ms

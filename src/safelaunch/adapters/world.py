@@ -24,7 +24,7 @@ from safelaunch.adapters.job import address_of, addresses_of, own_addresses
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
 from safelaunch.core.why.findings import Evidence, Rule
-from safelaunch.core.why.globalranks import Layout
+from safelaunch.core.why.read.globalranks import Layout
 from safelaunch.node.guard.link import Link
 
 # Commands that ask slurmctld; it is everybody's, so that a supervisor never sends it more than two a second.

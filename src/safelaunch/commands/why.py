@@ -19,8 +19,8 @@ from safelaunch.core.categories import POLICY_WORDS, TABLE
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.why import rulebook
 from safelaunch.core.why.findings import Log
-from safelaunch.core.why.globalranks import to_global
 from safelaunch.core.why.judge.engine import judge_log
+from safelaunch.core.why.read.globalranks import to_global
 from safelaunch.core.why.show import ticket as whyticket
 from safelaunch.core.why.show import verdictjson, verdicttext
 from safelaunch.core.why.show.helppages import PAGES

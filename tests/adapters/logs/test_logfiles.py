@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safelaunch.adapters.logs import logbounds, logfiles
 from safelaunch.adapters.logs.linenumbers import line_numbers
 from safelaunch.core.why.findings import CLOCK_ORDER, CLOCK_STAMPS, Log, Rule
-from safelaunch.core.why.scan import TRACEBACK
+from safelaunch.core.why.read.scan import TRACEBACK
 
 RULES = (
     Rule("cuda", "native_crash", (b"CUDA error",), rb"CUDA error: \w+"),

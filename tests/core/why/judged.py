@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from safelaunch.core.why.findings import CLOCK_ORDER, Evidence, Line, Log
 from safelaunch.core.why.judge.engine import NOTHING_KNOWN, judge_log
-from safelaunch.core.why.prefilter import Shapes
+from safelaunch.core.why.read.prefilter import Shapes
+from safelaunch.core.why.read.scan import Compiled, Scanner
 from safelaunch.core.why.rulebook import RULES
-from safelaunch.core.why.scan import Compiled, Scanner
 from safelaunch.core.why.verdict import Verdict
 
 COMPILED = Compiled(RULES)

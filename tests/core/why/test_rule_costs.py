@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from safelaunch.core.why.prefilter import fold
+from safelaunch.core.why.read.prefilter import fold
+from safelaunch.core.why.read.scan import MAX_LINE
 from safelaunch.core.why.rulebook import RULES
-from safelaunch.core.why.scan import MAX_LINE
 from tests.core.pumps import pumps_of
 
 # Few bytes more at first: what doubles with each byte would take a minute where it should be stopped after 0.1 s.

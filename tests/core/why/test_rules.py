@@ -10,9 +10,9 @@ from functools import cache
 
 from safelaunch.core.categories import ADVICE, TABLE
 from safelaunch.core.why.findings import Finding, Rule
-from safelaunch.core.why.prefilter import Shapes
+from safelaunch.core.why.read.prefilter import Shapes
+from safelaunch.core.why.read.scan import Compiled, Scanner
 from safelaunch.core.why.rulebook import BY_ID, RULES
-from safelaunch.core.why.scan import Compiled, Scanner
 from safelaunch.core.why.weigh.groups import fill
 
 COMPILED = Compiled(RULES)

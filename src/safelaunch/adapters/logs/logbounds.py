@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.logs import logchunks
 from safelaunch.adapters.logs.logchunks import Source
-from safelaunch.core.why.parts import Speaker
-from safelaunch.core.why.prefilter import QUOTA_DULL, Shapes
-from safelaunch.core.why.scan import Compiled, Scanner
+from safelaunch.core.why.read.parts import Speaker
+from safelaunch.core.why.read.prefilter import QUOTA_DULL, Shapes
+from safelaunch.core.why.read.scan import Compiled, Scanner
 
 SMALL = 64 << 20         # a log up to this size is read whole
 PIECE = 32 << 20         # read in one go

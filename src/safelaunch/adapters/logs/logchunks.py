@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from safelaunch.adapters import sharedfile
-from safelaunch.core.why import loglines
-from safelaunch.core.why.parts import Part
-from safelaunch.core.why.prefilter import Shapes
-from safelaunch.core.why.scan import Compiled, Scanner
+from safelaunch.core.why.read import loglines
+from safelaunch.core.why.read.parts import Part
+from safelaunch.core.why.read.prefilter import Shapes
+from safelaunch.core.why.read.scan import Compiled, Scanner
 
 # Blocks that fit the L2 cache, and that malloc gives and takes back without the kernel: from 128 KiB on it maps pages
 # for each (mallopt(3), M_MMAP_THRESHOLD). Measured: 0.81 GB/s at 64-112 KiB, 0.62 at 256 KiB.

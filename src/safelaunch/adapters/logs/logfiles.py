@@ -20,13 +20,13 @@ from typing import BinaryIO
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.logs import logbounds, logchunks
 from safelaunch.adapters.logs.logchunks import Source
-from safelaunch.core.why import loglines
 from safelaunch.core.why.findings import CLOCK_ORDER, CLOCK_STAMPS, Finding, Line, Log, Progress, Rule
 from safelaunch.core.why.order import clocks
-from safelaunch.core.why.parts import Part, merge_parts
-from safelaunch.core.why.prefilter import Shapes
+from safelaunch.core.why.read import loglines
+from safelaunch.core.why.read.parts import Part, merge_parts
+from safelaunch.core.why.read.prefilter import Shapes
+from safelaunch.core.why.read.scan import Compiled
 from safelaunch.core.why.rulebook import BY_ID
-from safelaunch.core.why.scan import Compiled
 
 PARALLEL_FROM = 48 << 20    # less is read faster than workers are started
 LAST_LINES = 40

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from safelaunch.core.why.findings import Finding, Progress
-from safelaunch.core.why.logstamps import days_since_epoch
 from safelaunch.core.why.order import clocks
+from safelaunch.core.why.read.logstamps import days_since_epoch
 
 MAY = days_since_epoch(2024, 5, 1) * 86400.0
 MAY_1970 = days_since_epoch(1970, 5, 1) * 86400.0

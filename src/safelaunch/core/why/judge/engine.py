@@ -8,12 +8,12 @@ from dataclasses import replace
 from safelaunch.core.categories import advice
 from safelaunch.core.why.findings import Cited, Evidence, Finding, Log
 from safelaunch.core.why.fingerprint import make_fingerprint
-from safelaunch.core.why.globalranks import by_launcher
 from safelaunch.core.why.judge.ends import ECHOES
 from safelaunch.core.why.judge.lastlines import LastWords, hear_last_words
 from safelaunch.core.why.judge.witnesses import join
 from safelaunch.core.why.order.episodes import Episode, Moment, last_episode, order_of
-from safelaunch.core.why.tracebacks import is_played_down
+from safelaunch.core.why.read.globalranks import by_launcher
+from safelaunch.core.why.read.tracebacks import is_played_down
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.core.why.weigh.counterevidence import ENDINGS, SURE_END, doubt, is_past, trace_course
 from safelaunch.core.why.weigh.groups import SYMPTOM_SHARE, Group, cite, gather, moment, place_of

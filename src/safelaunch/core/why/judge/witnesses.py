@@ -10,7 +10,7 @@ from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.why.findings import Evidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, exit_fingerprint, make_fingerprint
 from safelaunch.core.why.judge.ends import judge_end
-from safelaunch.core.why.tracebacks import parse_frames
+from safelaunch.core.why.read.tracebacks import parse_frames
 from safelaunch.core.why.verdict import Verdict
 
 CLEAR_MARGIN = 0.05       # what comes from outside replaces the log's cause only when it is surer by this

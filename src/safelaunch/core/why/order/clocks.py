@@ -10,7 +10,7 @@ from statistics import median
 from typing import TypeVar
 
 from safelaunch.core.why.findings import Finding, Line, Progress
-from safelaunch.core.why.logstamps import days_since_epoch
+from safelaunch.core.why.read.logstamps import days_since_epoch
 
 Item = Finding | Progress | Line
 Stamped = TypeVar("Stamped", Finding, Progress, Line)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from safelaunch.core.categories import ADVICE
 from safelaunch.core.why.findings import CLOCK_ORDER, Cited, Log, Rule
+from safelaunch.core.why.read.tracebacks import parse_frames
 from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.show.helppages import PAGES
 from safelaunch.core.why.show.verdictjson import evidence_of
-from safelaunch.core.why.tracebacks import parse_frames
 from safelaunch.core.why.verdict import Verdict
 
 SHOWN_SYMPTOMS = 5

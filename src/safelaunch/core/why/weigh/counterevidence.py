@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from safelaunch.core.why.findings import Log
 from safelaunch.core.why.order.episodes import Episode, Moment, is_comparable, order_of
-from safelaunch.core.why.tracebacks import is_played_down
+from safelaunch.core.why.read.tracebacks import is_played_down
 from safelaunch.core.why.weigh.groups import Group
 
 LATE_COST = 0.16          # the run went on, unless the steps behind it only came late

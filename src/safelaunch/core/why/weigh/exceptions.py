@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from safelaunch.core.why.tracebacks import parse_frames
+from safelaunch.core.why.read.tracebacks import parse_frames
 from safelaunch.core.why.weigh.errnos import category_of_errno
 from safelaunch.core.why.weigh.packages import weigh_frames, weigh_module
 from safelaunch.core.why.weigh.words import weigh_words

@@ -10,8 +10,8 @@ from safelaunch.core.categories import advice
 from safelaunch.core.why.findings import Cited, Finding, Log, Role, Rule
 from safelaunch.core.why.fingerprint import generalize
 from safelaunch.core.why.order.episodes import Episode, Moment, is_excused, is_perhaps_late, order_of
+from safelaunch.core.why.read.tracebacks import find_user_frame, is_ignored, is_of_thread
 from safelaunch.core.why.rules.generic import EXCEPTION, LINE
-from safelaunch.core.why.tracebacks import find_user_frame, is_ignored, is_of_thread
 from safelaunch.core.why.weigh.exceptions import read_exception
 
 SYMPTOM_SHARE = 0.85        # what a symptom is worth as a cause when nothing deeper is there

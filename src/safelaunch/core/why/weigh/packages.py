@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from safelaunch.core.why.tracebacks import Frame
+from safelaunch.core.why.read.tracebacks import Frame
 
 # Modules of packages → category, and how much their exceptions speak for it. The longest name that fits counts.
 _PACKAGES: Mapping[str, tuple[str, float]] = {

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from safelaunch.core.secretmask import mask
-from safelaunch.core.why import logstamps
+from safelaunch.core.why.read import logstamps
 
 MAX_PREFIX = 512        # bytes at a line's start that may be prefixes
 _MAX_FORMS = 8

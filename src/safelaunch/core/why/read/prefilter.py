@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from safelaunch.core.why.literals import Words
+from safelaunch.core.why.read.literals import Words
 
 FOLD = bytes(10 if byte == 13 else byte for byte in range(256))      # a carriage return ends a line as well
 _SAYS = re.compile(rb"[^\r\n\x00]")   # sparse files read as NULs

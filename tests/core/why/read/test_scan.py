@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core.why.findings import Finding, Rule
-from safelaunch.core.why.parts import KEEP_ALL, Part, merge_parts
-from safelaunch.core.why.prefilter import Shapes
-from safelaunch.core.why.scan import TRACEBACK, Compiled, Scanner
+from safelaunch.core.why.read.parts import KEEP_ALL, Part, merge_parts
+from safelaunch.core.why.read.prefilter import Shapes
+from safelaunch.core.why.read.scan import TRACEBACK, Compiled, Scanner
 
 
 def rule(name: str, anchor: bytes, pattern: bytes, role: str = "cause", order: int = 0, weight: float = 0.5) -> Rule:

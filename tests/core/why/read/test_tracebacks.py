@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.why.tracebacks import find_user_frame, is_ignored, is_of_thread, parse_frames
+from safelaunch.core.why.read.tracebacks import find_user_frame, is_ignored, is_of_thread, parse_frames
 
 BLOCK = (
     "loading", "Traceback (most recent call last):", '  File "/home/u/train.py", line 7, in main', "    go(x)",

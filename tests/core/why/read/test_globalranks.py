@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from safelaunch.core.why.findings import Finding, Line, Log, Progress
-from safelaunch.core.why.globalranks import by_launcher, to_global
+from safelaunch.core.why.read.globalranks import by_launcher, to_global
 from tests.core.why.judged import judge_text
 
 NODES = ("n4", "n7", "n9")

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from safelaunch.core.why import loglines
 from safelaunch.core.why.findings import Finding, Progress, Rule
-from safelaunch.core.why.literals import Words
-from safelaunch.core.why.loglines import Parsed
-from safelaunch.core.why.parts import KEEP_ALL, KEEP_MOST, RECENT_SIGNS, Part, Speaker, join_signs, latest_signs
-from safelaunch.core.why.prefilter import Hit, Shapes, Unseen, fold
+from safelaunch.core.why.read import loglines
+from safelaunch.core.why.read.literals import Words
+from safelaunch.core.why.read.loglines import Parsed
+from safelaunch.core.why.read.parts import KEEP_ALL, KEEP_MOST, RECENT_SIGNS, Part, Speaker, join_signs, latest_signs
+from safelaunch.core.why.read.prefilter import Hit, Shapes, Unseen, fold
 from safelaunch.core.why.rules.generic import EXCEPTION
 
 TRACEBACK = b"Traceback (most recent call last)"
