@@ -145,7 +145,7 @@ OTHERS = {
         "adapters/attempt.py:AttemptProcess._pump_pid", "adapters/attempt.py:AttemptProcess.adopt",
         "adapters/attempt.py:AttemptProcess.poll", "adapters/attempt.py:AttemptProcess.read",
         "adapters/attempt.py:AttemptProcess.tail", "adapters/outbox.py:Outbox.adopt_all",
-        "supervisor/takeover.py:_note_taken",
+        "supervisor/loop.py:_read", "supervisor/loop.py:stand_by", "supervisor/takeover.py:_note_taken",
         "supervisor/takeover.py:open_control", "supervisor/leader.py:Leader.is_sure_of_folder.look",
     ),
     "the package, the kernel, Slurm's configuration": (

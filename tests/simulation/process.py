@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safelaunch import loop
 from safelaunch.adapters import slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collected
@@ -20,9 +19,11 @@ from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace, Result
 from safelaunch.adapters.world import ASKING, World
 from safelaunch.commands.watch import GAP_S, TICK_S
 from safelaunch.core import nodefold
+from safelaunch.core.decide.phase import Phase, may_follow
 from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.show import verdictjson
 from safelaunch.node.guard.link import RETRY_S, Link
+from safelaunch.supervisor import loop
 from safelaunch.supervisor.leader import DEMOTED, Leader, TookOver
 from safelaunch.watch.memory import Memory
 from safelaunch.watch.reading import Reader
@@ -167,6 +168,7 @@ class Supervisor(Actor):
         elif start is not None:
             took_over = TookOver(job.host, world.now_s())
         lead = self.lead_object = Leader(self.sim.run_dir, local, job, world, took_over)
+        lead.course.on_enter = self._enter
         self.led_t = self.sim.clock.t
         lead.nodes.have_addresses(start.addresses if start else {})
         code = loop.run(lead)
@@ -176,6 +178,10 @@ class Supervisor(Actor):
         else:
             loop._write(local / "final", str(code))
         return code
+
+    def _enter(self, before: Phase, after: Phase) -> None:
+        if not may_follow(before, after):
+            self.sim.violate(f"a supervisor goes from phase {before.value!r} to {after.value!r}")
 
     def _job(self) -> JobFacts:
         job = self.shell.job

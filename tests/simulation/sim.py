@@ -379,7 +379,7 @@ class Sim:
         for other in self.supervisors:
             lead, is_awake = other.lead_object, not other.process.dead and other.process.last_t > now_t - 3.0
             is_well = max(other.born_t, other.host.troubled_t) < now_t - TROUBLE_S and other.led_t < now_t - 5.0
-            leads = lead is not None and lead.final is None and not lead.reach.alone and not lead.reach.resigned
+            leads = lead is not None and lead.course.final is None and not lead.reach.alone and not lead.reach.resigned
             if other is not standby and is_awake and is_well and leads:
                 self.violate(f"false takeover: {standby.host.name} from {other.host.name}, which is well")
 

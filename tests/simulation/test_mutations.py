@@ -13,7 +13,6 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
-from safelaunch import loop
 from safelaunch.adapters import control, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.slurm import Pace
@@ -21,7 +20,17 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.core.decide import between, ended, takeover
 from safelaunch.core.decide.budget import GiveUp
 from safelaunch.core.state import State
-from safelaunch.supervisor import attempts, endings, handover, lostprogress, observe, resuming, slurmends, standbys
+from safelaunch.supervisor import (
+    attempts,
+    endings,
+    handover,
+    loop,
+    lostprogress,
+    observe,
+    resuming,
+    slurmends,
+    standbys,
+)
 from safelaunch.supervisor import takeover as births
 from safelaunch.supervisor.leader import Leader
 from tests.simulation.clients import Client

@@ -85,7 +85,7 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     yield from handover.announce_end(lead)
     yield from handover.end_job(lead)
     yield from handover.start_soon(lead)
-    lead.final = HANDED_OVER
+    lead.course.ends(HANDED_OVER)
 
 
 def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, Outcome[bool]]:
@@ -124,7 +124,7 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
     yield from handover.end_job(lead)
-    lead.final = action.exit_code
+    lead.course.ends(action.exit_code)
 
 
 def _write_end(lead: Leader, action: Finish) -> Step:

@@ -24,6 +24,7 @@ from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
 from safelaunch.core.counters import Counter
+from safelaunch.core.decide.phase import phase_of
 from safelaunch.core.decide.seen import Live, Seen
 from safelaunch.core.model import Event
 from safelaunch.core.plaintext import clean
@@ -34,6 +35,7 @@ from safelaunch.core.timing import LEASE_S, PATIENT_S, PING_S, STALL_S, ping_eve
 from safelaunch.core.why.findings import Evidence as Known
 from safelaunch.node import fresh
 from safelaunch.supervisor.state.clock import Clock
+from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.door import Door
 from safelaunch.supervisor.state.folder import PATIENCE, FolderState
 from safelaunch.supervisor.state.hangs import HangWatch
@@ -43,7 +45,7 @@ from safelaunch.supervisor.state.nodes import Nodes
 from safelaunch.supervisor.state.reach import Reach
 from safelaunch.supervisor.state.resume import ResumePoint
 from safelaunch.supervisor.state.standbys import Standbys
-from safelaunch.supervisor.state.tasks import BackgroundTasks, Step
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
 
 TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
@@ -110,9 +112,9 @@ class Leader:
 
     def __init__(self, run_dir: Path, local: Path, job: Job, world: World, took_over: TookOver | None = None) -> None:
         self.here = Here(run_dir, local, job, world, took_over, runfolder.name_of(os.geteuid()))
-        self.final: int | None = None
         self.clock = Clock(world)
         self.tasks = BackgroundTasks(self.clock)
+        self.course = Course()
         self.standbys = Standbys(self.now_s)
         self.hangs = HangWatch(self.now_s)
         self.nodes = Nodes()
@@ -256,6 +258,14 @@ class Leader:
             resume=self.resume.newest, alone=self.reach.alone, unconfirmed=self.is_unconfirmed,
             jitter=self.world.chance(),
         )
+
+    def enter_phase(self) -> None:
+        """Take in which phase this supervisor is in now."""
+        is_over = self.state.ended is not None
+        self.course.enters(phase_of(
+            self.live, is_handing_over=self.tasks.is_running(Work.HAND_OVER) and not is_over,
+            is_finishing=self.tasks.is_running(Work.FINISH) or (self.tasks.is_running(Work.HAND_OVER) and is_over),
+            is_preserving=self.state.preserving_until is not None))
 
     def record(self, *events: Event, noted: Sequence[Event] = ()) -> None:
         """Journal the events, behind those that were noted, with one fsync; fold them into the state."""

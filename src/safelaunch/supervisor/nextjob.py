@@ -65,7 +65,7 @@ def choose(lead: Leader, via: str, why: str) -> None:
 def queue_successor(lead: Leader, is_held: bool = False) -> Step:
     """Queue the next job of this run behind this one, or find out how else it can be made."""
     refusals = unclear = 0
-    while lead.state.ended is None and lead.final is None and lead.state.next_cancelled is None:
+    while lead.state.ended is None and lead.course.final is None and lead.state.next_cancelled is None:
         claim = lead.claim("queue the successor")
         if claim == 0:
             yield SETTLE_S
@@ -183,7 +183,7 @@ def watch_successor(lead: Leader) -> Step:
         yield wait_s
         wait_s = LOOK_EVERY_S
         job = lead.state.successor
-        if job is None or lead.final is not None or lead.tasks.is_leaving:
+        if job is None or lead.course.final is not None or lead.tasks.is_leaving:
             return
         fate = yield from find_fate(lead, job)
         if fate is Fate.CANCELLED and lead.state.successor == job:

@@ -144,7 +144,7 @@ def look_whether_it_ends(lead: Leader) -> Generator[Command, Result | None, bool
 def watch_limit(lead: Leader) -> Step:
     """Slurm warns the batch script of the time limit; this supervisor is in none, and asks for the time left."""
     warn_s = warn_before_s(lead.plan)
-    while lead.final is None:
+    while lead.course.final is None:
         result = yield lead.world.command(slurm.squeue_time_left(lead.job.id), lead.job.env)
         left_s = slurmtext.parse_time_left_s(result.stdout) if result is not None and result.is_ok else None
         if left_s is not None and left_s <= warn_s:
@@ -335,7 +335,7 @@ def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool =
         "step": attempt.step if attempt else None, "successor": urgent.successor,
         "every_s": pulse_every_s(lead), "endpoint": [lead.own_address(), lead.server.port],
         "alone": lead.reach.resigned, "standby": urgent.standby, "watchers": urgent.watchers,
-        "hang_t": hangs.would_call_t(lead), "over": is_over or lead.final is not None,
+        "hang_t": hangs.would_call_t(lead), "over": is_over or lead.course.final is not None,
         "guards": sum(guard.connection is not None for guard in lead.server.guards.values()),
     }).encode() + b"\n")
     strike_off(lead, urgent.watchers, ticket)

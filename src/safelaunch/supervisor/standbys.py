@@ -16,7 +16,7 @@ FOREVER_S = 1e9
 
 def keep_standby(lead: Leader) -> None:
     """See that there is a standby on another node, once an attempt runs; look once a second."""
-    if not lead.wants_standby or lead.final is not None:
+    if not lead.wants_standby or lead.course.final is not None:
         return
     for node, quiet_s in _silences_s(lead).items():
         if quiet_s >= CALM_AFTER_S:

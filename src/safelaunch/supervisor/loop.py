@@ -1,0 +1,193 @@
+"""The leader's loop: the supervisor in the batch step. One tick is observe → decide → act → record.
+
+`core.decide` alone chooses. Nothing here blocks on the shared folder or on Slurm: the folder is touched by disposable
+children (adapters.shared), Slurm's commands run beside the loop, and longer acts are generators that yield what they
+wait for. It can die at any line: the batch shell starts it again, and
+what it needs to go on stands in the journal and on this node's own disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import sys
+from pathlib import Path
+
+from safelaunch.adapters.attempt import raise_limit
+from safelaunch.adapters.job import Job, Start, current, standby
+from safelaunch.adapters.localtime import clock
+from safelaunch.adapters.world import World
+from safelaunch.core.decide import rows, turn
+from safelaunch.core.decide.actions import AskToEnd, Decision, Fence, Finish, HandOver, Kill, Launch, Preserve, Wait
+from safelaunch.core.decide.phase import Phase
+from safelaunch.core.decide.seen import mark_asked
+from safelaunch.core.decide.turn import Turn
+from safelaunch.supervisor import asking, attempts, endings, observe, resuming, slurmends
+from safelaunch.supervisor.diagnosing import foresee
+from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, hold_token
+from safelaunch.supervisor.standby import Standby
+from safelaunch.supervisor.state.tasks import Work
+from safelaunch.supervisor.takeover import boot
+
+
+def run(lead: Leader) -> int:
+    """The job's exit code."""
+    is_ours = True
+    while lead.course.final is None:
+        try:
+            tick(lead)
+        except Superseded as other:
+            is_ours = other.by is not None   # else the folder is another run's
+            _step_down(lead, other)
+    if lead.course.final != DEMOTED and is_ours:
+        observe.publish_pulse(lead)
+    lead.shared.close()
+    lead.server.close()
+    return lead.course.final
+
+
+def tick(lead: Leader) -> None:
+    """Sleep, observe; then decide, act and record for as long as one act leads to the next at once: an attempt's end,
+    the decision and the next launch wait for no tick.
+    """
+    if lead.course.phase is Phase.BORN:
+        boot(lead)
+        lead.wait(0.0)   # for nothing: the first attempt of a job does not wait for its first tick
+    else:
+        lead.wait(min(lead.timeout_s(), observe.wakes_in_s(lead)))
+    observe.observe(lead)
+    is_going_on = True
+    while lead.course.final is None and is_going_on:
+        lead.enter_phase()
+        is_going_on = step(lead)
+    if lead.course.final is None:
+        lead.enter_phase()
+
+
+def _step_down(lead: Leader, other: Superseded) -> None:
+    """Another supervisor leads, or the folder is another run's: what runs here is not this one's to keep."""
+    lead.course.enters(Phase.SUPERSEDED)
+    lead.say(f"steps down: {other}")
+    is_elsewhere = other.by not in (None, lead.job.host)
+    if is_elsewhere:   # it has ended this attempt, and waits for no guard that we feed
+        lead.server.tell({"do": "end", "grace_s": 0.0}, lead.now_s)
+    lead.course.ends(DEMOTED if lead.wants_standby and other.by is not None else HANDED_OVER)
+    if lead.process is not None:
+        lead.process.finish_pump()
+        if is_elsewhere:
+            lead.process.kill()   # what it was to hear got lost with the cable: it waited for minutes (drill)
+
+
+def step(lead: Leader) -> bool:
+    """One decision and its act; True when another may follow at once."""
+    if lead.live is not None and lead.live.fenced:
+        foresee(lead)
+    match turn.judge(observe.standing(lead)):
+        case Turn.WAIT:
+            return False
+        case Turn.LOOK:
+            slurmends.look_who_ended_it(lead)
+            return True
+        case Turn.CLOSE:
+            attempts.close_attempt(lead)
+            return True
+    decision = rows.decide(lead.state, lead.seen(), lead.plan)
+    return decision.action is not None and act(lead, decision)
+
+
+def act(lead: Leader, decision: Decision) -> bool:
+    """Carry a decision out; True when it changed something that the next decision depends on."""
+    action, row = decision.action, decision.row
+    again = False
+    match action:
+        case Launch():
+            attempts.launch(lead, row, action)
+        case AskToEnd():
+            lead.live = mark_asked(lead.attempt, row, lead.now)
+            lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number,
+                      log_bytes=lead.log_bytes())
+            lead.tasks.begin(Work.ASK_TO_END, asking.ask_to_end(lead, action.signal), row)
+        case Kill():
+            attempts.kill(lead, row, action)
+        case Fence():
+            again = attempts.fence(lead)
+        case HandOver():
+            lead.tasks.begin(Work.HAND_OVER, endings.hand_over(lead, row, action))
+        case Finish():
+            lead.tasks.begin(Work.FINISH, endings.finish(lead, row, action))
+        case Preserve():
+            endings.preserve(lead, row, action)
+        case Wait():
+            if row != lead.journal.last_row:
+                lead.tell(row, f"waiting until {clock(action.until)}: {action.why}")
+            if row == "frozen":
+                resuming.find_resume(lead)
+            elif row == "give_up":
+                endings.keep_for_longer(lead, action)
+    lead.journal.decides(row)
+    return again
+
+
+def main(argv: list[str]) -> None:
+    """Lead the run in `argv` (run folder, node-local folder, role) until the job's end; its exit code goes to `final`.
+
+    The role is "leader", or "standby": then it leads only once its leader is dead. A file `role` overrules it: which of
+    the two this process's forerunner had become.
+    """
+    run_dir, local = Path(argv[0]), Path(argv[1])
+    role = _read(local / "role") or argv[2]
+    start = standby(os.environ) if "SAFELAUNCH_STANDBY" in os.environ else None
+    job = start.job if start else current(os.environ)
+    gc.freeze()   # what is imported lives to the end, where a search of it for cycles takes 17 of 24 ms
+    raise_limit()
+    os.chdir("/")
+    os.umask(0o077)
+    (local / "leader.born").touch()
+    world, took_over = World(), None
+    if role == "standby":
+        took_over = stand_by(run_dir, local, job, world, start)
+        if took_over is None:
+            _write(local / "final", str(code_of_standby(start)))
+            sys.exit(0)
+        _write(local / "role", "leader")
+    elif start is not None:   # it had taken over, and was born again
+        took_over = TookOver(job.host, world.now_s())
+    lead = Leader(run_dir, local, job, world, took_over)
+    lead.nodes.have_addresses(start.addresses if start else {})
+    code = run(lead)
+    if code == DEMOTED:
+        _write(local / "role", "standby")
+    else:
+        _write(local / "final", str(code))
+    sys.exit(code)
+
+
+def code_of_standby(start: Start | None) -> int:
+    """What a shell ends with whose supervisor stood by to the end: as batch script (it led once) never as a success,
+    which would be taken for the training's.
+    """
+    return 0 if start else HANDED_OVER
+
+
+def stand_by(run_dir: Path, local: Path, job: Job, world: World, start: Start | None) -> TookOver | None:
+    """Watch the leader; from whom to take over, or None when there is nothing to take over any more."""
+    token = start.token if start else str(json.loads((local / "control.json").read_text())["token"])
+    watcher = Standby(run_dir, local, job, world, token, start.endpoint if start else None)
+    if not watcher.watch():
+        return None
+    hold_token(local, token, watched=watcher.took_over.watchers)   # those who may take over from the leader before
+    return watcher.took_over
+
+
+def _read(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text().strip()
+    return ""
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(f"{text}\n")
+    temporary.replace(path)
