@@ -293,13 +293,13 @@ def submit(installation: Installation) -> Iterator[Submitter]:
             # The user's registry of runs and ledger of nodes: what one drill says of a node must not reach the next.
             own = {**installation.env, "XDG_STATE_HOME": f"{work}/.state", **(env or {})}
             shell = command or f"{installation.trainer} {flags} --ckpt ckpt ${{RESUME_ARGS}}"
-            by = "command" if "RESUME_ARGS" in shell else "training"
+            by = "" if "RESUME_ARGS" in shell else ", by: training"
             yaml = (
                 "name: drill\n"
                 f"command: {json.dumps(shell)}\n"
                 f"slurm: {{nodes: {nodes}, ntasks_per_node: {tasks}, time: 30}}\n"
                 "launch: {with: srun}\n"
-                f'resume: {{dir: ckpt, format: torch, args: "--load {{path}}", by: {by}}}\n{extra}')
+                f'resume: {{dir: ckpt, format: torch, args: "--load {{path}}"{by}}}\n{extra}')
             (work / "train.yaml").write_text(yaml)
             done = sandbox.run([*installation.argv, "submit", "train.yaml", "--json", *overrides], cwd=work, user=ALICE,
                                env=own, timeout_s=180)

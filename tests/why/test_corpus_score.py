@@ -1,29 +1,41 @@
-"""The scored logs: incidents of the seeds, healthy logs that frighten, and the failure corpus where there is one."""
+"""The scored logs: incidents of the seeds, healthy ones that frighten, planted causes, and other corpora by name."""
 
 from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from benchmarks.why import OWN_SAMPLES, Answer, Case, Score, ask_less, ask_safelaunch, load_corpus, score
 
+from tests.why.generator import Shape, make_log
+from tests.why.plants import PLANTS
+
 CONFIDENT_AND_WRONG = 0.05
 INCIDENTS = load_corpus(OWN_SAMPLES)
 
 
 @pytest.fixture(scope="module")
-def corpus() -> list[Score]:
-    """The scores of `why` over the failure corpus, which is no part of the project."""
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Score]:
+    """The scores of `why` over the project's own logs, and over those that SAFELAUNCH_FAILURE_CORPUS names."""
     folders = os.environ.get("SAFELAUNCH_FAILURE_CORPUS", "").split(":")
-    cases = [case for folder in folders if (Path(folder) / "labels.jsonl").is_file()
-             for case in load_corpus(Path(folder))]
-    if not cases:
-        pytest.skip("SAFELAUNCH_FAILURE_CORPUS names no folder with labels.jsonl and cases/")
+    cases = [*INCIDENTS, *planted(tmp_path_factory.mktemp("planted")),
+             *(case for folder in folders if folder for case in load_corpus(Path(folder)))]
     return [score(case, answer) for case, answer in zip(cases, ask_safelaunch(cases), strict=True)]
+
+
+def planted(folder: Path) -> Iterator[Case]:
+    """A log of each cause that can be planted, with its label, and one without any."""
+    for number, plant in enumerate((*PLANTS, None)):
+        log = make_log(plant, Shape(hosts=4, scare=True), seed=number)
+        name, categories = (plant.name, (plant.category, *plant.also)) if plant else ("healthy", ("none",))
+        path = folder / f"{number}.log"
+        path.write_bytes(b"".join(log.files.values()))
+        yield Case(name, path, categories[0], frozenset(categories), (log.line,) if plant else (),
+                   (log.host,) if log.host else (), log.ranks, frozenset())
 
 
 def share(values: Sequence[bool | None]) -> float:
