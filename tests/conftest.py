@@ -30,9 +30,9 @@ pytest_plugins = ["tests.secondchance", "tests.sandboxes", "tests.frozen", "test
 # Where the long tests are, the longest first (140, 110, 105 s): what is begun last should be short, or one worker ends
 # alone. Those that wait come before those that compute.
 LONG = ("drills/test_phases", "drills/test_watch", "drills/test_hangs", "drills/test_outages", "drills/test_clusters",
-        "drills/test_handover", "drills/test_via", "drills/test_examples", "drills", "examples", "test_package", "sandbox",
-        "adapters", "templates", "commands", "odd", "node", "supervisor", "simulation", "core/why/test_patterns",
-        "core/why/test_rule_costs", "core/hangs/test_hang_traces", "why")
+        "drills/test_handover", "drills/test_via", "drills/test_examples", "drills", "examples", "test_package",
+        "sandbox", "adapters", "templates", "commands", "odd", "node", "supervisor", "simulation",
+        "core/why/test_patterns", "core/why/test_rule_costs", "core/hangs/test_hang_traces", "why")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
