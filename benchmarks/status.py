@@ -83,7 +83,8 @@ def _lay_out(folder: Path, number: int) -> None:
     else:
         log = b"".join(b"[n0:0]:step %d/40000 loss 2.5, 6000 ms/step\n" % step for step in range(14000, 14400))
         (run_dir / "attempts/0001/main.log").write_bytes(log * 50)
-        (run_dir / "pulse.json").write_text(json.dumps({"v": 1, "t": now, "host": "n0", "attempt": 1, "step": 14400}))
+        (run_dir / "pulse.json").write_text(json.dumps(
+            {"v": 1, "count": 1, "gen": 1, "job": "1", "t": now, "host": "n0", "attempt": 1, "step": 14400}))
         (folder / f"ckpt{number}").mkdir()
         for step in range(20):
             (folder / f"ckpt{number}" / f"step_{700 * step}.bin").write_bytes(b"x" * 1000)

@@ -196,7 +196,8 @@ def test_a_table_asks_once_which_cluster_this_is(
 
 def test_a_run_whose_supervisor_is_silent_says_so(three: dict[str, Made], capsys: pytest.CaptureFixture[str]) -> None:
     pulse = three["alpha"].dir / "pulse.json"
-    pulse.write_text(json.dumps({"v": 1, "t": three["alpha"].now - 300, "host": "n0", "attempt": 1, "step": 7}))
+    pulse.write_text(json.dumps({"v": 1, "count": 3, "gen": 1, "job": "12", "t": three["alpha"].now - 300,
+                                 "host": "n0", "attempt": 1, "step": 7}))
     os.utime(pulse, (three["alpha"].now - 300,) * 2)
     (alpha,) = [one for one in shown(capsys)["runs"] if one["name"] == "alpha"]
     assert alpha["is_stale"] and "no sign of life from the supervisor for 5 min" in alpha["sentence"]

@@ -227,8 +227,8 @@ def test_when_a_silence_would_be_called_a_hang_is_told_of_this_attempt(
 
 def pulse(made: Made, age_s: float, mtime_age_s: float | None = None, **more: object) -> None:
     path = made.dir / "pulse.json"
-    path.write_text(json.dumps({"v": 1, "count": 3, "t": made.now - age_s, "gen": 1, "host": "n0", "attempt": 1,
-                                "step": 7, "guards": 4, **more}))
+    path.write_text(json.dumps({"v": 1, "count": 3, "t": made.now - age_s, "gen": 1, "host": "n0", "job": "12",
+                                "attempt": 1, "step": 7, "guards": 4, **more}))
     mtime = made.now - (age_s if mtime_age_s is None else mtime_age_s)
     os.utime(path, (mtime, mtime))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Generator
 from dataclasses import replace
@@ -16,7 +15,7 @@ from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
-from safelaunch.core import slurmtext
+from safelaunch.core import pulse, slurmtext
 from safelaunch.core.decide import silence
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Live
@@ -329,13 +328,11 @@ def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool =
     count = lead.standbys.pulse.shows(urgent)
     lead.server.show_pulse(count, lead.now_s)
     attempt = lead.state.attempt
-    ticket = lead.shared.enqueue(PUT, "pulse.json", json.dumps({
-        "v": 1, "count": count, "t": round(lead.now, 3), "gen": lead.journal.gen, "host": lead.job.host,
-        "job": lead.job.id, "state": lead.state.name, "attempt": urgent.attempt,
-        "step": attempt.step if attempt else None, "successor": urgent.successor,
-        "every_s": pulse_every_s(lead), "endpoint": [lead.own_address(), lead.server.port],
-        "alone": lead.reach.resigned, "standby": urgent.standby, "watchers": urgent.watchers,
-        "hang_t": hangs.would_call_t(lead), "over": is_over or lead.course.final is not None,
-        "guards": sum(guard.connection is not None for guard in lead.server.guards.values()),
-    }).encode() + b"\n")
+    ticket = lead.shared.enqueue(PUT, pulse.FILE, pulse.dump(pulse.Pulse(
+        count, lead.journal.gen, lead.job.host, lead.job.id, lead.state.name, urgent.attempt,
+        attempt.step if attempt else None, urgent.successor, is_over or lead.course.final is not None,
+        t=round(lead.now, 3), every_s=pulse_every_s(lead), endpoint=(lead.own_address(), lead.server.port),
+        alone=lead.reach.resigned, standby=urgent.standby, watchers=tuple(urgent.watchers),
+        hang_t=hangs.would_call_t(lead),
+        guards=sum(guard.connection is not None for guard in lead.server.guards.values()))))
     strike_off(lead, urgent.watchers, ticket)

@@ -17,7 +17,9 @@ from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
 from safelaunch.core.decide import takeover
-from safelaunch.core.timing import PULSE_S, READ_EVERY_S, STALL_S, SUSPICION_S
+from safelaunch.core.pulse import FILE as PULSE_FILE
+from safelaunch.core.pulse import parse as parse_pulse
+from safelaunch.core.timing import READ_EVERY_S, STALL_S, SUSPICION_S
 from safelaunch.node import fresh
 from safelaunch.supervisor.leader import SIGNALS, TookOver
 
@@ -97,40 +99,33 @@ class Standby:
 
     def _read_pulse(self) -> None:
         """Look at the pulse, in a child: the folder may be frozen, and then it tells nothing."""
-        path = self.run_dir / "pulse.json"
+        path = self.run_dir / PULSE_FILE
 
         def read() -> Any:
             fresh.see(str(self.run_dir))   # a pulse that is remembered stands still, and would be a witness (simulated)
             return sharedfile.read_json(path, sharedfile.PULSE_BYTES)
         answer = self.shared.ask(read, READ_DEADLINE_S)
         self.now_s = self.world.now_s()
-        pulse: Any = answer.value
-        if not answer.is_ok or not isinstance(pulse, dict):
-            return
-        try:
-            count, job, host, gen = int(pulse["count"]), str(pulse["job"]), str(pulse["host"]), int(pulse["gen"])
-            address, port = str(pulse["endpoint"][0]), int(pulse["endpoint"][1])
-            every_s = float(pulse.get("every_s", PULSE_S))
-            watchers = tuple(map(str, pulse["watchers"]))
-            successor = str(int(pulse["successor"])) if pulse["successor"] else None
-        except (KeyError, TypeError, ValueError, IndexError, OverflowError):
-            return   # of another version
-        if gen < self.gen:
+        pulse = parse_pulse(answer.value) if answer.is_ok else None
+        if pulse is None or pulse.endpoint is None or pulse.watchers is None:
+            return   # unread, or of another version
+        count, every_s = pulse.count, pulse.every_s
+        if pulse.gen < self.gen:
             return   # of an earlier leader, and delivered late
-        self.successor = successor
-        if host == self.job.host and job == self.job.id:   # of this process's own forerunner: nobody leads here
+        self.successor = pulse.successor
+        if pulse.host == self.job.host and pulse.job == self.job.id:   # of its own forerunner: nobody leads here
             self.signs = takeover.read(self.signs, self.now_s, count, every_s, is_listed=False)
             return
-        self.gen = gen
-        if job != self.job.id or pulse.get("over"):
+        self.gen = pulse.gen
+        if pulse.job != self.job.id or pulse.over:
             self.is_over = True
             return
-        self.watchers, is_listed = watchers, self.job.host in watchers
-        if (address, port) != self.endpoint or (host != self.leader and self.leader):
-            self._follow(host, (address, port), count, every_s, is_listed)
+        self.watchers, is_listed = pulse.watchers, self.job.host in pulse.watchers
+        if pulse.endpoint != self.endpoint or (pulse.host != self.leader and self.leader):
+            self._follow(pulse.host, pulse.endpoint, count, every_s, is_listed)
             return
-        self.leader = host
-        self.signs = takeover.read(self.signs, self.now_s, count, every_s, bool(pulse.get("alone")), is_listed)
+        self.leader = pulse.host
+        self.signs = takeover.read(self.signs, self.now_s, count, every_s, pulse.alone, is_listed)
 
     def _is_still_due(self) -> bool:
         """Whether no other job leads the run by now: a node that was cut off may have missed the end of this one."""

@@ -17,6 +17,8 @@ from safelaunch.core import nodefold
 from safelaunch.core.model import Event
 from safelaunch.core.progress.figures import measure
 from safelaunch.core.progress.steps import AUTO, cut_lines, latest_of
+from safelaunch.core.pulse import FILE as PULSE_FILE
+from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.slurmwords import is_known
 from safelaunch.core.state import HANDED_OVER, Attempt, State, fold
@@ -285,23 +287,20 @@ def _read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | Non
     later one counts, so that a clock that is behind raises no alarm.
     """
     try:
-        with os.fdopen(sharedfile.open_file(run_dir / "pulse.json"), "rb") as file:
+        with os.fdopen(sharedfile.open_file(run_dir / PULSE_FILE), "rb") as file:
             written_t = os.fstat(file.fileno()).st_mtime
-            raw: Any = sharedfile.parse_json(file.read(sharedfile.PULSE_BYTES))
-        age_s = max(0.0, now - max(written_t, float(raw["t"])))
-    except (OSError, ValueError, KeyError, TypeError):
+            pulse = parse_pulse(sharedfile.parse_json(file.read(sharedfile.PULSE_BYTES)))
+    except (OSError, ValueError):
         return None
+    if pulse is None or pulse.t is None:
+        return None
+    age_s = max(0.0, now - max(written_t, pulse.t))
     job = state.job
     expected = state.ended is None and job is not None and job.started_t is not None
-    number, step = raw.get("attempt"), raw.get("step")
-    return {"age_s": round(age_s, 1), "is_stale": expected and age_s > STALE_S, "host": str(raw.get("host")),
-            "gen": raw.get("gen"), "guards": raw.get("guards"),
-            "hang_t": _time(raw.get("hang_t")), "attempt": number if isinstance(number, int) else None,
-            "step": step if isinstance(step, int) else None}
-
-
-def _time(value: object) -> float | None:
-    return round(float(value), 3) if isinstance(value, (int, float)) and math.isfinite(value) else None
+    return {"age_s": round(age_s, 1), "is_stale": expected and age_s > STALE_S, "host": pulse.host,
+            "gen": pulse.gen, "guards": pulse.guards,
+            "hang_t": None if pulse.hang_t is None else round(pulse.hang_t, 3), "attempt": pulse.attempt,
+            "step": pulse.step}
 
 
 def _tail(path: Path, most_bytes: int) -> bytes:

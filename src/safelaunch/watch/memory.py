@@ -15,8 +15,9 @@ from typing import Any
 
 from safelaunch.adapters import registry
 from safelaunch.adapters.probe import run_in_child
-from safelaunch.core.decide.watched import Pulse, parse_pulse
+from safelaunch.core import pulse
 from safelaunch.core.ledgerlines import is_node_name
+from safelaunch.core.pulse import Pulse
 
 VERSION = 1
 HOME_S = 10.0            # as for the run folders
@@ -110,14 +111,14 @@ def _render(known: Known) -> dict[str, Any]:
     """An ended run is kept as such and no more: it is never looked at again."""
     if known.ended:
         return {"job_name": known.job_name, "ended": True}
-    pulse = None if known.pulse is None else {"v": 1, **asdict(known.pulse)}
-    return {**asdict(known), "pulse": pulse}
+    written = None if known.pulse is None else pulse.to_json(known.pulse)
+    return {**asdict(known), "pulse": written}
 
 
 def _parse(raw: dict[str, Any]) -> Known:
     """Raises TypeError for keys of another version."""
     known = Known(**raw)
-    known.pulse = parse_pulse(raw["pulse"]) if raw.get("pulse") else None
+    known.pulse = pulse.parse(raw["pulse"]) if raw.get("pulse") else None
     return known
 
 

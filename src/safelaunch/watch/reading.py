@@ -21,7 +21,10 @@ from safelaunch.adapters.probe import Answer, run_in_child, stuck_children
 from safelaunch.core import plan as plans
 from safelaunch.core import slurmtext, via
 from safelaunch.core.decide import watch, watchfacts
-from safelaunch.core.decide.watched import Watched, Word, pulse_fields, read_notes
+from safelaunch.core.decide.watched import Watched, Word, read_notes
+from safelaunch.core.pulse import FILE as PULSE_FILE
+from safelaunch.core.pulse import parse as parse_pulse
+from safelaunch.core.pulse import to_json
 from safelaunch.core.state import State, fold
 from safelaunch.node import fresh
 from safelaunch.watch.memory import Known
@@ -191,7 +194,7 @@ def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
     milliseconds.
     """
     try:
-        descriptor = sharedfile.open_file(f"{dir}/pulse.json")
+        descriptor = sharedfile.open_file(f"{dir}/{PULSE_FILE}")
     except FileNotFoundError:
         return None if sign == [] else [[], None, os.path.realpath(dir), journal.last_claim(Path(dir))]
     try:
@@ -199,12 +202,13 @@ def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
         now = [status.st_ino, status.st_mtime_ns, status.st_size]
         if now == sign:
             return None
-        pulse = pulse_fields(sharedfile.parse_json(os.read(descriptor, sharedfile.PULSE_BYTES)))
+        pulse = parse_pulse(sharedfile.parse_json(os.read(descriptor, sharedfile.PULSE_BYTES)))
+        told = None if pulse is None else to_json(pulse)
     finally:
         os.close(descriptor)
     if sign:
-        return [now, pulse, "", None]
-    return [now, pulse, os.path.realpath(dir), journal.last_claim(Path(dir))]
+        return [now, told, "", None]
+    return [now, told, os.path.realpath(dir), journal.last_claim(Path(dir))]
 
 
 def _examine(look: Look) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.world import World
 from safelaunch.core import slurmtext
 from safelaunch.core.decide import watch, watchfacts
-from safelaunch.core.decide.watched import Pulse, Word
+from safelaunch.core.decide.watched import Word
+from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import Account, KnownJob
 from safelaunch.errors import ParseError, SlurmError
 from safelaunch.watch.acts import Blind, Deed
@@ -100,11 +101,11 @@ class Watcher:
             known = runs[dir]
             if isinstance(row, dict):
                 continue   # an error, told when the run is examined
-            known.sign, fields, real, claim = row
+            known.sign, told, real, claim = row
             if known.claim_s is None and claim is not None:   # before Slurm is asked, as at every later look
                 known.claim, known.claim_s = claim, now_s
             known.real = real or known.real
-            pulse = None if fields is None else Pulse(*fields)
+            pulse = None if told is None else parse_pulse(told)
             if known.pulse is None or pulse is None or pulse.beat != known.pulse.beat:
                 known.moved_s = now_s
             known.pulse = pulse

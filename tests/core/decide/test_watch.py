@@ -20,17 +20,17 @@ from safelaunch.core.decide.watched import (
     Judgement,
     Note,
     Notes,
-    Pulse,
     Queue,
     Relax,
     StartNow,
     Watched,
     Word,
     act_of,
-    parse_pulse,
     read_notes,
 )
 from safelaunch.core.model import Event, Request
+from safelaunch.core.pulse import Pulse
+from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import Account, KnownJob
 from safelaunch.core.state import Exclusion, Intent, State, fold
 from tests.core.decide.situations import PLAN

@@ -12,32 +12,13 @@ from typing import Any
 
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
+from safelaunch.core.pulse import Pulse
 from safelaunch.core.slurmtext import Account, KnownJob
 from safelaunch.core.state import State
 
 CANCELLED = "cancelled"                 # the row for a scancel that squeue shows
 CANCELLED_NEXT = "next_job_cancelled"   # the row for a person's scancel of a waiting job
 NOTE = "note_cancelled"                 # the act by which a watcher writes that down
-
-
-@dataclass(frozen=True)
-class Pulse:
-    """The leader's heartbeat as pulse.json holds it."""
-
-    count: int
-    gen: int
-    host: str
-    job: str
-    state: str = ""
-    attempt: int | None = None
-    step: int | None = None
-    successor: str | None = None
-    over: bool = False      # the last one of its job, whose leader has done all that was to do
-
-    @property
-    def beat(self) -> tuple[int, int]:
-        """What moves as long as a leader lives; one that is born again counts anew under a new generation."""
-        return (self.gen, self.count)
 
 
 @dataclass(frozen=True)
@@ -206,26 +187,6 @@ def read_notes(events: Iterable[Event]) -> Notes:
 
 def _names(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
-
-
-def parse_pulse(raw: Any) -> Pulse | None:
-    """The pulse of pulse.json's object; None where it is of another form."""
-    fields = pulse_fields(raw)
-    return None if fields is None else Pulse(*fields)
-
-
-def pulse_fields(raw: Any) -> tuple[Any, ...] | None:
-    """The same as plain values, in their order: a child has a thousand of them to hand on."""
-    try:
-        if raw["v"] != 1:
-            return None
-        step, attempt, successor = raw.get("step"), raw.get("attempt"), raw.get("successor")
-        return (
-            int(raw["count"]), int(raw["gen"]), str(raw["host"]), str(raw["job"]), str(raw.get("state", "")),
-            attempt if isinstance(attempt, int) else None, step if isinstance(step, int) else None,
-            None if successor is None else str(successor), raw.get("over") is True)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
 
 
 def act_of(name: str, fields: Mapping[str, Any]) -> Act:
