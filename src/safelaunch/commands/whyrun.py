@@ -67,7 +67,7 @@ def _recorded(attempt: Attempt, folder: Path) -> Verdict | None:
     if found is not None and found.category == attempt.category:
         return found
     return Verdict(attempt.category, attempt.summary or "", attempt.confidence, advice(attempt.category),
-                   attempt.failed_node, host=attempt.failed_node, fingerprint=attempt.fingerprint)
+                   host=attempt.failed_node, fingerprint=attempt.fingerprint)
 
 
 def _tell_end(attempt: Attempt) -> str:

@@ -279,12 +279,12 @@ def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Seen, is_ref
     # Of ranks that hung or had lost their progress the first to end says nothing: this supervisor has ended them (seen:
     # a healthy node suspected).
     culprits = verdict.suspects or (blamed_nodes(live) if live.hung is None and live.lost is None else ())
-    task = next((exit.task for exit in live.exits if exit.code and exit.node == verdict.node), None)
+    task = next((exit.task for exit in live.exits if exit.code and exit.node == verdict.host), None)
     events = [] if how not in BAD_ENDS else [lead.writer.event(
         "failure", attempt=live.number, exit_code=code, exits=[exit.text for exit in live.exits][:64])]
     return [*events, lead.writer.event(
         "verdict", attempt=live.number, category=verdict.category, summary=verdict.summary,
-        confidence=verdict.confidence, action=verdict.action, node=verdict.node, task=task,
+        confidence=verdict.confidence, action=verdict.action, node=verdict.host, task=task,
         fingerprint=verdict.fingerprint, suspects=list(culprits), evidence=list(verdict.evidence)),
         *(suspect(lead, live, verdict, culprits) if how in BAD_ENDS else ())]
 

@@ -242,7 +242,7 @@ def live_through(case: Case, plan: Plan) -> Told:
         verdict = judge_end(end) or judge_log(log if how == "failed" else Log(), known)
         closing.append(Event(NOW, 1, 50, "n0", "verdict", {
             "attempt": 1, "category": verdict.category, "summary": verdict.summary, "action": verdict.action,
-            "confidence": verdict.confidence, "suspects": list(verdict.suspects), "node": verdict.node,
+            "confidence": verdict.confidence, "suspects": list(verdict.suspects), "node": verdict.host,
             "fingerprint": verdict.fingerprint}))
     for node, why in seen.lost:
         closing.append(Event(NOW, 1, 51, "n0", "node_suspected", {"node": node, "why": why}))

@@ -15,8 +15,6 @@ class Verdict:
     summary: str
     confidence: float
     action: str
-    node: str | None = None
-    task: int | None = None
     suspects: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     rank: int | None = None

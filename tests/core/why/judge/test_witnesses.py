@@ -53,7 +53,7 @@ def test_two_witnesses_are_surer_than_one() -> None:
 
 def test_the_first_exit_places_a_cause_without_a_place() -> None:
     verdict = judge_text(STEPS + TRACE + FELL, evidence=Evidence(exits=(TaskExit("n4", 3, 1), TaskExit("n5", 4, 1))))
-    assert (verdict.host, verdict.task) == ("n4", 3)
+    assert verdict.host == "n4"
 
 
 def test_a_node_that_was_blamed_before_is_suspected() -> None:

@@ -158,7 +158,7 @@ def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group],
     cause = cite(chosen, log, "cause")
     runner = others[0] if others else None
     return Verdict(
-        chosen.category, chosen.summary, round(confidence, 2), chosen.action, host, rank,
+        chosen.category, chosen.summary, round(confidence, 2), chosen.action,
         suspects=_suspects(chosen, host),
         evidence=(cause.text,), rank=rank, host=host, rule=chosen.rule.id, cause=cause, cited=(cause, *context),
         symptoms=symptoms,

@@ -63,7 +63,6 @@ class Witness(NamedTuple):
     confidence: float
     summary: str
     hosts: tuple[str, ...] = ()
-    task: int | None = None
     rank: int | None = None
     suspects: tuple[str, ...] = ()
 
@@ -85,7 +84,7 @@ def join(verdict: Verdict, known: Evidence) -> Verdict:
         sure = round(min(0.98, max(best.confidence, verdict.confidence) + AGREED), 2)
         confirmed = replace(verdict, confidence=sure, suspects=best.suspects or verdict.suspects)
         if best.rank is not None:   # whose time ran out first only waited
-            confirmed = replace(confirmed, host=best.hosts[0], node=best.hosts[0], rank=best.rank)
+            confirmed = replace(confirmed, host=best.hosts[0], rank=best.rank)
         return _placed(confirmed, known)
     is_surer = verdict.cause is not None and verdict.confidence + CLEAR_MARGIN > best.confidence
     # Of a hang the looks at the ranks have more to say than the words of those that were ended for it.
@@ -161,7 +160,7 @@ def _without_echo(verdict: Verdict, known: Evidence) -> Verdict:
         return verdict
     said = f"task {first.task} on {first.host} ended with exit code {first.code}, and {SILENT_LOG}"
     followed = (*((verdict.cause,) if verdict.cause else ()), *verdict.symptoms)
-    return Verdict("unknown", said, 0.3, "restart", first.host, first.task, evidence=(said,), host=first.host,
+    return Verdict("unknown", said, 0.3, "restart", evidence=(said,), host=first.host,
                    symptoms=followed, candidates=verdict.candidates,
                    fingerprint=exit_fingerprint(first.code, first.signal))
 
@@ -183,10 +182,10 @@ def _not_well(verdict: Verdict, known: Evidence) -> Verdict:
         said = known.end.told[2] if known.end.told is not None and known.end.told[2] else "the attempt has failed"
     else:
         return verdict
-    host, task = (first.host, first.task) if first is not None else (None, None)
+    host = first.host if first is not None else None
     said = said if "nothing in the log" in said else f"{said}, and {SILENT_LOG}"
-    return Verdict("unknown", said, 0.2, "restart", host, task, evidence=(said,),
-                   host=host, candidates=verdict.candidates, notes=verdict.notes,
+    return Verdict("unknown", said, 0.2, "restart", evidence=(said,), host=host,
+                   candidates=verdict.candidates, notes=verdict.notes,
                    fingerprint=exit_fingerprint(first.code, first.signal) if first is not None else make_fingerprint(
                        "unknown", "", said))
 
@@ -225,10 +224,10 @@ def _read_exits(known: Evidence) -> list[Witness]:
         return []
     said = f"task {first.task} on {first.host} died of {signal_name(first.signal)}, before any other"
     if first.signal in CRASHES:
-        return [Witness("native_crash", 0.7, said, (first.host,), first.task)]
+        return [Witness("native_crash", 0.7, said, (first.host,))]
     if first.signal == KILL:
         said = f"task {first.task} on {first.host} was {_killed(KILL)}"
-        return [Witness("unknown", UNEXPLAINED, said, (first.host,), first.task)]
+        return [Witness("unknown", UNEXPLAINED, said, (first.host,))]
     return []
 
 
@@ -236,10 +235,7 @@ def _placed(verdict: Verdict, known: Evidence) -> Verdict:
     """The verdict with the task that ended first as its place, where the log names none, and a suspect by record."""
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
     if first is not None and verdict.category not in ("none", "time_limit", "preempted", "cancelled"):
-        if verdict.host is None:
-            verdict = replace(verdict, host=first.host, node=first.host)
-        if verdict.rank is None and verdict.host == first.host:
-            verdict = replace(verdict, task=first.task)
+        verdict = replace(verdict, host=verdict.host or first.host)
     if not verdict.suspects and verdict.category in ("network", "hang", "unknown", "native_crash") and verdict.host:
         earlier = known.ledger.get(verdict.host, 0)
         if earlier:
@@ -253,7 +249,7 @@ def _replaced(verdict: Verdict, best: Witness) -> Verdict:
     followed = (*((verdict.cause,) if verdict.cause else ()), *verdict.symptoms)
     host = best.hosts[0] if best.hosts else None
     return Verdict(
-        best.category, best.summary, best.confidence, advice(best.category), host, best.task, best.suspects,
+        best.category, best.summary, best.confidence, advice(best.category), best.suspects,
         evidence=(best.summary,), host=host, rank=_rank_of(verdict, best, host), symptoms=followed,
         candidates=verdict.candidates, runner_up=verdict if verdict.cause is not None else None,
         fingerprint=UNEXPLAINED_KILL if best.category == "unknown" else make_fingerprint(

@@ -44,7 +44,7 @@ def render_ticket(verdict: Verdict, job: str = "", run: str = "", nodes: str = "
     time that the journal has.
     """
     page = PAGES.get(verdict.category, PAGES["unknown"])
-    node = ", ".join(verdict.suspects) or verdict.host or verdict.node or ""
+    node = ", ".join(verdict.suspects) or verdict.host or ""
     lines = evidence_of(verdict)
     when = next((stamp(cited.t) for cited in lines if cited.t is not None), noted or "not in the log")
     seen = sum(cited.count for cited in verdict.symptoms)

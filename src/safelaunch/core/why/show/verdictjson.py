@@ -35,7 +35,7 @@ def parse(found: Any) -> Verdict:
         rank = None if said["rank"] is None else int(said["rank"])
         host = None if said["host"] is None else str(said["host"])
         return Verdict(str(said["category"]), str(said["summary"])[:400], float(said["confidence"]),
-                       str(said["action"]), host, None, tuple(map(str, said["suspects"])), lines, rank, host,
+                       str(said["action"]), tuple(map(str, said["suspects"])), lines, rank, host,
                        fingerprint=str(found.get("fingerprint", "")))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ParseError(f"no verdict: {error!r}") from error
@@ -54,7 +54,7 @@ def _plain(verdict: Verdict) -> dict[str, Any]:
         "confidence": round(verdict.confidence, 2),
         "action": verdict.action,
         "summary": verdict.summary,
-        "host": verdict.host or verdict.node,
+        "host": verdict.host,
         "rank": verdict.rank,
         "suspects": list(verdict.suspects),
         "evidence": [{"file": cited.file, "line_number": cited.line_number, "text": cited.text, "role": cited.role}

@@ -67,7 +67,7 @@ def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict
     if verdict.summary:
         yield Row("", shorten(verdict.summary))
     where = " on ".join(filter(None, (f"rank {verdict.rank}" if verdict.rank is not None else "",
-                                      verdict.host or verdict.node or "")))
+                                      verdict.host or "")))
     if where:
         yield Row("where", where)
     if verdict.place:
