@@ -336,6 +336,13 @@ def test_of_reserved_nodes_a_run_can_get_those_of_its_own_reservation_and_no_oth
     assert usable_nodes(text, own) == usable
 
 
+@pytest.mark.parametrize("state", [
+    "down", "drained*", "error", "failing", "future", "inval", "no_respond", "perfctrs", "powered_down", "unknown",
+    "idle*"])
+def test_no_job_gets_a_node_of_such_a_state(state: str) -> None:
+    assert usable_nodes(f"{state}|n0\nmixed-|n1\nplanned|n2\n") == ("n1", "n2")
+
+
 @pytest.mark.parametrize("parse", [parse_sacct, parse_sinfo], ids=["sacct", "sinfo"])
 @pytest.mark.parametrize("text", ["Slurm accounting storage is disabled\n", "12|\n", "|n0\n"])
 def test_other_words_are_no_answer(parse: Callable[[str], object], text: str) -> None:

@@ -7,7 +7,7 @@ form is a ParseError, never a guess.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from safelaunch.core import slurmwords
@@ -36,7 +36,9 @@ SINFO_FORMAT = "%T|%N"
 _NOTHING = dict.fromkeys(("(null)", "n/a", "N/A", "None"), "")   # Slurm's several words for it
 _CLUSTER = r"^[ \t]*ClusterName[ \t]*=[ \t]*\"?([^\s\"#]+)"
 _ACCOUNT = r"(\d[^|]{0,200})\|([A-Z_]{1,40})(?: by ([^\s|]{1,64}))?(?![A-Z_])[^|]{0,200}\|(\d{1,4}):\d{1,4}"
-_UNUSABLE = ("down", "drain", "fail", "maint", "unk", "inval", "power", "future", "reserved")
+# sinfo(1), NODE STATE CODES; "error" and "no_respond" are words of older releases.
+_UNUSABLE = ("down", "drain", "error", "fail", "future", "inval", "no_respond", "perfctrs", "power", "unk")
+_RESERVED = ("maint", "reserved")
 # The first words of templates/slurm/job.sbatch.
 _STARTED = r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on "
 
@@ -225,10 +227,18 @@ def usable_nodes(text: str, own: Collection[str] | None = None) -> tuple[str, ..
     `own`: the nodes of the run's own reservation, where it has one; it can get no others. Those that nobody uses now
     stand there as "reserved", as others' do (22.05, measured), in one for maintenance as "maint" (sinfo(1)).
     """
+    found = _nodes_of(text, lambda state: is_usable(state, is_reserving=own is not None))
     if own is None:
-        return _nodes_of(text, _UNUSABLE)
-    found = _nodes_of(text, tuple(state for state in _UNUSABLE if state not in ("reserved", "maint")))
+        return found
     return None if found is None else tuple(node for node in found if node in own)
+
+
+def is_usable(state: str, *, is_reserving: bool = False) -> bool:
+    """Whether jobs can get a node of that state, sooner or later. `is_reserving`: the run has a reservation, perhaps
+    this very one. A star: it does not answer, and gets no new work (sinfo(1)).
+    """
+    unusable = _UNUSABLE if is_reserving else (*_UNUSABLE, *_RESERVED)
+    return not (state.startswith(unusable) or state.endswith("*"))
 
 
 def reserved_nodes(text: str, names: str) -> tuple[str, ...] | None:
@@ -246,15 +256,15 @@ def reserved_nodes(text: str, names: str) -> tuple[str, ...] | None:
 
 def all_nodes(text: str) -> tuple[str, ...] | None:
     """All nodes of `sinfo --format=SINFO_FORMAT`, also those that are down today; None = a text of another form."""
-    return _nodes_of(text, ())
+    return _nodes_of(text, lambda state: True)
 
 
-def _nodes_of(text: str, without: tuple[str, ...]) -> tuple[str, ...] | None:
+def _nodes_of(text: str, is_wanted: Callable[[str], bool]) -> tuple[str, ...] | None:
     from safelaunch.core import nodeset  # ClusterShell takes 15 ms to import, which `safelaunch submit` has no time for
 
     try:
         rows = parse_sinfo(text)
-        return tuple(node for state, nodes in rows if not state.startswith(without) for node in nodeset.expand(nodes))
+        return tuple(node for state, nodes in rows if is_wanted(state) for node in nodeset.expand(nodes))
     except (ParseError, ValueError):
         return None
 

@@ -13,8 +13,8 @@ from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import Outcome
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
+from safelaunch.core.decide.nodes import affordable
 from safelaunch.core.endings import JobEnd, RunEnd
-from safelaunch.core.ledger import most_excluded
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.supervisor import handover, nextjob
 from safelaunch.supervisor.leader import HANDED_OVER, Leader
@@ -76,7 +76,7 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     claim = yield from acts.wait_for_claim(partial(lead.claim, "hand over"), 1.0)
     if lead.nodes.partition is None:   # Slurm had no answer when this supervisor was born
         yield from ask_available(lead)
-    action = replace(action, exclude=_affordable(lead, action.exclude))
+    action = replace(action, exclude=affordable(lead.plan, lead.state, action.exclude, lead.nodes.partition))
     if not (yield from acts.perform(lead, "hand_over", claim, _pass_on(lead, action), job=lead.job.id,
                                     exclude=list(action.exclude))):
         yield from finish(lead, row, Finish(RunEnd.STOPPED, STOPPED, _who_cancelled(lead)))
@@ -99,18 +99,6 @@ def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Resul
 
 def _who_cancelled(lead: Leader) -> str:
     return "a person cancelled " + ("this job" if lead.ending == JobEnd.CANCELLED else "the run's next job")
-
-
-def _affordable(lead: Leader, exclude: tuple[str, ...]) -> tuple[str, ...]:
-    """`exclude`, as far as a job of this run can start without it: else what the ledger keeps out, else none.
-
-    A supervisor that is cut off takes all others for lost, and the next job would wait for ever. Where Slurm does not
-    say how many nodes there are, no more are kept out than the ledger may.
-    """
-    if lead.nodes.partition is None:
-        return exclude[:most_excluded(lead.plan.suspects, lead.plan.nodes, lead.plan.spare_nodes)]
-    rooms = ((allowed, len(set(lead.nodes.partition) - set(allowed))) for allowed in (exclude, lead.state.excluded))
-    return next((allowed for allowed, room in rooms if room >= lead.plan.allocated_nodes), ())
 
 
 def finish(lead: Leader, row: str, action: Finish) -> Step:

@@ -47,7 +47,7 @@ from safelaunch.core.decide.watchfacts import (
 )
 from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
-from safelaunch.core.slurmtext import KnownJob, render_elapsed
+from safelaunch.core.slurmtext import KnownJob, is_usable, render_elapsed
 
 STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
 STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder
@@ -66,7 +66,6 @@ REFUSED_S, MOST_REFUSED_S = 60.0, 3600.0
 _IMPOSSIBLE = re.compile(
     r"BadConstraints|ReqNodeNotAvail|Nodes?[_ ]required|NodeDown|PartitionNodeLimit|PartitionConfig")
 _HELD = re.compile(r"JobHeld|launch_?\s?failed|Hold", re.IGNORECASE)
-_UNUSABLE = re.compile(r"down|drain|fail|error|unk|maint|inval|no_respond|perfctrs|.*\*")
 HISTORY = frozenset({"sacct"})
 NODES = frozenset({"nodes"})
 
@@ -295,7 +294,9 @@ def _impossible(run: Watched, word: Word, job: KnownJob, text: str) -> Judgement
         return Judgement("impossible", f"{text}: too few nodes that it may use are up")
     if word.nodes is None:
         return Judgement("impossible", text, asks=NODES)
-    usable = {node for state, nodes in word.nodes if not _UNUSABLE.match(state) for node in expand(nodes) or ()} - own
+    is_reserving = bool(dict(run.plan.sbatch).get("reservation"))
+    usable = {node for state, nodes in word.nodes if is_usable(state, is_reserving=is_reserving)
+              for node in expand(nodes) or ()} - own
     needed = run.plan.allocated_nodes
     if len(usable - set(ours)) >= needed:
         return Judgement("impossible", f"{text}, though {len(usable - set(ours))} nodes that it may use are up")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from safelaunch.core import nodeset, via
+from safelaunch.core.decide import nodes as nodes_of
 from safelaunch.core.decide.watched import Watched, Word
-from safelaunch.core.ledger import most_excluded
 from safelaunch.core.model import STOPS
 from safelaunch.core.slurmtext import KnownJob
 from safelaunch.errors import ParseError
@@ -109,8 +109,6 @@ def ended_well(word: Word, id: str) -> str | None:
 
 def affordable(run: Watched, word: Word, suspects: Iterable[str]) -> tuple[str, ...] | None:
     """The run's exclusions and these nodes, as far as a job of it can start without them; None = sinfo is to say first.
-
-    Nodes that are down today count as there, as in supervisor.endings: Slurm keeps them out until they come back.
     """
     known = run.state.excluded
     exclude = tuple(dict.fromkeys((*known, *(suspects if run.plan.suspects.exclude else ()))))
@@ -119,12 +117,7 @@ def affordable(run: Watched, word: Word, suspects: Iterable[str]) -> tuple[str, 
     if word.nodes is None:
         return None
     there = {node for _, nodes in word.nodes for node in expand(nodes) or ()}
-    if not there:   # no clear answer: no more than the ledger may keep out
-        most = most_excluded(run.plan.suspects, run.plan.nodes, run.plan.spare_nodes)
-        return tuple(reversed(exclude))[:most]
-    there -= set(expand(dict(run.plan.sbatch).get("exclude") or "") or ())
-    rooms = ((allowed, len(there - set(allowed))) for allowed in (exclude, known))
-    return next((allowed for allowed, room in rooms if room >= run.plan.allocated_nodes), ())
+    return nodes_of.affordable(run.plan, run.state, exclude, there)
 
 
 def expand(text: str) -> tuple[str, ...] | None:
