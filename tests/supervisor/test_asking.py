@@ -9,6 +9,7 @@ import pytest
 
 from safelaunch.core.decide.seen import Live
 from safelaunch.supervisor import asking
+from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.tasks import Work
 
 Round = tuple[int, list[str]]   # guards that are there for an order, and the names that they answer with
@@ -47,14 +48,19 @@ class Lead:
     def __init__(self, server: Server) -> None:
         self.now_s = 0.0
         self.server = server
-        self.live = Live(1, ("n0", "n1"), tasks=2, end_row="kill")
+        self.running = RunningAttempt(0.0)
+        self.running.begins(Live(1, ("n0", "n1"), tasks=2, end_row="kill"))
         self.plan = SimpleNamespace(resume=SimpleNamespace(dir=None))
         self.waits = 0
         self.tasks = SimpleNamespace(begin=self._begin)
 
     @property
+    def live(self) -> Live | None:
+        return self.running.live
+
+    @property
     def attempt(self) -> Live:
-        return self.live
+        return self.running.now
 
     def _begin(self, work: Work, step: Any, of: str) -> None:
         self.waits += 1   # for the next checkpoint; over at once here
@@ -79,10 +85,10 @@ def test_guards_that_were_away_are_asked_again_until_all_have_answered(
     server = Server(rounds)
     lead = Lead(server)
     said: list[int | None] = []
-    monkeypatch.setattr(asking, "_tell", lambda lead, name, reached, answers: said.append(lead.live.heard))
+    monkeypatch.setattr(asking, "_tell", lambda lead, name, reached, answers: said.append(lead.attempt.heard))
 
     for pause_s in asking.ask_to_end(lead, "SIGUSR2"):   # type: ignore[arg-type]
         lead.now_s += float(pause_s)   # type: ignore[arg-type]
 
-    assert (server.orders, lead.live.heard, said) == (orders, heard, told)
+    assert (server.orders, lead.attempt.heard, said) == (orders, heard, told)
     assert lead.waits == 1, "another wait finds the same checkpoint and counts its time anew"

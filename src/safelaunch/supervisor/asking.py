@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Generator
-from dataclasses import replace
 
 from safelaunch.adapters import checkpoints
 from safelaunch.adapters.localtime import clock
@@ -53,9 +52,9 @@ def ask_to_end(lead: Leader, name: str) -> Step:
         live, answers = lead.attempt, lead.server.signal_answers
         reached += [one for one in lead.server.signalled if one not in reached]
         knows = answers >= told and told + len(live.exits) >= live.tasks
-        lead.live = replace(live, heard=len(reached) if reached or knows else None)
-        if said != (lead.live.heard, len(reached)):
-            said = lead.live.heard, len(reached)
+        lead.running.has_heard(len(reached) if reached or knows else None)
+        if said != (lead.attempt.heard, len(reached)):
+            said = lead.attempt.heard, len(reached)
             _tell(lead, name, reached, f"{answers} of {live.tasks} guards have answered")
         if again == 0:   # once: a second wait would find the same checkpoint, and let the training leave later
             lead.tasks.begin(Work.WAIT_FOR_CHECKPOINT, wait_for_checkpoint(lead, before), f"{row} {number}")
@@ -112,7 +111,7 @@ def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float,
             before = newest
         if newest is not None and before is not None and newest[0] > before[0]:
             if is_found:
-                lead.live = replace(lead.attempt, saved=newest[1], saved_t=lead.now)
+                lead.running.has_saved(newest[1], lead.now)
                 return
             is_found = True
             yield CONFIRM_S

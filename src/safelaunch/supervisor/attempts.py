@@ -19,7 +19,7 @@ from safelaunch.core.checkpoints.resume import resume_args
 from safelaunch.core.decide import ended, refusal
 from safelaunch.core.decide.actions import Kill, Launch
 from safelaunch.core.decide.budget import rejects_checkpoint
-from safelaunch.core.decide.seen import Live, Seen, mark_killed
+from safelaunch.core.decide.seen import Live, Seen
 from safelaunch.core.endings import BAD_ENDS, AttemptEnd, JobEnd
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
@@ -75,12 +75,11 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> Outcome[str |
     number, port = facts["attempt"], facts["port"]
     words = keep_resume_args(lead)
     extra = _attempt_env(lead, number, port, action.nodes)
-    lead.live = Live(number, action.nodes, tasks=lead.plan.tasks)
+    lead.running.begins(Live(number, action.nodes, tasks=lead.plan.tasks))
     lead.server.expect(number)
-    lead.process = lead.world.launch(
+    process = lead.world.launch(
         lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
-    lead.size = lead.heard_bytes = 0
-    lead.grew_s, lead.stalled, lead.launched_s = lead.now_s, False, lead.now_s
+    lead.running.is_launched(process, lead.now_s)
     lead.clock.hurries("progress")   # its first steps are looked at sooner than the last ones of the attempt before
     if not lead.was_watched:
         lead.standbys.may_start_by(lead.now_s + standbys.FIRST_S)
@@ -141,7 +140,7 @@ def kill(lead: Leader, row: str, action: Kill) -> None:
     """
     lead.tell(row, f"ending the attempt: {action.why}", action="end", attempt=lead.attempt.number,
               log_bytes=lead.log_bytes())
-    lead.live, lead.killed_s = mark_killed(lead.attempt, row, lead.now), lead.now_s
+    lead.running.is_killed(row, lead.now, lead.now_s)
     lead.move_record(lead.attempt.number)
     for node, _ in lead.lost_of_live():
         lead.server.hang_up(node, lead.now_s)
@@ -157,7 +156,7 @@ def fence(lead: Leader) -> bool:
         lead.lose(node, why)
         lead.tasks.begin(Work.TICKET, visit.ticket(lead, lead.attempt.number, node, why), node)
     if lead.fencer.is_done(lead.attempt):
-        lead.live = replace(lead.attempt, fenced=True)
+        lead.running.is_fenced()
         return True
     return False
 
@@ -199,7 +198,7 @@ def close_attempt(lead: Leader) -> None:
     if how == AttemptEnd.FAILED and lead.state.attempt is not None:
         lead.nodes.are_to_be_visited(Unvisited(live, lead.state.attempt.started_t, lead.now_s))
         lead.tasks.begin(Work.VISIT_AFTER, visit.after_failures(lead))
-    lead.live = lead.process = None
+    lead.running.is_closed()
     lead.record(*events, noted=steps)
     resuming.find_resume(lead)
     fall_back(lead)
@@ -218,9 +217,9 @@ def _judge_refusal(lead: Leader, how: AttemptEnd, text: str) -> tuple[AttemptEnd
     live = lead.attempt
     no_step = how == AttemptEnd.FAILED and not live.exits and slurmtext.has_no_step(text)
     if no_step and slurmtext.is_job_over(text):   # simulated: attempts were launched into a job that had ended
-        lead.ending = lead.ending or JobEnd.UNKNOWN
+        lead.course.job_ends(lead.ending or JobEnd.UNKNOWN)
     is_relaunch = live.number > 1 and lead.nodes.no_overlap is None and not lead.job.is_local
-    said = refusal.Said(bool(live.exits), no_step, lead.unread == live.number,
+    said = refusal.Said(bool(live.exits), no_step, lead.course.unread == live.number,
                         is_relaunch and slurmtext.why_no_overlap(text) is not None)
     word, not_before = refusal.judge(how, said, refusal.in_a_row(lead.state), lead.now)
     if word != how and not_before is None:

@@ -21,7 +21,8 @@ from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.judge.witnesses import SILENT_LOG
 from safelaunch.core.why.show.verdictjson import parse
 from safelaunch.core.why.verdict import Verdict
-from safelaunch.supervisor.leader import Leader, ReadLog
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.attempt import ReadLog
 
 
 def judge_attempt(lead: Leader, live: Live, seen: Seen, how: str, is_refused: bool) -> Verdict:
@@ -52,7 +53,8 @@ def foresee(lead: Leader) -> None:
     """Read a failed attempt's log while its last words are waited for; it is read again only where some have come."""
     live, process = lead.attempt, lead.process
     is_failure = any(exit.code for exit in live.exits) and not live.end_row and lead.ending is None
-    if process is None or not is_failure or _hang_of(lead, live) or (lead.read and lead.read.attempt == live.number):
+    read = lead.running.read
+    if process is None or not is_failure or _hang_of(lead, live) or (read and read.attempt == live.number):
         return
     _read_log(lead, live, process, _evidence(lead, live, AttemptEnd.FAILED))
 
@@ -60,12 +62,14 @@ def foresee(lead: Leader) -> None:
 def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Evidence) -> dict[str, Any] | None:
     """What the whole log says; as before where neither the log nor the evidence has changed since."""
     size = process.size()
-    if lead.read is None or (lead.read.attempt, lead.read.size, lead.read.evidence) != (live.number, size, evidence):
+    read = lead.running.read
+    if read is None or (read.attempt, read.size, read.evidence) != (live.number, size, evidence):
         per_node = lead.plan.launch.local_ranks
         layout = (live.nodes, per_node) if per_node else None
         found = lead.world.diagnose(process, evidence, layout, _kernel_logs(lead, live, process))
-        lead.read = ReadLog(live.number, size, evidence, found)
-    return lead.read.found
+        read = ReadLog(live.number, size, evidence, found)
+        lead.running.is_read(read)
+    return read.found
 
 
 def _hang_of(lead: Leader, live: Live) -> HangVerdict | None:

@@ -89,11 +89,12 @@ def announce_end(lead: Leader, is_now: bool = True) -> Step:
         return
     if is_now:
         observe.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
-    while lead.end_act is None and lead.ending is None and lead.term_s is None:
+    while lead.course.end_act is None and lead.ending is None and lead.term_s is None:
         claim = lead.claim("end the job")
         if claim:
-            lead.end_act = acts.perform(lead, "cancel", claim, _end_own_job(lead), job=lead.job.id)
-            next(lead.end_act)
+            act = acts.perform(lead, "cancel", claim, _end_own_job(lead), job=lead.job.id)
+            lead.course.announces_end(act)
+            next(act)
             yield from drain(lead)   # who sees the cancel in squeue must be able to read whose it is
             return
         yield 2.0
@@ -116,8 +117,8 @@ def _end_own_job(lead: Leader) -> Generator[Command | float, Result | None, Outc
 
 def end_job(lead: Leader) -> Step:
     """Cancel this job where that was announced."""
-    if lead.end_act is not None:
-        yield from lead.end_act
+    if lead.course.end_act is not None:
+        yield from lead.course.end_act
 
 
 def is_done(result: Result | None) -> bool | None:
@@ -318,7 +319,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
     if lead.ending == JobEnd.CANCELLED:   # Slurm requeues a cancelled job that has not ended yet (simulated)
         yield from _take_back(lead)
         return False
-    lead.ending = lead.ending or JobEnd.REQUEUED   # the TERM that comes now is ours
+    lead.course.job_ends(lead.ending or JobEnd.REQUEUED)   # the TERM that comes now is ours
     _note_passed(lead, lead.job.id, action)
     if lead.took_over is not None:
         observe.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death

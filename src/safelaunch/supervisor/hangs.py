@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from safelaunch.adapters import checkpoints
@@ -49,7 +48,7 @@ def follow(lead: Leader, talk: Talk | None) -> None:
         return
     lead.hangs.follows(lead.attempt.number, len(lead.attempt.nodes), lead.plan.hang, lead.now_s)
     if talk is not None:
-        lead.hangs.hears(lead.grew_s, talk)
+        lead.hangs.hears(lead.running.grew_s, talk)
     if lead.hangs.is_silent(lead.now_s) and lead.attempt.killed_t is None and not lead.attempt.exits:
         lead.tasks.begin(Work.LOOK_AT_RANKS, look(lead))
 
@@ -163,7 +162,7 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
     if not _is_silent_still(lead, number):
         return
     lead.hangs.hangs(number, found)
-    lead.live = replace(lead.attempt, hung=found.summary)
+    lead.running.hangs(found.summary)
 
 
 def _preserve(lead: Leader, number: int) -> Step:

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from safelaunch.adapters import journal, ownership, runfolder, sharedfile
 from safelaunch.adapters.attempt import AttemptProcess
@@ -23,7 +23,6 @@ from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
-from safelaunch.core.counters import Counter
 from safelaunch.core.decide.phase import phase_of
 from safelaunch.core.decide.seen import Live, Seen
 from safelaunch.core.model import Event
@@ -32,8 +31,8 @@ from safelaunch.core.plan import Plan
 from safelaunch.core.secretmask import mask
 from safelaunch.core.state import State
 from safelaunch.core.timing import LEASE_S, PATIENT_S, PING_S, STALL_S, ping_every_s
-from safelaunch.core.why.findings import Evidence as Known
 from safelaunch.node import fresh
+from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.course import Course
 from safelaunch.supervisor.state.door import Door
@@ -45,7 +44,7 @@ from safelaunch.supervisor.state.nodes import Nodes
 from safelaunch.supervisor.state.reach import Reach
 from safelaunch.supervisor.state.resume import ResumePoint
 from safelaunch.supervisor.state.standbys import Standbys
-from safelaunch.supervisor.state.tasks import BackgroundTasks, Step, Work
+from safelaunch.supervisor.state.tasks import BackgroundTasks, Work
 
 TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
@@ -88,23 +87,6 @@ class Here:
     user: str
 
 
-class ReadLog(NamedTuple):
-    """What the log of an attempt said (as `why --json`; None = nobody could tell) when it was so long."""
-
-    attempt: int
-    size: int
-    evidence: Known
-    found: dict[str, Any] | None
-
-
-class Counted(NamedTuple):
-    """The counters in the log of an attempt; `is_settled`: it is known whether that has gone on from its checkpoint."""
-
-    attempt: int = 0
-    counters: tuple[Counter, ...] = ()
-    is_settled: bool = False
-
-
 class Leader:
     """The run's supervisor on the batch host; the parts beside this file work on it."""
 
@@ -115,6 +97,7 @@ class Leader:
         self.clock = Clock(world)
         self.tasks = BackgroundTasks(self.clock)
         self.course = Course()
+        self.running = RunningAttempt(self.now_s)
         self.standbys = Standbys(self.now_s)
         self.hangs = HangWatch(self.now_s)
         self.nodes = Nodes()
@@ -124,22 +107,6 @@ class Leader:
         self.journal = LeaderJournal(self.now_s)
         self.door = Door()
         self.next = NextJob()
-        self.signals: set[int] = set()
-        self.live: Live | None = None
-        self.process: AttemptProcess | None = None
-        self.ending: str | None = None
-        self.term_s: float | None = None
-        self.asked_who = 0              # the attempt of which Slurm was asked who ended its step
-        self.unread = 0                 # the attempt whose step Slurm ended in words that are not known
-        self.limit_near = False
-        self.read: ReadLog | None = None    # the last attempt's log, perhaps without its last words
-        self.counted = Counted()        # what the live attempt's log counts (supervisor.lostprogress)
-        self.stalled = False            # this job as a whole was stopped for longer than a lease (scontrol suspend)
-        self.grew_s = self.exit_s = self.killed_s = self.now_s
-        self.size = self.heard_bytes = 0   # of the attempt's log: all, and how much was listened to
-        self.launched_s = self.now_s          # the last attempt
-        self.moved = (0, 0)     # attempt, and the ticket of the write that moved its record on
-        self.end_act: Step | None = None   # its own job's cancel, announced
         world.on_signals(SIGNALS, self._take_signal)
 
     @property
@@ -191,6 +158,26 @@ class Leader:
     def writer(self) -> journal.Writer:
         """This leader's own file of the journal."""
         return self.journal.writer
+
+    @property
+    def live(self) -> Live | None:
+        """The live attempt."""
+        return self.running.live
+
+    @property
+    def process(self) -> AttemptProcess | None:
+        """Its process on this host."""
+        return self.running.process
+
+    @property
+    def ending(self) -> str | None:
+        """Why Slurm ends this job, once that is known."""
+        return self.course.ending
+
+    @property
+    def term_s(self) -> float | None:
+        """When a TERM came, monotonic."""
+        return self.course.term_s
 
     @property
     def state(self) -> State:
@@ -246,17 +233,16 @@ class Leader:
     @property
     def attempt(self) -> Live:
         """The live attempt, where there must be one."""
-        assert self.live is not None
-        return self.live
+        return self.running.now
 
     def seen(self) -> Seen:
         """What `decide` is told."""
         return Seen(
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.folder.requests, ending=self.ending,
-            limit_near=self.limit_near, lost=tuple(self.reach.lost.items()),
-            frozen=self.folder.is_frozen or self.resume.is_unknown, trouble=self.folder.trouble, suspended=self.stalled,
-            resume=self.resume.newest, alone=self.reach.alone, unconfirmed=self.is_unconfirmed,
-            jitter=self.world.chance(),
+            limit_near=self.course.limit_near, lost=tuple(self.reach.lost.items()),
+            frozen=self.folder.is_frozen or self.resume.is_unknown, trouble=self.folder.trouble,
+            suspended=self.running.was_stopped, resume=self.resume.newest, alone=self.reach.alone,
+            unconfirmed=self.is_unconfirmed, jitter=self.world.chance(),
         )
 
     def enter_phase(self) -> None:
@@ -299,8 +285,7 @@ class Leader:
         if self.now_s - before_s > timeout_s + STALL_S:
             # This process was stopped or starved: nobody was silent but itself, and only now does it ask again.
             self.server.forgive(self.now_s)
-            self.grew_s = self.now_s
-            self.stalled = self.stalled or self.now_s - before_s > LEASE_S
+            self.running.stood_still(self.now_s, is_long=self.now_s - before_s > LEASE_S)
             self.standbys.is_doubted(self.standbys.is_contested or self.standbys.node is not None)
             self.clock.hurries("superseded")
             self.clock.takes_news()
@@ -333,7 +318,7 @@ class Leader:
         waits_s = self.tasks.waits_s(COMMAND_TICK_S)
         live = self.live
         if live is not None and (live.exits or live.killed_t is not None):
-            since_s = self.now_s - max(self.exit_s, self.grew_s, self.killed_s)
+            since_s = self.now_s - max(self.running.exit_s, self.running.grew_s, self.running.killed_s)
             waits_s.append(BUSY_TICK_S if since_s < BUSY_FOR_S else COMMAND_TICK_S)
         return max(BUSY_TICK_S, min([TICK_S, *waits_s]))
 
@@ -435,7 +420,7 @@ class Leader:
     def ask_slurm(self, argv: Sequence[str], deadline_s: float) -> Result | None:
         """Slurm's answer, waited for while the guards are heard; None where this process is told to end meanwhile."""
         command = self.world.command(argv, self.job.env, deadline_s)
-        while (result := command.poll()) is None and not self.signals:
+        while (result := command.poll()) is None and not self.course.was_told:
             self.wait(0.05)
         return result
 
@@ -494,13 +479,13 @@ class Leader:
     def move_record(self, number: int) -> None:
         """Say in the attempt's record that it has ended, without waiting: a silent node's lease counts from there."""
         name, data = self.record_of(number, "ended")
-        self.moved = (number, self.shared.enqueue(PUT, name, data))
+        self.running.record_moves(number, self.shared.enqueue(PUT, name, data))
 
     def is_record_moved(self) -> bool:
         """Whether the live attempt's record says, on the shared folder, that it has ended."""
-        if self.moved[0] != self.attempt.number:
+        if self.running.moved[0] != self.attempt.number:
             self.move_record(self.attempt.number)
-        return self.shared.is_durable(self.moved[1])
+        return self.shared.is_durable(self.running.moved[1])
 
     def main_log(self, number: int) -> str:
         """Path of an attempt's log in the run folder."""
@@ -508,11 +493,10 @@ class Leader:
 
     def _take_signal(self, number: int, now_s: float) -> None:
         self.clock.takes_news()   # also SIGCHLD: a command has ended
-        if number == signal.SIGTERM and self.term_s is None:
-            self.term_s = now_s
-            self.signals.add(number)
+        if number == signal.SIGTERM:
+            self.course.gets_term(now_s)
         elif number == signal.SIGUSR2:
-            self.limit_near = True
+            self.course.nears_limit()
 
 
 def hold_token(local: Path, token: str, port: int = 0, watched: Iterable[str] = ()) -> None:

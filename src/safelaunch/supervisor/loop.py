@@ -22,7 +22,6 @@ from safelaunch.adapters.world import World
 from safelaunch.core.decide import rows, turn
 from safelaunch.core.decide.actions import AskToEnd, Decision, Fence, Finish, HandOver, Kill, Launch, Preserve, Wait
 from safelaunch.core.decide.phase import Phase
-from safelaunch.core.decide.seen import mark_asked
 from safelaunch.core.decide.turn import Turn
 from safelaunch.supervisor import asking, attempts, endings, observe, resuming, slurmends
 from safelaunch.supervisor.diagnosing import foresee
@@ -105,7 +104,7 @@ def act(lead: Leader, decision: Decision) -> bool:
         case Launch():
             attempts.launch(lead, row, action)
         case AskToEnd():
-            lead.live = mark_asked(lead.attempt, row, lead.now)
+            lead.running.is_asked(row, lead.now)
             lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number,
                       log_bytes=lead.log_bytes())
             lead.tasks.begin(Work.ASK_TO_END, asking.ask_to_end(lead, action.signal), row)

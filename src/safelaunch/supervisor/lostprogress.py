@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from safelaunch.core import counters
 from safelaunch.core.model import Event
 from safelaunch.core.progress.lost import has_gone_on, judge
-from safelaunch.supervisor.leader import Counted, Leader
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.attempt import Counted
 
 NEAR_S = 3600.0   # as hang.first_step: by then an attempt makes steps
 
@@ -16,35 +15,35 @@ def is_open(lead: Leader) -> bool:
     """Whether it is still to be seen that the live attempt goes on from its checkpoint."""
     attempt = lead.state.attempt
     return attempt is not None and (attempt.resume_step, attempt.resume_path) != (None, None) and not (
-        lead.counted.is_settled and lead.counted.attempt == attempt.number)
+        lead.running.counted.is_settled and lead.running.counted.attempt == attempt.number)
 
 
 def is_near(lead: Leader) -> bool:
     """Whether that may be seen soon, so that its log is worth a look each second."""
     attempt = lead.state.attempt
-    is_counted = attempt is not None and lead.counted.attempt == attempt.number
-    has_begun = is_counted and counters.has_begun(lead.counted.counters)
-    return is_open(lead) and not has_begun and lead.now_s - lead.launched_s < NEAR_S
+    is_counted = attempt is not None and lead.running.counted.attempt == attempt.number
+    has_begun = is_counted and counters.has_begun(lead.running.counted.counters)
+    return is_open(lead) and not has_begun and lead.now_s - lead.running.launched_s < NEAR_S
 
 
 def take_in(lead: Leader, number: int, text: bytes, pattern: str) -> None:
     """Go on counting with what the log has said."""
-    before = lead.counted if lead.counted.attempt == number else Counted(number)
+    before = lead.running.counted if lead.running.counted.attempt == number else Counted(number)
     attempt = lead.state.attempt
     resume_step = attempt.resume_step if attempt is not None and not before.is_settled else None
     found = counters.count(before.counters, text, pattern, resume_step)
-    lead.counted = before._replace(counters=found)
+    lead.running.is_counted(before._replace(counters=found))
 
 
 def judge_start(lead: Leader) -> None:
     """Say it once where the live attempt has started too low; have it ended where that is sure."""
     attempt = lead.state.attempt
-    if attempt is None or lead.live is None or lead.counted.attempt != attempt.number or not is_open(lead):
+    if attempt is None or lead.live is None or lead.running.counted.attempt != attempt.number or not is_open(lead):
         return
     earlier = lead.state.attempts[:-1]
-    found = judge(attempt, earlier, lead.counted.counters)
-    is_settled = found is not None or has_gone_on(attempt, earlier, lead.counted.counters)
-    lead.counted = lead.counted._replace(is_settled=is_settled)
+    found = judge(attempt, earlier, lead.running.counted.counters)
+    is_settled = found is not None or has_gone_on(attempt, earlier, lead.running.counted.counters)
+    lead.running.is_counted(lead.running.counted._replace(is_settled=is_settled))
     if found is None:
         return
     if attempt.lost is None:
@@ -56,12 +55,12 @@ def judge_start(lead: Leader) -> None:
         goes_on = "" if then == "stop" else "; it goes on, and may overwrite newer checkpoints"
         lead.say(f"!!! {what}: {found.why}{goes_on}")
     if found.is_sure:
-        lead.live = replace(lead.live, lost=found.why)
+        lead.running.has_lost_progress(found.why)
 
 
 def progress_event(lead: Leader, number: int, step: int) -> Event:
     """The word on a step, with what has counted it."""
-    main = counters.main_counter(lead.counted.counters) if lead.counted.attempt == number else None
+    main = counters.main_counter(lead.running.counted.counters) if lead.running.counted.attempt == number else None
     if main is None:
         return lead.writer.event("progress", attempt=number, step=step)
     attempt = lead.state.attempt

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -134,8 +133,8 @@ def look_whether_it_ends(lead: Leader) -> Generator[Command, Result | None, bool
     if result is None or result.is_unknown:
         return None
     is_ending = lead.successor.state_of(result, lead.job.id) in ENDING
-    if is_ending and lead.term_s is None and lead.ending is None and lead.end_act is None:
-        lead.term_s = lead.now_s + TERM_LATE_S
+    if is_ending and lead.term_s is None and lead.ending is None and lead.course.end_act is None:
+        lead.course.misses_term(lead.now_s + TERM_LATE_S)
         lead.say("Slurm is ending this job, and has not told this node why yet")
     return is_ending
 
@@ -147,7 +146,7 @@ def watch_limit(lead: Leader) -> Step:
         result = yield lead.world.command(slurm.squeue_time_left(lead.job.id), lead.job.env)
         left_s = slurmtext.parse_time_left_s(result.stdout) if result is not None and result.is_ok else None
         if left_s is not None and left_s <= warn_s:
-            lead.limit_near = True
+            lead.course.nears_limit()
             return
         yield LIMIT_S if left_s is None else max(1.0, min(LIMIT_S, left_s - warn_s))
 
@@ -181,11 +180,9 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
     """Look at the live attempt: srun, the pump, the log's growth, progress, the guards."""
     code = process.poll()
     if code is not None and lead.attempt.srun_code is None:
-        lead.live = replace(lead.attempt, srun_code=code)
+        lead.running.srun_has_ended(code)
     process.keep_pump(lead.main_log(process.number), lead.now_s)
-    size = process.size()
-    if size != lead.size:
-        lead.size, lead.grew_s = size, lead.now_s
+    lead.running.log_has(process.size(), lead.now_s)
     if lead.clock.is_due("rules", READY_S):
         lead.world.make_ready()
     if lead.clock.is_due("progress", START_S if lostprogress.is_near(lead) else PROGRESS_S) or hangs.is_overdue(lead):
@@ -200,11 +197,11 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
 
 def hear(lead: Leader, process: AttemptProcess) -> Talk | None:
     """What the log has said since it was heard last, of its last CHUNK_BYTES; None = it has not grown."""
-    start, lead.heard_bytes = lead.heard_bytes, lead.size
-    if lead.size <= start:
+    start = lead.running.is_listened_to()
+    if lead.running.size <= start:
         return None
-    start = max(start, lead.size - CHUNK_BYTES)
-    text = process.read(start, lead.size - start)
+    start = max(start, lead.running.size - CHUNK_BYTES)
+    text = process.read(start, lead.running.size - start)
     return listening.read(lead, text, partial(_hear, lead, process.number), Talk())
 
 
@@ -215,7 +212,7 @@ def _hear(lead: Leader, number: int, text: bytes, pattern: str) -> Talk:
 
 def hear_last(lead: Leader, process: AttemptProcess) -> None:
     """What an ended attempt has said since: one that was short may have started too low as well."""
-    lead.size = process.size()
+    lead.running.has_ended_log(process.size())
     hear(lead, process)
     lostprogress.judge_start(lead)
 
@@ -253,7 +250,7 @@ def find_lost(lead: Leader) -> None:
 def _heard(lead: Leader, live: Live, guard: Guard) -> Heard:
     return Heard(
         lead.now_s - guard.heard_s, None if guard.closed_s is None else lead.now_s - guard.closed_s,
-        is_awaited=guard.connection is not None and guard.code is None, log_grew_s=lead.grew_s - guard.heard_s,
+        is_awaited=guard.connection is not None and guard.code is None, log_grew_s=lead.running.grew_s - guard.heard_s,
         ping_every_s=lead.ping_every_s, is_killed=live.killed_t is not None, can_probe=lead.nodes.no_overlap is None)
 
 
@@ -279,9 +276,7 @@ def on_report(lead: Leader, guard: Guard) -> None:
 def add_exit(lead: Leader, exit: Exit) -> None:
     """Note a task's end, the first word only."""
     assert lead.live is not None
-    if not any((known.node, known.task) == (exit.node, exit.task) for known in lead.live.exits):
-        lead.live = replace(lead.live, exits=(*lead.live.exits, exit))
-        lead.exit_s = lead.now_s
+    lead.running.task_has_ended(exit, lead.now_s)
 
 
 def standing(lead: Leader) -> Standing:
@@ -308,7 +303,7 @@ def wakes_in_s(lead: Leader) -> float:
 
 
 def _quiet_until_s(lead: Leader, live: Live) -> float:
-    return max(lead.grew_s, lead.exit_s) + (LAST_WORDS_S if live.failed else SRUN_ENDS_S)
+    return max(lead.running.grew_s, lead.running.exit_s) + (LAST_WORDS_S if live.failed else SRUN_ENDS_S)
 
 
 def pulse_every_s(lead: Leader) -> float:

@@ -50,9 +50,10 @@ def look_for_waiting(lead: Leader) -> None:
     live, process = lead.live, lead.process
     if process is None or lead.nodes.no_overlap is not None or not _is_missing(live, lead):
         return
-    if lead.now_s - lead.launched_s >= WAITS_S:
+    since_s = lead.now_s - lead.running.launched_s
+    if since_s >= WAITS_S:
         note_words(lead, process.tail().decode(errors="replace"))
-    if lead.now_s - lead.launched_s >= SILENT_S and lead.nodes.no_overlap is None and lead.standbys.node is not None:
+    if since_s >= SILENT_S and lead.nodes.no_overlap is None and lead.standbys.node is not None:
         lead.tasks.begin(Work.COUNT_STEPS, _count_steps(lead, live))
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from safelaunch.adapters import runfolder, sharedfile, slurm
 from safelaunch.core import slurmtext, slurmwords
-from safelaunch.core.decide.seen import mark_asked
 from safelaunch.core.endings import JobEnd, tell_ending
 from safelaunch.core.slurmwords import UNKNOWN, End
 from safelaunch.supervisor.leader import Leader
@@ -25,7 +24,7 @@ def look_for_ending(lead: Leader) -> None:
     if ending == UNKNOWN:
         lead.tasks.begin(Work.EXPLAIN_TERM, ask_why_it_ends(lead))
     elif ending is not None:
-        lead.ending = ending
+        lead.course.job_ends(ending)
         lead.say(f"the job is being ended: {tell_ending(ending)}")
         for node in slurmtext.parse_failed_prologs(_output_of(lead, lead.job.id) or "", lead.job.id):
             lead.lose(node, "its Prolog failed")
@@ -41,14 +40,14 @@ def look_for_early_ending(lead: Leader) -> None:
     if lead.ending is None and not lead.job.is_local and lead.process is not None:
         reason = slurmtext.parse_step_ending(lead.process.tail().decode("latin-1"), lead.job.id)
         if reason in (JobEnd.PREEMPTED, JobEnd.TIME_LIMIT):
-            lead.ending = reason
+            lead.course.job_ends(reason)
             lead.say(f"the job is being ended: {tell_ending(reason)}")
 
 
 def may_tell_who_ended_it(lead: Leader) -> bool:
     """Whether the log of the attempt that is over may tell who ended its step, and nobody has looked yet."""
     return (lead.ending is None and not lead.job.is_local and lead.process is not None
-            and lead.asked_who != lead.attempt.number)
+            and lead.course.asked_who != lead.attempt.number)
 
 
 def look_who_ended_it(lead: Leader) -> None:
@@ -59,7 +58,7 @@ def look_who_ended_it(lead: Leader) -> None:
     ended in words of a Slurm that is not known counts as no failure (core.decide.refusal).
     """
     live, process = lead.attempt, lead.process
-    lead.asked_who = live.number
+    lead.course.asks_who(live.number)
     look_for_early_ending(lead)
     if process is None or lead.ending is not None:
         return
@@ -67,9 +66,9 @@ def look_who_ended_it(lead: Leader) -> None:
     unread = slurmtext.find_unknown_step_end(said, lead.job.id)
     if unread is not None:
         report_unknown(lead, lead.job.id, unread)
-        lead.unread = live.number
+        lead.course.cannot_read(live.number)
     if unread is not None or slurmtext.is_step_cancelled_first(said, lead.job.id):
-        lead.live = mark_asked(live, "step_cancelled", lead.now)
+        lead.running.is_asked("step_cancelled", lead.now)
         lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
 
 
@@ -78,7 +77,7 @@ def ask_who_ended_it(lead: Leader) -> Step:
     result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
     ending = slurmtext.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
     if ending is not None and lead.ending is None:
-        lead.ending = ending
+        lead.course.job_ends(ending)
         grace = ", with a time of grace" if ending == JobEnd.PREEMPTED else ""
         lead.say(f"the job is being ended: {tell_ending(ending)}{grace}")
 
@@ -88,8 +87,8 @@ def ask_why_it_ends(lead: Leader) -> Step:
     result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
     ending = slurmtext.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
     if lead.ending is None:
-        lead.ending = ending or UNKNOWN
-        lead.say(f"the job is being ended: {tell_ending(lead.ending)}")
+        lead.course.job_ends(ending or UNKNOWN)
+        lead.say(f"the job is being ended: {tell_ending(ending or UNKNOWN)}")
 
 
 def report_unknown(lead: Leader, job: str, end: End) -> None:
@@ -116,9 +115,9 @@ def judge_term(lead: Leader) -> Step:
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
     if result is not None and result.is_ok and "|RUNNING|" in result.stdout:
         lead.say("a TERM came, but Slurm goes on running this job: so does the supervisor")
-        lead.term_s = None
+        lead.course.forgets_term()
     elif lead.ending is None:
-        lead.ending = JobEnd.UNKNOWN
+        lead.course.job_ends(JobEnd.UNKNOWN)
         lead.say("the job is being ended, and nothing tells why")
 
 

@@ -37,7 +37,7 @@ def suspect(lead: Leader, live: Live, verdict: Verdict, culprits: tuple[str, ...
     """The events that follow for nodes: evidence, and exclusions that begin or end. Tells the shared ledger, too."""
     attempt = lead.state.attempt
     started_t = attempt.started_t if attempt is not None else lead.now
-    ended_t = lead.now - max(0.0, lead.now_s - lead.exit_s)
+    ended_t = lead.now - max(0.0, lead.now_s - lead.running.exit_s)
     steps = None if attempt is None or attempt.step is None else attempt.step - (attempt.resume_step or 0)
     found = blame(Failure(
         run=lead.plan.run_id, owner=lead.here.user, t=lead.now, attempt=live.number, nodes=live.nodes,

@@ -190,14 +190,15 @@ def meet_the_job_before(lead: Leader) -> None:
     if before is not None and before.id != lead.job.id:
         was_cancelled = is_cancelled(lead, before.id)
         if was_cancelled:
-            lead.ending = JobEnd.CANCELLED   # no job comes back from a scancel
+            lead.course.job_ends(JobEnd.CANCELLED)   # no job comes back from a scancel
         elif was_cancelled is None:
             hold_for_people(lead, before.id)
     if attempt is not None and attempt.ended is None:
         while not lead.shared.put(*lead.record_of(attempt.number, "ended")):
             lead.wait(1.0)
         until = lead.now_s + lead.plan.lease_s + FENCE_MARGIN_S
-        while lead.now_s < until and not lead.signals:   # its nodes may be silent: their leases have run out then
+        # Its nodes may be silent: their leases have run out then.
+        while lead.now_s < until and not lead.course.was_told:
             lead.wait(min(1.0, until - lead.now_s))
         lead.record(lead.writer.event("attempt_ended", attempt=attempt.number, how=AttemptEnd.INTERRUPTED,
                                       why=f"job {before.id if before else attempt.job} ended under it"),
@@ -266,7 +267,7 @@ def _is_called(lead: Leader) -> bool:
     """Whether this job itself is being ended, or near its limit: after the TERM it has KillWait to say why (simulated:
     a cancelled job that asked on had written nothing down by then).
     """
-    return bool(lead.signals) or lead.limit_near
+    return lead.course.was_told or lead.course.limit_near
 
 
 def _state_of(lead: Leader, job: str) -> str | None:
@@ -310,9 +311,9 @@ def adopt(lead: Leader) -> None:
             resuming.find_resume(lead)
         return
     process = lead.world.adopt(lead.local, number)
-    lead.process = process
-    lead.live = Live(number, last.nodes, tasks=lead.plan.tasks, srun_code=None if process is not None else 255,
-                            end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard)
+    lead.running.is_adopted(Live(
+        number, last.nodes, tasks=lead.plan.tasks, srun_code=None if process is not None else 255,
+        end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard), process)
     lead.server.expect(number)
     if process is not None and lead.server.has_moved:   # somebody else has the port by now: guards look here
         lead.shared.enqueue(PUT, *lead.record_of(number, "live"))

@@ -1,25 +1,66 @@
-"""The course of a supervisor: its phase, and the exit code with which it leaves."""
+"""The course of a supervisor: its phase, why its job ends, and the exit code with which it leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from safelaunch.core.decide.phase import Phase
+from safelaunch.supervisor.state.tasks import Step
 
 
 class Course:
-    """`final`: the exit code of the job, or DEMOTED, once this supervisor is to leave."""
+    """`ending`: why Slurm ends the job (core.ends); `final`: the exit code, or DEMOTED, once this supervisor leaves."""
 
     def __init__(self) -> None:
         self.phase = Phase.BORN
-        self.final: int | None = None
         self.on_enter: Callable[[Phase, Phase], None] = lambda before, after: None   # the simulation listens
+        self.term_s: float | None = None    # when a TERM came, monotonic
+        self.was_told = False               # by a TERM, be it explained or not
+        self.limit_near = False
+        self.ending: str | None = None
+        self.asked_who = 0                  # the attempt of which Slurm was asked who ended its step
+        self.unread = 0                     # the attempt whose step Slurm ended in words that are not known
+        self.end_act: Step | None = None    # its own job's cancel, announced
+        self.final: int | None = None
 
     def enters(self, phase: Phase) -> None:
         """It is in this phase now, perhaps as before."""
         if phase is not self.phase:
             before, self.phase = self.phase, phase
             self.on_enter(before, phase)
+
+    def gets_term(self, now_s: float) -> None:
+        """Slurm, or somebody, has sent one; the first counts."""
+        if self.term_s is None:
+            self.term_s, self.was_told = now_s, True
+
+    def misses_term(self, until_s: float) -> None:
+        """Slurm is ending the job, and its TERM has not come: it counts as come by then."""
+        self.term_s = until_s
+
+    def forgets_term(self) -> None:
+        """It was nothing: Slurm goes on running the job."""
+        self.term_s = None
+
+    def nears_limit(self) -> None:
+        """The job's time limit comes soon."""
+        self.limit_near = True
+
+    def job_ends(self, ending: str) -> None:
+        """It is known why."""
+        self.ending = ending
+
+    def asks_who(self, attempt: int) -> None:
+        """Slurm was asked who ended this attempt's step."""
+        self.asked_who = attempt
+
+    def cannot_read(self, attempt: int) -> None:
+        """Slurm ended this attempt's step in words that are not known."""
+        self.unread = attempt
+
+    def announces_end(self, act: Step) -> None:
+        """It is going to cancel its own job."""
+        self.end_act = act
 
     def ends(self, final: int) -> None:
         """It leaves with this code after this tick."""

@@ -1,0 +1,135 @@
+"""The attempt that this leader looks after, with its process here and what its log has shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from safelaunch.adapters.attempt import AttemptProcess
+from safelaunch.core.counters import Counter
+from safelaunch.core.decide.seen import Live, mark_asked, mark_killed
+from safelaunch.core.model import Exit
+from safelaunch.core.why.findings import Evidence
+
+
+class ReadLog(NamedTuple):
+    """What the log of an attempt said (as `why --json`; None = nobody could tell) when it was so long."""
+
+    attempt: int
+    size: int
+    evidence: Evidence
+    found: dict[str, Any] | None
+
+
+class Counted(NamedTuple):
+    """The counters in the log of an attempt; `is_settled`: it is known whether that has gone on from its checkpoint."""
+
+    attempt: int = 0
+    counters: tuple[Counter, ...] = ()
+    is_settled: bool = False
+
+
+class RunningAttempt:
+    """`live` as `core.decide` sees it, None between attempts; times are monotonic seconds."""
+
+    def __init__(self, now_s: float) -> None:
+        self.live: Live | None = None
+        self.process: AttemptProcess | None = None
+        self.size = self.heard_bytes = 0    # of its log: all, and how much was listened to
+        self.grew_s = self.exit_s = self.killed_s = self.launched_s = now_s
+        self.was_stopped = False            # this job as a whole, for longer than a lease (scontrol suspend)
+        self.moved = (0, 0)                 # attempt, and the ticket of the write that moved its record on
+        self.counted = Counted()            # what the log counts (supervisor.lostprogress)
+        self.read: ReadLog | None = None    # the last attempt's log, perhaps without its last words
+
+    @property
+    def now(self) -> Live:
+        """The live attempt, where there must be one."""
+        assert self.live is not None
+        return self.live
+
+    def begins(self, live: Live) -> None:
+        """It is announced."""
+        self.live = live
+
+    def is_launched(self, process: AttemptProcess, now_s: float) -> None:
+        """It runs."""
+        self.process, self.size, self.heard_bytes = process, 0, 0
+        self.grew_s, self.was_stopped, self.launched_s = now_s, False, now_s
+
+    def is_adopted(self, live: Live, process: AttemptProcess | None) -> None:
+        """A supervisor before this one has launched it; None: its process is elsewhere, or gone."""
+        self.live, self.process = live, process
+
+    def is_asked(self, row: str, now: float) -> None:
+        """It was told to end, gently, or Slurm ends it."""
+        self.live = mark_asked(self.now, row, now)
+
+    def is_killed(self, row: str, now: float, now_s: float) -> None:
+        """Every process of it is to end."""
+        self.live, self.killed_s = mark_killed(self.now, row, now), now_s
+
+    def has_heard(self, processes: int | None) -> None:
+        """So many processes took the signal; None = nobody knows."""
+        self.live = replace(self.now, heard=processes)
+
+    def has_saved(self, path: str, now: float) -> None:
+        """A checkpoint has become complete since it was asked to end."""
+        self.live = replace(self.now, saved=path, saved_t=now)
+
+    def hangs(self, what: str) -> None:
+        """Two witnesses say so."""
+        self.live = replace(self.now, hung=what)
+
+    def has_lost_progress(self, why: str) -> None:
+        """It has surely started below all its checkpoints."""
+        self.live = replace(self.now, lost=why)
+
+    def srun_has_ended(self, code: int) -> None:
+        """With this code."""
+        self.live = replace(self.now, srun_code=code)
+
+    def task_has_ended(self, exit: Exit, now_s: float) -> None:
+        """As its guard says; the first word only."""
+        live = self.now
+        if not any((known.node, known.task) == (exit.node, exit.task) for known in live.exits):
+            self.live, self.exit_s = replace(live, exits=(*live.exits, exit)), now_s
+
+    def is_fenced(self) -> None:
+        """Nothing of it is left anywhere."""
+        self.live = replace(self.now, fenced=True)
+
+    def is_closed(self) -> None:
+        """It is judged."""
+        self.live = self.process = None
+
+    def log_has(self, size: int, now_s: float) -> None:
+        """The log is so long now."""
+        if size != self.size:
+            self.size, self.grew_s = size, now_s
+
+    def has_ended_log(self, size: int) -> None:
+        """An ended attempt's log is so long: that is no sign of life."""
+        self.size = size
+
+    def is_listened_to(self) -> int:
+        """From which byte on the log is new; it is listened to up to its end now."""
+        start, self.heard_bytes = self.heard_bytes, self.size
+        return start
+
+    def stood_still(self, now_s: float, is_long: bool) -> None:
+        """This process did, so that nobody looked at the log; perhaps the whole job."""
+        self.grew_s = now_s
+        self.was_stopped = self.was_stopped or is_long
+
+    def is_counted(self, counted: Counted) -> None:
+        """What its log counts."""
+        self.counted = counted
+
+    def is_read(self, read: ReadLog) -> None:
+        """What its log said when it had ended."""
+        self.read = read
+
+    def record_moves(self, number: int, ticket: int) -> None:
+        """Its record is to say that it has ended."""
+        self.moved = (number, ticket)
