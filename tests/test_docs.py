@@ -13,7 +13,7 @@ import pytest
 from safelaunch.commands.events import SENTENCES
 from safelaunch.core.acts import ACTS
 from safelaunch.core.config.sbatchoptions import REFUSED
-from safelaunch.core.state import _STEPS
+from safelaunch.core.folding import _STEPS
 from tests.localruns import SubmitLocal
 from tests.tables import each
 

@@ -17,9 +17,10 @@ import pytest
 from safelaunch.adapters import journal
 from safelaunch.adapters.journal import Direct, Folder, Writer
 from safelaunch.adapters.shared import SharedFolder
+from safelaunch.core.folding import fold
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import State
 
 DEADLINE_S = 60.0
 LIVES = 8

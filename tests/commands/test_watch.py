@@ -21,7 +21,8 @@ from safelaunch.adapters.probe import Answer, stuck_children
 from safelaunch.adapters.world import World
 from safelaunch.cli import run
 from safelaunch.commands import watch
-from safelaunch.core.state import State, fold
+from safelaunch.core.folding import fold
+from safelaunch.core.state import State
 from safelaunch.watch import acts, reading, watcher
 from safelaunch.watch import memory as watchmemory
 from safelaunch.watch.memory import Memory

@@ -12,8 +12,8 @@ import pytest
 import safelaunch
 from safelaunch.core import acts
 from safelaunch.core.acts import ACTS, Outcome
+from safelaunch.core.folding import fold
 from safelaunch.core.model import Event
-from safelaunch.core.state import fold
 from safelaunch.errors import SlurmRefused
 
 SRC = Path(safelaunch.__file__).parent

@@ -12,7 +12,7 @@ import pytest
 
 from safelaunch.core.categories import TABLE
 from safelaunch.core.endings import JOB_ENDS, RUN_ENDED, AttemptEnd, JobEnd, JobEndRow, RunEnd
-from safelaunch.core.state import _STEPS
+from safelaunch.core.folding import _STEPS
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "safelaunch"

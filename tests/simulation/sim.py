@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safelaunch.adapters import journal
-from safelaunch.core.state import State, fold
+from safelaunch.core.folding import fold
+from safelaunch.core.state import State
 from tests.simulation import faults, setting
 from tests.simulation.clients import Client, make_server
 from tests.simulation.clock import Clock, Spinning

@@ -14,8 +14,8 @@ import pytest
 
 import safelaunch
 from safelaunch.adapters import journal
+from safelaunch.core.folding import fold
 from safelaunch.core.state import Ended as RunEnded
-from safelaunch.core.state import fold
 
 TEMPLATE = Path(__file__).parent.parent.parent / "templates" / "slurm" / "job.sbatch"
 LIBRARY = Path(safelaunch.__file__).parent

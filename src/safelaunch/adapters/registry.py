@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import clustername, journal, runpath
-from safelaunch.core.state import fold
+from safelaunch.core.folding import fold
 
 VERSION = 1
 COMPACT_BYTES = 2 << 20   # twice what KEPT_RUNS with their last lines take

@@ -15,10 +15,11 @@ from typing import Any
 
 from safelaunch.adapters import durable, journal, modes, sharedfile
 from safelaunch.core import plan as plans
+from safelaunch.core.folding import fold
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import STOPS, Request
 from safelaunch.core.plan import Plan
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import State
 from safelaunch.errors import RunFolderError
 
 REQUESTS = (*STOPS, "hold", "release", "extend")

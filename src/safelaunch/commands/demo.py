@@ -19,9 +19,10 @@ from safelaunch.adapters import local, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import events
 from safelaunch.core.endings import RunEnd
+from safelaunch.core.folding import fold
 from safelaunch.core.model import TIMED_OUT, Event
 from safelaunch.core.progress.steps import latest_step
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import State
 from safelaunch.errors import SafelaunchError, UsageError
 from safelaunch.views import controls, runs, talk
 from safelaunch.views.attemptlogs import find_logs

@@ -13,10 +13,10 @@ import click
 
 from safelaunch.core import nodefold, story, via
 from safelaunch.core.acts import ACTS
+from safelaunch.core.folding import fold
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
-from safelaunch.core.state import fold
 from safelaunch.views import runs, talk
 
 POLL_S = 0.5

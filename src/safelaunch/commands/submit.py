@@ -52,8 +52,7 @@ CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may tak
 @click.option("--dry-run", is_flag=True, help="Print the script, and what would be sent; submit nothing.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait until the run has ended, and end with its exit code.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a line.")
-@click.option("-y", "--yes", is_flag=True, help="Answer yes to every question; no question is asked today.")
-def command(file: str, rest: tuple[str, ...], dry_run: bool, wait_for_end: bool, as_json: bool, yes: bool) -> int:
+def command(file: str, rest: tuple[str, ...], dry_run: bool, wait_for_end: bool, as_json: bool) -> int:
     """Submit a training instead of sbatch, and keep it alive."""
     overrides, raw_sbatch = split_rest(rest)
     cwd, git, cluster = str(Path.cwd()), GitFacts(str(Path.cwd())), ClusterName(os.environ)

@@ -9,8 +9,9 @@ import click
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.config.values import parse_duration_s
 from safelaunch.core.endings import RunEnd
+from safelaunch.core.folding import fold
 from safelaunch.core.model import FAILED_FOR_GOOD
-from safelaunch.core.state import Ended, State, fold
+from safelaunch.core.state import Ended, State
 from safelaunch.core.status.states import describe_alone
 from safelaunch.errors import ParseError, UsageError, WaitTimedOut
 from safelaunch.views import runs, talk

@@ -13,8 +13,9 @@ from safelaunch.core.advice import what_follows
 from safelaunch.core.categories import advice
 from safelaunch.core.decide import policy
 from safelaunch.core.endings import AttemptEnd
+from safelaunch.core.folding import HANDED_OVER
 from safelaunch.core.model import Event
-from safelaunch.core.state import HANDED_OVER, Attempt, State
+from safelaunch.core.state import Attempt, State
 from safelaunch.core.why.findings import Evidence
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError

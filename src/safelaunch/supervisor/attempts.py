@@ -21,11 +21,12 @@ from safelaunch.core.decide.actions import Kill, Launch
 from safelaunch.core.decide.budget import rejects_checkpoint
 from safelaunch.core.decide.seen import Live, Seen
 from safelaunch.core.endings import BAD_ENDS, AttemptEnd, JobEnd
+from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.progress.steps import latest_step
 from safelaunch.core.script import quote_bash
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import State
 from safelaunch.core.timing import CLAIM_HOLDS_S
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
 from safelaunch.supervisor import listening, lostprogress, observe, overlap, resuming, visit

@@ -6,8 +6,9 @@ import time
 
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
+from safelaunch.core.folding import fold
 from safelaunch.core.model import STOPS, TIMED_OUT
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import State
 from safelaunch.views import runs, talk
 
 CONFIRM_S = 6.0    # the supervisor looks at the control files each 3 s, and its journal is appended to within moments

@@ -8,7 +8,8 @@ import time
 from dataclasses import replace
 
 from safelaunch.adapters import sharedfile
-from safelaunch.core.state import State, fold
+from safelaunch.core.folding import fold
+from safelaunch.core.state import State
 from safelaunch.views import loglines, runs, talk
 from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, Choice, starts
 

@@ -14,6 +14,7 @@ from safelaunch.adapters import journal, runfolder, sharedfile
 from safelaunch.adapters.cputime import TookTooLong, within
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import nodefold
+from safelaunch.core.folding import HANDED_OVER, fold
 from safelaunch.core.model import Event
 from safelaunch.core.progress.figures import measure
 from safelaunch.core.progress.steps import AUTO, cut_lines, latest_of
@@ -21,7 +22,7 @@ from safelaunch.core.pulse import FILE as PULSE_FILE
 from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.slurmwords import is_known
-from safelaunch.core.state import HANDED_OVER, Attempt, State, fold
+from safelaunch.core.state import Attempt, State
 from safelaunch.core.status import costs
 from safelaunch.core.status.costs import Costs, Track
 from safelaunch.core.status.speech import Speech, Word

@@ -22,10 +22,11 @@ from safelaunch.core import plan as plans
 from safelaunch.core import slurmtext, via
 from safelaunch.core.decide import watch, watchfacts
 from safelaunch.core.decide.watched import Watched, Word, read_notes
+from safelaunch.core.folding import fold
 from safelaunch.core.pulse import FILE as PULSE_FILE
 from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.pulse import to_json
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import State
 from safelaunch.node import fresh
 from safelaunch.watch.memory import Known
 

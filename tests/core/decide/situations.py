@@ -11,11 +11,12 @@ from safelaunch.core.decide.actions import (
     Action,
 )
 from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Exit, Request
 from safelaunch.core.plan import KillSwitch, Plan, Restart, Resume, Srun
 from safelaunch.core.plan import Launch as LaunchPlan
 from safelaunch.core.plan import Preserve as PreservePlan
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import State
 
 NOW = 10_000.0
 NODES = ("n0", "n1", "n2")

@@ -21,9 +21,10 @@ from safelaunch.core.decide.actions import (
 )
 from safelaunch.core.decide.seen import Seen
 from safelaunch.core.endings import JobEnd, tell_ending
+from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan, Restart
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import State
 from tests.core.decide.situations import (
     CHECKPOINT,
     FAILED_ONCE,

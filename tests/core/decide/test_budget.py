@@ -9,9 +9,10 @@ import pytest
 
 from safelaunch.core.decide import policy
 from safelaunch.core.decide.budget import GiveUp, reason_to_give_up, rejects_checkpoint
+from safelaunch.core.folding import fold
 from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD, Event
 from safelaunch.core.plan import Plan, Restart
-from safelaunch.core.state import Exclusion, State, fold
+from safelaunch.core.state import Exclusion, State
 from tests.core.decide.situations import PLAN
 
 Facts = dict[str, Any]

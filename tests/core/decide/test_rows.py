@@ -14,9 +14,9 @@ from safelaunch.core.decide.actions import (
     Launch,
 )
 from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Exit
 from safelaunch.core.plan import Plan
-from safelaunch.core.state import fold
 from tests.core.decide.situations import (
     KILL,
     KILL_NOW,

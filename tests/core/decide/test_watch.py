@@ -28,11 +28,12 @@ from safelaunch.core.decide.watched import (
     act_of,
     read_notes,
 )
+from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.pulse import Pulse
 from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import Account, KnownJob
-from safelaunch.core.state import Exclusion, Intent, State, fold
+from safelaunch.core.state import Exclusion, Intent, State
 from tests.core.decide.situations import PLAN
 
 NOW = 10_000.0

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.slurmtext import QueuedJob
-from safelaunch.core.state import Ended, State, fold
+from safelaunch.core.state import Ended, State
 from safelaunch.core.status.speech import Speech, Word
 from safelaunch.core.status.states import describe_end, judge
 

@@ -19,9 +19,10 @@ from safelaunch.core.decide import ended
 from safelaunch.core.decide import rows as decide
 from safelaunch.core.decide.actions import AskToEnd, Finish, Kill
 from safelaunch.core.decide.seen import Live, Seen, mark_asked, mark_killed
+from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Exit, Request
 from safelaunch.core.plan import Plan
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import State
 from safelaunch.core.status.speech import Word
 from safelaunch.core.status.states import judge
 from safelaunch.core.why.evidence import Stacks, know

@@ -38,7 +38,7 @@ class Link:
         self.token = token.encode()
         self.who = who
         self.sock: socket.socket | None = None
-        self.connected = self.greeted_ever = False
+        self.connected = False
         self.inbox, self.outbox = b"", b""
         self.unsent: list[dict[str, Any]] = []   # what a reborn leader must hear again
         self.nonces = ""
@@ -170,7 +170,7 @@ class Link:
         return message
 
     def _begin(self) -> dict[str, Any]:
-        self.session, self.greeted_ever = Session(self.token, self.nonces, is_leader=False), True
+        self.session = Session(self.token, self.nonces, is_leader=False)
         self.answered = self.greeted_at = self.clock()
         for told in self.unsent:
             self.outbox += self.session.seal(json.dumps(told).encode())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from safelaunch.adapters import journal
+from safelaunch.core.folding import fold
 from safelaunch.core.model import Event
-from safelaunch.core.state import State, fold
+from safelaunch.core.state import State
 
 
 class LeaderJournal:

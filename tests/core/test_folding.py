@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.core import journal
+from safelaunch.core.folding import _STEPS, fold
 from safelaunch.core.model import Event
-from safelaunch.core.state import _STEPS, Ended, State, fold
+from safelaunch.core.state import Ended, State
 
 
 class Pen:

@@ -1,0 +1,366 @@
+"""Events of a journal ▸ the run's state.
+
+Folding the events a second time onto their own state changes nothing; any prefix of a journal folds to a state that the
+next supervisor can go on from. Events of a kind that this version does not know are skipped, odd values in known ones
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from safelaunch.core.categories import BAD_NODE
+from safelaunch.core.endings import BAD_ENDS, RunEnd
+from safelaunch.core.journal import MAX_T_S
+from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
+from safelaunch.core.state import Attempt, Ended, Exclusion, Intent, Job, State
+
+MOST_SKIPPED = 50   # of them are remembered, so that each is said once
+HANDED_OVER = ("handed_over", "resubmitted")   # events; of older versions also what is told by successor_* now
+PAUSES = ("frozen", "no_storage", "back_off")   # rows of core.decide that wait before the next attempt
+
+
+def fold(events: Iterable[Event], start: State | None = None) -> State:
+    """The state after all events, which must be in journal order."""
+    state = start or State()
+    gen, last_t = state.gen, state.last_t
+    for event in events:
+        step = _STEPS.get(event.event)
+        if step is not None:
+            try:
+                state = step(state, event)
+            except (KeyError, TypeError, ValueError, OverflowError):   # JSON can say Infinity, and int() cannot
+                continue   # a known event of an unknown form: written by another version, never fatal
+        gen, last_t = max(gen, event.gen), event.t
+    return state if (gen, last_t) == (state.gen, state.last_t) else replace(state, gen=gen, last_t=last_t)
+
+
+def _submitted(state: State, event: Event) -> State:
+    job = str(event.data["job"])
+    known = next((known for known in state.jobs if known.id == job), None)
+    if known is None:
+        first = state.submitted_t if state.submitted_t is not None else event.t
+        state = replace(state, jobs=(*state.jobs, Job(job, event.t)), submitted_t=first)
+    if event.data.get("successor_of") and (known is None or known.started_t is None):
+        return replace(state, successor=job, successor_excludes=_names(event.data.get("exclude", ())),
+                       next_cancelled=None)
+    return state
+
+
+def _job_started(state: State, event: Event) -> State:
+    job = str(event.data["job"])
+    state = state if any(known.id == job for known in state.jobs) else _submitted(state, event)
+    nodes, host = _names(event.data.get("nodes", ())), event.data.get("batch_host")
+    jobs = tuple(
+        replace(known, started_t=known.started_t if known.started_t is not None else event.t, nodes=nodes,
+                batch_host=host, over=False, restart_count=int(event.data.get("restart_count", 0)))
+        if known.id == job else replace(known, over=True) if known.started_t is not None else known
+        for known in state.jobs
+    )
+    successor = None if state.successor == job else state.successor
+    return replace(state, jobs=jobs, successor=successor, next_cancelled=None, failed_alone=None, leader=event.host)
+
+
+def _attempt_started(state: State, event: Event) -> State:
+    data = event.data
+    number = int(data["attempt"])
+    if any(known.number == number for known in state.attempts):
+        return replace(state, preserving_until=None)
+    attempt = Attempt(
+        number, str(data["job"]), _names(data.get("nodes", ())), event.t, data.get("resume_step"),
+        data.get("resume_path"), whole_steps=tuple(map(int, data.get("whole_steps", ()))),
+    )
+    return replace(state, attempts=(*state.attempts, attempt), preserving_until=None)
+
+
+def _change_attempt(state: State, event: Event, **changes: Any) -> State:
+    number = int(event.data["attempt"])
+    return replace(state, attempts=tuple(
+        replace(known, **changes) if known.number == number else known for known in state.attempts
+    ))
+
+
+def _decision(state: State, event: Event) -> State:
+    """A supervisor that dies right after it has told the training to end must not leave that to its memory (simulated:
+    ranks that saved at the time limit and left well were called complete).
+    """
+    row = str(event.data.get("row"))
+    state = replace(state, pause=str(event.data.get("why")) if row in PAUSES else None)
+    if row == "ask_to_end" and "until" in event.data:
+        heard = event.data.get("heard")
+        return _change_attempt(state, event, heard=None if heard is None else int(heard),
+                               end_by_t=float(event.data["until"]), waits_for=str(event.data["waits_for"]))
+    if event.data.get("action") != "end":
+        return state
+    known = next((one for one in state.attempts if one.number == int(event.data["attempt"])), None)
+    is_overruled = known is not None and known.asked_row == "checkpoint" and row == "kill"
+    if known is None or (known.asked_t is not None and not is_overruled):
+        return state
+    return _change_attempt(state, event, asked_t=event.t, asked_row=row, heard=None, end_by_t=None, waits_for=None,
+                           asked_bytes=_bytes(event.data.get("log_bytes")))
+
+
+def _progress(state: State, event: Event) -> State:
+    changes: dict[str, Any] = {"step": int(event.data["step"])}
+    if event.data.get("first") is not None:
+        changes["first_step"] = int(event.data["first"])
+    if event.data.get("counter") is not None:
+        changes["counter"] = str(event.data["counter"])
+    return _change_attempt(state, event, **changes)
+
+
+def _lost_progress(state: State, event: Event) -> State:
+    return _change_attempt(state, event, lost=str(event.data["why"]), lost_surely=bool(event.data.get("sure")))
+
+
+def _checkpoint_skipped(state: State, event: Event) -> State:
+    skipped = (str(event.data["path"]), str(event.data["reason"]))
+    return state if skipped in state.skipped else replace(state, skipped=(*state.skipped, skipped)[-MOST_SKIPPED:])
+
+
+def _checkpoint(state: State, event: Event) -> State:
+    step = int(event.data["step"])
+    if event.data.get("attempt") is not None:
+        state = _change_attempt(state, event, checkpoint_step=step)
+    if state.best_step is not None and step <= state.best_step:
+        return state
+    return replace(state, best_step=step, failures_without_progress=0, failed_categories=(), rejected_in_a_row=0)
+
+
+def _checkpoint_rejected(state: State, event: Event) -> State:
+    step = event.data.get("step")
+    checkpoint = (str(event.data["path"]), None if step is None else int(step))
+    if checkpoint in state.rejected:
+        return state
+    return replace(state, rejected=(*state.rejected, checkpoint),
+                   rejected_in_a_row=state.rejected_in_a_row + 1,
+                   failures_without_progress=0)   # resume.keep_trying bounds these: the older one gets its turn
+
+
+def _attempt_ended(state: State, event: Event) -> State:
+    known = next((a for a in state.attempts if a.number == int(event.data["attempt"])), None)
+    if known is None or known.ended is not None:
+        return state
+    how = str(event.data["how"])
+    state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"),
+                            not_before=event.data.get("not_before"),
+                            asked_row=known.asked_row or event.data.get("asked"))
+    if how in BAD_ENDS:
+        category = known.category or "unknown"
+        state = replace(
+            state, restarts=state.restarts + 1, failed_categories=(*state.failed_categories, category),
+            failures_without_progress=state.failures_without_progress + (category not in BAD_NODE),
+        )
+    return state
+
+
+def _verdict(state: State, event: Event) -> State:
+    node = event.data.get("node")
+    return _change_attempt(
+        state, event, category=str(event.data["category"]), summary=str(event.data.get("summary", "")),
+        failed_node=None if node is None else str(node), confidence=float(event.data.get("confidence", 0.0)),
+        blamed=_names(event.data.get("suspects", ())), fingerprint=str(event.data.get("fingerprint", "")),
+    )
+
+
+def _node_suspected(state: State, event: Event) -> State:
+    node, why = str(event.data["node"]), str(event.data.get("why", ""))
+    if any(known == node for known, _ in state.suspects):
+        return state
+    return replace(state, suspects=(*state.suspects, (node, why)))
+
+
+def _node_excluded(state: State, event: Event) -> State:
+    node, until = str(event.data["node"]), event.data.get("until")
+    new = Exclusion(node, str(event.data.get("why", "")), str(event.data.get("owner", "safelaunch")),
+                    None if until is None else float(until))
+    return replace(state, exclusions=(*(known for known in state.exclusions if known.node != node), new),
+                   left_out=tuple(known for known in state.left_out if known[0] != node))
+
+
+def _node_readmitted(state: State, event: Event) -> State:
+    """It is used as any other; what speaks against it stays."""
+    node = str(event.data["node"])
+    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
+                   left_out=tuple(known for known in state.left_out if known[0] != node))
+
+
+def _node_left_out(state: State, event: Event) -> State:
+    """It would be kept out, and cannot be: Slurm has no such node for this run, or the run needs it."""
+    node, why = str(event.data["node"]), str(event.data.get("why", ""))
+    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
+                   left_out=(*(known for known in state.left_out if known[0] != node), (node, why)))
+
+
+def _node_cleared(state: State, event: Event) -> State:
+    node = str(event.data["node"])
+    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
+                   left_out=tuple(known for known in state.left_out if known[0] != node),
+                   suspects=tuple(known for known in state.suspects if known[0] != node))
+
+
+def _intent(state: State, event: Event) -> State:
+    claim = int(event.data["claim"])
+    if any(known.claim == claim for known in state.intents):
+        return state
+    intent = Intent(claim, str(event.data["act"]), event.data)
+    if intent.act == "cancel" and "job" in event.data:   # whatever came of it, it was no person
+        job = str(event.data["job"])
+        state = replace(state, cancelled_jobs=(*(known for known in state.cancelled_jobs if known != job), job))
+    return replace(state, intents=(*state.intents, intent))
+
+
+def _outcome(state: State, event: Event) -> State:
+    claim = int(event.data["claim"])
+    if event.data.get("raised") is True:   # an error came in between: the next supervisor settles it
+        return state
+    undone = next((str(known.data.get("job")) for known in state.intents if known.claim == claim
+                   and known.act == "cancel" and event.data.get("ok") is False), None)
+    if undone is not None:   # whoever ends that job, it was not we
+        state = replace(state, cancelled_jobs=tuple(job for job in state.cancelled_jobs if job != undone))
+    return replace(state, intents=tuple(known for known in state.intents if known.claim != claim))
+
+
+def _preserved(state: State, event: Event) -> State:
+    until = float(event.data["until"])
+    if state.ended or not abs(until) < MAX_T_S:   # NaN and Infinity are no time
+        return state
+    return replace(state, preserving_until=until)
+
+
+def _released(state: State, event: Event) -> State:
+    return replace(state, preserving_until=None)
+
+
+def _slurm(state: State, event: Event) -> State:
+    return replace(state, slurm=str(event.data["version"]))
+
+
+def _local_folder_taken(state: State, event: Event) -> State:
+    node, path, owner = (str(event.data.get(key)) for key in ("node", "path", "owner"))
+    return replace(state, local_folder_taken=(node, path, owner))
+
+
+def _unknown_words(state: State, event: Event) -> State:
+    return replace(state, unknown_words=(str(event.data["job"]), str(event.data["said"])))
+
+
+def _kill_switch(state: State, event: Event) -> State:
+    return replace(state, kill_who=str(event.data.get("who", "somebody")))
+
+
+def _took_over(state: State, event: Event) -> State:
+    return replace(state, leader=event.host, standby=None if state.standby == event.host else state.standby)
+
+
+def _standby_started(state: State, event: Event) -> State:
+    return replace(state, standby=str(event.data["node"]))
+
+
+def _standby_lost(state: State, event: Event) -> State:
+    return replace(state, standby=None)
+
+
+def _via_chosen(state: State, event: Event) -> State:
+    return replace(state, via=str(event.data["via"]))
+
+
+def _successor_cancelled(state: State, event: Event) -> State:
+    return replace(state, successor=None, next_cancelled=str(event.data["job"]))
+
+
+def _successor_lost(state: State, event: Event) -> State:
+    return replace(state, successor=None, successor_excludes=())
+
+
+def _handed_over(state: State, event: Event) -> State:
+    successor = event.data.get("job")
+    excludes = _names(event.data.get("exclude", ()))
+    return replace(state, successor=None if successor is None else str(successor), successor_excludes=excludes)
+
+
+def _ended_alone(state: State, event: Event) -> State:
+    """The batch script's own word, where no supervisor was left to see how the training ends.
+
+    Exit code 0 completes the run, unless another host's supervisor has led the job since, or the attempt was asked to
+    end: it has saved and left then, and is to go on.
+    """
+    id, code, job, attempt = str(event.data["job"]), int(event.data["exit_code"]), state.job, state.attempt
+    if state.jobs and all(known.id != id for known in state.jobs):
+        return state   # somebody's own sbatch of the script, beside the run
+    was_led = (job is not None and (job.id, job.restart_count) == (id, int(event.data.get("restart_count", 0)))
+               and job.started_t is not None)
+    if was_led and state.leader != event.host:
+        return state
+    was_asked = was_led and attempt is not None and attempt.ended is None and attempt.asked_t is not None
+    if code or was_asked:
+        return replace(state, failed_alone=(id, code))
+    why = f"job {id} ended with exit code 0, without a supervisor"
+    return _end(RunEnd.COMPLETED, DONE)(state, replace(event, data={"exit_code": DONE, "why": why}))
+
+
+def _bytes(value: Any) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Node names of a list; a text is no list of letters."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"not a list of names: {value!r}")
+    return tuple(map(str, value))
+
+
+def _end(how: str, code: int) -> Callable[[State, Event], State]:
+    def end(state: State, event: Event) -> State:
+        if state.ended:
+            return state   # the first word is final: an end is never undone or renamed
+        said = event.data.get("exit_code")
+        sure = said if type(said) is int and 0 <= said <= 255 else code   # a shell would see the last 8 bits of another
+        ended = Ended(how, sure, str(event.data.get("why", "")), event.t)
+        return replace(state, ended=ended, preserving_until=None)
+    return end
+
+
+_STEPS: dict[str, Callable[[State, Event], State]] = {
+    "submitted": _submitted,
+    "job_started": _job_started,
+    "attempt_started": _attempt_started,
+    "decision": _decision,
+    "progress": _progress,
+    "checkpoint": _checkpoint,
+    "attempt_ended": _attempt_ended,
+    "verdict": _verdict,
+    "checkpoint_rejected": _checkpoint_rejected,
+    "checkpoint_skipped": _checkpoint_skipped,
+    "lost_progress": _lost_progress,
+    "node_suspected": _node_suspected,
+    "node_excluded": _node_excluded,
+    "node_cleared": _node_cleared,
+    "node_readmitted": _node_readmitted,
+    "node_left_out": _node_left_out,
+    "standby_started": _standby_started,
+    "standby_lost": _standby_lost,
+    "via_chosen": _via_chosen,
+    "successor_cancelled": _successor_cancelled,
+    "node_lost": _node_suspected,
+    "intent": _intent,
+    "outcome": _outcome,
+    "preserved": _preserved,
+    "released": _released,
+    "kill_switch": _kill_switch,
+    "took_over": _took_over,
+    "slurm": _slurm,
+    "unknown_words": _unknown_words,
+    "local_folder_taken": _local_folder_taken,
+    "handed_over": _handed_over,
+    "successor_lost": _successor_lost,
+    "successor_relaxed": _handed_over,
+    "successor_freed": _handed_over,
+    "resubmitted": _handed_over,
+    "ended_alone": _ended_alone,
+    "completed": _end(RunEnd.COMPLETED, DONE),
+    "gave_up": _end(RunEnd.GAVE_UP, FAILED_FOR_GOOD),
+    "stopped": _end(RunEnd.STOPPED, STOPPED),
+}
