@@ -58,6 +58,16 @@ class Result:
                    stderr=self.stderr, hint="is slurmctld up? try: scontrol ping" if self.is_unknown else None)
 
 
+def is_done(result: Result | None) -> bool | None:
+    """Whether Slurm did it; None = nobody knows."""
+    return None if result is None or result.is_unknown else result.is_ok
+
+
+def said(result: Result | None) -> str:
+    """A command's own words, shortened."""
+    return "no answer" if result is None else (result.stderr.strip() or result.stdout.strip() or "no answer")[:300]
+
+
 def sbatch(script: str, options: Sequence[str] = ()) -> tuple[str, ...]:
     """Submits `script`; prints the job id."""
     return ("sbatch", "--parsable", *options, script)

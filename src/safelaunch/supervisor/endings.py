@@ -154,12 +154,7 @@ def _cancel_waiting(lead: Leader) -> Generator[Command, Result | None, bool | No
         claim = lead.claim("cancel the successor")
         if claim == 0:
             return False
-        done = yield from acts.perform(lead, "cancel", claim, _scancel(lead, job), job=job)
+        done = yield from acts.perform(lead, "cancel", claim, handover.scancel(lead, job), job=job)
         if not done:
             return done
     return jobs is not None
-
-
-def _scancel(lead: Leader, job: str) -> Generator[Command, Result | None, Outcome[bool | None]]:
-    done = handover.is_done((yield lead.successor.cancel(job)))
-    return Outcome(done, done)

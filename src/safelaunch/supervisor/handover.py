@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from functools import partial
 
-from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import Outcome
@@ -101,9 +101,7 @@ def announce_end(lead: Leader, is_now: bool = True) -> Step:
 
 
 def _end_own_job(lead: Leader) -> Generator[Command | float, Result | None, Outcome[None]]:
-    """Cancel this job, once all else is done, if nothing else is ending it: then its end is no word of this
-    supervisor's (simulated: a person's cancel was taken for one).
-    """
+    """Cancel this job when all else is done. Where a person's cancel ends it before, that stays the person's word."""
     yield 0.0   # announced; end_job goes on with it
     done: bool | None = False
     while lead.ending is None and lead.term_s is None:
@@ -119,11 +117,6 @@ def end_job(lead: Leader) -> Step:
     """Cancel this job where that was announced."""
     if lead.course.end_act is not None:
         yield from lead.course.end_act
-
-
-def is_done(result: Result | None) -> bool | None:
-    """Whether Slurm did it; None = nobody knows."""
-    return None if result is None or result.is_unknown else result.is_ok
 
 
 def end_announced(lead: Leader, job: str) -> Step:
@@ -148,12 +141,12 @@ def _cancel(
 ) -> Generator[Command | float, Result | None, bool]:
     """Cancel a job of the run. Whether Slurm has taken it."""
     claim = yield from acts.wait_for_claim(partial(lead.claim, what), every_s)
-    return (yield from acts.perform(lead, "cancel", claim, _scancel(lead, job), job=job))
+    return (yield from acts.perform(lead, "cancel", claim, scancel(lead, job), job=job)) is True
 
 
-def _scancel(lead: Leader, job: str) -> Generator[Command | float, Result | None, Outcome[bool]]:
-    result = yield lead.successor.cancel(job)
-    done = result is not None and result.is_ok
+def scancel(lead: Leader, job: str) -> Generator[Command, Result | None, Outcome[bool | None]]:
+    """Whether Slurm has taken a cancel. Unknown is not no: its end would be taken for a person's word (core.state)."""
+    done = is_done((yield lead.successor.cancel(job)))
     return Outcome(done, done)
 
 
@@ -181,7 +174,7 @@ def _to_successor(lead: Leader, action: HandOver) -> Passing:
     result = yield from with_known_nodes(lead, action.exclude, lambda: lead.successor.prepare(
         job, action.exclude, bool(lead.reach.lost), lead.state.successor_excludes))
     if result is not None and not result.is_ok:
-        lead.say(f"the successor could not be changed: {_said(result)}")
+        lead.say(f"the successor could not be changed: {said(result)}")
         if lead.successor.is_unchangeable(result, lead.state.successor_excludes):
             yield from _replace(lead, job)
             return None
@@ -208,7 +201,7 @@ def _hold(lead: Leader, job: str) -> Step:
         result = yield lead.successor.hold(job)
         if result is not None and result.is_ok:
             break
-        lead.say(f"job {job} could not be held: {_said(result)}")
+        lead.say(f"job {job} could not be held: {said(result)}")
         if _is_refused_for_good(lead, result):   # its supervisor sees the hold
             return
         yield AGAIN_S
@@ -263,7 +256,7 @@ def _resubmit(lead: Leader, action: HandOver) -> Passing:
                 return True
             refusals += not result.is_unknown
             if refusals >= REFUSALS and (other := (yield from way_without_sbatch(lead))) is not None:
-                choose(lead, other, f"sbatch says: {_said(result)}")
+                choose(lead, other, f"sbatch says: {said(result)}")
                 return None
             looks = 2
         yield SETTLE_S
@@ -275,7 +268,7 @@ def _submit_now(lead: Leader, action: HandOver) -> Generator[Command | float, Re
         lambda: lead.claim("submit the next job") if lead.is_sure_of_folder() else 0, 1.0)
     result, job = yield from acts.perform(lead, "queue_successor", claim, _sbatch(lead, action))
     if job is None:
-        lead.say(f"the next job could not be submitted: {_said(result)}")
+        lead.say(f"the next job could not be submitted: {said(result)}")
     elif action.held:
         yield from _hold(lead, job)
     return result
@@ -287,8 +280,7 @@ def _sbatch(
     result = yield from with_known_nodes(lead, action.exclude, lambda: lead.successor.submit(
         action.exclude, is_behind=False, is_held=action.held))
     assert result is not None
-    job = lead.successor.job_from(result)
-    if job is None:
+    if (job := lead.successor.job_from(result)) is None:
         return Outcome(None if result.is_unknown else False, (result, None))
     return Outcome(True, (result, job), then=(queued(lead, job, action.exclude),))
 
@@ -371,7 +363,7 @@ def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, O
             return Outcome(True, None)
         refusals += result is not None and not result.is_unknown
         if refusals >= REFUSALS or (result is not None and ways.is_missing(result.returncode)):
-            return Outcome(False, _said(result))
+            return Outcome(False, said(result))
         yield 1.0
 
 
@@ -407,8 +399,3 @@ def _to_watch(lead: Leader, action: HandOver) -> Passing:
 
 
 _WAYS = {ways.SUCCESSOR: _to_successor, ways.RESUBMIT: _resubmit, ways.REQUEUE: _requeue, ways.WATCH: _to_watch}
-
-
-def _said(result: Result | None) -> str:
-    """A command's own words, shortened."""
-    return "no answer" if result is None else (result.stderr.strip() or result.stdout.strip() or "no answer")[:300]

@@ -17,7 +17,7 @@ from typing import Any
 from safelaunch.adapters import journal, ownership, runfolder, slurm
 from safelaunch.adapters.journal import Direct, Writer
 from safelaunch.adapters.knownnodes import try_with_known
-from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.adapters.world import World
 from safelaunch.core import acts, nodefold, slurmtext, via
 from safelaunch.core import plan as plans
@@ -134,8 +134,8 @@ class Deed:
         looked = yield self._run(slurm.squeue_by_name(self.plan.job_name))
         found = _other_job(looked, self.plan.job_name, act.after)
         if found is None:
-            return Outcome(False, f"did not queue its next job: squeue gave no clear answer ({_said(looked)})",
-                           {"why": f"squeue gave no clear answer: {_said(looked)}"})
+            return Outcome(False, f"did not queue its next job: squeue gave no clear answer ({said(looked)})",
+                           {"why": f"squeue gave no clear answer: {said(looked)}"})
         if found:   # an earlier sbatch got in, and nobody wrote it down
             return self._queued(act, found, "was found in the queue")
         exclude = act.exclude
@@ -187,8 +187,8 @@ class Deed:
             result = yield from change
             if not result.is_ok:
                 return _failed(result, f"could not change job {act.job}")
-        said = f"job {act.job} may start now, without {nodefold.fold(act.exclude) or 'exclusions'}: {act.why}"
-        return Outcome(True, said, then=(
+        told = f"job {act.job} may start now, without {nodefold.fold(act.exclude) or 'exclusions'}: {act.why}"
+        return Outcome(True, told, then=(
             lambda: self.writer.event("successor_freed", job=act.job, exclude=list(act.exclude), why=act.why),))
 
     def _start_now(self, act: StartNow) -> Effect:
@@ -205,7 +205,7 @@ class Deed:
         if act.successor is not None and act.exclude:
             result = yield from self._update(act.successor, act.exclude)
             if not result.is_ok and result.is_unknown:
-                return Outcome(False, f"did not end job {act.job}: {_said(result)}", {"why": _said(result)})
+                return Outcome(False, f"did not end job {act.job}: {said(result)}", {"why": said(result)})
         def look() -> int:
             fresh.see(f"{self.run_dir}/claims")
             return journal.last_claim(self.run_dir)
@@ -286,14 +286,9 @@ def _other_job(result: Result, name: str, but: str | None) -> str | None:
 
 def _as_said(result: Result, sentence: str) -> Outcome[str | None]:
     """What came of an act that is one command."""
-    ok = None if result.is_unknown else result.is_ok
-    return Outcome(ok, sentence, {} if ok else {"why": _said(result)})
+    ok = is_done(result)
+    return Outcome(ok, sentence, {} if ok else {"why": said(result)})
 
 
 def _failed(result: Result, sentence: str) -> Outcome[str | None]:
-    return _as_said(result, f"{sentence}: {_said(result)}")
-
-
-def _said(result: Result) -> str:
-    """A command's own words, shortened."""
-    return (result.stderr.strip() or result.stdout.strip() or "no answer")[:300]
+    return _as_said(result, f"{sentence}: {said(result)}")
