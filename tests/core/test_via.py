@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from safelaunch.core import via
 from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.kinds import Choice
+from safelaunch.supervisor import handover
 
 
 @pytest.mark.parametrize(
@@ -26,6 +30,24 @@ def test_a_refused_dependency_is_told_from_other_refusals(said: str, expected: b
     assert via.is_dependency_refused(said) == expected
 
 
-def test_every_way_that_train_yaml_can_name_has_its_sentence() -> None:
+def test_every_way_that_train_yaml_can_name_is_a_row_that_the_supervisor_can_go() -> None:
     kind = KEYS["restart.via"].kind
-    assert isinstance(kind, Choice) and set(kind.words) == {"auto", *via.SENTENCES}
+    assert isinstance(kind, Choice) and set(kind.words) == {"auto", *via.WAYS} == {"auto", *handover._WAYS}
+    assert all(row.sentence for row in via.WAYS.values())
+
+
+def test_a_way_of_a_later_version_is_told_by_its_name() -> None:
+    assert via.sentence("teleport") == "teleport" and not via.is_at_end("teleport") and not via.is_at_end("auto")
+
+
+def test_which_ways_leave_no_job_in_the_queue_before_the_end() -> None:
+    assert [name for name in via.WAYS if via.is_at_end(name)] == [via.RESUBMIT, via.REQUEUE]
+
+
+def test_no_other_module_lists_the_ways() -> None:
+    src = Path(__file__).parents[2] / "src" / "safelaunch"
+    lists = {path.relative_to(src).as_posix()
+             for path in src.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
+             if len({part.value for part in getattr(node, "elts", []) if isinstance(part, ast.Constant)}
+                    & set(via.WAYS)) > 1}
+    assert lists == {"core/via.py"}

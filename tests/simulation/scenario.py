@@ -7,6 +7,8 @@ import random
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from safelaunch.core import via
+
 # What can go wrong, and for how long (seconds; None: it is over at once).
 KINDS: dict[str, tuple[float, float] | None] = {
     "rank_dies": None, "all_ranks_fail": None, "truncate": None, "corrupt": None,
@@ -22,7 +24,7 @@ LATE_S = (3.0, 10.0, 30.0, 60.0)
 CLOCKS_S = (-600.0, -90.0, 0.0, 0.0, 45.0, 300.0)
 SERVER_KINDS: dict[str, tuple[float, float] | None] = {"away": (60.0, 600.0), "lies_links": None, "flaky": (2.0, 60.0)}
 PEOPLE = ("kill", "kill-now", "scancel", "scancel_successor")
-VIAS = ("auto", "successor", "resubmit", "requeue", "watch")
+VIAS = via.CHOICES
 # What a site forbids: dependencies (refused in words of its own); commands that its nodes do not have; or jobs from
 # compute nodes, which sbatch there refuses, a mere test included.
 SITES = {

@@ -226,7 +226,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "lost_progress": _lost_progress,
     "standby_started": lambda data: f"a second supervisor stands by on {data['node']}",
     "standby_lost": lambda data: f"the second supervisor on {data['node']} is lost{_because(data)}",
-    "via_chosen": lambda data: f"{via.SENTENCES.get(str(data['via']), data['via'])}{_because(data)}",
+    "via_chosen": lambda data: f"{via.sentence(str(data['via']))}{_because(data)}",
     "successor_cancelled": lambda data: f"a person cancelled the next job, {data['job']}: the run ends with this one",
     "need_successor": lambda data: f"a watch has to queue the next job{_because(data)}",
     "decision": _decision,

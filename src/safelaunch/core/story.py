@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from safelaunch.core import via
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.model import Event
 
@@ -73,7 +74,7 @@ class _Teller:
             case "slurm":
                 return data.get("known", True) is True
             case "via_chosen":
-                return data.get("via") == "successor"    # the queued successor is told
+                return data.get("via") == via.SUCCESSOR    # the queued successor is told
             case "decision":
                 return data.get("action") == "launch" or (
                     data.get("action") == "end" and data.get("row") in TOLD_ELSEWHERE)

@@ -7,15 +7,39 @@ this job ends; requeue: this job itself goes back into the queue; watch: `safela
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 SUCCESSOR, RESUBMIT, REQUEUE, WATCH = "successor", "resubmit", "requeue", "watch"
 
-SENTENCES = {
-    SUCCESSOR: "the next job waits in the queue behind this one",
-    RESUBMIT: "nothing is queued behind this job: the next one is submitted when this one ends",
-    REQUEUE: "nothing is queued behind this job: Slurm requeues this one when it ends",
-    WATCH: "no job can be queued from here: `safelaunch watch` on a login node queues the next one, where one runs",
+
+class Way(NamedTuple):
+    """One way; supervisor/handover.py has a function for each."""
+
+    sentence: str
+    is_at_end: bool = False   # the leader itself makes the next job, when its own ends: none waits in the queue
+
+
+WAYS: dict[str, Way] = {
+    SUCCESSOR: Way("the next job waits in the queue behind this one"),
+    RESUBMIT: Way("nothing is queued behind this job: the next one is submitted when this one ends", is_at_end=True),
+    REQUEUE: Way("nothing is queued behind this job: Slurm requeues this one when it ends", is_at_end=True),
+    WATCH: Way(
+        "no job can be queued from here: `safelaunch watch` on a login node queues the next one, where one runs"),
 }
+CHOICES = ("auto", *WAYS)   # of restart.via
+
+
+def sentence(name: str) -> str:
+    """What a way means for the next job; the name itself, of a later version's."""
+    way = WAYS.get(name)
+    return name if way is None else way.sentence
+
+
+def is_at_end(name: str) -> bool:
+    """Whether no next job can be seen before this one ends, as its leader makes it then."""
+    way = WAYS.get(name)
+    return way is not None and way.is_at_end
+
 
 # Slurm's own word is "Job dependency problem" (slurm_errno.c); a site's job_submit.lua says it in words of its own.
 _DEPENDENCY = re.compile("dependen", re.IGNORECASE)

@@ -59,7 +59,7 @@ def choose(lead: Leader, via: str, why: str) -> None:
     """Settle how the next job is made, and say so."""
     if lead.state.via != via:
         lead.record(lead.writer.event("via_chosen", via=via, why=why))
-    lead.say(f"{ways.SENTENCES[via]} (restart.via: {via}; {why})")
+    lead.say(f"{ways.sentence(via)} (restart.via: {via}; {why})")
 
 
 def queue_successor(lead: Leader, is_held: bool = False) -> Step:

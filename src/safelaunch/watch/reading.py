@@ -239,7 +239,7 @@ def _examine(look: Look) -> dict[str, Any]:
     row: dict[str, Any] = {
         "row": judged.row, "text": judged.text, "asks": sorted(judged.asks), "act": None, "claim": claim,
         "ended": state.ended is not None and not watchfacts.unfinished(look.word),
-        "hands_over": (state.via or plan.restart.via) in (via.RESUBMIT, via.REQUEUE),
+        "hands_over": via.is_at_end(state.via or plan.restart.via),
         "name": plan.name, "job_name": plan.job_name, "jobs": sorted(ids - {""})}
     if judged.act is not None:
         row |= {"act": [type(judged.act).__name__, asdict(judged.act)], "seq": notes.last_seq, "meta": {

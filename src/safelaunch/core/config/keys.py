@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from safelaunch.core import categories, launchers
+from safelaunch.core import categories, launchers, via
 from safelaunch.core.config.kinds import (
     CheckpointPattern,
     Choice,
@@ -112,7 +112,7 @@ KEYS: dict[str, Key] = {
     "restart.max_without_progress": Key(Integer(1), "3", "Failures in a row without progress before the run gives up."),
     "restart.backoff": Key(Duration(), "60s", "Wait before a restart that follows a failure without progress."),
     "restart.via": Key(
-        Choice(("auto", "successor", "requeue", "resubmit", "watch")),
+        Choice(via.CHOICES),
         "auto",
         "How a new job is made: successor (queued while this one runs), requeue, resubmit (queued when it ends), or "
         "watch (by `safelaunch watch` on a login node). auto takes the first that the site allows, and says which.",

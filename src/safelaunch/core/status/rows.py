@@ -138,7 +138,7 @@ def _job_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     elif seen["next_cancelled"] is not None:
         yield "next job", f"a person cancelled job {seen['next_cancelled']}: the run ends with this one", "yellow"
     elif seen["via"] is not None:
-        yield "next job", f"{via.SENTENCES.get(seen['via'], seen['via'])} (restart.via: {seen['via']})", ""
+        yield "next job", f"{via.sentence(seen['via'])} (restart.via: {seen['via']})", ""
 
 
 def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
