@@ -254,6 +254,21 @@ def test_a_guard_finds_what_the_kernel_said_of_hardware_since_then(
     assert abs(found[0][0] - (time.time() - 4)) < 2
 
 
+@pytest.mark.parametrize(("text", "is_told"), [
+    ("mlx5_core 0000:86:00.0: failed to disable loopback of vport 0, err -5", True),
+    ("NVRM: Xid (PCI:0000:18:00): 74, NVLink 3: fatal error in loopback mode", True),
+    ("nvidia-nvlink: link 2 of loop detect: training failed", True),
+    ("Buffer I/O error on dev loop3, logical block 4", False), ("I/O error, dev loop3p1, sector 8 op 0x0", False),
+    ("EXT4-fs error (device loop12): ext4_find_entry: inode #2", False), ("XFS (loop0): metadata I/O error", False),
+])
+def test_only_disks_that_are_files_are_left_out_of_what_the_kernel_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, is_told: bool,
+) -> None:
+    (tmp_path / "kmsg").write_text(f"3,1,{int(time.monotonic() * 1e6)},-;{text}\n")
+    monkeypatch.setattr(kernel, "KMSG", str(tmp_path / "kmsg"))
+    assert [told for _, told in kernel.kernel_words(0.0)] == ([text] if is_told else [])
+
+
 @pytest.mark.parametrize("text", [b"", b";", b"NVRM", b"a,b,c;Xid", b"6,1,x,-;Xid\n", None], ids=str)
 def test_a_kernel_that_says_odd_things_holds_up_no_exit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes | None,
@@ -655,8 +670,6 @@ def test_a_look_that_hangs_holds_no_output_open(node: Node) -> None:
 
 def test_looks_that_hang_are_no_ranks_and_hold_up_no_end(node: Node) -> None:
     make_unreadable(node, "hanging")
-    hangs = "                with open(path, \"rb\") as record:\n"
-    assert hangs in SOURCE
     unkillable = SOURCE.replace("                os.kill(self.pid, signal.SIGKILL)\n", "                pass\n")
     process = node.guarded(["sleep", str(LEASE_S + 3.0)], source=unkillable)   # a KILL does nothing in D state
     assert process.wait(DEADLINE_S) == 0

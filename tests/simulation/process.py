@@ -22,7 +22,7 @@ from safelaunch.core import nodefold
 from safelaunch.core.decide.phase import Phase, may_follow
 from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.show import verdictjson
-from safelaunch.node.guard.link import RETRY_S, Link
+from safelaunch.node.guard.link import Link
 from safelaunch.supervisor import loop
 from safelaunch.supervisor.leader import DEMOTED, Leader, TookOver
 from safelaunch.watch.memory import Memory
@@ -33,7 +33,8 @@ from tests.simulation.clock import Process
 from tests.simulation.command import SimCommand
 from tests.simulation.folder import SimFolder
 from tests.simulation.hosts import Host
-from tests.simulation.net import Listener, Selector, Signals, Socket, as_socket
+from tests.simulation.link import SimLink
+from tests.simulation.net import Listener, Selector, Signals, Socket
 from tests.simulation.training import Attempt, SimProcess
 
 if TYPE_CHECKING:
@@ -201,26 +202,6 @@ class Supervisor(Actor):
         self.shell.supervisor_ended(error)
 
 
-class SimLink(Link):
-    """node.guard.link.Link on the simulated network: only where its bytes come from is made up."""
-
-    def __init__(self, world: SimWorld, address: tuple[str, int], token: str, who: dict[str, Any]) -> None:
-        super().__init__(f"{address[0]}:{address[1]}", None, token, who)
-        self._world = world
-
-    def _connect(self, now: float) -> None:
-        self.try_at = now + RETRY_S
-        sock = self._world.knock(self.address)
-        self.sock = as_socket(sock)
-
-    def _finish_connect(self, sock: Any) -> bool:
-        if sock.getsockopt(0, 0):
-            self._drop()
-            return False
-        self.connected = sock.is_connected
-        return self.connected
-
-
 class SimServer(ControlServer):
     """adapters.control.ControlServer on the simulated network."""
 
@@ -306,7 +287,8 @@ class SimWorld(World):
 
     def call(self, address: tuple[str, int], token: str, node: str) -> Link:
         """A standby's line to its leader's door."""
-        return SimLink(self, address, token, {"node": node, "task": STANDBY_TASK, "attempt": 0, "role": "standby"})
+        return SimLink(self.knock, self.now_s, f"{address[0]}:{address[1]}", None, token,
+                       {"node": node, "task": STANDBY_TASK, "attempt": 0, "role": "standby"})
 
     def hang_up(self, line: Link) -> None:
         """Close a line."""

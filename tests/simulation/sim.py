@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from safelaunch.adapters import journal
 from safelaunch.core.folding import fold
 from safelaunch.core.state import State
+from safelaunch.node.guard.fence import is_to_be_cancelled
 from tests.simulation import faults, setting
 from tests.simulation.clients import Client, make_server
 from tests.simulation.clock import Clock, Spinning
@@ -358,14 +359,34 @@ class Sim:
         elif actor.host.is_running:
             self.clock.after(60.0, self.start_watch)
 
+    def guard_kills(self, task: Task, why: str) -> None:
+        """A guard ends its ranks by itself: only after its lease, and never while it can read that they may go on."""
+        is_read = "unreadable" not in why
+        if is_read and json.loads(Path(task.attempt.env["SAFELAUNCH_RECORD"]).read_bytes())["state"] == "live":
+            self.violate(f"the guard on {task.host.name} ends ranks whose record is live: {why}")
+        lease_s = float(task.attempt.env.get("SAFELAUNCH_LEASE_S", "10"))
+        if task.looked_after_s <= lease_s:
+            self.violate(f"the guard on {task.host.name} ends ranks after {task.looked_after_s:.1f} s of silence; its "
+                         f"lease is {lease_s:.0f} s")
+
     def guard_cancels(self, host: Host, job: str) -> None:
-        """A guard's scancel of a job that nobody leads, where slurmctld hears it and goes on running the job."""
+        """A guard's scancel of a job that nobody leads, where squeue says that Slurm goes on running it."""
         known = self.slurm.jobs.get(job)
-        if known is not None and known.state == "RUNNING" and self.slurm.answers and self.slurm.reaches(host):
+        answers = known is not None and self.slurm.answers and self.slurm.reaches(host)
+        said = known.state.encode() if known is not None and answers else b""
+        leader = self.live_leader()
+        if leader is not None and leader.shell.job is known and self._is_well(leader, host):
+            self.violate(f"a guard cancels job {job} as orphaned, which {leader.host.name} leads")
+        if known is not None and is_to_be_cancelled(0 if answers else 1, said) and answers:
             word = self.run_dir / "control" / f"orphaned-{job}"
             word.touch()
             host.mount.client.changed(word)
             self.slurm.cancel(known, "guard")
+
+    def _is_well(self, leader: Supervisor, *others: Host) -> bool:
+        """It runs, and nothing has been wrong with its host and these for a while."""
+        quiet_t = max(leader.born_t, leader.led_t, *(host.troubled_t for host in (leader.host, *others)))
+        return leader.process.last_t > self.clock.t - 3.0 and quiet_t < self.clock.t - TROUBLE_S
 
     def took_over(self, standby: Supervisor) -> None:
         """A standby takes over."""

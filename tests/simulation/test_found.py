@@ -152,7 +152,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  net_latency_s=0.01, faults=(Fault("all_ranks_fail", 8.85, 0.0, 31), Fault("slurm_hung", 94.17, 66.9),
                                              Fault("hold", 126.79, 36.8))), "completed", 3),
     "a cancel of a job that had no supervisor yet is final although Slurm has forgotten it when a watch looks": (
-        replace(_PLAIN, steps=60, faults=(
+        replace(_PLAIN, seed=3, steps=60, faults=(
             Fault("preempt", 20.0), Fault("scancel", 22.9), Fault("slurm_gone", 23.8, 600.0))), "stopped", 1),
     "a cancel that a watch has noted stays a person's although a node guard cancels that job once more": (
         Scenario(seed=381, nodes=3, pool=5, steps=107, step_s=0.5, save_every=50, limit_min=4, slurmd_timeout_s=30.0,
@@ -178,7 +178,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
                  faults=(Fault("loses_links", 0.9, 0.0, 89), Fault("hold", 3.9, 6.0), Fault("preempt", 42.5, 0.0, 3))),
         "completed", 2),
     "a scancel a moment before a job is requeued is final": (
-        Scenario(seed=401672, nodes=2, pool=5, steps=62, net_latency_s=0.0005, watchers=2, via="requeue",
+        Scenario(seed=401673, nodes=2, pool=5, steps=62, net_latency_s=0.0005, watchers=2, via="requeue",
                  site="refuses_sbatch", has_sacct=False, faults=(
                      Fault("hold", 10.6, 2.4), Fault("rank_dies", 12.4, 0.0, 80), Fault("scancel", 13.1, 0.0, 97))),
         "stopped", 1),
@@ -205,7 +205,7 @@ FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how 
         Scenario(seed=403248, nodes=3, pool=4, steps=156, net_latency_s=0.0005, watchers=0, has_sacct=False, faults=(
             Fault("worker_cut", 1.2, 0.8, 42), Fault("rank_dies", 18.62, 0.0, 34))), "completed", 4),
     "a job whose supervisor died as it handed over is ended by the next one": (
-        Scenario(seed=413603, nodes=3, pool=6, steps=74, net_latency_s=0.0002, slurmd_timeout_s=30.0, standby=False,
+        Scenario(seed=413618, nodes=3, pool=6, steps=74, net_latency_s=0.0002, slurmd_timeout_s=30.0, standby=False,
                  watchers=0, site="no_dependency", has_sacct=False, faults=(
                      Fault("manners", 11.6, 0.0, 19, ("times_out_done", "times_out_undone", "refused")),
                      Fault("batch_cut", 11.8, 96.6, 75), Fault("freeze_one", 15.9, 5.0, 96),

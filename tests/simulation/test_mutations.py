@@ -5,7 +5,7 @@ And the bugs that matter most are found by chance as well, among a few seeds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,8 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.core.decide import between, ended, takeover
 from safelaunch.core.decide.budget import GiveUp
 from safelaunch.core.state import State
+from safelaunch.node.guard import fence
+from safelaunch.node.guard.fence import KILL, TERM, Fence
 from safelaunch.supervisor import (
     attempts,
     endings,
@@ -33,6 +35,7 @@ from safelaunch.supervisor import (
 )
 from safelaunch.supervisor import takeover as births
 from safelaunch.supervisor.leader import Leader
+from tests.simulation import guards
 from tests.simulation.clients import Client
 from tests.simulation.golden import GOLDEN
 from tests.simulation.process import SimWorld
@@ -79,6 +82,55 @@ def _launch_twice(*words: Any, launch: Any = SimWorld.launch) -> Any:
     return launch(*words)
 
 
+def _judge(change: Callable[[Fence, Any], Any], then: Callable[[Fence, Any], Any] = lambda fence, act: act) -> Patch:
+    """The real fence, that takes another record for what it has seen, or does something else about it."""
+    def judge(self: Fence, now: float, seen: Any, todo: list[Any], judge: Any = Fence._judge) -> None:
+        acts: list[Any] = []
+        judge(self, now, change(self, seen), acts)
+        todo += [act for act in (then(self, act) for act in acts) if act is not None]
+    return Fence, "_judge", judge
+
+
+def _as_it_is(fence: Fence, seen: Any) -> Any:
+    return seen
+
+
+def _instead_of_kill(fence: Fence, act: Any, other: Any) -> Any:
+    if act[0] != KILL:
+        return act
+    fence.kill_at = None
+    return other
+
+
+def _alone(fence: Fence, seen: Any) -> Any:
+    fence.looks_alone = True
+    return seen
+
+
+def _heard(fence: Fence, seen: Any) -> Any:
+    if seen[1]:
+        fence.heard = fence.ticked
+    return seen
+
+
+def _long_lease(self: Fence, now: float, lease_s: float, *words: Any, init: Any = Fence.__init__) -> None:
+    init(self, now, 20 * lease_s, *words)
+
+
+def _hold_nobody(self: Fence, now: float, todo: list[Any]) -> None:
+    self.ticked = now
+
+
+def _hold_in_vain(self: Fence, now: float, todo: list[Any], hold: Any = Fence._hold_if_woken) -> None:
+    hold(self, now, todo)
+    self._let_go(todo)
+
+
+def _look_once(self: Fence, now: float, todo: list[Any], look: Any = Fence._look_if_silent) -> None:
+    if self.looked < 0:
+        look(self, now, todo)
+
+
 _NO_FENCE: list[Patch] = [(Fencer, "is_done", lambda *words: True),
                           (ended, "is_over", lambda live, seen: live.killed_t is not None)]
 _NO_CLAIM: list[Patch] = [(Leader, "claim", _claim_nothing), (Leader, "find_other", _nothing)]
@@ -90,6 +142,11 @@ _BLIND_QUEUEING: list[Patch] = [(Successor, "waiting", lambda self, result: () i
                                 (Successor, "job_from", _nothing)]
 _AS_REMEMBERED: list[Patch] = [(Client, "refresh", _nothing)]
 _NO_SUPERVISOR: list[Patch] = [(loop, "boot", _fail)]
+_NO_SWITCH: Patch = (guards, "SWITCH_MARGIN_S", 1e6)
+_CUT = _golden("nothing goes wrong", spare_nodes=1, steps=200, **ALONE, faults=(Fault("worker_cut", 15.0, 120.0),))
+_CUT_AND_FROZEN = replace(_CUT, spare_nodes=0, faults=(
+    Fault("worker_cut", 15.0, 120.0), Fault("freeze_one", 16.0, 110.0, 1)))
+_ASLEEP = replace(_CUT, faults=(Fault("worker_silent", 15.0, 60.0),))
 
 
 MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
@@ -147,6 +204,34 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
         _golden("nothing goes wrong"), [(observe, "publish_pulse", _fail)], "died of an exception"),
     "a supervisor waits without sleeping": (
         _golden("nothing goes wrong"), [(Leader, "timeout_s", lambda self: 0.0)], "time stands still"),
+    # Of the guard itself:
+    "a lease is twenty times as long as its leader believes": (
+        _CUT, [(Fence, "__init__", _long_lease)], "write at once"),
+    "a guard ends nobody, whatever the record says": (
+        _CUT, [_judge(_as_it_is, lambda fence, act: _instead_of_kill(fence, act, None))], "write at once"),
+    "a guard asks its ranks to end, and does not end them": (
+        replace(_CUT, ignores_term=True),
+        [_judge(_as_it_is, lambda fence, act: _instead_of_kill(fence, act, (TERM, None)))], "write at once"),
+    "an address in the record is taken for a sign of life": (
+        _CUT, [_judge(_heard)], "write at once"),
+    "a record that cannot be read is taken for a live one": (
+        _CUT_AND_FROZEN, [_judge(lambda fence, seen: ("live", *seen[1:]) if seen[0] == "unreadable" else seen)],
+        "write at once"),
+    "silence alone ends ranks": (
+        _CUT, [_judge(lambda fence, seen: ("ended", *seen[1:]))], "whose record is live"),
+    "a record that has moved on ends ranks within their lease": (
+        _golden("the batch host dies"), [_judge(_alone)], "its lease is 10 s"),
+    "the record is looked at once": (
+        _CUT, [(Fence, "_look_if_silent", _look_once)], "write at once"),
+    "the record is looked at once a minute": (
+        _CUT, [(fence, "RECORD_CHECK_S", 60.0)], "write at once"),
+    "a guard believes what its node remembers of the record": (
+        replace(_CUT, fs_late_s=60.0),
+        [(guards.Task, "_read", lambda task, afresh, read=guards.Task._read: read(task, False))], "write at once"),
+    "ranks that wake up with their node are neither ended in their sleep nor held": (
+        _ASLEEP, [_NO_SWITCH, (Fence, "_hold_if_woken", _hold_nobody)], "write at once"),
+    "ranks that wake up are let go before their guard has looked": (
+        _ASLEEP, [_NO_SWITCH, (Fence, "_hold_if_woken", _hold_in_vain)], "write at once"),
 }
 
 

@@ -1,7 +1,7 @@
 """The training: attempts, their srun, and on each node a guard with its ranks.
 
-Guards follow node/guard: the lease, the look at the attempt's record, the orders of a supervisor, the switch that
-the kernel throws. What a rank writes is noted: never may ranks of two attempts run at the same instant.
+The guards decide and speak by the real node/guard. What a rank writes is noted: never may ranks of two attempts run at
+the same instant.
 """
 
 from __future__ import annotations

@@ -199,6 +199,11 @@ class Fence:
             self._end(now, LEFTOVER_GRACE_S, todo)
 
 
+def is_too_late(seen: RecordState) -> bool:
+    """Whether an attempt is over before its guard has begun: its node slept between launch and start."""
+    return seen[0] == "ended"
+
+
 def is_to_be_cancelled(code: int | None, said: bytes) -> bool:
     """Whether Slurm goes on running a job that nobody leads, by squeue's exit code (None: no answer) and state.
 

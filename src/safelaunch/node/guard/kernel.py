@@ -15,7 +15,7 @@ KMSG = "/dev/kmsg"
 KERNEL_READ_S = 0.05   # its buffer is read in 5-20 ms
 KERNEL_LINES = 30
 # What rules of `why` know of hardware and file systems (core/why/rules). Processes that others lost on a shared node
-# are none of ours: of the OOM killer's words only those count that name this job's cgroup. Loop devices are tests' own.
+# are none of ours: of the OOM killer's words only those count that name this job's cgroup.
 KERNEL_WORDS = (b"NVRM", b"Xid", b"mlx5", b"I/O error", b"EDAC", b"ardware Error", b"ardware error", b"mce:", b"nfs: ",
                 b"NFS: ", b"Lustre", b"GPFS", b"EXT4-fs error", b"XFS (", b"ead-only", b"ink is down", b"ink is Down",
                 b"nvidia", b"amdgpu", b"oom-kill:")
@@ -43,8 +43,8 @@ def kernel_words(since_s: float) -> list[list[Any]]:
                     break
                 for record in records.split(b"\n"):
                     head, _, text = record.partition(b";")
-                    if not any(word in text for word in KERNEL_WORDS) or b"loop" in text or (
-                            b"oom-kill:" in text and job not in text):
+                    is_other = b"oom-kill:" in text and job not in text
+                    if is_other or not any(word in text for word in KERNEL_WORDS) or _is_of_file(text):
                         continue
                     said_s = int(head.split(b",")[2]) / 1e6
                     if said_s >= since_s:
@@ -52,3 +52,9 @@ def kernel_words(since_s: float) -> list[list[Any]]:
         finally:
             os.close(log)
     return found[-KERNEL_LINES:]
+
+
+def _is_of_file(text: bytes) -> bool:
+    """Whether it is about a loop device, which is a file (losetup(8)), as a container's image: no disk of this node."""
+    words = [word.strip(b"():,") for word in text.split()]
+    return any(word[:4] == b"loop" and word[4:].replace(b"p", b"").isdigit() for word in words)

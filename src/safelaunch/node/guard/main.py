@@ -42,6 +42,7 @@ from safelaunch.node.guard.fence import (
     TERM,
     TICK_S,
     Fence,
+    is_too_late,
 )
 from safelaunch.node.guard.kernel import kernel_words
 from safelaunch.node.guard.link import Link
@@ -193,7 +194,7 @@ class TaskGuard:
         if b"ended" not in probe.data:
             return False
         import_rest()
-        if probe.seen()[0] != "ended":
+        if not is_too_late(probe.seen()):
             return False
         self._tell_user("attempt %d is over already: nothing is started" % self.attempt)
         return True

@@ -11,11 +11,12 @@ from safelaunch.node.light import signal, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from safelaunch.node.guard.fence import RecordState
 
 PROBE_DEADLINE_S = 2.0
+UNREADABLE = b'{"state":"unreadable"}\n'
 
 
 class RecordProbe:
@@ -31,16 +32,8 @@ class RecordProbe:
             try:
                 in_child()
                 os.closerange(0, 3)   # asleep on a frozen folder, it must not hold the task's output open
-                if afresh:
-                    see(os.path.dirname(path))
-                with open(path, "rb") as record:
-                    os.write(child_fd, record.read(4096).strip() + b"\n")
-                with open(os.path.join(os.path.dirname(path), "..", "..", "pulse.json"), "rb") as pulse:
-                    os.write(child_fd, pulse.read(4096).strip() + b"\n")
-            except FileNotFoundError:
-                os.write(child_fd, b'{"state":"missing"}\n')
-            except OSError:
-                os.write(child_fd, b'{"state":"unreadable"}\n')
+                for line in tell(path, afresh):
+                    os.write(child_fd, line)
             finally:
                 os._exit(0)
         os.close(child_fd)
@@ -54,9 +47,8 @@ class RecordProbe:
         return self.data.count(b"\n") >= 2 or bool(ready and not data) or now >= self.deadline
 
     def seen(self) -> RecordState:
-        """(live | ended | missing | unreadable, endpoint or None, the pulse's counter or None)."""
-        record, _, pulse = self.data.partition(b"\n")
-        return (*_record(record), _count(pulse))
+        """What it has told by now."""
+        return read(self.data)
 
     def close(self) -> bool:
         """Whether the child has gone; one that hangs is left behind, until the folder thaws or the step ends."""
@@ -92,7 +84,7 @@ class Looks:
         probe = self.probe
         if self.is_blind:
             self.is_blind = False
-            return "unreadable", None, None
+            return read(UNREADABLE)
         if probe is None or not probe.has_ended(now):
             return None
         self.close()
@@ -113,6 +105,28 @@ class Looks:
     def pids(self) -> set[int]:
         """The children that look."""
         return self.hung | ({self.probe.pid} if self.probe is not None else set())
+
+
+def tell(path: str, afresh: bool) -> Iterator[bytes]:
+    """The record and the pulse, a line each, as soon as it is read."""
+    folder = os.path.dirname(path)
+    try:
+        if afresh:
+            see(folder)
+        with open(path, "rb") as record:
+            yield record.read(4096).strip() + b"\n"
+        with open(os.path.join(folder, "..", "..", "pulse.json"), "rb") as pulse:
+            yield pulse.read(4096).strip() + b"\n"
+    except FileNotFoundError:
+        yield b'{"state":"missing"}\n'
+    except OSError:
+        yield UNREADABLE
+
+
+def read(told: bytes) -> RecordState:
+    """(live | ended | missing | unreadable, endpoint or None, the pulse's counter or None)."""
+    record, _, pulse = told.partition(b"\n")
+    return (*_record(record), _count(pulse))
 
 
 def _record(line: bytes) -> tuple[str, tuple[str, int] | None]:
