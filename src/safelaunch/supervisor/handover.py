@@ -10,6 +10,7 @@ from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import Outcome
 from safelaunch.core.decide.actions import HandOver
+from safelaunch.core.decide.cancel import Fate
 from safelaunch.core.endings import JobEnd
 from safelaunch.node import fresh
 from safelaunch.supervisor import observe
@@ -17,7 +18,6 @@ from safelaunch.supervisor.attempts import DRAIN_S
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.nextjob import (
     SETTLE_S,
-    Fate,
     choose,
     find_fate,
     find_queued,

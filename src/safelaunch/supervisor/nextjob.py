@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from enum import Enum
+from dataclasses import replace
 from typing import NamedTuple
 
 from safelaunch.adapters.knownnodes import try_with_known
 from safelaunch.adapters.slurm import Command, Result
-from safelaunch.adapters.successor import STARTING, WAITING
+from safelaunch.adapters.successor import STARTING
 from safelaunch.core import acts
 from safelaunch.core import via as ways
 from safelaunch.core.acts import Outcome
-from safelaunch.core.decide.watchfacts import FINISHED, is_before
+from safelaunch.core.decide import cancel
+from safelaunch.core.decide.cancel import Fate, NextJob
+from safelaunch.core.decide.watchfacts import is_before
 from safelaunch.core.excludelist import NO_SUCH_NODE
 from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
@@ -25,21 +27,8 @@ REFUSED_S = 60.0       # maintenance, or a limit on submissions, passes
 MAX_REFUSED_S = 600.0  # ... while the nodes of this job wait for nothing else
 FIRST_LOOK_S = 60.0    # the one look that tells a job which slurmctld lost from one that a person cancelled
 LOOK_EVERY_S = 3600.0  # with a look at the time limit each half an hour, 48 calls a day are not reached
-# slurm.conf(5), MinJobAge: for so long Slurm remembers a job that was cancelled. A younger one that it does not know
-# was lost with what slurmctld had not saved when it died.
-MIN_JOB_AGE_S = 300.0
 
-Asking = Generator[Command | float, Result | None, "Fate"]
-
-
-class Fate(Enum):
-    """What has become of the job that waits behind this one."""
-
-    WAITS = "waits"
-    STARTED = "started"
-    CANCELLED = "cancelled"    # by a person: nothing else takes a job that waits out of the queue
-    LOST = "lost"              # by Slurm
-    UNKNOWN = "unknown"
+Asking = Generator[Command | float, Result | None, Fate]
 
 
 def secure_next(lead: Leader) -> None:
@@ -196,25 +185,21 @@ def watch_successor(lead: Leader) -> Step:
 
 
 def find_fate(lead: Leader, job: str) -> Asking:
-    """What has become of a successor. Two clear answers, to two questions, before one counts as gone (law 4)."""
+    """What has become of a successor: Slurm is asked in up to three ways, until the answers tell."""
     result = yield lead.successor.look_at(job)
-    state = None if result is None else lead.successor.state_of(result, job)
-    if state == "CANCELLED":
-        return Fate.LOST if job in lead.state.cancelled_jobs else Fate.CANCELLED
-    if state in FINISHED:
-        return Fate.LOST   # who leads the run by now would have been met at the last claim: it did nothing
-    if state:
-        return Fate.WAITS if state in WAITING else Fate.STARTED
-    again = yield lead.successor.look() if state == "" else 0.0
-    waiting = None if again is None else lead.successor.waiting(again)
-    if waiting is None or job in waiting:
-        return Fate.UNKNOWN if waiting is None else Fate.WAITS
-    account = lead.successor.account_state((yield lead.successor.ask_account(job)), job)
-    if account is not None or job in lead.state.cancelled_jobs:
-        return Fate.CANCELLED if account == "CANCELLED" and job not in lead.state.cancelled_jobs else Fate.LOST
     known = next((one for one in lead.state.jobs if one.id == job), None)
-    is_young = known is not None and lead.now - known.submitted_t < MIN_JOB_AGE_S
-    return Fate.LOST if is_young else Fate.CANCELLED
+    seen = NextJob(None if result is None else lead.successor.state_of(result, job),
+                   announced=job in lead.state.cancelled_jobs,
+                   age_s=None if known is None else lead.now - known.submitted_t)
+    if seen.state != "":
+        return cancel.judge_next(seen)
+    again = yield lead.successor.look()
+    waiting = None if again is None else lead.successor.waiting(again)
+    seen = replace(seen, is_queued=None if waiting is None else job in waiting)
+    if seen.is_queued is False:
+        account = lead.successor.account_state((yield lead.successor.ask_account(job)), job)
+        seen = replace(seen, account=account)
+    return cancel.judge_next(seen)
 
 
 def note_cancelled(lead: Leader, job: str) -> None:

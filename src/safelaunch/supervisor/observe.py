@@ -20,10 +20,10 @@ from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.silence import Heard, Silence
 from safelaunch.core.decide.turn import Standing
-from safelaunch.core.decide.watchfacts import ENDING
 from safelaunch.core.model import STOPS, Exit
 from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.script import warn_before_s
+from safelaunch.core.slurmwords import ENDING
 from safelaunch.core.timing import CONTESTED_S, PULSE_S
 from safelaunch.node import fresh
 from safelaunch.supervisor import hangs, listening, lostprogress, overlap, slurmends, thaw

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.core import acts
 from safelaunch.core import plan as plans
 from safelaunch.core.acts import ACTS, Kind, Settling
-from safelaunch.core.decide import alive
+from safelaunch.core.decide import alive, cancel
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
+from safelaunch.core.decide.cancel import Canceller, Witnesses
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.watched import NOTE
 from safelaunch.core.endings import AttemptEnd, JobEnd
-from safelaunch.core.slurmwords import UNKNOWN
 from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
 from safelaunch.errors import RunFolderError
 from safelaunch.node import fresh
@@ -37,7 +38,6 @@ from safelaunch.supervisor.suspicion import ask_available, recall
 COMPLETING_S = 900.0     # above the 440 s that Slurm takes to give a dead node up, and its own KillWaits
 COMPLETING_LOOK_S = 30.0
 UNEXPLAINED_S = 60.0     # for Slurm's word on a job of which nothing tells why it ended: then it has crashed
-UNFINISHED = ("COMPLETING", "RUNNING", "SUSPENDED", "STOPPED")
 ASK_S = 15.0    # for Slurm's word on a job that is over; an answer that does not come is no word
 PULSES_A_GENERATION = 1_000_000
 
@@ -188,10 +188,10 @@ def meet_the_job_before(lead: Leader) -> None:
     if before is None and attempt is None:
         return
     if before is not None and before.id != lead.job.id:
-        was_cancelled = is_cancelled(lead, before.id)
-        if was_cancelled:
+        canceller = who_cancelled(lead, before.id)
+        if canceller is Canceller.PERSON:
             lead.course.job_ends(JobEnd.CANCELLED)   # no job comes back from a scancel
-        elif was_cancelled is None:
+        elif canceller is Canceller.UNTOLD:
             hold_for_people(lead, before.id)
     if attempt is not None and attempt.ended is None:
         while not lead.shared.put(*lead.record_of(attempt.number, "ended")):
@@ -216,21 +216,20 @@ def hold_for_people(lead: Leader, job: str) -> None:
     observe.read_requests(lead)
 
 
-def is_cancelled(lead: Leader, job: str) -> bool | None:
-    """Whether a person cancelled a job of this run that is over. Evidence in this order: a watch's word in the journal,
-    our own; slurmstepd's line in the job's output; squeue, and where it has forgotten the job, sacct. No trace = no;
-    None: Slurm ended it in words that are not known, and nobody tells.
-    """
-    if any(event.data.get("act") == NOTE and event.data.get("job") == job for event in lead.journal.history):
-        return True    # a watch saw it in squeue, which forgets it within minutes, when nobody else had announced one
-    if job in lead.state.cancelled_jobs or lead.patiently(lambda: runfolder.is_orphaned(lead.run_dir, job)):
-        return False   # a supervisor cancelled it, or a node guard that had none any more
-    ending = slurmends.ending_of(lead, job)
-    if ending not in (None, UNKNOWN) or lead.job.is_local:
-        return ending == JobEnd.CANCELLED
-    if _has_handed_over(lead, job):
-        return False
-    return _slurm_says_cancelled(lead, job, is_unread=ending == UNKNOWN)
+def who_cancelled(lead: Leader, job: str) -> Canceller:
+    """Who cancelled a job of this run that is over. Witnesses are asked one after the other, until they tell."""
+    history = lead.journal.history
+    noted = any(event.data.get("act") == NOTE and event.data.get("job") == job for event in history)
+    seen = Witnesses(
+        noted, not noted and (job in lead.state.cancelled_jobs
+                              or lead.patiently(lambda: runfolder.is_orphaned(lead.run_dir, job))),
+        is_local=lead.job.is_local, handed_over=_has_handed_over(lead, job))
+    if seen.noted or seen.announced:
+        return cancel.judge(seen)
+    seen = replace(seen, ending=slurmends.ending_of(lead, job))
+    if (found := cancel.judge(seen)) is not Canceller.ASK:
+        return found
+    return _ask_who_cancelled(lead, job, replace(seen, step_end=slurmends.step_end_of(lead, job)))
 
 
 def _has_handed_over(lead: Leader, job: str) -> bool:
@@ -244,23 +243,18 @@ def _has_handed_over(lead: Leader, job: str) -> bool:
     return explained
 
 
-def _slurm_says_cancelled(lead: Leader, job: str, is_unread: bool) -> bool | None:
-    """Whether a job of which no line tells why it ended was cancelled. Slurm says so once it has ended: where its batch
-    host is dead, nobody else can. `is_unread`: there is a line, in words that are not known; None = nobody tells.
-    """
-    # Of the step of a supervisor that had taken over there can be a line: a scancel, or a preemption with grace
-    # (measured), and Slurm waits for the dead node to tell.
-    step_end = slurmends.step_end_of(lead, job)
-    is_likely, is_unread = step_end == JobEnd.CANCELLED, is_unread or step_end == UNKNOWN
-    until_s = lead.now_s + (COMPLETING_S if is_likely or is_unread else UNEXPLAINED_S)
-    while (state := _state_of(lead, job)) is None or state in UNFINISHED:
-        if lead.now_s > until_s or _is_called(lead):
-            # A person's word is final, and nothing has spoken against one.
-            return True if is_likely else None if is_unread else False
+def _ask_who_cancelled(lead: Leader, job: str, seen: Witnesses) -> Canceller:
+    """Slurm says so once the job has ended: where its batch host is dead, nobody else can, and Slurm waits for it."""
+    until_s = lead.now_s + (COMPLETING_S if seen.is_likely or seen.is_unread else UNEXPLAINED_S)
+    while True:
+        state = _state_of(lead, job)
+        is_late = lead.now_s > until_s or _is_called(lead)
+        found = cancel.judge(replace(seen, state=state, is_late=is_late))
+        if found is not Canceller.ASK:
+            return found
         again_s = lead.now_s + COMPLETING_LOOK_S
         while lead.now_s < again_s and not _is_called(lead):
             lead.rest(1.0)
-    return None if is_unread and state == "" else state == "CANCELLED"
 
 
 def _is_called(lead: Leader) -> bool:

@@ -23,10 +23,10 @@ from safelaunch.core import acts, nodefold, slurmtext, via
 from safelaunch.core import plan as plans
 from safelaunch.core.acts import Outcome
 from safelaunch.core.decide.watched import NOTE, Act, Cancel, End, Free, Note, Queue, Relax, StartNow, act_of
-from safelaunch.core.decide.watchfacts import ENDING
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.excludelist import NO_SUCH_NODE, ExcludeList
 from safelaunch.core.model import Event
+from safelaunch.core.slurmwords import ENDING
 from safelaunch.errors import ParseError
 from safelaunch.node import fresh
 from safelaunch.watch.reading import Ask

@@ -29,7 +29,6 @@ from safelaunch.core.decide.watched import (
     Word,
 )
 from safelaunch.core.decide.watchfacts import (
-    FINISHED,
     affordable,
     cancelled_by_person,
     ended_well,
@@ -48,6 +47,7 @@ from safelaunch.core.decide.watchfacts import (
 from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
 from safelaunch.core.slurmtext import KnownJob, is_usable, render_elapsed
+from safelaunch.core.slurmwords import FINISHED
 
 STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
 STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from safelaunch.core import nodeset, via
+from safelaunch.core.decide import cancel
 from safelaunch.core.decide import nodes as nodes_of
+from safelaunch.core.decide.cancel import Canceller, Witnesses
 from safelaunch.core.decide.watched import Watched, Word
 from safelaunch.core.model import STOPS
 from safelaunch.core.slurmtext import KnownJob
+from safelaunch.core.slurmwords import FINISHED
 from safelaunch.errors import ParseError
 
-FINISHED = frozenset({
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
-    "TIMEOUT"})
-ENDING = FINISHED | {"COMPLETING"}   # Slurm ends the job, or has ended it
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 
 
@@ -43,10 +42,10 @@ def taken_back(run: Watched, word: Word) -> tuple[str, ...]:
 
 def is_ours(run: Watched, job: str) -> bool:
     """Whether a scancel of that job is no person's word: the journal announced it, or a node guard or Slurm itself did
-    it. One that a watch has noted was a person's: a guard's word that came later was about a job that had been
-    cancelled by then.
+    it.
     """
-    return job not in run.notes.cancelled and (job in run.state.cancelled_jobs or job in run.orphaned)
+    return cancel.judge(Witnesses(
+        job in run.notes.cancelled, job in run.state.cancelled_jobs or job in run.orphaned)) is Canceller.NOBODY
 
 
 def is_before(job: str, other: str) -> bool:

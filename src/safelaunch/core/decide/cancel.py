@@ -1,0 +1,107 @@
+"""Whether a person cancelled a job of the run: the one answer of leader, next job and watch, from named witnesses.
+
+A person's cancel is final, and no job comes back from it; a cancel of safelaunch's own, or an end by Slurm, is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from safelaunch.core.endings import JobEnd
+from safelaunch.core.slurmwords import FINISHED
+
+UNFINISHED = ("COMPLETING", "RUNNING", "SUSPENDED", "STOPPED")   # of a job whose end Slurm has not explained yet
+# slurm.conf(5), MinJobAge: for so long Slurm remembers a job that was cancelled. A younger one that it does not know
+# was lost with what slurmctld had not saved when it died.
+MIN_JOB_AGE_S = 300.0
+
+
+class Canceller(Enum):
+    """Who has cancelled a job that is over."""
+
+    PERSON = "a person"
+    NOBODY = "no person: it ended otherwise"
+    UNTOLD = "Slurm ended it in words that are not known, and nobody tells"
+    ASK = "Slurm is to be asked"
+
+
+@dataclass(frozen=True)
+class Witnesses:
+    """What is known of the end of a job, the strongest witness first. `state`: Slurm's word on it now, None = no clear
+    answer yet, "" = nobody knows the job any more.
+    """
+
+    noted: bool = False            # a watch saw a person's cancel in squeue, and wrote it down
+    announced: bool = False        # a supervisor, or a node guard that had none, cancelled it and said so before
+    ending: str | None = None      # slurmstepd's words in the job's output (core.endings.JobEnd)
+    is_local: bool = False         # no Slurm
+    handed_over: bool = False      # its supervisor passed the run on, and knew why
+    step_end: str | None = None    # slurmstepd's words on the step of a supervisor that had taken over
+    state: str | None = None
+    is_late: bool = False          # there is no more time to ask
+
+    @property
+    def is_unread(self) -> bool:
+        """There is a line on its end, in words that are not known."""
+        return JobEnd.UNKNOWN in (self.ending, self.step_end)
+
+    @property
+    def is_likely(self) -> bool:
+        """The step's end looks like a scancel; a preemption with grace looks the same (measured)."""
+        return self.step_end == JobEnd.CANCELLED
+
+
+def judge(seen: Witnesses) -> Canceller:
+    """Who cancelled the job. No trace of a person means no; where time runs out, a person's word is final."""
+    if seen.noted:
+        return Canceller.PERSON
+    if seen.announced:   # a guard's word that came after a watch's note was about a job that was cancelled by then
+        return Canceller.NOBODY
+    if seen.ending not in (None, JobEnd.UNKNOWN) or seen.is_local:
+        return Canceller.PERSON if seen.ending == JobEnd.CANCELLED else Canceller.NOBODY
+    if seen.handed_over:
+        return Canceller.NOBODY
+    if seen.state is None or seen.state in UNFINISHED:
+        if not seen.is_late:
+            return Canceller.ASK
+        return Canceller.PERSON if seen.is_likely else Canceller.UNTOLD if seen.is_unread else Canceller.NOBODY
+    if seen.is_unread and seen.state == "":
+        return Canceller.UNTOLD
+    return Canceller.PERSON if seen.state == "CANCELLED" else Canceller.NOBODY
+
+
+class Fate(Enum):
+    """What has become of the job that waits behind this one."""
+
+    WAITS = "waits"
+    STARTED = "started"
+    CANCELLED = "cancelled"    # by a person: nothing else takes a job that waits out of the queue
+    LOST = "lost"              # by Slurm
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class NextJob:
+    """What Slurm says of the next job, to three questions in turn; each is asked where the one before did not tell."""
+
+    state: str | None = None             # None = no clear answer, "" = it is not known
+    is_queued: bool | None = None        # in a look at the whole queue; None = no clear answer
+    account: str | None = None           # sacct's word; None = it has none
+    announced: bool = False              # a supervisor cancelled it, and said so before
+    age_s: float | None = None           # since it was submitted; None = nobody knows
+
+
+def judge_next(job: NextJob) -> Fate:
+    """What has become of it. Two clear answers, to two questions, before one counts as gone (law 4)."""
+    if job.state == "CANCELLED":
+        return Fate.LOST if job.announced else Fate.CANCELLED
+    if job.state in FINISHED:
+        return Fate.LOST   # who leads the run by now would have been met at the last claim: it did nothing
+    if job.state:
+        return Fate.WAITS if job.state == "PENDING" else Fate.STARTED
+    if job.is_queued is not False:
+        return Fate.UNKNOWN if job.is_queued is None else Fate.WAITS
+    if job.announced or job.account is not None:
+        return Fate.CANCELLED if job.account == "CANCELLED" and not job.announced else Fate.LOST
+    return Fate.LOST if job.age_s is not None and job.age_s < MIN_JOB_AGE_S else Fate.CANCELLED

@@ -1,0 +1,98 @@
+"""A cancel by a person: which witness counts before which, and that nobody's silence is taken for one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.core.decide.cancel import (
+    MIN_JOB_AGE_S,
+    UNFINISHED,
+    Canceller,
+    Fate,
+    NextJob,
+    Witnesses,
+    judge,
+    judge_next,
+)
+from safelaunch.core.endings import JobEnd
+
+
+@pytest.mark.parametrize(("seen", "expected"), [
+    (Witnesses(noted=True, announced=True), Canceller.PERSON),
+    (Witnesses(announced=True, ending=JobEnd.CANCELLED, state="CANCELLED"), Canceller.NOBODY),
+    (Witnesses(ending=JobEnd.CANCELLED, handed_over=True), Canceller.PERSON),
+    (Witnesses(ending=JobEnd.PREEMPTED, state="CANCELLED"), Canceller.NOBODY),
+    (Witnesses(is_local=True), Canceller.NOBODY),
+    (Witnesses(handed_over=True, state="CANCELLED"), Canceller.NOBODY),
+    (Witnesses(handed_over=True, ending=JobEnd.UNKNOWN), Canceller.NOBODY),
+    (Witnesses(), Canceller.ASK),
+    (Witnesses(state="COMPLETING"), Canceller.ASK),
+    (Witnesses(state="COMPLETING", is_late=True), Canceller.NOBODY),
+    (Witnesses(step_end=JobEnd.CANCELLED, state="COMPLETING", is_late=True), Canceller.PERSON),
+    (Witnesses(ending=JobEnd.UNKNOWN, is_late=True), Canceller.UNTOLD),
+    (Witnesses(step_end=JobEnd.UNKNOWN, is_late=True), Canceller.UNTOLD),
+    (Witnesses(ending=JobEnd.UNKNOWN, state=""), Canceller.UNTOLD),
+    (Witnesses(state=""), Canceller.NOBODY),
+    (Witnesses(state="CANCELLED"), Canceller.PERSON),
+    (Witnesses(ending=JobEnd.UNKNOWN, state="CANCELLED"), Canceller.PERSON),
+    (Witnesses(step_end=JobEnd.CANCELLED, state="PREEMPTED"), Canceller.NOBODY),
+    (Witnesses(state="NODE_FAIL"), Canceller.NOBODY),
+], ids=[
+    "a guard's word came after the watch's", "a supervisor announced it", "slurmstepd wrote of a scancel",
+    "slurmstepd wrote of a preemption", "a local run", "its supervisor passed the run on, and ended the job",
+    "... and nobody could read the line", "nothing is known", "Slurm waits for a dead node", "... for ever",
+    "... and a step of it was ended by a scancel", "a line of a later release, and Slurm is away",
+    "... of a step", "... and Slurm has forgotten the job", "Slurm has forgotten the job", "squeue says so",
+    "... where the line cannot be read", "a step was ended by a preemption with grace", "its node failed",
+])
+def test_who_cancelled_a_job(seen: Witnesses, expected: Canceller) -> None:
+    assert judge(seen) is expected
+
+
+WORDS = st.none() | st.sampled_from(JobEnd)
+SEEN = st.builds(Witnesses, st.booleans(), st.booleans(), WORDS, st.booleans(), st.booleans(), WORDS,
+                 st.none() | st.sampled_from(["", "CANCELLED", "FAILED", "TIMEOUT", *UNFINISHED]), st.booleans())
+
+
+@given(SEEN)
+def test_a_person_is_named_only_where_a_witness_says_so(seen: Witnesses) -> None:
+    said = (seen.noted, seen.ending == JobEnd.CANCELLED, seen.step_end == JobEnd.CANCELLED, seen.state == "CANCELLED")
+    assert judge(seen) is not Canceller.PERSON or any(said)
+
+
+@given(SEEN)
+def test_where_time_is_up_nobody_is_asked(seen: Witnesses) -> None:
+    assert not seen.is_late or judge(seen) is not Canceller.ASK
+
+
+@pytest.mark.parametrize(("job", "expected"), [
+    (NextJob("CANCELLED"), Fate.CANCELLED),
+    (NextJob("CANCELLED", announced=True), Fate.LOST),
+    (NextJob("NODE_FAIL"), Fate.LOST),
+    (NextJob("PENDING"), Fate.WAITS),
+    (NextJob("RUNNING"), Fate.STARTED),
+    (NextJob(), Fate.UNKNOWN),
+    (NextJob(""), Fate.UNKNOWN),
+    (NextJob("", is_queued=True), Fate.WAITS),
+    (NextJob("", is_queued=False, account="CANCELLED"), Fate.CANCELLED),
+    (NextJob("", is_queued=False, account="CANCELLED", announced=True), Fate.LOST),
+    (NextJob("", is_queued=False, account="FAILED"), Fate.LOST),
+    (NextJob("", is_queued=False, age_s=MIN_JOB_AGE_S - 1), Fate.LOST),
+    (NextJob("", is_queued=False, age_s=MIN_JOB_AGE_S), Fate.CANCELLED),
+    (NextJob("", is_queued=False), Fate.CANCELLED),
+], ids=[
+    "squeue shows a scancel", "... that a supervisor announced", "its node failed", "it waits", "it leads the run",
+    "slurmctld is away", "it is not known, and the queue was not shown", "one answer without it proves nothing",
+    "sacct says so", "... of a cancel that was announced", "Slurm ended it",
+    "slurmctld died before it had saved it", "an old job that nobody knows", "... of unknown age",
+])
+def test_what_has_become_of_the_next_job(job: NextJob, expected: Fate) -> None:
+    assert judge_next(job) is expected
+
+
+@given(st.builds(NextJob, st.just(""), st.none() | st.booleans(), st.none() | st.sampled_from(["CANCELLED", "FAILED"]),
+                 st.booleans(), st.none() | st.floats(0, 1e6)))
+def test_a_job_counts_as_gone_only_after_two_clear_answers(job: NextJob) -> None:
+    assert judge_next(job) not in (Fate.CANCELLED, Fate.LOST) or job.is_queued is False
