@@ -24,7 +24,8 @@ from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.show import verdictjson
 from safelaunch.node.guard.link import Link
 from safelaunch.supervisor import loop
-from safelaunch.supervisor.leader import DEMOTED, Leader, TookOver
+from safelaunch.supervisor.leader import DEMOTED, Leader
+from safelaunch.supervisor.state.parts import TookOver
 from safelaunch.watch.memory import Memory
 from safelaunch.watch.reading import Reader
 from safelaunch.watch.watcher import Watcher

@@ -1,50 +1,28 @@
-"""The leader's state and the few services that all of its parts use: clock, journal, claims, tasks, talk."""
+"""The services that all files of the supervisor use: sleep, run folder, claims, journal, talk."""
 
 from __future__ import annotations
 
 import errno
 import json
-import os
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from safelaunch.adapters import journal, ownership, runfolder, sharedfile
-from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.adapters.control import ControlServer
-from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.job import Job
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.outbox import APPEND, PUT
 from safelaunch.adapters.probe import Answer
-from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import Result
-from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
-from safelaunch.core.decide.phase import phase_of
-from safelaunch.core.decide.seen import Live, Seen
 from safelaunch.core.model import Event
 from safelaunch.core.plaintext import clean
-from safelaunch.core.plan import Plan
 from safelaunch.core.secretmask import mask
-from safelaunch.core.state import State
 from safelaunch.core.timing import LEASE_S, PATIENT_S, PING_S, STALL_S, ping_every_s
 from safelaunch.node import fresh
-from safelaunch.supervisor.state.attempt import RunningAttempt
-from safelaunch.supervisor.state.clock import Clock
-from safelaunch.supervisor.state.course import Course
-from safelaunch.supervisor.state.door import Door
-from safelaunch.supervisor.state.folder import PATIENCE, FolderState
-from safelaunch.supervisor.state.hangs import HangWatch
-from safelaunch.supervisor.state.journal import LeaderJournal
-from safelaunch.supervisor.state.nextjob import NextJob
-from safelaunch.supervisor.state.nodes import Nodes
-from safelaunch.supervisor.state.reach import Reach
-from safelaunch.supervisor.state.resume import ResumePoint
-from safelaunch.supervisor.state.standbys import Standbys
-from safelaunch.supervisor.state.tasks import BackgroundTasks, Work
+from safelaunch.supervisor.state.folder import PATIENCE
+from safelaunch.supervisor.state.parts import LeaderParts, TookOver
 
 TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
@@ -66,192 +44,12 @@ class Superseded(Exception):
         self.by = by
 
 
-@dataclass(frozen=True)
-class TookOver:
-    """Who led this job before (host), when it was heard last (monotonic seconds of this node), and who else watched."""
-
-    host: str
-    heard_s: float
-    watchers: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Here:
-    """Where this leader runs, for which run, and as whom."""
-
-    run_dir: Path
-    local: Path
-    job: Job
-    world: World
-    took_over: TookOver | None
-    user: str
-
-
-class Leader:
-    """The run's supervisor on the batch host; the parts beside this file work on it."""
-
-    plan: Plan
+class Leader(LeaderParts):
+    """The run's supervisor on the batch host; the files beside this one work on it."""
 
     def __init__(self, run_dir: Path, local: Path, job: Job, world: World, took_over: TookOver | None = None) -> None:
-        self.here = Here(run_dir, local, job, world, took_over, runfolder.name_of(os.geteuid()))
-        self.clock = Clock(world)
-        self.tasks = BackgroundTasks(self.clock)
-        self.course = Course()
-        self.running = RunningAttempt(self.now_s)
-        self.standbys = Standbys(self.now_s)
-        self.hangs = HangWatch(self.now_s)
-        self.nodes = Nodes()
-        self.reach = Reach()
-        self.folder = FolderState()
-        self.resume = ResumePoint()
-        self.journal = LeaderJournal(self.now_s)
-        self.door = Door()
-        self.next = NextJob()
+        super().__init__(run_dir, local, job, world, took_over)
         world.on_signals(SIGNALS, self._take_signal)
-
-    @property
-    def run_dir(self) -> Path:
-        """The run folder."""
-        return self.here.run_dir
-
-    @property
-    def local(self) -> Path:
-        """This job's folder on the node's own disk."""
-        return self.here.local
-
-    @property
-    def job(self) -> Job:
-        """The Slurm job in which this leader runs."""
-        return self.here.job
-
-    @property
-    def world(self) -> World:
-        """All that it may touch beside its own folder."""
-        return self.here.world
-
-    @property
-    def took_over(self) -> TookOver | None:
-        """From whom, where this process was its standby: nothing else ends the job then."""
-        return self.here.took_over
-
-    @property
-    def shared(self) -> SharedFolder:
-        """The run folder, through children."""
-        return self.folder.shared
-
-    @property
-    def server(self) -> ControlServer:
-        """The guards' server."""
-        return self.door.server
-
-    @property
-    def fencer(self) -> Fencer:
-        """What sees to it that an attempt is over on all nodes."""
-        return self.door.fencer
-
-    @property
-    def token(self) -> str:
-        """What guards and standbys prove themselves by."""
-        return self.door.token
-
-    @property
-    def writer(self) -> journal.Writer:
-        """This leader's own file of the journal."""
-        return self.journal.writer
-
-    @property
-    def live(self) -> Live | None:
-        """The live attempt."""
-        return self.running.live
-
-    @property
-    def process(self) -> AttemptProcess | None:
-        """Its process on this host."""
-        return self.running.process
-
-    @property
-    def ending(self) -> str | None:
-        """Why Slurm ends this job, once that is known."""
-        return self.course.ending
-
-    @property
-    def term_s(self) -> float | None:
-        """When a TERM came, monotonic."""
-        return self.course.term_s
-
-    @property
-    def state(self) -> State:
-        """The fold of the journal."""
-        return self.journal.state
-
-    @property
-    def successor(self) -> Successor:
-        """Slurm's commands for the next job."""
-        return self.next.successor
-
-    def follows(self, plan: Plan) -> None:
-        """The run's plan, as this leader uses it."""
-        self.plan = plan
-
-    @property
-    def now(self) -> float:
-        """Epoch seconds of this tick."""
-        return self.clock.now
-
-    @property
-    def now_s(self) -> float:
-        """Monotonic seconds of this tick."""
-        return self.clock.now_s
-
-    @property
-    def wants_standby(self) -> bool:
-        """Whether this job is to have a second supervisor."""
-        return self.plan.standby and not self.job.is_local and len(self.job.nodes) > 1
-
-    @property
-    def was_watched(self) -> bool:
-        """Whether a supervisor on this host has let a standby in, or followed another: else nobody may take over."""
-        return self.took_over is not None or any(node != self.job.host for node in self.server.standbys)
-
-    @property
-    def is_unconfirmed(self) -> bool:
-        """Another one may lead by now, for all that this one can see: no watcher is heard, and the folder is silent."""
-        return self.standbys.is_contested and self.now_s - self.standbys.confirmed_s > self.plan.lease_s
-
-    def own_address(self) -> str:
-        """Where other nodes reach this one, by its name or by one of its networks: addresses to be tried in turn.
-
-        A name can resolve to a network that is closed between nodes, while Slurm uses another one.
-        """
-        found = (self.address_of(self.job.host) or "", *(() if self.job.is_local else self.world.own_addresses()))
-        return ",".join(dict.fromkeys(filter(None, found)))
-
-    def address_of(self, node: str) -> str | None:
-        """Slurm's address where the name does not resolve: asking for that again costs a question to a name server."""
-        return self.nodes.addresses.get(node) or self.world.address_of(node)
-
-    @property
-    def attempt(self) -> Live:
-        """The live attempt, where there must be one."""
-        return self.running.now
-
-    def seen(self) -> Seen:
-        """What `decide` is told."""
-        return Seen(
-            now=self.now, nodes=self.job.nodes, live=self.live, requests=self.folder.requests, ending=self.ending,
-            limit_near=self.course.limit_near, lost=tuple(self.reach.lost.items()),
-            frozen=self.folder.is_frozen or self.resume.is_unknown, trouble=self.folder.trouble,
-            suspended=self.running.was_stopped, resume=self.resume.newest, alone=self.reach.alone,
-            unconfirmed=self.is_unconfirmed, jitter=self.world.chance(),
-        )
-
-    def enter_phase(self) -> None:
-        """Take in which phase this supervisor is in now."""
-        is_over = self.state.ended is not None
-        self.course.enters(phase_of(
-            self.live, is_handing_over=self.tasks.is_running(Work.HAND_OVER) and not is_over,
-            is_finishing=self.tasks.is_running(Work.FINISH) or (self.tasks.is_running(Work.HAND_OVER) and is_over),
-            is_preserving=self.state.preserving_until is not None))
 
     def record(self, *events: Event, noted: Sequence[Event] = ()) -> None:
         """Journal the events, behind those that were noted, with one fsync; fold them into the state."""

@@ -25,8 +25,9 @@ from safelaunch.core.decide.phase import Phase
 from safelaunch.core.decide.turn import Turn
 from safelaunch.supervisor import asking, attempts, endings, observe, resuming, slurmends
 from safelaunch.supervisor.diagnosing import foresee
-from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, TookOver, hold_token
+from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, hold_token
 from safelaunch.supervisor.standby import Standby
+from safelaunch.supervisor.state.parts import TookOver
 from safelaunch.supervisor.state.tasks import Work
 from safelaunch.supervisor.takeover import boot
 

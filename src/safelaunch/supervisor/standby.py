@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safelaunch.adapters import journal, sharedfile, slurm
 from safelaunch.adapters.job import Job
@@ -21,10 +21,20 @@ from safelaunch.core.pulse import FILE as PULSE_FILE
 from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.timing import READ_EVERY_S, STALL_S, SUSPICION_S
 from safelaunch.node import fresh
-from safelaunch.supervisor.leader import SIGNALS, TookOver
+from safelaunch.supervisor.leader import SIGNALS
+from safelaunch.supervisor.state.parts import TookOver
 
 TICK_S = 0.5          # a ping is answered within it; a leader that leaves is noticed
 READ_DEADLINE_S = 1.0
+
+
+class LastPulse(NamedTuple):
+    """What pulses have said so far."""
+
+    gen: int = 0                     # the highest generation that one was of
+    leader: str = ""                 # its host,
+    watchers: tuple[str, ...] = ()   # and who may take over from it
+    successor: str | None = None     # the next job
 
 
 class Standby:
@@ -35,10 +45,7 @@ class Standby:
         self.run_dir, self.local, self.job, self.world, self.token = run_dir, local, job, world, token
         self.shared = world.share(run_dir, local / "standby")
         self.endpoint = endpoint
-        self.gen = 0                  # the highest generation that a pulse was of
-        self.leader = ""              # its host, as the pulse says,
-        self.watchers: tuple[str, ...] = ()   # and who may take over from it
-        self.successor: str | None = None     # the next job, as the pulse says
+        self.told = LastPulse()
         self.now_s = world.now_s()
         self.signs = takeover.begin(self.now_s)
         self.line = world.call(endpoint, token, job.host) if endpoint else None   # else the pulse tells
@@ -78,8 +85,8 @@ class Standby:
         """From whom, once `watch` has said so."""
         # Its pulse moved while only the line was cut: until then it was sure of itself, and its guards heard it.
         seen_s = 0.0 if self.signs.has_resigned else self.signs.moved_s
-        others = tuple(name for name in self.watchers if name != self.job.host)
-        return TookOver(self.leader or "its host", max(self.signs.heard_s, seen_s), others)
+        others = tuple(name for name in self.told.watchers if name != self.job.host)
+        return TookOver(self.told.leader or "its host", max(self.signs.heard_s, seen_s), others)
 
     def _listen(self) -> None:
         for message in self.line.messages(self.now_s) if self.line is not None else ():
@@ -92,7 +99,7 @@ class Standby:
             return False
         suspicious = takeover.is_suspicious(self.signs, self.now_s)
         self.read_next_s = self.now_s + (READ_EVERY_S if suspicious else TICK_S)
-        if suspicious or not self.leader:
+        if suspicious or not self.told.leader:
             return True
         self.read_next_s = self.now_s + SUSPICION_S   # so that a silent line is noticed in time
         return False
@@ -110,21 +117,21 @@ class Standby:
         if pulse is None or pulse.endpoint is None or pulse.watchers is None:
             return   # unread, or of another version
         count, every_s = pulse.count, pulse.every_s
-        if pulse.gen < self.gen:
+        if pulse.gen < self.told.gen:
             return   # of an earlier leader, and delivered late
-        self.successor = pulse.successor
+        self.told = self.told._replace(successor=pulse.successor)
         if pulse.host == self.job.host and pulse.job == self.job.id:   # of its own forerunner: nobody leads here
             self.signs = takeover.read(self.signs, self.now_s, count, every_s, is_listed=False)
             return
-        self.gen = pulse.gen
+        self.told = self.told._replace(gen=pulse.gen)
         if pulse.job != self.job.id or pulse.over:
             self.is_over = True
             return
-        self.watchers, is_listed = pulse.watchers, self.job.host in pulse.watchers
-        if pulse.endpoint != self.endpoint or (pulse.host != self.leader and self.leader):
+        self.told, is_listed = self.told._replace(watchers=pulse.watchers), self.job.host in pulse.watchers
+        if pulse.endpoint != self.endpoint or (pulse.host != self.told.leader and self.told.leader):
             self._follow(pulse.host, pulse.endpoint, count, every_s, is_listed)
             return
-        self.leader = pulse.host
+        self.told = self.told._replace(leader=pulse.host)
         self.signs = takeover.read(self.signs, self.now_s, count, every_s, pulse.alone, is_listed)
 
     def _is_still_due(self) -> bool:
@@ -149,8 +156,8 @@ class Standby:
         word = f"{self.job.host} {clock(self.world.now())}\n".encode()
         if not self.shared.put(f"control/orphaned-{self.job.id}", word, READ_DEADLINE_S):
             return
-        if self.successor is not None:
-            self.world.command(slurm.update_job(self.successor, Dependency="singleton"), self.job.env).wait()
+        if self.told.successor is not None:
+            self.world.command(slurm.update_job(self.told.successor, Dependency="singleton"), self.job.env).wait()
         self.world.command(slurm.scancel(self.job.id), self.job.env).wait()
 
     def _follow(self, host: str, endpoint: tuple[str, int], count: int, every_s: float, is_listed: bool) -> None:
@@ -158,8 +165,8 @@ class Standby:
         if self.line is not None:
             self.world.hang_up(self.line)
         # Whoever is born on that host knows of this watcher from its disk.
-        is_known = self.signs.is_known and is_listed and host == self.leader
-        self.leader, self.endpoint = host, endpoint
+        is_known = self.signs.is_known and is_listed and host == self.told.leader
+        self.told, self.endpoint = self.told._replace(leader=host), endpoint
         self.line = self.world.call(endpoint, self.token, self.job.host)
         self.signs = takeover.Signs(heard_s=self.now_s, count=count, moved_s=self.now_s, promise_s=every_s,
                                     is_known=is_known)

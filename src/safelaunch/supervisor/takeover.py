@@ -29,9 +29,10 @@ from safelaunch.errors import RunFolderError
 from safelaunch.node import fresh
 from safelaunch.supervisor import asking, attempts, handover, observe, resuming, slurmends
 from safelaunch.supervisor.attempts import ask_addresses, checkpoint_events
-from safelaunch.supervisor.leader import Leader, TookOver, hold_token
+from safelaunch.supervisor.leader import Leader, hold_token
 from safelaunch.supervisor.nextjob import secure_next
 from safelaunch.supervisor.standbys import watchers_of
+from safelaunch.supervisor.state.parts import TookOver
 from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import ask_available, recall
 
