@@ -204,7 +204,7 @@ WRONG = [
     ("restart: {max_restarts: 99999999999}", "restart.max_restarts: expected an integer ≥ 0, got 99999999999"),
     ("restart: {max_without_progress: 0}", "restart.max_without_progress: expected an integer ≥ 1, got 0"),
     ("restart: {backoff: 1:00}", "restart.backoff: expected a duration such as 90s"),
-    ("restart: {via: magic}", 'restart.via: expected auto, successor, requeue, resubmit or watch, got "magic"'),
+    ("restart: {via: magic}", 'restart.via: expected auto, successor, resubmit, requeue or watch, got "magic"'),
     ("restart: {policy: {magic: stop}}", "restart.policy: magic: no such category; known: gpu_hardware, "),
     ("restart: {policy: {network: perhaps}}", "restart.policy: network: expected restart, exclude, "),
     ("standby: perhaps", 'standby: expected true or false, got "perhaps"'),
