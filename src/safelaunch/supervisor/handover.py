@@ -71,8 +71,7 @@ def learn_why_it_ends(lead: Leader) -> Step:
 def drain(lead: Leader) -> Step:
     """Wait for the last lines of log and journal; a folder that is frozen, or takes no writes, gets DRAIN_S."""
     end_s = lead.now_s + (DRAIN_S if lead.ending is None else 20.0)
-    while lead.now_s < end_s and not (lead.shared.is_delivered
-                                      and not lead.tasks.is_running(Work.COPY_REST, Work.VISIT_AFTER)):
+    while lead.now_s < end_s and (lead.tasks.is_saving or not lead.shared.is_delivered):
         yield 0.05
     if lead.now_s >= end_s:
         (lead.local / "keep").touch()

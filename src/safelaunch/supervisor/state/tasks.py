@@ -77,6 +77,11 @@ class BackgroundTasks:
         """Whether the run is being handed over, or ended: nothing starts beside that."""
         return self.is_running(Work.HAND_OVER, Work.FINISH)
 
+    @property
+    def is_saving(self) -> bool:
+        """Whether something of an ended attempt is still on its way into the run folder."""
+        return self.is_running(Work.COPY_REST, Work.VISIT_AFTER)
+
     def waits_for_command(self, work: Work) -> bool:
         """Whether this act runs a command at this moment, and does not only sleep."""
         task = self._tasks.get(TaskKey(work))
