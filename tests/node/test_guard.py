@@ -25,7 +25,8 @@ from typing import Any
 
 import pytest
 
-from safelaunch.adapters.control import ControlServer, Guard
+from safelaunch.adapters.callers import Guard
+from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.guardcode import guard_text
 from safelaunch.node.guard import kernel
 from safelaunch.node.guard.fence import TICK_S

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from safelaunch.node.guard.protocol import SEAL
+from safelaunch.node.guard.protocol import PONG, SEAL
 from tests.simulation.clock import SWITCH_S, Clock, Process
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ SYN_RETRIES_S = (1.0, 3.0, 7.0, 15.0, 31.0, 63.0)   # tcp(7), tcp_syn_retries = 
 SYN_GIVES_UP_S = 127.0
 # Nearly all that is ever sent. Answers to one round of pings are taken in together, as by a process that is slow to
 # get the processor: half of all wakings are for nothing else.
-PONG = b' {"ev": "pong"}\n'
-PONG_SIZE = SEAL - 1 + len(PONG)   # with its proof
+PONG_LINE = b" " + PONG + b"\n"
+PONG_SIZE = SEAL - 1 + len(PONG_LINE)   # with its proof
 PONG_S = 0.02
 
 
@@ -169,7 +169,7 @@ class Socket:
             return
         if data is None:
             self.fin = True
-        elif len(data) == PONG_SIZE and data.endswith(PONG) and not self.inbox and self.selector is not None:
+        elif len(data) == PONG_SIZE and data.endswith(PONG_LINE) and not self.inbox and self.selector is not None:
             self.inbox = data
             self.selector.mark(self, PONG_S)
             return

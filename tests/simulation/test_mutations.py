@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
-from safelaunch.adapters import control, runfolder, slurm
+from safelaunch.adapters import callers, control, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.slurm import Pace
 from safelaunch.adapters.successor import Successor
@@ -274,6 +274,6 @@ def test_supervisors_that_take_the_run_from_each_other_are_seen(monkeypatch: pyt
     monkeypatch.setattr(takeover, "is_dead", lambda signs, now_s: is_dead(
         replace(signs, promise_s=1.0, is_known=True), now_s))
     monkeypatch.setattr(control.ControlServer, "_standby", lambda self, node: None if node in self._shunned else (
-        self.standbys.setdefault(node, control.Guard(node, control.STANDBY_TASK, 0))))
+        self.standbys.setdefault(node, callers.Guard(node, control.STANDBY_TASK, 0))))
     monkeypatch.setattr(standbys, "_may_be_watched_unheard", lambda lead: False)
     assert any("false takeover" in one for one in run(scenario).violations)

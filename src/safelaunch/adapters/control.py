@@ -14,9 +14,9 @@ import selectors
 import socket
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
+from safelaunch.adapters.callers import Connection, Guard, Strangers
 from safelaunch.core.timing import STANDBY_PING_S
 from safelaunch.node.guard import protocol
 from safelaunch.node.guard.protocol import MAX_LINE
@@ -26,96 +26,8 @@ MAX_STRANGERS = 1024        # unproved connections at once: another user's port 
 STRANGERS_SHARE = 4         # ... nor more than this part of them, which are 1024 by default
 AT_ONCE = 64                # connections accepted in one turn of the loop: a flood can outrun any loop
 MOST_SIGNALLED = 4096       # names of processes that took a signal, to be told to people
-_PING = b'{"do":"ping"}'
-_PONG = b'{"ev": "pong"}'     # as a guard says it (node.guard.link.Link.say): most of all lines
 _NOW = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
-
-
-@dataclass(eq=False)
-class Guard:
-    """One task's guard as the leader knows it; times are monotonic seconds."""
-
-    node: str
-    task: int
-    attempt: int
-    connection: Connection | None = None
-    heard_s: float = 0.0
-    pinged_s: float = 0.0           # the last word that it may have heard: its lease counts from here at the latest
-    closed_s: float | None = None   # since when it is not connected
-    code: int | None = None
-    signal: int | None = None
-    gone: bool = False              # the launcher and all that came of it have left the node
-    sure_s: float = -1e9            # of a standby: when the last ping was sent that it has answered
-    kernel: tuple[tuple[float, str], ...] = ()   # what its node's kernel said until its task ended badly: when, what
-
-    @property
-    def has_answered(self) -> bool:
-        """Whether this standby has answered a ping since it came, so that it knows itself let in."""
-        return self.connection is not None and self.sure_s > self.connection.born_s
-
-
-@dataclass(eq=False)
-class Connection:
-    """A socket with its buffers; `guard` and `session` None until it has proved itself."""
-
-    sock: socket.socket
-    address: str        # the caller's
-    born_s: float
-    nonce: str
-    guard: Guard | None = None
-    session: protocol.Session | None = None
-    inbox: bytes = b""
-    outbox: bytes = field(default=b"", repr=False)
-
-
-class Strangers:
-    """Connections that have proved nothing yet, by address; `most` of them at once.
-
-    Where one more comes, the oldest of the address that has the most goes: whoever opens many keeps nobody else out. Of
-    the job's own nodes none goes while there is another.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._own: set[str] = set()
-        self._waiting: dict[str, dict[Connection, None]] = {}   # the oldest first
-        self._count = 0
-
-    def keep_for(self, addresses: Iterable[str]) -> None:
-        """These are addresses of the job's own nodes."""
-        self._own.update(map(_household, addresses))
-
-    def add(self, connection: Connection) -> Connection | None:
-        """Let one wait; the one that has to go for it, if any."""
-        gone = self._pick() if self._count >= self._most else None
-        self._waiting.setdefault(_household(connection.address), {})[connection] = None
-        self._count += 1
-        return gone
-
-    def discard(self, connection: Connection) -> None:
-        """It has proved itself, or gone."""
-        household = _household(connection.address)
-        waiting = self._waiting.get(household, {})
-        if connection in waiting:
-            del waiting[connection]
-            self._count -= 1
-            if not waiting:
-                del self._waiting[household]
-
-    def all(self) -> list[Connection]:
-        """All of them."""
-        return [connection for waiting in self._waiting.values() for connection in waiting]
-
-    def _pick(self) -> Connection:
-        _, _, waiting = max(((address not in self._own, len(waiting), waiting)
-                             for address, waiting in self._waiting.items()), key=lambda row: row[:2])
-        return next(iter(waiting))
-
-
-def _household(address: str) -> str:
-    """Whoever is on this host may call from any of 16 million addresses."""
-    return "127" if address.startswith("127.") else address
 
 
 class ControlServer:
@@ -211,7 +123,7 @@ class ControlServer:
 
     def _ping_of(self, guard: Guard, now_s: float) -> bytes:
         if guard.task != STANDBY_TASK:
-            return _PING
+            return protocol.PING
         return json.dumps({"do": "ping", "count": self.pulse_count, "s": round(now_s, 3)}).encode()
 
     def forgive(self, now_s: float) -> None:
@@ -310,7 +222,7 @@ class ControlServer:
             self._greet(connection, line, now_s)
             return
         text = session.unseal(line)
-        if text == _PONG:
+        if text == protocol.PONG:
             guard.heard_s = now_s
             return
         message = protocol.from_caller(text) if text is not None else None

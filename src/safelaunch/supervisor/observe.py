@@ -9,7 +9,8 @@ from typing import Any
 
 from safelaunch.adapters import journal, ownership, runfolder, slurm
 from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.adapters.control import STANDBY_TASK, Guard
+from safelaunch.adapters.callers import Guard
+from safelaunch.adapters.control import STANDBY_TASK
 from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result

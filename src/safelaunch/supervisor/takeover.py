@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import journal, ownership, runfolder, sharedfile, slurm
-from safelaunch.adapters.control import Guard
+from safelaunch.adapters.callers import Guard
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.guardcode import guard_text
 from safelaunch.adapters.outbox import PUT

@@ -7,7 +7,7 @@ import json
 import select
 import time
 
-from safelaunch.node.guard.protocol import MAX_GREETING, MAX_LINE, Session, from_leader, introduce, is_welcome
+from safelaunch.node.guard.protocol import MAX_GREETING, MAX_LINE, PING, Session, from_leader, introduce, is_welcome
 from safelaunch.node.light import socket, suppress
 
 TYPE_CHECKING = False
@@ -155,7 +155,7 @@ class Link:
             return None
         if self.session is not None:
             text = self.session.unseal(line)
-            message = from_leader(text) if text is not None else None
+            message = {"do": "ping"} if text == PING else from_leader(text) if text is not None else None
         elif not self.nonces:
             hello = introduce(self.token, self.who, line)
             if hello is not None:

@@ -25,6 +25,7 @@ MAX_GREETING = 2 << 10   # of all that a stranger may say: its hello has 300 byt
 ROLES = ("guard", "standby")
 NONCE = 32               # characters of each side's random number
 SEAL = 33                # of a line's proof: 128 bits, and a blank
+PING, PONG = b'{"do": "ping"}', b'{"ev": "pong"}'   # most of all lines
 MOST_NAMES, MAX_NAME = 256, 255
 MOST_KERNEL_LINES, MAX_KERNEL_LINE = 40, 400
 
