@@ -28,7 +28,7 @@ from safelaunch.core.hangs import hang
 from safelaunch.core.hangs.proof import (
     ALL_LOOKS_S,
     BETWEEN_LOOKS_S,
-    Look,
+    Examination,
     conclude,
     is_certain,
     pause_before_last_s,
@@ -86,8 +86,8 @@ class Watcher:
         self.deadline_s = hang.deadline_s(self.rhythm)
         self.held, self.held_s, self.poll_s = "", 0.0, 0.0
         self.camera: Camera | None = None
-        self.looked: Look | None = None    # the first of two
-        self.earlier: tuple[float, Look] | None = None   # of this silence
+        self.looked: Examination | None = None    # the first of two
+        self.earlier: tuple[float, Examination] | None = None   # of this silence
         self.second_s, self.turn = math.inf, 0
         self.looks, self.ended_s, self.noticed_s = 0, math.inf, math.inf
         self.noticed_by = self.rhythm      # as it was then

@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable
 
 from benchmarks.steptraces import CHECKPOINT, COMPILE, DATA, EVALUATION, STALL, START, STEP, WARM_UP, Job, Piece
-from safelaunch.core.hangs.proof import Look
-from safelaunch.core.hangs.ranks import Life, NodeReport, Place, Rank, Stack
+from safelaunch.core.hangs.proof import Examination
+from safelaunch.core.hangs.ranks import KernelPlace, Life, NodeReport, ObservedRank, Stack
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 
@@ -24,9 +24,9 @@ _REDUCE: Stack = (f"all_reduce ({_C10D}:2501)", "reduce_gradients (train.py:140)
 _LOADER: Stack = ("wait (threading.py:324)", "get (queue.py:180)", "_next_data (torch/utils/data/dataloader.py:1284)",
                   "__next__ (torch/utils/data/dataloader.py:631)", *_TRAIN)
 _LOG: Stack = ("emit (logging/__init__.py:1100)", "report (train.py:60)", *_TRAIN)
-_ASLEEP_ON_GPFS = Place(1, "python", "D", "rpc_wait", "write", "/gpfs/run/log", "/gpfs", "gpfs")
-_NAP = Place(1, "python", "S", "hrtimer_nanosleep", "clock_nanosleep")
-_WORKER = Place(9, "pt_data_worker", "D", "rpc_wait", "read", "/gpfs/data/shard", "/gpfs", "gpfs")
+_ASLEEP_ON_GPFS = KernelPlace(1, "python", "D", "rpc_wait", "write", "/gpfs/run/log", "/gpfs", "gpfs")
+_NAP = KernelPlace(1, "python", "S", "hrtimer_nanosleep", "clock_nanosleep")
+_WORKER = KernelPlace(9, "pt_data_worker", "D", "rpc_wait", "read", "/gpfs/data/shard", "/gpfs", "gpfs")
 
 
 class Camera:
@@ -56,7 +56,7 @@ class Camera:
             return 0.0 if self.is_slow else spent_s
         return float(sum(not self._stands_still(self.t - second) for second in range(round(spent_s))))
 
-    def look(self, t: float, samples: int) -> Look:
+    def look(self, t: float, samples: int) -> Examination:
         """One look at `t`, of so many samples."""
         spent_s = max(0.0, t - self.t) if self.t else 0.0
         self.t = t
@@ -66,9 +66,9 @@ class Camera:
         reports = [NodeReport(f"n{node}", tuple(ranks[node * PER_NODE:(node + 1) * PER_NODE]))
                    for node in range(RANKS // PER_NODE)]
         groups = fold(ranks)
-        return Look(reports, groups, judge_hang(reports, groups=groups))
+        return Examination(reports, groups, judge_hang(reports, groups=groups))
 
-    def _ranks(self, spent_s: float) -> list[Rank]:
+    def _ranks(self, spent_s: float) -> list[ObservedRank]:
         """All ranks at one moment, so long after the last one."""
         what: Callable[[int], tuple[Stack, str, float, float]] = self._hung if self.hang else self._healthy()
         worked_s = self._worked_s(spent_s)
@@ -78,8 +78,9 @@ class Camera:
             self.life[number] = self._lived(self.life[number], cpu, moved_a_s, spent_s, worked_s)
             main = _ASLEEP_ON_GPFS if state == "D" else _NAP if self.hang == "polling" else None
             below = (_WORKER,) if "worker" in (self.piece.who, self.hang) and number == 3 else ()
-            ranks.append(Rank(number, f"n{number // PER_NODE}", 1000 + number, state, (stack,), main=main, below=below,
-                              cpu=cpu, life=(self.life[number],)))
+            ranks.append(ObservedRank(number, f"n{number // PER_NODE}", 1000 + number, state, (stack,), main=main,
+                                      below=below,
+                                      cpu=cpu, life=(self.life[number],)))
         return ranks
 
     def _lived(self, life: Life, cpu: float, moved_a_s: float, spent_s: float, worked_s: float) -> Life:
@@ -160,7 +161,7 @@ class Camera:
         return (*look, *below), "S", 1.0 if self.is_spinning else 0.04, 0.0
 
 
-def _joined(seen: list[Rank]) -> Rank:
+def _joined(seen: list[ObservedRank]) -> ObservedRank:
     """One rank, from what was seen of it at each sample."""
     life = tuple(rank.life[0] for rank in seen)
     return seen[-1]._replace(

@@ -20,7 +20,7 @@ from tests.frozen import mount_loop
 
 from benchmarks.figure import Figure, render_table
 from benchmarks.stage import ALICE, Stage, open_stage
-from safelaunch.core.hangs.ranks import NodeReport, Reader
+from safelaunch.core.hangs.ranks import NodeReport, ReportReader
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 
@@ -150,7 +150,7 @@ def _measure_merge() -> list[Figure]:
              for node in range(MANY_NODES)]
     before_mb = _peak_mb()
     start_s = time.perf_counter()
-    reader = Reader()
+    reader = ReportReader()
     reports: list[NodeReport] = [reader.read(line) for line in lines]
     read_s = time.perf_counter() - start_s
     merge_s = []

@@ -11,7 +11,7 @@ from typing import Any
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import plan as plans
-from safelaunch.core.config.resolve import Source, resolve
+from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.journal import render
 from safelaunch.core.model import Event
 
@@ -78,7 +78,7 @@ class Made:
 def make_run(folder: Path, yaml: str = YAML, run_id: str = "1a2b3c4d", *overrides: str, cluster: str = "slurm") -> Made:
     """A run in `folder` with an empty journal."""
     wanted = [f"run_dir={folder}", f"cluster={cluster}", *overrides]
-    config = resolve([Source("file", "train.yaml", yaml)], wanted, os.environ, base_dir=str(folder.parent)).config
+    config = resolve([ConfigLayer("file", "train.yaml", yaml)], wanted, os.environ, base_dir=str(folder.parent)).config
     meta = {"v": 1, "run_id": run_id, "name": config["name"], "cwd": str(folder.parent), "config": config}
     run = runfolder.create(folder, meta, plans.make(config, run_id), "#!/bin/bash\n", dict(os.environ))
     return Made(run, time.time())

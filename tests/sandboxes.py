@@ -75,7 +75,7 @@ def ready_machine() -> None:
                 Sandbox.find(entry.name).down()
 
 
-def is_orphan(entry: registry.Entry) -> bool:
+def is_orphan(entry: registry.RegisteredSandbox) -> bool:
     """Whether the test run that made this sandbox has ended; its pid may be somebody else's by now."""
     owner = re.match(r"pytest-(\d+)-", entry.name)
     if owner is None:

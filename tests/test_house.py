@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src"
+MOST_LINES, MOST_LINES_OF_A_FUNCTION = 400, 50
 
 
 def modules() -> dict[str, ast.Module]:
@@ -49,3 +50,22 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 def test_a_circle_hidden_in_a_function_is_found() -> None:
     texts = {"a": "import b", "b": "def f():\n    from c import x", "c": "import a.b\nimport a"}
     assert set(find_cycle({name: ast.parse(text) for name, text in texts.items()})) == {"a", "b", "c"}
+
+
+def test_every_class_name_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(name)
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+def test_no_file_and_no_function_is_too_long_to_be_read_at_once() -> None:
+    long_files = {str(path.relative_to(SOURCE)): lines for path in (SOURCE / "safelaunch").rglob("*.py")
+                  if (lines := path.read_text().count("\n")) > MOST_LINES}
+    functions = ((name, node) for name, tree in modules().items() for node in ast.walk(tree)
+                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    long_functions = {f"{name}.{node.name}": lines for name, node in functions
+                      if (lines := (node.end_lineno or 0) - node.lineno + 1) > MOST_LINES_OF_A_FUNCTION}
+    assert (long_files, long_functions) == ({}, {})

@@ -10,7 +10,7 @@ import pytest
 from safelaunch.adapters.diagnosis import diagnose
 from safelaunch.adapters.logs import logbounds, logfiles
 from safelaunch.core.why import rulebook
-from safelaunch.core.why.findings import Evidence
+from safelaunch.core.why.findings import OutsideEvidence
 
 OOM = b"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a capacity of 79 GiB.\n"
 STEP = b" iteration %8d/ 500000 | elapsed time per iteration (ms): 401.0 | lm loss: 2.5E+00 |\n"
@@ -38,7 +38,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_what_the_pump_has_left_of_a_log_is_read(log: Path) -> None:
-    found = diagnose(log, Evidence())
+    found = diagnose(log, OutsideEvidence())
     assert found is not None and found["verdict"]["category"] == "cuda_oom"
 
 
@@ -63,5 +63,5 @@ def test_the_first_line_behind_a_hole_is_read(tmp_path: Path) -> None:
     with path.open("wb") as stream:
         stream.seek(100_000)
         stream.write(OOM)
-    found = diagnose(path, Evidence())
+    found = diagnose(path, OutsideEvidence())
     assert found is not None and found["verdict"]["category"] == "cuda_oom"

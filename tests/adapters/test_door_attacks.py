@@ -13,7 +13,7 @@ import pytest
 
 from safelaunch.adapters.callers import Connection, Strangers
 from safelaunch.adapters.control import AT_ONCE, ControlServer
-from safelaunch.node.guard.fence import SAY, Fence
+from safelaunch.node.guard.fence import SAY, TaskFence
 from safelaunch.node.guard.link import Link
 from safelaunch.node.guard.processes import signal_handlers
 from safelaunch.node.guard.protocol import MAX_GREETING, Session
@@ -129,7 +129,7 @@ def test_a_line_that_comes_back_to_its_sender_or_by_another_connection_is_no_wor
 @pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "old pings, passed on one by one"])
 def test_pings_are_signs_of_life_only_while_questions_are_answered(is_answered: bool) -> None:
     """Who has the leader's port could store pings and have a guard live on them when their sender is dead."""
-    fence = Fence(0.0, 10.0, is_first=True, has_job=True)
+    fence = TaskFence(0.0, 10.0, is_first=True, has_job=True)
     for now_s in range(1, 30):
         said = [what for verb, what in fence.step(float(now_s), [{"do": "ping"}]) if verb == SAY]
         asked = [word["t"] for word in said if "t" in word]

@@ -11,7 +11,7 @@ import pytest
 
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.fence import Fencer
-from safelaunch.adapters.job import Job
+from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.slurm import Result
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.timing import FENCE_MARGIN_S
@@ -30,7 +30,7 @@ def fencer() -> Iterator[tuple[Fencer, list[tuple[str, ...]]]]:
     def start(argv: Any, env: Any, deadline_s: float = 0.0, cwd: str = "/") -> Any:
         begun.append(tuple(argv))
 
-    job = Job("7", ("n0", "n1"), "n0", "/", False, {})
+    job = Allocation("7", ("n0", "n1"), "n0", "/", False, {})
     with closing(selectors.DefaultSelector()) as selector, closing(ControlServer(selector, "a" * 64)) as server:
         plan = plan_of("name: here\nrun_dir: /nowhere/here\ncommand: 'true'\nslurm: {nodes: 2, time: 30}\n")
         yield Fencer(plan, job, server, "", start), begun

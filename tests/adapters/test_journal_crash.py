@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.adapters import journal
-from safelaunch.adapters.journal import Direct, Folder, Writer
+from safelaunch.adapters.journal import Direct, JournalFolder, Writer
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.core.folding import fold
 from safelaunch.core.journal import render
@@ -37,7 +37,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def opened(kind: str, run_dir: Path) -> Iterator[Folder]:
+def opened(kind: str, run_dir: Path) -> Iterator[JournalFolder]:
     """The run folder as a login node touches it, or as a job does."""
     if kind == "direct":
         yield Direct(run_dir)
@@ -71,7 +71,7 @@ def read_words(pipe: int, first: bytes = b"") -> list[str]:
         return (first.decode() + lines.read()).split()
 
 
-def claim_gen(folder: Folder, run_dir: Path) -> int:
+def claim_gen(folder: JournalFolder, run_dir: Path) -> int:
     """A generation of one's own, as a leader takes it at its birth."""
     number = journal.last_claim(run_dir)
     while True:

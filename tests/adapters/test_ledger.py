@@ -17,9 +17,9 @@ from typing import TypeVar
 import pytest
 
 from safelaunch.adapters import ledger
-from safelaunch.adapters.probe import Answer, run_in_child
+from safelaunch.adapters.probe import ChildAnswer, run_in_child
 from safelaunch.adapters.runfolder import name_of
-from safelaunch.core.ledger import CLEARED, Evidence, standings
+from safelaunch.core.ledger import CLEARED, NodeEvidence, standings
 from safelaunch.core.ledgerlines import render_line
 from safelaunch.core.plan import Suspects
 from tests.frozen import FuseMount, LoopMount
@@ -32,11 +32,11 @@ ALICE, BOB, MALLORY, TEAM = 60001, 60002, 60003, 60100   # no accounts: a kernel
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: needs root")
 
 
-def evidence(node: str = "n1", *, attempt: int | None = 1, why: str = "why", kind: str = "lost") -> Evidence:
-    return Evidence(node, kind, round(NOW, 3), why, "whoever", "1a2b3c4d", attempt)
+def evidence(node: str = "n1", *, attempt: int | None = 1, why: str = "why", kind: str = "lost") -> NodeEvidence:
+    return NodeEvidence(node, kind, round(NOW, 3), why, "whoever", "1a2b3c4d", attempt)
 
 
-def as_user(uid: int, fn: Callable[[], T], *, umask: int = 0o077, group: int = TEAM) -> Answer[T]:
+def as_user(uid: int, fn: Callable[[], T], *, umask: int = 0o077, group: int = TEAM) -> ChildAnswer[T]:
     """What `fn` gives when that user, a member of the group, calls it."""
     def in_child() -> T:
         os.umask(umask)
@@ -252,7 +252,7 @@ def test_a_team_folder_is_made_below_one_that_hands_its_group_on(team: Path) -> 
 
 
 def test_a_hostile_ledger_of_the_greatest_size_is_read_and_weighed_in_seconds(tmp_path: Path) -> None:
-    lines = b"".join(render_line(Evidence(f"n{n % 50}", "network", NOW, "w", "m", f"r{n % 3}", n, "f"))
+    lines = b"".join(render_line(NodeEvidence(f"n{n % 50}", "network", NOW, "w", "m", f"r{n % 3}", n, "f"))
                      for n in range(20_000))
     (tmp_path / "0-n0-2026-11.jsonl").write_bytes(lines[: 1 << 20])
     (tmp_path / "0-n1-2026-11.jsonl").write_bytes(lines[-(1 << 20):])

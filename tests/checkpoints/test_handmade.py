@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from safelaunch.core.checkpoints.model import Found
+from safelaunch.core.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.real import files
 from tests.core.checkpoints.checkpoint_files import (
     DictFolder,
@@ -18,15 +18,15 @@ from tests.core.checkpoints.checkpoint_files import (
 )
 
 
-def found_in(tree: dict[str, bytes], format: str = "auto") -> Found:
+def found_in(tree: dict[str, bytes], format: str = "auto") -> FoundCheckpoints:
     return latest_complete(DictFolder(tree), format)
 
 
-def best(found: Found) -> tuple[str, int | None, str] | None:
+def best(found: FoundCheckpoints) -> tuple[str, int | None, str] | None:
     return (found.best.path, found.best.step, found.best.format) if found.best else None
 
 
-def reasons(found: Found) -> dict[str, str]:
+def reasons(found: FoundCheckpoints) -> dict[str, str]:
     return {one.path: one.reason for one in found.skipped}
 
 

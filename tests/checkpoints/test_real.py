@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.checkpoints.model import Found
+from safelaunch.core.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.real import LAYOUTS, files, parts
 from tests.core.checkpoints.checkpoint_files import DictFolder, latest_complete
 
@@ -45,7 +45,7 @@ def is_unseen(layout: str, name: str, damage: str) -> bool:
                for of, file, what in UNSEEN)
 
 
-def found_in(tree: dict[str, bytes]) -> Found:
+def found_in(tree: dict[str, bytes]) -> FoundCheckpoints:
     return latest_complete(DictFolder(tree), "auto")
 
 

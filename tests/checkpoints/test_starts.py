@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from safelaunch.core.checkpoints.model import Found
+from safelaunch.core.checkpoints.model import FoundCheckpoints
 from tests.checkpoints.real import LAYOUTS, files
 from tests.checkpoints.test_real import MATRIX, found_in, with_damage
 from tests.core.checkpoints.checkpoint_files import torch_file
@@ -27,7 +27,7 @@ STARTS: dict[int, tuple[str, str]] = {
 }
 
 
-def made_of(found: Found, start: int) -> str:
+def made_of(found: FoundCheckpoints, start: int) -> str:
     """stop | warn | "": what is made of an attempt that was to go on from what was found, and counts from `start`."""
     whole = [one.step for one in (found.best, *found.older) if one is not None and one.step is not None]
     second = replace(SECOND, resume_step=whole[0] * SCALE, whole_steps=tuple(step * SCALE for step in whole))
@@ -44,10 +44,10 @@ def test_a_start_below_a_checkpoint_whose_name_tells_no_step_is_a_warning() -> N
 
 
 @pytest.mark.parametrize("found", WHOLE.values(), ids=WHOLE)
-def test_a_start_below_the_newest_checkpoint_of_every_layout_is_told(found: Found) -> None:
+def test_a_start_below_the_newest_checkpoint_of_every_layout_is_told(found: FoundCheckpoints) -> None:
     assert {start: made_of(found, start) for start in STARTS} == {start: said for start, (said, _) in STARTS.items()}
 
 
 @pytest.mark.parametrize("found", DAMAGED.values(), ids=DAMAGED)
-def test_a_start_below_the_older_one_is_told_where_the_newest_is_damaged(found: Found) -> None:
+def test_a_start_below_the_older_one_is_told_where_the_newest_is_damaged(found: FoundCheckpoints) -> None:
     assert {start: made_of(found, start) for start in STARTS} == {start: said for start, (_, said) in STARTS.items()}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.cli import run
-from safelaunch.core.config.resolve import Source, resolve
+from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.config.starter import render_value
 from safelaunch.errors import ConfigError
 
@@ -87,7 +87,7 @@ def test_a_config_that_is_wrong_ends_with_exit_code_2(capsys: pytest.CaptureFixt
 @given(st.text())
 def test_any_text_that_a_value_can_hold_comes_back_from_what_is_printed(text: str) -> None:
     def read(document: str) -> dict[str, Any]:
-        return resolve([Source("file", "t", document)], [], {}).config
+        return resolve([ConfigLayer("file", "t", document)], [], {}).config
 
     try:
         got = read(f"command: x\nenv: {{A: {render_value('env.A', text)}}}\nsetup: {render_value('setup', text)}\n")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.cli import run
-from safelaunch.core.config.resolve import Source, resolve
+from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.config.sbatchscript import draft_from_script
 from safelaunch.core.config.starter import Draft, render_draft
 from safelaunch.errors import ConfigError
@@ -47,7 +47,7 @@ def _an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def config_from(script: str) -> dict[str, Any]:
-    return resolve([Source("file", "train.yaml", render_draft(draft_from_script(script)))], [], {}).config
+    return resolve([ConfigLayer("file", "train.yaml", render_draft(draft_from_script(script)))], [], {}).config
 
 
 def test_the_first_file_is_sound() -> None:
@@ -61,7 +61,7 @@ def test_what_is_commented_out_in_the_first_file_is_sound_too() -> None:
     body = text[text.index("# resume:") :]
     keys = [line.removeprefix("# ") for line in body.splitlines() if not line.startswith("# ") or line[2:3] in "rkp "]
     text = text[: text.index("# resume:")] + "\n".join(keys)
-    got = resolve([Source("file", "train.yaml", text)], [], {}).config
+    got = resolve([ConfigLayer("file", "train.yaml", text)], [], {}).config
     assert got["resume"]["dir"] == "checkpoints"
     assert (got["kill_switch"]["group"], got["preserve_site"]["for"]) == ("ourteam", 7200)
 
@@ -73,7 +73,7 @@ def test_a_file_made_from_a_script_still_passes_once_its_resume_is_uncommented(s
     head, _, rest = text.partition("# resume:\n")
     keys, _, rest = rest.partition("\n\n")
     text = f"{head}resume:\n{keys.replace('#   ', '  ')}\n\n{rest}"
-    assert resolve([Source("file", "train.yaml", text)], [], {}).config["resume"]["dir"] == "checkpoints"
+    assert resolve([ConfigLayer("file", "train.yaml", text)], [], {}).config["resume"]["dir"] == "checkpoints"
 
 
 def test_an_existing_file_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,7 +202,7 @@ code = st.lists(st.text("a #:-|>'\"\t\\{}$é", max_size=12), min_size=1, max_siz
 @given(code, code)
 def test_shell_code_comes_back_from_the_file_line_by_line(command: str, setup: str) -> None:
     text = render_draft(Draft("n", f"x {command}", setup))
-    got = resolve([Source("file", "t", text)], [], {}).config
+    got = resolve([ConfigLayer("file", "t", text)], [], {}).config
     assert got["command"].strip("\n") == f"x {command}".strip("\n")
     assert got["setup"].strip("\n") == setup.strip("\n")
 

@@ -13,7 +13,7 @@ import pytest
 from safelaunch.adapters import ledger
 from safelaunch.adapters.runfolder import name_of
 from safelaunch.cli import run
-from safelaunch.core.ledger import Evidence
+from safelaunch.core.ledger import NodeEvidence
 from safelaunch.views import runs, talk
 from tests.frozen import FuseMount
 from tests.handmade import fake_command
@@ -38,7 +38,7 @@ done; exit ${bad:-0}""")
 
 def known(folder: Path, *found: tuple[str, str, int], ago_s: float = 60.0, why: str = "why", cause: str = "") -> None:
     """Write (node, kind, attempt) down, as a leader does."""
-    ledger.append(folder, [Evidence(node, kind, time.time() - ago_s, why, ME, "1a2b3c4d", attempt, cause)
+    ledger.append(folder, [NodeEvidence(node, kind, time.time() - ago_s, why, ME, "1a2b3c4d", attempt, cause)
                            for node, kind, attempt in found])
 
 

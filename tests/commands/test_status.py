@@ -15,7 +15,7 @@ from safelaunch.cli import run
 from safelaunch.commands.status import plain
 from safelaunch.core.model import Event
 from safelaunch.core.slurmtext import QueuedJob
-from safelaunch.core.status.speech import Word
+from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.views import livecheckpoint, runs, terminal
 from safelaunch.views.overview import node_hours, overview
@@ -47,7 +47,7 @@ def job(id: str = "12", state: str = "RUNNING", reason: str = "None") -> QueuedJ
 
 
 def told(made: Made, *jobs: QueuedJob) -> str:
-    return plain(overview(made.run, Word(jobs), made.now))
+    return plain(overview(made.run, SchedulerAnswer(jobs), made.now))
 
 
 def test_a_running_run_shows_step_loss_checkpoint_budget_and_why(bloom: Made) -> None:
@@ -69,7 +69,7 @@ def test_what_the_log_says_of_a_step_is_shown_beside_it(bloom: Made) -> None:
     bloom.log(1, b"".join(b" iteration  %d/ 900 | elapsed time per iteration (ms): %d.0 | lm loss: 2.5E+00 | \n" % pair
                           for pair in ((88, 12000), (89, 12100), (90, 15500))) + b"tps: 7,282\n")
     assert "step       90 of 900 (10 %), loss 2.5, 15.5 s a step (median 12.1 s), 7282 tokens/s" in told(bloom, job())
-    seen = overview(bloom.run, Word((job(),)), bloom.now)
+    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
     assert (seen["step_time_s"], seen["typical_step_time_s"]) == (15.5, 12.1)
     assert seen["throughput"] == {"value": 7282.0, "unit": "tokens/s"}
 
@@ -77,10 +77,10 @@ def test_what_the_log_says_of_a_step_is_shown_beside_it(bloom: Made) -> None:
 @pytest.mark.parametrize(("sure", "word"), [(True, "lost"), (False, "perhaps lost")])
 def test_an_attempt_that_started_below_its_checkpoint_is_told(bloom: Made, sure: bool, word: str) -> None:
     bloom.running(resume_step=40)
-    assert overview(bloom.run, Word((job(),)), bloom.now)["lost_progress"] is None
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["lost_progress"] is None
     bloom.event("lost_progress", attempt=1, step=1, resume_step=40, sure=sure, then="warn", why="it counts 1 … 3")
     assert f"progress   {word}: it counts 1 … 3" in told(bloom, job())
-    assert overview(bloom.run, Word((job(),)), bloom.now)["lost_progress"] == {
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["lost_progress"] == {
         "attempt": 1, "sure": sure, "why": "it counts 1 … 3"}
 
 
@@ -91,7 +91,7 @@ def test_an_attempt_that_started_below_its_checkpoint_is_told(bloom: Made, sure:
 def test_the_loss_is_read_as_the_common_trainers_print_it(bloom: Made, line: bytes, loss: object) -> None:
     bloom.running()
     bloom.log(1, line + b"\n")
-    seen = overview(bloom.run, Word((job(),)), bloom.now)
+    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
     assert (seen["step"], seen["loss"]) == (5, loss)
     json.dumps(seen, allow_nan=False)
 
@@ -116,7 +116,7 @@ def test_the_newest_complete_checkpoint_is_that_of_now_and_not_of_the_last_attem
         (folder / f"step_{step}.pt").write_bytes(torch_file())
         os.utime(folder / f"step_{step}.pt", (made.now - 200, made.now - 200))
     (folder / "step_90.pt").write_bytes((folder / "step_80.pt").read_bytes()[:-40])
-    seen = overview(made.run, Word((job(),)), made.now)
+    seen = overview(made.run, SchedulerAnswer((job(),)), made.now)
     text = plain(seen)
     assert "checkpoint step 80 is the newest complete one, 3 min old; an end now would lose 12 steps (3 s)" in text
     assert f"skipped    {folder}/step_90.pt: " in text
@@ -130,7 +130,7 @@ def test_a_checkpoint_that_did_not_load_is_not_called_the_newest(saving: tuple[M
     for step in (60, 80):
         (folder / f"step_{step}.pt").write_bytes(torch_file())
     made.event("checkpoint_rejected", path=str(folder / "step_80.pt"), step=80, attempt=1, why="it does not load")
-    seen = overview(made.run, Word((job(),)), made.now)
+    seen = overview(made.run, SchedulerAnswer((job(),)), made.now)
     assert seen["checkpoint"]["path"] == str(folder / "step_60.pt")
 
 
@@ -141,7 +141,7 @@ def test_a_checkpoint_folder_that_hangs_costs_two_seconds_and_is_said(
     monkeypatch.setattr(livecheckpoint, "DEADLINE_S", 0.2)
     monkeypatch.setattr(checkpoints, "survey", lambda *words: time.sleep(60))
     begun_s = time.monotonic()
-    text = plain(overview(made.run, Word((job(),)), made.now))
+    text = plain(overview(made.run, SchedulerAnswer((job(),)), made.now))
     assert time.monotonic() - begun_s < 10
     assert "checkpoint not known: " in text and "the last one that the journal names is of step 40" in text
 
@@ -180,7 +180,7 @@ def test_the_step_of_an_earlier_attempt_is_not_shown_for_the_new_one(bloom: Made
     bloom.failed(1)
     bloom.attempt(2)
     bloom.log(1, b"step 100\n")
-    assert overview(bloom.run, Word((job(),)), bloom.now)["step"] is None
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["step"] is None
 
 
 def test_a_stale_pulse_is_told_and_nobody_is_called_dead(bloom: Made) -> None:
@@ -210,7 +210,7 @@ def test_a_supervisor_that_never_gave_a_pulse_is_told(bloom: Made) -> None:
 def test_a_clock_that_is_behind_raises_no_alarm(bloom: Made) -> None:
     bloom.running()
     pulse(bloom, age_s=500, mtime_age_s=1)
-    assert overview(bloom.run, Word((job(),)), bloom.now)["pulse"]["is_stale"] is False
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["pulse"]["is_stale"] is False
 
 
 @pytest.mark.parametrize(("in_s", "attempt", "says"), [
@@ -437,7 +437,7 @@ def test_ten_thousand_events_take_less_than_half_a_second(bloom: Made) -> None:
     for number in range(10_000):
         bloom.event("progress", attempt=1, step=number)
     begun_s = time.process_time()
-    seen = overview(bloom.run, Word((job(),)), bloom.now)
+    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
     assert time.process_time() - begun_s < 0.5
     assert seen["step"] == 9_999
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters import journal, registry
-from safelaunch.adapters.probe import Answer, stuck_children
+from safelaunch.adapters.probe import ChildAnswer, stuck_children
 from safelaunch.adapters.world import World
 from safelaunch.cli import run
 from safelaunch.commands import watch
@@ -26,7 +26,7 @@ from safelaunch.core.state import State
 from safelaunch.watch import acts, reading, watcher
 from safelaunch.watch import memory as watchmemory
 from safelaunch.watch.memory import Memory
-from safelaunch.watch.reading import Reader
+from safelaunch.watch.reading import RunReader
 from safelaunch.watch.watcher import Watcher
 from tests.frozen import FuseMount
 from tests.handmade import Made, fake_command, make_run
@@ -48,9 +48,9 @@ class Clock(World):
         return self.at_s
 
 
-def at_once(look: Callable[[], Any], deadline_s: float) -> Answer[Any]:
+def at_once(look: Callable[[], Any], deadline_s: float) -> ChildAnswer[Any]:
     """What a child would answer, without one."""
-    return Answer(value=json.loads(json.dumps(look())))
+    return ChildAnswer(value=json.loads(json.dumps(look())))
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Cluster:
             self.said.append(f"{kind} {text}")
 
         return Watcher(self.clock, dict(os.environ), "login", tell, memory or Memory(), named,
-                       more.pop("reader", Reader(at_once)), **more)
+                       more.pop("reader", RunReader(at_once)), **more)
 
     def tick(self, watching: Watcher, after_s: float = 66.0, times: int = 1) -> None:
         for _ in range(times):
@@ -489,12 +489,12 @@ def test_an_act_that_the_folder_does_not_take_is_told_of_and_tried_again(
 ) -> None:
     hangs = True
 
-    def ask(look: Callable[[], Any], deadline_s: float) -> Answer[Any]:
+    def ask(look: Callable[[], Any], deadline_s: float) -> ChildAnswer[Any]:
         is_act = deadline_s == acts.FOLDER_S
         is_write = is_act and (what == "claims" or (bloom.dir / "claims" / "2").exists())
-        return Answer(late=True) if hangs and is_write else at_once(look, deadline_s)
+        return ChildAnswer(late=True) if hangs and is_write else at_once(look, deadline_s)
 
-    watching = cluster.watcher(reader=Reader(ask))
+    watching = cluster.watcher(reader=RunReader(ask))
     cluster.shows()
     cluster.tick(watching, times=2)
     assert cluster.said[-1].startswith("blind "), cluster.said
@@ -652,7 +652,7 @@ def test_a_frozen_filesystem_hides_no_run_elsewhere(
     far = make_run(fuse_mount.path / "runs" / "far", run_id="0000fa00")
     far.running()
     registry.register(far.dir, "bloom", "0000fa00", "5")
-    watching = cluster.watcher(reader=Reader())
+    watching = cluster.watcher(reader=RunReader())
     cluster.shows(line(RUNNING), line(RUNNING, job="5", name="bloom.0000fa00"))
     cluster.tick(watching)
     fuse_mount.stop()

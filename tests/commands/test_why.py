@@ -23,7 +23,7 @@ from safelaunch.commands.why import LABEL_WIDTH, _lines
 from safelaunch.core.categories import ADVICE
 from safelaunch.core.why.rulebook import BY_ID
 from safelaunch.core.why.show.helppages import PAGES
-from safelaunch.core.why.show.verdicttext import Row
+from safelaunch.core.why.show.verdicttext import VerdictRow
 from tests.handmade import Made, fake_command, make_run
 from tests.tables import each
 
@@ -316,10 +316,11 @@ def test_the_documents_list_every_row_that_is_printed(bloom: Made, why: Said) ->
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-@pytest.mark.parametrize("row", [Row("first", "word " * 60), Row("", "x" * 500, "", 1), Row("", " " * 60 + "code()"),
-                                 Row("verdict", "ä" * 300), Row("", "")],
-                         ids=["words", "one long word", "deep code", "no ASCII", "blank"])
-def test_no_line_is_wider_than_the_terminal(row: Row, width: int) -> None:
+@pytest.mark.parametrize("row", [
+    VerdictRow("first", "word " * 60), VerdictRow("", "x" * 500, "", 1), VerdictRow("", " " * 60 + "code()"),
+    VerdictRow("verdict", "ä" * 300), VerdictRow("", ""),
+], ids=["words", "one long word", "deep code", "no ASCII", "blank"])
+def test_no_line_is_wider_than_the_terminal(row: VerdictRow, width: int) -> None:
     assert max(map(len, _lines(row, width))) <= width
 
 

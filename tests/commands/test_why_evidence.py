@@ -11,7 +11,7 @@ import pytest
 
 from safelaunch.adapters import ledger
 from safelaunch.cli import run
-from safelaunch.core.ledger import Evidence
+from safelaunch.core.ledger import NodeEvidence
 from safelaunch.views import talk
 from tests.handmade import Made, fake_command, make_run
 
@@ -173,7 +173,7 @@ def test_an_earlier_failure_of_the_same_node_makes_it_a_suspect(made: Made, caps
     made.failed()
     write(made, "exit.json", exits(("n2", 17, 134, 6)))
     folder = Path(os.environ["XDG_STATE_HOME"]) / "safelaunch" / "nodes"
-    ledger.append(folder, [Evidence("n2", "network", made.now - 4000, "its link fell", "root", "aaaabbbb", 1, "f")])
+    ledger.append(folder, [NodeEvidence("n2", "network", made.now - 4000, "its link fell", "root", "aaaabbbb", 1, "f")])
     made.log(1, b"n2:1:2 [0] NCCL WARN socketProgress: Connection closed by remote peer n5<41234>\n"
                 b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n")
     assert "n2 was blamed once before" in told(capsys)

@@ -11,7 +11,7 @@ import pytest
 
 import safelaunch
 from safelaunch.core import acts
-from safelaunch.core.acts import ACTS, Outcome
+from safelaunch.core.acts import ACTS, ActOutcome
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event
 from safelaunch.errors import SlurmRefused
@@ -44,9 +44,9 @@ class Pen:
         return [(event.event, event.data.get("ok")) for event in self.lines]
 
 
-def doing(value: str) -> Generator[str, str, Outcome[str]]:
+def doing(value: str) -> Generator[str, str, ActOutcome[str]]:
     said = yield value
-    return Outcome(said == "yes", said)
+    return ActOutcome(said == "yes", said)
 
 
 def finish(act: Generator[str, str, str], said: str) -> str:
@@ -67,7 +67,7 @@ def test_an_act_is_announced_before_its_command_and_its_outcome_follows_the_answ
 def test_what_follows_from_an_act_is_numbered_around_its_outcome() -> None:
     pen = Pen()
     first = pen.event("decision")
-    value = acts.perform_now(pen, "launch", 3, lambda: Outcome(
+    value = acts.perform_now(pen, "launch", 3, lambda: ActOutcome(
         True, "started", {"why": "x"}, first=(pen.event("attempt_started"),), then=(lambda: pen.event("submitted"),)),
         (first,), attempt=1)
     assert value == "started"
@@ -82,7 +82,7 @@ def test_what_follows_from_an_act_is_numbered_around_its_outcome() -> None:
 def test_an_error_writes_an_outcome_and_goes_on(error: Exception, ok: bool | None, open_intents: int) -> None:
     pen = Pen()
 
-    def fail() -> Outcome[None]:
+    def fail() -> ActOutcome[None]:
         raise error
 
     with pytest.raises(type(error)):

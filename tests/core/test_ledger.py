@@ -19,8 +19,8 @@ from safelaunch.core.ledger import (
     SKEW_S,
     SURE,
     THRESHOLD,
-    Evidence,
-    Exclusion,
+    ExclusionTerm,
+    NodeEvidence,
     clusters_of,
     exclusions,
     most_excluded,
@@ -42,23 +42,24 @@ INFERRED = tuple(kind for kind, row in KINDS.items() if 0 < row.weight < SURE)
 
 
 def evidence(node: str, kind: str, *, ago_s: float = 0.0, run: str = "r1", attempt: int | None = 1, why: str = "why",
-             owner: str = "alice", fingerprint: str = "") -> Evidence:
-    return Evidence(node, kind, NOW - ago_s, why, owner, run, attempt, fingerprint)
+             owner: str = "alice", fingerprint: str = "") -> NodeEvidence:
+    return NodeEvidence(node, kind, NOW - ago_s, why, owner, run, attempt, fingerprint)
 
 
-def kept_out(*found: Evidence, nodes: int = 40, spares: int = 0, now: float = NOW, suspects: Suspects | None = None,
+def kept_out(*found: NodeEvidence, nodes: int = 40, spares: int = 0, now: float = NOW, suspects: Suspects | None = None,
              among: tuple[str, ...] | None = None, available: tuple[str, ...] | None = None, run: str = "",
-             ) -> tuple[Exclusion, ...]:
+             ) -> tuple[ExclusionTerm, ...]:
     return exclusions(found, now, suspects or Suspects(), nodes=nodes, spares=spares, run=run, among=among,
                       available=available)
 
 
-def names(found: tuple[Exclusion, ...]) -> tuple[str, ...]:
+def names(found: tuple[ExclusionTerm, ...]) -> tuple[str, ...]:
     return tuple(one.node for one in found)
 
 
 EVIDENCE = st.builds(
-    Evidence, node=st.sampled_from(["n0", "n1", "n2", "n3", "n4", "n5"]), kind=st.sampled_from([*KINDS, "of-tomorrow"]),
+    NodeEvidence, node=st.sampled_from(["n0", "n1", "n2", "n3", "n4", "n5"]),
+    kind=st.sampled_from([*KINDS, "of-tomorrow"]),
     t=st.floats(NOW - 60 * DAY_S, NOW + 2 * SKEW_S), why=st.sampled_from(["a", "b"]),
     owner=st.sampled_from(["alice", "bob"]), run=st.sampled_from(["", "r1", "r2"]),
     attempt=st.none() | st.integers(1, 6), fingerprint=st.sampled_from(["", "f1", "f2"]),
@@ -70,7 +71,7 @@ LEDGER = st.lists(EVIDENCE, max_size=30)
 # --- how much a witness counts ------------------------------------------------------------------------------------
 
 
-def score(found: list[Evidence], node: str, now: float, half_life_s: float) -> float:
+def score(found: list[NodeEvidence], node: str, now: float, half_life_s: float) -> float:
     """The weight of all that speaks against a node now."""
     return next((one.score for one in standings(found, now, half_life_s) if one.node == node), 0.0)
 
@@ -157,13 +158,13 @@ def test_evidence_from_the_future_counts_nothing_until_its_time_has_come() -> No
 
 
 @given(EVIDENCE, st.floats(0, 1e8), st.floats(0, 1e8), st.floats(0, 1e7))
-def test_no_witness_ever_gains_weight(one: Evidence, early_s: float, more_s: float, half_life_s: float) -> None:
+def test_no_witness_ever_gains_weight(one: NodeEvidence, early_s: float, more_s: float, half_life_s: float) -> None:
     now = one.t + early_s
     assert weight_left(one, now, half_life_s) >= weight_left(one, now + more_s, half_life_s) >= 0
 
 
 @given(LEDGER, st.floats(0, 30 * DAY_S))
-def test_without_new_evidence_an_exclusion_ends_when_it_was_said_to(found: list[Evidence], later_s: float) -> None:
+def test_without_new_evidence_an_exclusion_ends_when_it_was_said_to(found: list[NodeEvidence], later_s: float) -> None:
     now = NOW + 2 * SKEW_S   # all of it is believed by now
     for one in standings(found, now, WEEK_S):
         later = next(other for other in standings(found, now + later_s, WEEK_S) if other.node == one.node)
@@ -188,7 +189,7 @@ def test_what_was_seen_at_the_node_itself_stays_true_of_two_nodes(kind: str) -> 
     assert set(names(kept_out(*found))) == {"n1", "n2"}
 
 
-def network(fingerprint: str = "f", **nodes_of: str) -> list[Evidence]:
+def network(fingerprint: str = "f", **nodes_of: str) -> list[NodeEvidence]:
     """Network failures of run r1: attempt → nodes blamed."""
     return [evidence(node, "network", attempt=int(attempt[1:]), fingerprint=fingerprint)
             for attempt, nodes in nodes_of.items() for node in nodes.split()]
@@ -210,7 +211,7 @@ def network(fingerprint: str = "f", **nodes_of: str) -> list[Evidence]:
          "another cause", "a cause without a fingerprint", "another run, with other code",
          "the same cause under another kind", "a person's word"],
 )
-def test_which_causes_are_void(found: list[Evidence], expected: set[str]) -> None:
+def test_which_causes_are_void(found: list[NodeEvidence], expected: set[str]) -> None:
     assert set(names(kept_out(*found))) == expected
 
 
@@ -228,7 +229,7 @@ def test_forged_failures_without_end_cost_no_time() -> None:
 # --- a person clears ----------------------------------------------------------------------------------------------
 
 
-def clear(node: str, ago_s: float = 0.0) -> Evidence:
+def clear(node: str, ago_s: float = 0.0) -> NodeEvidence:
     return evidence(node, CLEARED, ago_s=ago_s, run="", attempt=None, owner="bob")
 
 
@@ -254,9 +255,9 @@ def test_clearing_a_node_does_not_bring_back_the_blame_of_others() -> None:
 
 
 @given(LEDGER, st.sampled_from(["n0", "n1"]))
-def test_right_after_clearing_nothing_is_left(found: list[Evidence], node: str) -> None:
+def test_right_after_clearing_nothing_is_left(found: list[NodeEvidence], node: str) -> None:
     now = NOW + 3 * SKEW_S
-    wiped = [*found, Evidence(node, CLEARED, now, "why", "alice")]
+    wiped = [*found, NodeEvidence(node, CLEARED, now, "why", "alice")]
     assert score(wiped, node, now, WEEK_S) == 0
     others = [(one.node, one.score) for one in standings(found, now, WEEK_S) if one.node != node]
     assert [(one.node, one.score) for one in standings(wiped, now, WEEK_S)] == others
@@ -320,7 +321,7 @@ def test_an_exclusion_says_why_and_on_whose_word() -> None:
 @given(LEDGER, st.sampled_from(["0", "1", "2", "5", "10%", "40%", "100%"]), st.integers(1, 8), st.integers(0, 3),
        st.none() | st.sets(st.sampled_from(["n0", "n1", "n2", "n3", "n4", "n5", "n6"])))
 def test_never_more_than_the_cap_and_never_below_what_the_run_needs(
-    found: list[Evidence], most: str, nodes: int, spares: int, available: set[str] | None,
+    found: list[NodeEvidence], most: str, nodes: int, spares: int, available: set[str] | None,
 ) -> None:
     suspects = Suspects(max_excluded=most)
     out = exclusions(found, NOW, suspects, nodes=nodes, spares=spares, available=available)
@@ -332,7 +333,7 @@ def test_never_more_than_the_cap_and_never_below_what_the_run_needs(
 
 
 @given(LEDGER, st.randoms(use_true_random=False))
-def test_the_order_of_evidence_does_not_matter(found: list[Evidence], random: Random) -> None:
+def test_the_order_of_evidence_does_not_matter(found: list[NodeEvidence], random: Random) -> None:
     mixed = list(found)
     random.shuffle(mixed)
     twice = mixed + mixed[:5]
@@ -360,7 +361,7 @@ def test_the_table_of_kinds_is_documented_as_it_is() -> None:
 
 
 def test_a_dead_node_is_not_kept_out_where_the_run_can_only_wait_for_it() -> None:
-    lost = Evidence("n1", "lost", 1000.0, "silent", "alice", "r1", 1)
+    lost = NodeEvidence("n1", "lost", 1000.0, "silent", "alice", "r1", 1)
     assert exclusions([lost], 1001.0, Suspects(), nodes=2, available=["n0"]) == ()
     assert [one.node for one in exclusions([lost], 1001.0, Suspects(), nodes=2, available=["n0", "n2"])] == ["n1"]
 
@@ -391,7 +392,7 @@ def test_evidence_counts_on_its_own_cluster(of: tuple[str, ...], cluster: str, c
 
 
 @given(LEDGER, st.sampled_from(["", "alpha", "beta", "gamma"]))
-def test_what_counts_on_a_cluster_is_never_named_for_another(found: list[Evidence], cluster: str) -> None:
+def test_what_counts_on_a_cluster_is_never_named_for_another(found: list[NodeEvidence], cluster: str) -> None:
     counted = of_cluster(found, cluster)
     assert len({*clusters_of(counted), cluster} - {""}) <= 1
     assert of_cluster(counted, cluster) == counted
@@ -412,7 +413,7 @@ def test_a_clear_on_one_cluster_leaves_the_node_of_that_name_on_another_alone() 
      + [evidence("n2", "network", attempt=3, fingerprint="f")], True, "other nodes"),
     ([], True, "faded"),
 ], ids=["the cap", "the run needs it", "faded", "cleared", "void", "no evidence"])
-def test_why_a_node_is_kept_out_no_more(found: list[Evidence], is_full: bool, expected: str) -> None:
+def test_why_a_node_is_kept_out_no_more(found: list[NodeEvidence], is_full: bool, expected: str) -> None:
     assert expected in why_readmitted(found, "n1", NOW, Suspects(), is_full=is_full)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from safelaunch.core.ledger import CLEARED, KINDS, Evidence, Exclusion
+from safelaunch.core.ledger import CLEARED, KINDS, ExclusionTerm, NodeEvidence
 from safelaunch.core.ledgerlines import (
     MAX_LINE_BYTES,
     evidence_of,
@@ -22,7 +22,7 @@ from safelaunch.core.ledgerlines import (
 from safelaunch.core.model import Event
 from tests.tables import each
 
-ONE = Evidence("gpu-012", "gpu", 1_795_000_000.25, "Xid 79", "alice", "1a2b3c4d", 3, "gpu:xid79", "alpha")
+ONE = NodeEvidence("gpu-012", "gpu", 1_795_000_000.25, "Xid 79", "alice", "1a2b3c4d", 3, "gpu:xid79", "alpha")
 LINE = {"v": 1, "t": 1_795_000_000.25, "node": "gpu-012", "kind": "gpu", "why": "Xid 79", "run": "1a2b3c4d",
         "attempt": 3, "fingerprint": "gpu:xid79", "cluster": "alpha"}
 
@@ -63,13 +63,13 @@ def test_weights_are_not_taken_from_lines() -> None:
     assert boasting == parse_line(line(kind="first_to_fail"), "mallory")
 
 
-@given(st.builds(Evidence, node=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True),
+@given(st.builds(NodeEvidence, node=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True),
                  kind=st.sampled_from(sorted(KINDS)), t=st.floats(0, 1e10), why=st.text(max_size=9000),
                  owner=st.just("alice"), run=st.sampled_from(["", "1a2b3c4d"]), attempt=st.none() | st.integers(0, 99),
                  fingerprint=st.text(max_size=3000), cluster=st.sampled_from(["", "alpha", "mixed_Case-1"])))
-@example(Evidence("n1", "gpu", 0.0, "\U0001f600" * 5000, "alice", "", None, "\U0001f600" * 5000))
-@example(Evidence("n1", "gpu", 0.0, '{"v":1,"node":"x"}\n{"v":1}\x00\x1b[2J', "alice"))
-def test_any_evidence_is_one_short_line_and_comes_back(one: Evidence) -> None:
+@example(NodeEvidence("n1", "gpu", 0.0, "\U0001f600" * 5000, "alice", "", None, "\U0001f600" * 5000))
+@example(NodeEvidence("n1", "gpu", 0.0, '{"v":1,"node":"x"}\n{"v":1}\x00\x1b[2J', "alice"))
+def test_any_evidence_is_one_short_line_and_comes_back(one: NodeEvidence) -> None:
     text = render_line(one)
     assert len(text) <= MAX_LINE_BYTES and text.count(b"\n") == 1 and text.endswith(b"\n") and text.isascii()
     back = parse_line(text, "alice")
@@ -99,7 +99,7 @@ def test_what_is_no_line_is_skipped(text: bytes) -> None:
 @given(st.binary(max_size=200) | st.text(max_size=80).map(lambda text: text.encode()))
 def test_no_bytes_make_a_reader_fall(garbage: bytes) -> None:
     found = parse_line(garbage, "mallory")
-    assert found is None or isinstance(found, Evidence)
+    assert found is None or isinstance(found, NodeEvidence)
 
 
 @pytest.mark.parametrize("at", range(0, 120, 7))
@@ -117,7 +117,7 @@ def test_halves_of_characters_do_not_reach_a_terminal() -> None:
 @pytest.mark.parametrize("node", ["", "n1 n2", "n[0-3]", "-n", "n1\n"], ids=repr)
 def test_no_line_is_written_for_what_is_no_node(node: str) -> None:
     with pytest.raises(ValueError, match="not a line"):
-        render_line(Evidence(node, "gpu", 0.0, "why", "alice"))
+        render_line(NodeEvidence(node, "gpu", 0.0, "why", "alice"))
 
 
 # --- the journal --------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_a_node_that_is_kept_out_no_more_keeps_what_speaks_against_it() -> None:
 
 def test_a_suspect_of_the_first_version_was_a_lost_node() -> None:
     (found,) = evidence_of([event("node_suspected", node="n1", why="no answer", owner="leader")], "r1")
-    assert found == Evidence("n1", "lost", 5.0, "no answer", "leader", "r1")
+    assert found == NodeEvidence("n1", "lost", 5.0, "no answer", "leader", "r1")
 
 
 @pytest.mark.parametrize(
@@ -154,5 +154,5 @@ def test_odd_events_are_skipped(data: dict[str, Any]) -> None:
 
 
 def test_an_exclusion_is_an_event_with_its_owner_and_end() -> None:
-    fields = node_excluded(Exclusion("n1", "lost", "alice", 123.4567, 2.00049))
+    fields = node_excluded(ExclusionTerm("n1", "lost", "alice", 123.4567, 2.00049))
     assert fields == {"node": "n1", "why": "lost", "owner": "alice", "until": 123.457, "score": 2.0}

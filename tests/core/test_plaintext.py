@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from safelaunch.core.plaintext import clean, clean_json
 from safelaunch.core.script import quote_bash
-from safelaunch.core.slurmtext import parse_ending
+from safelaunch.core.slurmoutput import parse_ending
 
 END = "slurmstepd: error: *** JOB 4711 ON n0 CANCELLED AT 2026-11-23T01:02:03 ***"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.core.config.handed import MAX_VALUE_BYTES
-from safelaunch.core.config.resolve import Source, resolve
+from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.plan import Plan, make
 from safelaunch.core.script import directives, quote_bash, quote_directive, render, time_limit_s, warn_before_s
 from safelaunch.errors import TemplateError
@@ -78,7 +78,7 @@ GOLDEN = {"torchrun-16x8": TORCHRUN, "srun": SRUN, "minimal": MINIMAL, "everythi
 
 
 def plan_of(yaml: str, *overrides: str) -> Plan:
-    return make(resolve([Source("file", "train.yaml", yaml)], overrides, {"HOME": "/home/ann"}).config, "1a2b3c4d")
+    return make(resolve([ConfigLayer("file", "train.yaml", yaml)], overrides, {"HOME": "/home/ann"}).config, "1a2b3c4d")
 
 
 def rendered(plan: Plan, template: str = TEMPLATE) -> str:

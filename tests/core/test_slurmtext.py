@@ -8,31 +8,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safelaunch.core.slurmoutput import (
+    is_ended_by_prolog,
+    is_step_cancelled_first,
+    parse_ending,
+    parse_failed_prologs,
+    parse_step_end,
+    parse_step_ending,
+)
 from safelaunch.core.slurmtext import (
-    Account,
-    Found,
+    FoundJob,
+    JobAccount,
     KnownJob,
     QueuedJob,
     count_steps,
     has_no_step,
-    is_ended_by_prolog,
     is_job_over,
     is_preempted,
-    is_step_cancelled_first,
     is_unknown_node,
     is_unreachable,
     parse_addresses,
     parse_cluster,
     parse_elapsed_s,
-    parse_ending,
-    parse_failed_prologs,
     parse_finding,
     parse_sacct,
     parse_sinfo,
     parse_squeue,
     parse_status,
-    parse_step_end,
-    parse_step_ending,
     parse_submitted,
     parse_watch,
     render_elapsed,
@@ -282,8 +284,9 @@ def test_elapsed_times_are_written_as_slurm_does(seconds: float, text: str) -> N
 def test_sacct_tells_who_cancelled_a_job() -> None:   # form: sacct(1), STATE; not measured, no accounts here
     text = "12|CANCELLED by 1001|0:15\n13_1|FAILED|75:0\n14|COMPLETED|0:0\n15|OUT_OF_MEMORY|0:125\n"
     assert parse_sacct(text) == {
-        "12": Account("CANCELLED", "1001", 0), "13_1": Account("FAILED", None, 75), "14": Account("COMPLETED", None, 0),
-        "15": Account("OUT_OF_MEMORY", None, 0)}
+        "12": JobAccount("CANCELLED", "1001", 0), "13_1": JobAccount("FAILED", None, 75),
+        "14": JobAccount("COMPLETED", None, 0),
+        "15": JobAccount("OUT_OF_MEMORY", None, 0)}
 
 
 @pytest.mark.parametrize(
@@ -460,7 +463,7 @@ def test_times_of_another_form_are_an_error(text: str) -> None:
 def test_only_jobs_with_a_run_folder_are_found() -> None:
     text = ("12|alice|RUNNING|bloom.1a2b3c4d|/data/my runs/bloom/job.sbatch\n13|bob|RUNNING|x|/home/bob/train.slurm\n"
             "14|bob|RUNNING|x|\n15|eve|PENDING|x|job.sbatch\nodd\n")
-    assert parse_finding(text) == (Found("12", "alice", "RUNNING", "bloom.1a2b3c4d", "/data/my runs/bloom"),)
+    assert parse_finding(text) == (FoundJob("12", "alice", "RUNNING", "bloom.1a2b3c4d", "/data/my runs/bloom"),)
 
 
 def test_only_steps_of_srun_are_counted() -> None:

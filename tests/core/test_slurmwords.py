@@ -8,12 +8,7 @@ from itertools import product
 import pytest
 
 from safelaunch.core import slurmwords
-from safelaunch.core.slurmtext import (
-    is_step_cancelled_first,
-    parse_ending,
-    parse_step_end,
-    parse_step_ending,
-)
+from safelaunch.core.slurmoutput import is_step_cancelled_first, parse_ending, parse_step_end, parse_step_ending
 from tests.tables import each
 
 STAMP = "2026-11-22T18:25:39"

@@ -9,7 +9,7 @@ import pytest
 
 from safelaunch.core import via
 from safelaunch.core.config.keys import KEYS
-from safelaunch.core.config.kinds import Choice
+from safelaunch.core.config.kinds import OneOf
 from safelaunch.supervisor import handover
 
 
@@ -32,7 +32,7 @@ def test_a_refused_dependency_is_told_from_other_refusals(said: str, expected: b
 
 def test_every_way_that_train_yaml_can_name_is_a_row_that_the_supervisor_can_go() -> None:
     kind = KEYS["restart.via"].kind
-    assert isinstance(kind, Choice) and set(kind.words) == {"auto", *via.WAYS} == {"auto", *handover._WAYS}
+    assert isinstance(kind, OneOf) and set(kind.words) == {"auto", *via.WAYS} == {"auto", *handover._WAYS}
     assert all(row.sentence for row in via.WAYS.values())
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from safelaunch.adapters.checkpoints import find
 from safelaunch.core.checkpoints.resume import resume_args
-from safelaunch.core.config.resolve import Source, resolve
+from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.plan import make
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -24,7 +24,7 @@ LOSS = re.compile(r"^step (\d+) loss (\S+)$", re.MULTILINE)
 
 def config_of(name: str) -> dict[str, object]:
     text = (EXAMPLES / name / "train.yaml").read_text()
-    return resolve([Source("file", "train.yaml", text)], [], {}, base_dir="/somewhere").config
+    return resolve([ConfigLayer("file", "train.yaml", text)], [], {}, base_dir="/somewhere").config
 
 
 def clean_env(**more: object) -> dict[str, str]:

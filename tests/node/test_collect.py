@@ -27,8 +27,8 @@ from hypothesis import strategies as st
 from safelaunch.adapters import collect as fan_out
 from safelaunch.adapters.slurm import Command
 from safelaunch.core.hangs import stacktext
-from safelaunch.core.hangs.proof import Look, weigh
-from safelaunch.core.hangs.ranks import Reader
+from safelaunch.core.hangs.proof import Examination, weigh
+from safelaunch.core.hangs.ranks import ReportReader
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.node import children, collect, devices, evidence, plain, proctable, spy
@@ -102,7 +102,7 @@ def test_stacks_are_those_of_the_python_program(spawn: Spawn, capsys: pytest.Cap
         pytest.skip("py-spy is not installed beside the interpreter: pip install py-spy")
     a_rank(spawn, 0)
 
-    (rank,) = Reader().read(json.dumps(report_of(capsys))).ranks
+    (rank,) = ReportReader().read(json.dumps(report_of(capsys))).ranks
 
     assert rank.samples[0] == ("inner (<string>:3)", "outer (<string>:5)", "<module> (<string>:7)")
     assert len(rank.samples) == 2 and rank.samples[0] is rank.samples[1]
@@ -144,8 +144,8 @@ def test_rank_that_spins_and_cannot_be_read_is_reported_and_is_no_proof(
           WORLD_SIZE="1", SLURMD_NODENAME="n0")
     looks = []
     for _ in range(2):
-        report = Reader().read(json.dumps(report_of(capsys, samples=3)))
-        looks.append(Look((report,), fold(report.ranks), judge_hang((report,))))
+        report = ReportReader().read(json.dumps(report_of(capsys, samples=3)))
+        looks.append(Examination((report,), fold(report.ranks), judge_hang((report,))))
 
     weighed = weigh(looks)
 
@@ -573,7 +573,7 @@ def test_stacks_are_read_while_the_filesystem_that_py_spy_was_installed_on_is_fr
     said = report_of(capsys, samples=1)
     fuse_mount.thaw()
 
-    (rank,) = Reader().read(json.dumps(said)).ranks
+    (rank,) = ReportReader().read(json.dumps(said)).ranks
     assert rank.samples and rank.samples[0][0] == "inner (<string>:3)", said["notes"]
     assert said["tools"]["py_spy"] == str(local_folder / "py-spy") and not said["tools"]["stuck"]
 
@@ -660,7 +660,7 @@ esac""")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setattr(devices, "SYSTEM_PATH", f"{tmp_path}:/usr/bin:/bin")
 
-    report = Reader().read(json.dumps(report_of(capsys, gpus=True)))
+    report = ReportReader().read(json.dumps(report_of(capsys, gpus=True)))
 
     assert [rank.gpu_util for rank in report.ranks] == [100.0, 0.0] and report.idle_gpus == ("1",)
     assert "gpu_pattern" in judge_hang([report]).witnesses
@@ -695,7 +695,7 @@ def test_ras_of_nccl_is_asked_where_a_rank_listens_and_its_complaints_are_shown(
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", devices.RAS_PORT), timeout=1):
         pytest.skip("somebody listens on RAS's port here")
     spawn([sys.executable, "-c", RAS_SERVER], SLURM_JOB_ID=JOB, RANK="0", SLURMD_NODENAME="n0")
-    report = Reader().read(json.dumps(report_of(capsys)))
+    report = ReportReader().read(json.dumps(report_of(capsys)))
     assert stacktext.ras_lines(report.ras) == [
         "INCOMPLETE", "Missing communicator data from 1 job process", "Process 3487984 on node n3 managing GPU 5"]
 

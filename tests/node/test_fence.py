@@ -27,7 +27,7 @@ from safelaunch.node.guard.fence import (
     STAY_S,
     TERM,
     TICK_S,
-    Fence,
+    TaskFence,
     is_to_be_cancelled,
 )
 
@@ -42,7 +42,7 @@ class Node:
 
     def __init__(self, *, has_met: bool = True, is_first: bool = True, has_job: bool = True) -> None:
         self.now = 100.0
-        self.fence = Fence(self.now, LEASE_S, is_first, has_job)
+        self.fence = TaskFence(self.now, LEASE_S, is_first, has_job)
         self.record: Seen = ("live", None, None)
         self.done: list[tuple[float, str, Any]] = []
         self.found: Seen | None = None
@@ -175,7 +175,7 @@ def test_silence_alone_never_kills(gaps_s: list[float]) -> None:
 
 @given(st.lists(st.tuples(st.floats(0.0, 40.0), st.booleans()), max_size=40))
 def test_an_answer_counts_as_of_when_its_question_was_asked(answers: list[tuple[float, bool]]) -> None:
-    fence = Fence(100.0, LEASE_S, is_first=True, has_job=True)
+    fence = TaskFence(100.0, LEASE_S, is_first=True, has_job=True)
     newest = 100.0
     for number, (asked_s, is_ping) in enumerate(answers):
         now = 200.0 + number

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from safelaunch.adapters.probe import REAP_WITHIN_S, Answer, reap_children, run_in_child, stuck_children
+from safelaunch.adapters.probe import REAP_WITHIN_S, ChildAnswer, reap_children, run_in_child, stuck_children
 
 if TYPE_CHECKING:
     from tests.frozen import FuseMount, LoopMount
@@ -66,7 +66,7 @@ def test_a_child_that_dies_is_an_error() -> None:
 
 def test_a_slow_child_is_late_and_dead() -> None:
     start_s = time.monotonic()
-    answer: Answer[None] = run_in_child(lambda: time.sleep(60), deadline_s=0.1)
+    answer: ChildAnswer[None] = run_in_child(lambda: time.sleep(60), deadline_s=0.1)
     assert answer.late
     assert not answer.is_ok
     assert time.monotonic() - start_s < 0.1 + REAP_WITHIN_S + SLACK_S

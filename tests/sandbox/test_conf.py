@@ -11,9 +11,9 @@ import pytest
 
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import conf, daemons
-from safelaunch.sandbox.registry import Entry
+from safelaunch.sandbox.registry import RegisteredSandbox
 
-ENTRY = Entry(name="box", dir="/tmp/box", port=12000, nodes=4, cpus=8, gpus=8, memory_mb=2000)
+ENTRY = RegisteredSandbox(name="box", dir="/tmp/box", port=12000, nodes=4, cpus=8, gpus=8, memory_mb=2000)
 
 
 def settings(text: str) -> dict[str, str]:
@@ -44,13 +44,13 @@ def test_an_override_cannot_bring_in_a_second_line(key: str, value: str) -> None
 
 
 def test_a_sandbox_without_gpus_has_no_gres() -> None:
-    bare = Entry(**{**ENTRY.__dict__, "gpus": 0})
+    bare = RegisteredSandbox(**{**ENTRY.__dict__, "gpus": 0})
     assert "gres" not in conf.render_slurm_conf(bare, {}).lower()
     assert conf.render_gres_conf(bare) == ""
 
 
 def test_the_default_partition_stays_as_it_was_beside_those_that_preempt() -> None:
-    def partitions(entry: Entry) -> list[str]:
+    def partitions(entry: RegisteredSandbox) -> list[str]:
         rows = conf.render_slurm_conf(entry, {}).splitlines()
         return [row.split()[0].partition("=")[2] for row in rows if row.startswith("PartitionName")]
 

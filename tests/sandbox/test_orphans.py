@@ -47,4 +47,4 @@ def test_only_what_a_dead_run_has_left_is_an_orphan(
     made_s = marker.stat().st_mtime - age_s
     os.utime(marker, (made_s, made_s))
     name = owner.format(alive=os.getpid(), dead=dead_pid)
-    assert is_orphan(registry.Entry(name, str(tmp_path), 0, 1, 1, 0, 0)) == is_left
+    assert is_orphan(registry.RegisteredSandbox(name, str(tmp_path), 0, 1, 1, 0, 0)) == is_left

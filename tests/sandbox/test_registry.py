@@ -17,7 +17,7 @@ def test_a_sandbox_of_a_later_release_with_facts_unknown_here_is_read_all_the_sa
     file = tmp_path / "box.json"
     known = {"name": "box", "dir": "/tmp/box", "port": 12000, "nodes": 4, "cpus": 8, "gpus": 8, "memory_mb": 2000}
     file.write_text(json.dumps({**known, "of_a_later_release": True}))
-    assert registry.read(file) == registry.Entry(**known)   # type: ignore[arg-type]
+    assert registry.read(file) == registry.RegisteredSandbox(**known)   # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives folders away: needs root")
@@ -50,4 +50,4 @@ def test_no_sandbox_is_made_in_anothers_folder(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "box").mkdir()
     os.chown(tmp_path / "box", 60002, 60002)
     with pytest.raises(SandboxError, match="belongs to"):
-        registry.claim(registry.Entry("box", str(tmp_path / "box"), 0, 1, 1, 0, 100))
+        registry.claim(registry.RegisteredSandbox("box", str(tmp_path / "box"), 0, 1, 1, 0, 100))

@@ -18,7 +18,7 @@ from unittest import mock
 
 from safelaunch.adapters import shared
 from safelaunch.adapters.outbox import APPEND, MKDIR, PUT
-from safelaunch.adapters.probe import Answer
+from safelaunch.adapters.probe import ChildAnswer
 from safelaunch.adapters.shared import FROZEN_AFTER_S, MAX_STUCK, SharedFolder
 from tests.simulation.clients import Client
 from tests.simulation.clock import Clock, Process
@@ -208,27 +208,27 @@ class SimFolder(SharedFolder):
         self._mount.client.changed(path)
         return won
 
-    def ask(self, fn: Callable[[], T], deadline_s: float = 2.0) -> Answer[T]:
+    def ask(self, fn: Callable[[], T], deadline_s: float = 2.0) -> ChildAnswer[T]:
         """As the real one: the answer goes through JSON."""
         self.on_outside("ask")
         mount = self._mount
         if self._stuck >= MAX_STUCK:
-            return Answer(late=True)
+            return ChildAnswer(late=True)
         delay_s = mount.delay_s()
         if mount.is_frozen or delay_s > deadline_s:
             self._stuck += 1
             mount.when_thawed(self._unstick)
             self._process.sleep(deadline_s)
-            return Answer(late=True, took_s=deadline_s)
+            return ChildAnswer(late=True, took_s=deadline_s)
         self._nap(delay_s)
         if number := mount.fails():
             error = OSError(number, os.strerror(number))
-            return Answer(error=f"OSError: {error}", errno=number)
+            return ChildAnswer(error=f"OSError: {error}", errno=number)
         try:
             with mount.client.reading():
-                return Answer(value=json.loads(json.dumps(fn())), took_s=delay_s)
+                return ChildAnswer(value=json.loads(json.dumps(fn())), took_s=delay_s)
         except Exception as error:  # noqa: BLE001 - as adapters.probe: whatever it is, it is the answer
-            return Answer(error=f"{type(error).__name__}: {error}", errno=getattr(error, "errno", None) or 0)
+            return ChildAnswer(error=f"{type(error).__name__}: {error}", errno=getattr(error, "errno", None) or 0)
 
     def _unstick(self) -> None:
         self._stuck -= 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safelaunch.node.guard import fence
-from safelaunch.node.guard.fence import Fence
+from safelaunch.node.guard.fence import TaskFence
 from safelaunch.node.guard.main import LAST_WORDS_S, SWITCH_MARGIN_S, TOO_LATE
 from safelaunch.node.guard.record import PROBE_DEADLINE_S, UNREADABLE, read, tell
 from tests.simulation.hosts import Host
@@ -57,7 +57,7 @@ class Task:
             return
         env, now_s = self.attempt.env, self._now_s()
         self.guard_alive, self.rank, self.attempt.has_started = True, "loading", True
-        self.fence = Fence(now_s, self._lease_s, True, True, fence.ORPHAN_S + fence.ORPHAN_STAGGER_S * self.index)
+        self.fence = TaskFence(now_s, self._lease_s, True, True, fence.ORPHAN_S + fence.ORPHAN_STAGGER_S * self.index)
         self.link = SimLink(self._knock, self._now_s, env["SAFELAUNCH_CONTROL"], self.attempt.host.name,
                             env["SAFELAUNCH_TOKEN"],
                             {"node": self.host.name, "task": self.index, "attempt": self.attempt.number})

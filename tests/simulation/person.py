@@ -15,7 +15,7 @@ from unittest import mock
 from greenlet import getcurrent  # type: ignore[import-untyped,unused-ignore]
 
 from safelaunch.adapters import runfolder, slurm
-from safelaunch.adapters.book import Book
+from safelaunch.adapters.book import LoginActor
 from safelaunch.adapters.slurm import Result
 from safelaunch.views import controls, queuehold
 from safelaunch.views.queuehold import Turned
@@ -109,9 +109,9 @@ def _run(argv: Sequence[str], env: Mapping[str, str], deadline_s: float = slurm.
     return person.ask(argv, env, deadline_s)
 
 
-def _book(run: Any) -> Book:
+def _book(run: Any) -> LoginActor:
     seq = max((event.seq for event in run.journal().events if event.gen == 0), default=0)
-    return Book(run.dir, seq, "login", lambda: EPOCH_T + _AT.sim.clock.t, 1)
+    return LoginActor(run.dir, seq, "login", lambda: EPOCH_T + _AT.sim.clock.t, 1)
 
 
 @contextlib.contextmanager

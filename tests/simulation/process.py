@@ -12,8 +12,8 @@ from safelaunch.adapters import slurm
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.collect import Collected
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
-from safelaunch.adapters.job import Job as JobFacts
-from safelaunch.adapters.job import Start, standby
+from safelaunch.adapters.job import Allocation as JobFacts
+from safelaunch.adapters.job import StandbyStart, standby
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace, Result
 from safelaunch.adapters.world import ASKING, World
@@ -27,7 +27,7 @@ from safelaunch.supervisor import loop
 from safelaunch.supervisor.leader import DEMOTED, Leader
 from safelaunch.supervisor.state.parts import TookOver
 from safelaunch.watch.memory import Memory
-from safelaunch.watch.reading import Reader
+from safelaunch.watch.reading import RunReader
 from safelaunch.watch.watcher import Watcher
 from tests.core.why.judged import read_text
 from tests.simulation.clock import Process
@@ -107,7 +107,7 @@ class Watching(Actor):
         world = SimWorld(self)
         folder = world.share(self.sim.run_dir, self.host.disk)
         named = ((str(self.sim.run_dir), self.sim.plan.job_name),)
-        watcher = Watcher(world, {}, self.host.name, self._tell, Memory(), named, Reader(folder.ask))
+        watcher = Watcher(world, {}, self.host.name, self._tell, Memory(), named, RunReader(folder.ask))
         while True:
             result: Result | None = None
             asking = watcher.tick()
@@ -193,7 +193,7 @@ class Supervisor(Actor):
                **({"SLURM_RESTART_COUNT": str(self.shell.restarts)} if self.shell.restarts else {})}
         return JobFacts(job.id, tuple(job.first_nodes), self.host.name, str(self.sim.work_dir), False, env)
 
-    def _start_facts(self) -> Start | None:
+    def _start_facts(self) -> StandbyStart | None:
         command = getattr(self.shell, "command", None)
         return None if command is None else standby({**command.env, "SLURMD_NODENAME": self.host.name})
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from safelaunch.adapters import journal, sitefiles
 from safelaunch.core import plan as plans
 from safelaunch.core import script
-from safelaunch.core.config.resolve import Source, resolve
+from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.plan import Plan
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _texts(nodes: int, spare: int, limit_min: int, standby: bool, via: str, pres
     if preserve_s:
         more += f"preserve_site: {{for: {preserve_s:.0f}s, when: [unknown, user_code, hang]}}\n"
     text = YAML.format(place=PLACE, nodes=nodes, limit=limit_min, more=more, via=via)
-    config: dict[str, Any] = dict(resolve([Source("file", "train.yaml", text)], [], {}, base_dir="/").config)
+    config: dict[str, Any] = dict(resolve([ConfigLayer("file", "train.yaml", text)], [], {}, base_dir="/").config)
     meta = {"v": 1, "run_id": RUN_ID, "name": "sim", "cwd": "/", "config": config}
     plan = plans.make(config, RUN_ID)
     job = script.render(sitefiles.read_template(None), plan, python="/usr/bin/python3", library=())

@@ -21,7 +21,7 @@ from safelaunch.core.decide import between, ended, takeover
 from safelaunch.core.decide.budget import GiveUp
 from safelaunch.core.state import State
 from safelaunch.node.guard import fence
-from safelaunch.node.guard.fence import KILL, TERM, Fence
+from safelaunch.node.guard.fence import KILL, TERM, TaskFence
 from safelaunch.supervisor import (
     attempts,
     endings,
@@ -82,51 +82,52 @@ def _launch_twice(*words: Any, launch: Any = SimWorld.launch) -> Any:
     return launch(*words)
 
 
-def _judge(change: Callable[[Fence, Any], Any], then: Callable[[Fence, Any], Any] = lambda fence, act: act) -> Patch:
+def _judge(change: Callable[[TaskFence, Any], Any], then: Callable[[TaskFence, Any], Any] = lambda fence,
+           act: act) -> Patch:
     """The real fence, that takes another record for what it has seen, or does something else about it."""
-    def judge(self: Fence, now: float, seen: Any, todo: list[Any], judge: Any = Fence._judge) -> None:
+    def judge(self: TaskFence, now: float, seen: Any, todo: list[Any], judge: Any = TaskFence._judge) -> None:
         acts: list[Any] = []
         judge(self, now, change(self, seen), acts)
         todo += [act for act in (then(self, act) for act in acts) if act is not None]
-    return Fence, "_judge", judge
+    return TaskFence, "_judge", judge
 
 
-def _as_it_is(fence: Fence, seen: Any) -> Any:
+def _as_it_is(fence: TaskFence, seen: Any) -> Any:
     return seen
 
 
-def _instead_of_kill(fence: Fence, act: Any, other: Any) -> Any:
+def _instead_of_kill(fence: TaskFence, act: Any, other: Any) -> Any:
     if act[0] != KILL:
         return act
     fence.kill_at = None
     return other
 
 
-def _alone(fence: Fence, seen: Any) -> Any:
+def _alone(fence: TaskFence, seen: Any) -> Any:
     fence.looks_alone = True
     return seen
 
 
-def _heard(fence: Fence, seen: Any) -> Any:
+def _heard(fence: TaskFence, seen: Any) -> Any:
     if seen[1]:
         fence.heard = fence.ticked
     return seen
 
 
-def _long_lease(self: Fence, now: float, lease_s: float, *words: Any, init: Any = Fence.__init__) -> None:
+def _long_lease(self: TaskFence, now: float, lease_s: float, *words: Any, init: Any = TaskFence.__init__) -> None:
     init(self, now, 20 * lease_s, *words)
 
 
-def _hold_nobody(self: Fence, now: float, todo: list[Any]) -> None:
+def _hold_nobody(self: TaskFence, now: float, todo: list[Any]) -> None:
     self.ticked = now
 
 
-def _hold_in_vain(self: Fence, now: float, todo: list[Any], hold: Any = Fence._hold_if_woken) -> None:
+def _hold_in_vain(self: TaskFence, now: float, todo: list[Any], hold: Any = TaskFence._hold_if_woken) -> None:
     hold(self, now, todo)
     self._let_go(todo)
 
 
-def _look_once(self: Fence, now: float, todo: list[Any], look: Any = Fence._look_if_silent) -> None:
+def _look_once(self: TaskFence, now: float, todo: list[Any], look: Any = TaskFence._look_if_silent) -> None:
     if self.looked < 0:
         look(self, now, todo)
 
@@ -206,7 +207,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
         _golden("nothing goes wrong"), [(Leader, "timeout_s", lambda self: 0.0)], "time stands still"),
     # Of the guard itself:
     "a lease is twenty times as long as its leader believes": (
-        _CUT, [(Fence, "__init__", _long_lease)], "write at once"),
+        _CUT, [(TaskFence, "__init__", _long_lease)], "write at once"),
     "a guard ends nobody, whatever the record says": (
         _CUT, [_judge(_as_it_is, lambda fence, act: _instead_of_kill(fence, act, None))], "write at once"),
     "a guard asks its ranks to end, and does not end them": (
@@ -222,16 +223,16 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "a record that has moved on ends ranks within their lease": (
         _golden("the batch host dies"), [_judge(_alone)], "its lease is 10 s"),
     "the record is looked at once": (
-        _CUT, [(Fence, "_look_if_silent", _look_once)], "write at once"),
+        _CUT, [(TaskFence, "_look_if_silent", _look_once)], "write at once"),
     "the record is looked at once a minute": (
         _CUT, [(fence, "RECORD_CHECK_S", 60.0)], "write at once"),
     "a guard believes what its node remembers of the record": (
         replace(_CUT, fs_late_s=60.0),
         [(guards.Task, "_read", lambda task, afresh, read=guards.Task._read: read(task, False))], "write at once"),
     "ranks that wake up with their node are neither ended in their sleep nor held": (
-        _ASLEEP, [_NO_SWITCH, (Fence, "_hold_if_woken", _hold_nobody)], "write at once"),
+        _ASLEEP, [_NO_SWITCH, (TaskFence, "_hold_if_woken", _hold_nobody)], "write at once"),
     "ranks that wake up are let go before their guard has looked": (
-        _ASLEEP, [_NO_SWITCH, (Fence, "_hold_if_woken", _hold_in_vain)], "write at once"),
+        _ASLEEP, [_NO_SWITCH, (TaskFence, "_hold_if_woken", _hold_in_vain)], "write at once"),
 }
 
 

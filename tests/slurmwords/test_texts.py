@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from safelaunch.core import slurmtext, slurmwords
+from safelaunch.core import slurmoutput, slurmtext, slurmwords
 from safelaunch.core.why.slurmfacts import bad_nodes, parse_account, parse_job
 from tests.slurmwords.texts import FOLDER, FROM_SOURCE, Text, load_all, render
 from tests.tables import each
@@ -20,12 +20,12 @@ RECORDED = sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 def ending(text: Text) -> object:
     """What the end of the job is called, and of its steps."""
-    return slurmtext.parse_ending(text.text, text.job), slurmtext.parse_step_ending(text.text, text.job)
+    return slurmoutput.parse_ending(text.text, text.job), slurmoutput.parse_step_ending(text.text, text.job)
 
 
 def cancelled_first(text: Text) -> object:
     """Whether the step was cancelled before srun saw a task of it end."""
-    return slurmtext.is_step_cancelled_first(text.text, text.job)
+    return slurmoutput.is_step_cancelled_first(text.text, text.job)
 
 
 def queued(text: Text) -> object:

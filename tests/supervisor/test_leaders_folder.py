@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from safelaunch.adapters import ownership, runfolder
-from safelaunch.adapters.probe import Answer
+from safelaunch.adapters.probe import ChildAnswer
 from safelaunch.errors import RunFolderError
 from safelaunch.supervisor import takeover
 from safelaunch.supervisor.leader import Leader, Superseded
@@ -38,13 +38,13 @@ def leader(made: Made, tmp_path: Path) -> Any:
     folder.is_read(runfolder.folder_id(made.dir), ())
     return SimpleNamespace(
         run_dir=made.dir, local=tmp_path / "local", folder=folder, said=said, say=said.append,
-        shared=SimpleNamespace(ask=lambda ask, _: Answer(value=ask())), between_pings=lambda wait: wait(),
+        shared=SimpleNamespace(ask=lambda ask, _: ChildAnswer(value=ask())), between_pings=lambda wait: wait(),
         patiently=lambda ask: ask(), world=SimpleNamespace(share=lambda *_: None))
 
 
 def test_a_folder_that_is_ones_own_is_sure_and_one_that_does_not_answer_is_not(leader: Any) -> None:
     assert Leader.is_sure_of_folder(leader) and not leader.said
-    leader.shared.ask = lambda ask, _: Answer(late=True)
+    leader.shared.ask = lambda ask, _: ChildAnswer(late=True)
     assert not Leader.is_sure_of_folder(leader)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from safelaunch.core.plan import Preserve
+from safelaunch.core.plan import PreservePlan
 from safelaunch.core.script import render
 from safelaunch.sandbox.cluster import Sandbox
 from tests.core.test_script import TEMPLATE, plan_of
@@ -165,7 +165,7 @@ def test_a_later_job_without_a_supervisor_goes_on_from_the_last_checkpoint(
 
 
 def test_a_failed_site_is_kept_until_it_is_released(by_hand: ByHandSubmit, sandbox: Sandbox) -> None:
-    job = by_hand("exit 3", preserve=Preserve(10_000, ("unknown",), "all"))
+    job = by_hand("exit 3", preserve=PreservePlan(10_000, ("unknown",), "all"))
     job.wait_said("give back: touch")
     assert f"srun --overlap --jobid={job.job} --nodelist=NODE --pty bash" in job.said
     assert "JobState=RUNNING" in job.show()
@@ -174,7 +174,7 @@ def test_a_failed_site_is_kept_until_it_is_released(by_hand: ByHandSubmit, sandb
 
 
 def test_a_training_that_ends_well_keeps_no_site(by_hand: ByHandSubmit) -> None:
-    assert by_hand("true", preserve=Preserve(10_000, ("unknown",), "all")).wait_code() == 0
+    assert by_hand("true", preserve=PreservePlan(10_000, ("unknown",), "all")).wait_code() == 0
 
 
 @pytest.mark.parametrize("name", ["kill", "kill-now"])

@@ -11,8 +11,8 @@ from safelaunch.adapters import journal
 from safelaunch.core.model import Event
 
 
-class Book:
-    """core.acts.Book on a login node: the folder is touched directly, and every write raises OSError."""
+class LoginActor:
+    """core.acts.Actor on a login node: the folder is touched directly, and every write raises OSError."""
 
     def __init__(self, run_dir: Path, seq: int = 0, host: str = "", clock: Callable[[], float] = time.time,
                  pid: int | None = None) -> None:

@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 
 from safelaunch.core.checkpoints import latest
 from safelaunch.core.checkpoints.latest import MOST_WHOLE
-from safelaunch.core.checkpoints.model import Found, Judged
+from safelaunch.core.checkpoints.model import FoundCheckpoints, JudgedCheckpoint
 from safelaunch.core.checkpoints.pickled import Allowance
 
 # Most marks, headers and directories of archives lie in this much, so that one read of a small file is enough.
@@ -131,7 +131,8 @@ def _is_other_dir(there: str) -> bool:
     return real == there or not (parent + "/").startswith(real + "/")
 
 
-def survey(dir: str, format: str, pattern: str | None = None, most_whole: int = MOST_WHOLE) -> tuple[Judged, ...]:
+def survey(dir: str, format: str, pattern: str | None = None,
+           most_whole: int = MOST_WHOLE) -> tuple[JudgedCheckpoint, ...]:
     """Every candidate in `dir`, the newest first, with its absolute path, and why it is not complete.
 
     A missing folder holds nothing. An unreadable one raises OSError: unknown is not "none" (law 4).
@@ -141,7 +142,7 @@ def survey(dir: str, format: str, pattern: str | None = None, most_whole: int = 
         return tuple(replace(one, path=folder._at(one.path)) for one in judged)
 
 
-def find(dir: str, format: str, pattern: str | None = None) -> Found:
+def find(dir: str, format: str, pattern: str | None = None) -> FoundCheckpoints:
     """The newest whole checkpoint in `dir` with its absolute path, older ones, what was skipped and why; as survey."""
     return latest.choose(survey(dir, format, pattern))
 

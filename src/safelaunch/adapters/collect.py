@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from safelaunch.adapters.slurm import NO_GPUS, Command, Result, Start
-from safelaunch.core.hangs.ranks import NodeReport, Reader, Silent, keep_main_step
+from safelaunch.adapters.slurm import NO_GPUS, Command, Result, StartCommand
+from safelaunch.core.hangs.ranks import NodeReport, ReportReader, Silent, keep_main_step
 from safelaunch.core.hangs.stacktext import render_rank
 from safelaunch.errors import ParseError
 
@@ -105,7 +105,7 @@ class Collected:
 class Collection:
     """A look at all nodes, under way."""
 
-    def __init__(self, target: Target, env: Mapping[str, str], depth: Depth, begin: Start) -> None:
+    def __init__(self, target: Target, env: Mapping[str, str], depth: Depth, begin: StartCommand) -> None:
         self._target, self._depth, self._begin, self._at_once = target, depth, begin, depth.at_once
         self._env = {key: value for key, value in env.items() if key not in _LEFT_OUT}
         self._env.update(_parts(), SAFELAUNCH_PYTHON=target.python)
@@ -114,7 +114,7 @@ class Collection:
         self._until_s = self._start_s + START_S + depth.deadline_s * max(1, waves)
         self._waiting = list(target.nodes)
         self._running: dict[str, Command] = {}
-        self._reader = Reader()
+        self._reader = ReportReader()
         self._reports: dict[str, NodeReport] = {}
         self._silent: dict[str, Silent] = {}
         self._lines: dict[str, str] = {}
@@ -171,7 +171,7 @@ class Collection:
 
 
 def start(target: Target, env: Mapping[str, str], depth: Depth | None = None, *,
-          begin: Start = Command) -> Collection:
+          begin: StartCommand = Command) -> Collection:
     """A look at all of the target's nodes, begun; `poll` it. `env` is that of the helper steps (a job's, or a login
     shell's without SLURM_*); `begin` starts a command.
     """

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from safelaunch.core.config.resolve import Resolved, Source, resolve
+from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
 from safelaunch.errors import ConfigError, Problem
 
@@ -27,7 +27,7 @@ def read_config(
     return resolve(sources, overrides, environ, raw_sbatch, base_dir)
 
 
-def read_sources(file: str, environ: Mapping[str, str]) -> list[Source]:
+def read_sources(file: str, environ: Mapping[str, str]) -> list[ConfigLayer]:
     """The texts of the layers, lowest first. A site or user file that nobody named may be missing."""
     site = environ.get("SAFELAUNCH_SITE_CONFIG")
     wanted = [
@@ -35,11 +35,11 @@ def read_sources(file: str, environ: Mapping[str, str]) -> list[Source]:
         ("user", user_file(environ), False),
         ("file", file, True),
     ]
-    sources: list[Source] = []
+    sources: list[ConfigLayer] = []
     problems: list[Problem] = []
     for layer, name, must_exist in wanted:
         try:
-            sources.append(Source(layer, name, read_text(name)))
+            sources.append(ConfigLayer(layer, name, read_text(name)))
         except FileNotFoundError:
             if must_exist:
                 problems.append(Problem(name, 0, 0, "", "no such file"))

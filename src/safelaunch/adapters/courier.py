@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from safelaunch.adapters import durable, modes
-from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Frame, Outbox
+from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Outbox, QueuedWrite
 
 RETRY_S = (0.1, 5.0)
 # A folder that refuses for this long after the leader's end (read-only, quota): the outbox waits for the next leader.
@@ -94,7 +94,7 @@ class Courier:
                     self.tell(f"done {frame.seq}")
         return True
 
-    def _deliver_stubbornly(self, outbox: Outbox, frame: Frame) -> bool:
+    def _deliver_stubbornly(self, outbox: Outbox, frame: QueuedWrite) -> bool:
         """Try until it is delivered; False where the leader has gone and the folder still refuses."""
         retry_s, alone_since_s = RETRY_S[0], 0.0
         while True:
@@ -130,7 +130,7 @@ def main(argv: Sequence[str]) -> NoReturn:
     sys.exit(0 if courier.deliver_left(Path(argv[0])) else 1)
 
 
-def deliver(root: Path, outbox: Outbox, frame: Frame) -> None:
+def deliver(root: Path, outbox: Outbox, frame: QueuedWrite) -> None:
     """Bring one frame to the folder, durably; raises OSError. A second try finishes what a first one began."""
     path = root / frame.name
     if frame.kind == MKDIR:
@@ -170,7 +170,7 @@ def write_draft(draft: Path, data: bytes) -> None:
         os.close(descriptor)
 
 
-def _append(path: Path, outbox: Outbox, frame: Frame) -> None:
+def _append(path: Path, outbox: Outbox, frame: QueuedWrite) -> None:
     """Append durably, and exactly once as long as nobody else writes the file: `begun_at` tells what is there.
 
     Where somebody else has written too, the whole record follows on a line of its own: readers meet it twice, or after

@@ -14,7 +14,7 @@ from typing import Any
 from safelaunch.adapters.logs import logfiles
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.core.why import rulebook
-from safelaunch.core.why.findings import Evidence, Rule
+from safelaunch.core.why.findings import OutsideEvidence, Rule
 from safelaunch.core.why.judge import engine
 from safelaunch.core.why.read.globalranks import Layout, to_global
 from safelaunch.core.why.read.scan import Compiled
@@ -39,7 +39,7 @@ def make_ready(packs: tuple[Rule, ...] = ()) -> Ready:
     return Ready(rules, compiled)
 
 
-def diagnose(log: Path, evidence: Evidence, layout: Layout | None = None, more: Sequence[Path] = (),
+def diagnose(log: Path, evidence: OutsideEvidence, layout: Layout | None = None, more: Sequence[Path] = (),
              ready: Ready | None = None) -> dict[str, Any] | None:
     """The verdict as `why --json` prints it; None where it could not be had in time.
 
@@ -51,7 +51,8 @@ def diagnose(log: Path, evidence: Evidence, layout: Layout | None = None, more: 
     return answer.value if answer.is_ok else None
 
 
-def _judge(log: Path, evidence: Evidence, layout: Layout | None, more: Sequence[Path], ready: Ready) -> dict[str, Any]:
+def _judge(log: Path, evidence: OutsideEvidence, layout: Layout | None, more: Sequence[Path],
+           ready: Ready) -> dict[str, Any]:
     read = logfiles.read_logs([log, *more], ready.rules, workers=1, compiled=ready.compiled)
     verdict = engine.judge_log(to_global(read, *layout) if layout is not None else read, evidence)
     return verdictjson.to_public(verdict)

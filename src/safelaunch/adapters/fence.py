@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from safelaunch.adapters.control import ControlServer
-from safelaunch.adapters.job import Job
-from safelaunch.adapters.slurm import NO_GPUS, Command, Result, Start
+from safelaunch.adapters.job import Allocation
+from safelaunch.adapters.slurm import NO_GPUS, Command, Result, StartCommand
 from safelaunch.core import slurmtext
 from safelaunch.core.decide import fence
-from safelaunch.core.decide.fence import Answer, Fencing, Node, Swept
+from safelaunch.core.decide.fence import Fencing, Node, StepAnswer, Swept
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.plan import Plan
 from safelaunch.core.timing import FENCE_MARGIN_S
@@ -35,7 +35,8 @@ echo '{"found": 0, "left": [], "blind": true}'"""
 class Fencer:
     """Follows one attempt after another to the point where nothing of it is left."""
 
-    def __init__(self, plan: Plan, job: Job, server: ControlServer, guard_source: str, start: Start) -> None:
+    def __init__(self, plan: Plan, job: Allocation, server: ControlServer, guard_source: str,
+                 start: StartCommand) -> None:
         self._plan, self._job, self._server, self._source, self._start = plan, job, server, guard_source, start
         self.no_helpers: str | None = None   # why none can run here; whoever does not answer is left to its lease
         self._reset(0)
@@ -119,7 +120,7 @@ class Fencer:
         """Take a sweep's result in: clean, to be repeated, or the node is lost."""
         self._sweeping.discard(node)
         report, stderr = _report(result), result.stderr
-        answer = Answer(
+        answer = StepAnswer(
             None if report is None else bool(report["left"]), self._is_frozen, is_unknown=result.is_unknown,
             is_refused=slurmtext.why_no_overlap(stderr) is not None or slurmtext.is_job_over(stderr),
             is_aborted="Job step aborted" in stderr, is_late=result.returncode is None,

@@ -15,7 +15,7 @@ MOST_ADDRESSES = 8   # bridges of containers have some, too
 
 
 @dataclass(frozen=True)
-class Job:
+class Allocation:
     """One allocation, seen from its batch host."""
 
     id: str
@@ -43,26 +43,27 @@ class Job:
                                                "SLURM_GPUS", "SLURM_GPUS_PER_TASK", "SLURM_TRES_PER_TASK"))
 
 
-def current(env: Mapping[str, str]) -> Job:
+def current(env: Mapping[str, str]) -> Allocation:
     """The job around this process; raises KeyError outside of one."""
     text = env.get("SLURM_JOB_NODELIST") or env["SLURM_NODELIST"]
     host = env.get("SAFELAUNCH_NODE") or env.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     # left by --export=NONE; with it no helper step would get its environment
     kept = {key: value for key, value in env.items() if key != "SLURM_EXPORT_ENV"}
-    return Job(env["SLURM_JOB_ID"], nodeset.expand(text), host, str(Path.cwd()), "SAFELAUNCH_LOCAL" in env, kept)
+    return Allocation(env["SLURM_JOB_ID"], nodeset.expand(text), host, str(Path.cwd()), "SAFELAUNCH_LOCAL" in env, kept)
 
 
 @dataclass(frozen=True)
-class Start:
+class StandbyStart:
     """What a standby is told by the leader that starts it: the job, the leader's door and token, nodes' addresses."""
 
-    job: Job
+    job: Allocation
     endpoint: tuple[str, int]
     token: str
     addresses: Mapping[str, str]
 
 
-def hand_to_standby(job: Job, endpoint: tuple[str, int], token: str, addresses: Mapping[str, str]) -> dict[str, str]:
+def hand_to_standby(job: Allocation, endpoint: tuple[str, int], token: str,
+                    addresses: Mapping[str, str]) -> dict[str, str]:
     """The environment of a standby's step. A step has SLURM_* of its own, with which no srun could start an attempt:
     the batch script's travel beside them.
     """
@@ -71,16 +72,17 @@ def hand_to_standby(job: Job, endpoint: tuple[str, int], token: str, addresses: 
     return {**job.env, "SAFELAUNCH_STANDBY": json.dumps(facts), "SAFELAUNCH_TOKEN": token}
 
 
-def standby(env: Mapping[str, str]) -> Start:
+def standby(env: Mapping[str, str]) -> StandbyStart:
     """What this standby was told; raises KeyError or ValueError where it was not."""
     facts = json.loads(env["SAFELAUNCH_STANDBY"])
     host = env.get("SAFELAUNCH_NODE") or env.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     own = {key: value for key, value in env.items()
            if not key.startswith(("SLURM_", "SLURMD_")) and key not in ("SAFELAUNCH_STANDBY", "SAFELAUNCH_TOKEN")}
     own |= {**facts["env"], "SLURMD_NODENAME": host}
-    job = Job(own["SLURM_JOB_ID"], nodeset.expand(own.get("SLURM_JOB_NODELIST") or own["SLURM_NODELIST"]), host,
-              facts["cwd"], False, own)
-    return Start(job, (facts["endpoint"][0], int(facts["endpoint"][1])), env["SAFELAUNCH_TOKEN"], facts["addresses"])
+    job = Allocation(own["SLURM_JOB_ID"], nodeset.expand(own.get("SLURM_JOB_NODELIST") or own["SLURM_NODELIST"]), host,
+                     facts["cwd"], False, own)
+    return StandbyStart(job, (facts["endpoint"][0], int(facts["endpoint"][1])), env["SAFELAUNCH_TOKEN"],
+                        facts["addresses"])
 
 
 def own_addresses(table: Path = Path("/proc/net/fib_trie")) -> tuple[str, ...]:

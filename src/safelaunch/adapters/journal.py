@@ -25,7 +25,7 @@ LAUNCH = "launch "   # a claim to launch an attempt begins so, and ends with its
 MAX_JOURNAL_BYTES = 256 << 20   # of one writer; a longer file is not ours
 
 
-class Folder(Protocol):
+class JournalFolder(Protocol):
     """What writing needs of the run folder: adapters.shared.SharedFolder in a job, `Direct` on a login node."""
 
     def append(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool:
@@ -86,7 +86,7 @@ def _holds(path: Path, data: bytes) -> bool:
 class Writer:
     """One writer's end of the journal. `seq` makes a redelivered line recognisable."""
 
-    def __init__(self, folder: Folder, gen: int, host: str, clock: Callable[[], float] = time.time,
+    def __init__(self, folder: JournalFolder, gen: int, host: str, clock: Callable[[], float] = time.time,
                  pid: int | None = None) -> None:
         self._folder, self._clock = folder, clock
         self.gen, self.host, self.seq = gen, host, 0

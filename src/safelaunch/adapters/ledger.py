@@ -20,7 +20,7 @@ from pathlib import Path
 
 from safelaunch.adapters import modes, sharedfile
 from safelaunch.adapters.runfolder import name_of
-from safelaunch.core.ledger import Evidence
+from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
 from safelaunch.core.plan import Suspects
 
@@ -54,7 +54,7 @@ def folder_of(suspects: Suspects, env: Mapping[str, str]) -> Path:
     return Path(state) / "safelaunch" / "nodes"
 
 
-def append(folder: Path, evidences: Iterable[Evidence]) -> int:
+def append(folder: Path, evidences: Iterable[NodeEvidence]) -> int:
     """How many lines are durable now: all of them, in one write. Raises OSError."""
     found = tuple(evidences)
     if not found:
@@ -81,7 +81,7 @@ def append(folder: Path, evidences: Iterable[Evidence]) -> int:
     return len(found)
 
 
-def read(folder: Path) -> tuple[Evidence, ...]:
+def read(folder: Path) -> tuple[NodeEvidence, ...]:
     """All evidence of a ledger; () where there is none yet. Raises OSError where the folder cannot be listed."""
     return parse_raw(read_raw(folder))
 
@@ -104,9 +104,9 @@ def read_raw(folder: Path) -> list[list[str]]:
     return found
 
 
-def parse_raw(raw: Iterable[Iterable[str]]) -> tuple[Evidence, ...]:
+def parse_raw(raw: Iterable[Iterable[str]]) -> tuple[NodeEvidence, ...]:
     """The evidence out of `read_raw`, each witness once."""
-    found: dict[Evidence, None] = {}
+    found: dict[NodeEvidence, None] = {}
     for owner, content in raw:
         for line in content.encode("latin-1").split(b"\n"):
             evidence = parse_line(line, owner)

@@ -35,7 +35,7 @@ FILE_MODE = 0o600
 
 
 @dataclass(frozen=True)
-class Frame:
+class QueuedWrite:
     """One write: its place in the order, what to do, the name below the root, and the bytes."""
 
     seq: int
@@ -110,9 +110,9 @@ class Outbox:
             if frame.seq <= done:
                 self._read_at = end
 
-    def undelivered(self) -> list[Frame]:
+    def undelivered(self) -> list[QueuedWrite]:
         """The next frames, in order, about `BATCH_BYTES` of them; each call goes on where the last one ended."""
-        frames: list[Frame] = []
+        frames: list[QueuedWrite] = []
         size_bytes, expected = 0, self.done + 1
         for start in (self._read_at, _FIRST):  # the writer may have gone back to the start
             found = self._frame_at(start)
@@ -128,7 +128,7 @@ class Outbox:
                 break
         return frames
 
-    def _frames(self, at: int) -> Iterator[tuple[Frame, int]]:
+    def _frames(self, at: int) -> Iterator[tuple[QueuedWrite, int]]:
         """The frames that follow each other from `at` on, each with the place where it ends."""
         found = self._frame_at(at)
         while found is not None:
@@ -136,7 +136,7 @@ class Outbox:
             following = self._frame_at(found[1])
             found = following if following is not None and following[0].seq == found[0].seq + 1 else None
 
-    def _frame_at(self, at: int) -> tuple[Frame, int] | None:
+    def _frame_at(self, at: int) -> tuple[QueuedWrite, int] | None:
         head = os.pread(self._descriptor, _FRAME.size + _CRC.size, at)
         if len(head) < _FRAME.size + _CRC.size or not head.startswith(_FRAME_MAGIC):
             return None
@@ -144,7 +144,7 @@ class Outbox:
         body = os.pread(self._descriptor, name_bytes + data_bytes, at + len(head))
         if zlib.crc32(body, zlib.crc32(head[:_FRAME.size])) != _CRC.unpack_from(head, _FRAME.size)[0]:
             return None
-        frame = Frame(seq, kind, os.fsdecode(body[:name_bytes]), body[name_bytes:])
+        frame = QueuedWrite(seq, kind, os.fsdecode(body[:name_bytes]), body[name_bytes:])
         return frame, at + len(head) + len(body)
 
     @property

@@ -33,7 +33,7 @@ _stuck: set[int] = set()  # children that were killed for being late, and have n
 
 
 @dataclass(frozen=True)
-class Answer(Generic[T]):
+class ChildAnswer(Generic[T]):
     """What came back: a value, an error text with its errno, or nothing in time (`late`)."""
 
     value: T | None = None
@@ -48,7 +48,7 @@ class Answer(Generic[T]):
         return not self.late and not self.error
 
 
-def run_in_child(fn: Callable[[], T], deadline_s: float) -> Answer[T]:
+def run_in_child(fn: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
     """The value of `fn()`, computed in a forked child; here after `deadline_s` + `REAP_WITHIN_S` at most.
 
     The value goes through JSON (a tuple comes back as a list). The child has none of the parent's open files, so that a
@@ -59,14 +59,14 @@ def run_in_child(fn: Callable[[], T], deadline_s: float) -> Answer[T]:
     try:
         reader, writer = os.pipe()
     except OSError as error:
-        return Answer(error=f"cannot open a pipe to a probe: {error.strerror}", errno=error.errno or 0)
+        return ChildAnswer(error=f"cannot open a pipe to a probe: {error.strerror}", errno=error.errno or 0)
     try:
         pid = os.fork()
         if pid == 0:
             _be_the_child(fn, writer, deadline_s)
     except OSError as error:
         os.close(reader)
-        return Answer(error=f"cannot fork a probe: {error.strerror}", errno=error.errno or 0)
+        return ChildAnswer(error=f"cannot fork a probe: {error.strerror}", errno=error.errno or 0)
     finally:
         os.close(writer)
     try:
@@ -154,24 +154,24 @@ def _read_until(reader: int, until_s: float) -> bytes | None:
         parts.append(part)
 
 
-def _judge(pid: int, answer: bytes | None, start_s: float) -> Answer[T]:
+def _judge(pid: int, answer: bytes | None, start_s: float) -> ChildAnswer[T]:
     if answer is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         # A child that is merely slow is dead within microseconds, and no reason to call the path stuck.
         if not is_gone_within(pid, REAP_WITHIN_S):
             _stuck.add(pid)
-        return Answer(late=True, took_s=time.monotonic() - start_s)
+        return ChildAnswer(late=True, took_s=time.monotonic() - start_s)
     if not _is_gone(pid):
         _ended.add(pid)
     took_s = time.monotonic() - start_s
     try:
         fields: dict[str, Any] = json.loads(answer)
     except ValueError:
-        return Answer(error="the probe's child died before it answered", took_s=took_s)
+        return ChildAnswer(error="the probe's child died before it answered", took_s=took_s)
     if "error" in fields:
-        return Answer(error=fields["error"], errno=fields["errno"], took_s=took_s)
-    return Answer(value=fields["value"], took_s=took_s)
+        return ChildAnswer(error=fields["error"], errno=fields["errno"], took_s=took_s)
+    return ChildAnswer(value=fields["value"], took_s=took_s)
 
 
 def is_gone_within(pid: int, within_s: float) -> bool:

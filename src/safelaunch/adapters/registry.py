@@ -28,7 +28,7 @@ _START = b'{"v":'
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegisteredRun:
     """One registered run; `job` is its first job."""
 
     dir: Path
@@ -64,17 +64,17 @@ def others_file() -> Path:
 
 def register(run_dir: Path, name: str, run_id: str, job: str, cluster: str = "") -> bool:
     """Whether the run is on the list now; a full or read-only home is no reason to fail a submission that got in."""
-    return _add(file, Entry(run_dir.absolute(), name, run_id, job, round(time.time(), 3), cluster))
+    return _add(file, RegisteredRun(run_dir.absolute(), name, run_id, job, round(time.time(), 3), cluster))
 
 
 def remember(run_dir: Path, name: str, run_id: str, job: str, cluster: str = "") -> bool:
     """Whether a run of somebody else, which Slurm knew when it was asked for, is on the list of those."""
-    entry = Entry(run_dir, name, run_id, job, round(time.time(), 3), cluster)
+    entry = RegisteredRun(run_dir, name, run_id, job, round(time.time(), 3), cluster)
     known = listed(others_file)
     return any(one.dir == run_dir and one.job == job for one in known) or _add(others_file, entry)
 
 
-def note_ends(entries: Iterable[Entry]) -> None:
+def note_ends(entries: Iterable[RegisteredRun]) -> None:
     """Write down that runs have ended; a list that cannot be written costs the next reader a look."""
     lines = b"".join(map(_line, entries))
     if lines:
@@ -82,7 +82,7 @@ def note_ends(entries: Iterable[Entry]) -> None:
             _append(file(), lines)
 
 
-def _add(where: Callable[[], Path], entry: Entry) -> bool:
+def _add(where: Callable[[], Path], entry: RegisteredRun) -> bool:
     line = _line(entry)
     try:
         path = where()
@@ -93,12 +93,12 @@ def _add(where: Callable[[], Path], entry: Entry) -> bool:
         return False
 
 
-def entries() -> Iterator[Entry]:
+def entries() -> Iterator[RegisteredRun]:
     """The runs on the list, newest first, one entry a folder; those whose folder has vanished are left out."""
     return (entry for entry in listed() if runpath.is_run_folder(entry.dir))
 
 
-def listed(where: Callable[[], Path] = file) -> list[Entry]:
+def listed(where: Callable[[], Path] = file) -> list[RegisteredRun]:
     """All entries, newest first, the last one of each folder, without a look at the folders, any of which may hang."""
     return parse(raw(where))
 
@@ -115,7 +115,7 @@ def raw(where: Callable[[], Path] = file) -> str:
     return content.decode("latin-1")
 
 
-def parse(content: str) -> list[Entry]:
+def parse(content: str) -> list[RegisteredRun]:
     """The entries out of `raw`."""
     return _parse_all(content.encode("latin-1"))
 
@@ -129,7 +129,7 @@ def find(text: str) -> list[Path]:
     return _find_in(listed(), text) or _find_in(listed(others_file), text)
 
 
-def _find_in(known: list[Entry], text: str) -> list[Path]:
+def _find_in(known: list[RegisteredRun], text: str) -> list[Path]:
     meant = _series(entry for entry in known if text in (entry.name, entry.run_id))
     if not meant and text.isdigit():
         meant = _series(_of_job(known[:JOBS_OF_RUNS], text))
@@ -137,12 +137,12 @@ def _find_in(known: list[Entry], text: str) -> list[Path]:
             or _series(entry for entry in known if entry.name.startswith(text) or entry.run_id.startswith(text)))
 
 
-def _of_job(known: Iterable[Entry], job: str) -> list[Entry]:
+def _of_job(known: Iterable[RegisteredRun], job: str) -> list[RegisteredRun]:
     """The runs that a job id may mean: this cluster's, else all other clusters', which is ambiguous.
 
     Of each cluster the newest only: job ids start anew when a cluster is set up again.
     """
-    cluster, newest = clustername.here(), dict[str, Entry]()
+    cluster, newest = clustername.here(), dict[str, RegisteredRun]()
     for entry in known:
         if entry.cluster not in newest and (entry.job == job or has_job(entry.dir, job)):
             newest[entry.cluster] = entry
@@ -161,7 +161,7 @@ def has_job(run_dir: Path, job: str) -> bool:
         return False
 
 
-def _series(found: Iterable[Entry]) -> list[Path]:
+def _series(found: Iterable[RegisteredRun]) -> list[Path]:
     """The newest folder that still is there of each series."""
     newest: dict[tuple[str, Path], Path] = {}
     for entry in found:
@@ -191,7 +191,7 @@ def _append(path: Path, line: bytes) -> bool:
         os.close(descriptor)
 
 
-def _parse_all(content: bytes) -> list[Entry]:
+def _parse_all(content: bytes) -> list[RegisteredRun]:
     newest = {str(row.get("dir")): row for line in content.splitlines() if (row := _parse(line)) is not None}
     return sorted(filter(None, map(_entry, newest.values())), key=lambda entry: entry.t, reverse=True)
 
@@ -211,11 +211,13 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) and row.get("v") == VERSION else None
 
 
-def _entry(raw: dict[str, Any]) -> Entry | None:
+def _entry(raw: dict[str, Any]) -> RegisteredRun | None:
     """The entry that a line holds; None for one of an odd form."""
     try:
-        return Entry(Path(str(raw["dir"])), str(raw["name"]), str(raw["run_id"]), str(raw["job"]), float(raw["t"]),
-                     str(raw.get("cluster") or ""), brief if isinstance(brief := raw.get("brief"), dict) else None)
+        return RegisteredRun(Path(str(raw["dir"])), str(raw["name"]), str(raw["run_id"]), str(raw["job"]),
+                             float(raw["t"]),
+                             str(raw.get("cluster") or ""),
+                             brief if isinstance(brief := raw.get("brief"), dict) else None)
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -239,7 +241,7 @@ def _compact(path: Path) -> None:
             new.write(old.read())   # what was appended meanwhile; `register` repeats what comes later
 
 
-def _line(entry: Entry) -> bytes:
+def _line(entry: RegisteredRun) -> bytes:
     ended = {"brief": entry.brief} if entry.brief is not None else {}
     row = {"v": VERSION, "t": entry.t, "name": entry.name, "run_id": entry.run_id, "job": entry.job,
            "dir": str(entry.dir), "cluster": entry.cluster, **ended}

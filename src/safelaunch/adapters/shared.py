@@ -22,7 +22,7 @@ from typing import NoReturn, TypeVar
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.courier import UMASK, Courier, make_folder, write_draft
 from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Outbox
-from safelaunch.adapters.probe import Answer, run_in_child, stuck_children
+from safelaunch.adapters.probe import ChildAnswer, run_in_child, stuck_children
 from safelaunch.errors import RunFolderError
 
 T = TypeVar("T")
@@ -80,10 +80,10 @@ class SharedFolder:
             self.trouble = answer.error
         return answer.value if answer.is_ok else None
 
-    def ask(self, fn: Callable[[], T], deadline_s: float = DEADLINE_S) -> Answer[T]:
+    def ask(self, fn: Callable[[], T], deadline_s: float = DEADLINE_S) -> ChildAnswer[T]:
         """What `fn` returns, from a child of its own; late at once while MAX_STUCK of them hang."""
         if stuck_children() >= MAX_STUCK:
-            return Answer(late=True)
+            return ChildAnswer(late=True)
         return run_in_child(fn, deadline_s)
 
     def enqueue(self, kind: bytes, name: str, data: bytes) -> int:

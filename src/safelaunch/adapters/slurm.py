@@ -264,7 +264,7 @@ class Command:
         return result
 
 
-class Start(Protocol):
+class StartCommand(Protocol):
     """Starts a command: `Command` itself, or a world's."""
 
     def __call__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,

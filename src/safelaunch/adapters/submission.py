@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from safelaunch.adapters import local, slurm
-from safelaunch.adapters.book import Book
+from safelaunch.adapters.book import LoginActor
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import acts, script, slurmtext
-from safelaunch.core.acts import Outcome
+from safelaunch.core.acts import ActOutcome
 from safelaunch.errors import ParseError, RunFolderError, SlurmError, SlurmRefused, SlurmUnreachable
 
 if TYPE_CHECKING:
-    from safelaunch.core.ledger import Evidence
+    from safelaunch.core.ledger import NodeEvidence
 
 SETTLE_S = 5.0       # slurmctld works off what waited in its socket within a second of coming back
 LOOK_EVERY_S = 3.0
@@ -32,7 +32,7 @@ class Submission:
 
     def __init__(self, run: Run, env: Mapping[str, str], cwd: str, say: Callable[[str], None]) -> None:
         self._run, self._env, self._cwd, self._say = run, slurm.outside_job(env), cwd, say
-        self._book = Book(run.dir)
+        self._book = LoginActor(run.dir)
         self._writer = self._book.writer
         self._job: str | None = None
         self.may_be_in = False   # between an sbatch and its clear no: whoever gives up then must keep the run folder
@@ -54,9 +54,9 @@ class Submission:
                                  hint="the same `safelaunch submit` goes on from here" if self.may_be_in else
                                       "free some space, or choose another run_dir") from error
 
-    def _submit(self) -> Outcome[str]:
+    def _submit(self) -> ActOutcome[str]:
         job = self._job = self._submit_local() if self._run.plan.cluster == "local" else self._submit_slurm()
-        return Outcome(True, job, then=(
+        return ActOutcome(True, job, then=(
             lambda: self._writer.event("submitted", job=job, name=self._run.plan.job_name),))
 
     def find(self) -> str | None:
@@ -111,7 +111,7 @@ class Submission:
         return [one.node for one in found]
 
     def _tell_not_kept_out(
-        self, evidence: Sequence[Evidence], now: float, found: Sequence[str], there: tuple[str, ...] | None
+        self, evidence: Sequence[NodeEvidence], now: float, found: Sequence[str], there: tuple[str, ...] | None
     ) -> None:
         """Say of suspects why they are used: the user or the run needs them, or nobody knows their names."""
         from safelaunch.core.excludelist import asked_nodes

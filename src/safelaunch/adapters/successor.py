@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from safelaunch.adapters import slurm
-from safelaunch.adapters.job import Job
-from safelaunch.adapters.slurm import Command, Result, Start
+from safelaunch.adapters.job import Allocation
+from safelaunch.adapters.slurm import Command, Result, StartCommand
 from safelaunch.core import nodeset, slurmtext
 from safelaunch.core.excludelist import ExcludeList
 from safelaunch.core.plan import Plan
@@ -27,7 +27,7 @@ CANCELLED = frozenset({"CANCELLED"})
 class Successor:
     """The commands around the next job; who runs them waits for them."""
 
-    def __init__(self, plan: Plan, job: Job, run_dir: Path, env: Mapping[str, str], start: Start) -> None:
+    def __init__(self, plan: Plan, job: Allocation, run_dir: Path, env: Mapping[str, str], start: StartCommand) -> None:
         self._plan, self._job, self._run_dir, self._start = plan, job, run_dir, start
         self._env = slurm.outside_job(env)
         self._excluding = ExcludeList.of(plan.sbatch)

@@ -23,7 +23,7 @@ from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
 from safelaunch.adapters.job import address_of, addresses_of, own_addresses
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
-from safelaunch.core.why.findings import Evidence, Rule
+from safelaunch.core.why.findings import OutsideEvidence, Rule
 from safelaunch.core.why.read.globalranks import Layout
 from safelaunch.node.guard.link import Link
 
@@ -120,7 +120,7 @@ class World:
         """An attempt's processes as an earlier supervisor on this host left them."""
         return AttemptProcess.adopt(local, number)
 
-    def diagnose(self, process: AttemptProcess, evidence: Evidence, layout: Layout | None,
+    def diagnose(self, process: AttemptProcess, evidence: OutsideEvidence, layout: Layout | None,
                  more: Sequence[Path]) -> dict[str, Any] | None:
         """What an ended attempt's log says of its cause (adapters.diagnosis); None = nobody could tell in time.
 

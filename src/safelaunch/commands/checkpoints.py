@@ -12,10 +12,10 @@ import click
 
 from safelaunch.adapters import runpath
 from safelaunch.core.checkpoints.latest import MOST_WHOLE, NAMES
-from safelaunch.core.checkpoints.model import Judged
+from safelaunch.core.checkpoints.model import JudgedCheckpoint
 from safelaunch.errors import UsageError
 from safelaunch.views import resumepoints, runs, talk
-from safelaunch.views.resumepoints import Place, Seen
+from safelaunch.views.resumepoints import CheckpointPlace, ResumePoints
 
 HOW_TO_SAY = "safelaunch checkpoints FOLDER looks into any folder"
 
@@ -50,7 +50,7 @@ def command(which: str | None, format: str | None, pattern: str | None, show_all
     return 0
 
 
-def _as_one_of_many(seen: Seen, most_whole: int) -> tuple[Seen, str | None]:
+def _as_one_of_many(seen: ResumePoints, most_whole: int) -> tuple[ResumePoints, str | None]:
     """A folder that is a checkpoint itself, as it is known by its name beside others; else what was seen."""
     folder = seen.place.folder
     above = replace(seen.place, folder=str(Path(folder).parent))
@@ -58,7 +58,7 @@ def _as_one_of_many(seen: Seen, most_whole: int) -> tuple[Seen, str | None]:
     return (found, folder) if any(one.path == folder for one in found.judged) else (seen, None)
 
 
-def _find_place(which: str | None) -> tuple[Place, str | None]:
+def _find_place(which: str | None) -> tuple[CheckpointPlace, str | None]:
     """Where to look, and the file that alone is meant; raises UsageError."""
     kind = runs.ask(lambda: _kind_of(which), which or "this folder")
     if which is not None and kind == "train":
@@ -66,9 +66,9 @@ def _find_place(which: str | None) -> tuple[Place, str | None]:
         return _need(resumepoints.of_config(read_config(which).config), which), None
     if which is not None and kind == "file":
         path = Path(which).absolute()
-        return Place(str(path.parent)), str(path)
+        return CheckpointPlace(str(path.parent)), str(path)
     if which is not None and kind == "folder":
-        return Place(str(Path(which).absolute())), None
+        return CheckpointPlace(str(Path(which).absolute())), None
     run = runs.load(which)
     return _need(resumepoints.of_run(run), run.plan.name), None
 
@@ -84,24 +84,24 @@ def _kind_of(which: str | None) -> str:
     return "run"
 
 
-def _need(place: Place | None, whose: str) -> Place:
+def _need(place: CheckpointPlace | None, whose: str) -> CheckpointPlace:
     if place is None:
         raise UsageError(f"{whose} has no resume.dir: nothing says where its checkpoints are", hint=HOW_TO_SAY)
     return place
 
 
-def _as_json(seen: Seen) -> dict[str, Any]:
+def _as_json(seen: ResumePoints) -> dict[str, Any]:
     best = seen.next
     return {"v": 1, "dir": seen.place.folder, "format": seen.place.format, "pattern": seen.place.pattern,
             "next": _entry(best) if best else None, "candidates": [_entry(one) for one in seen.judged]}
 
 
-def _entry(one: Judged) -> dict[str, Any]:
+def _entry(one: JudgedCheckpoint) -> dict[str, Any]:
     return {"path": one.path, "step": one.step, "format": one.format, "changed_t": one.changed_s,
             "complete": one.reason is None, "reason": one.reason}
 
 
-def _show(seen: Seen) -> None:
+def _show(seen: ResumePoints) -> None:
     """A line for each, the path last, and behind that of a skipped one the reason."""
     now = time.time()
     rows = [_cells(one, now) for one in seen.judged]
@@ -111,7 +111,7 @@ def _show(seen: Seen) -> None:
         click.echo(line if one.reason is None else f"{line}: {talk.clean(one.reason)}")
 
 
-def _conclude(seen: Seen, is_cut: bool) -> None:
+def _conclude(seen: ResumePoints, is_cut: bool) -> None:
     """What an attempt that starts now would do with it."""
     best = seen.next
     if best is None:
@@ -123,7 +123,7 @@ def _conclude(seen: Seen, is_cut: bool) -> None:
         talk.say(f"an attempt resumes from{step} {talk.clean(best.path)}" + ("; older ones: --all" if is_cut else ""))
 
 
-def _cells(one: Judged, now: float) -> tuple[str, ...]:
+def _cells(one: JudgedCheckpoint, now: float) -> tuple[str, ...]:
     age = "" if one.changed_s is None else f"{talk.span(now - one.changed_s)} ago"
     return ("complete" if one.reason is None else "skipped", "-" if one.step is None else str(one.step), one.format,
             age, talk.clean(one.path))

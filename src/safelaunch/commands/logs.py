@@ -17,7 +17,7 @@ from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
 from safelaunch.views import loglines, runs, talk
-from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, Choice, starts
+from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, LogChoice, starts
 from safelaunch.views.logfollow import follow_logs
 from safelaunch.views.whysubject import Subject
 
@@ -40,7 +40,7 @@ def command(
     grep: str | None, first_error: bool, as_json: bool,
 ) -> int:
     """Show the training's log across attempts."""
-    choice = Choice(runs.load(which), attempt, rank, host, grep)
+    choice = LogChoice(runs.load(which), attempt, rank, host, grep)
     if follow and (first_error or as_json):
         raise UsageError("-f does not go with --first-error or --json")
     state = choice.run.state()
@@ -59,7 +59,7 @@ def command(
     return 0
 
 
-def dump(choice: Choice, logs: list[AttemptLog], lines: int | None) -> None:
+def dump(choice: LogChoice, logs: list[AttemptLog], lines: int | None) -> None:
     """Write the wanted lines, or the last `lines` of them."""
     if any(choice.keep(log) for log in logs):
         _dump_filtered(choice, logs, lines)
@@ -73,7 +73,7 @@ def dump(choice: Choice, logs: list[AttemptLog], lines: int | None) -> None:
     sys.stdout.buffer.flush()
 
 
-def _dump_filtered(choice: Choice, logs: list[AttemptLog], lines: int | None) -> None:
+def _dump_filtered(choice: LogChoice, logs: list[AttemptLog], lines: int | None) -> None:
     shown: AttemptLog | None = None
     wanted: Iterator[tuple[AttemptLog, bytes]] = _filtered(choice, logs)
     for log, line in wanted if lines is None else deque(wanted, maxlen=lines):
@@ -84,7 +84,7 @@ def _dump_filtered(choice: Choice, logs: list[AttemptLog], lines: int | None) ->
     sys.stdout.buffer.flush()
 
 
-def _filtered(choice: Choice, logs: list[AttemptLog]) -> Iterator[tuple[AttemptLog, bytes]]:
+def _filtered(choice: LogChoice, logs: list[AttemptLog]) -> Iterator[tuple[AttemptLog, bytes]]:
     for log in logs:
         keep = choice.keep(log)
         with sharedfile.stream(log.path) as file:
@@ -98,7 +98,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
     return iter(lambda: file.readline(MOST_LINE_BYTES), b"")
 
 
-def _show_first_error(choice: Choice, logs: list[AttemptLog]) -> None:
+def _show_first_error(choice: LogChoice, logs: list[AttemptLog]) -> None:
     """The line that `why` calls the cause, of the whole log or of those of its lines that are wanted."""
     from safelaunch.commands import why, whyrun
 

@@ -16,7 +16,7 @@ from safelaunch.adapters import clustername, configfiles, ledger, runfolder, slu
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.core import nodefold, nodeset, slurmtext
 from safelaunch.core.config import resolve as config
-from safelaunch.core.ledger import CLEARED, Evidence, Standing, clusters_of, of_cluster, standings
+from safelaunch.core.ledger import CLEARED, NodeEvidence, Standing, clusters_of, of_cluster, standings
 from safelaunch.core.ledgerlines import is_node_name
 from safelaunch.core.plan import Suspects
 from safelaunch.errors import ParseError, RunFolderError, UsageError
@@ -39,7 +39,7 @@ class Ledger:
     half_life_s: float
     cluster: str   # Slurm's ClusterName; "" = nobody says which this is
 
-    def read(self) -> tuple[Evidence, ...]:
+    def read(self) -> tuple[NodeEvidence, ...]:
         """The evidence of all clusters; raises RunFolderError when the folder does not answer."""
         return ledger.parse_raw(runs.ask(lambda: ledger.read_raw(self.folder), f"the ledger of nodes in {self.folder}"))
 
@@ -47,7 +47,7 @@ class Ledger:
         """This cluster's nodes with evidence, the worst first; raises RunFolderError."""
         return standings(of_cluster(self.read(), self.cluster), now, self.half_life_s)
 
-    def append(self, evidences: list[Evidence]) -> None:
+    def append(self, evidences: list[NodeEvidence]) -> None:
         """Write it down; raises RunFolderError when that is not done."""
         answer = run_in_child(lambda: ledger.append(self.folder, evidences), runs.FOLDER_DEADLINE_S)
         if answer.late:
@@ -106,7 +106,7 @@ def suspect(outer: str | None, nodes: str, why: str, folder: str | None) -> int:
     _check_known(names)
     before = {one.node: one for one in here.standings(now)}
     me = runfolder.name_of(os.getuid())
-    here.append([Evidence(name, "person", now, reason, me, cluster=here.cluster) for name in names])
+    here.append([NodeEvidence(name, "person", now, reason, me, cluster=here.cluster) for name in names])
     after = {one.node: one for one in here.standings(now)}
     for name in names:
         talk.say(_changed(name, before.get(name), after.get(name), now))
@@ -124,7 +124,7 @@ def clear(outer: str | None, nodes: str, why: str, folder: str | None) -> int:
     known = {one.node: one for one in here.standings(now)}
     me = runfolder.name_of(os.getuid())
     # Not before the newest evidence: the node that wrote it may have a clock that is ahead of this one.
-    here.append([Evidence(name, CLEARED, max(now, known[name].known[0].t), reason, me, cluster=here.cluster)
+    here.append([NodeEvidence(name, CLEARED, max(now, known[name].known[0].t), reason, me, cluster=here.cluster)
                  for name in names if name in known])
     for name in names:
         was = known.get(name)

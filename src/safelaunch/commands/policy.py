@@ -16,7 +16,7 @@ from safelaunch.adapters import configfiles
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import policytext
 from safelaunch.core.config.keys import KEYS
-from safelaunch.core.config.resolve import Origin, Source, resolve
+from safelaunch.core.config.resolve import ConfigLayer, Origin, resolve
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
 from safelaunch.errors import ConfigError, Problem, UsageError
 from safelaunch.views import runs, talk
@@ -27,7 +27,7 @@ _SECTIONS = ("restart.", "suspects.", "preserve_site.", "resume.keep_trying")
 
 
 @dataclass(frozen=True)
-class Words:
+class PolicyArguments:
     """The command line sorted: at most one train.yaml, runs by whatever names them, key=value."""
 
     file: str | None
@@ -52,7 +52,7 @@ def command(words: tuple[str, ...], as_json: bool) -> int:
     return 0
 
 
-def _sort(words: Sequence[str]) -> Words:
+def _sort(words: Sequence[str]) -> PolicyArguments:
     """A word that exists is what it is: a file is a train.yaml, a folder a run."""
     kinds: list[str] = runs.ask(lambda: [_kind(word) for word in words], " ".join(words)) if words else []
     by_kind = {kind: tuple(word for word, one in zip(words, kinds, strict=True) if one == kind)
@@ -62,7 +62,7 @@ def _sort(words: Sequence[str]) -> Words:
     missing = next((word for word in by_kind["run"] if word.endswith((".yaml", ".yml"))), None)
     if missing is not None:
         raise UsageError(f"{missing}: no such file", hint="a first one: safelaunch init")
-    return Words(next(iter(by_kind["file"]), None), by_kind["run"], by_kind["override"])
+    return PolicyArguments(next(iter(by_kind["file"]), None), by_kind["run"], by_kind["override"])
 
 
 def _kind(word: str) -> str:
@@ -72,19 +72,19 @@ def _kind(word: str) -> str:
     return "override" if _OVERRIDE.match(word) and not path.exists() else "run"
 
 
-def _file_policy(given: Words) -> tuple[Mapping[str, Any], Mapping[str, str], str]:
+def _file_policy(given: PolicyArguments) -> tuple[Mapping[str, Any], Mapping[str, str], str]:
     """Config, where its keys were written, whose it is: of a train.yaml, or of all that has none."""
     if given.file is not None:
         sources, base = configfiles.read_sources(given.file, os.environ), str(Path(given.file).absolute().parent)
         of = given.file
     else:
         # `command` is required, and the last word is the train.yaml's that is not there.
-        sources, base, of = [*_layers_below(), Source("file", "defaults", "command: 'true'\n")], "", "the defaults"
+        sources, base, of = [*_layers_below(), ConfigLayer("file", "defaults", "command: 'true'\n")], "", "the defaults"
     config = resolve(sources, given.overrides, os.environ, base_dir=base).config
     return config, policytext.places_of(sources, given.overrides), of
 
 
-def _layers_below() -> Iterator[Source]:
+def _layers_below() -> Iterator[ConfigLayer]:
     """The site's and the user's file, where they are."""
     site = os.environ.get("SAFELAUNCH_SITE_CONFIG")
     for layer, name in (("site", site or configfiles.SITE_FILE), ("user", configfiles.user_file(os.environ))):
@@ -92,12 +92,12 @@ def _layers_below() -> Iterator[Source]:
         if path.is_file():
             try:
                 with path.open(encoding="utf-8") as file:
-                    yield Source(layer, name, file.read(TEXT_MAX_BYTES))
+                    yield ConfigLayer(layer, name, file.read(TEXT_MAX_BYTES))
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError([Problem(name, 0, 0, "", f"cannot be read: {error}")]) from error
 
 
-def _run_policy(given: Words) -> tuple[Mapping[str, Any], Mapping[str, str], str]:
+def _run_policy(given: PolicyArguments) -> tuple[Mapping[str, Any], Mapping[str, str], str]:
     run = runs.load(given.runs[0])
     config = _overridden(run.meta["config"], given.overrides)
     places = {key: policytext.place_of(origin) for key, origin in _origins(run)}
@@ -111,7 +111,7 @@ def _overridden(config: Mapping[str, Any], overrides: Sequence[str]) -> dict[str
         "restart", "suspects", "preserve_site", "resume")}}
     if not overrides:
         return changed
-    wanted = resolve([Source("file", "the run", "command: 'true'\n")], overrides, {}).config
+    wanted = resolve([ConfigLayer("file", "the run", "command: 'true'\n")], overrides, {}).config
     for override in overrides:
         path = override.partition("=")[0]
         section, _, leaf = path.partition(".")

@@ -13,7 +13,7 @@ from safelaunch.adapters import ownership, runfolder, slurm
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import acts
-from safelaunch.core.acts import Outcome
+from safelaunch.core.acts import ActOutcome
 from safelaunch.core.config.values import parse_duration_s
 from safelaunch.core.decide.patience import DEAF_S
 from safelaunch.core.model import STOPPED, TIMED_OUT, UNREACHABLE
@@ -155,13 +155,13 @@ def _cancel_queued(run: Run, state: State, name: str) -> int:
 
 
 def _cancel(run: Run, state: State, jobs: tuple[str, ...], me: str, name: str) -> int:
-    def do() -> Outcome[bool | None]:
+    def do() -> ActOutcome[bool | None]:
         if jobs:
             # --state: a job that has started meanwhile has a leader, which writes a better end.
             slurm.run(("scancel", "--state=PENDING", f"--user={me}", f"--name={run.plan.job_name}", *jobs),
                       slurm.outside_job(os.environ))
         left = _left_after(run)
-        return Outcome(None if left is None else not left, left)
+        return ActOutcome(None if left is None else not left, left)
 
     book = controls.book(run)
     writer = book.writer

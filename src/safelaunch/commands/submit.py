@@ -41,7 +41,7 @@ from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageEr
 from safelaunch.views.trainfile import split_rest, train_file_arguments
 
 if TYPE_CHECKING:
-    from safelaunch.views.firststart import Start
+    from safelaunch.views.firststart import FirstStart
 
 GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
 CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may take a job all the same
@@ -236,7 +236,7 @@ def _report(run: runfolder.Run, job: str, as_json: bool) -> None:
          f"end it: touch {run.plan.kill_file}")
 
 
-def _start_of(plan: Plan, cwd: str) -> Start | None:
+def _start_of(plan: Plan, cwd: str) -> FirstStart | None:
     """Where the first attempt will start; None where the run does not resume."""
     if plan.resume.dir is None:
         return None

@@ -37,7 +37,7 @@ def command(which: tuple[str, ...], once: bool, dry_run: bool, as_json: bool) ->
 
     Finds jobs without a script, jobs that vanished, jobs that can never start, and goes on with the run.
     """
-    teller = _Teller(as_json)
+    teller = _WatchPrinter(as_json)
     named = tuple((str(run.dir), run.plan.job_name) for run in map(runs.load, which))
     host, cluster = socket.gethostname().split(".")[0], clustername.unasked(os.environ)
     file = watchmemory.file(cluster or host)
@@ -126,7 +126,7 @@ def _save(watcher: Watcher, file: Path) -> None:
         talk.say(f"what the watch knows could not be kept in {file}: {error.strerror}")
 
 
-class _Teller:
+class _WatchPrinter:
     """Prints what the watch tells, a line each: the seeds' PULSE, and what was done."""
 
     def __init__(self, as_json: bool) -> None:

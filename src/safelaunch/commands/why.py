@@ -24,7 +24,7 @@ from safelaunch.core.why.read.globalranks import to_global
 from safelaunch.core.why.show import ticket as whyticket
 from safelaunch.core.why.show import verdictjson, verdicttext
 from safelaunch.core.why.show.helppages import PAGES
-from safelaunch.core.why.show.verdicttext import Row
+from safelaunch.core.why.show.verdicttext import VerdictRow
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
 from safelaunch.views import talk, whysubject
@@ -150,12 +150,12 @@ def _next_lines(verdict: Verdict, words: Sequence[str], subject: Subject) -> lis
 # --- the screen -----------------------------------------------------------------------------------------------------
 
 
-def _print(rows: Iterable[Row]) -> None:
+def _print(rows: Iterable[VerdictRow]) -> None:
     width = max(LEAST_WIDTH, min(MOST_WIDTH, shutil.get_terminal_size().columns)) if talk.is_for_person() else None
     click.echo("\n".join(line for row in rows for line in _lines(row, width)))
 
 
-def _lines(row: Row, width: int | None) -> list[str]:
+def _lines(row: VerdictRow, width: int | None) -> list[str]:
     """A row as lines, folded behind its label for a terminal; as it is for files and pipes."""
     if not row.text:
         return [""]

@@ -16,7 +16,7 @@ from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.folding import HANDED_OVER
 from safelaunch.core.model import Event
 from safelaunch.core.state import Attempt, State
-from safelaunch.core.why.findings import Evidence
+from safelaunch.core.why.findings import OutsideEvidence
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
 from safelaunch.views import runs, talk, whyevidence
@@ -135,7 +135,7 @@ def _foreign_job(job: str) -> Subject:
     if not paths and facts.folder:   # sacct does not tell the output's name before Slurm 24.05
         guess = Path(facts.folder) / f"slurm-{job}.out"
         paths = (guess,) if guess.is_file() else ()
-    evidence = Evidence(states=facts.states, running=facts.is_alive)
+    evidence = OutsideEvidence(states=facts.states, running=facts.is_alive)
     if not paths and not facts.states:
         where = f"its output is not to be found: {', '.join(facts.outputs) or 'Slurm no longer says where it is'}"
         if facts.state == "PENDING":

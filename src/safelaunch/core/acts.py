@@ -27,7 +27,7 @@ class Settling(Enum):
     LOOK_LATER = "nobody knows; the next look at the queue tells what there is"
 
 
-class Kind(NamedTuple):
+class ActKind(NamedTuple):
     """An act: what is done, for people, and how the next supervisor settles it."""
 
     sentence: str
@@ -35,20 +35,20 @@ class Kind(NamedTuple):
 
 
 ACTS = {
-    "submit": Kind("submit the run"),
-    "launch": Kind("start an attempt", Settling.FIND_ATTEMPT),
-    "queue_successor": Kind("queue the next job"),
-    "hand_over": Kind("hand the run over to its next job", Settling.END_JOB),
-    "requeue": Kind("put this job back into the queue"),
-    "shrink": Kind("give nodes back"),
-    "cancel": Kind("cancel a job", Settling.END_JOB),
-    "cancel_queued": Kind("take the run's jobs out of the queue"),
-    "hold_jobs": Kind("hold the run's queued jobs"),
-    "release_jobs": Kind("let the run's held jobs go"),
-    "relax": Kind("let the next job use nodes again"),
-    "free_successor": Kind("let the next job start beside one that hangs at its end"),
-    "start_now": Kind("let the requeued job start at once"),
-    "note_cancelled": Kind("note that a person cancelled a job"),
+    "submit": ActKind("submit the run"),
+    "launch": ActKind("start an attempt", Settling.FIND_ATTEMPT),
+    "queue_successor": ActKind("queue the next job"),
+    "hand_over": ActKind("hand the run over to its next job", Settling.END_JOB),
+    "requeue": ActKind("put this job back into the queue"),
+    "shrink": ActKind("give nodes back"),
+    "cancel": ActKind("cancel a job", Settling.END_JOB),
+    "cancel_queued": ActKind("take the run's jobs out of the queue"),
+    "hold_jobs": ActKind("hold the run's queued jobs"),
+    "release_jobs": ActKind("let the run's held jobs go"),
+    "relax": ActKind("let the next job use nodes again"),
+    "free_successor": ActKind("let the next job start beside one that hangs at its end"),
+    "start_now": ActKind("let the requeued job start at once"),
+    "note_cancelled": ActKind("note that a person cancelled a job"),
 }
 
 
@@ -59,7 +59,7 @@ class Scribe(Protocol):
         """An event of now."""
 
 
-class Book(Protocol):
+class Actor(Protocol):
     """Who acts: a leader, a watch, or a person's command."""
 
     @property
@@ -74,7 +74,7 @@ class Book(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome(Generic[T]):
+class ActOutcome(Generic[T]):
     """Whether it happened (None = nobody knows), what the caller gets, and what is written down with it.
 
     `fields`: more of the outcome; `first`: events in front of it; `then`: what makes those behind it, in their order.
@@ -95,7 +95,7 @@ def wait_for_claim(claim: Callable[[], int], every_s: float) -> Generator[float,
 
 
 def perform(
-    book: Book, act: str, claim: int, doing: Generator[Y, S, Outcome[T]], told: Sequence[Event] = (), **fields: Any
+    book: Actor, act: str, claim: int, doing: Generator[Y, S, ActOutcome[T]], told: Sequence[Event] = (), **fields: Any
 ) -> Generator[Y, S, T]:
     """Announce an act of ACTS under a claim, do it, and write down what came of it: also of an error, which goes on.
 
@@ -118,10 +118,10 @@ def perform(
 
 
 def perform_now(
-    book: Book, act: str, claim: int, do: Callable[[], Outcome[T]], told: Sequence[Event] = (), **fields: Any
+    book: Actor, act: str, claim: int, do: Callable[[], ActOutcome[T]], told: Sequence[Event] = (), **fields: Any
 ) -> T:
     """`perform` of what waits for nothing: `do` returns when it is done."""
-    def doing() -> Generator[None, None, Outcome[T]]:
+    def doing() -> Generator[None, None, ActOutcome[T]]:
         return do()
         yield
 
@@ -132,6 +132,6 @@ def perform_now(
     raise AssertionError(f"{act} waited")
 
 
-def settle(book: Book, claim: int, act: str, happened: bool | None) -> None:
+def settle(book: Actor, claim: int, act: str, happened: bool | None) -> None:
     """Write the outcome of an act whose writer died."""
     book.record(book.writer.event("outcome", claim=claim, act=act, ok=happened, note="settled by the next supervisor"))

@@ -36,7 +36,7 @@ CLEARED = "cleared"
 NEEDED = "without it the run would have too few nodes, so a spare takes its place first, where there is one"
 
 
-class Kind(NamedTuple):
+class EvidenceKind(NamedTuple):
     """A kind of evidence: how much one witness counts, what it is for people, and why it counts so much."""
 
     weight: float
@@ -44,22 +44,26 @@ class Kind(NamedTuple):
     source: str
 
 
-KINDS: dict[str, Kind] = {
-    "person": Kind(SURE, "a person said so", "safelaunch nodes suspect: a person's word is final"),
-    "lost": Kind(SURE, "went silent or died", "no answer within the lease, or Slurm says so: a fact"),
-    "gpu": Kind(SURE, "GPU hardware failed", "the node's own report: Xid 79, uncorrectable ECC, a GPU that is gone"),
-    "gpu_maybe": Kind(MEDIUM, "GPU hardware may have failed", "a verdict of little confidence"),
-    "network": Kind(MEDIUM, "network failed at it", "links flap and come back: from the second time on it is the node"),
-    "hang": Kind(MEDIUM, "its ranks stood apart in a hang", "the odd one of many often waits for somebody else"),
-    "short_cycle": Kind(MEDIUM, "killed an attempt at its start", "black holes: who ends jobs in seconds gets all the "
-                        "next ones; max_without_progress (3) leaves time for two witnesses, not for four"),
-    "first_to_fail": Kind(WEAK, "failed first", "who fails first is often only the first to notice"),
-    CLEARED: Kind(0.0, "cleared by a person", "safelaunch nodes clear"),
+KINDS: dict[str, EvidenceKind] = {
+    "person": EvidenceKind(SURE, "a person said so", "safelaunch nodes suspect: a person's word is final"),
+    "lost": EvidenceKind(SURE, "went silent or died", "no answer within the lease, or Slurm says so: a fact"),
+    "gpu": EvidenceKind(SURE, "GPU hardware failed",
+                        "the node's own report: Xid 79, uncorrectable ECC, a GPU that is gone"),
+    "gpu_maybe": EvidenceKind(MEDIUM, "GPU hardware may have failed", "a verdict of little confidence"),
+    "network": EvidenceKind(MEDIUM, "network failed at it",
+                            "links flap and come back: from the second time on it is the node"),
+    "hang": EvidenceKind(MEDIUM, "its ranks stood apart in a hang",
+                         "the odd one of many often waits for somebody else"),
+    "short_cycle": EvidenceKind(MEDIUM, "killed an attempt at its start",
+                                "black holes: who ends jobs in seconds gets all the "
+                                "next ones; max_without_progress (3) leaves time for two witnesses, not for four"),
+    "first_to_fail": EvidenceKind(WEAK, "failed first", "who fails first is often only the first to notice"),
+    CLEARED: EvidenceKind(0.0, "cleared by a person", "safelaunch nodes clear"),
 }
 
 
 @dataclass(frozen=True)
-class Evidence:
+class NodeEvidence:
     """One witness against a node, or the word that clears it. `run` "" = no run's: a person's."""
 
     node: str
@@ -90,13 +94,13 @@ class Standing:
     node: str
     score: float
     until_t: float | None
-    counted: tuple[Evidence, ...] = ()   # one of each failure that counts, the heaviest first
-    known: tuple[Evidence, ...] = ()     # all since it was last cleared, newest first
+    counted: tuple[NodeEvidence, ...] = ()   # one of each failure that counts, the heaviest first
+    known: tuple[NodeEvidence, ...] = ()     # all since it was last cleared, newest first
     void: bool = False                   # some of it does not count: its cause was seen on other nodes alone, too
 
 
 @dataclass(frozen=True)
-class Exclusion:
+class ExclusionTerm:
     """A node to keep out until `until_t`, why, and on whose word."""
 
     node: str
@@ -106,7 +110,7 @@ class Exclusion:
     score: float
 
 
-def weight_left(evidence: Evidence, now: float, half_life_s: float) -> float:
+def weight_left(evidence: NodeEvidence, now: float, half_life_s: float) -> float:
     """What a witness counts now: its kind's weight, halved with every `half_life_s`; 0 of one from the future."""
     age_s = now - evidence.t
     if half_life_s <= 0 or not age_s >= -SKEW_S:
@@ -114,7 +118,7 @@ def weight_left(evidence: Evidence, now: float, half_life_s: float) -> float:
     return float(_weight(evidence) * 2.0 ** -(max(0.0, age_s) / half_life_s))
 
 
-def of_cluster(evidences: Iterable[Evidence], cluster: str) -> tuple[Evidence, ...]:
+def of_cluster(evidences: Iterable[NodeEvidence], cluster: str) -> tuple[NodeEvidence, ...]:
     """What counts on a cluster ("" = nobody knows which it is), in its order.
 
     Evidence without a cluster counts as long as nothing contradicts that: no other cluster is known to the ledger.
@@ -124,17 +128,17 @@ def of_cluster(evidences: Iterable[Evidence], cluster: str) -> tuple[Evidence, .
     return tuple(one for one in known if (one.cluster == cluster if one.cluster and cluster else is_alone))
 
 
-def clusters_of(evidences: Iterable[Evidence]) -> tuple[str, ...]:
+def clusters_of(evidences: Iterable[NodeEvidence]) -> tuple[str, ...]:
     """The names of the clusters that evidence is from, sorted; "" is none."""
     return tuple(sorted({one.cluster for one in evidences} - {""}))
 
 
-def standings(evidences: Iterable[Evidence], now: float, half_life_s: float) -> tuple[Standing, ...]:
+def standings(evidences: Iterable[NodeEvidence], now: float, half_life_s: float) -> tuple[Standing, ...]:
     """All nodes with evidence that was not cleared, the worst first, whatever the order of the evidence."""
     believed = sorted({one for one in evidences if one.t <= now + SKEW_S}, key=_order)
     void = _void_causes(believed)
     cleared = _cleared(believed)
-    of_node: dict[str, list[Evidence]] = defaultdict(list)
+    of_node: dict[str, list[NodeEvidence]] = defaultdict(list)
     for one in believed:
         if one.kind != CLEARED and one.t > cleared.get(one.node, -math.inf):
             of_node[one.node].append(one)
@@ -154,10 +158,10 @@ def most_excluded(suspects: Suspects, nodes: int, spares: int = 0) -> int:
 
 
 def exclusions(
-    evidences: Iterable[Evidence], now: float, suspects: Suspects, *, nodes: int, spares: int = 0, run: str = "",
+    evidences: Iterable[NodeEvidence], now: float, suspects: Suspects, *, nodes: int, spares: int = 0, run: str = "",
     among: Collection[str] | None = None, available: Collection[str] | None = None, asked: Collection[str] = (),
     replaced: int = 0,
-) -> tuple[Exclusion, ...]:
+) -> tuple[ExclusionTerm, ...]:
     """The nodes to keep out now, worst first, but before all others those that this `run` itself has met.
 
     `nodes` is what an attempt needs. `among`: only these can be kept out (all that its partition has; None = unknown):
@@ -171,7 +175,7 @@ def exclusions(
     wanted = [one for one in bad if one.node in asked][replaced:]
     bad = [one for one in bad if one not in wanted]
     room = len(set(available)) - nodes if available is not None else len(bad)
-    kept_out: list[Exclusion] = []
+    kept_out: list[ExclusionTerm] = []
     for one in bad[: most_excluded(suspects, nodes, spares)]:
         costs = available is None or one.node in available
         # Of a node that is down an exclusion costs nothing now; but where the others are too few, the run waits for it.
@@ -183,7 +187,7 @@ def exclusions(
 
 
 def why_readmitted(
-    evidences: Iterable[Evidence], node: str, now: float, suspects: Suspects, *, is_full: bool,
+    evidences: Iterable[NodeEvidence], node: str, now: float, suspects: Suspects, *, is_full: bool,
 ) -> str:
     """Why a node is not among the `exclusions` any more. `is_full`: as many are kept out as max_excluded allows."""
     known = tuple(evidences)
@@ -197,7 +201,7 @@ def why_readmitted(
     return "a person has cleared it" if is_cleared else "the evidence against it has faded"
 
 
-def suspected(evidences: Iterable[Evidence], now: float, suspects: Suspects) -> tuple[Standing, ...]:
+def suspected(evidences: Iterable[NodeEvidence], now: float, suspects: Suspects) -> tuple[Standing, ...]:
     """The nodes with evidence enough to be kept out, worst first, whether they can be or not."""
     if not suspects.exclude:
         return ()
@@ -205,14 +209,14 @@ def suspected(evidences: Iterable[Evidence], now: float, suspects: Suspects) -> 
 
 
 def strangers(
-    evidences: Iterable[Evidence], now: float, suspects: Suspects, there: Collection[str],
+    evidences: Iterable[NodeEvidence], now: float, suspects: Suspects, there: Collection[str],
 ) -> tuple[Standing, ...]:
     """The nodes that would be kept out, were they among those that are there."""
     return tuple(one for one in suspected(evidences, now, suspects) if one.node not in there)
 
 
 def needed(
-    evidences: Iterable[Evidence], now: float, suspects: Suspects, kept_out: Collection[str], most: int,
+    evidences: Iterable[NodeEvidence], now: float, suspects: Suspects, kept_out: Collection[str], most: int,
     there: Collection[str],
 ) -> dict[str, str]:
     """Suspect → why it is used all the same: `kept_out` are fewer than `most`, so the run would have too few nodes."""
@@ -231,10 +235,10 @@ def describe(standing: Standing) -> str:
 
 
 def _standing(
-    node: str, known: list[Evidence], void: set[tuple[str, str]], now: float, half_life_s: float,
+    node: str, known: list[NodeEvidence], void: set[tuple[str, str]], now: float, half_life_s: float,
 ) -> Standing:
     alive = [one for one in known if one.is_fact or (one.run, one.fingerprint) not in void]
-    witnesses: dict[tuple[str, int | None, str], Evidence] = {}
+    witnesses: dict[tuple[str, int | None, str], NodeEvidence] = {}
     for one in alive:
         best = witnesses.get(one.failure)
         if best is None or weight_left(one, now, half_life_s) > weight_left(best, now, half_life_s):
@@ -246,7 +250,7 @@ def _standing(
     return Standing(node, total, until, counted, tuple(reversed(known)), len(alive) < len(known))
 
 
-def _void_causes(evidences: Iterable[Evidence]) -> set[tuple[str, str]]:
+def _void_causes(evidences: Iterable[NodeEvidence]) -> set[tuple[str, str]]:
     """(run, fingerprint) of causes that two failures of a run saw on nodes that have none in common.
 
     Within a run only: it is the same code. "exit code 1" of another run says nothing about this one's black hole.
@@ -264,7 +268,7 @@ def _has_disjoint(blamed: Iterable[set[str]]) -> bool:
     return any(set(one).isdisjoint(other) for index, one in enumerate(sets) for other in sets[:index])
 
 
-def _cleared(evidences: Iterable[Evidence]) -> Mapping[str, float]:
+def _cleared(evidences: Iterable[NodeEvidence]) -> Mapping[str, float]:
     """When each node was last cleared."""
     last: dict[str, float] = {}
     for one in evidences:
@@ -273,23 +277,23 @@ def _cleared(evidences: Iterable[Evidence]) -> Mapping[str, float]:
     return last
 
 
-def _exclusion(standing: Standing) -> Exclusion:
+def _exclusion(standing: Standing) -> ExclusionTerm:
     assert standing.until_t is not None
-    return Exclusion(standing.node, describe(standing), standing.counted[0].owner, standing.until_t, standing.score)
+    return ExclusionTerm(standing.node, describe(standing), standing.counted[0].owner, standing.until_t, standing.score)
 
 
-def _weight(evidence: Evidence) -> float:
+def _weight(evidence: NodeEvidence) -> float:
     kind = KINDS.get(evidence.kind)
     return kind.weight if kind else 0.0
 
 
-def _order(evidence: Evidence) -> tuple[float, str, str, str, int, str, str, str, str]:
+def _order(evidence: NodeEvidence) -> tuple[float, str, str, str, int, str, str, str, str]:
     attempt = -1 if evidence.attempt is None else evidence.attempt
     return (evidence.t, evidence.node, evidence.kind, evidence.run, attempt, evidence.owner, evidence.why,
             evidence.fingerprint, evidence.cluster)
 
 
-def blamed_before(known: Iterable[Evidence], run: str, attempt: int, until_t: float) -> dict[str, int]:
+def blamed_before(known: Iterable[NodeEvidence], run: str, attempt: int, until_t: float) -> dict[str, int]:
     """node → failures that blame it, each once, of other attempts and runs, known until that time and not cleared.
 
     To have failed first, or to have been slow, is no blame: most often somebody else was the reason.

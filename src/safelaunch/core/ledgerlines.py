@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from safelaunch.core.journal import MAX_T_S
-from safelaunch.core.ledger import CLEARED, Evidence, Exclusion
+from safelaunch.core.ledger import CLEARED, ExclusionTerm, NodeEvidence
 from safelaunch.core.model import Event
 
 VERSION = 1
@@ -29,7 +29,7 @@ def is_node_name(text: object) -> bool:
     return isinstance(text, str) and _NODE.fullmatch(text) is not None
 
 
-def render_line(evidence: Evidence) -> bytes:
+def render_line(evidence: NodeEvidence) -> bytes:
     """The ledger's line, newline included; a long reason is cut to what fits. Raises ValueError for what is no line."""
     words = (evidence.kind, evidence.run, evidence.cluster)
     if not is_node_name(evidence.node) or not all(map(_is_word, words)):
@@ -42,7 +42,7 @@ def render_line(evidence: Evidence) -> bytes:
         why = why[: len(why) // 2]
 
 
-def parse_line(line: bytes, owner: str) -> Evidence | None:
+def parse_line(line: bytes, owner: str) -> NodeEvidence | None:
     """The evidence of a line in a file of `owner`'s; None when it is torn, odd or of another version.
 
     A write that was cut off leaves no newline: the next line starts in the middle of that one.
@@ -59,25 +59,25 @@ def parse_line(line: bytes, owner: str) -> Evidence | None:
     return _evidence(raw, raw.get("t"), owner, raw.get("run", ""))
 
 
-def node_suspected(evidence: Evidence) -> dict[str, Any]:
+def node_suspected(evidence: NodeEvidence) -> dict[str, Any]:
     """Fields of the journal's event `node_suspected`; those of `node_cleared` are node, why and owner of them."""
     return {"node": evidence.node, "kind": evidence.kind, "why": evidence.why, "owner": evidence.owner,
             "attempt": evidence.attempt, "fingerprint": evidence.fingerprint, "cluster": evidence.cluster}
 
 
-def node_excluded(exclusion: Exclusion) -> dict[str, Any]:
+def node_excluded(exclusion: ExclusionTerm) -> dict[str, Any]:
     """Fields of the journal's event `node_excluded`."""
     return {"node": exclusion.node, "why": exclusion.why, "owner": exclusion.owner,
             "until": round(exclusion.until_t, 3), "score": round(exclusion.score, 3)}
 
 
-def evidence_of(events: Iterable[Event], run: str, cluster: str = "") -> tuple[Evidence, ...]:
+def evidence_of(events: Iterable[Event], run: str, cluster: str = "") -> tuple[NodeEvidence, ...]:
     """The evidence that a run's journal holds, in its order; odd events are skipped. `cluster`: of events without."""
     found = (_of_event(event, run, cluster) for event in events if event.event in ("node_suspected", "node_cleared"))
     return tuple(one for one in found if one is not None)
 
 
-def _of_event(event: Event, run: str, cluster: str) -> Evidence | None:
+def _of_event(event: Event, run: str, cluster: str) -> NodeEvidence | None:
     # Before kinds were written down, the leader suspected lost nodes only.
     kind = CLEARED if event.event == "node_cleared" else event.data.get("kind", "lost")
     owner = event.data.get("owner", "")
@@ -85,7 +85,7 @@ def _of_event(event: Event, run: str, cluster: str) -> Evidence | None:
     return _evidence(data, event.t, owner if isinstance(owner, str) else "", run)
 
 
-def _evidence(raw: Mapping[str, Any], t: object, owner: str, run: object) -> Evidence | None:
+def _evidence(raw: Mapping[str, Any], t: object, owner: str, run: object) -> NodeEvidence | None:
     node, kind, why = raw.get("node"), raw.get("kind"), raw.get("why", "")
     attempt, fingerprint, cluster = raw.get("attempt"), raw.get("fingerprint", ""), raw.get("cluster", "")
     if not isinstance(t, (int, float)) or isinstance(t, bool) or not abs(t) < MAX_T_S:   # NaN is not, either
@@ -94,8 +94,8 @@ def _evidence(raw: Mapping[str, Any], t: object, owner: str, run: object) -> Evi
         return None
     if attempt is not None and (not isinstance(attempt, int) or isinstance(attempt, bool) or abs(attempt) > 1 << 31):
         return None
-    return Evidence(str(node), str(kind), float(t), _printable(str(why)[:MAX_LINE_BYTES]), owner, str(run), attempt,
-                    _cause(str(fingerprint)), str(cluster))
+    return NodeEvidence(str(node), str(kind), float(t), _printable(str(why)[:MAX_LINE_BYTES]), owner, str(run), attempt,
+                        _cause(str(fingerprint)), str(cluster))
 
 
 def _is_word(text: object) -> bool:
@@ -114,7 +114,7 @@ def _printable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _dump(evidence: Evidence, why: str) -> bytes:
+def _dump(evidence: NodeEvidence, why: str) -> bytes:
     fields = {"v": VERSION, "t": round(evidence.t, 3), "node": evidence.node, "kind": evidence.kind, "why": why,
               "run": evidence.run, "attempt": evidence.attempt, "fingerprint": _cause(evidence.fingerprint),
               "cluster": evidence.cluster}

@@ -21,7 +21,7 @@ SbatchValue = str | int | bool | list[str] | None
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchPlan:
     """How the training command is started, `by` which row of core.launchers."""
 
     by: str
@@ -57,7 +57,7 @@ class Resume:
 
 
 @dataclass(frozen=True)
-class Restart:
+class RestartPlan:
     """Budgets: restarts of the run in all, failed attempts in a row without progress, and the pause between those.
 
     `via` says how a new job is made, `policy` the user's rows of core.decide.policy: category, "word" or "word N";
@@ -93,7 +93,7 @@ class KillSwitch:
 
 
 @dataclass(frozen=True)
-class Preserve:
+class PreservePlan:
     """How long failed nodes stay allocated for people to look; `for_s` 0 = not at all."""
 
     for_s: float
@@ -102,7 +102,7 @@ class Preserve:
 
 
 @dataclass(frozen=True)
-class Hang:
+class HangPlan:
     """When a silent training is looked at, and what follows; `no_progress_s` None = learned."""
 
     no_progress_s: float | None = None
@@ -128,17 +128,17 @@ class Plan:
     gpus_per_node: int | None
     cpus_per_task: int | None
     ntasks_per_node: int
-    launch: Launch
+    launch: LaunchPlan
     srun: Srun
     resume: Resume
     step_pattern: str
-    restart: Restart
+    restart: RestartPlan
     kill_switch: KillSwitch
-    preserve: Preserve
+    preserve: PreservePlan
     spare_nodes: int = 0
     standby: bool = True
     suspects: Suspects = Suspects()
-    hang: Hang = Hang()
+    hang: HangPlan = HangPlan()
     lease_s: float = LEASE_S
     loss_pattern: str = "auto"
     step_time_pattern: str = "auto"
@@ -168,8 +168,8 @@ class Plan:
 def make(config: Mapping[str, Any], run_id: str) -> Plan:
     """The plan of a resolved config (see core.config.resolve: complete, durations in seconds)."""
     slurm: Mapping[str, SbatchValue] = config["slurm"]
-    launch = Launch(config["launch"]["with"], config["launch"]["nproc_per_node"], config["launch"]["tee"],
-                    bool(config["launch"].get("login_shell", False)))   # a run of a version that had none
+    launch = LaunchPlan(config["launch"]["with"], config["launch"]["nproc_per_node"], config["launch"]["tee"],
+                        bool(config["launch"].get("login_shell", False)))   # a run of a version that had none
     gpus = gpus_per_node(slurm) or None
     return Plan(
         run_id=run_id,
@@ -194,7 +194,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
             config["resume"].get("by", "command"),
         ),
         step_pattern=config["progress"]["step"],
-        restart=Restart(
+        restart=RestartPlan(
             config["restart"]["max_restarts"], config["restart"]["max_without_progress"], config["restart"]["backoff"],
             config["restart"].get("via", "auto"), tuple((config["restart"].get("policy") or {}).items()),
             config["restart"].get("on_lost_progress", "warn"),   # a run of a version that had none
@@ -203,7 +203,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
             config["kill_switch"]["file"], config["kill_switch"]["grace"], config["kill_switch"]["group"],
             config["kill_switch"]["signal"],
         ),
-        preserve=Preserve(
+        preserve=PreservePlan(
             config["preserve_site"]["for"], tuple(config["preserve_site"]["when"]), config["preserve_site"]["nodes"],
         ),
         spare_nodes=int(config.get("spare_nodes", 0)),
@@ -221,12 +221,13 @@ def _suspects(section: Mapping[str, Any] | None) -> Suspects:
     return Suspects(section["exclude"], section["max_excluded"], section["forget_after"], section["ledger"])
 
 
-def _hang(section: Mapping[str, Any] | None) -> Hang:
+def _hang(section: Mapping[str, Any] | None) -> HangPlan:
     if section is None:
-        return Hang(is_on=False)   # a run of a version that had none
+        return HangPlan(is_on=False)   # a run of a version that had none
     no_progress = section["no_progress"]
-    return Hang(None if no_progress == "auto" else float(no_progress), section["first_step"], section["dump_stacks"],
-                section["then"])
+    return HangPlan(None if no_progress == "auto" else float(no_progress), section["first_step"],
+                    section["dump_stacks"],
+                    section["then"])
 
 
 def array_form(command: str) -> str:
@@ -269,7 +270,7 @@ def _int(value: SbatchValue) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _ntasks_per_node(slurm: Mapping[str, SbatchValue], launch: Launch, gpus: int | None) -> int:
+def _ntasks_per_node(slurm: Mapping[str, SbatchValue], launch: LaunchPlan, gpus: int | None) -> int:
     """Tasks a node: one launcher, or the user's own number, or what the launcher takes by default."""
     launcher = LAUNCHERS[launch.by]
     if launcher.starts_ranks:

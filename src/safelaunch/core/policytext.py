@@ -9,7 +9,7 @@ from typing import Any
 
 from safelaunch.core.config.keys import KEYS
 from safelaunch.core.config.layers import merge_layers, parse_overrides
-from safelaunch.core.config.resolve import Source
+from safelaunch.core.config.resolve import ConfigLayer
 from safelaunch.core.config.values import render_duration
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Origin
 from safelaunch.core.config.yamltext import parse_document
@@ -25,7 +25,7 @@ _LEAST_WIDTH = 72
 
 
 @dataclass(frozen=True)
-class Row:
+class PolicyRow:
     """A category's row, and where it was written; "" = it is the default's."""
 
     response: Response
@@ -47,7 +47,7 @@ class Budget:
 class Shown:
     """A policy; `order` is the table of core.decide between two attempts: row and what it stands for."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[PolicyRow, ...]
     budgets: tuple[Budget, ...]
     order: tuple[tuple[str, str], ...]
 
@@ -55,13 +55,13 @@ class Shown:
 def show(config: Mapping[str, Any], places: Mapping[str, str]) -> Shown:
     """The policy of a resolved config; `places` says where keys were written, by dotted key."""
     own = (config["restart"].get("policy") or {}).items()
-    rows = tuple(Row(row, _place(row, places)) for row in policy.table(own).values())
+    rows = tuple(PolicyRow(row, _place(row, places)) for row in policy.table(own).values())
     budgets = tuple(_budget(key, config, places) for key in BUDGET_KEYS)
     return Shown(rows, budgets, tuple((row.__name__.strip("_"), (row.__doc__ or "").strip().splitlines()[0])
                                       for row in between.BETWEEN))
 
 
-def places_of(sources: Sequence[Source], overrides: Sequence[str]) -> dict[str, str]:
+def places_of(sources: Sequence[ConfigLayer], overrides: Sequence[str]) -> dict[str, str]:
     """Dotted key → where it was written, for the policy's rows and the budgets; what nobody wrote is left out.
 
     From the layers themselves: a resolved config knows of `restart.policy` as a whole only.
@@ -118,7 +118,7 @@ def _place(row: Response, places: Mapping[str, str]) -> str:
     return places.get(f"restart.policy.{row.category}") or places.get("restart.policy") or "train.yaml"
 
 
-def _why(row: Row) -> str:
+def _why(row: PolicyRow) -> str:
     """Of a row that somebody wrote, who did, and what the default would be."""
     if not row.response.is_own:
         return row.response.why

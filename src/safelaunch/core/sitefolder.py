@@ -26,7 +26,7 @@ RISKY = {"soft": "after a timeout a write fails with EIO instead of waiting for 
 
 
 @dataclass(frozen=True)
-class Row:
+class SiteRow:
     """One line of the answer."""
 
     check: str
@@ -35,136 +35,143 @@ class Row:
     means: str
 
 
-def judge(measured: Mapping[str, Mapping[str, Any]]) -> tuple[Row, ...]:
+def judge(measured: Mapping[str, Mapping[str, Any]]) -> tuple[SiteRow, ...]:
     """A row for each measurement that was made, in the order of the table."""
     return tuple(_row(name, measured[name]) for name in CHECKS if name in measured)
 
 
-def _row(name: str, found: Mapping[str, Any]) -> Row:
+def _row(name: str, found: Mapping[str, Any]) -> SiteRow:
     if found.get("late"):
-        return Row(name, UNKNOWN, "no answer in time", "a folder that hangs now tells nothing: try again later")
+        return SiteRow(name, UNKNOWN, "no answer in time", "a folder that hangs now tells nothing: try again later")
     if "error" in found:
         verdict, means = NEEDS[name]
-        return Row(name, verdict, str(found["error"]), means)
+        return SiteRow(name, verdict, str(found["error"]), means)
     return CHECKS[name](name, found)
 
 
-def _mount(name: str, found: Mapping[str, Any]) -> Row:
+def _mount(name: str, found: Mapping[str, Any]) -> SiteRow:
     kind, options = str(found["kind"]), [str(option) for option in found["options"]]
     measured = f"{kind} from {found['source']}"
     if kind in LOCAL:
-        return Row(name, CAUTION, measured, "this looks like a disk of this host: a run folder must be the same on "
+        return SiteRow(name, CAUTION, measured, "this looks like a disk of this host: a run folder must be the same on "
                                             "all nodes")
     bad = [f"{option}: {RISKY[option]}" for option in options if option in RISKY]
     if bad:
-        return Row(name, CAUTION, measured, "; ".join(bad))
-    return Row(name, OK, measured, "nothing in its mount options is known to be a risk")
+        return SiteRow(name, CAUTION, measured, "; ".join(bad))
+    return SiteRow(name, OK, measured, "nothing in its mount options is known to be a risk")
 
 
-def _write(name: str, found: Mapping[str, Any]) -> Row:
+def _write(name: str, found: Mapping[str, Any]) -> SiteRow:
     measured = f"create, write, fsync and close took {found['took_s']:.3f} s"
     if not found["same"]:
-        return Row(name, NOT_SAFE, "what was read back differs from what was written", "the journal gets lost")
+        return SiteRow(name, NOT_SAFE, "what was read back differs from what was written", "the journal gets lost")
     if found["took_s"] > SLOW_S:
-        return Row(name, CAUTION, measured, "slow: journal lines wait on the node's own disk, and people see them late")
-    return Row(name, OK, measured, "each line of the journal can be made durable")
+        return SiteRow(name, CAUTION, measured,
+                       "slow: journal lines wait on the node's own disk, and people see them late")
+    return SiteRow(name, OK, measured, "each line of the journal can be made durable")
 
 
-def _append(name: str, found: Mapping[str, Any]) -> Row:
+def _append(name: str, found: Mapping[str, Any]) -> SiteRow:
     measured = f"{found['right']} of {found['made']} lines of two writers are there, whole"
     if found["right"] != found["made"]:
-        return Row(name, CAUTION, measured, "a job's output is written by Slurm and by the supervisor: lines of it can "
+        return SiteRow(name, CAUTION, measured,
+                       "a job's output is written by Slurm and by the supervisor: lines of it can "
                                             "get lost. The journal has one writer a file and is not concerned")
-    return Row(name, OK, measured, "a job's output keeps the lines of both of its writers")
+    return SiteRow(name, OK, measured, "a job's output keeps the lines of both of its writers")
 
 
-def _rename(name: str, found: Mapping[str, Any]) -> Row:
+def _rename(name: str, found: Mapping[str, Any]) -> SiteRow:
     measured = f"{found['renames']} renames over a name, read {found['reads']} times, {found['torn']} times badly"
     if found["torn"]:
-        return Row(name, NOT_SAFE, measured, "a reader can miss the pulse or an attempt's record while it is replaced")
-    return Row(name, OK, measured, "a file that is replaced is the old one or the new one, never none")
+        return SiteRow(name, NOT_SAFE, measured,
+                       "a reader can miss the pulse or an attempt's record while it is replaced")
+    return SiteRow(name, OK, measured, "a file that is replaced is the old one or the new one, never none")
 
 
-def _link(name: str, found: Mapping[str, Any]) -> Row:
+def _link(name: str, found: Mapping[str, Any]) -> SiteRow:
     measured = f"{found['wins']} winners of {found['rounds']} races between {found['racers']} processes"
     if found["wins"] != found["rounds"]:
-        return Row(name, NOT_SAFE, measured, ONE_WINNER)
+        return SiteRow(name, NOT_SAFE, measured, ONE_WINNER)
     lied = f"; {found['lies']} times link() had succeeded and said EEXIST" if found["lies"] else ""
-    return Row(name, OK, measured + lied, "a claim has exactly one owner")
+    return SiteRow(name, OK, measured + lied, "a claim has exactly one owner")
 
 
-def _clock(name: str, found: Mapping[str, Any]) -> Row:
+def _clock(name: str, found: Mapping[str, Any]) -> SiteRow:
     offset_s = float(found["offset_s"])
     side = "ahead of" if offset_s > 0 else "behind"
     measured = f"the file server's clock is {abs(offset_s):.1f} s {side} this host's"
     if abs(offset_s) > CLOCK_S:
-        return Row(name, CAUTION, measured, "nothing is decided by it; times of checkpoints and requests look wrong")
-    return Row(name, OK, measured, "times of files can be held against those of the log")
+        return SiteRow(name, CAUTION, measured,
+                       "nothing is decided by it; times of checkpoints and requests look wrong")
+    return SiteRow(name, OK, measured, "times of files can be held against those of the log")
 
 
-def _space(name: str, found: Mapping[str, Any]) -> Row:
+def _space(name: str, found: Mapping[str, Any]) -> SiteRow:
     free, files = int(found["free_bytes"]), found["free_files"]
     measured = f"{free / (1 << 30):.1f} GiB free" + (f", {files:,} files" if files is not None else "")
     if not free or files == 0:
-        return Row(name, NOT_SAFE, measured, "nothing can be written")
+        return SiteRow(name, NOT_SAFE, measured, "nothing can be written")
     if free < FREE_BYTES or (files is not None and files < FREE_FILES):
-        return Row(name, CAUTION, measured, "a log of a long run, or a checkpoint, may fill it")
-    return Row(name, OK, measured, "a quota does not show here: it shows when it is hit, and the run waits then")
+        return SiteRow(name, CAUTION, measured, "a log of a long run, or a checkpoint, may fill it")
+    return SiteRow(name, OK, measured, "a quota does not show here: it shows when it is hit, and the run waits then")
 
 
-def _exec(name: str, found: Mapping[str, Any]) -> Row:
+def _exec(name: str, found: Mapping[str, Any]) -> SiteRow:
     if found["noexec"]:
-        return Row(name, CAUTION, "mounted noexec", "safelaunch runs nothing from here; your venv would not start")
-    return Row(name, OK, "programs may run from here", "")
+        return SiteRow(name, CAUTION, "mounted noexec", "safelaunch runs nothing from here; your venv would not start")
+    return SiteRow(name, OK, "programs may run from here", "")
 
 
-def _groups(name: str, found: Mapping[str, Any]) -> Row:
+def _groups(name: str, found: Mapping[str, Any]) -> SiteRow:
     count, is_nfs = int(found["count"]), bool(found["is_nfs"])
     measured = f"you are in {count} group{'s' if count != 1 else ''}"
     if is_nfs and count > GROUPS_SENT:
-        return Row(name, CAUTION, measured, f"NFS with sec=sys sends {GROUPS_SENT} of them, unless its server looks "
+        return SiteRow(name, CAUTION, measured,
+                       f"NFS with sec=sys sends {GROUPS_SENT} of them, unless its server looks "
                                             "them up: folders of your other groups may be closed to you")
-    return Row(name, OK, measured, "")
+    return SiteRow(name, OK, measured, "")
 
 
-def _new(name: str, found: Mapping[str, Any]) -> Row:
+def _new(name: str, found: Mapping[str, Any]) -> SiteRow:
     return _seen(name, found, "a kill switch and a claim are seen that late, unless one looks afresh")
 
 
-def _replaced(name: str, found: Mapping[str, Any]) -> Row:
+def _replaced(name: str, found: Mapping[str, Any]) -> SiteRow:
     return _seen(name, found, "a pulse and an attempt's record are seen that late, unless one looks afresh")
 
 
-def _appended(name: str, found: Mapping[str, Any]) -> Row:
+def _appended(name: str, found: Mapping[str, Any]) -> SiteRow:
     seen_s = found["seen_s"]
     if seen_s is None or seen_s > SEEN_S:
-        return Row(name, NOT_SAFE, _seen_text(seen_s, found), "the journal is read without its last lines: the next "
-                   "supervisor may undo what the one before has done")
-    return Row(name, OK, _seen_text(seen_s, found), "a journal is read to its last line")
+        return SiteRow(name, NOT_SAFE, _seen_text(seen_s, found),
+                       "the journal is read without its last lines: the next "
+                       "supervisor may undo what the one before has done")
+    return SiteRow(name, OK, _seen_text(seen_s, found), "a journal is read to its last line")
 
 
-def _afresh(name: str, found: Mapping[str, Any]) -> Row:
+def _afresh(name: str, found: Mapping[str, Any]) -> SiteRow:
     if not found["new"] or not found["replaced"]:
         what = " and ".join(word for word in ("new", "replaced") if not found[word])
-        return Row(name, NOT_SAFE, f"a {what} file was not seen", "a supervisor that is cut off may not notice in time "
+        return SiteRow(name, NOT_SAFE, f"a {what} file was not seen",
+                       "a supervisor that is cut off may not notice in time "
                                                                    "that another one leads")
-    return Row(name, OK, "new and replaced files are seen at once after a change of the folder", "that is how "
-               "supervisors, guards and watches look before they decide")
+    return SiteRow(name, OK, "new and replaced files are seen at once after a change of the folder", "that is how "
+                   "supervisors, guards and watches look before they decide")
 
 
-def _race(name: str, found: Mapping[str, Any]) -> Row:
+def _race(name: str, found: Mapping[str, Any]) -> SiteRow:
     measured = f"{found['wins']} winners of {found['rounds']} races between two hosts"
     if found["wins"] != found["rounds"]:
-        return Row(name, NOT_SAFE, measured, ONE_WINNER)
-    return Row(name, OK, measured, "a claim has exactly one owner, wherever it is made")
+        return SiteRow(name, NOT_SAFE, measured, ONE_WINNER)
+    return SiteRow(name, OK, measured, "a claim has exactly one owner, wherever it is made")
 
 
-def _seen(name: str, found: Mapping[str, Any], means: str) -> Row:
+def _seen(name: str, found: Mapping[str, Any], means: str) -> SiteRow:
     seen_s = found["seen_s"]
     text = _seen_text(seen_s, found)
     if seen_s is None or seen_s > SEEN_LATE_S:
-        return Row(name, NOT_SAFE, text, means)
-    return Row(name, OK if seen_s <= SEEN_S else CAUTION, text, means if seen_s > SEEN_S else "seen at once")
+        return SiteRow(name, NOT_SAFE, text, means)
+    return SiteRow(name, OK if seen_s <= SEEN_S else CAUTION, text, means if seen_s > SEEN_S else "seen at once")
 
 
 def _seen_text(seen_s: float | None, found: Mapping[str, Any]) -> str:
@@ -173,7 +180,7 @@ def _seen_text(seen_s: float | None, found: Mapping[str, Any]) -> str:
     return f"seen on {found['host']} after {seen_s:.1f} s"
 
 
-CHECKS: dict[str, Callable[[str, Mapping[str, Any]], Row]] = {
+CHECKS: dict[str, Callable[[str, Mapping[str, Any]], SiteRow]] = {
     "mount": _mount, "write": _write, "append": _append, "rename": _rename, "link": _link, "clock": _clock,
     "space": _space, "exec": _exec, "groups": _groups,
     "other host: new file": _new, "other host: replaced file": _replaced, "other host: appended line": _appended,

@@ -1,4 +1,4 @@
-"""Slurm's words as values: what its commands print, and what slurmstepd writes into a job's own output.
+"""Slurm's words as values: what its commands print.
 
 Each format string stands beside its parser; what releases word differently stands in slurmwords. Text of an unknown
 form is a ParseError, never a guess.
@@ -39,8 +39,6 @@ _ACCOUNT = r"(\d[^|]{0,200})\|([A-Z_]{1,40})(?: by ([^\s|]{1,64}))?(?![A-Z_])[^|
 # sinfo(1), NODE STATE CODES; "error" and "no_respond" are words of older releases.
 _UNUSABLE = ("down", "drain", "error", "fail", "future", "inval", "no_respond", "perfctrs", "power", "unk")
 _RESERVED = ("maint", "reserved")
-# The first words of templates/slurm/job.sbatch.
-_STARTED = r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on "
 
 
 @dataclass(frozen=True)
@@ -92,25 +90,25 @@ def parse_team(text: str) -> tuple[QueuedJob, ...]:
     return tuple(jobs)
 
 
-def found_among(jobs: Iterable[QueuedJob]) -> tuple[Found, ...]:
+def found_among(jobs: Iterable[QueuedJob]) -> tuple[FoundJob, ...]:
     """Those whose batch script is called job.sbatch, as those of safelaunch."""
-    return tuple(Found(job.id, job.user, job.state, job.name, job.script.removesuffix("/job.sbatch"))
+    return tuple(FoundJob(job.id, job.user, job.state, job.name, job.script.removesuffix("/job.sbatch"))
                  for job in jobs if job.script.endswith("/job.sbatch"))
 
 
-def parse_ended(text: str) -> tuple[Found, ...]:
+def parse_ended(text: str) -> tuple[FoundJob, ...]:
     """Jobs of `sacct --parsable2 --noheader --allocations --format=ENDED_FORMAT` whose batch script is called so."""
     found = []
     for line in text.splitlines():
         parts = line.strip().split("|", 4)
         _, blank, script = parts[-1].partition(" /")
         if len(parts) == 5 and blank and script.endswith("/job.sbatch"):
-            found.append(Found(parts[0], parts[1], parts[2], parts[3], f"/{script.removesuffix('/job.sbatch')}"))
+            found.append(FoundJob(parts[0], parts[1], parts[2], parts[3], f"/{script.removesuffix('/job.sbatch')}"))
     return tuple(found)
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundJob:
     """One line of a search for somebody's run; `folder` is that of its batch script."""
 
     job: str
@@ -120,13 +118,13 @@ class Found:
     folder: str
 
 
-def parse_finding(text: str) -> tuple[Found, ...]:
+def parse_finding(text: str) -> tuple[FoundJob, ...]:
     """Jobs whose batch script is called job.sbatch, as those of safelaunch, of a squeue with FINDING_FORMAT."""
     found = []
     for line in text.splitlines():
         parts = line.strip().split("|", 4)
         if len(parts) == 5 and parts[4].startswith("/") and parts[4].endswith("/job.sbatch"):
-            found.append(Found(parts[0], parts[1], parts[2], parts[3], parts[4].removesuffix("/job.sbatch")))
+            found.append(FoundJob(parts[0], parts[1], parts[2], parts[3], parts[4].removesuffix("/job.sbatch")))
     return tuple(found)
 
 
@@ -191,7 +189,7 @@ def render_elapsed(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class Account:
+class JobAccount:
     """How a job ended, as sacct tells: state, who cancelled it (a uid), exit code."""
 
     state: str
@@ -199,14 +197,14 @@ class Account:
     exit_code: int | None = None
 
 
-def parse_sacct(text: str) -> dict[str, Account]:
+def parse_sacct(text: str) -> dict[str, JobAccount]:
     """job id → Account of `sacct --parsable2 --noheader --allocations --format=SACCT_FORMAT`; raises ParseError."""
     found = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         match = re.fullmatch(_ACCOUNT, line)
         if match is None:
             raise ParseError(f"sacct printed {line!r}, not {SACCT_FORMAT!r}")
-        found[match[1]] = Account(match[2], match[3], int(match[4]))
+        found[match[1]] = JobAccount(match[2], match[3], int(match[4]))
     return found
 
 
@@ -329,79 +327,6 @@ def is_unreachable(stderr: str) -> bool:
 def is_database_away(stderr: str) -> bool:
     """Whether sacct failed because its database gave no answer; never so of a site that keeps no accounts."""
     return is_unreachable(stderr) or slurmwords.has_phrase(slurmwords.DATABASE_AWAY, stderr)
-
-
-def parse_ending(output: str, job: str) -> str | None:
-    """Why Slurm ended the job, from slurmstepd's last line about it in the job's own output.
-
-    Only a line about the JOB counts: `scancel J.0`, and any signal to a step, leave the same words about the STEP. Of a
-    dead batch host there is none: then a step's line counts that speaks of a time limit or a preemption. Of a job that
-    was requeued, whose output goes on in the same file, only what stands behind its last start counts.
-    A word of slurmwords.REASONS, "unknown" for a reason of another release; None = no such line.
-    """
-    ending = find_ending(output, job)
-    return ending.word if ending else None
-
-
-def find_ending(output: str, job: str) -> slurmwords.End | None:
-    """The line that parse_ending reads. A cancel that a failed Prolog caused is a node's failure, and no person's."""
-    begin = _last_start(output, job)
-    found = slurmwords.job_ends(output, job, begin)
-    if found and found[-1].word == JobEnd.CANCELLED and slurmwords.failed_prologs(output, begin, found[-1].start):
-        return replace(found[-1], word=JobEnd.NODE_FAILURE)
-    if found:
-        return found[-1]
-    steps = slurmwords.step_ends(output[begin:], job)
-    return steps[-1] if steps and steps[-1].word in (JobEnd.TIME_LIMIT, JobEnd.PREEMPTED) else None
-
-
-def parse_failed_prologs(output: str, job: str) -> tuple[str, ...]:
-    """The nodes whose Prolog failed since the job's last start, as its own output tells."""
-    return slurmwords.failed_prologs(output, _last_start(output, job))
-
-
-def is_ended_by_prolog(output: str, job: str) -> bool:
-    """Whether Slurm cancelled the job because a node's Prolog failed: the batch host's, or another one's."""
-    is_first = slurmwords.has_phrase(slurmwords.PROLOG_FAILED_FIRST, output[_last_start(output, job):])
-    return is_first or (parse_ending(output, job) == JobEnd.NODE_FAILURE and bool(parse_failed_prologs(output, job)))
-
-
-def _last_start(output: str, job: str) -> int:
-    starts = re.finditer(_STARTED, output, re.MULTILINE)
-    return max((match.start() for match in starts if match["id"] == job), default=0)
-
-
-def parse_step_ending(output: str, job: str) -> str | None:
-    """Why Slurm ended the job, from the reason in slurmstepd's last line about one of its steps; None = it gives none.
-
-    Slurm signals the steps before the batch script: a step's output tells of a preemption before the job's own does.
-    """
-    found = slurmwords.step_ends(output, job)
-    return found[-1].word if found and found[-1].has_reason else None
-
-
-def parse_step_end(output: str, job: str) -> str | None:
-    """The word of the last line about the end of a step of the job, "cancelled" without a reason; None = no such line.
-    """
-    found = slurmwords.step_ends(output, job)
-    return found[-1].word if found else None
-
-
-def is_step_cancelled_first(output: str, job: str) -> bool:
-    """Whether a step of the job was cancelled, with no reason beside it, before srun saw a task of it end: a scancel of
-    the step, or a preemption with grace, whose SIGTERM comes at once (22.05, 24.11 and 26.05, measured).
-    """
-    saw = slurmwords.srun_saw(output)
-    return any(not end.has_reason for end in slurmwords.step_ends(output, job, saw))
-
-
-def find_unknown_step_end(output: str, job: str) -> slurmwords.End | None:
-    """The end of a step for a reason that no known release has, before srun saw a task of it end; None = there is none.
-
-    Behind srun's word it is an echo, as of 26.05's "TASK FAILURE".
-    """
-    saw = slurmwords.srun_saw(output)
-    return next((end for end in slurmwords.step_ends(output, job, saw) if end.word == slurmwords.UNKNOWN), None)
 
 
 def is_preempted(text: str) -> bool:

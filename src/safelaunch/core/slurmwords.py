@@ -138,7 +138,7 @@ _PROLOG = "|".join(f"{_HEAD}{row.pattern}$" for row in PROLOG_FAILED)
 
 
 @dataclass(frozen=True)
-class End:
+class EndLine:
     """slurmstepd's line about the end of a job, or of one of its steps: `word` is ours, `said` Slurm's reason."""
 
     start: int
@@ -151,13 +151,13 @@ class End:
         return self.word != JobEnd.CANCELLED
 
 
-def job_ends(output: str, job: str, begin: int = 0) -> tuple[End, ...]:
+def job_ends(output: str, job: str, begin: int = 0) -> tuple[EndLine, ...]:
     """The lines about the job itself, in their order."""
     return tuple(_end(match) for match in re.compile(_JOB_END, re.MULTILINE).finditer(output, begin)
                  if match["id"] == job and _begins(output, match.start()))
 
 
-def step_ends(output: str, job: str, end: int | None = None) -> tuple[End, ...]:
+def step_ends(output: str, job: str, end: int | None = None) -> tuple[EndLine, ...]:
     """The lines about the job's steps, in their order."""
     found = re.compile(_STEP_END, re.MULTILINE).finditer(output, 0, len(output) if end is None else end)
     return tuple(_end(match) for match in found if match["id"] == job and _begins(output, match.start()))
@@ -187,9 +187,9 @@ def _begins(text: str, start: int) -> bool:
     return start == line or (text.rfind("\r", line, start) >= 0 and not text.startswith(OWN, line))
 
 
-def _end(match: re.Match[str]) -> End:
+def _end(match: re.Match[str]) -> EndLine:
     said = (match["due"] or "").strip()
-    return End(match.start(), parse_reason(said), said)
+    return EndLine(match.start(), parse_reason(said), said)
 
 
 def parse_reason(said: str) -> str:

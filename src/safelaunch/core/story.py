@@ -25,14 +25,14 @@ SHORT = 8          # characters: such a text says nothing by which it could be k
 
 def select(events: Sequence[Event]) -> Iterator[Event]:
     """The events to tell, in order, each without what another one has said already."""
-    teller = _Teller()
+    teller = _Narrator()
     for index, event in enumerate(events):
         told = teller.tell(event, events[index + 1:index + 8])
         if told is not None:
             yield told
 
 
-class _Teller:
+class _Narrator:
     """Goes through a journal once."""
 
     def __init__(self) -> None:

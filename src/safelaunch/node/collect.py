@@ -65,7 +65,7 @@ class Table:
         return self._known[value]
 
 
-class Look:
+class NodeSample:
     """One look at a node."""
 
     def __init__(self, options: Options) -> None:
@@ -74,7 +74,7 @@ class Look:
         self.until_s = self.start_s + options.deadline_s - REPORT_S
         self.notes: list[str] = []
         self.frames, self.stacks = Table(), Table()
-        self.ranks: list[proctable.Rank] = []
+        self.ranks: list[proctable.RankProcess] = []
         self.rows: dict[int, dict[str, Any]] = {}      # rank's pid → its part of the report
         self.tools = spy.Tools(None, None, [])
         self.others: dict[Any, children.Outcome] = {}
@@ -251,7 +251,7 @@ class Look:
             "notes": self.notes}
 
 
-def _row(rank: proctable.Rank, facts: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def _row(rank: proctable.RankProcess, facts: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     """A rank's part of the report, before any stack is known."""
     process = rank.process
     nothing = {"state": process.state, "wchan": "", "call": "", "path": "", "mount": "", "fs": "", "threads": 0,
@@ -286,11 +286,11 @@ def fitted(report: dict[str, Any]) -> str:
 
 def main(text: Optional[str] = None) -> int:
     """Print the report that the options in SAFELAUNCH_COLLECT ask for; 0, whatever happened."""
-    look: Optional[Look] = None
+    look: Optional[NodeSample] = None
     report: dict[str, Any] = {"v": 1, "node": os.environ.get("SLURMD_NODENAME", ""), "ranks": [], "notes": []}
     try:
         options = Options(json.loads(os.environ["SAFELAUNCH_COLLECT"] if text is None else text))
-        look = Look(options)
+        look = NodeSample(options)
         look.run()
     except Exception as error:  # noqa: BLE001 - a helper that fails takes its node's evidence with it
         report["notes"].append("the collector failed: %r" % (error,))

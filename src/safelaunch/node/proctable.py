@@ -174,7 +174,7 @@ def _newest_attempt(members: dict[int, Process]) -> dict[int, Process]:
             if numbers.get(pid) == last or process.env is None or not has_marks}
 
 
-class Rank:
+class RankProcess:
     """One rank: its number (None where nobody says), its process, and the processes below it."""
 
     def __init__(self, number: Optional[int], step: str, process: Process, env: dict[str, str]) -> None:
@@ -182,7 +182,7 @@ class Rank:
         self.below: list[Process] = []
 
 
-def find_ranks(table: Mapping[int, Process], members: Mapping[int, Process]) -> list[Rank]:
+def find_ranks(table: Mapping[int, Process], members: Mapping[int, Process]) -> list[RankProcess]:
     """The ranks among a job's processes: of each rank's the topmost process that is no shell, launcher or guard."""
     named = {pid: process.env for pid, process in members.items() if process.env is not None}
     says_rank = any(key in env for env in named.values() for key in RANK_KEYS)
@@ -201,7 +201,7 @@ def find_ranks(table: Mapping[int, Process], members: Mapping[int, Process]) -> 
     for (step, number), processes in groups.items():
         top = _top(members, [process for process in processes if may_be_rank(process)])
         if top is not None:
-            ranks.append(Rank(int(number), step, top, named[top.pid]))
+            ranks.append(RankProcess(int(number), step, top, named[top.pid]))
     ranks += _hidden_ranks(table, members, named, ranks, [p for p in hidden if may_be_rank(p)])
     chosen = {rank.process.pid: rank for rank in ranks}
     for process in members.values():
@@ -250,12 +250,12 @@ def is_python(process: Process) -> bool:
 
 
 def _hidden_ranks(table: Mapping[int, Process], members: Mapping[int, Process], named: Mapping[int, dict[str, str]],
-                  ranks: list[Rank], hidden: list[Process]) -> list[Rank]:
+                  ranks: list[RankProcess], hidden: list[Process]) -> list[RankProcess]:
     """Ranks that hide their environment (PR_SET_DUMPABLE, D state): its number is told by an ancestor, or by what is
     missing among the ranks of its launcher.
     """
     taken = {pid for rank in ranks for pid in (rank.process.pid, *_ancestors(table, rank.process.pid))}
-    found: list[Rank] = []
+    found: list[RankProcess] = []
     for process in hidden:
         above = [pid for pid in _ancestors(table, process.pid) if pid in members]
         is_below = any(pid in {one.process.pid for one in (*ranks, *found)} for pid in above)
@@ -263,13 +263,14 @@ def _hidden_ranks(table: Mapping[int, Process], members: Mapping[int, Process], 
             continue
         env = next((named[pid] for pid in above if pid in named), {})
         number = next((env[key] for key in RANK_KEYS if env.get(key, "").isdigit()), None)
-        found.append(Rank(None if number is None else int(number), env.get("SLURM_STEP_ID", "?"), process, dict(env)))
+        found.append(RankProcess(None if number is None else int(number), env.get("SLURM_STEP_ID", "?"), process,
+                                 dict(env)))
     unnamed = [rank for rank in found if rank.number is None]
     _number_by_elimination(ranks, unnamed)
     return found
 
 
-def _number_by_elimination(ranks: list[Rank], unnamed: list[Rank]) -> None:
+def _number_by_elimination(ranks: list[RankProcess], unnamed: list[RankProcess]) -> None:
     """Give nameless ranks the numbers that are missing on this node, where its ranks are numbered in a row."""
     rows = [(rank.number, rank.env.get("LOCAL_RANK") or rank.env.get("SLURM_LOCALID", ""), rank.env) for rank in ranks]
     known = [(number - int(local), env) for number, local, env in rows if number is not None and local.isdigit()]

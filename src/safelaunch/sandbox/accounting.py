@@ -11,7 +11,7 @@ from pathlib import Path
 
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox.command import run_command
-from safelaunch.sandbox.registry import Entry
+from safelaunch.sandbox.registry import RegisteredSandbox
 from safelaunch.sandbox.users import USERS
 
 ACCOUNT = "sl-project"
@@ -28,7 +28,7 @@ TUNING = (
 )  # fmt: skip
 
 
-def render_slurmdbd_conf(entry: Entry, host: str, address: str) -> str:
+def render_slurmdbd_conf(entry: RegisteredSandbox, host: str, address: str) -> str:
     """slurmdbd.conf(5) of the sandbox; host and address are those of the machine `db`."""
     folder = entry.dir
     settings = {
@@ -50,7 +50,7 @@ def render_slurmdbd_conf(entry: Entry, host: str, address: str) -> str:
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
-def lay_out(entry: Entry, enter: list[str], host: str, address: str) -> None:
+def lay_out(entry: RegisteredSandbox, enter: list[str], host: str, address: str) -> None:
     """Make slurmdbd.conf and an empty database, with `enter` before MariaDB's command; SandboxError with what it said.
     """
     folder = Path(entry.dir)

@@ -57,7 +57,7 @@ class Sandbox:
         sites.check(folder, site, has_netns=netns)
         daemons.check_able(with_accounting=accounting, with_netns=netns, with_cgroup=cgroup)
         users.ensure_users()
-        entry = registry.claim(registry.Entry(
+        entry = registry.claim(registry.RegisteredSandbox(
             name or folder.name, str(folder), 0, nodes, cpus, gpus, memory_mb, accounting, netns, preemption, cgroup
         ))  # fmt: skip
         sandbox = cls._of(entry)
@@ -73,7 +73,7 @@ class Sandbox:
             raise
         return sandbox
 
-    def _start_all(self, entry: registry.Entry) -> None:
+    def _start_all(self, entry: registry.RegisteredSandbox) -> None:
         daemons.start(self.dir, (daemons.MUNGE,))
         daemons.wait_for_file(self.dir / "munge" / "socket", UP_TIMEOUT_S)
         users.close_to_others(self.dir / "munge")
@@ -101,7 +101,7 @@ class Sandbox:
         return cls._of(registry.find(which))
 
     @classmethod
-    def _of(cls, entry: registry.Entry) -> Sandbox:
+    def _of(cls, entry: registry.RegisteredSandbox) -> Sandbox:
         folder = Path(entry.dir)
         return cls(entry.name, folder, slurm_conf.node_names(entry.nodes), folder / "slurm.conf")
 

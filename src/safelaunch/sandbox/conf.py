@@ -8,7 +8,7 @@ from pathlib import Path
 
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import network
-from safelaunch.sandbox.registry import FIRST_PORT, Entry
+from safelaunch.sandbox.registry import FIRST_PORT, RegisteredSandbox
 
 # slurmstepd binds <spool>/<node>_<job>.<step>, and a socket's path ends at 108 bytes (unix(7)).
 MAX_DIR_LENGTH = 64
@@ -41,7 +41,7 @@ def check_dir(folder: Path) -> None:
             )
 
 
-def render_slurm_conf(entry: Entry, overrides: Mapping[str, str], has_two_networks: bool = False) -> str:
+def render_slurm_conf(entry: RegisteredSandbox, overrides: Mapping[str, str], has_two_networks: bool = False) -> str:
     """slurm.conf of the sandbox; `overrides` wins over every setting here, whatever its capitals."""
     settings = _settings(entry)
     spelling = {key.lower(): key for key in settings}
@@ -57,7 +57,7 @@ def render_slurm_conf(entry: Entry, overrides: Mapping[str, str], has_two_networ
     return "\n".join(lines) + "\n"
 
 
-def _nodes(entry: Entry, address_of: Callable[[str], str]) -> list[str]:
+def _nodes(entry: RegisteredSandbox, address_of: Callable[[str], str]) -> list[str]:
     size = f"CPUs={entry.cpus} RealMemory={entry.memory_mb}" + (f" Gres=gpu:{entry.gpus}" if entry.gpus else "")
     if not entry.netns:
         last, port = entry.nodes - 1, entry.port
@@ -68,14 +68,14 @@ def _nodes(entry: Entry, address_of: Callable[[str], str]) -> list[str]:
     ]
 
 
-def render_gres_conf(entry: Entry) -> str:
+def render_gres_conf(entry: RegisteredSandbox) -> str:
     """gres.conf: all nodes share the same stand-ins for GPUs."""
     if not entry.gpus:
         return ""
     return f"NodeName=n[0-{entry.nodes - 1}] Name=gpu File={entry.dir}/gpu/nvidia[0-{entry.gpus - 1}]\n"
 
 
-def _settings(entry: Entry) -> dict[str, str]:
+def _settings(entry: RegisteredSandbox) -> dict[str, str]:
     folder = entry.dir
     return {
         "ClusterName": entry.name,
@@ -115,7 +115,7 @@ def _settings(entry: Entry) -> dict[str, str]:
     } | ({"GresTypes": "gpu"} if entry.gpus else {}) | _accounting(entry) | _preemption(entry) | _cgroup(entry)
 
 
-def _accounting(entry: Entry) -> dict[str, str]:
+def _accounting(entry: RegisteredSandbox) -> dict[str, str]:
     return {
         "AccountingStorageType": "accounting_storage/slurmdbd",
         "AccountingStorageHost": network.address_of("db") if entry.netns else "localhost",
@@ -125,11 +125,11 @@ def _accounting(entry: Entry) -> dict[str, str]:
     } if entry.accounting else {}  # fmt: skip
 
 
-def _preemption(entry: Entry) -> dict[str, str]:
+def _preemption(entry: RegisteredSandbox) -> dict[str, str]:
     return {"PreemptType": "preempt/partition_prio", "PreemptMode": "REQUEUE"} if entry.preemption else {}
 
 
-def _cgroup(entry: Entry) -> dict[str, str]:
+def _cgroup(entry: RegisteredSandbox) -> dict[str, str]:
     # A limit holds where memory is something that is given out (CR_*_Memory). A job that asks for none gets half
     # of a node.
     return {

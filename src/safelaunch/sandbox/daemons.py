@@ -16,7 +16,7 @@ from pathlib import Path
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import accounting, cgroups, conf, network, sites
 from safelaunch.sandbox.namespaces import Namespace, run_all, share_mounts
-from safelaunch.sandbox.registry import FIRST_PORT, Entry
+from safelaunch.sandbox.registry import FIRST_PORT, RegisteredSandbox
 from safelaunch.sandbox.users import make_homes
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -88,7 +88,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {"PATH": PATH, "LANG": "C.UTF-8", "SLURM_CONF": str(folder / "slurm.conf")}
 
 
-def lay_out(entry: Entry, overrides: Mapping[str, str], site: Sequence[str] = ()) -> None:
+def lay_out(entry: RegisteredSandbox, overrides: Mapping[str, str], site: Sequence[str] = ()) -> None:
     """Make every file and machine of the sandbox; nothing runs yet."""
     folder, nodes = Path(entry.dir), conf.node_names(entry.nodes)
     for sub in ("ns", "run", "log", "spool", "munge", "gpu", "work"):
@@ -123,7 +123,7 @@ def lay_out(entry: Entry, overrides: Mapping[str, str], site: Sequence[str] = ()
         accounting.lay_out(entry, machine(folder, DATABASE).enter([]), *known_as)
 
 
-def _make_gpus(folder: Path, entry: Entry) -> None:
+def _make_gpus(folder: Path, entry: RegisteredSandbox) -> None:
     """Stand-ins for GPUs; the number in a name becomes CUDA_VISIBLE_DEVICES.
 
     slurmd wants character devices (22.05: "not a valid character or block device"), and /dev/null is one that does no
@@ -144,7 +144,7 @@ def start(folder: Path, names: tuple[str, ...]) -> None:
     run_all(commands, folder / "log", environment(folder), START_TIMEOUT_S)
 
 
-def start_accounting(folder: Path, entry: Entry) -> None:
+def start_accounting(folder: Path, entry: RegisteredSandbox) -> None:
     """Start MariaDB and slurmdbd, and return when slurmdbd listens."""
     db = machine(folder, DATABASE)
     accounting.start_database(folder, db.enter([]), environment(folder))

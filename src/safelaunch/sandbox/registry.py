@@ -28,7 +28,7 @@ LOCK_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegisteredSandbox:
     """One sandbox: slurmctld listens on `port`, node i on `port + 1 + i`, slurmdbd on the port after those."""
 
     name: str
@@ -65,7 +65,7 @@ def _trust(folder: Path) -> None:
                            f"remove it, or name another folder")
 
 
-def claim(wanted: Entry) -> Entry:
+def claim(wanted: RegisteredSandbox) -> RegisteredSandbox:
     """The entry of a new sandbox, its folder made and its ports reserved; SandboxError if name or folder is taken."""
     name, folder = wanted.name, Path(wanted.dir)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
@@ -87,7 +87,7 @@ def claim(wanted: Entry) -> Entry:
     return entry
 
 
-def forget(entry: Entry) -> None:
+def forget(entry: RegisteredSandbox) -> None:
     """Give the name and the ports back."""
     with locked(), suppress(FileNotFoundError):
         path = ROOT / f"{entry.name}.json"
@@ -95,7 +95,7 @@ def forget(entry: Entry) -> None:
             path.unlink()
 
 
-def entries() -> list[Entry]:
+def entries() -> list[RegisteredSandbox]:
     """Every sandbox whose folder is there, by name. Raises SandboxError where another user may have written it."""
     if not os.path.lexists(ROOT):
         return []
@@ -110,7 +110,7 @@ def entries() -> list[Entry]:
     return found
 
 
-def find(which: str | None) -> Entry:
+def find(which: str | None) -> RegisteredSandbox:
     """The sandbox of this name or folder; None: the one called default, or the only one. Else SandboxError."""
     found = lookup("default" if which is None else which)
     up = entries()
@@ -123,17 +123,17 @@ def find(which: str | None) -> Entry:
     return found
 
 
-def lookup(which: str) -> Entry | None:
+def lookup(which: str) -> RegisteredSandbox | None:
     """The sandbox of this name or folder, None if there is none."""
     folder = Path(which).absolute()
     return next((entry for entry in entries() if entry.name == which or Path(entry.dir) == folder), None)
 
 
-def read(path: Path) -> Entry:
+def read(path: Path) -> RegisteredSandbox:
     """The entry in a registry file or in a sandbox's own marker file."""
     facts = json.loads(path.read_text())
-    known = {field.name for field in fields(Entry)}   # another release of safelaunch may write down more
-    return Entry(**{key: value for key, value in facts.items() if key in known})
+    known = {field.name for field in fields(RegisteredSandbox)}   # another release of safelaunch may write down more
+    return RegisteredSandbox(**{key: value for key, value in facts.items() if key in known})
 
 
 def _forget_the_dead() -> None:
@@ -158,7 +158,7 @@ def _make_folder(folder: Path) -> None:
         raise SandboxError(f"{folder} is not empty: a sandbox makes its folder, and removes all of it at the end")
 
 
-def _free_ports(others: list[Entry], count: int) -> int:
+def _free_ports(others: list[RegisteredSandbox], count: int) -> int:
     taken = {port for other in others for port in range(other.port, other.dbd_port + 1)}
     first = FIRST_PORT
     while first + count <= LAST_PORT:

@@ -17,7 +17,7 @@ TEAM = "sl-team"
 
 
 @dataclass(frozen=True)
-class Account:
+class UserAccount:
     """What it takes to become a user."""
 
     uid: int
@@ -75,14 +75,14 @@ def _is_in_team(name: str) -> bool:
     return name in team.gr_mem or pwd.getpwnam(name).pw_gid == team.gr_gid
 
 
-def account_of(name: str, homes: Path) -> Account:
+def account_of(name: str, homes: Path) -> UserAccount:
     """The account of this name, with its home in the sandbox (`homes`/name) if it has one there."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError as missing:
         raise SandboxError(f"no user {name!r} on this machine; a sandbox has {' and '.join(USERS)}") from missing
     inside = homes / name
-    return Account(entry.pw_uid, entry.pw_gid, inside if inside.is_dir() else Path(entry.pw_dir), entry.pw_shell)
+    return UserAccount(entry.pw_uid, entry.pw_gid, inside if inside.is_dir() else Path(entry.pw_dir), entry.pw_shell)
 
 
 def close_to_others(folder: Path) -> None:

@@ -13,13 +13,13 @@ from safelaunch.adapters.guardcode import guard_text
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import acts, nodefold, slurmtext
-from safelaunch.core.acts import Outcome
+from safelaunch.core.acts import ActOutcome
 from safelaunch.core.advice import what_follows
 from safelaunch.core.checkpoints.resume import resume_args
 from safelaunch.core.decide import ended, refusal
 from safelaunch.core.decide.actions import Kill, Launch
 from safelaunch.core.decide.budget import rejects_checkpoint
-from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.endings import BAD_ENDS, AttemptEnd, JobEnd
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
@@ -69,10 +69,10 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         lead.tasks.begin(Work.VISIT, visit.at_start(lead, number), number)
 
 
-def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> Outcome[str | None]:
+def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[str | None]:
     """srun of an announced attempt; a script that does it by hand. `facts` are those of attempt_started."""
     if lead.world.now_s() - lead.journal.claimed_s > CLAIM_HOLDS_S:
-        return Outcome(False, None, {"why": "this supervisor stood still since it claimed the launch"})
+        return ActOutcome(False, None, {"why": "this supervisor stood still since it claimed the launch"})
     number, port = facts["attempt"], facts["port"]
     words = keep_resume_args(lead)
     extra = _attempt_env(lead, number, port, action.nodes)
@@ -85,7 +85,7 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> Outcome[str |
     if not lead.was_watched:
         lead.standbys.may_start_by(lead.now_s + standbys.FIRST_S)
     script = _launch_script(lead.run_dir, extra, words)
-    return Outcome(True, script, first=(lead.writer.event("attempt_started", **facts, why=action.why),))
+    return ActOutcome(True, script, first=(lead.writer.event("attempt_started", **facts, why=action.why),))
 
 
 def keep_resume_args(lead: Leader) -> tuple[str, ...]:
@@ -270,7 +270,7 @@ def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequen
             for event in events]
 
 
-def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Seen, is_refused: bool) -> list[Event]:
+def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Observation, is_refused: bool) -> list[Event]:
     verdict = judge_attempt(lead, live, seen, how, is_refused)
     if not verdict.fingerprint:
         first = next((exit for exit in live.exits if exit.code), None)

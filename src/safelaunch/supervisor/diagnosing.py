@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.endings import BAD_ENDS, AttemptEnd
 from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.ledger import blamed_before
 from safelaunch.core.model import STOPS, tell_stop
 from safelaunch.core.why.evidence import know, stacks_of
-from safelaunch.core.why.findings import End, Evidence, Log, TaskExit
+from safelaunch.core.why.findings import EndFacts, Log, OutsideEvidence, TaskExit
 from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.judge.witnesses import SILENT_LOG
@@ -25,7 +25,7 @@ from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import ReadLog
 
 
-def judge_attempt(lead: Leader, live: Live, seen: Seen, how: str, is_refused: bool) -> Verdict:
+def judge_attempt(lead: Leader, live: Live, seen: Observation, how: str, is_refused: bool) -> Verdict:
     """The verdict on an attempt that did not complete: what is known of its end, else what its log says as well."""
     told = judge_end(end_of(live, seen, how, is_refused))
     if told is not None:
@@ -40,13 +40,13 @@ def judge_attempt(lead: Leader, live: Live, seen: Seen, how: str, is_refused: bo
     return replace(verdict, evidence=verdict.evidence or _seen_of_hang(lead, live))
 
 
-def end_of(live: Live, seen: Seen, how: str, is_refused: bool = False) -> End:
+def end_of(live: Live, seen: Observation, how: str, is_refused: bool = False) -> EndFacts:
     """How the attempt ended, as far as that needs no log."""
     asked = seen.asked(*STOPS)
     has_lost = how in BAD_ENDS and live.end_row == "lost_progress" and live.lost is not None
     told = ("config", 0.95, str(live.lost)) if has_lost else None   # its ranks were ended: their words are no cause
-    return End(how, live.end_row, seen.ending, tell_stop(asked) if asked is not None else None, seen.suspended,
-               is_refused, told)
+    return EndFacts(how, live.end_row, seen.ending, tell_stop(asked) if asked is not None else None, seen.suspended,
+                    is_refused, told)
 
 
 def foresee(lead: Leader) -> None:
@@ -59,7 +59,7 @@ def foresee(lead: Leader) -> None:
     _read_log(lead, live, process, _evidence(lead, live, AttemptEnd.FAILED))
 
 
-def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Evidence) -> dict[str, Any] | None:
+def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: OutsideEvidence) -> dict[str, Any] | None:
     """What the whole log says; as before where neither the log nor the evidence has changed since."""
     size = process.size()
     read = lead.running.read
@@ -82,7 +82,7 @@ def _seen_of_hang(lead: Leader, live: Live) -> tuple[str, ...]:
     return found.evidence[:8] if found is not None else ()
 
 
-def _evidence(lead: Leader, live: Live, how: str) -> Evidence:
+def _evidence(lead: Leader, live: Live, how: str) -> OutsideEvidence:
     """What is known beside the log."""
     blamed = blamed_before(lead.nodes.evidence, lead.plan.run_id, live.number, lead.now)
     hang = _hang_of(lead, live)
@@ -90,7 +90,8 @@ def _evidence(lead: Leader, live: Live, how: str) -> Evidence:
         ((one.node, one.number, one.why) for one in hang.odd), hang.suspects, hang.summary, hang.confidence)
     attempt = lead.state.attempt
     return know(
-        End(how, live.end_row), tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits),
+        EndFacts(how, live.end_row),
+        tuple(TaskExit(exit.node, exit.task, exit.code, exit.signal) for exit in live.exits),
         live.srun_code, lost=tuple(lead.lost_of_live()), stacks=stacks, is_hang=hang is not None,
         asked_bytes=attempt.asked_bytes if attempt is not None else None,
         ledger={node: count for node, count in blamed.items() if node in live.nodes})

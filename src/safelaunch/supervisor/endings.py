@@ -11,7 +11,7 @@ from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
-from safelaunch.core.acts import Outcome
+from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
 from safelaunch.core.decide.nodes import affordable
 from safelaunch.core.endings import JobEnd, RunEnd
@@ -59,12 +59,12 @@ def _give_back(lead: Leader, kept: tuple[str, ...]) -> Step:
     yield from acts.perform(lead, "shrink", claim, _shrink(lead, kept), nodes=list(kept))
 
 
-def _shrink(lead: Leader, kept: tuple[str, ...]) -> Generator[Command, Result | None, Outcome[None]]:
+def _shrink(lead: Leader, kept: tuple[str, ...]) -> Generator[Command, Result | None, ActOutcome[None]]:
     result = yield lead.world.command(slurm.update_job(lead.job.id, NodeList=nodefold.fold(kept)), lead.job.env)
     done = result is not None and result.is_ok
     if not done and result is not None:
         lead.say(f"the other nodes could not be given back: {result.stderr.strip()[:200]}")
-    return Outcome(done, None)
+    return ActOutcome(done, None)
 
 
 def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
@@ -88,13 +88,13 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     lead.course.ends(HANDED_OVER)
 
 
-def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, Outcome[bool]]:
+def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, ActOutcome[bool]]:
     """Whether the next job has the run; else a person has cancelled it, or this one."""
     is_passed = yield from handover.pass_on(lead, action)
     yield from handover.learn_why_it_ends(lead)
     if not is_passed or lead.ending == JobEnd.CANCELLED:
-        return Outcome(False, False, {"why": _who_cancelled(lead)})
-    return Outcome(True, True, {"job": lead.job.id, "ending": lead.ending})
+        return ActOutcome(False, False, {"why": _who_cancelled(lead)})
+    return ActOutcome(True, True, {"job": lead.job.id, "ending": lead.ending})
 
 
 def _who_cancelled(lead: Leader) -> str:

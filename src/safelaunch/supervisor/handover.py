@@ -8,7 +8,7 @@ from functools import partial
 from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
-from safelaunch.core.acts import Outcome
+from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide.actions import HandOver
 from safelaunch.core.decide.cancel import Fate
 from safelaunch.core.endings import JobEnd
@@ -99,7 +99,7 @@ def announce_end(lead: Leader, is_now: bool = True) -> Step:
         yield 2.0
 
 
-def _end_own_job(lead: Leader) -> Generator[Command | float, Result | None, Outcome[None]]:
+def _end_own_job(lead: Leader) -> Generator[Command | float, Result | None, ActOutcome[None]]:
     """Cancel this job when all else is done. Where a person's cancel ends it before, that stays the person's word."""
     yield 0.0   # announced; end_job goes on with it
     done: bool | None = False
@@ -109,7 +109,7 @@ def _end_own_job(lead: Leader) -> Generator[Command | float, Result | None, Outc
         if done is not None:   # refused: Slurm knows no such job any more
             break
         yield 5.0
-    return Outcome(done, None)
+    return ActOutcome(done, None)
 
 
 def end_job(lead: Leader) -> Step:
@@ -143,10 +143,10 @@ def _cancel(
     return (yield from acts.perform(lead, "cancel", claim, scancel(lead, job), job=job)) is True
 
 
-def scancel(lead: Leader, job: str) -> Generator[Command, Result | None, Outcome[bool | None]]:
+def scancel(lead: Leader, job: str) -> Generator[Command, Result | None, ActOutcome[bool | None]]:
     """Whether Slurm has taken a cancel. Unknown is not no: its end would be taken for a person's word (core.state)."""
     done = is_done((yield lead.successor.cancel(job)))
-    return Outcome(done, done)
+    return ActOutcome(done, done)
 
 
 def _to_successor(lead: Leader, action: HandOver) -> Passing:
@@ -275,13 +275,13 @@ def _submit_now(lead: Leader, action: HandOver) -> Generator[Command | float, Re
 
 def _sbatch(
     lead: Leader, action: HandOver
-) -> Generator[Command | float, Result | None, Outcome[tuple[Result, str | None]]]:
+) -> Generator[Command | float, Result | None, ActOutcome[tuple[Result, str | None]]]:
     result = yield from with_known_nodes(lead, action.exclude, lambda: lead.successor.submit(
         action.exclude, is_behind=False, is_held=action.held))
     assert result is not None
     if (job := lead.successor.job_from(result)) is None:
-        return Outcome(None if result.is_unknown else False, (result, None))
-    return Outcome(True, (result, job), then=(queued(lead, job, action.exclude),))
+        return ActOutcome(None if result.is_unknown else False, (result, None))
+    return ActOutcome(True, (result, job), then=(queued(lead, job, action.exclude),))
 
 
 def _requeue(lead: Leader, action: HandOver) -> Passing:
@@ -348,21 +348,21 @@ def start_soon(lead: Leader) -> Step:
              f"it is pending: scontrol update JobId={lead.job.id} StartTime=now+3")
 
 
-def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, Outcome[str | None]]:
+def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, ActOutcome[str | None]]:
     """None once Slurm has put this job back into the queue, however often its answer got lost; else what it said."""
     refusals = 0
     while True:
         yield lead.successor.allow_requeue()
         result = yield lead.successor.requeue()
         if result is not None and result.is_ok:
-            return Outcome(True, None)
+            return ActOutcome(True, None)
         looked = yield lead.successor.look_at(lead.job.id)
         state = None if looked is None else lead.successor.state_of(looked, lead.job.id)
         if state in ("COMPLETING", "PENDING"):   # also of somebody else's requeue
-            return Outcome(True, None)
+            return ActOutcome(True, None)
         refusals += result is not None and not result.is_unknown
         if refusals >= REFUSALS or (result is not None and ways.is_missing(result.returncode)):
-            return Outcome(False, said(result))
+            return ActOutcome(False, said(result))
         yield 1.0
 
 

@@ -20,7 +20,7 @@ from safelaunch.core.hangs.proof import (
     ALL_LOOKS_S,
     BETWEEN_LOOKS_S,
     LAST_LOOK_S,
-    Look,
+    Examination,
     is_certain,
     pause_before_last_s,
     verdict_of,
@@ -92,7 +92,7 @@ def look(lead: Leader) -> Step:
             return
         groups = fold(rank for report in collected.reports for rank in report.ranks)
         found = judge_hang(collected.reports, collected.silent, groups=groups)
-        looks.append(Look(collected.reports, groups, found))
+        looks.append(Examination(collected.reports, groups, found))
         lead.hangs.has_looked(looks[-1])
         _keep(lead, number, collected, stacktext.to_public(groups, found, collected.reports, collected.silent,
                                                            collected.took_s))
@@ -118,7 +118,7 @@ def _last_checkpoint_s(lead: Leader) -> float:
     return lead.now_s - max(0.0, lead.now - answer.value)
 
 
-def _speaks_of_a_hang(lead: Leader, looks: Sequence[Look], more_s: float) -> bool:
+def _speaks_of_a_hang(lead: Leader, looks: Sequence[Examination], more_s: float) -> bool:
     """Whether these looks do; if not, it is said, and the next ones come later."""
     why_not = lead.hangs.concludes(lead.now_s, looks, more_s)
     if why_not:

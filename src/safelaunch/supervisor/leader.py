@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from safelaunch.adapters import journal, ownership, runfolder, sharedfile
-from safelaunch.adapters.job import Job
+from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.outbox import APPEND, PUT
-from safelaunch.adapters.probe import Answer
+from safelaunch.adapters.probe import ChildAnswer
 from safelaunch.adapters.slurm import Result
 from safelaunch.adapters.world import World
 from safelaunch.core.model import Event
@@ -47,7 +47,8 @@ class Superseded(Exception):
 class Leader(LeaderParts):
     """The run's supervisor on the batch host; the files beside this one work on it."""
 
-    def __init__(self, run_dir: Path, local: Path, job: Job, world: World, took_over: TookOver | None = None) -> None:
+    def __init__(self, run_dir: Path, local: Path, job: Allocation, world: World,
+                 took_over: TookOver | None = None) -> None:
         super().__init__(run_dir, local, job, world, took_over)
         world.on_signals(SIGNALS, self._take_signal)
 
@@ -120,13 +121,13 @@ class Leader(LeaderParts):
             waits_s.append(BUSY_TICK_S if since_s < BUSY_FOR_S else COMMAND_TICK_S)
         return max(BUSY_TICK_S, min([TICK_S, *waits_s]))
 
-    def ask_folder(self, ask: Callable[[], T], deadline_s: float) -> Answer[T]:
+    def ask_folder(self, ask: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
         """The answer of a shared folder; late at once where one was late in this very tick.
 
         Two such waits never follow each other: 3.1 s without a ping were measured on a stopped FUSE server so.
         """
         if self.folder.was_late(self.now_s):
-            return Answer(late=True)
+            return ChildAnswer(late=True)
         answer = self.between_pings(lambda: self.shared.ask(ask, deadline_s))
         if answer.late:
             self.folder.is_late(self.now_s)

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from safelaunch.adapters.attempt import raise_limit
-from safelaunch.adapters.job import Job, Start, current, standby
+from safelaunch.adapters.job import Allocation, StandbyStart, current, standby
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
 from safelaunch.core.decide import rows, turn
@@ -164,14 +164,14 @@ def main(argv: list[str]) -> None:
     sys.exit(code)
 
 
-def code_of_standby(start: Start | None) -> int:
+def code_of_standby(start: StandbyStart | None) -> int:
     """What a shell ends with whose supervisor stood by to the end: as batch script (it led once) never as a success,
     which would be taken for the training's.
     """
     return 0 if start else HANDED_OVER
 
 
-def stand_by(run_dir: Path, local: Path, job: Job, world: World, start: Start | None) -> TookOver | None:
+def stand_by(run_dir: Path, local: Path, job: Allocation, world: World, start: StandbyStart | None) -> TookOver | None:
     """Watch the leader; from whom to take over, or None when there is nothing to take over any more."""
     token = start.token if start else str(json.loads((local / "control.json").read_text())["token"])
     watcher = Standby(run_dir, local, job, world, token, start.endpoint if start else None)

@@ -11,9 +11,9 @@ from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.successor import STARTING
 from safelaunch.core import acts
 from safelaunch.core import via as ways
-from safelaunch.core.acts import Outcome
+from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import cancel
-from safelaunch.core.decide.cancel import Fate, NextJob
+from safelaunch.core.decide.cancel import Fate, NextJobFacts
 from safelaunch.core.decide.watchfacts import is_before
 from safelaunch.core.excludelist import NO_SUCH_NODE
 from safelaunch.core.model import Event
@@ -96,21 +96,21 @@ class _Tried(NamedTuple):
     result: Result | None = None    # Slurm's last answer
 
 
-def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Result | None, Outcome[_Tried]]:
+def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Result | None, ActOutcome[_Tried]]:
     result = yield lead.successor.look()   # an earlier leader may have got one in, and died before it said so
     assert result is not None
     waiting = lead.successor.waiting(result)
     job, exclude = waiting[0] if waiting else None, lead.state.excluded
     if waiting == ():
         if (taken := taken_back(lead, result)) is not None:
-            return Outcome(False, _Tried(taken=taken))
+            return ActOutcome(False, _Tried(taken=taken))
         if not lead.is_sure_of_folder():
-            return Outcome(False, _Tried())
+            return ActOutcome(False, _Tried())
         result = yield from with_known_nodes(lead, exclude, lambda: lead.successor.submit(exclude, is_held=is_held))
         assert result is not None
         job = lead.successor.job_from(result)
     then = () if job is None else (queued(lead, job, lead.state.excluded),)
-    return Outcome(job is not None, _Tried(job, None, result), then=then)
+    return ActOutcome(job is not None, _Tried(job, None, result), then=then)
 
 
 def with_known_nodes(
@@ -188,9 +188,9 @@ def find_fate(lead: Leader, job: str) -> Asking:
     """What has become of a successor: Slurm is asked in up to three ways, until the answers tell."""
     result = yield lead.successor.look_at(job)
     known = next((one for one in lead.state.jobs if one.id == job), None)
-    seen = NextJob(None if result is None else lead.successor.state_of(result, job),
-                   announced=job in lead.state.cancelled_jobs,
-                   age_s=None if known is None else lead.now - known.submitted_t)
+    seen = NextJobFacts(None if result is None else lead.successor.state_of(result, job),
+                        announced=job in lead.state.cancelled_jobs,
+                        age_s=None if known is None else lead.now - known.submitted_t)
     if seen.state != "":
         return cancel.judge_next(seen)
     again = yield lead.successor.look()

@@ -20,7 +20,7 @@ from safelaunch.core.decide import silence
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.silence import Heard, Silence
-from safelaunch.core.decide.turn import Standing
+from safelaunch.core.decide.turn import TurnFacts
 from safelaunch.core.model import STOPS, Exit
 from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.script import warn_before_s
@@ -280,11 +280,11 @@ def add_exit(lead: Leader, exit: Exit) -> None:
     lead.running.task_has_ended(exit, lead.now_s)
 
 
-def standing(lead: Leader) -> Standing:
+def standing(lead: Leader) -> TurnFacts:
     """Where the run stands, for the next turn of the loop."""
     live = lead.live
     is_over = live is not None and live.fenced
-    return Standing(
+    return TurnFacts(
         live is not None, is_over, is_unexplained=lead.term_s is not None and lead.ending is None,
         is_leaving=lead.tasks.is_leaving, has_last_words=is_over and has_last_words(lead), is_alone=lead.reach.alone,
         was_looked=not (is_over and slurmends.may_tell_who_ended_it(lead)),

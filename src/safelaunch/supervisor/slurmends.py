@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from safelaunch.adapters import runfolder, sharedfile, slurm
-from safelaunch.core import slurmtext, slurmwords
+from safelaunch.core import slurmoutput, slurmtext, slurmwords
 from safelaunch.core.endings import JobEnd, tell_ending
-from safelaunch.core.slurmwords import UNKNOWN, End
+from safelaunch.core.slurmwords import UNKNOWN, EndLine
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 
@@ -26,7 +26,7 @@ def look_for_ending(lead: Leader) -> None:
     elif ending is not None:
         lead.course.job_ends(ending)
         lead.say(f"the job is being ended: {tell_ending(ending)}")
-        for node in slurmtext.parse_failed_prologs(_output_of(lead, lead.job.id) or "", lead.job.id):
+        for node in slurmoutput.parse_failed_prologs(_output_of(lead, lead.job.id) or "", lead.job.id):
             lead.lose(node, "its Prolog failed")
     elif lead.now_s - lead.term_s > EVIDENCE_S:
         lead.tasks.begin(Work.EXPLAIN_TERM, judge_term(lead))
@@ -38,7 +38,7 @@ def look_for_early_ending(lead: Leader) -> None:
     Seen under load: a preempted attempt counted as failed, and the next one was launched into the dying job.
     """
     if lead.ending is None and not lead.job.is_local and lead.process is not None:
-        reason = slurmtext.parse_step_ending(lead.process.tail().decode("latin-1"), lead.job.id)
+        reason = slurmoutput.parse_step_ending(lead.process.tail().decode("latin-1"), lead.job.id)
         if reason in (JobEnd.PREEMPTED, JobEnd.TIME_LIMIT):
             lead.course.job_ends(reason)
             lead.say(f"the job is being ended: {tell_ending(reason)}")
@@ -63,11 +63,11 @@ def look_who_ended_it(lead: Leader) -> None:
     if process is None or lead.ending is not None:
         return
     said = process.tail(WHOLE_END_BYTES).decode("latin-1")
-    unread = slurmtext.find_unknown_step_end(said, lead.job.id)
+    unread = slurmoutput.find_unknown_step_end(said, lead.job.id)
     if unread is not None:
         report_unknown(lead, lead.job.id, unread)
         lead.course.cannot_read(live.number)
-    if unread is not None or slurmtext.is_step_cancelled_first(said, lead.job.id):
+    if unread is not None or slurmoutput.is_step_cancelled_first(said, lead.job.id):
         lead.running.is_asked("step_cancelled", lead.now)
         lead.tasks.begin(Work.EXPLAIN_STEP, ask_who_ended_it(lead))
 
@@ -91,7 +91,7 @@ def ask_why_it_ends(lead: Leader) -> Step:
         lead.say(f"the job is being ended: {tell_ending(ending or UNKNOWN)}")
 
 
-def report_unknown(lead: Leader, job: str, end: End) -> None:
+def report_unknown(lead: Leader, job: str, end: EndLine) -> None:
     """Write down, once, that Slurm ended a job or a step of it in words that no known release has."""
     if lead.state.unknown_words != (job, end.said):
         lead.record(lead.writer.event("unknown_words", job=job, said=end.said[:200]))
@@ -127,7 +127,7 @@ def ending_of(lead: Leader, job: str) -> str | None:
     A cancel that node guards or a second supervisor announced, as nobody led the job any more, is no person's.
     """
     text = _output_of(lead, job)
-    end = slurmtext.find_ending(text, job) if text else None
+    end = slurmoutput.find_ending(text, job) if text else None
     if end is None:
         return None
     if end.word not in slurmwords.JOB_ENDINGS:
@@ -150,12 +150,12 @@ def _output_of(lead: Leader, job: str) -> str | None:
 
 
 def step_end_of(lead: Leader, job: str) -> str | None:
-    """What slurmstepd wrote of the end of a standby's step (slurmtext.parse_step_end)."""
+    """What slurmstepd wrote of the end of a standby's step (slurmoutput.parse_step_end)."""
     def tails() -> str:
         return "\n".join(map(_tail, sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))))
 
     answer = lead.ask_folder(tails, 1.0)
-    return slurmtext.parse_step_end(answer.value, job) if answer.is_ok and answer.value else None
+    return slurmoutput.parse_step_end(answer.value, job) if answer.is_ok and answer.value else None
 
 
 def _tail(path: Path) -> str:

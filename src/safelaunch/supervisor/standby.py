@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safelaunch.adapters import journal, sharedfile, slurm
-from safelaunch.adapters.job import Job
+from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
@@ -40,7 +40,7 @@ class LastPulse(NamedTuple):
 class Standby:
     """Watches the leader of its job; `watch` returns when there is something to do, or nothing any more."""
 
-    def __init__(self, run_dir: Path, local: Path, job: Job, world: World, token: str,
+    def __init__(self, run_dir: Path, local: Path, job: Allocation, world: World, token: str,
                  endpoint: tuple[str, int] | None) -> None:
         self.run_dir, self.local, self.job, self.world, self.token = run_dir, local, job, world, token
         self.shared = world.share(run_dir, local / "standby")

@@ -11,7 +11,7 @@ from safelaunch.core import nodeset, slurmtext
 from safelaunch.core.decide.blame import Failure, blame
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.excludelist import asked_nodes
-from safelaunch.core.ledger import Evidence, exclusions, most_excluded, needed, of_cluster, why_readmitted
+from safelaunch.core.ledger import NodeEvidence, exclusions, most_excluded, needed, of_cluster, why_readmitted
 from safelaunch.core.ledgerlines import evidence_of, node_excluded, node_suspected
 from safelaunch.core.model import Event
 from safelaunch.core.why.verdict import Verdict
@@ -90,7 +90,7 @@ def recall(lead: Leader, may_wait: bool) -> None:
     """
     cluster = lead.job.cluster
     own = evidence_of(lead.journal.history, lead.plan.run_id, cluster)
-    others: tuple[Evidence, ...] = ()
+    others: tuple[NodeEvidence, ...] = ()
     folder = _folder(lead)
     if folder is not None and not lead.job.is_local:
         answer = lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.read_raw(folder), DEADLINE_S))
@@ -110,7 +110,7 @@ def _record_changes(lead: Leader) -> None:
         lead.record(*events)
 
 
-def share(lead: Leader, found: tuple[Evidence, ...]) -> None:
+def share(lead: Leader, found: tuple[NodeEvidence, ...]) -> None:
     """Tell the shared ledger, without waiting long: this run knows already."""
     folder = _folder(lead)
     if folder is not None and not lead.job.is_local:

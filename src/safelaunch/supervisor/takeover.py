@@ -17,7 +17,7 @@ from safelaunch.adapters.rulepacks import undump
 from safelaunch.adapters.successor import Successor
 from safelaunch.core import acts
 from safelaunch.core import plan as plans
-from safelaunch.core.acts import ACTS, Kind, Settling
+from safelaunch.core.acts import ACTS, ActKind, Settling
 from safelaunch.core.decide import alive, cancel
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
 from safelaunch.core.decide.cancel import Canceller, Witnesses
@@ -280,9 +280,9 @@ def settle_intents(lead: Leader) -> None:
     for intent in lead.state.intents:
         happened = None
         match ACTS.get(intent.act):
-            case Kind(settling=Settling.FIND_ATTEMPT):
+            case ActKind(settling=Settling.FIND_ATTEMPT):
                 happened = lead.world.adopt(lead.local, int(intent.data["attempt"])) is not None
-            case Kind(settling=Settling.END_JOB) if has_led(lead, str(intent.data.get("job"))):
+            case ActKind(settling=Settling.END_JOB) if has_led(lead, str(intent.data.get("job"))):
                 lead.tasks.begin(Work.END_JOB_BEFORE, handover.end_announced(lead, str(intent.data["job"])))
         acts.settle(lead, intent.claim, intent.act, happened)
 

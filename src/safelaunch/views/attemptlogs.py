@@ -42,7 +42,7 @@ class AttemptLog:
 
 
 @dataclass(frozen=True)
-class Choice:
+class LogChoice:
     """What was asked for on the command line."""
 
     run: Run

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import modes, runfolder
-from safelaunch.adapters.book import Book
+from safelaunch.adapters.book import LoginActor
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
 from safelaunch.errors import RunFolderError
@@ -54,9 +54,9 @@ def remove(path: Path) -> Touched | None:
     return None if found is None else Touched(str(found[0]), float(found[1]), False)
 
 
-def book(run: Run) -> Book:
+def book(run: Run) -> LoginActor:
     """Claims and journal of generation 0, whose lines go on behind those that are there."""
-    return Book(run.dir, max((event.seq for event in run.journal().events if event.gen == 0), default=0))
+    return LoginActor(run.dir, max((event.seq for event in run.journal().events if event.gen == 0), default=0))
 
 
 def is_mine(run: Run) -> bool:

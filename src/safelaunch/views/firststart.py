@@ -7,39 +7,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safelaunch.core.checkpoints.model import Judged
+from safelaunch.core.checkpoints.model import JudgedCheckpoint
 from safelaunch.core.plan import Plan
 from safelaunch.errors import RunFolderError
 from safelaunch.views import resumepoints, talk
-from safelaunch.views.resumepoints import Place
+from safelaunch.views.resumepoints import CheckpointPlace
 
 MOST_SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Start:
+class FirstStart:
     """What people are told, and the same for programs."""
 
     lines: tuple[str, ...]
     public: dict[str, Any]
 
 
-def look(plan: Plan, cwd: str) -> Start:
+def look(plan: Plan, cwd: str) -> FirstStart:
     """Where the first attempt starts; said as unknown where the folder cannot be read, or does not answer in time."""
-    place = Place(str(Path(cwd, dict(plan.sbatch).get("chdir") or "", plan.resume.dir or "")), plan.resume.format,
-                  plan.resume.pattern)
+    place = CheckpointPlace(str(Path(cwd, dict(plan.sbatch).get("chdir") or "", plan.resume.dir or "")),
+                            plan.resume.format,
+                            plan.resume.pattern)
     try:
         judged = resumepoints.look(place, most_whole=1).judged
     except RunFolderError as error:
         line = f"where it starts is not known: {talk.clean(error.message)}"
-        return Start((line,), _public(place, None, (), error.message))
+        return FirstStart((line,), _public(place, None, (), error.message))
     best = next((one for one in judged if one.reason is None), None)
     skipped = judged[:judged.index(best)] if best is not None else judged
     lines = (_sentence(plan, place, best, bool(skipped)), *_skipped(skipped, place))
-    return Start(lines, _public(place, best, skipped))
+    return FirstStart(lines, _public(place, best, skipped))
 
 
-def _sentence(plan: Plan, place: Place, best: Judged | None, has_skipped: bool) -> str:
+def _sentence(plan: Plan, place: CheckpointPlace, best: JudgedCheckpoint | None, has_skipped: bool) -> str:
     if best is None:
         kind = "complete checkpoint" if has_skipped else "checkpoint yet"
         return f"no {kind} in {talk.clean(place.folder)}: starts from the beginning"
@@ -49,7 +50,7 @@ def _sentence(plan: Plan, place: Place, best: Judged | None, has_skipped: bool) 
     return f"resumes from {talk.clean(best.path)}{step}"
 
 
-def _skipped(skipped: Sequence[Judged], place: Place) -> list[str]:
+def _skipped(skipped: Sequence[JudgedCheckpoint], place: CheckpointPlace) -> list[str]:
     if not skipped:
         return []
     count = "1 checkpoint" if len(skipped) == 1 else f"{len(skipped)} checkpoints"
@@ -60,6 +61,7 @@ def _skipped(skipped: Sequence[Judged], place: Place) -> list[str]:
     return lines
 
 
-def _public(place: Place, best: Judged | None, skipped: Sequence[Judged], trouble: str = "") -> dict[str, Any]:
+def _public(place: CheckpointPlace, best: JudgedCheckpoint | None, skipped: Sequence[JudgedCheckpoint],
+            trouble: str = "") -> dict[str, Any]:
     return {"dir": place.folder, "path": best.path if best else None, "step": best.step if best else None,
             "skipped": [{"path": one.path, "reason": one.reason} for one in skipped], "trouble": trouble}

@@ -11,7 +11,7 @@ from safelaunch.adapters import sharedfile
 from safelaunch.core.folding import fold
 from safelaunch.core.state import State
 from safelaunch.views import loglines, runs, talk
-from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, Choice, starts
+from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, LogChoice, starts
 
 POLL_S = 0.1
 LOOK_S = 0.5        # for new attempts and for the journal
@@ -56,7 +56,7 @@ class Stream:
 class Follower:
     """All open logs of a run, and which of them was shown last."""
 
-    def __init__(self, choice: Choice, lines: int) -> None:
+    def __init__(self, choice: LogChoice, lines: int) -> None:
         self._choice, self._lines = choice, lines
         self._streams: list[Stream] = []
         self._newest = 0
@@ -98,7 +98,7 @@ class Follower:
         return min((now_s - stream.grew_s for stream in self._streams), default=float("inf"))
 
 
-def follow_logs(choice: Choice, lines: int) -> int:
+def follow_logs(choice: LogChoice, lines: int) -> int:
     """0 once the run (or the one attempt that was asked for) has ended and its log is shown."""
     watch, follower, state = runs.JournalWatch(choice.run.dir), Follower(choice, lines), State()
     look_s, ended_s = 0.0, None
@@ -121,7 +121,7 @@ def follow_logs(choice: Choice, lines: int) -> int:
             time.sleep(POLL_S)
 
 
-def _is_over(choice: Choice, state: State) -> bool:
+def _is_over(choice: LogChoice, state: State) -> bool:
     if state.ended is not None:
         return True
     return any(known.number == choice.attempt and known.ended is not None for known in state.attempts)

@@ -28,7 +28,7 @@ _PREFIX = re.compile(rb"(\[[^\[\]\s:]{1,255}:\d{1,9}\]:) ?")
 
 
 @dataclass(frozen=True)
-class Found:
+class FirstError:
     """The first error: its lines, and the number of the first of them (1-based)."""
 
     line_number: int
@@ -73,7 +73,7 @@ def _prefix_test(plan: Plan, nodes: tuple[str, ...], rank: int | None, hosts: st
     return lambda line: regex.match(line) is not None
 
 
-def read_cited(path: Path, offset: int, is_block: bool) -> Found:
+def read_cited(path: Path, offset: int, is_block: bool) -> FirstError:
     """The raw lines of what `why` cites: the line at that byte and, of a traceback, its rank's lines above it."""
     start = max(0, offset - BLOCK_BYTES) if is_block else offset
     with os.fdopen(sharedfile.open_log(path), "rb") as file:
@@ -94,7 +94,7 @@ def read_cited(path: Path, offset: int, is_block: bool) -> Found:
             lines, skipped = deque([last]), 0
         file.seek(0)
         number = _count(file, offset) - sum(line.endswith(b"\n") for line in before[len(before) - skipped:]) + 1
-    return Found(number, tuple(lines))
+    return FirstError(number, tuple(lines))
 
 
 def _prefix(line: bytes) -> bytes:

@@ -25,7 +25,7 @@ from safelaunch.core.slurmwords import is_known
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.status import costs
 from safelaunch.core.status.costs import Costs, Track
-from safelaunch.core.status.speech import Speech, Word
+from safelaunch.core.status.speech import SchedulerAnswer, Speech
 from safelaunch.core.status.states import judge
 from safelaunch.core.timing import STALE_S
 from safelaunch.views import livecheckpoint, runs, talk
@@ -42,7 +42,8 @@ SPEECH = Speech(talk.clock, talk.span, nodefold.fold)
 
 
 def overview(
-    run: Run, word: Word, now: float, look: Callable[[Run, State], dict[str, Any] | None] = livecheckpoint.look,
+    run: Run, word: SchedulerAnswer, now: float,
+    look: Callable[[Run, State], dict[str, Any] | None] = livecheckpoint.look,
 ) -> dict[str, Any]:
     """The run's object. `word` must have been asked for before: a run that ends in between is no contradiction. `look`
     finds the newest checkpoint of now.
@@ -92,7 +93,7 @@ def overview(
     }
 
 
-def brief(run: Run, word: Word, now: float) -> dict[str, Any]:
+def brief(run: Run, word: SchedulerAnswer, now: float) -> dict[str, Any]:
     """A run's line in the table of all runs (docs/verbs.md); without its checkpoints, and its log's end only."""
     events = journal.read(run.dir, steps_kept=BRIEF_STEPS).events
     state, since_t = _fold_since(events)
@@ -119,7 +120,7 @@ def brief(run: Run, word: Word, now: float) -> dict[str, Any]:
     }
 
 
-def _job(state: State, word: Word, now: float) -> dict[str, Any] | None:
+def _job(state: State, word: SchedulerAnswer, now: float) -> dict[str, Any] | None:
     job = state.job
     if job is None:
         return None
@@ -157,7 +158,7 @@ def _local_folder(state: State) -> dict[str, Any] | None:
     return None if taken is None else dict(zip(("node", "path", "owner"), taken, strict=True))
 
 
-def _slurm(state: State, word: Word) -> dict[str, Any]:
+def _slurm(state: State, word: SchedulerAnswer) -> dict[str, Any]:
     return {"jobs": None if word.jobs is None else [_queued(known) for known in word.jobs], "trouble": word.trouble,
             "version": state.slurm, "is_known": None if state.slurm is None else is_known(state.slurm),
             "unknown_words": None if state.unknown_words is None else dict(
@@ -220,7 +221,7 @@ def node_hours(events: Iterable[Event], until: float) -> float:
     return (total_s + nodes * max(0.0, until - since)) / 3600
 
 
-def _held_until(state: State, word: Word, now: float) -> float:
+def _held_until(state: State, word: SchedulerAnswer, now: float) -> float:
     """Until when nodes are held: now, or the journal's last word where nobody knows the job any more."""
     if state.ended is not None:
         return state.ended.t

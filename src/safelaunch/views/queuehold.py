@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from safelaunch.adapters import slurm
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import acts
-from safelaunch.core.acts import Outcome
+from safelaunch.core.acts import ActOutcome
 from safelaunch.core.slurmtext import QueuedJob
-from safelaunch.core.status.speech import Word
+from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.views import controls, runs
 
 HELD, HELD_BY_ADMIN = "JobHeldUser", "JobHeldAdmin"
@@ -82,14 +82,14 @@ def release_jobs(run: Run) -> Turned:
 
 def _order(
     run: Run, verb: str, act: str, jobs: tuple[str, ...], is_done: Callable[[QueuedJob], bool]
-) -> tuple[str, Word]:
+) -> tuple[str, SchedulerAnswer]:
     """What scontrol said, and what squeue says afterwards, which alone counts: an answer can be lost."""
-    def do() -> Outcome[tuple[str, Word]]:
+    def do() -> ActOutcome[tuple[str, SchedulerAnswer]]:
         result = slurm.run(("scontrol", verb, ",".join(jobs)), slurm.outside_job(os.environ))
         after = runs.ask_scheduler(run)
         done = None if after.jobs is None else all(is_done(job) for job in after.jobs if job.id in jobs)
         said = (result.stderr or result.stdout).strip()[:300] or f"scontrol {verb}: no word why"
-        return Outcome(done, (said, after), {} if done else {"why": said})
+        return ActOutcome(done, (said, after), {} if done else {"why": said})
 
     book = controls.book(run)
     claim = book.claim(f"{act.replace('_', ' ')} {', '.join(jobs)}")

@@ -11,13 +11,13 @@ from typing import Any
 from safelaunch.adapters import checkpoints
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.checkpoints.latest import MOST_WHOLE
-from safelaunch.core.checkpoints.model import Judged
+from safelaunch.core.checkpoints.model import JudgedCheckpoint
 from safelaunch.core.state import State
 from safelaunch.views import runs
 
 
 @dataclass(frozen=True)
-class Place:
+class CheckpointPlace:
     """A folder of checkpoints and how it is read; `rejected`: (path, step) that an attempt could not load."""
 
     folder: str
@@ -27,38 +27,38 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ResumePoints:
     """What is there, the newest first."""
 
-    place: Place
-    judged: tuple[Judged, ...]
+    place: CheckpointPlace
+    judged: tuple[JudgedCheckpoint, ...]
 
     @property
-    def next(self) -> Judged | None:
+    def next(self) -> JudgedCheckpoint | None:
         """The one that an attempt which starts now would resume from."""
         return next((one for one in self.judged if one.reason is None), None)
 
 
-def of_run(run: Run, state: State | None = None) -> Place | None:
+def of_run(run: Run, state: State | None = None) -> CheckpointPlace | None:
     """Where the run's checkpoints are; None without resume.dir. `state`: where it is known already."""
     resume = run.plan.resume
     if resume.dir is None:
         return None
     cwd = str(run.meta.get("cwd", run.dir))
     folder = str(Path(cwd, dict(run.plan.sbatch).get("chdir") or "", resume.dir))
-    return Place(folder, resume.format, resume.pattern, frozenset((state or run.state()).rejected))
+    return CheckpointPlace(folder, resume.format, resume.pattern, frozenset((state or run.state()).rejected))
 
 
-def of_config(config: Mapping[str, Any]) -> Place | None:
+def of_config(config: Mapping[str, Any]) -> CheckpointPlace | None:
     """Where a run that is submitted here, from this config, will look; None without resume.dir."""
     resume = config["resume"]
     if resume["dir"] is None:
         return None
     folder = str(Path(Path.cwd(), config["slurm"].get("chdir") or "", resume["dir"]))
-    return Place(folder, resume["format"], resume["pattern"])
+    return CheckpointPlace(folder, resume["format"], resume["pattern"])
 
 
-def look(place: Place, most_whole: int = MOST_WHOLE) -> Seen:
+def look(place: CheckpointPlace, most_whole: int = MOST_WHOLE) -> ResumePoints:
     """What is there; raises RunFolderError when the folder cannot be read or does not answer in time."""
     def survey() -> list[dict[str, Any]]:
         return [asdict(one) for one in checkpoints.survey(place.folder, place.format, place.pattern, most_whole)]
@@ -66,23 +66,23 @@ def look(place: Place, most_whole: int = MOST_WHOLE) -> Seen:
     return as_seen(place, runs.ask(survey, place.folder))
 
 
-def as_seen(place: Place, judged: Iterable[Mapping[str, Any]]) -> Seen:
+def as_seen(place: CheckpointPlace, judged: Iterable[Mapping[str, Any]]) -> ResumePoints:
     """What a child has found."""
-    return Seen(place, tuple(_weigh(Judged(**one), place) for one in judged))
+    return ResumePoints(place, tuple(_weigh(JudgedCheckpoint(**one), place) for one in judged))
 
 
-def _weigh(one: Judged, place: Place) -> Judged:
+def _weigh(one: JudgedCheckpoint, place: CheckpointPlace) -> JudgedCheckpoint:
     """The same, or refused because an attempt could not load it."""
     if one.reason is not None or (one.path, one.step) not in place.rejected:
         return one
-    return Judged(one.path, one.step, one.format, one.changed_s, "an attempt could not load it")
+    return JudgedCheckpoint(one.path, one.step, one.format, one.changed_s, "an attempt could not load it")
 
 
-def within(seen: Seen, path: str) -> Seen:
+def within(seen: ResumePoints, path: str) -> ResumePoints:
     """Only what is that path, holds it, or lies in it."""
     wanted = os.path.abspath(path)   # noqa: PTH100 - text only: the folder may be frozen
     kept = (one for one in seen.judged if _is_in(one.path, wanted) or _is_in(wanted, one.path))
-    return Seen(seen.place, tuple(kept))
+    return ResumePoints(seen.place, tuple(kept))
 
 
 def _is_in(path: str, folder: str) -> bool:

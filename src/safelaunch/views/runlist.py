@@ -10,10 +10,10 @@ from typing import Any
 
 from safelaunch.adapters import registry, runfolder, runpath
 from safelaunch.adapters.probe import run_in_child
-from safelaunch.adapters.registry import Entry
+from safelaunch.adapters.registry import RegisteredRun
 from safelaunch.core.slurmtext import STATUS_FORMAT, TEAM_FORMAT, QueuedJob
 from safelaunch.core.status import table
-from safelaunch.core.status.speech import Word
+from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.errors import RunFolderError
 from safelaunch.views import runs, talk
 from safelaunch.views.overview import SPEECH, brief
@@ -35,14 +35,14 @@ class Listing:
     now: float
 
 
-def collect(is_all: bool, with_team: bool, ask: Callable[[bool], Word] | None = None) -> Listing:
+def collect(is_all: bool, with_team: bool, ask: Callable[[bool], SchedulerAnswer] | None = None) -> Listing:
     """What there is to show; `ask` says which jobs Slurm knows, of all people if its argument is true."""
     lists = runs.ask(lambda: [registry.raw(), registry.raw(registry.others_file)], "your list of runs")
     mine, now = registry.parse(lists[0]), time.time()
     wanted = [entry for entry in mine if is_all or entry.ended_t is None or now - entry.ended_t < RECENT_S]
     over = {str(entry.dir): {**entry.brief, "now_t": round(now, 3)} for entry in wanted if entry.brief is not None}
     is_live = with_team or len(over) < len(wanted)
-    word = (ask or ask_slurm)(with_team) if is_live else Word(())
+    word = (ask or ask_slurm)(with_team) if is_live else SchedulerAnswer(())
     others = _others(word, registry.parse(lists[1]), {entry.dir for entry in mine}, is_all) if with_team else []
     jobs: dict[str, list[QueuedJob]] = {}
     for job in word.jobs or ():
@@ -58,7 +58,7 @@ def collect(is_all: bool, with_team: bool, ask: Callable[[bool], Word] | None = 
     return Listing(tuple(shown), tuple(silent), closed, trouble, now)
 
 
-def ask_slurm(of_all: bool) -> Word:
+def ask_slurm(of_all: bool) -> SchedulerAnswer:
     """One's own unfinished jobs, or everybody's, with their times."""
     return runs.ask_squeue((), TEAM_FORMAT) if of_all else runs.ask_squeue(("--me",), STATUS_FORMAT)
 
@@ -84,7 +84,7 @@ def as_json(listing: Listing) -> dict[str, Any]:
             "silent": list(listing.silent), "closed": listing.closed, "trouble": listing.trouble}
 
 
-def _others(word: Word, before: Sequence[Entry], known: set[Path], is_all: bool) -> list[Path]:
+def _others(word: SchedulerAnswer, before: Sequence[RegisteredRun], known: set[Path], is_all: bool) -> list[Path]:
     """Folders of other people's runs: those that Slurm has a job of, and for `is_all` those seen before."""
     from safelaunch.views import teamruns  # only the team's table needs it
 
@@ -101,9 +101,9 @@ def _visit(dirs: Sequence[str], look: Callable[[str], Any]) -> tuple[dict[str, A
     answer = run_in_child(lambda: {dir: look(dir) for dir in dirs}, DEADLINE_S)
     if answer.is_ok and answer.value is not None:
         return answer.value, []
-    from safelaunch.watch.reading import Reader  # knows which folders lie on the filesystem that hangs
+    from safelaunch.watch.reading import RunReader  # knows which folders lie on the filesystem that hangs
 
-    return Reader(ask=lambda act, _: run_in_child(act, DEADLINE_S)).visit(dirs, look)
+    return RunReader(ask=lambda act, _: run_in_child(act, DEADLINE_S)).visit(dirs, look)
 
 
 def _over(dir: str, known: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
@@ -111,12 +111,14 @@ def _over(dir: str, known: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     return known[dir] if runpath.is_run_folder(Path(dir)) else None
 
 
-def _glance(dir: str, word: Word, jobs: dict[str, list[QueuedJob]], now: float) -> dict[str, Any] | None:
+def _glance(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], now: float) -> dict[str, Any] | None:
     """A run's line, in a child; None = the folder has gone."""
     try:
         run = runfolder.load(Path(dir))
         own = runs.known_without_slurm(run) or (
-            Word(None, word.trouble) if word.jobs is None else Word(tuple(jobs.get(run.plan.job_name, ()))))
+            SchedulerAnswer(None,
+                            word.trouble) if word.jobs is None else SchedulerAnswer(tuple(jobs.get(run.plan.job_name,
+                                                                                                   ()))))
         return brief(run, own, now)
     except _FAULTS as error:
         return None if isinstance(error, FileNotFoundError) else {"error": str(error)}
@@ -124,7 +126,7 @@ def _glance(dir: str, word: Word, jobs: dict[str, list[QueuedJob]], now: float) 
         return None if isinstance(error.__cause__, FileNotFoundError) else {"error": error.message}
 
 
-def _note_ends(wanted: Iterable[Entry], found: dict[str, Any]) -> None:
+def _note_ends(wanted: Iterable[RegisteredRun], found: dict[str, Any]) -> None:
     """Remember which have ended: their folders need no look the next time."""
     registry.note_ends(replace(entry, brief=one) for entry in wanted
                        if entry.brief is None and (one := found.get(str(entry.dir))) and one.get("ended_t") is not None)

@@ -28,7 +28,7 @@ from safelaunch.core.slurmtext import (
     parse_status,
     parse_team,
 )
-from safelaunch.core.status.speech import Word
+from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.core.status.states import describe_end as describe_end
 from safelaunch.errors import ParseError, RunFolderError, UsageError
 
@@ -164,7 +164,7 @@ def ask(look: Callable[[], T], what: str) -> T:
     return answer.value
 
 
-def ask_scheduler(run: Run, with_times: bool = False) -> Word:
+def ask_scheduler(run: Run, with_times: bool = False) -> SchedulerAnswer:
     """The run's unfinished jobs as Slurm (or this machine, for a local run) knows them; never raises for its answer.
 
     `with_times`: also how long they have left, and when they are expected to start.
@@ -179,29 +179,29 @@ def ask_scheduler(run: Run, with_times: bool = False) -> Word:
     jobs = tuple(job for job in word.jobs if job.name == run.plan.job_name)
     if not jobs and owner != runfolder.name_of(os.getuid()):
         # PrivateData=jobs hides the jobs of others: slurm.conf(5).
-        return Word(None, f"squeue shows no job of {owner} here; it may hide those of other people")
-    return Word(jobs)
+        return SchedulerAnswer(None, f"squeue shows no job of {owner} here; it may hide those of other people")
+    return SchedulerAnswer(jobs)
 
 
-def ask_squeue(words: Sequence[str], format: str) -> Word:
+def ask_squeue(words: Sequence[str], format: str) -> SchedulerAnswer:
     """What squeue says to these options; never raises for its answer."""
     parse = {SQUEUE_FORMAT: parse_squeue, STATUS_FORMAT: parse_status, TEAM_FORMAT: parse_team}[format]
     argv = ("squeue", "--noheader", *words, f"--format={format}")
     result = slurm.run(argv, slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
     if not result.is_ok:
-        return Word(None, result.stderr.strip() or f"squeue did not answer within {SQUEUE_DEADLINE_S:.0f} s")
+        return SchedulerAnswer(None, result.stderr.strip() or f"squeue did not answer within {SQUEUE_DEADLINE_S:.0f} s")
     try:
-        return Word(parse(result.stdout))
+        return SchedulerAnswer(parse(result.stdout))
     except ParseError as error:
-        return Word(None, error.message)
+        return SchedulerAnswer(None, error.message)
 
 
-def known_without_slurm(run: Run) -> Word | None:
+def known_without_slurm(run: Run) -> SchedulerAnswer | None:
     """The same of a run that this Slurm need not be asked about: a local one, and one of another cluster."""
     if run.plan.cluster == "local":
         return _ask_machine(run)
     elsewhere = _elsewhere(run)
-    return None if elsewhere is None else Word(None, elsewhere)
+    return None if elsewhere is None else SchedulerAnswer(None, elsewhere)
 
 
 def owner_of(run_dir: Path) -> str:
@@ -217,15 +217,15 @@ def requests(run: Run) -> tuple[Request, ...]:
         return ()
 
 
-def _ask_machine(run: Run) -> Word:
+def _ask_machine(run: Run) -> SchedulerAnswer:
     """A local run's job is a process, which only its own machine knows."""
     submitted = [event for event in run.journal().events if event.event == "submitted"]
     here = os.uname().nodename.split(".")[0]
     if submitted and submitted[-1].host != here:
-        return Word(None, f"it is a local run of {submitted[-1].host}, and this is {here}")
+        return SchedulerAnswer(None, f"it is a local run of {submitted[-1].host}, and this is {here}")
     jobs = [str(event.data.get("job")) for event in submitted]
-    return Word(tuple(QueuedJob(job, "RUNNING", owner_of(run.dir), run.plan.job_name, "None", "")
-                      for job in jobs if local.is_alive(run.dir, job)))
+    return SchedulerAnswer(tuple(QueuedJob(job, "RUNNING", owner_of(run.dir), run.plan.job_name, "None", "")
+                                 for job in jobs if local.is_alive(run.dir, job)))
 
 
 def _look_for(which: str | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from safelaunch.adapters import sitefolder
-from safelaunch.core.sitefolder import CAUTION, NOT_SAFE, OK, UNKNOWN, Row, judge
+from safelaunch.core.sitefolder import CAUTION, NOT_SAFE, OK, UNKNOWN, SiteRow, judge
 from safelaunch.errors import UsageError
 
 UNFIT = 13   # as where a boot check fails
@@ -40,7 +40,7 @@ def check_site(folder: str, beside: str | None, as_json: bool) -> int:
     return 0 if is_fit else UNFIT
 
 
-def _print(path: str, rows: tuple[Row, ...], has_other: bool) -> None:
+def _print(path: str, rows: tuple[SiteRow, ...], has_other: bool) -> None:
     width = max(len(row.check) for row in rows)
     for row in rows:
         means = f": {row.means}" if row.means else ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from safelaunch.adapters import clustername, registry, runfolder, slurm
 from safelaunch.adapters.probe import run_in_child
-from safelaunch.core.slurmtext import FINDING_FORMAT, Found, QueuedJob, found_among, parse_ended, parse_finding
+from safelaunch.core.slurmtext import FINDING_FORMAT, FoundJob, QueuedJob, found_among, parse_ended, parse_finding
 
 SQUEUE_DEADLINE_S = 4.0    # a person waits
 FOLDERS_DEADLINE_S = 3.0
@@ -28,16 +28,16 @@ def find(which: str) -> list[Path]:
     return [Path(folder) for folder in folders]
 
 
-def remember(found: Sequence[Found]) -> None:
+def remember(found: Sequence[FoundJob]) -> None:
     """Write down other people's runs, so that they are known when Slurm has forgotten their jobs."""
     cluster = clustername.here() if found else ""
     for one in found:
         registry.remember(Path(one.folder), *_names(one), one.job, cluster)
 
 
-def living(jobs: Iterable[QueuedJob]) -> list[Found]:
+def living(jobs: Iterable[QueuedJob]) -> list[FoundJob]:
     """All runs of others with an unfinished job among these, one entry a run, its running job first."""
-    newest: dict[str, Found] = {}
+    newest: dict[str, FoundJob] = {}
     for one in _of_safelaunch(found_among(jobs)):
         if one.user != _me() and (one.folder not in newest or one.state == "RUNNING"):
             newest[one.folder] = one
@@ -45,7 +45,7 @@ def living(jobs: Iterable[QueuedJob]) -> list[Found]:
     return [one for folder, one in newest.items() if folder in folders]
 
 
-def owned(found: Iterable[Found]) -> list[str]:
+def owned(found: Iterable[FoundJob]) -> list[str]:
     """The folders that belong to the job's user, each once; one that may not be looked at is kept, as its own reader
     says what is wrong with it.
     """
@@ -68,24 +68,24 @@ def _owner(folder: str) -> str | None:
         return None
 
 
-def _ask(words: list[str]) -> tuple[Found, ...]:
+def _ask(words: list[str]) -> tuple[FoundJob, ...]:
     """Jobs of safelaunch; none where Slurm gives no answer, or hides those of others (PrivateData, slurm.conf(5))."""
     result = slurm.run(("squeue", "--noheader", *words, f"--format={FINDING_FORMAT}"), slurm.outside_job(os.environ),
                        SQUEUE_DEADLINE_S)
     return _of_safelaunch(parse_finding(result.stdout)) if result.is_ok else ()
 
 
-def _ask_accounts(job: str) -> tuple[Found, ...]:
+def _ask_accounts(job: str) -> tuple[FoundJob, ...]:
     """A job that squeue has forgotten (MinJobAge); none where the site keeps or shows no accounts."""
     result = slurm.run(slurm.sacct_ended(job), slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
     return _of_safelaunch(parse_ended(result.stdout)) if result.is_ok else ()
 
 
-def _of_safelaunch(found: Iterable[Found]) -> tuple[Found, ...]:
+def _of_safelaunch(found: Iterable[FoundJob]) -> tuple[FoundJob, ...]:
     return tuple(one for one in found if _JOB_NAME.fullmatch(one.name))
 
 
-def _names(one: Found) -> tuple[str, str]:
+def _names(one: FoundJob) -> tuple[str, str]:
     match = _JOB_NAME.fullmatch(one.name)
     return (match["name"], match["run_id"]) if match else ("", "")
 

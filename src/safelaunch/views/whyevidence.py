@@ -15,11 +15,12 @@ from safelaunch.core import nodefold
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.ledger import blamed_before, of_cluster
 from safelaunch.core.model import Event, Request, tell_stop
-from safelaunch.core.slurmtext import is_unreachable, parse_ending
+from safelaunch.core.slurmoutput import parse_ending
+from safelaunch.core.slurmtext import is_unreachable
 from safelaunch.core.state import Attempt, State
 from safelaunch.core.why import slurmfacts
 from safelaunch.core.why.evidence import Stacks, know
-from safelaunch.core.why.findings import End, Evidence, TaskExit
+from safelaunch.core.why.findings import EndFacts, OutsideEvidence, TaskExit
 from safelaunch.core.why.judge.witnesses import CRASHES
 from safelaunch.core.why.slurmfacts import JobFacts
 from safelaunch.errors import RunFolderError, SlurmUnreachable
@@ -34,7 +35,8 @@ TAIL_BYTES = 64 << 10
 _ENDINGS = ("time_limit", "preempted", "cancelled")
 
 
-def of_attempt(run: Run, state: State, attempt: Attempt, journal: Sequence[Event]) -> tuple[Evidence, tuple[str, ...]]:
+def of_attempt(run: Run, state: State, attempt: Attempt,
+               journal: Sequence[Event]) -> tuple[OutsideEvidence, tuple[str, ...]]:
     """What run folder, journal, Slurm and the ledger say beside the log, and the same in lines for people."""
     folder = run.dir / runfolder.attempt_folder(attempt.number)
     looked = attemptfacts.read_stacks(folder)
@@ -55,7 +57,7 @@ def of_attempt(run: Run, state: State, attempt: Attempt, journal: Sequence[Event
 
 def by_journal(attempt: Attempt, journal: Sequence[Event], exits: tuple[TaskExit, ...], srun_code: int | None,
                job_ending: str | None = None, stacks: Stacks | None = None,
-               ledger: Mapping[str, int] | None = None) -> Evidence:
+               ledger: Mapping[str, int] | None = None) -> OutsideEvidence:
     """What the journal says of an attempt's end, with its exits; `job_ending`: what slurmstepd wrote of its job's."""
     end = end_of(attempt, journal, job_ending)
     until_t = attempt.ended_t if attempt.ended_t is not None else float("inf")
@@ -113,7 +115,7 @@ def _ask_slurm(run: Run, state: State, attempt: Attempt) -> tuple[JobFacts, tupl
     return facts, slurmfacts.bad_nodes(shown.stdout, attempt.started_t, until_t) if shown.is_ok else ()
 
 
-def end_of(attempt: Attempt, journal: Sequence[Event], job_ending: str | None = None) -> End:
+def end_of(attempt: Attempt, journal: Sequence[Event], job_ending: str | None = None) -> EndFacts:
     """What the journal knows of the attempt's end. A verdict on a failed one was read from its log, and is no word of
     Slurm's.
     """
@@ -126,8 +128,8 @@ def end_of(attempt: Attempt, journal: Sequence[Event], job_ending: str | None = 
         ending = attempt.category if attempt.category in _ENDINGS else job_ending
     asked = next((event for event in reversed(journal) if event.event == "kill_switch"), None)
     person = None if asked is None else tell_stop(Request(str(asked.data.get("name")), str(asked.data.get("who")), 0.0))
-    return End(attempt.ended or "", attempt.asked_row, str(ending) if ending is not None else None, person,
-               told=told)
+    return EndFacts(attempt.ended or "", attempt.asked_row, str(ending) if ending is not None else None, person,
+                    told=told)
 
 
 def _job_ending(run: Run, attempt: Attempt) -> str | None:

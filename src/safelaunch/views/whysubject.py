@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runpath import is_run_folder
-from safelaunch.core.why.findings import Evidence
+from safelaunch.core.why.findings import OutsideEvidence
 from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import RunFolderError, UsageError
@@ -34,7 +34,7 @@ class Subject:
     """Logs to read, and what else is known."""
 
     paths: tuple[Path, ...]
-    evidence: Evidence = field(default_factory=Evidence)
+    evidence: OutsideEvidence = field(default_factory=OutsideEvidence)
     run: Run | None = None
     attempt: Attempt | None = None
     did: tuple[str, ...] = ()      # what safelaunch did about it

@@ -21,8 +21,8 @@ from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.adapters.world import World
 from safelaunch.core import acts, nodefold, slurmtext, via
 from safelaunch.core import plan as plans
-from safelaunch.core.acts import Outcome
-from safelaunch.core.decide.watched import NOTE, Act, Cancel, End, Free, Note, Queue, Relax, StartNow, act_of
+from safelaunch.core.acts import ActOutcome
+from safelaunch.core.decide.watched import NOTE, Act, Cancel, Free, Note, Queue, Relax, StartNow, WriteEnd, act_of
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.excludelist import NO_SUCH_NODE, ExcludeList
 from safelaunch.core.model import Event
@@ -37,7 +37,7 @@ _TOO_MANY_EXCLUDED = "Requested node configuration is not available"   # sbatch'
 
 # An act: it yields commands, is sent their results, and returns the sentence that people are told; None = nothing done.
 Doing = Generator[Command, Result, str | None]
-Effect = Generator[Command, Result, Outcome[str | None]]
+Effect = Generator[Command, Result, ActOutcome[str | None]]
 Asking = Generator[Command, Result, Result]
 Told = Callable[[], Event]          # an event, numbered when it is its turn
 
@@ -103,11 +103,11 @@ class Deed:
 
     def _carry_out(self, act: Act) -> Doing:
         match act:
-            case End():
+            case WriteEnd():
                 self.announce(self._end(act))
                 return f"wrote down its end: {act.how}: {act.why}"
             case Note():
-                acts.perform_now(self, NOTE, self.claim, lambda: Outcome(True, None), job=act.job)
+                acts.perform_now(self, NOTE, self.claim, lambda: ActOutcome(True, None), job=act.job)
                 return f"noted: {act.why}"
             case Queue():
                 self._suspect(act.suspects, act.exclude, act.why)
@@ -134,8 +134,8 @@ class Deed:
         looked = yield self._run(slurm.squeue_by_name(self.plan.job_name))
         found = _other_job(looked, self.plan.job_name, act.after)
         if found is None:
-            return Outcome(False, f"did not queue its next job: squeue gave no clear answer ({said(looked)})",
-                           {"why": f"squeue gave no clear answer: {said(looked)}"})
+            return ActOutcome(False, f"did not queue its next job: squeue gave no clear answer ({said(looked)})",
+                              {"why": f"squeue gave no clear answer: {said(looked)}"})
         if found:   # an earlier sbatch got in, and nobody wrote it down
             return self._queued(act, found, "was found in the queue")
         exclude = act.exclude
@@ -149,8 +149,8 @@ class Deed:
         try:
             job = slurmtext.parse_submitted(result.stdout)
         except ParseError as error:
-            return Outcome(None, f"queued its next job, whose id nobody knows: {error.message}",
-                           {"why": error.message})
+            return ActOutcome(None, f"queued its next job, whose id nobody knows: {error.message}",
+                              {"why": error.message})
         return self._queued(act, job, "was queued", exclude)
 
     def _sbatch(self, act: Queue, exclude: tuple[str, ...], is_single: bool = True) -> Command:
@@ -161,13 +161,13 @@ class Deed:
         options += self.excluding.options(exclude)
         return self._run(slurm.sbatch(str(self.run_dir / "job.sbatch"), options), self.facts["meta"]["cwd"])
 
-    def _queued(self, act: Queue, job: str, how: str, exclude: tuple[str, ...] = ()) -> Outcome[str | None]:
+    def _queued(self, act: Queue, job: str, how: str, exclude: tuple[str, ...] = ()) -> ActOutcome[str | None]:
         before = act.after or self.facts["last_job"]
         told: list[Told] = [lambda: self.writer.event("submitted", job=job, name=self.plan.job_name,
                                                       successor_of=before, exclude=list(exclude))]
         if not act.beside:   # the job before it is over, or as good as that
             told.append(lambda: self.writer.event("handed_over", job=job, exclude=list(exclude), why=act.why))
-        return Outcome(True, f"job {job} {how} to go on: {act.why}", then=told)
+        return ActOutcome(True, f"job {job} {how} to go on: {act.why}", then=told)
 
     # --- a job that waits -----------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Deed:
         if not result.is_ok:
             return _failed(result, f"could not change job {act.job}")
         kept = [node for node in act.keep if node not in self.excluding.own]
-        return Outcome(True, f"job {act.job} may use {nodefold.fold(act.drop)} again: {act.why}", then=(
+        return ActOutcome(True, f"job {act.job} may use {nodefold.fold(act.drop)} again: {act.why}", then=(
             *(partial(self._readmit, node, act.why) for node in act.drop),
             lambda: self.writer.event("successor_relaxed", job=act.job, exclude=kept, why=act.why)))
 
@@ -188,7 +188,7 @@ class Deed:
             if not result.is_ok:
                 return _failed(result, f"could not change job {act.job}")
         told = f"job {act.job} may start now, without {nodefold.fold(act.exclude) or 'exclusions'}: {act.why}"
-        return Outcome(True, told, then=(
+        return ActOutcome(True, told, then=(
             lambda: self.writer.event("successor_freed", job=act.job, exclude=list(act.exclude), why=act.why),))
 
     def _start_now(self, act: StartNow) -> Effect:
@@ -205,7 +205,7 @@ class Deed:
         if act.successor is not None and act.exclude:
             result = yield from self._update(act.successor, act.exclude)
             if not result.is_ok and result.is_unknown:
-                return Outcome(False, f"did not end job {act.job}: {said(result)}", {"why": said(result)})
+                return ActOutcome(False, f"did not end job {act.job}: {said(result)}", {"why": said(result)})
         def look() -> int:
             fresh.see(f"{self.run_dir}/claims")
             return journal.last_claim(self.run_dir)
@@ -213,13 +213,13 @@ class Deed:
         if not latest.is_ok:
             raise Blind(latest.error or "its folder does not answer")
         if latest.value != self.claim:   # its supervisor is back
-            return Outcome(False, None, {"why": "somebody else acts on the run"})
+            return ActOutcome(False, None, {"why": "somebody else acts on the run"})
         result = yield self._run(slurm.scancel(act.job))
         return _as_said(result, f"{'ended' if result.is_ok else 'tried to end'} job {act.job}: {act.why}")
 
     # --- services -------------------------------------------------------------------------------------------------
 
-    def _end(self, act: End) -> Event:
+    def _end(self, act: WriteEnd) -> Event:
         if act.how == RunEnd.COMPLETED:
             return self.writer.event("completed", exit_code=act.exit_code, why=act.why)
         if act.how == RunEnd.STOPPED:
@@ -284,11 +284,11 @@ def _other_job(result: Result, name: str, but: str | None) -> str | None:
     return next((job.id for job in jobs if job.name == name and job.id != but and job.state not in ENDING), "")
 
 
-def _as_said(result: Result, sentence: str) -> Outcome[str | None]:
+def _as_said(result: Result, sentence: str) -> ActOutcome[str | None]:
     """What came of an act that is one command."""
     ok = is_done(result)
-    return Outcome(ok, sentence, {} if ok else {"why": said(result)})
+    return ActOutcome(ok, sentence, {} if ok else {"why": said(result)})
 
 
-def _failed(result: Result, sentence: str) -> Outcome[str | None]:
+def _failed(result: Result, sentence: str) -> ActOutcome[str | None]:
     return _as_said(result, f"{sentence}: {said(result)}")

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import journal, ownership, registry, runfolder, sharedfile
-from safelaunch.adapters.probe import Answer, run_in_child, stuck_children
+from safelaunch.adapters.probe import ChildAnswer, run_in_child, stuck_children
 from safelaunch.core import plan as plans
-from safelaunch.core import slurmtext, via
+from safelaunch.core import slurmoutput, via
 from safelaunch.core.decide import watch, watchfacts
-from safelaunch.core.decide.watched import Watched, Word, read_notes
+from safelaunch.core.decide.watched import SlurmAnswer, Watched, read_notes
 from safelaunch.core.folding import fold
 from safelaunch.core.pulse import FILE as PULSE_FILE
 from safelaunch.core.pulse import parse as parse_pulse
@@ -37,15 +37,15 @@ MOUNTS = Path("/proc/self/mountinfo")
 _OUTPUT_TAIL = 256 << 10
 _FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError)
 
-Ask = Callable[[Callable[[], Any], float], Answer[Any]]
+Ask = Callable[[Callable[[], Any], float], ChildAnswer[Any]]
 
 
 @dataclass(frozen=True)
-class Look:
+class RunQuestion:
     """What a child is to examine: a run, Slurm's word on it, and what this watcher remembers of it."""
 
     dir: str
-    word: Word
+    word: SlurmAnswer
     known: Known
     now: float
     now_s: float
@@ -62,7 +62,7 @@ class _Group:
 
 
 @dataclass
-class Reader:
+class RunReader:
     """Asks groups of runs what has changed; `ask` runs a function in a child with a deadline."""
 
     ask: Ask = run_in_child
@@ -96,7 +96,7 @@ class Reader:
                 changed.update(rows)
         return changed, blind
 
-    def examine(self, looks: Sequence[Look]) -> tuple[dict[str, Any], list[str]]:
+    def examine(self, looks: Sequence[RunQuestion]) -> tuple[dict[str, Any], list[str]]:
         """(folder → what a child makes of it, folders that did not answer)."""
         found: dict[str, Any] = {}
         blind: list[str] = []
@@ -154,12 +154,12 @@ class Reader:
             self._alone.add(dirs[struct.unpack("q", place[:8])[0]])
         return None
 
-    def _ask(self, group: str, look: Callable[[], Any]) -> Answer[Any]:
+    def _ask(self, group: str, look: Callable[[], Any]) -> ChildAnswer[Any]:
         """The answer of a child; late at once while the last one of this group still hangs."""
         known = self._groups.setdefault(group, _Group())
         stuck, holding = stuck_children(), sum(one.stuck for one in self._groups.values())
         if (known.stuck and stuck >= holding) or (known.late and stuck >= MAX_STUCK):
-            return Answer(late=True)
+            return ChildAnswer(late=True)
         answer = self.ask(look, DEADLINE_S)
         known.late = answer.late
         known.stuck = answer.late and stuck_children() > stuck - known.stuck
@@ -212,7 +212,7 @@ def _glance(dir: str, sign: Sequence[int] | None) -> list[Any] | None:
     return [now, told, os.path.realpath(dir), journal.last_claim(Path(dir))]
 
 
-def _examine(look: Look) -> dict[str, Any]:
+def _examine(look: RunQuestion) -> dict[str, Any]:
     """The judgement on a run, and what is needed to act on it."""
     dir, known = Path(look.dir), look.known
     fresh.see(look.dir, *(f"{dir}/{name}" for name in ("claims", "journal", "control")))
@@ -233,7 +233,7 @@ def _examine(look: Look) -> dict[str, Any]:
                            or _is_home(look, dir, [event.host for event in events if event.gen == 0])),
         (*(job for job in sorted(path.name.removeprefix("orphaned-") for path in (dir / "control").glob("orphaned-*"))
            if runfolder.is_orphaned(dir, job)),
-         *(id for id in _newest(state) if slurmtext.is_ended_by_prolog(_output(dir, id), id))), elsewhere)
+         *(id for id in _newest(state) if slurmoutput.is_ended_by_prolog(_output(dir, id), id))), elsewhere)
     judged = watch.judge(watched, look.word, look.now)
     ids = {job.id for job in (last, *state.jobs[-1:]) if job is not None} | {state.successor or ""}
     row: dict[str, Any] = {
@@ -248,7 +248,7 @@ def _examine(look: Look) -> dict[str, Any]:
     return row
 
 
-def _is_home(look: Look, dir: Path, hosts: Sequence[str]) -> bool:
+def _is_home(look: RunQuestion, dir: Path, hosts: Sequence[str]) -> bool:
     """Whether the run was submitted on this host, to the cluster that squeue asks here."""
     with contextlib.suppress(OSError):
         return look.host in hosts[:1] and runfolder.read_env(dir).get("SLURM_CONF", "") == look.slurm_conf
@@ -257,7 +257,7 @@ def _is_home(look: Look, dir: Path, hosts: Sequence[str]) -> bool:
 
 def _scancelled(dir: Path, state: State) -> tuple[str, ...]:
     """The newest jobs in whose output a scancel stands."""
-    return tuple(id for id in _newest(state) if slurmtext.parse_ending(_output(dir, id), id) == "cancelled")
+    return tuple(id for id in _newest(state) if slurmoutput.parse_ending(_output(dir, id), id) == "cancelled")
 
 
 def _newest(state: State) -> tuple[str, ...]:

@@ -16,13 +16,13 @@ from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.world import World
 from safelaunch.core import slurmtext
 from safelaunch.core.decide import watch, watchfacts
-from safelaunch.core.decide.watched import Word
+from safelaunch.core.decide.watched import SlurmAnswer
 from safelaunch.core.pulse import parse as parse_pulse
-from safelaunch.core.slurmtext import Account, KnownJob
+from safelaunch.core.slurmtext import JobAccount, KnownJob
 from safelaunch.errors import ParseError, SlurmError
 from safelaunch.watch.acts import Blind, Deed
 from safelaunch.watch.memory import Known, Memory
-from safelaunch.watch.reading import Look, Reader
+from safelaunch.watch.reading import RunQuestion, RunReader
 
 # Slurm is asked a minute after something has changed, then after two, four … minutes, and at last every half an hour;
 # with the jitter that is 46 times a day, where nothing happens.
@@ -48,7 +48,7 @@ class Watcher:
     tell: Tell
     memory: Memory = field(default_factory=Memory)
     named: tuple[tuple[str, str], ...] = ()      # folder, job name
-    reader: Reader = field(default_factory=Reader)
+    reader: RunReader = field(default_factory=RunReader)
     only_watch: bool = False                     # look and tell, and do nothing
     cluster: str = ""                            # the name of the one that Slurm's commands ask here, if known
     _no_slurm: bool = False                      # it gave no clear answer when it was last asked
@@ -177,7 +177,7 @@ class Watcher:
             by_name.setdefault(job.name, []).append(job)
         return by_name
 
-    def _remember(self, known: Known, jobs: Sequence[KnownJob], now_s: float) -> Word:
+    def _remember(self, known: Known, jobs: Sequence[KnownJob], now_s: float) -> SlurmAnswer:
         """Slurm's word on a run, with what earlier ones add to it."""
         known.seen = known.seen or bool(jobs)
         outline = watch.outline(jobs)
@@ -186,9 +186,9 @@ class Watcher:
         known.running = None if running is None else [running.elapsed_s, running.start, running.nodelist]
         if outline != known.outline:
             known.outline, known.outline_s = outline, now_s
-        return Word(tuple(jobs), known.absences, now_s - known.outline_s)
+        return SlurmAnswer(tuple(jobs), known.absences, now_s - known.outline_s)
 
-    def _is_well(self, dir: str, known: Known, word: Word, now_s: float) -> bool:
+    def _is_well(self, dir: str, known: Known, word: SlurmAnswer, now_s: float) -> bool:
         """Whether pulse and Slurm agree that all is well; then the journal is not even read."""
         pulse, jobs = known.pulse, word.jobs or ()
         if pulse is None or pulse.over:
@@ -203,10 +203,10 @@ class Watcher:
         self._note(dir, known, "running", "", now_s)
         return True
 
-    def _examine(self, runs: Mapping[str, Known], words: Mapping[str, Word], now_s: float) -> dict[str, Any]:
+    def _examine(self, runs: Mapping[str, Known], words: Mapping[str, SlurmAnswer], now_s: float) -> dict[str, Any]:
         """What the children make of these runs; noted, and returned where there is more to ask or to do."""
-        looks = [Look(dir, words[dir], known, self.world.now(), now_s, bool(self.named), self.host,
-                      self.env.get("SLURM_CONF", ""), self.cluster) for dir, known in runs.items()]
+        looks = [RunQuestion(dir, words[dir], known, self.world.now(), now_s, bool(self.named), self.host,
+                             self.env.get("SLURM_CONF", ""), self.cluster) for dir, known in runs.items()]
         found, blind = self.reader.examine(looks)
         self._tell_blind_to([*self._blind_to, *(dir for dir in blind if dir not in self._blind_to)])
         more = {}
@@ -226,14 +226,14 @@ class Watcher:
                 more[dir] = row
         return more
 
-    def _ask_more(self, found: Mapping[str, Any], runs: Mapping[str, Known], words: dict[str, Word],
+    def _ask_more(self, found: Mapping[str, Any], runs: Mapping[str, Known], words: dict[str, SlurmAnswer],
                   now_s: float) -> Generator[Command, Result, dict[str, Any]]:
         """What the children make of the runs that asked for sacct, then perhaps for the states of nodes, told that."""
         nodes: dict[str, tuple[tuple[str, str], ...]] = {}
         last = dict(found)
         while asking := [dir for dir, row in last.items() if row["asks"]]:
             jobs = [job for dir in asking if "sacct" in last[dir]["asks"] for job in last[dir]["jobs"]]
-            accounts: dict[str, Account] | None = (yield from self._ask_accounts(jobs)) if jobs else {}
+            accounts: dict[str, JobAccount] | None = (yield from self._ask_accounts(jobs)) if jobs else {}
             for dir in asking:
                 if "sacct" in last[dir]["asks"]:
                     words[dir] = replace(words[dir], accounts=accounts)
@@ -248,7 +248,7 @@ class Watcher:
             found = {**found, **answered}
         return dict(found)
 
-    def _ask_accounts(self, jobs: Sequence[str]) -> Generator[Command, Result, dict[str, Account] | None]:
+    def _ask_accounts(self, jobs: Sequence[str]) -> Generator[Command, Result, dict[str, JobAccount] | None]:
         """sacct's word on jobs; {} where the site keeps none, None while its database does not answer."""
         if self.world.now_s() < self.memory.no_sacct_until_s:
             return {}

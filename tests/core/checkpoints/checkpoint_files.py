@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from safelaunch.core.checkpoints.latest import choose, survey
-from safelaunch.core.checkpoints.model import Folder, Found
+from safelaunch.core.checkpoints.model import CheckpointTree, FoundCheckpoints
 from safelaunch.core.checkpoints.pickled import Allowance
 
 
@@ -46,7 +46,7 @@ class DictFolder:
             raise PermissionError(13, "Permission denied", path)
 
 
-def latest_complete(folder: Folder, format: str, pattern: str | None = None) -> Found:
+def latest_complete(folder: CheckpointTree, format: str, pattern: str | None = None) -> FoundCheckpoints:
     """The newest whole checkpoint, older ones, and what was skipped; raises as a survey does."""
     return choose(survey(folder, format, pattern))
 

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from safelaunch.core.checkpoints import names
-from safelaunch.core.checkpoints.model import Found
+from safelaunch.core.checkpoints.model import FoundCheckpoints
 from safelaunch.core.checkpoints.torchfile import judge_file
 from tests.core.checkpoints.checkpoint_files import (
     DictFolder,
@@ -25,11 +25,11 @@ from tests.core.checkpoints.checkpoint_files import (
 TRACKER = "latest_checkpointed_iteration.txt"
 
 
-def reasons(found: Found) -> dict[str, str]:
+def reasons(found: FoundCheckpoints) -> dict[str, str]:
     return {one.path: one.reason for one in found.skipped}
 
 
-def best(found: Found) -> str | None:
+def best(found: FoundCheckpoints) -> str | None:
     return found.best.path if found.best else None
 
 

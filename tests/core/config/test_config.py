@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from safelaunch.core.config.handed import BASHS_OWN, MAX_VALUE_BYTES
 from safelaunch.core.config.keys import NOT_BUILT
-from safelaunch.core.config.resolve import Resolved, Source, resolve
+from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
 from safelaunch.core.config.schema import train_schema
 from safelaunch.core.config.yamltext import parse_document
 from safelaunch.core.plan import make
@@ -46,7 +46,7 @@ preserve_site: {for: 10000s, when: [unknown, hang], nodes: suspects}
 
 
 def resolved(text: str, *overrides: str, flags: tuple[str, ...] = (), **environ: str) -> Resolved:
-    return resolve([Source("file", "train.yaml", text)], overrides, environ, flags, "/project")
+    return resolve([ConfigLayer("file", "train.yaml", text)], overrides, environ, flags, "/project")
 
 
 def config(text: str, *overrides: str, flags: tuple[str, ...] = (), **environ: str) -> dict[str, Any]:
@@ -282,7 +282,7 @@ def test_the_launcher_follows_from_what_is_asked_for_and_is_written_out(text: st
     ],
 )
 def test_a_run_without_a_name_is_named_after_its_file(file: str, name: str) -> None:
-    assert resolve([Source("file", file, MINIMAL)], [], {}).config["name"] == name
+    assert resolve([ConfigLayer("file", file, MINIMAL)], [], {}).config["name"] == name
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_a_variable_that_bash_does_not_hand_on_is_refused(name: str) -> None:
 )
 def test_a_folder_that_slurm_cannot_write_to_is_refused_wherever_its_name_comes_from(folder: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        resolve([Source("file", "train.yaml", MINIMAL)], [], {}, base_dir=folder)
+        resolve([ConfigLayer("file", "train.yaml", MINIMAL)], [], {}, base_dir=folder)
     assert [str(problem) for problem in caught.value.problems] == [f"train.yaml: run_dir: {said}"]
     assert problems(f"{MINIMAL}run_dir: ~/x\n", HOME=folder) == [f"train.yaml:2:10: run_dir: {said}"]
 
@@ -474,7 +474,8 @@ BLOCKS = "# >>> directives\n# <<< directives\n# >>> values\n# <<< values\n"
     ["command", "setup", "env.A", "run_dir", "kill_switch.file", "slurm.comment", "resume.dir", "name", "slurm.gres"]))
 def test_what_the_check_takes_the_script_can_hold(word: str, key: str) -> None:
     try:
-        got = resolve([Source("file", "train.yaml", MINIMAL)], [f"{key}={word}", "resume.by=training"], {"HOME": "/h"},
+        got = resolve([ConfigLayer("file", "train.yaml", MINIMAL)], [f"{key}={word}", "resume.by=training"],
+                      {"HOME": "/h"},
                       base_dir="/project")
     except ConfigError:
         return

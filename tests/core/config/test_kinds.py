@@ -6,13 +6,13 @@ import pytest
 
 from safelaunch.core.config import kinds
 from safelaunch.core.config.keys import KEYS, NAME_PATTERN
-from safelaunch.core.config.kinds import Kind, WrongValue
+from safelaunch.core.config.kinds import ValueKind, WrongValue
 from safelaunch.core.config.yamltext import parse_value
 from tests.core.config.json_schema import accepts, plain
 from tests.tables import each
 
 # A kind ▸ values that it reads ▸ that it refuses, and its schema too ▸ that it alone knows to be wrong.
-ROWS: list[tuple[Kind, list[str], list[str], list[str]]] = [
+ROWS: list[tuple[ValueKind, list[str], list[str], list[str]]] = [
     (kinds.Text(), ["a b", "12", "1.5", "'true'"], ["''", "true", "[a]", "{a: b}"], ['"a\\nb"']),
     (kinds.Text(may_be_empty=True), ["a b", "''"], ["true", "[a]"], []),
     (kinds.Text("a name", NAME_PATTERN), ["a.b-c_d", "12", "1.5", "'12'"],
@@ -20,14 +20,14 @@ ROWS: list[tuple[Kind, list[str], list[str], list[str]]] = [
     (kinds.Path(), ["/a", "a b", "~/x", "'~'", "a$", "${A}/x", "12"],
      ["''", "$HOME/x", "x/$A", "~bob/x", "true", "[a]"], ['"a\\nb"']),
     (kinds.Shell(), ["a b", '"a\\nb"', "''", "'3'"], ["3", "true", "[a]", "{a: b}"], ['"a\\0b"']),
-    (kinds.Choice(("auto", "local")), ["auto", "'local'"], ["other", "''", "1", "true", "[auto]"], []),
+    (kinds.OneOf(("auto", "local")), ["auto", "'local'"], ["other", "''", "1", "true", "[auto]"], []),
     (kinds.Integer(0), ["0", "2147483647"], ["-1", "2147483648", "1.5", "'1'", "true", "[1]"], ["1.0"]),
     (kinds.Integer(1, 3), ["1", "3"], ["0", "4"], []),
     (kinds.Duration(), ["0", "90", "1.5", "90s", "15m", "1h30m", "1.5h", "7d", "'90'"],
      ["15:00", "-1", "soon", "''", "1y", "auto", "true", "32000000", "[1]"], ["400d"]),
     (kinds.Duration(may_be_auto=True), ["auto", "15m", "90"], ["soon", "-1", "true", "[auto]"], ["400d"]),
-    (kinds.Words(), ["[]", "[a b, 1]"], ["a", "[[a]]", "[true]", "['']", "{a: b}"], []),
-    (kinds.Words(("hang", "data")), ["[]", "[hang, data]"], ["hang", "[other]", "[hang, 1]"], []),
+    (kinds.TextLines(), ["[]", "[a b, 1]"], ["a", "[[a]]", "[true]", "['']", "{a: b}"], []),
+    (kinds.TextLines(("hang", "data")), ["[]", "[hang, data]"], ["hang", "[other]", "[hang, 1]"], []),
     (kinds.SrunFlags(), ["[]", "[--hint=x]"], ["--hint=x", "[true]"], ["[--output=x]"]),
     (kinds.ZeroOrOne(), ["0", "1", "true", "false"], ["2", "'1'", "[1]"], ["1.0"]),
     (kinds.Flag(), ["true", "false"], ["1", "'true'", "yes", "[true]"], []),
@@ -45,7 +45,7 @@ ROWS: list[tuple[Kind, list[str], list[str], list[str]]] = [
 EVERY_VALUE = sorted({value for _, *columns in ROWS for column in columns for value in column})
 
 
-def _takes(kind: Kind, text: str) -> tuple[bool, bool]:
+def _takes(kind: ValueKind, text: str) -> tuple[bool, bool]:
     """Whether the kind reads this value, and whether its schema takes it."""
     node, problems = parse_value(text, layer="file", file="t")
     assert node is not None
@@ -65,12 +65,12 @@ def _takes(kind: Kind, text: str) -> tuple[bool, bool]:
      for column, said in zip(columns, ((True, True), (False, False), (False, True)), strict=True)
      for value in column],
 )  # fmt: skip
-def test_a_kind_and_its_schema_take_the_same_values(kind: Kind, value: str, said: tuple[bool, bool]) -> None:
+def test_a_kind_and_its_schema_take_the_same_values(kind: ValueKind, value: str, said: tuple[bool, bool]) -> None:
     assert _takes(kind, value) == said
 
 
 @pytest.mark.parametrize("kind", [row[0] for row in ROWS], ids=lambda kind: type(kind).__name__)
-def test_an_editor_never_marks_what_the_check_takes(kind: Kind) -> None:
+def test_an_editor_never_marks_what_the_check_takes(kind: ValueKind) -> None:
     assert [value for value in EVERY_VALUE if _takes(kind, value) == (True, False)] == []
 
 

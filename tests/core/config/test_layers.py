@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.config.resolve import Origin, Resolved, Source, resolve
+from safelaunch.core.config.resolve import ConfigLayer, Origin, Resolved, resolve
 from safelaunch.errors import ConfigError
 
-SITE = Source("site", "/etc/site.yaml", "slurm: {account: site, partition: cpu}\nenv: {A: site, B: site}\n")
-USER = Source("user", "/home/u/c.yaml", "slurm:\n  partition: gpu\nenv: {B: user}\nrestart: {backoff: 5m}\n")
-FILE = Source("file", "train.yaml", "command: x\nenv: {C: file}\nslurm: {gpus-per-node: 2}\n")
+SITE = ConfigLayer("site", "/etc/site.yaml", "slurm: {account: site, partition: cpu}\nenv: {A: site, B: site}\n")
+USER = ConfigLayer("user", "/home/u/c.yaml", "slurm:\n  partition: gpu\nenv: {B: user}\nrestart: {backoff: 5m}\n")
+FILE = ConfigLayer("file", "train.yaml", "command: x\nenv: {C: file}\nslurm: {gpus-per-node: 2}\n")
 
 
-def stack(*sources: Source, overrides: tuple[str, ...] = ()) -> Resolved:
+def stack(*sources: ConfigLayer, overrides: tuple[str, ...] = ()) -> Resolved:
     return resolve(sources, overrides, {})
 
 
@@ -37,19 +37,19 @@ def test_every_value_says_where_it_came_from() -> None:
 
 
 def test_lists_are_replaced_as_a_whole() -> None:
-    low = Source("site", "s", "srun: {extra: [--a, --b]}")
-    high = Source("file", "t", "command: x\nsrun: {extra: [--c]}")
+    low = ConfigLayer("site", "s", "srun: {extra: [--a, --b]}")
+    high = ConfigLayer("file", "t", "command: x\nsrun: {extra: [--c]}")
     assert stack(low, high).config["srun"]["extra"] == ["--c"]
 
 
 def test_the_two_spellings_of_two_layers_are_one_option() -> None:
-    low = Source("site", "s", "slurm: {gpus_per_node: 8}")
+    low = ConfigLayer("site", "s", "slurm: {gpus_per_node: 8}")
     assert stack(low, FILE).config["slurm"]["gpus-per-node"] == 2
 
 
 @pytest.mark.parametrize("taken_back", ["null", "~", "false", ""])
 def test_an_option_of_a_lower_layer_can_be_taken_back(taken_back: str) -> None:
-    high = Source("file", "t", f"command: x\nslurm:\n  account: {taken_back}\n")
+    high = ConfigLayer("file", "t", f"command: x\nslurm:\n  account: {taken_back}\n")
     got = stack(SITE, high)
     assert "account" not in got.config["slurm"]
     assert "slurm.account" not in got.origins
@@ -62,19 +62,19 @@ def test_null_goes_back_to_the_default() -> None:
 
 
 def test_null_for_a_section_takes_back_all_of_it() -> None:
-    high = Source("file", "t", "command: x\nslurm:\nenv: ~\n")
+    high = ConfigLayer("file", "t", "command: x\nslurm:\nenv: ~\n")
     got = stack(SITE, high).config
     assert (got["slurm"], got["env"]) == ({"nodes": 1}, {})
 
 
 def test_a_variable_may_be_false_without_being_taken_back() -> None:
-    high = Source("file", "t", "command: x\nenv: {A: false}\n")
+    high = ConfigLayer("file", "t", "command: x\nenv: {A: false}\n")
     assert stack(SITE, high).config["env"]["A"] == "false"
 
 
 def test_a_fault_of_the_site_is_shown_at_the_sites_place() -> None:
     with pytest.raises(ConfigError) as caught:
-        stack(Source("site", "/etc/s.yaml", "slurm: {nodes: x}\n"), Source("file", "t", "comand: x\n"))
+        stack(ConfigLayer("site", "/etc/s.yaml", "slurm: {nodes: x}\n"), ConfigLayer("file", "t", "comand: x\n"))
     assert [str(one).partition(": ")[0] for one in caught.value.problems] == ["/etc/s.yaml:1:16", "t", "t:1:1"]
 
 
@@ -147,8 +147,8 @@ def test_an_override_means_what_the_same_line_in_the_file_means(chosen: dict[str
         sections.setdefault(section, []).append(f"{key}: {value}")
     text = "command: x\n" + "".join(f"{line}\n" for line in sections.pop("", []))
     text += "".join(f"{section}:\n" + "".join(f"  {line}\n" for line in rows) for section, rows in sections.items())
-    by_file = stack(Source("file", "t", text))
+    by_file = stack(ConfigLayer("file", "t", text))
     by_command_line = stack(
-        Source("file", "t", "command: x\n"), overrides=tuple(f"{path}={value}" for path, value in chosen.items())
+        ConfigLayer("file", "t", "command: x\n"), overrides=tuple(f"{path}={value}" for path, value in chosen.items())
     )
     assert by_file.config == by_command_line.config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.config.resolve import Source, resolve
+from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.config.resumeway import takes_words
 from safelaunch.errors import ConfigError
 
@@ -15,7 +15,7 @@ def problems(command: str, resume: str, setup: str = "") -> list[str]:
     text = "command: |\n" + "".join(f"  {line}\n" for line in command.split("\n"))
     text += "setup: |\n" + "".join(f"  {line}\n" for line in setup.split("\n")) if setup else ""
     try:
-        resolve([Source("file", "t.yaml", f"{text}resume: {{{resume}}}\n")], [], {})
+        resolve([ConfigLayer("file", "t.yaml", f"{text}resume: {{{resume}}}\n")], [], {})
     except ConfigError as error:
         return [str(problem) for problem in error.problems]
     return []

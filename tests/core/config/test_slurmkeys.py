@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.config.resolve import Origin, Source, resolve
+from safelaunch.core.config.resolve import ConfigLayer, Origin, resolve
 from safelaunch.core.config.sbatchoptions import FIRST_JOB_ONLY, LETTERS, OPTIONS, REFUSED
 from safelaunch.core.config.slurmkeys import SlurmValue, refuse_option, split_flags
 from safelaunch.errors import ConfigError
@@ -16,7 +16,7 @@ COMMAND = "command: x\n"
 
 
 def slurm(written: str, *flags: str) -> dict[str, SlurmValue]:
-    source = Source("file", "t.yaml", f"{COMMAND}slurm: {written}\n")
+    source = ConfigLayer("file", "t.yaml", f"{COMMAND}slurm: {written}\n")
     options: dict[str, SlurmValue] = resolve([source], [], {}, flags).config["slurm"]
     return options
 
@@ -114,7 +114,7 @@ def test_an_option_written_with_its_dashes_passes_although_it_is_near_a_known_on
 
 
 def test_flags_after_the_dashes_override_the_file() -> None:
-    source = Source("file", "t.yaml", f"{COMMAND}slurm: {{partition: slow, nodes: 2}}\n")
+    source = ConfigLayer("file", "t.yaml", f"{COMMAND}slurm: {{partition: slow, nodes: 2}}\n")
     got = resolve([source], ["slurm.nodes=3"], {}, ["-p", "fast", "-N4"])
     assert (got.config["slurm"]["partition"], got.config["slurm"]["nodes"]) == ("fast", 4)
     assert got.origins["slurm.nodes"] == Origin("command line", "command line", 0, 0)
@@ -181,7 +181,7 @@ def test_a_flag_and_a_line_of_the_file_mean_the_same(options: dict[str, str]) ->
 def _outcome(flags: list[str] | None = None, overrides: list[str] | None = None) -> object:
     """The options, or which of them are refused."""
     try:
-        return resolve([Source("file", "t", COMMAND)], overrides or [], {}, flags or []).config["slurm"]
+        return resolve([ConfigLayer("file", "t", COMMAND)], overrides or [], {}, flags or []).config["slurm"]
     except ConfigError as error:
         return {problem.key for problem in error.problems}
 

@@ -10,12 +10,10 @@ from safelaunch.core.decide import rows
 from safelaunch.core.decide.actions import (
     Action,
 )
-from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Exit, Request
-from safelaunch.core.plan import KillSwitch, Plan, Restart, Resume, Srun
-from safelaunch.core.plan import Launch as LaunchPlan
-from safelaunch.core.plan import Preserve as PreservePlan
+from safelaunch.core.plan import KillSwitch, LaunchPlan, Plan, PreservePlan, RestartPlan, Resume, Srun
 from safelaunch.core.state import State
 
 NOW = 10_000.0
@@ -24,7 +22,7 @@ Said = list[tuple[str, dict[str, Any]]]
 PLAN = Plan(
     run_id="r1", name="run", run_dir="/run", cluster="slurm", command="train", setup="", env=(), sbatch=(), nodes=2,
     gpus_per_node=None, cpus_per_task=None, ntasks_per_node=1, launch=LaunchPlan("srun", None, 3), srun=Srun(60, 1, ()),
-    resume=Resume("ckpt", "auto", "--load {path}", None), step_pattern="auto", restart=Restart(30, 3, 60.0),
+    resume=Resume("ckpt", "auto", "--load {path}", None), step_pattern="auto", restart=RestartPlan(30, 3, 60.0),
     kill_switch=KillSwitch("control/kill", 900.0, None, "SIGUSR2"),
     preserve=PreservePlan(0.0, ("unknown", "hang"), "all"),
 )
@@ -53,15 +51,15 @@ def history(
     return fold(Event(NOW - 60 + seq, 1, seq, "n0", event, data) for seq, (event, data) in enumerate(said))
 
 
-def seen(live: Live | None = None, **more: Any) -> Seen:
-    return Seen(now=NOW, nodes=NODES, live=live, **more)
+def seen(live: Live | None = None, **more: Any) -> Observation:
+    return Observation(now=NOW, nodes=NODES, live=live, **more)
 
 
-def row(state: State, what: Seen, plan: Plan = PLAN) -> str:
+def row(state: State, what: Observation, plan: Plan = PLAN) -> str:
     return rows.decide(state, what, plan).row
 
 
-def action(state: State, what: Seen, plan: Plan = PLAN) -> Action | None:
+def action(state: State, what: Observation, plan: Plan = PLAN) -> Action | None:
     return rows.decide(state, what, plan).action
 
 

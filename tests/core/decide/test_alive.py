@@ -16,7 +16,7 @@ from safelaunch.core.decide.actions import (
     Fence,
     Kill,
 )
-from safelaunch.core.decide.seen import Seen, mark_asked, mark_killed
+from safelaunch.core.decide.seen import Observation, mark_asked, mark_killed
 from safelaunch.core.model import Exit
 from safelaunch.core.plan import Plan, Srun
 from tests.core.decide.situations import (
@@ -79,7 +79,7 @@ def test_leader_that_nothing_confirms_ends_its_ranks_at_once_even_before_srun_ha
         "the folder is frozen: the training goes on",
     ],
 )
-def test_while_an_attempt_lives(what: Seen, expected: str) -> None:
+def test_while_an_attempt_lives(what: Observation, expected: str) -> None:
     assert row(RUNNING, what) == expected
 
 
@@ -96,7 +96,7 @@ def test_while_an_attempt_lives(what: Seen, expected: str) -> None:
     ],
     ids=["kill-now", "kill", "node lost", "over", "task failed", "ending", "limit near"],
 )
-def test_an_act_on_a_living_attempt_says_why(what: Seen, expected: Action) -> None:
+def test_an_act_on_a_living_attempt_says_why(what: Observation, expected: Action) -> None:
     assert action(RUNNING, what) == expected
 
 

@@ -19,11 +19,11 @@ from safelaunch.core.decide.actions import (
     Preserve,
     Wait,
 )
-from safelaunch.core.decide.seen import Seen
+from safelaunch.core.decide.seen import Observation
 from safelaunch.core.endings import JobEnd, tell_ending
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
-from safelaunch.core.plan import Plan, Restart
+from safelaunch.core.plan import Plan, RestartPlan
 from safelaunch.core.state import State
 from tests.core.decide.situations import (
     CHECKPOINT,
@@ -76,7 +76,7 @@ from tests.core.decide.situations import (
         "two in a row, and progress in the last",
     ],
 )
-def test_between_attempts(state: State, what: Seen, expected: str) -> None:
+def test_between_attempts(state: State, what: Observation, expected: str) -> None:
     assert row(state, what) == expected
 
 
@@ -129,25 +129,25 @@ def test_an_attempt_whose_end_nobody_wrote_down_is_never_launched_beside() -> No
 @pytest.mark.parametrize(
     ("ends", "checkpoint_after", "restart", "expected"),
     [
-        (["failed"] * 3, [], Restart(30, 3, 0.0), 10),
-        (["failed"] * 3, [1], Restart(30, 3, 0.0), None),
-        (["failed"] * 4, [1], Restart(30, 3, 0.0), 10),
-        (["failed", "lost", "failed"], [], Restart(30, 3, 0.0), 10),
-        (["failed", "interrupted", "interrupted", "failed"], [], Restart(30, 3, 0.0), None),
-        (["failed", "interrupted", "failed", "interrupted", "failed"], [], Restart(30, 3, 0.0), 10),
-        (["interrupted"] * 20, [], Restart(2, 3, 0.0), None),
-        (["failed"] * 2, [1, 2], Restart(2, 3, 0.0), None),
-        (["failed"] * 3, [1, 2, 3], Restart(2, 3, 0.0), 11),
-        (["failed"], [], Restart(0, 1, 0.0), 10),
-        (["failed"], [1], Restart(0, 1, 0.0), 11),
-        (["failed"], [], Restart(30, 1, 0.0), 10),
+        (["failed"] * 3, [], RestartPlan(30, 3, 0.0), 10),
+        (["failed"] * 3, [1], RestartPlan(30, 3, 0.0), None),
+        (["failed"] * 4, [1], RestartPlan(30, 3, 0.0), 10),
+        (["failed", "lost", "failed"], [], RestartPlan(30, 3, 0.0), 10),
+        (["failed", "interrupted", "interrupted", "failed"], [], RestartPlan(30, 3, 0.0), None),
+        (["failed", "interrupted", "failed", "interrupted", "failed"], [], RestartPlan(30, 3, 0.0), 10),
+        (["interrupted"] * 20, [], RestartPlan(2, 3, 0.0), None),
+        (["failed"] * 2, [1, 2], RestartPlan(2, 3, 0.0), None),
+        (["failed"] * 3, [1, 2, 3], RestartPlan(2, 3, 0.0), 11),
+        (["failed"], [], RestartPlan(0, 1, 0.0), 10),
+        (["failed"], [1], RestartPlan(0, 1, 0.0), 11),
+        (["failed"], [], RestartPlan(30, 1, 0.0), 10),
     ],
     ids=["three failures in a row", "... after progress in the first", "... and one more", "lost nodes count as well",
          "time limits cost nothing", "... and refill nothing", "twenty time limits",
          "two restarts of two, with progress", "three restarts of two, with progress", "no restart is allowed",
          "... with progress either", "one failure is enough"],
 )
-def test_the_budgets(ends: list[str], checkpoint_after: list[int], restart: Restart, expected: int | None) -> None:
+def test_the_budgets(ends: list[str], checkpoint_after: list[int], restart: RestartPlan, expected: int | None) -> None:
     state = history(*ends, checkpoint_after=checkpoint_after)
     got = action(state, seen(), replace(PLAN, restart=restart))
     assert (got.exit_code if isinstance(got, Finish) else None) == expected
@@ -160,7 +160,7 @@ def test_the_first_restart_waits_for_nothing() -> None:
 
 @pytest.mark.parametrize(("failures", "pause_s"), [(2, 60), (3, 120), (4, 240), (5, 480), (6, 960), (9, 960)])
 def test_the_pause_doubles_with_each_failure_without_progress_up_to_16_times(failures: int, pause_s: float) -> None:
-    state, plan = history(*["failed"] * failures), replace(PLAN, restart=Restart(30, 99, 60.0))
+    state, plan = history(*["failed"] * failures), replace(PLAN, restart=RestartPlan(30, 99, 60.0))
     assert state.attempt is not None
     assert state.attempt.ended_t is not None
     assert action(state, seen(), plan) == Wait(

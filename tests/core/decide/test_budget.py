@@ -11,7 +11,7 @@ from safelaunch.core.decide import policy
 from safelaunch.core.decide.budget import GiveUp, reason_to_give_up, rejects_checkpoint
 from safelaunch.core.folding import fold
 from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD, Event
-from safelaunch.core.plan import Plan, Restart
+from safelaunch.core.plan import Plan, RestartPlan
 from safelaunch.core.state import Exclusion, State
 from tests.core.decide.situations import PLAN
 
@@ -148,7 +148,8 @@ def test_a_run_whose_last_failure_has_had_its_node_excluded_tries_other_nodes_on
     assert reason(excluded) is None
     elsewhere = replace(excluded, attempts=(*state.attempts[:-1], replace(state.attempts[-1], nodes=("n0", "n2"))))
     assert reason(elsewhere) is not None
-    assert reason_to_give_up(excluded, replace(PLAN, restart=Restart(2, 3, 60.0))) is not None, "the run's budget binds"
+    assert reason_to_give_up(excluded,
+                             replace(PLAN, restart=RestartPlan(2, 3, 60.0))) is not None, "the run's budget binds"
 
 
 def test_a_checkpoint_is_rejected_though_an_attempt_was_interrupted_between_the_two_that_died_of_it() -> None:
@@ -171,7 +172,7 @@ def test_a_verified_checkpoint_refills_every_budget_but_the_runs() -> None:
     state = run(*failures, {"step": 5, "checkpoint": 5}, *failures)
     assert (state.failures_without_progress, state.failed_categories) == (2, ("unknown", "unknown"))
     assert reason(state) is None
-    found = reason_to_give_up(state, replace(PLAN, restart=Restart(4, 3, 60.0)))
+    found = reason_to_give_up(state, replace(PLAN, restart=RestartPlan(4, 3, 60.0)))
     assert found is not None
     assert found.exit_code == BUDGET_SPENT
 

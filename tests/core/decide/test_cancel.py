@@ -11,7 +11,7 @@ from safelaunch.core.decide.cancel import (
     UNFINISHED,
     Canceller,
     Fate,
-    NextJob,
+    NextJobFacts,
     Witnesses,
     judge,
     judge_next,
@@ -68,31 +68,32 @@ def test_where_time_is_up_nobody_is_asked(seen: Witnesses) -> None:
 
 
 @pytest.mark.parametrize(("job", "expected"), [
-    (NextJob("CANCELLED"), Fate.CANCELLED),
-    (NextJob("CANCELLED", announced=True), Fate.LOST),
-    (NextJob("NODE_FAIL"), Fate.LOST),
-    (NextJob("PENDING"), Fate.WAITS),
-    (NextJob("RUNNING"), Fate.STARTED),
-    (NextJob(), Fate.UNKNOWN),
-    (NextJob(""), Fate.UNKNOWN),
-    (NextJob("", is_queued=True), Fate.WAITS),
-    (NextJob("", is_queued=False, account="CANCELLED"), Fate.CANCELLED),
-    (NextJob("", is_queued=False, account="CANCELLED", announced=True), Fate.LOST),
-    (NextJob("", is_queued=False, account="FAILED"), Fate.LOST),
-    (NextJob("", is_queued=False, age_s=MIN_JOB_AGE_S - 1), Fate.LOST),
-    (NextJob("", is_queued=False, age_s=MIN_JOB_AGE_S), Fate.CANCELLED),
-    (NextJob("", is_queued=False), Fate.CANCELLED),
+    (NextJobFacts("CANCELLED"), Fate.CANCELLED),
+    (NextJobFacts("CANCELLED", announced=True), Fate.LOST),
+    (NextJobFacts("NODE_FAIL"), Fate.LOST),
+    (NextJobFacts("PENDING"), Fate.WAITS),
+    (NextJobFacts("RUNNING"), Fate.STARTED),
+    (NextJobFacts(), Fate.UNKNOWN),
+    (NextJobFacts(""), Fate.UNKNOWN),
+    (NextJobFacts("", is_queued=True), Fate.WAITS),
+    (NextJobFacts("", is_queued=False, account="CANCELLED"), Fate.CANCELLED),
+    (NextJobFacts("", is_queued=False, account="CANCELLED", announced=True), Fate.LOST),
+    (NextJobFacts("", is_queued=False, account="FAILED"), Fate.LOST),
+    (NextJobFacts("", is_queued=False, age_s=MIN_JOB_AGE_S - 1), Fate.LOST),
+    (NextJobFacts("", is_queued=False, age_s=MIN_JOB_AGE_S), Fate.CANCELLED),
+    (NextJobFacts("", is_queued=False), Fate.CANCELLED),
 ], ids=[
     "squeue shows a scancel", "... that a supervisor announced", "its node failed", "it waits", "it leads the run",
     "slurmctld is away", "it is not known, and the queue was not shown", "one answer without it proves nothing",
     "sacct says so", "... of a cancel that was announced", "Slurm ended it",
     "slurmctld died before it had saved it", "an old job that nobody knows", "... of unknown age",
 ])
-def test_what_has_become_of_the_next_job(job: NextJob, expected: Fate) -> None:
+def test_what_has_become_of_the_next_job(job: NextJobFacts, expected: Fate) -> None:
     assert judge_next(job) is expected
 
 
-@given(st.builds(NextJob, st.just(""), st.none() | st.booleans(), st.none() | st.sampled_from(["CANCELLED", "FAILED"]),
+@given(st.builds(NextJobFacts, st.just(""), st.none() | st.booleans(),
+                 st.none() | st.sampled_from(["CANCELLED", "FAILED"]),
                  st.booleans(), st.none() | st.floats(0, 1e6)))
-def test_a_job_counts_as_gone_only_after_two_clear_answers(job: NextJob) -> None:
+def test_a_job_counts_as_gone_only_after_two_clear_answers(job: NextJobFacts) -> None:
     assert judge_next(job) not in (Fate.CANCELLED, Fate.LOST) or job.is_queued is False

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from safelaunch.core.decide.fence import (
     STUCK_S,
-    Answer,
     Fencing,
     Node,
+    StepAnswer,
     Swept,
     is_lease_over,
     judge,
@@ -55,23 +55,23 @@ def test_what_the_fence_does_about_a_node(node: Node, expected: Fencing) -> None
 
 
 @pytest.mark.parametrize(("answer", "expected"), [
-    (Answer(left=False), Swept.CLEAN),
-    (Answer(left=False, is_frozen=True, is_unknown=True), Swept.CLEAN),
-    (Answer(left=True), Swept.STUCK),
-    (Answer(left=True, is_frozen=True), Swept.AGAIN),
-    (Answer(is_unknown=True), Swept.AGAIN),
-    (Answer(is_unknown=True, is_aborted=True), Swept.DEAD),
-    (Answer(is_unknown=True, is_late=True), Swept.DEAD),
-    (Answer(is_refused=True), Swept.LEASE),
-    (Answer(is_refused=True, failed=9), Swept.LEASE),
-    (Answer(), Swept.RETRY),
-    (Answer(failed=1), Swept.DEAD),
+    (StepAnswer(left=False), Swept.CLEAN),
+    (StepAnswer(left=False, is_frozen=True, is_unknown=True), Swept.CLEAN),
+    (StepAnswer(left=True), Swept.STUCK),
+    (StepAnswer(left=True, is_frozen=True), Swept.AGAIN),
+    (StepAnswer(is_unknown=True), Swept.AGAIN),
+    (StepAnswer(is_unknown=True, is_aborted=True), Swept.DEAD),
+    (StepAnswer(is_unknown=True, is_late=True), Swept.DEAD),
+    (StepAnswer(is_refused=True), Swept.LEASE),
+    (StepAnswer(is_refused=True, failed=9), Swept.LEASE),
+    (StepAnswer(), Swept.RETRY),
+    (StepAnswer(failed=1), Swept.DEAD),
 ], ids=[
     "nothing is left", "... whatever else is wrong", "processes in D state", "... in a frozen folder",
     "slurmctld is away", "srun gave the node up after 11 s", "srun hangs on the node", "srun refuses --overlap",
     "... again and again", "the first failure on the node", "the second one",
 ])
-def test_what_follows_from_a_helper_step(answer: Answer, expected: Swept) -> None:
+def test_what_follows_from_a_helper_step(answer: StepAnswer, expected: Swept) -> None:
     assert judge_sweep(answer) is expected
 
 

@@ -13,7 +13,7 @@ from safelaunch.core.decide import alive, between, ended, rows
 from safelaunch.core.decide.actions import (
     Launch,
 )
-from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Exit
 from safelaunch.core.plan import Plan
@@ -38,7 +38,7 @@ LIVES = st.none() | st.builds(
     st.none() | st.sampled_from(["kill", "limit_near", "ending", "task_failed"]), st.none() | st.floats(0, 2 * NOW),
 )
 SEEN = st.builds(
-    Seen, now=st.floats(0, 2 * NOW), nodes=st.lists(st.sampled_from(NODES), unique=True).map(tuple), live=LIVES,
+    Observation, now=st.floats(0, 2 * NOW), nodes=st.lists(st.sampled_from(NODES), unique=True).map(tuple), live=LIVES,
     requests=st.lists(st.sampled_from([KILL, KILL_NOW, RELEASE]), max_size=2).map(tuple),
     ending=st.none() | st.sampled_from(["cancelled", "time_limit", "preempted", "requeued", "node_failure", "unknown"]),
     limit_near=st.booleans(), lost=st.sampled_from([(), LOST]), frozen=st.booleans(), suspended=st.booleans(),
@@ -59,7 +59,7 @@ WHOLE = b"".join(journal.render(Event(NOW, 1, seq, "n0", event, data)) for seq, 
 
 
 @given(st.integers(0, len(WHOLE)), SEEN, st.sampled_from([PLAN, PRESERVING, replace(PLAN, nodes=9)]))
-def test_any_prefix_of_a_journal_and_anything_seen_give_a_decision(length: int, what: Seen, plan: Plan) -> None:
+def test_any_prefix_of_a_journal_and_anything_seen_give_a_decision(length: int, what: Observation, plan: Plan) -> None:
     state = fold(journal.merge({"1-n0-1.jsonl": WHOLE[:length]}).events)
     decision = rows.decide(state, what, plan)
     assert decision.row

@@ -15,16 +15,16 @@ from safelaunch.core.decide.watched import (
     NOTE,
     Act,
     Cancel,
-    End,
     Free,
     Judgement,
     Note,
     Notes,
     Queue,
     Relax,
+    SlurmAnswer,
     StartNow,
     Watched,
-    Word,
+    WriteEnd,
     act_of,
     read_notes,
 )
@@ -32,7 +32,7 @@ from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.pulse import Pulse
 from safelaunch.core.pulse import parse as parse_pulse
-from safelaunch.core.slurmtext import Account, KnownJob
+from safelaunch.core.slurmtext import JobAccount, KnownJob
 from safelaunch.core.slurmwords import FINISHED
 from safelaunch.core.state import Exclusion, Intent, State
 from tests.core.decide.situations import PLAN
@@ -74,16 +74,16 @@ def waiting(reason: str = "Priority", **changes: Any) -> KnownJob:
     return replace(KnownJob("13", "PENDING", "alice", reason, partition="main", name="run.r1"), **changes)
 
 
-def word(*jobs: KnownJob, absences: int = 0, same_s: float = LONG_S, **more: Any) -> Word:
-    return Word(jobs, absences, same_s, **more)
+def word(*jobs: KnownJob, absences: int = 0, same_s: float = LONG_S, **more: Any) -> SlurmAnswer:
+    return SlurmAnswer(jobs, absences, same_s, **more)
 
 
-def asked(*jobs: KnownJob, **more: Any) -> Word:
+def asked(*jobs: KnownJob, **more: Any) -> SlurmAnswer:
     """… and sinfo has said that four nodes are there."""
     return word(*jobs, nodes=UP, **more)
 
 
-def gone(*ended: KnownJob, **more: Any) -> Word:
+def gone(*ended: KnownJob, **more: Any) -> SlurmAnswer:
     return word(*ended, absences=2, **{"accounts": {}, **more})
 
 
@@ -96,7 +96,7 @@ HANGS = running(state="COMPLETING", nodelist="n1")
     (run(state(SUBMITTED, STARTED, ("completed", {"why": "done"})), silent_s=LONG_S), gone(), "ended"),
     (run(plan=replace(PLAN, cluster="local"), silent_s=LONG_S), gone(), "local"),
     (run(mine=False, silent_s=LONG_S), gone(), "foreign"),
-    (run(silent_s=LONG_S), Word(None), "unanswered"),
+    (run(silent_s=LONG_S), SlurmAnswer(None), "unanswered"),
     (run(), word(running(), BEHIND), "running"),
     (run(silent_s=LONG_S), word(running(), BEHIND), "silent"),
     (run(silent_s=LONG_S), word(running(state="SUSPENDED"), BEHIND), "running"),
@@ -128,7 +128,7 @@ HANGS = running(state="COMPLETING", nodelist="n1")
         "held by a person", "launch failed", "killed while it waits", "too few nodes, and not for our sake",
         "submission cut off", "one answer", "its supervisor lives", "perhaps of another cluster", "of another cluster",
         "on hold"])
-def test_nothing_is_done(watched: Watched, slurm: Word, row: str) -> None:
+def test_nothing_is_done(watched: Watched, slurm: SlurmAnswer, row: str) -> None:
     judged = judge(watched, slurm, NOW)
     assert (judged.row, judged.act, judged.asks) == (row, None, frozenset())
 
@@ -149,19 +149,19 @@ def test_nothing_is_done(watched: Watched, slurm: Word, row: str) -> None:
     (run(replace(ALONE, via="watch")), word(running()), Queue("12", (), "", beside=True)),
     (run(ALONE, plan=replace(PLAN, restart=replace(PLAN.restart, via="watch"))), word(running()),
      Queue("12", (), "", beside=True)),
-    (run(replace(RAN, via="watch")), word(running(), accounts={"13": Account("NODE_FAIL")}),
+    (run(replace(RAN, via="watch")), word(running(), accounts={"13": JobAccount("NODE_FAIL")}),
      Queue("12", (), "", beside=True)),
     (run(replace(RAN, via="watch")), word(running(), accounts={}), Note("13", "")),
     (run(silent_s=400.0), word(LIMBO, accounts={}), Note("13", "")),
-    (run(silent_s=400.0), word(LIMBO, accounts={"13": Account("CANCELLED", "1001")}), Note("13", "")),
+    (run(silent_s=400.0), word(LIMBO, accounts={"13": JobAccount("CANCELLED", "1001")}), Note("13", "")),
     (run(replace(RAN, successor=None, next_cancelled="13"), silent_s=400.0), asked(LIMBO),
      Cancel("12", None, ("n0",), "", ("n0",))),
     (run(), word(running(), waiting(state="CANCELLED")), Note("13", "")),
-    (run(silent_s=400.0), gone(running(state="COMPLETED")), End("completed", 0, "")),
-    (run(silent_s=400.0), gone(accounts={"12": Account("COMPLETED")}), End("completed", 0, "")),
-    (run(silent_s=400.0, notes=Notes(requeued=3)), gone(), End("gave_up", 10, "")),
+    (run(silent_s=400.0), gone(running(state="COMPLETED")), WriteEnd("completed", 0, "")),
+    (run(silent_s=400.0), gone(accounts={"12": JobAccount("COMPLETED")}), WriteEnd("completed", 0, "")),
+    (run(silent_s=400.0, notes=Notes(requeued=3)), gone(), WriteEnd("gave_up", 10, "")),
     (run(state(SUBMITTED, STARTED, ATTEMPT, ("attempt_ended", {"attempt": 1, "how": "completed"})), silent_s=400.0),
-     gone(), End("completed", 0, "")),
+     gone(), WriteEnd("completed", 0, "")),
 ], ids=["limbo", "limbo, no job behind it", "limbo, killed", "limbo, its next job cancelled by a person",
         "limbo, its standby silent too", "limbo, no pulse ever", "hangs at its end", "hangs, no job behind it",
         "a dependency that never comes", "vanished", "vanished from a site without sbatch on nodes",
@@ -169,7 +169,7 @@ def test_nothing_is_done(watched: Watched, slurm: Word, row: str) -> None:
         "limbo, its next job gone", "limbo, its next job cancelled, sacct", "limbo, its next job cancelled, journal",
         "the next job cancelled by a person", "ended well, squeue", "ended well, sacct", "jobs without progress",
         "completed before its leader wrote it down"])
-def test_the_run_goes_on_or_ends(watched: Watched, slurm: Word, act: Act) -> None:
+def test_the_run_goes_on_or_ends(watched: Watched, slurm: SlurmAnswer, act: Act) -> None:
     judged = judge(watched, slurm, NOW)
     assert judged.act is not None, judged
     assert replace(judged.act, why="") == act, judged
@@ -183,7 +183,7 @@ PERSON = "was cancelled by a person"
     (run(silent_s=400.0, scancelled=("12",)), gone(), f"job 12 {PERSON} (its output says so)"),
     (run(silent_s=400.0), gone(running(state="CANCELLED")), f"job 12 {PERSON} (squeue)"),
     (run(silent_s=400.0), gone(waiting(state="CANCELLED")), f"job 13 {PERSON} (squeue)"),
-    (run(silent_s=400.0), gone(accounts={"12": Account("CANCELLED", "1001")}),
+    (run(silent_s=400.0), gone(accounts={"12": JobAccount("CANCELLED", "1001")}),
      "job 12 was cancelled by user 1001 (sacct)"),
     (run(silent_s=400.0, notes=Notes(cancelled=("13",))), gone(), f"job 13 {PERSON} (squeue)"),
     (run(silent_s=400.0), gone(waiting(id="14", state="CANCELLED")), f"job 14 {PERSON} (squeue)"),
@@ -195,9 +195,9 @@ PERSON = "was cancelled by a person"
 ], ids=["kill switch", "slurmstepd's line", "squeue", "squeue, the next job", "sacct", "noted earlier",
         "squeue, a job that the journal does not know", "the same, noted earlier", "noted by its leader",
         "while it hangs", "before it ever started"])
-def test_a_persons_word_ends_the_run(watched: Watched, slurm: Word, why: str) -> None:
+def test_a_persons_word_ends_the_run(watched: Watched, slurm: SlurmAnswer, why: str) -> None:
     judged = judge(watched, slurm, NOW)
-    assert judged.act == End("stopped", 12, why)
+    assert judged.act == WriteEnd("stopped", 12, why)
 
 
 @pytest.mark.parametrize("evidence", ["output", "squeue", "sacct"])
@@ -206,7 +206,7 @@ def test_our_own_cancel_is_no_persons_word(evidence: str) -> None:
                         ("outcome", {"claim": 4, "act": "cancel", "ok": True}), gen=4), RAN)
     watched = run(known, silent_s=400.0, scancelled=("12",) * (evidence == "output"))
     slurm = gone(*[running(state="CANCELLED")] * (evidence == "squeue"),
-                 accounts={"12": Account("CANCELLED", "1001")} if evidence == "sacct" else {})
+                 accounts={"12": JobAccount("CANCELLED", "1001")} if evidence == "sacct" else {})
     assert isinstance(judge(watched, slurm, NOW).act, Queue)
 
 
@@ -219,7 +219,7 @@ def test_our_own_cancel_is_no_persons_word(evidence: str) -> None:
     (run(silent_s=400.0, quiet_s=0.0), word(running(state="CANCELLED"), absences=2)),
 ], ids=["no other job", "the next one waits", "it had never started", "its leader has just left",
         "its leader gave a pulse just now", "somebody has acted since Slurm was asked"])
-def test_a_scancel_is_written_down_at_first_sight(watched: Watched, slurm: Word) -> None:
+def test_a_scancel_is_written_down_at_first_sight(watched: Watched, slurm: SlurmAnswer) -> None:
     assert judge(watched, slurm, NOW).act == Note("12", f"job 12 {PERSON} (squeue)")
 
 
@@ -235,7 +235,7 @@ def test_a_scancel_of_a_job_that_the_journal_does_not_know_is_written_down() -> 
     (run(notes=Notes(cancelled=("13",))), word(running(), waiting(state="CANCELLED"))),
     (run(orphaned=("13",)), word(running(), waiting(state="CANCELLED"))),
 ], ids=["a job before the one that runs", "noted already", "a node guard's"])
-def test_a_scancel_is_not_written_down(watched: Watched, slurm: Word) -> None:
+def test_a_scancel_is_not_written_down(watched: Watched, slurm: SlurmAnswer) -> None:
     assert not isinstance(judge(watched, slurm, NOW).act, Note)
 
 
@@ -256,7 +256,7 @@ def test_a_job_that_came_after_a_cancelled_one_undoes_that() -> None:
 
 @pytest.mark.parametrize("slurm", [word(LIMBO, BEHIND), word(HANGS, BEHIND), word(HANGS, accounts={})],
                          ids=["limbo", "hung", "hung, no job behind it"])
-def test_nodes_are_asked_for_before_any_is_kept_out(slurm: Word) -> None:
+def test_nodes_are_asked_for_before_any_is_kept_out(slurm: SlurmAnswer) -> None:
     judged = judge(run(ALONE if len(slurm.jobs or ()) == 1 else RAN, silent_s=400.0), slurm, NOW)
     assert (judged.act, judged.asks) == (None, frozenset({"nodes"}))
 
@@ -331,7 +331,7 @@ def test_a_standby_on_a_living_node_gets_time_to_act() -> None:
 
 
 @pytest.mark.parametrize("slurm", [asked(LIMBO, BEHIND), asked(HANGS, BEHIND), gone()], ids=["limbo", "hung", "gone"])
-def test_an_announced_act_is_given_time_for_its_outcome(slurm: Word) -> None:
+def test_an_announced_act_is_given_time_for_its_outcome(slurm: SlurmAnswer) -> None:
     announced = replace(RAN, intents=(Intent(3, "queue_successor"),))
     assert judge(run(announced, silent_s=400.0, quiet_s=60.0), slurm, NOW).act is None
     assert judge(run(announced, silent_s=400.0, quiet_s=200.0), slurm, NOW).act is not None
@@ -389,8 +389,8 @@ JOBS = st.lists(st.builds(
     nodelist=st.sampled_from(["", "n0", "n[0-1]", "n1", "n["]), batch_host=st.sampled_from(["", "n0"]),
     excluded=st.sampled_from(["", "n0", "n[0-3]"]), dependency=st.sampled_from(["", "afterany:12(unfulfilled)"]),
     name=st.just("run.r1")), max_size=3).map(tuple)
-WORDS = st.builds(Word, JOBS, st.integers(0, 3), st.sampled_from([0.0, 60.0, LONG_S]),
-                  st.sampled_from([None, {}, {"12": Account("CANCELLED", "0")}]), st.sampled_from([None, UP]))
+WORDS = st.builds(SlurmAnswer, JOBS, st.integers(0, 3), st.sampled_from([0.0, 60.0, LONG_S]),
+                  st.sampled_from([None, {}, {"12": JobAccount("CANCELLED", "0")}]), st.sampled_from([None, UP]))
 STATES = st.sampled_from([RAN, ALONE, State(), state(SUBMITTED), excluding("n0"), replace(RAN, via="watch")])
 RUNS = st.builds(lambda known, silent_s, quiet_s, requests, scancelled: run(
     known, silent_s=silent_s, quiet_s=quiet_s, requests=requests, scancelled=scancelled),
@@ -399,7 +399,7 @@ RUNS = st.builds(lambda known, silent_s, quiet_s, requests, scancelled: run(
 
 
 @given(RUNS, WORDS)
-def test_a_moving_pulse_is_never_acted_against(watched: Watched, slurm: Word) -> None:
+def test_a_moving_pulse_is_never_acted_against(watched: Watched, slurm: SlurmAnswer) -> None:
     judged = judge(replace(watched, silent_s=10.0), slurm, NOW)
     assert not isinstance(judged.act, Cancel)
     if any(job.state == "RUNNING" for job in slurm.jobs or ()):
@@ -407,18 +407,18 @@ def test_a_moving_pulse_is_never_acted_against(watched: Watched, slurm: Word) ->
 
 
 @given(RUNS, WORDS)
-def test_nothing_is_queued_after_a_persons_word(watched: Watched, slurm: Word) -> None:
+def test_nothing_is_queued_after_a_persons_word(watched: Watched, slurm: SlurmAnswer) -> None:
     killed = replace(watched, requests=(KILL,))
     assert not isinstance(judge(killed, slurm, NOW).act, Queue)
 
 
 @given(RUNS)
 def test_a_blind_watch_does_nothing(watched: Watched) -> None:
-    assert judge(watched, Word(None), NOW).act is None
+    assert judge(watched, SlurmAnswer(None), NOW).act is None
 
 
 @given(RUNS, WORDS)
-def test_an_ended_run_is_left_alone_but_for_a_job_that_waits(watched: Watched, slurm: Word) -> None:
+def test_an_ended_run_is_left_alone_but_for_a_job_that_waits(watched: Watched, slurm: SlurmAnswer) -> None:
     ended = fold(events(("stopped", {"why": "bob"})), watched.state)
     left = watchfacts.waiting_job(slurm)
     act = judge(replace(watched, state=ended), slurm, NOW).act
@@ -437,7 +437,7 @@ def test_a_job_that_an_ended_run_left_in_the_queue_is_cancelled(reason: str) -> 
 
 
 @given(RUNS, WORDS)
-def test_an_act_survives_json(watched: Watched, slurm: Word) -> None:
+def test_an_act_survives_json(watched: Watched, slurm: SlurmAnswer) -> None:
     act = judge(watched, slurm, NOW).act
     if act is not None:
         fields = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(act).items()}

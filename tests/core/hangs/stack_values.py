@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.hangs.ranks import NodeReport, Place, Rank, Stack
+from safelaunch.core.hangs.ranks import KernelPlace, NodeReport, ObservedRank, Stack
 
 BROADCAST: Stack = (
     "broadcast (torch/distributed/distributed_c10d.py:1191)",
@@ -22,22 +22,22 @@ SEND: Stack = (
     "train (megatron/training.py:860)", "<module> (pretrain_gpt.py:249)")
 USER: Stack = ("save_extra (train.py:10)", "train_step (train.py:7)", "<module> (pretrain_gpt.py:249)")
 WRITE: Stack = ("emit (logging/__init__.py:1100)", "log (train.py:3)", "<module> (pretrain_gpt.py:249)")
-ASLEEP = Place(1, "python", "D", "rpc_wait", "write", "/gpfs/log", "/gpfs", "gpfs")
+ASLEEP = KernelPlace(1, "python", "D", "rpc_wait", "write", "/gpfs/log", "/gpfs", "gpfs")
 
 
-def rank(number: int, stack: Stack = BROADCAST, *more: Stack, per_node: int = 8, **fields: object) -> Rank:
+def rank(number: int, stack: Stack = BROADCAST, *more: Stack, per_node: int = 8, **fields: object) -> ObservedRank:
     """A rank that was at `stack` at both looks, or moved on to `more`."""
     samples = (stack, *more) if more else (stack, stack) if stack else ()
     values = {"node": f"n{number // per_node}", "pid": 1000 + number, "states": "SS", "samples": samples, "world": None}
-    return Rank(number, **{**values, **fields})  # type: ignore[arg-type]
+    return ObservedRank(number, **{**values, **fields})  # type: ignore[arg-type]
 
 
-def asleep(number: int, stack: Stack = (), **fields: object) -> Rank:
+def asleep(number: int, stack: Stack = (), **fields: object) -> ObservedRank:
     """A rank in D state in write() on /gpfs."""
     return rank(number, stack)._replace(**{"states": "DD", "main": ASLEEP, **fields})  # type: ignore[arg-type]
 
 
-def reports(*ranks: Rank, **fields: object) -> list[NodeReport]:
+def reports(*ranks: ObservedRank, **fields: object) -> list[NodeReport]:
     """What the nodes of these ranks report."""
     nodes = dict.fromkeys(one.node for one in ranks)
     return [NodeReport(node, tuple(one for one in ranks if one.node == node), **fields)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from safelaunch.core.hangs.proof import (
     ALL_LOOKS_S,
     BETWEEN_LOOKS_S,
     LAST_LOOK_S,
-    Look,
+    Examination,
     conclude,
     pause_before_last_s,
     weigh,
@@ -27,9 +27,9 @@ BUSY = [rank(n, ALL_REDUCE, USER, ran=True, cpu=1.0) for n in range(4)]
 UNREADABLE = [rank(n, (), why="ptrace is closed") for n in range(4)]
 
 
-def seen(ranks: list) -> Look:  # type: ignore[type-arg]
+def seen(ranks: list) -> Examination:  # type: ignore[type-arg]
     groups = fold(ranks)
-    return Look(reports(*ranks), groups, judge_hang(reports(*ranks), groups=groups))
+    return Examination(reports(*ranks), groups, judge_hang(reports(*ranks), groups=groups))
 
 
 LOOKS = {name: seen(ranks) for name, ranks in (("hung", HUNG), ("busy", BUSY), ("unreadable", UNREADABLE))}

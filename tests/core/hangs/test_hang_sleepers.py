@@ -9,8 +9,8 @@ import pytest
 
 from safelaunch.core.hangs import hang
 from safelaunch.core.hangs.hang import HOLD_MOST_S, HOLD_S
-from safelaunch.core.hangs.proof import Look, conclude, verdict_of, weigh
-from safelaunch.core.hangs.ranks import Life, Place, Rank, Stack
+from safelaunch.core.hangs.proof import Examination, conclude, verdict_of, weigh
+from safelaunch.core.hangs.ranks import KernelPlace, Life, ObservedRank, Stack
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.stacktext import headline
 from safelaunch.core.hangs.verdict import judge_hang
@@ -25,25 +25,25 @@ PAUSES: Stack = ("train_step (train.py:50)", *MAIN)
 ASKS: Stack = ("exists (<frozen genericpath>:19)", "Trainer.train_step.<locals>.<genexpr> (train.py:49)",
                "train_step (train.py:49)", *MAIN)
 COMPUTES: Stack = ("forward (model.py:88)", "train_step (train.py:44)", *MAIN)
-NAP = Place(1, "python", "S", "hrtimer_nanosleep", "clock_nanosleep")
-RECEIVES = Place(1, "python", "S", "sk_wait_data", "recvfrom")
+NAP = KernelPlace(1, "python", "S", "hrtimer_nanosleep", "clock_nanosleep")
+RECEIVES = KernelPlace(1, "python", "S", "sk_wait_data", "recvfrom")
 
 
-def silent(number: int = 1, stack: Stack = SLEEPS, main: Place = NAP) -> Rank:
+def silent(number: int = 1, stack: Stack = SLEEPS, main: KernelPlace = NAP) -> ObservedRank:
     return rank(number, stack, stack, stack, ran=False, cpu=0.0, main=main,
                 life=(Life(7.0, 0.0, 0.0, 0.0, 0.0, 1.0), Life(7.0, 0.0, 0.0, 0.0, 0.0, 3.0)))
 
 
-def poller(number: int, cpu: float = 0.04, *samples: Stack) -> Rank:
+def poller(number: int, cpu: float = 0.04, *samples: Stack) -> ObservedRank:
     return rank(number, *(samples or (PAUSES, ASKS, PAUSES)), ran=True, cpu=cpu, main=NAP)
 
 
-def look(ranks: Sequence[Rank]) -> Look:
+def look(ranks: Sequence[ObservedRank]) -> Examination:
     told, groups = reports(*ranks), fold(ranks)
-    return Look(told, groups, judge_hang(told, groups=groups))
+    return Examination(told, groups, judge_hang(told, groups=groups))
 
 
-def odd(ranks: Sequence[Rank]) -> list[int | None]:
+def odd(ranks: Sequence[ObservedRank]) -> list[int | None]:
     """Whom the verdict names as asleep beside others."""
     found = look(ranks).found
     return [one.number for one in found.odd] if "silent_rank" in found.witnesses else []
@@ -71,7 +71,7 @@ def silent_for(seconds: float) -> hang.Rhythm:
     ids=["one of four", "rank 0", "one of two", "it waits for a message", "two in different places",
          "others poll without a pause", "others were seen at one line"],
 )
-def test_who_sleeps_beside_ranks_that_poll_is_named(ranks: list[Rank], named: list[int]) -> None:
+def test_who_sleeps_beside_ranks_that_poll_is_named(ranks: list[ObservedRank], named: list[int]) -> None:
     assert odd(ranks) == named
 
 
@@ -94,7 +94,7 @@ def test_who_sleeps_beside_ranks_that_poll_is_named(ranks: list[Rank], named: li
          "one of two waits for a message", "one waits for a message in a short look", "a data loader", "all sleep",
          "all poll"],
 )
-def test_no_healthy_or_doubtful_scene_names_a_rank(ranks: list[Rank]) -> None:
+def test_no_healthy_or_doubtful_scene_names_a_rank(ranks: list[ObservedRank]) -> None:
     assert odd(ranks) == []
 
 
@@ -107,7 +107,7 @@ def test_the_verdict_says_where_it_sleeps_and_where_the_others_wait() -> None:
 
 
 def test_without_stacks_the_kernels_counters_name_it() -> None:
-    def closed(number: int, ran: bool) -> Rank:
+    def closed(number: int, ran: bool) -> ObservedRank:
         return rank(number, (), ran=ran, cpu=0.02 * ran, main=NAP, why="ptrace is closed")
 
     ranks = [closed(0, True), closed(1, False), closed(2, True), closed(3, True)]
@@ -126,7 +126,7 @@ def test_ranks_that_poll_for_a_rank_that_sleeps_are_no_sign_of_life(cpu: float) 
 
 
 def test_a_loop_of_which_one_look_shows_too_little_is_known_by_the_look_before() -> None:
-    def seen(*samples: Stack) -> Look:
+    def seen(*samples: Stack) -> Examination:
         return look([silent(0), *(poller(number, 1.0, *samples) for number in (1, 2, 3))])
 
     between = ("train_step (train.py:49)", *MAIN)
@@ -137,7 +137,7 @@ def test_a_loop_of_which_one_look_shows_too_little_is_known_by_the_look_before()
 
 
 def test_a_rank_that_writes_while_the_others_poll_is_alive() -> None:
-    def writes(moved: float, t: float) -> Look:
+    def writes(moved: float, t: float) -> Examination:
         saver = silent(0)._replace(life=(Life(0.0, moved, 0.0, 0.0, 0.0, t),))
         return look([saver, poller(1), poller(2), poller(3)])
 
@@ -145,7 +145,7 @@ def test_a_rank_that_writes_while_the_others_poll_is_alive() -> None:
     assert (weighed.is_proof, weighed.is_alive) == (False, True) and "read or written" in weighed.why
 
 
-def beside_work(t: float, naps: float = 7.0, moved: float = 0.0, main: Place = NAP) -> Look:
+def beside_work(t: float, naps: float = 7.0, moved: float = 0.0, main: KernelPlace = NAP) -> Examination:
     """Rank 0 in a sleep, the others in what may be work: their counters at `t`."""
     driver = silent(0, main=main)._replace(life=(Life(naps, moved, 0.0, 0.0, 0.0, t),))
     return look([driver, *(rank(n, COMPUTES, PAUSES, COMPUTES, ran=True, cpu=1.0) for n in (1, 2, 3))])
@@ -167,7 +167,7 @@ def test_ranks_that_may_work_beside_one_that_sleeps_are_given_an_hour_and_no_mor
      [beside_work(0.0, main=RECEIVES), beside_work(235.0, main=RECEIVES)]],
     ids=["one look alone", "it ran in between", "it has written", "a message would wake it"],
 )
-def test_a_driver_that_may_wait_for_its_workers_is_never_called_hung(looks: list[Look]) -> None:
+def test_a_driver_that_may_wait_for_its_workers_is_never_called_hung(looks: list[Examination]) -> None:
     for asked_s in (None, 15.0):
         rhythm = replace(silent_for(10 * HOLD_MOST_S), no_progress_s=asked_s)
         assert conclude(rhythm, 0.0, looks)[1].startswith("no hang so far")

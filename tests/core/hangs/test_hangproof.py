@@ -9,8 +9,8 @@ import pytest
 
 from safelaunch.core.hangs import hang
 from safelaunch.core.hangs.hang import HOLD_FILES_S, HOLD_S
-from safelaunch.core.hangs.proof import Look, conclude, signs_of_life, stacks_phase, weigh
-from safelaunch.core.hangs.ranks import Life, Rank, Silent, Stack
+from safelaunch.core.hangs.proof import Examination, conclude, signs_of_life, stacks_phase, weigh
+from safelaunch.core.hangs.ranks import Life, ObservedRank, Silent, Stack
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress.lines import Talk
@@ -23,22 +23,22 @@ BARRIER: Stack = ("barrier (torch/distributed/distributed_c10d.py:4100)", *ITEM[
 SCORE: Stack = ("sync (train.py:75)", "evaluate (train.py:77)", *ITEM[1:])
 
 
-def look(ranks: Sequence[Rank], silent: Sequence[Silent] = ()) -> Look:
+def look(ranks: Sequence[ObservedRank], silent: Sequence[Silent] = ()) -> Examination:
     groups = fold(ranks)
     told = reports(*ranks)
-    return Look(told, groups, judge_hang(told, silent, groups=groups))
+    return Examination(told, groups, judge_hang(told, silent, groups=groups))
 
 
-def twice(ranks: Sequence[Rank]) -> list[Look]:
+def twice(ranks: Sequence[ObservedRank]) -> list[Examination]:
     return [look(ranks), look(ranks)]
 
 
-def lived(one: Rank, *points: tuple[float, ...]) -> Rank:
+def lived(one: ObservedRank, *points: tuple[float, ...]) -> ObservedRank:
     """A rank with these counters: (bytes, faults, CPU below, rests, t), a look each."""
     return one._replace(life=tuple(Life(0.0, *point) for point in points))
 
 
-def spinning(stack: Stack, count: int = 8) -> list[Rank]:
+def spinning(stack: Stack, count: int = 8) -> list[ObservedRank]:
     return [rank(number, stack, stack, cpu=1.0, ran=True) for number in range(count)]
 
 
@@ -75,7 +75,7 @@ def test_ranks_that_their_launcher_has_started_anew_are_no_hang() -> None:
      [*spinning(ALL_REDUCE, 7), rank(7, ITEM, ran=False)], [*spinning(ALL_REDUCE, 7), asleep(7, ITEM)]],
     ids=["all wait for the GPU", "all in one collective", "all asleep", "one elsewhere", "one in D state"],
 )
-def test_what_may_pass_counts_once_it_has_lasted(ranks: list[Rank]) -> None:
+def test_what_may_pass_counts_once_it_has_lasted(ranks: list[ObservedRank]) -> None:
     early, why_not = conclude(silent_for(60.0), 0.0, twice(ranks))
     assert "may pass" in why_not and hang.deadline_s(early) > 0
     lasts_s = HOLD_FILES_S if ranks[-1].stuck_in else HOLD_S
@@ -151,7 +151,7 @@ def test_an_evaluation_that_only_the_stacks_show_is_given_its_time() -> None:
     assert conclude(rhythm, 1000.0, twice(spinning(SCORE)))[1] == "", "its time is over"
 
 
-def closed(number: int, ran: bool, cpu: float = 0.0) -> Rank:
+def closed(number: int, ran: bool, cpu: float = 0.0) -> ObservedRank:
     """A rank whose stack nobody may read: its state, its calls and its counters alone are known."""
     return lived(rank(number, (), ran=ran, cpu=cpu, why="ptrace is closed"), (0.0, 0.0, 0.0, 0.0, 1.0),
                  (0.0, 0.0, 0.0, 0.0, 3.0))

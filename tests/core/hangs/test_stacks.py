@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safelaunch.core.hangs import nodeticket, stacktext
 from safelaunch.core.hangs.activity import classify
 from safelaunch.core.hangs.parallel import Sizes, parse_sizes, sizes_of_command
-from safelaunch.core.hangs.ranks import Place, Rank, Reader, Silent, Stack, logical_stack
+from safelaunch.core.hangs.ranks import KernelPlace, ObservedRank, ReportReader, Silent, Stack, logical_stack
 from safelaunch.core.hangs.stacks import MOVING, STUCK, UNREADABLE, fold, fold_numbers, label, normalise, tell_groups
 from safelaunch.core.hangs.stacktree import grow, render_tree
 from safelaunch.core.hangs.verdict import judge_hang
@@ -105,7 +105,7 @@ def test_folding_equals_comparing_each_rank_with_each_other(rows: list[tuple[tup
         frozenset(other.number for other in still if is_same(one, other)) for one in still}
 
 
-def is_same(one: Rank, other: Rank) -> bool:
+def is_same(one: ObservedRank, other: ObservedRank) -> bool:
     """Whether two ranks that do not move do the same: the rule, without any table."""
     return one.states == other.states and [normalise(stack) for stack in one.samples[:1]] == [
         normalise(stack) for stack in other.samples[:1]]
@@ -219,7 +219,7 @@ def test_dead_mount_that_no_rank_uses_is_told_and_is_no_reason() -> None:
 
 
 def test_rank_that_waits_for_a_mount_that_does_not_answer_is_odd_in_whatever_state_it_waits() -> None:
-    place = Place(1, "python", "S", "request_wait_answer", "newfstatat", "/home/x", "/home", "fuse")
+    place = KernelPlace(1, "python", "S", "request_wait_answer", "newfstatat", "/home/x", "/home", "fuse")
     found = reports(*(rank(n) for n in range(63)), rank(63, main=place))
     found[7] = found[7]._replace(mounts=(("/home", "late"),))
     (odd,) = judge_hang(found).odd
@@ -227,7 +227,7 @@ def test_rank_that_waits_for_a_mount_that_does_not_answer_is_odd_in_whatever_sta
 
 
 def test_sleep_in_the_gpu_driver_is_not_storage() -> None:
-    place = Place(1, "python", "D", "nvidia_ioctl", "ioctl", "/dev/nvidia3", "/dev", "devtmpfs")
+    place = KernelPlace(1, "python", "D", "nvidia_ioctl", "ioctl", "/dev/nvidia3", "/dev", "devtmpfs")
     verdict = judge_hang(reports(*(rank(n) for n in range(63)), asleep(63, main=place)))
     assert (verdict.kind, verdict.suspects) == ("gpu", ("n7",))
 
@@ -258,7 +258,7 @@ def test_rank_that_still_works_makes_the_verdict_less_sure() -> None:
 
 
 def test_ranks_in_their_data_loader_hold_those_in_the_collective() -> None:
-    worker = Place(77, "pt_data_worker", "D", "", "read", "/data/shard", "/data", "lustre")
+    worker = KernelPlace(77, "pt_data_worker", "D", "", "read", "/data/shard", "/data", "lustre")
     loading = [rank(n, DATA, below=(worker,)) for n in range(61, 64)]
     verdict = judge_hang(reports(*(rank(n) for n in range(61)), *loading))
     assert verdict.kind == "data_loading" and [odd.number for odd in verdict.odd] == [61, 62, 63]
@@ -451,14 +451,14 @@ def line_of(**fields: object) -> str:
 
 
 def test_report_is_read() -> None:
-    report = Reader().read(line_of())
+    report = ReportReader().read(line_of())
     (one,) = report.ranks
     assert (one.number, one.node, one.samples, one.cpu, one.ran) == (3, "n1", (USER,), 0.5, False)
     assert one.gpu_util == 100.0 and report.idle_gpus == ("1",)
 
 
 def test_equal_stacks_of_two_nodes_become_one_object() -> None:
-    reader = Reader()
+    reader = ReportReader()
     first, second = reader.read(line_of()).ranks[0], reader.read(line_of(), "n2").ranks[0]
     assert first.samples[0] is second.samples[0] and second.node == "n2"
 
@@ -467,7 +467,7 @@ def test_equal_stacks_of_two_nodes_become_one_object() -> None:
                          ids=["nothing", "empty", "list", "another version", "cut off"])
 def test_line_that_is_no_report_is_an_error_and_never_a_guess(line: str) -> None:
     with pytest.raises(ParseError):
-        Reader().read(line, "n1")
+        ReportReader().read(line, "n1")
 
 
 def test_public_object_says_what_the_screen_says() -> None:
@@ -538,7 +538,7 @@ def test_ticket_says_what_the_administrators_need_to_know() -> None:
 
 
 def test_ticket_about_a_gpus_driver_asks_for_the_gpu() -> None:
-    place = Place(1, "python", "D", "nv_wait", "ioctl", "/dev/nvidia3", "", "")
+    place = KernelPlace(1, "python", "D", "nv_wait", "ioctl", "/dev/nvidia3", "", "")
     text = nodeticket.render("n3", "why", [rank(0)._replace(states="DD", main=place)], job="1", run="r", user="u",
                              when="now")
     assert "check the GPUs" in text

@@ -10,7 +10,7 @@ from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Request
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import Ended, State
-from safelaunch.core.status.speech import Speech, Word
+from safelaunch.core.status.speech import SchedulerAnswer, Speech
 from safelaunch.core.status.states import describe_end, judge
 
 SPEECH = Speech(lambda t: f"<{t:.0f}>", lambda seconds: f"{seconds:.0f} s", lambda names: "+".join(names))
@@ -45,33 +45,35 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize(("events", "word", "name", "sentence"), [
-    ([SUBMITTED], Word((job(state="PENDING", reason="Resources"),)), "queued",
+    ([SUBMITTED], SchedulerAnswer((job(state="PENDING", reason="Resources"),)), "queued",
      "job 12 is waiting to be scheduled (Resources)"),
-    ([SUBMITTED], Word((job(),)), "queued", "job 12 has started; its supervisor has not reported yet"),
-    ([SUBMITTED], Word(()), "unknown", "Slurm no longer knows job 12, and the journal holds no end"),
-    ([SUBMITTED], Word(None, "down"), "queued", "job 12 is submitted and has not reported yet"),
-    ([], Word(()), "unknown", "a submission was begun and has no outcome, and Slurm knows no job of this run"),
-    ([], Word((job(state="PENDING", reason="Priority"),)), "queued",
+    ([SUBMITTED], SchedulerAnswer((job(),)), "queued", "job 12 has started; its supervisor has not reported yet"),
+    ([SUBMITTED], SchedulerAnswer(()), "unknown", "Slurm no longer knows job 12, and the journal holds no end"),
+    ([SUBMITTED], SchedulerAnswer(None, "down"), "queued", "job 12 is submitted and has not reported yet"),
+    ([], SchedulerAnswer(()), "unknown",
+     "a submission was begun and has no outcome, and Slurm knows no job of this run"),
+    ([], SchedulerAnswer((job(state="PENDING", reason="Priority"),)), "queued",
      "job 12 is in (is waiting to be scheduled (Priority)), though its submission was cut off"),
-    ([SUBMITTED, STARTED], Word((job(),)), "starting", "job 12 has started, the first attempt is being prepared"),
-    (RUNS, Word((job(),)), "running", "attempt 1 is running on n0+n1 (job 12)"),
-    (RUNS, Word(None, "down"), "running", "attempt 1 is running on n0+n1 (job 12)"),
-    (RUNS, Word(()), "unknown", "Slurm no longer knows job 12, and the journal holds no end"),
-    (RUNS, Word((job(state="COMPLETING"),)), "ending",
+    ([SUBMITTED, STARTED], SchedulerAnswer((job(),)), "starting",
+     "job 12 has started, the first attempt is being prepared"),
+    (RUNS, SchedulerAnswer((job(),)), "running", "attempt 1 is running on n0+n1 (job 12)"),
+    (RUNS, SchedulerAnswer(None, "down"), "running", "attempt 1 is running on n0+n1 (job 12)"),
+    (RUNS, SchedulerAnswer(()), "unknown", "Slurm no longer knows job 12, and the journal holds no end"),
+    (RUNS, SchedulerAnswer((job(state="COMPLETING"),)), "ending",
      "attempt 1 is running on n0+n1 (job 12); job 12 is COMPLETING for Slurm"),
-    ([*RUNS, FAILED], Word((job(),)), "restarting",
+    ([*RUNS, FAILED], SchedulerAnswer((job(),)), "restarting",
      "attempt 1 is over (failed), the next one is being prepared (job 12)"),
-    ([*RUNS, FAILED, PAUSE], Word((job(),)), "restarting",
+    ([*RUNS, FAILED, PAUSE], SchedulerAnswer((job(),)), "restarting",
      "attempt 1 is over (failed); waiting until noon: 2 failures in a row without progress (job 12)"),
-    ([*RUNS, FAILED, SUCCESSOR], Word((job("13", "PENDING", "Priority"),)), "waiting",
+    ([*RUNS, FAILED, SUCCESSOR], SchedulerAnswer((job("13", "PENDING", "Priority"),)), "waiting",
      "job 12 is over; the run goes on in job 13, which is waiting to be scheduled (Priority)"),
-    ([*RUNS, FAILED], Word((job(state="PENDING", reason="BeginTime"),)), "waiting",
+    ([*RUNS, FAILED], SchedulerAnswer((job(state="PENDING", reason="BeginTime"),)), "waiting",
      "job 12 is waiting to be scheduled (BeginTime)"),
-    ([*RUNS, DONE], Word(()), "completed", "the run has completed: done (exit code 0)"),
+    ([*RUNS, DONE], SchedulerAnswer(()), "completed", "the run has completed: done (exit code 0)"),
 ], ids=["pending", "just started", "lost in the queue", "slurm silent", "cut off, not in", "cut off, in", "starting",
         "running", "running, slurm silent", "lost while running", "completing", "between attempts", "pause",
         "handed over", "requeued", "ended"])
-def test_the_state_needs_both_witnesses(events: Events, word: Word, name: str, sentence: str) -> None:
+def test_the_state_needs_both_witnesses(events: Events, word: SchedulerAnswer, name: str, sentence: str) -> None:
     judged = judge(state_of(*events), word, SPEECH, 10.0)
     assert (judged.name, judged.sentence) == (name, sentence)
 
@@ -100,7 +102,7 @@ def test_the_state_needs_both_witnesses(events: Events, word: Word, name: str, s
 def test_what_was_asked_of_a_run_is_its_state_while_it_is_being_done(
     events: Events, requests: list[Request], name: str, said: str
 ) -> None:
-    judged = judge(state_of(*events), Word((job(),)), SPEECH, 10.0, requests, 60.0)
+    judged = judge(state_of(*events), SchedulerAnswer((job(),)), SPEECH, 10.0, requests, 60.0)
     assert (judged.name, said in judged.sentence) == (name, True), judged.sentence
 
 

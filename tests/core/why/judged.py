@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.why.findings import CLOCK_ORDER, Evidence, Line, Log
+from safelaunch.core.why.findings import CLOCK_ORDER, Line, Log, OutsideEvidence
 from safelaunch.core.why.judge.engine import NOTHING_KNOWN, judge_log
 from safelaunch.core.why.read.prefilter import Shapes
 from safelaunch.core.why.read.scan import Compiled, Scanner
@@ -39,6 +39,6 @@ def read_text(*texts: str, clock: str = CLOCK_ORDER) -> Log:
                counts, clock=clock)
 
 
-def judge_text(*texts: str, evidence: Evidence = NOTHING_KNOWN, clock: str = CLOCK_ORDER) -> Verdict:
+def judge_text(*texts: str, evidence: OutsideEvidence = NOTHING_KNOWN, clock: str = CLOCK_ORDER) -> Verdict:
     """The verdict on some files' texts."""
     return judge_log(read_text(*texts, clock=clock), evidence)

@@ -18,15 +18,15 @@ from safelaunch.core.advice import what_follows
 from safelaunch.core.decide import ended
 from safelaunch.core.decide import rows as decide
 from safelaunch.core.decide.actions import AskToEnd, Finish, Kill
-from safelaunch.core.decide.seen import Live, Seen, mark_asked, mark_killed
+from safelaunch.core.decide.seen import Live, Observation, mark_asked, mark_killed
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Exit, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
-from safelaunch.core.status.speech import Word
+from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.core.status.states import judge
 from safelaunch.core.why.evidence import Stacks, know
-from safelaunch.core.why.findings import End, Evidence, Log, TaskExit
+from safelaunch.core.why.findings import EndFacts, Log, OutsideEvidence, TaskExit
 from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.show import verdicttext
@@ -194,7 +194,7 @@ class Told:
 
     events: tuple[Event, ...]
     log: Log
-    evidence: Evidence
+    evidence: OutsideEvidence
     state: State
     requests: tuple[Request, ...]
 
@@ -217,7 +217,7 @@ def live_through(case: Case, plan: Plan) -> Told:
     live = Live(1, NODES, exits=case.exits[:1], tasks=2, srun_code=facts.pop("srun_code", None), hung=case.hung)
     if case.ended in ("stopped", "interrupted", "completed", "lost") or case.hung:
         live = replace(live, exits=())
-    seen = Seen(NOW, NODES, live, **facts)
+    seen = Observation(NOW, NODES, live, **facts)
     for request in set(seen.requests) - {HELD}:
         record("kill_switch", name=request.name, who=request.who, touched_t=request.t)
     before = fold(journal)
@@ -238,7 +238,7 @@ def live_through(case: Case, plan: Plan) -> Told:
     closing: list[Event] = []
     if how != "completed":
         end = end_of(live, seen, how, case.is_refused)
-        known = know(End(how, live.end_row), tasks, live.srun_code, lost=seen.lost, stacks=stacks,
+        known = know(EndFacts(how, live.end_row), tasks, live.srun_code, lost=seen.lost, stacks=stacks,
                      is_hang=case.hung is not None, asked_bytes=start)
         verdict = judge_end(end) or judge_log(log if how == "failed" else Log(), known)
         closing.append(Event(NOW, 1, 50, "n0", "verdict", {
@@ -281,7 +281,7 @@ def test_events_status_and_why_say_the_same_of_an_end(case: Case) -> None:
         assert any(case.said in text for text in spoken), spoken
         assert lines[0].endswith(f"; {case.follows}"), lines
         assert attempt.summary is not None and case.said in attempt.summary
-    seen = judge(told.state, Word(None), SPEECH, NOW)
+    seen = judge(told.state, SchedulerAnswer(None), SPEECH, NOW)
     if told.state.ended is not None and told.state.ended.how in ("stopped", "gave_up"):
         assert case.said in seen.sentence, seen
     assert not any("somebody ended it" in text for text in spoken)

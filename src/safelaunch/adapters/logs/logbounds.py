@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.logs import logchunks
-from safelaunch.adapters.logs.logchunks import Source
+from safelaunch.adapters.logs.logchunks import LogSource
 from safelaunch.core.why.read.parts import Speaker
 from safelaunch.core.why.read.prefilter import QUOTA_DULL, Shapes
 from safelaunch.core.why.read.scan import Compiled, Scanner
@@ -36,7 +36,7 @@ Pieces = list[tuple[int, int]]
 Probe = Callable[[int], set[Speaker]]
 
 
-def choose_pieces(source: Source, compiled: Compiled, *, thorough: bool = False) -> Pieces:
+def choose_pieces(source: LogSource, compiled: Compiled, *, thorough: bool = False) -> Pieces:
     """The pieces [start, end) of the file that are to be read, in order; they may have holes in them."""
     size = source.size
     fd = sharedfile.open_log(source.path)
@@ -54,7 +54,7 @@ def choose_pieces(source: Source, compiled: Compiled, *, thorough: bool = False)
     return _joined([*([(0, HEAD)] if start == 0 else []), (low, alive_at), *_of_dead(alive_at, size)])
 
 
-def cut_pieces(source: Source, pieces: Iterable[tuple[int, int]]) -> Pieces:
+def cut_pieces(source: LogSource, pieces: Iterable[tuple[int, int]]) -> Pieces:
     """The pieces cut into such as one worker takes at a time, at starts of lines, without the holes in them."""
     fd = sharedfile.open_log(source.path)
     try:
@@ -126,7 +126,7 @@ def _of_dead(start: int, size: int) -> Pieces:
     return [(start, start + DEAD_HEAD), *((at, at + SAMPLE) for at in middle), (size - DEAD_TAIL, size)]
 
 
-def _prober(fd: int, source: Source, compiled: Compiled, *, all_progress: bool = False) -> Probe:
+def _prober(fd: int, source: LogSource, compiled: Compiled, *, all_progress: bool = False) -> Probe:
     """Who makes steps in the window at an offset; some of them, or (`all_progress`) all.
 
     A bar without a step is no proof: downloads have bars.

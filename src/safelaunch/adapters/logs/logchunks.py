@@ -25,7 +25,7 @@ ALIGN = 64 << 10       # how far the next line end is looked for
 
 
 @dataclass(frozen=True)
-class Source:
+class LogSource:
     """One log file, and what its name and first lines say about who wrote it."""
 
     path: str
@@ -42,7 +42,7 @@ class Source:
 
 
 def scan_piece(
-    source: Source, start: int, end: int, compiled: Compiled, shapes: Shapes, *, numbered: bool = False,
+    source: LogSource, start: int, end: int, compiled: Compiled, shapes: Shapes, *, numbered: bool = False,
 ) -> Part:
     """What lies in [start, end) of the file; both are starts of lines, or nearly. Lines are counted from 1 on."""
     scanner = source.scanner(compiled, shapes)
@@ -142,12 +142,12 @@ def count_lines(fd: int, start: int, end: int) -> int:
     return count
 
 
-def learn_source(path: str, index: int, *, host: str | None = None, rank: int | None = None) -> Source:
+def learn_source(path: str, index: int, *, host: str | None = None, rank: int | None = None) -> LogSource:
     """The file as it is now; its first lines tell whether names of hosts label them."""
     fd = sharedfile.open_log(path)
     try:
         stat = os.fstat(fd)
         hosts = loglines.learn_hosts(os.pread(fd, 1 << 16, 0))
-        return Source(path, index, stat.st_size, hosts, stat.st_mtime, host, rank)
+        return LogSource(path, index, stat.st_size, hosts, stat.st_mtime, host, rank)
     finally:
         os.close(fd)

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from safelaunch.adapters import sharedfile
 from safelaunch.adapters.logs import logbounds, logchunks
-from safelaunch.adapters.logs.logchunks import Source
+from safelaunch.adapters.logs.logchunks import LogSource
 from safelaunch.core.why.findings import CLOCK_ORDER, CLOCK_STAMPS, Finding, Line, Log, Progress, Rule
 from safelaunch.core.why.order import clocks
 from safelaunch.core.why.read import loglines
@@ -37,7 +37,7 @@ TAIL = 64 << 10
 
 
 @dataclass
-class _Reading:
+class _FileReading:
     """What reading one file gave."""
 
     part: Part
@@ -54,7 +54,7 @@ class _Reading:
 class _Task:
     """A piece of a plain file, as a worker gets it."""
 
-    source: Source
+    source: LogSource
     start: int
     end: int
 
@@ -70,8 +70,8 @@ def read_logs(
     """
     rules = tuple(rules)
     compiled = compiled or Compiled(rules)
-    readings: dict[int, _Reading] = {}
-    plain: list[Source] = []
+    readings: dict[int, _FileReading] = {}
+    plain: list[LogSource] = []
     for index, path in enumerate(paths):
         if _is_plain(path):
             plain.append(_source(path, index, len(paths)))
@@ -86,8 +86,8 @@ def read_logs(
 
 
 def _read_plain(
-    sources: Sequence[Source], compiled: Compiled, thorough: bool, workers: int,
-) -> dict[int, _Reading]:
+    sources: Sequence[LogSource], compiled: Compiled, thorough: bool, workers: int,
+) -> dict[int, _FileReading]:
     tasks: list[_Task] = []
     for source in sources:
         pieces = logbounds.choose_pieces(source, compiled, thorough=thorough)
@@ -98,7 +98,7 @@ def _read_plain(
     return {source.index: _join_parts(source, parts[source.index]) for source in sources}
 
 
-def _join_parts(source: Source, parts: Sequence[tuple[_Task, Part]]) -> _Reading:
+def _join_parts(source: LogSource, parts: Sequence[tuple[_Task, Part]]) -> _FileReading:
     """The parts of one file as one; lines are numbered as far as nothing before them was left out."""
     at = 0
     lines: int | None = 0
@@ -112,7 +112,7 @@ def _join_parts(source: Source, parts: Sequence[tuple[_Task, Part]]) -> _Reading
     known = lines if at == source.size else None
     tail = _tail_of(source)
     last = _last_lines(tail, source.index, source.size, known)
-    return _Reading(whole, last, source.size, read, known, _is_torn(tail), source.written_t, _odd_about(tail))
+    return _FileReading(whole, last, source.size, read, known, _is_torn(tail), source.written_t, _odd_about(tail))
 
 
 def _number_lines(part: Part, before: int | None) -> Part:
@@ -156,12 +156,12 @@ def _scan(task: _Task, compiled: Compiled, shapes: Shapes) -> Part:
 # --- streams --------------------------------------------------------------------------------------------------------
 
 
-def _read_stream(path: Path, index: int, compiled: Compiled) -> _Reading:
+def _read_stream(path: Path, index: int, compiled: Compiled) -> _FileReading:
     """What a gzipped file or a pipe holds, read from its start to its end."""
     with _open_stream(path) as stream:
         feed = _Feed(stream.read1 if hasattr(stream, "read1") else stream.read)
         head = feed(0, 1 << 16)
-        source = Source(str(path), index, 0, loglines.learn_hosts(head), None, *_names_of(path))
+        source = LogSource(str(path), index, 0, loglines.learn_hosts(head), None, *_names_of(path))
         shapes = Shapes(compiled.literals, words=compiled.words)
         feed.at_end = lambda: shapes.renew(logchunks.TAIL_GRANT)
         scanner = source.scanner(compiled, shapes)
@@ -169,8 +169,8 @@ def _read_stream(path: Path, index: int, compiled: Compiled) -> _Reading:
     part = scanner.finish()
     tail = feed.tail
     odd = "its compressed data are damaged or not complete" if feed.is_broken else _odd_about(tail)
-    return _Reading(part, _last_lines(tail, index, feed.end, part.newlines), feed.end, feed.end, part.newlines,
-                    _is_torn(tail), _written_t(path), odd)
+    return _FileReading(part, _last_lines(tail, index, feed.end, part.newlines), feed.end, feed.end, part.newlines,
+                        _is_torn(tail), _written_t(path), odd)
 
 
 class _Feed:
@@ -254,7 +254,7 @@ def _names_of(path: Path) -> tuple[str | None, int | None]:
     return (host[1] if host else None), None
 
 
-def _source(path: Path, index: int, count: int) -> Source:
+def _source(path: Path, index: int, count: int) -> LogSource:
     host, rank = _names_of(path) if count > 1 or path.parent.name in HOST_FOLDERS else (None, None)
     return logchunks.learn_source(str(path), index, host=host, rank=rank)
 
@@ -264,7 +264,7 @@ def _written_t(path: Path) -> float | None:
     return path.stat().st_mtime if path.is_file() else None
 
 
-def _tail_of(source: Source) -> bytes:
+def _tail_of(source: LogSource) -> bytes:
     fd = sharedfile.open_log(source.path)
     try:
         return os.pread(fd, TAIL, max(0, source.size - TAIL))
@@ -298,7 +298,7 @@ def _last_lines(tail: bytes, index: int, size: int, newlines: int | None) -> tup
     return tuple(reversed(lines))
 
 
-def _join(files: Sequence[str], readings: Sequence[_Reading]) -> Log:
+def _join(files: Sequence[str], readings: Sequence[_FileReading]) -> Log:
     """All files as one log, on one clock as far as that can be told."""
     counts: Counter[str] = Counter()
     findings: list[Finding] = []

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from safelaunch.core.checkpoints.model import Folder
+from safelaunch.core.checkpoints.model import CheckpointTree
 
 MAGIC = b"PK\x03\x04"
 END = b"PK\x05\x06"
@@ -48,7 +48,7 @@ class _Member(NamedTuple):
     packed_bytes: int
 
 
-def judge_archive(folder: Folder, path: str, size: int) -> str | None:
+def judge_archive(folder: CheckpointTree, path: str, size: int) -> str | None:
     """What is wrong with the zip file, None when its structure is whole."""
     directory = _find_directory(folder, path, size)
     if isinstance(directory, str):
@@ -67,7 +67,7 @@ def judge_archive(folder: Folder, path: str, size: int) -> str | None:
     return None
 
 
-def top_of(folder: Folder, path: str) -> str:
+def top_of(folder: CheckpointTree, path: str) -> str:
     """The folder of the archive's first member: torch.save calls it after the file, "archive" for an open one."""
     head = folder.read(path, 0, _LOCAL.size + _MOST_NAME_BYTES)
     if len(head) < _LOCAL.size or not head.startswith(MAGIC):
@@ -76,7 +76,7 @@ def top_of(folder: Folder, path: str) -> str:
     return head[_LOCAL.size : _LOCAL.size + name_bytes].decode("utf-8", "replace").partition("/")[0]
 
 
-def _find_directory(folder: Folder, path: str, size: int) -> _Directory | str:
+def _find_directory(folder: CheckpointTree, path: str, size: int) -> _Directory | str:
     """Where the central directory lies, or why there is none: it must end exactly where the end records begin."""
     tail = folder.read(path, -min(size, _END.size), _END.size)
     if not _is_end(tail, 0):
@@ -158,7 +158,7 @@ def _sample(members: list[_Member]) -> list[_Member]:
     return [*picked, members[-1], *(member for member in members if member.name.endswith("/data.pkl"))]
 
 
-def _judge_member(folder: Folder, path: str, member: _Member, limit: int) -> str | None:
+def _judge_member(folder: CheckpointTree, path: str, member: _Member, limit: int) -> str | None:
     """What is wrong with one member: its header must be where the directory says, its data before the directory."""
     header = folder.read(path, member.offset, _LOCAL.size)
     if len(header) != _LOCAL.size or not header.startswith(MAGIC):

@@ -18,7 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from safelaunch.core.checkpoints import archive, names, torchfile
-from safelaunch.core.checkpoints.model import Candidate, Folder, join
+from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
 from safelaunch.core.checkpoints.pickled import Atom, LongPickle, PickleFile, TornPickle
 
 METADATA = ".metadata"
@@ -39,7 +39,7 @@ class _Extent(NamedTuple):
         return _Extent(min(self.first, start), max(self.last, start), max(self.end, end))
 
 
-def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
+def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """The folder itself and its direct subfolders, where they hold shards or .metadata."""
     found = []
     for path in ("", *(name for name in sorted(folder.names("")) if folder.is_dir(name))):
@@ -58,12 +58,12 @@ def is_like(inside: Iterable[str]) -> bool:
     return any(_METADATA.fullmatch(name) or _SHARD.fullmatch(name) for name in inside)
 
 
-def judge(folder: Folder, candidate: Candidate) -> str | None:
+def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with the candidate's folder, None when whole."""
     return judge_folder(folder, candidate.path)
 
 
-def judge_folder(folder: Folder, path: str) -> str | None:
+def judge_folder(folder: CheckpointTree, path: str) -> str | None:
     """What is wrong with a distributed checkpoint, other torch files in its folder included; None when whole."""
     inside = sorted(folder.names(path))
     metadata = [found for name in inside if (found := _METADATA.fullmatch(name))]
@@ -92,11 +92,11 @@ def judge_folder(folder: Folder, path: str) -> str | None:
     )
 
 
-def _judge_last_byte(folder: Folder, path: str) -> str | None:
+def _judge_last_byte(folder: CheckpointTree, path: str) -> str | None:
     return None if folder.read(path, -1, 1) == b"." else "truncated: its last byte does not end a pickle"
 
 
-def _judge_unnamed(folder: Folder, path: str, shards: Iterable[str]) -> str | None:
+def _judge_unnamed(folder: CheckpointTree, path: str, shards: Iterable[str]) -> str | None:
     """What is wrong with the end of the first damaged one of these files; an empty one may be a rank's without data."""
     for name in shards:
         there = join(path, name)
@@ -109,7 +109,7 @@ def _judge_unnamed(folder: Folder, path: str, shards: Iterable[str]) -> str | No
     return None
 
 
-def _judge_shards(folder: Folder, path: str, needed: dict[str, _Extent]) -> str | None:
+def _judge_shards(folder: CheckpointTree, path: str, needed: dict[str, _Extent]) -> str | None:
     if not needed:
         return "no data file: .metadata names none and none is there"
     for name, extent in sorted(needed.items()):
@@ -124,7 +124,7 @@ def _judge_shards(folder: Folder, path: str, needed: dict[str, _Extent]) -> str 
     return None
 
 
-def _judge_ends(folder: Folder, path: str, extent: _Extent) -> str | None:
+def _judge_ends(folder: CheckpointTree, path: str, extent: _Extent) -> str | None:
     """What is wrong with the first or the last shard in a file; torch.save writes each as a zip of its own.
 
     Pages that a crashed machine lost read as zeros. A writer of another form is not judged.
@@ -139,7 +139,7 @@ def _judge_ends(folder: Folder, path: str, extent: _Extent) -> str | None:
     return None
 
 
-def _note_needed(folder: Folder, path: str, needed: dict[str, _Extent]) -> str | None:
+def _note_needed(folder: CheckpointTree, path: str, needed: dict[str, _Extent]) -> str | None:
     """What is wrong with a metadata file; adds where the shards are in each data file that it names.
 
     Raises LongPickle when that is not all of them.

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from safelaunch.core.checkpoints import names, torchfile
-from safelaunch.core.checkpoints.model import Candidate, Folder, join
+from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
 
 LATEST = "latest"
 _STEP_FOLDER = re.compile(r"global_step(\d+)")
@@ -29,7 +29,7 @@ _KINDS = (
 )
 
 
-def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
+def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """The tags in the folder, and direct subfolders that hold a `latest` of their own."""
     inside = sorted(folder.names(""))
     said = read_latest(folder, LATEST)
@@ -54,7 +54,7 @@ def _list_tags(tags: list[str], said: str | None) -> Iterator[Candidate]:
         yield Candidate(tag, step, "deepspeed", (tag,), refused)
 
 
-def _find_nested(folder: Folder, name: str) -> Candidate | None:
+def _find_nested(folder: CheckpointTree, name: str) -> Candidate | None:
     """checkpoint-100 as the trainer of transformers writes it; its loader follows `latest`, so that must be right."""
     if not folder.is_dir(name):
         return None
@@ -68,7 +68,7 @@ def _find_nested(folder: Folder, name: str) -> Candidate | None:
     return Candidate(name, names.step_in(name), "deepspeed", (join(name, said),), refused)
 
 
-def read_latest(folder: Folder, path: str) -> str | None:
+def read_latest(folder: CheckpointTree, path: str) -> str | None:
     """The tag in `latest`, "" when it is torn, None without one."""
     if folder.size(path) is None:
         return None
@@ -76,12 +76,12 @@ def read_latest(folder: Folder, path: str) -> str | None:
     return "" if "/" in said or said.startswith(".") else said
 
 
-def judge(folder: Folder, candidate: Candidate) -> str | None:
+def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with the files of the candidate's tag, None when whole."""
     return judge_tag(folder, candidate.parts[0])
 
 
-def judge_tag(folder: Folder, path: str) -> str | None:
+def judge_tag(folder: CheckpointTree, path: str) -> str | None:
     """What is wrong with the files of one tag, None when all ranks' are there and whole."""
     inside = sorted(folder.names(path))
     files = [name for name in inside if names.is_torch(name) and not names.is_temporary(name)]

@@ -17,8 +17,8 @@ import re
 from collections.abc import Iterable
 
 from safelaunch.core.checkpoints import dcp, deepspeed, names, safetensors, tree
-from safelaunch.core.checkpoints.model import Candidate, Folder, join
-from safelaunch.core.checkpoints.tree import Place
+from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
+from safelaunch.core.checkpoints.tree import FolderNames
 
 TRAINER_STATE = "trainer_state.json"
 # Deep enough for runs/NAME/checkpoints/checkpoint_0 and a search's run-3/checkpoint-500.
@@ -43,11 +43,11 @@ _AS_BESIDE = ("config.json", "scheduler.bin")
 _NUMBERED = re.compile(r"(model|pytorch_model|optimizer|scheduler|sampler|random_states)(?:_(\d+))?\.\w+")
 
 
-def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
+def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """Every folder that looks like a checkpoint of the Trainer or of Accelerate, or like a model's."""
     found: dict[str, Candidate] = {}
     beside: dict[str, set[str]] = {}
-    begun: list[Place] = []
+    begun: list[FolderNames] = []
     for place in tree.walk(folder, _DEEPEST):
         if tree.is_within(place.parent, found):   # a part of the one above
             continue
@@ -66,7 +66,7 @@ def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
                  for one in found.values())
 
 
-def is_like(place: Place) -> bool:
+def is_like(place: FolderNames) -> bool:
     """Whether the names are those of a checkpoint of the Trainer or of Accelerate, or of a model, finished or not."""
     inside = place.names
     if any(map(_ACCELERATE_FILE.fullmatch, inside)):
@@ -77,7 +77,7 @@ def is_like(place: Place) -> bool:
     return TRAINER_STATE in inside or (has_config and has_weights and names.is_step_folder(place.base))
 
 
-def _has_steps(folder: Folder, root: Place) -> bool:
+def _has_steps(folder: CheckpointTree, root: FolderNames) -> bool:
     """Whether the folder that is searched holds checkpoints, and so is none, although a model lies in it."""
     return any(names.is_step_folder(name) and folder.is_dir(name) for name in root.names)
 
@@ -86,7 +86,7 @@ def _is_end_mark(name: str) -> bool:
     return name == TRAINER_STATE or _ACCELERATE_RNG.fullmatch(name) is not None
 
 
-def _refuse(place: Place) -> str | None:
+def _refuse(place: FolderNames) -> str | None:
     """Why a folder cannot be meant, by its names alone."""
     if names.is_temporary(place.base) or place.base.startswith("tmp-"):
         return names.UNFINISHED
@@ -100,7 +100,7 @@ def _refuse(place: Place) -> str | None:
     return None
 
 
-def _compare(folder: Folder, one: Candidate, beside: set[str]) -> Candidate:
+def _compare(folder: CheckpointTree, one: Candidate, beside: set[str]) -> Candidate:
     """The same, or refused when it lacks what a neighbour of the same trainer has."""
     inside = folder.names(one.path)
     marks = set(filter(_is_end_mark, beside))
@@ -113,7 +113,7 @@ def _compare(folder: Folder, one: Candidate, beside: set[str]) -> Candidate:
     return Candidate(one.path, one.step, one.format, refused=refused)
 
 
-def judge(folder: Folder, candidate: Candidate) -> str | None:
+def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with the folder, None when all that belongs to it is there and whole."""
     path, inside = candidate.path, sorted(folder.names(candidate.path))
     reason = _judge_weights(folder, path, inside)
@@ -128,7 +128,7 @@ def judge(folder: Folder, candidate: Candidate) -> str | None:
     )
 
 
-def _judge_weights(folder: Folder, path: str, inside: Iterable[str]) -> str | None:
+def _judge_weights(folder: CheckpointTree, path: str, inside: Iterable[str]) -> str | None:
     """Why the folder holds no model: neither weights, nor adapters (PEFT keeps further ones in folders), nor a tag."""
     if any(map(_WEIGHTS.fullmatch, inside)):
         has_adapter = any(name.startswith("adapter_model") for name in inside)
@@ -138,11 +138,11 @@ def _judge_weights(folder: Folder, path: str, inside: Iterable[str]) -> str | No
     return "no weights: neither model nor adapter_model, in safetensors or .bin"
 
 
-def _names_in(folder: Folder, path: str, name: str) -> Iterable[str]:
+def _names_in(folder: CheckpointTree, path: str, name: str) -> Iterable[str]:
     return folder.names(join(path, name)) if folder.is_dir(join(path, name)) else ()
 
 
-def _judge_trainer(folder: Folder, candidate: Candidate, inside: Iterable[str]) -> str | None:
+def _judge_trainer(folder: CheckpointTree, candidate: Candidate, inside: Iterable[str]) -> str | None:
     """What is wrong with the Trainer's own files: the states are there all or none, and all are of one step."""
     present = set(inside)
     with_deepspeed = deepspeed.LATEST in present
@@ -161,7 +161,7 @@ def _judge_trainer(folder: Folder, candidate: Candidate, inside: Iterable[str]) 
     return _judge_step(folder, candidate)
 
 
-def _judge_step(folder: Folder, candidate: Candidate) -> str | None:
+def _judge_step(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """Whether trainer_state.json speaks of the step in the folder's name."""
     try:
         said = tree.read_json(folder, join(candidate.path, TRAINER_STATE))
@@ -173,7 +173,7 @@ def _judge_step(folder: Folder, candidate: Candidate) -> str | None:
     return None if step == candidate.step else f"{TRAINER_STATE} is of step {step}"
 
 
-def _judge_accelerate(folder: Folder, path: str, inside: Iterable[str]) -> str | None:
+def _judge_accelerate(folder: CheckpointTree, path: str, inside: Iterable[str]) -> str | None:
     """What is missing of what Accelerate numbers, and whether there is an optimizer to each scheduler."""
     counted: dict[str, list[int]] = {}
     for name in inside:
@@ -187,7 +187,7 @@ def _judge_accelerate(folder: Folder, path: str, inside: Iterable[str]) -> str |
     return "no optimizer.bin, although scheduler.bin is there" if "scheduler" in counted and not has_optimizer else None
 
 
-def _judge_folders(folder: Folder, path: str, inside: Iterable[str]) -> str | None:
+def _judge_folders(folder: CheckpointTree, path: str, inside: Iterable[str]) -> str | None:
     """What is wrong in the folders: FSDP's shards, DeepSpeed's tag, further adapters."""
     if deepspeed.LATEST in inside:
         said = deepspeed.read_latest(folder, join(path, deepspeed.LATEST))

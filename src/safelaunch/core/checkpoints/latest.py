@@ -21,7 +21,15 @@ from safelaunch.core.checkpoints import (
     tree,
     unknown,
 )
-from safelaunch.core.checkpoints.model import Candidate, Checkpoint, Folder, Format, Found, Judged, Skipped
+from safelaunch.core.checkpoints.model import (
+    Candidate,
+    Checkpoint,
+    CheckpointTree,
+    Format,
+    FoundCheckpoints,
+    JudgedCheckpoint,
+    Skipped,
+)
 
 # The formats, those with the strongest marks first: `auto` gives a path to the first that knows it.
 # To add one: a file with list_candidates and judge, and a row here.
@@ -44,17 +52,17 @@ NAMES = ("auto", *FORMATS, "pattern")
 MOST_WHOLE = 5
 
 
-def choose(judged: Iterable[Judged]) -> Found:
+def choose(judged: Iterable[JudgedCheckpoint]) -> FoundCheckpoints:
     """The newest whole one of a survey, the other whole ones, and what was skipped."""
     told = tuple(judged)
     whole = [Checkpoint(one.path, one.step, one.format) for one in told if one.reason is None]
     skipped = tuple(Skipped(one.path, one.reason) for one in told if one.reason is not None)
-    return Found(whole[0] if whole else None, tuple(whole[1:]), skipped)
+    return FoundCheckpoints(whole[0] if whole else None, tuple(whole[1:]), skipped)
 
 
 def survey(
-    folder: Folder, format: str, pattern: str | None = None, most_whole: int = MOST_WHOLE
-) -> tuple[Judged, ...]:
+    folder: CheckpointTree, format: str, pattern: str | None = None, most_whole: int = MOST_WHOLE
+) -> tuple[JudgedCheckpoint, ...]:
     """Every candidate, the newest first, judged; once `most_whole` are whole the older ones are left out.
 
     Steps compare as numbers. Nothing is asked of the clock: a file that is being written has an unfinished structure.
@@ -68,7 +76,7 @@ def survey(
         candidates = [replace(other, refused=f"of format {other.format}, and resume.format says {format}")
                       for other in _list_all(folder, FORMATS)]
     candidates.sort(key=lambda candidate: _age_key(folder, candidate), reverse=True)
-    judged: list[Judged] = []
+    judged: list[JudgedCheckpoint] = []
     whole = 0
     for candidate in candidates:
         if candidate.refused is None and whole >= most_whole:
@@ -76,7 +84,7 @@ def survey(
         reason = candidate.refused or _judge(folder, rows[candidate.format], candidate)
         whole += reason is None
         changed_s = folder.mtime_s(candidate.path)
-        judged.append(Judged(candidate.path, candidate.step, candidate.format, changed_s, reason))
+        judged.append(JudgedCheckpoint(candidate.path, candidate.step, candidate.format, changed_s, reason))
     return tuple(judged)
 
 
@@ -93,7 +101,7 @@ def _choose_formats(format: str, text: str | None) -> dict[str, Format]:
     return FORMATS if format == "auto" else {format: FORMATS[format]}
 
 
-def _list_all(folder: Folder, rows: dict[str, Format]) -> list[Candidate]:
+def _list_all(folder: CheckpointTree, rows: dict[str, Format]) -> list[Candidate]:
     """The candidates of all rows; what lies in a path of a stronger format belongs to that one.
 
     So does everything when the folder that is searched is a checkpoint itself.
@@ -109,14 +117,14 @@ def _list_all(folder: Folder, rows: dict[str, Format]) -> list[Candidate]:
     return found
 
 
-def _age_key(folder: Folder, candidate: Candidate) -> tuple[bool, int, float, str]:
+def _age_key(folder: CheckpointTree, candidate: Candidate) -> tuple[bool, int, float, str]:
     """Sorts by step; those without one come last, by time of change."""
     if candidate.step is not None:
         return (True, candidate.step, 0.0, candidate.path)
     return (False, 0, folder.mtime_s(candidate.path) or 0.0, candidate.path)
 
 
-def _judge(folder: Folder, row: Format, candidate: Candidate) -> str | None:
+def _judge(folder: CheckpointTree, row: Format, candidate: Candidate) -> str | None:
     """What is wrong with the candidate; what cannot be read cannot be resumed from, whatever the cause."""
     try:
         return row.judge(folder, candidate)

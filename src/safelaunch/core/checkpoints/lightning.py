@@ -15,9 +15,9 @@ import re
 from functools import partial
 
 from safelaunch.core.checkpoints import archive, dcp, deepspeed, names, torchfile, tree
-from safelaunch.core.checkpoints.model import Candidate, Folder, join
+from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
 from safelaunch.core.checkpoints.pickled import Allowance, LongPickle, PickleFile, TornPickle
-from safelaunch.core.checkpoints.tree import Place
+from safelaunch.core.checkpoints.tree import FolderNames
 
 SUFFIX = ".ckpt"
 META = "meta.pt"
@@ -31,7 +31,7 @@ _LOCAL_HEADER_BYTES = 30
 _MOST_OPS = 500
 
 
-def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
+def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """Every .ckpt file or folder that is Lightning's by its name, or by what the file begins with."""
     found: list[Candidate] = []
     for place in tree.walk(folder, _DEEPEST):
@@ -41,7 +41,7 @@ def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
     return tuple(found)
 
 
-def _look_at(folder: Folder, place: Place, name: str) -> Candidate | None:
+def _look_at(folder: CheckpointTree, place: FolderNames, name: str) -> Candidate | None:
     """The candidate of that name, None when nothing says that it is Lightning's."""
     path = join(place.path, name)
     is_folder = folder.is_dir(path)
@@ -63,12 +63,12 @@ def _named_step(name: str) -> int | None:
     return None if name.startswith(("hpc_ckpt_", "last")) else names.step_in(name)
 
 
-def _is_sharded(folder: Folder, path: str) -> bool:
+def _is_sharded(folder: CheckpointTree, path: str) -> bool:
     inside = folder.names(path)
     return dcp.is_like(inside) or META in inside or deepspeed.LATEST in inside or not inside
 
 
-def _peek(folder: Folder, path: str) -> tuple[bool, int | None]:
+def _peek(folder: CheckpointTree, path: str) -> tuple[bool, int | None]:
     """Whether the file's first pickle has Lightning's keys, and its global_step."""
     is_its_own, step, key = False, None, ""
     try:
@@ -90,7 +90,7 @@ def _peek(folder: Folder, path: str) -> tuple[bool, int | None]:
     return is_its_own, step
 
 
-def judge(folder: Folder, candidate: Candidate) -> str | None:
+def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with the file, or with the folder's shards, None when whole."""
     path = candidate.path
     if not folder.is_dir(path):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 
 from safelaunch.core.checkpoints import dcp, names, nemo, torchfile
-from safelaunch.core.checkpoints.model import Candidate, Folder, join
+from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
 
 TRACKER = "latest_checkpointed_iteration.txt"
 RELEASE = "release"
@@ -23,7 +23,7 @@ _RANKS = re.compile(r"mp_rank_(\d+)(?:_(\d+))?(?:_(\d+))?")
 _AXES = ("tensor", "pipeline", "expert")
 
 
-def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
+def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """Every iter_N folder, `release` where the tracker names it, and a tracker that cannot be believed."""
     steps = {name: int(found.group(1)) for name in folder.names("") if (found := _ITERATION.fullmatch(name))}
     if not steps and not folder.is_dir(RELEASE):
@@ -42,7 +42,7 @@ def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
     return (*release, *listed)
 
 
-def _refuse(folder: Folder, name: str, step: int, said: str | None, announced: int | None) -> str | None:
+def _refuse(folder: CheckpointTree, name: str, step: int, said: str | None, announced: int | None) -> str | None:
     """Why an iteration's folder cannot be meant, by the tracker's word."""
     if said == RELEASE:
         return f"{TRACKER} says release"
@@ -54,21 +54,21 @@ def _refuse(folder: Folder, name: str, step: int, said: str | None, announced: i
     return None
 
 
-def _read_tracker(folder: Folder) -> str | None:
+def _read_tracker(folder: CheckpointTree) -> str | None:
     """The tracker's word, None without a tracker."""
     if folder.size(TRACKER) is None:
         return None
     return folder.read(TRACKER, 0, 64).decode("ascii", "replace").strip()
 
 
-def _is_distributed(folder: Folder, path: str) -> bool:
+def _is_distributed(folder: CheckpointTree, path: str) -> bool:
     try:
         return dcp.is_like(folder.names(path))
     except OSError:
         return False
 
 
-def judge(folder: Folder, candidate: Candidate) -> str | None:
+def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with one iteration's folder, None when whole."""
     inside = sorted(folder.names(candidate.path))
     ranks = {name: found for name in inside if (found := _RANKS.fullmatch(name))}
@@ -97,7 +97,7 @@ def _judge_grid(ranks: list[re.Match[str]]) -> str | None:
     return None
 
 
-def _judge_ranks(folder: Folder, path: str, ranks: list[str]) -> str | None:
+def _judge_ranks(folder: CheckpointTree, path: str, ranks: list[str]) -> str | None:
     """What is wrong with the ranks' files: all hold a model file, and each file is whole."""
     for rank in ranks:
         files = [name for name in sorted(folder.names(join(path, rank))) if names.is_torch(name)]
@@ -109,7 +109,7 @@ def _judge_ranks(folder: Folder, path: str, ranks: list[str]) -> str | None:
     return _judge_same_files(folder, path, ranks)
 
 
-def _judge_same_files(folder: Folder, path: str, ranks: list[str]) -> str | None:
+def _judge_same_files(folder: CheckpointTree, path: str, ranks: list[str]) -> str | None:
     """Which file some ranks have and another lacks: distrib_optim.pt is written after model_optim_rng.pt."""
     sets = {rank: {name for name in folder.names(join(path, rank)) if names.is_torch(name)} for rank in ranks}
     everything = set().union(*sets.values())

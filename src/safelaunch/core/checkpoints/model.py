@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from safelaunch.core.checkpoints.pickled import Allowance
 
 
-class Folder(Protocol):
+class CheckpointTree(Protocol):
     """A read-only view of one directory tree; paths are relative to it, with "/", and "" is the folder itself.
 
     `names`, `read` raise OSError when the world refuses; `size` is None for whatever is no regular file.
@@ -57,7 +57,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedCheckpoint:
     """A candidate after the look at it: `reason` says why it must not be resumed from, None when it is complete."""
 
     path: str
@@ -68,7 +68,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundCheckpoints:
     """The newest whole checkpoint, the next older whole ones, and everything that was passed over on the way."""
 
     best: Checkpoint | None
@@ -90,8 +90,8 @@ class Candidate:
 class Format(NamedTuple):
     """How one format is recognised (cheap: names only) and judged (reads; returns what is wrong, None when whole)."""
 
-    candidates: Callable[[Folder], tuple[Candidate, ...]]
-    judge: Callable[[Folder, Candidate], str | None]
+    candidates: Callable[[CheckpointTree], tuple[Candidate, ...]]
+    judge: Callable[[CheckpointTree, Candidate], str | None]
 
 
 def join(*parts: str) -> str:

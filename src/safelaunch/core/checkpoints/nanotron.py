@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from math import prod
 
 from safelaunch.core.checkpoints import safetensors, tree
-from safelaunch.core.checkpoints.model import Candidate, Folder
+from safelaunch.core.checkpoints.model import Candidate, CheckpointTree
 
 LATEST, METADATA = "latest.txt", "checkpoint_metadata.json"
 # Deep enough for model/model/decoder/12/pp_block/attn/qkv_proj.
@@ -22,7 +22,7 @@ _DEEPEST = 10
 _RANK = re.compile(r"(pp|dp|tp|exp)(?:-rank)?-(\d+)-of-(\d+)")
 
 
-def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
+def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """Every folder named by a number that holds nanotron's texts, held against latest.txt."""
     said = _read_latest(folder)
     found = []
@@ -34,7 +34,7 @@ def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
     return tuple(found)
 
 
-def _is_like(folder: Folder, name: str) -> bool:
+def _is_like(folder: CheckpointTree, name: str) -> bool:
     try:
         inside = folder.names(name)
     except OSError:
@@ -42,7 +42,7 @@ def _is_like(folder: Folder, name: str) -> bool:
     return METADATA in inside or ("config.yaml" in inside and ("model" in inside or "optimizer" in inside))
 
 
-def _read_latest(folder: Folder) -> int | None:
+def _read_latest(folder: CheckpointTree) -> int | None:
     """The step in latest.txt; None without one, or when it is torn: then the folders' own structure decides."""
     if folder.size(LATEST) is None:
         return None
@@ -50,7 +50,7 @@ def _read_latest(folder: Folder) -> int | None:
     return int(said) if said.isdecimal() else None
 
 
-def judge(folder: Folder, candidate: Candidate) -> str | None:
+def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with the folder's files or with the sets of their ranks, None when whole."""
     inside = folder.names(candidate.path)
     for needed in (METADATA, "config.yaml", "model"):

@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 
 from safelaunch.core.checkpoints import dcp, names, torchfile, tree
-from safelaunch.core.checkpoints.model import Candidate, Folder, join
-from safelaunch.core.checkpoints.tree import Place
+from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
+from safelaunch.core.checkpoints.tree import FolderNames
 
 METADATA, COMMON, WEIGHTS = "metadata.json", "common.pt", "weights"
 UNFINISHED = "-unfinished"
@@ -26,7 +26,7 @@ _STEP = re.compile(r"\bstep=(\d+)")
 _MEGATRON = re.compile(r"iter_\d+|release")
 
 
-def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
+def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """Every folder that holds Megatron's files, itself or in weights/."""
     found: dict[str, Candidate] = {}
     for place in tree.walk(folder, _DEEPEST):
@@ -41,7 +41,7 @@ def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
     return tuple(found.values())
 
 
-def _refuse(folder: Folder, place: Place) -> str | None:
+def _refuse(folder: CheckpointTree, place: FolderNames) -> str | None:
     if names.is_temporary(place.base):
         return names.UNFINISHED
     marker = place.base.removesuffix(".ckpt").removesuffix("-EMA") + UNFINISHED
@@ -55,7 +55,7 @@ def _step_in(name: str) -> int | None:
     return int(found.group(1)) if found else names.step_in(name)
 
 
-def judge(folder: Folder, candidate: Candidate) -> str | None:
+def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with the folder that holds the shards, and with the texts of context/; None when whole."""
     path = candidate.parts[0]
     reason = judge_folder(folder, path, sorted(folder.names(path)))
@@ -67,7 +67,7 @@ def judge(folder: Folder, candidate: Candidate) -> str | None:
     return reason
 
 
-def judge_folder(folder: Folder, path: str, inside: list[str]) -> str | None:
+def judge_folder(folder: CheckpointTree, path: str, inside: list[str]) -> str | None:
     """What is wrong with a folder of Megatron's dist_checkpointing, None when whole."""
     if METADATA not in inside:
         return f"no {METADATA}, which is written last: the save has not finished"

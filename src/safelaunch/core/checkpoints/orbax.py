@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from safelaunch.core.checkpoints import names, tree
-from safelaunch.core.checkpoints.model import Candidate, Folder, join
-from safelaunch.core.checkpoints.tree import Place
+from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
+from safelaunch.core.checkpoints.tree import FolderNames
 
 METADATA, COMMITTED = "_CHECKPOINT_METADATA", "commit_success.txt"
 ITEM_METADATA, MANIFEST = "_METADATA", "manifest.ocdbt"
@@ -37,7 +37,7 @@ _MOST_WALKED_BYTES = 1 << 30
 _MOST_CHECKED_BYTES = 1 << 20
 
 
-def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
+def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """Every committed folder, and those that a save has left unfinished."""
     found: dict[str, Candidate] = {}
     marks: dict[str, set[str]] = {}
@@ -53,7 +53,7 @@ def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
     return tuple(_beside(folder, one, marks.get(one.path.rpartition("/")[0], set())) for one in found.values())
 
 
-def _is_like(folder: Folder, place: Place) -> bool:
+def _is_like(folder: CheckpointTree, place: FolderNames) -> bool:
     """Whether the names are Orbax's; an item without the step's own text is one of an older release."""
     if METADATA in place.names or MANIFEST in place.names or ITEM_METADATA in place.names:
         return True
@@ -63,7 +63,7 @@ def _is_like(folder: Folder, place: Place) -> bool:
     )
 
 
-def _beside(folder: Folder, one: Candidate, marks: set[str]) -> Candidate:
+def _beside(folder: CheckpointTree, one: Candidate, marks: set[str]) -> Candidate:
     """The same, or refused when it lacks a mark that its neighbours have."""
     lost = marks - set(folder.names(one.path)) if not one.refused else None
     if not lost:
@@ -72,7 +72,7 @@ def _beside(folder: Folder, one: Candidate, marks: set[str]) -> Candidate:
     return Candidate(one.path, one.step, one.format, refused=refused)
 
 
-def judge(folder: Folder, candidate: Candidate) -> str | None:
+def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with the step's text or with an item, None when whole."""
     inside = folder.names(candidate.path)
     items = [name for name in sorted(inside) if folder.is_dir(join(candidate.path, name))]
@@ -91,7 +91,7 @@ def judge(folder: Folder, candidate: Candidate) -> str | None:
     return None if items else "no item"
 
 
-def _judge_step(folder: Folder, path: str, items: Iterable[str]) -> str | None:
+def _judge_step(folder: CheckpointTree, path: str, items: Iterable[str]) -> str | None:
     """What the step's own text says of the save: whether it was committed, and which items it has."""
     try:
         said = tree.read_json(folder, path)
@@ -107,7 +107,7 @@ def _judge_step(folder: Folder, path: str, items: Iterable[str]) -> str | None:
     return f"item {lost[0]} is missing" if lost else None
 
 
-def _judge_item(folder: Folder, path: str, inside: Iterable[str]) -> str | None:
+def _judge_item(folder: CheckpointTree, path: str, inside: Iterable[str]) -> str | None:
     """What is wrong with an item's texts, manifests and tree nodes; None when nothing speaks against it."""
     if TEMPORARY in path:
         return names.UNFINISHED
@@ -135,7 +135,7 @@ def _judge_item(folder: Folder, path: str, inside: Iterable[str]) -> str | None:
     return None
 
 
-def _judge_ocdbt(folder: Folder, path: str) -> str | None:
+def _judge_ocdbt(folder: CheckpointTree, path: str) -> str | None:
     """What is wrong with a manifest, or with a data file, which is a row of tree nodes and values; None when whole."""
     size = folder.size(path)
     if not size:
@@ -165,7 +165,7 @@ def _judge_ocdbt(folder: Folder, path: str) -> str | None:
     return None
 
 
-def _end_of_frame(folder: Folder, path: str, at: int) -> int | None:
+def _end_of_frame(folder: CheckpointTree, path: str, at: int) -> int | None:
     """The byte behind the frame of zstd that begins here, None when its blocks make no sense."""
     flags = folder.read(path, at + 4, 1)
     if not flags:

@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterator
 
 from safelaunch.core.checkpoints import archive, dcp, names, torchfile
-from safelaunch.core.checkpoints.model import Candidate, Folder, join
+from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
 
 _TOKEN = re.compile(r"\{step\}|\*|\?|\{[^{}]{0,255}\}")
 _WILD = {"*": "[^/]*", "?": "[^/]"}
 
 
-def list_candidates(folder: Folder, pattern: str) -> tuple[Candidate, ...]:
+def list_candidates(folder: CheckpointTree, pattern: str) -> tuple[Candidate, ...]:
     """Every path that the pattern describes; raises ValueError for a pattern that means nothing."""
     words = [word for word in pattern.split("/") if word not in ("", ".")]
     if not words or ".." in words or pattern.startswith("/"):
@@ -59,7 +59,7 @@ def _is_marker(word: str) -> bool:
 
 
 def _match(
-    folder: Folder, path: str, step: int | None, words: list[re.Pattern[str]]
+    folder: CheckpointTree, path: str, step: int | None, words: list[re.Pattern[str]]
 ) -> Iterator[tuple[str, int | None, str | None]]:
     """(path, step, reason to skip) below `path` for the words that are left."""
     if not words:
@@ -81,7 +81,7 @@ def _match(
             yield from _match(folder, join(path, name), step if said is None else said, words[1:])
 
 
-def judge(folder: Folder, candidate: Candidate) -> str | None:
+def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with the file or folder, None when nothing speaks against it."""
     for part in candidate.parts:
         if part == candidate.path:
@@ -91,7 +91,7 @@ def judge(folder: Folder, candidate: Candidate) -> str | None:
     return _judge_folder(folder, candidate.path)
 
 
-def _judge_file(folder: Folder, path: str) -> str | None:
+def _judge_file(folder: CheckpointTree, path: str) -> str | None:
     size = folder.size(path)
     if size is None:
         return "not a regular file"
@@ -104,7 +104,7 @@ def _judge_file(folder: Folder, path: str) -> str | None:
     return None
 
 
-def _judge_folder(folder: Folder, path: str) -> str | None:
+def _judge_folder(folder: CheckpointTree, path: str) -> str | None:
     inside = sorted(folder.names(path))
     if not inside:
         return "empty folder"

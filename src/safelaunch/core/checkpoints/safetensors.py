@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from safelaunch.core.checkpoints import names, torchfile, tree
-from safelaunch.core.checkpoints.model import Candidate, Folder, join
-from safelaunch.core.checkpoints.tree import Place
+from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
+from safelaunch.core.checkpoints.tree import FolderNames
 
 SUFFIX = ".safetensors"
 # Deep enough for runs/NAME/checkpoints/step_100.
@@ -29,7 +29,7 @@ _SHARD = re.compile(r"(.+)-(\d+)-of-(\d+)(\.safetensors|\.bin)")
 _INDEX = re.compile(r".+\.(?:safetensors|bin)\.index(?:\.[\w-]+)?\.json")
 
 
-def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
+def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """Every folder of weights that is named after a step or holds an index, and every other file by itself."""
     found: list[Candidate] = []
     for place in tree.walk(folder, _DEEPEST):
@@ -40,7 +40,7 @@ def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
     return tuple(found)
 
 
-def _list_in(folder: Folder, place: Place) -> list[Candidate]:
+def _list_in(folder: CheckpointTree, place: FolderNames) -> list[Candidate]:
     """A step's folder or a model's folder is one candidate; loose files are one each, those of its ranks together."""
     if names.is_step_folder(place.base) or names.is_temporary(place.base):
         refused = names.UNFINISHED if names.is_temporary(place.base) else None
@@ -68,7 +68,7 @@ def is_part(name: str) -> bool:
     return _SHARD.fullmatch(name) is not None or _INDEX.fullmatch(name) is not None
 
 
-def judge(folder: Folder, candidate: Candidate) -> str | None:
+def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with the candidate's files, None when whole."""
     if not candidate.parts:
         inside = sorted(folder.names(candidate.path))
@@ -84,14 +84,14 @@ def judge(folder: Folder, candidate: Candidate) -> str | None:
     return None
 
 
-def judge_folder(folder: Folder, path: str, inside: Iterable[str]) -> str | None:
+def judge_folder(folder: CheckpointTree, path: str, inside: Iterable[str]) -> str | None:
     """What is wrong with the files of a folder of weights, None when whole; each is read once."""
     judged: set[str] = set()
     reason = _judge_shards(folder, path, set(inside), judged)
     return reason or judge_files(folder, path, [name for name in inside if name not in judged])
 
 
-def _judge_shards(folder: Folder, path: str, present: set[str], judged: set[str]) -> str | None:
+def _judge_shards(folder: CheckpointTree, path: str, present: set[str], judged: set[str]) -> str | None:
     """What is missing of the files that hold a model together: by the numbers in their names, and by their index."""
     shards = [found for name in sorted(present) if (found := _SHARD.fullmatch(name))]
     for stem, count, suffix in sorted({found.group(1, 3, 4) for found in shards}):
@@ -111,7 +111,7 @@ def _judge_shards(folder: Folder, path: str, present: set[str], judged: set[str]
     return None
 
 
-def _judge_index(folder: Folder, path: str, name: str, present: set[str], judged: set[str]) -> str | None:
+def _judge_index(folder: CheckpointTree, path: str, name: str, present: set[str], judged: set[str]) -> str | None:
     """What is wrong with an index: each file that it names must be there and hold the tensors that it is said to.
 
     Adds the files that are whole to `judged`.
@@ -139,7 +139,7 @@ def _judge_index(folder: Folder, path: str, name: str, present: set[str], judged
     return None
 
 
-def judge_files(folder: Folder, path: str, inside: Sequence[str]) -> str | None:
+def judge_files(folder: CheckpointTree, path: str, inside: Sequence[str]) -> str | None:
     """What is wrong with the first damaged file of the forms that are known; others are not judged."""
     stems = {torchfile.without_suffixes(name) for name in inside}
     for name in inside:
@@ -150,7 +150,7 @@ def judge_files(folder: Folder, path: str, inside: Sequence[str]) -> str | None:
     return None
 
 
-def judge_any(folder: Folder, path: str) -> str | None:
+def judge_any(folder: CheckpointTree, path: str) -> str | None:
     """What is wrong with a file whose suffix says how it is written; None when whole, or when nothing is known."""
     if path.endswith(SUFFIX):
         return judge_file(folder, path)
@@ -161,13 +161,13 @@ def judge_any(folder: Folder, path: str) -> str | None:
     return None
 
 
-def judge_file(folder: Folder, path: str) -> str | None:
+def judge_file(folder: CheckpointTree, path: str) -> str | None:
     """What is wrong with one file, None when its tensors fill it to the last byte."""
     header = _read_header(folder, path)
     return header if isinstance(header, str) else None
 
 
-def _read_header(folder: Folder, path: str) -> dict[str, Any] | str:
+def _read_header(folder: CheckpointTree, path: str) -> dict[str, Any] | str:
     """The header of a whole file, or what is wrong with it."""
     size = folder.size(path)
     if not size:

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator
 from functools import partial
 
 from safelaunch.core.checkpoints import archive, names
-from safelaunch.core.checkpoints.model import Candidate, Folder, join
+from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
 from safelaunch.core.checkpoints.pickled import Atom, LongPickle, PickleFile, TornPickle
 
 # Deep enough for lightning_logs/version_0/checkpoints; bounded, so that no loop of links matters.
@@ -29,12 +29,12 @@ _ELEMENT_BYTES = {
 }  # fmt: skip
 
 
-def list_candidates(folder: Folder) -> tuple[Candidate, ...]:
+def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     """Every torch file, those of one step folder or of one step's ranks together; finished by name or refused."""
     return tuple(_list_in(folder, "", 1))
 
 
-def _list_in(folder: Folder, path: str, depth: int) -> Iterator[Candidate]:
+def _list_in(folder: CheckpointTree, path: str, depth: int) -> Iterator[Candidate]:
     try:
         found = sorted(folder.names(path))
     except OSError as error:
@@ -71,7 +71,7 @@ def _group(path: str, torch_files: list[str]) -> Iterator[Candidate]:
         yield Candidate(parts[0], names.step_in(group[0]), "torch", parts)
 
 
-def judge(folder: Folder, candidate: Candidate) -> str | None:
+def judge(folder: CheckpointTree, candidate: Candidate) -> str | None:
     """What is wrong with any of the candidate's files or with the set of ranks; None when whole."""
     ranks = [rank for part in candidate.parts if (rank := names.rank_in(part.rpartition("/")[2])) is not None]
     missing = names.missing_in(ranks) if len(ranks) > 1 else []
@@ -82,7 +82,7 @@ def judge(folder: Folder, candidate: Candidate) -> str | None:
     return judge_files(folder, candidate.parts)
 
 
-def judge_files(folder: Folder, paths: tuple[str, ...]) -> str | None:
+def judge_files(folder: CheckpointTree, paths: tuple[str, ...]) -> str | None:
     """What is wrong with the first damaged file, named, or with one that stands under another's name."""
     stems = {without_suffixes(path) for path in paths}
     for path in paths:
@@ -97,7 +97,7 @@ def without_suffixes(path: str) -> str:
     return path.rpartition("/")[2].rpartition(".")[0]
 
 
-def judge_name(folder: Folder, path: str, stems: Container[str]) -> str | None:
+def judge_name(folder: CheckpointTree, path: str, stems: Container[str]) -> str | None:
     """Why a torch file is another one of the same checkpoint: it was saved under that one's name."""
     saved_as = archive.top_of(folder, path)
     if saved_as and saved_as != without_suffixes(path) and saved_as in stems:
@@ -105,7 +105,7 @@ def judge_name(folder: Folder, path: str, stems: Container[str]) -> str | None:
     return None
 
 
-def judge_file(folder: Folder, path: str) -> str | None:
+def judge_file(folder: CheckpointTree, path: str) -> str | None:
     """What is wrong with one torch file, None when its structure is whole."""
     size = folder.size(path)
     if size is None:
@@ -120,7 +120,7 @@ def judge_file(folder: Folder, path: str) -> str | None:
     return "neither a zip archive nor a pickle"
 
 
-def _judge_pickles(folder: Folder, path: str, size: int) -> str | None:
+def _judge_pickles(folder: CheckpointTree, path: str, size: int) -> str | None:
     """What is wrong with a file of pickles: plain ones fill it, torch's old form goes on with storages."""
     file = PickleFile(partial(folder.read, path), size, folder.allowance.share())
     try:
@@ -140,7 +140,7 @@ def _is_recalled(text: str) -> bool:
     return text == _STORAGE or text.rpartition(" ")[2] in _ELEMENT_BYTES
 
 
-def _judge_old_form(folder: Folder, path: str, size: int, file: PickleFile, at: int) -> str | None:
+def _judge_old_form(folder: CheckpointTree, path: str, size: int, file: PickleFile, at: int) -> str | None:
     """What is wrong with a file of torch's old form: pickles (version, system, object, keys), then the storages."""
     element_bytes: dict[str, int] = {}
     for _ in range(3):

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
 from safelaunch.core.checkpoints import names
-from safelaunch.core.checkpoints.model import Folder, join
+from safelaunch.core.checkpoints.model import CheckpointTree, join
 
 # What holds checkpoints: a search may begin far above them, beside data sets of a million folders.
 _HOLDER = re.compile(r"checkpoints?|ckpts?|weights|lightning_logs|version_\d+", re.IGNORECASE)
@@ -17,7 +17,7 @@ _ANY_NAME_TO_LEVEL = 2
 _MOST_JSON_BYTES = 16 << 20
 
 
-class Place(NamedTuple):
+class FolderNames(NamedTuple):
     """A folder and the names in it; `unlisted` says why there are none."""
 
     path: str
@@ -35,13 +35,13 @@ class Place(NamedTuple):
         return self.path.rpartition("/")[0]
 
 
-def walk(folder: Folder, deepest: int, top: str = "") -> Iterator[Place]:
+def walk(folder: CheckpointTree, deepest: int, top: str = "") -> Iterator[FolderNames]:
     """`top` itself and the folders below it to that depth, parents first; one with a temporary name is not entered.
 
     Below the folder that is searched, from the third level on, only folders that are named as checkpoints are, or as
     what holds them. Raises OSError when `top` cannot be listed.
     """
-    yield Place(top, tuple(sorted(folder.names(top))))
+    yield FolderNames(top, tuple(sorted(folder.names(top))))
     yield from _below(folder, top, deepest, is_part=top != "")
 
 
@@ -52,15 +52,15 @@ def _may_hold(path: str) -> bool:
         _HOLDER.fullmatch(one) for one in (name, above[-1]))
 
 
-def _below(folder: Folder, path: str, deeper: int, is_part: bool) -> Iterator[Place]:
+def _below(folder: CheckpointTree, path: str, deeper: int, is_part: bool) -> Iterator[FolderNames]:
     for name in sorted(folder.names(path)) if deeper > 0 else ():
         inside = join(path, name)
         if not folder.is_dir(inside) or (not is_part and not _may_hold(inside)):
             continue
         try:
-            yield Place(inside, tuple(sorted(folder.names(inside))))
+            yield FolderNames(inside, tuple(sorted(folder.names(inside))))
         except OSError as error:
-            yield Place(inside, (), names.unlisted(error))
+            yield FolderNames(inside, (), names.unlisted(error))
             continue
         if not names.is_temporary(name):
             yield from _below(folder, inside, deeper - 1, is_part)
@@ -75,7 +75,7 @@ def is_within(path: str, taken: Container[str]) -> bool:
     return False
 
 
-def read_json(folder: Folder, path: str) -> Any:
+def read_json(folder: CheckpointTree, path: str) -> Any:
     """The value in a JSON file, None in a file that is larger than what is read; raises ValueError when it is torn."""
     size = folder.size(path)
     if not size:
@@ -90,7 +90,7 @@ def read_json(folder: Folder, path: str) -> Any:
         raise ValueError(f"truncated: {error}") from None
 
 
-def judge_json(folder: Folder, path: str) -> str | None:
+def judge_json(folder: CheckpointTree, path: str) -> str | None:
     """What is wrong with a JSON file, None when it can be read to its end."""
     try:
         read_json(folder, path)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterator
 
 from safelaunch.core.checkpoints import names, tree
-from safelaunch.core.checkpoints.model import Candidate, Folder, join
-from safelaunch.core.checkpoints.tree import Place
+from safelaunch.core.checkpoints.model import Candidate, CheckpointTree, join
+from safelaunch.core.checkpoints.tree import FolderNames
 
 FORMAT = "unknown"
 _DEEPEST = 2
@@ -23,7 +23,7 @@ _STATE_NAME = re.compile(
 _MOST_NAMES_SHOWN = 3
 
 
-def list_candidates(folder: Folder, taken: Collection[str]) -> tuple[Candidate, ...]:
+def list_candidates(folder: CheckpointTree, taken: Collection[str]) -> tuple[Candidate, ...]:
     """What is named like a step's checkpoint, and is neither a candidate of a format nor holds or is part of one."""
     found = []
     for place in tree.walk(folder, _DEEPEST):
@@ -41,14 +41,14 @@ def _is_near(path: str, taken: Collection[str]) -> bool:
     return any(path == one or path.startswith(f"{one}/") or one.startswith(f"{path}/") for one in taken if one)
 
 
-def _is_named(place: Place) -> bool:
+def _is_named(place: FolderNames) -> bool:
     """Whether a folder's name is a step's; a bare number counts only with such files in it, or without any."""
     if not names.is_step_folder(place.base):
         return False
     return not place.base.isdecimal() or not place.names or any(map(_STATE_FILE.fullmatch, place.names))
 
 
-def _describe(folder: Folder, place: Place) -> str:
+def _describe(folder: CheckpointTree, place: FolderNames) -> str:
     if place.unlisted:
         return place.unlisted
     if not place.names:
@@ -57,7 +57,7 @@ def _describe(folder: Folder, place: Place) -> str:
     return f"read by no format (it holds {shown}); say how it is named: resume.format: pattern"
 
 
-def _list_files(folder: Folder, place: Place, taken: Collection[str]) -> Iterator[Candidate]:
+def _list_files(folder: CheckpointTree, place: FolderNames, taken: Collection[str]) -> Iterator[Candidate]:
     for name in place.names:
         path = join(place.path, name)
         if path in taken or not _STATE_FILE.fullmatch(name) or not _STATE_NAME.match(name) or folder.is_dir(path):

@@ -7,11 +7,10 @@ from typing import NamedTuple
 from safelaunch.core import categories, launchers, via
 from safelaunch.core.config.kinds import (
     CheckpointPattern,
-    Choice,
     Duration,
     Flag,
     Integer,
-    Kind,
+    OneOf,
     Path,
     PolicyTable,
     ResumeArgs,
@@ -21,7 +20,8 @@ from safelaunch.core.config.kinds import (
     SrunFlags,
     StepPattern,
     Text,
-    Words,
+    TextLines,
+    ValueKind,
     ZeroOrOne,
 )
 
@@ -32,7 +32,7 @@ NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 class Key(NamedTuple):
     """One key: what it takes, its default as it would be written (None: nothing), and what it is for."""
 
-    kind: Kind
+    kind: ValueKind
     default: str | tuple[str, ...] | None
     doc: str
 
@@ -50,7 +50,7 @@ KEYS: dict[str, Key] = {
     "name": Key(Text(_A_NAME, NAME_PATTERN), None, "The run's name; by default the file's own name without .yaml."),
     "run_dir": Key(Path(), "runs/${name}", "The run folder; a relative one starts at the folder of train.yaml."),
     "cluster": Key(
-        Choice(("auto", "slurm", "local")),
+        OneOf(("auto", "slurm", "local")),
         "auto",
         "Where to run: auto takes Slurm where there is one; local is this machine.",
     ),
@@ -63,7 +63,7 @@ KEYS: dict[str, Key] = {
     "srun.kill_on_bad_exit": Key(ZeroOrOne(), "1", "End the attempt as soon as one task fails (--kill-on-bad-exit)."),
     "srun.extra": Key(SrunFlags(), (), "More flags for srun, such as [--hint=nomultithread]."),
     "launch.with": Key(
-        Choice(tuple(launchers.LAUNCHERS)),
+        OneOf(tuple(launchers.LAUNCHERS)),
         None,
         "; ".join(f"{name}: {row.doc}" for name, row in launchers.LAUNCHERS.items()) + ". By default torchrun "
         "if nproc_per_node is given, else srun if there are several nodes, tasks or GPUs, else none.",
@@ -81,8 +81,8 @@ KEYS: dict[str, Key] = {
         "Where the checkpoints are, as the command sees it: a relative one starts at the job's working directory.",
     ),
     "resume.format": Key(
-        Choice(("auto", "torch", "dcp", "deepspeed", "megatron", "nemo", "nanotron", "hf", "lightning", "safetensors",
-                "orbax", "pattern")),
+        OneOf(("auto", "torch", "dcp", "deepspeed", "megatron", "nemo", "nanotron", "hf", "lightning", "safetensors",
+               "orbax", "pattern")),
         "auto",
         "How checkpoints are laid out and when one is complete (docs/checkpoints.md); auto looks at what is there.",
     ),
@@ -95,7 +95,7 @@ KEYS: dict[str, Key] = {
         "What ${RESUME_ARGS} in command stands for once there is a checkpoint: its {path} and {step}.",
     ),
     "resume.by": Key(
-        Choice(("command", "training")),
+        OneOf(("command", "training")),
         "command",
         "Who loads the checkpoint: command, by ${RESUME_ARGS} or $SAFELAUNCH_RESUME_PATH in it or in setup; or the "
         "training, which finds its newest one in dir by itself (or a script that reads those variables).",
@@ -112,13 +112,13 @@ KEYS: dict[str, Key] = {
     "restart.max_without_progress": Key(Integer(1), "3", "Failures in a row without progress before the run gives up."),
     "restart.backoff": Key(Duration(), "60s", "Wait before a restart that follows a failure without progress."),
     "restart.via": Key(
-        Choice(via.CHOICES),
+        OneOf(via.CHOICES),
         "auto",
         "How a new job is made: successor (queued while this one runs), requeue, resubmit (queued when it ends), or "
         "watch (by `safelaunch watch` on a login node). auto takes the first that the site allows, and says which.",
     ),
     "restart.on_lost_progress": Key(
-        Choice(("stop", "warn")),
+        OneOf(("stop", "warn")),
         "stop",
         "What to do when an attempt surely starts lower than all the checkpoints it could go on from: stop, before it "
         "overwrites them, or only warn.",
@@ -149,7 +149,7 @@ KEYS: dict[str, Key] = {
     "hang.first_step": Key(Duration(), "60m", "How long an attempt may take to its first step."),
     "hang.dump_stacks": Key(Flag(), "true", "Look at all ranks' stacks before anything is ended, and keep them."),
     "hang.then": Key(
-        Choice(("restart", "preserve", "notify")),
+        OneOf(("restart", "preserve", "notify")),
         "restart",
         "What follows a hang that two witnesses confirm: restart, preserve (keep the site first), or notify (say it).",
     ),
@@ -162,8 +162,8 @@ KEYS: dict[str, Key] = {
     ),
     "kill_switch.signal": Key(SignalName(), "SIGUSR2", "The signal that asks the training to end."),
     "preserve_site.for": Key(Duration(), "0", "How long to keep failed nodes for people to look at; 0: not at all."),
-    "preserve_site.when": Key(Words(categories.NAMES), ("unknown", "hang"), "The causes to keep them for."),
-    "preserve_site.nodes": Key(Choice(("suspects", "all")), "suspects", "Which nodes to keep."),
+    "preserve_site.when": Key(TextLines(categories.NAMES), ("unknown", "hang"), "The causes to keep them for."),
+    "preserve_site.nodes": Key(OneOf(("suspects", "all")), "suspects", "Which nodes to keep."),
 }
 
 # Documented, and refused until somebody builds them, who then deletes the row. "key=word" is one word of a key.

@@ -30,7 +30,7 @@ class WrongValue(Exception):
     """What is wrong with a value, in words that follow "key: "."""
 
 
-class Kind(Protocol):
+class ValueKind(Protocol):
     """Reads one node as the value that the resolved config holds; raises WrongValue."""
 
     @property
@@ -118,7 +118,7 @@ class Shell:
 
 
 @dataclass(frozen=True)
-class Choice:
+class OneOf:
     """One of some words."""
 
     words: tuple[str, ...]
@@ -184,7 +184,7 @@ class Duration:
 
 
 @dataclass(frozen=True)
-class Words:
+class TextLines:
     """A list of lines of text, if need be out of some words."""
 
     words: tuple[str, ...] = ()
@@ -195,8 +195,8 @@ class Words:
         return {"type": "array", "items": {"anyOf": [self._item.schema, REFERENCE]}}
 
     @property
-    def _item(self) -> Kind:
-        return Choice(self.words) if self.words else Text()
+    def _item(self) -> ValueKind:
+        return OneOf(self.words) if self.words else Text()
 
     def read(self, node: Node) -> list[str]:
         """The list."""
@@ -205,7 +205,7 @@ class Words:
         return [self._item.read(item) for item in node.items]
 
 
-class SrunFlags(Words):
+class SrunFlags(TextLines):
     """A list of srun's flags, without those that safelaunch sets itself."""
 
     def read(self, node: Node) -> list[str]:

@@ -25,11 +25,11 @@ from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Node, Origin,
 from safelaunch.core.config.yamltext import parse_document
 from safelaunch.errors import ConfigError, Problem
 
-__all__ = ["Origin", "Resolved", "Source", "resolve"]
+__all__ = ["ConfigLayer", "Origin", "Resolved", "resolve"]
 
 
 @dataclass(frozen=True)
-class Source:
+class ConfigLayer:
     """One layer's text, such as ("file", "train.yaml", "command: …")."""
 
     layer: str  # site | user | file
@@ -46,7 +46,7 @@ class Resolved:
 
 
 def resolve(
-    sources: Sequence[Source],
+    sources: Sequence[ConfigLayer],
     overrides: Sequence[str],
     environ: Mapping[str, str],
     raw_sbatch: Sequence[str] = (),
@@ -63,7 +63,7 @@ def resolve(
     tree = merge_layers(default_layer(name_from_file(file)), layers)
     tree, faults = expand(tree, environ)
     problems += faults
-    reading = _Reading()
+    reading = _ConfigReading()
     reading.read(tree)
     problems += reading.problems
     faulty = frozenset(problem.key for problem in problems)
@@ -74,7 +74,7 @@ def resolve(
 
 
 def _read_layers(
-    sources: Sequence[Source], overrides: Sequence[str], raw_sbatch: Sequence[str]
+    sources: Sequence[ConfigLayer], overrides: Sequence[str], raw_sbatch: Sequence[str]
 ) -> tuple[list[MappingNode], list[Problem], bool]:
     """The layers' trees, lowest first, their problems, and whether all could be read at all."""
     trees: list[MappingNode] = []
@@ -96,7 +96,7 @@ def _read_layers(
     return layers, problems, readable
 
 
-def _config_error(problems: Sequence[Problem], sources: Sequence[Source]) -> ConfigError:
+def _config_error(problems: Sequence[Problem], sources: Sequence[ConfigLayer]) -> ConfigError:
     """The problems in the order of the layers and lines, one for each key and place: the first is the cause."""
     order = {source.name: number for number, source in enumerate(sources)}
     ranked = sorted(problems, key=lambda one: (order.get(one.file, len(order)), one.line, one.column))
@@ -106,7 +106,7 @@ def _config_error(problems: Sequence[Problem], sources: Sequence[Source]) -> Con
     return ConfigError(list(first.values()))
 
 
-class _Reading:
+class _ConfigReading:
     """Nodes to values by the table of keys."""
 
     def __init__(self) -> None:

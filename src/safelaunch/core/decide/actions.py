@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from safelaunch.core.decide.seen import Seen
+from safelaunch.core.decide.seen import Observation
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 
@@ -90,4 +90,4 @@ class Decision:
     action: Action | None
 
 
-Row = Callable[[State, Seen, Plan], Action | None]
+Row = Callable[[State, Observation, Plan], Action | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from safelaunch.core.decide import ended, patience
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Action, AskToEnd, Fence, Kill, Row
-from safelaunch.core.decide.seen import Seen
+from safelaunch.core.decide.seen import Observation
 from safelaunch.core.endings import tell_ending
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
@@ -12,20 +12,20 @@ from safelaunch.core.state import State
 ASKING = ("kill", "checkpoint", "limit_near")   # rows that ask gently first
 
 
-def _over(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _over(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Nothing restarts before the old attempt is fenced (two writers were seen after a slurmd was killed)."""
     live = seen.attempt
     return Fence("every task of the attempt has ended") if ended.is_over(live, seen) and not live.fenced else None
 
 
-def _unconfirmed(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _unconfirmed(state: State, seen: Observation, plan: Plan) -> Action | None:
     """A supervisor that has taken over waits for a lease, then starts its own attempt: be gone by then, at once."""
     if not seen.unconfirmed or seen.attempt.killed_t is not None:
         return None
     return Kill(0.0, f"for {plan.lease_s:.0f} s neither run folder nor standby has answered: it may lead by now")
 
 
-def _srun_gone(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _srun_gone(state: State, seen: Observation, plan: Plan) -> Action | None:
     """srun can end before its tasks do: killed, or told to by scancel while ranks ignore TERM."""
     live = seen.attempt
     if live.srun_code is None or live.reported or live.killed_t is not None:
@@ -33,7 +33,7 @@ def _srun_gone(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Kill(FAILED_GRACE_S, f"srun has ended with exit code {live.srun_code}, and not every task with it")
 
 
-def _kill_now(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _kill_now(state: State, seen: Observation, plan: Plan) -> Action | None:
     """The only person who could stop a job was asleep: any member of the group can, at once."""
     asked = seen.asked("kill-now")
     if asked is None or seen.attempt.killed_t is not None:
@@ -41,7 +41,7 @@ def _kill_now(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Kill(0.0, f"{asked.who} touched kill-now")
 
 
-def _lost_progress(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _lost_progress(state: State, seen: Observation, plan: Plan) -> Action | None:
     """A training that has not loaded its checkpoint overwrites the newer ones, or prunes them: end it before its next
     save. At once: upon a TERM many trainings save, and what it has is older.
     """
@@ -51,7 +51,7 @@ def _lost_progress(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Kill(0.0, live.lost)
 
 
-def _grace_over(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _grace_over(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Asked gently, and the time is up."""
     live = seen.attempt
     if live.end_asked_t is None or live.killed_t is not None:
@@ -63,7 +63,7 @@ def _grace_over(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Kill(FAILED_GRACE_S, f"still running {seen.now - live.end_asked_t:.0f} s after it was asked to end")
 
 
-def _kill(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _kill(state: State, seen: Observation, plan: Plan) -> Action | None:
     """The kill switch: gently first; it overrules a wait for a checkpoint."""
     asked, live = seen.asked("kill"), seen.attempt
     if asked is None or live.end_row not in (None, "checkpoint") or live.killed_t is not None:
@@ -71,7 +71,7 @@ def _kill(state: State, seen: Seen, plan: Plan) -> Action | None:
     return AskToEnd(plan.kill_switch.signal, f"{asked.who} touched the kill switch")
 
 
-def _checkpoint(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _checkpoint(state: State, seen: Observation, plan: Plan) -> Action | None:
     """`stop --checkpoint`: no step is to be lost; the signal asks for a checkpoint where a process takes it."""
     asked = seen.asked("checkpoint")
     if asked is None or seen.attempt.end_asked_t is not None or seen.attempt.killed_t is not None:
@@ -79,21 +79,21 @@ def _checkpoint(state: State, seen: Seen, plan: Plan) -> Action | None:
     return AskToEnd(plan.kill_switch.signal, f"{asked.who} wants it to stop at its next checkpoint")
 
 
-def _ending(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _ending(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Slurm is ending the job: it kills at KillWait, so be first and leave a whole journal."""
     if seen.ending is None or seen.attempt.killed_t is not None:
         return None
     return Kill(FAILED_GRACE_S, f"the job is being ended: {tell_ending(seen.ending)}")
 
 
-def _limit_near(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _limit_near(state: State, seen: Observation, plan: Plan) -> Action | None:
     """The time limit comes: ask for a checkpoint and go on in the successor, at no cost to the budget."""
     if not seen.limit_near or seen.attempt.end_asked_t is not None or seen.attempt.killed_t is not None:
         return None
     return AskToEnd(plan.kill_switch.signal, "the job's time limit is near")
 
 
-def _node_lost(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _node_lost(state: State, seen: Observation, plan: Plan) -> Action | None:
     """A silent node holds every collective, and Slurm notices after 300 s only (440 s measured)."""
     live = seen.attempt
     gone = [(node, why) for node, why in seen.lost if node in live.nodes]
@@ -102,7 +102,7 @@ def _node_lost(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Kill(FAILED_GRACE_S, "; ".join(f"{node} is lost: {why}" for node, why in gone))
 
 
-def _hung(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _hung(state: State, seen: Observation, plan: Plan) -> Action | None:
     """35 h were lost to hangs that nobody noticed; ended when silence and the ranks agree (supervisor.hangs)."""
     live = seen.attempt
     if live.hung is None or live.killed_t is not None:
@@ -110,7 +110,7 @@ def _hung(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Kill(FAILED_GRACE_S, f"the attempt hangs: {live.hung}")
 
 
-def _task_failed(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _task_failed(state: State, seen: Observation, plan: Plan) -> Action | None:
     """One rank died: the others wait in a collective for ever (NCCL time-outs are 10-30 min); end them now."""
     live = seen.attempt
     if not live.failed or live.killed_t is not None or not plan.srun.kill_on_bad_exit:

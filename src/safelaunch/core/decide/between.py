@@ -6,7 +6,7 @@ from safelaunch.core.decide.actions import Action, Finish, HandOver, Launch, Pre
 from safelaunch.core.decide.budget import reason_to_give_up
 from safelaunch.core.decide.nodes import bad_nodes, good_nodes
 from safelaunch.core.decide.policy import response
-from safelaunch.core.decide.seen import Seen
+from safelaunch.core.decide.seen import Observation
 from safelaunch.core.endings import AttemptEnd, JobEnd, RunEnd, tell_ending
 from safelaunch.core.model import DONE, STOPPED, STOPS, tell_stop
 from safelaunch.core.plan import Plan
@@ -16,12 +16,12 @@ SKEW_S = 60.0          # by which clocks of two hosts may differ, and a pause be
 MAX_PAUSE_S = 3600.0   # a clock that has jumped must not keep a run from starting
 
 
-def _ended(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _ended(state: State, seen: Observation, plan: Plan) -> Action | None:
     """An end is final."""
     return Finish(state.ended.how, state.ended.exit_code, state.ended.why) if state.ended else None
 
 
-def _completed(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _completed(state: State, seen: Observation, plan: Plan) -> Action | None:
     """The command ended with 0 by itself; nothing that comes later changes that."""
     last = state.attempt
     if last is None or last.ended != AttemptEnd.COMPLETED:
@@ -29,7 +29,7 @@ def _completed(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Finish(RunEnd.COMPLETED, DONE, f"attempt {last.number} ended with exit code 0")
 
 
-def _killed_by_person(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _killed_by_person(state: State, seen: Observation, plan: Plan) -> Action | None:
     """A person's word is final."""
     asked = seen.asked(*STOPS)
     if asked is None:
@@ -39,13 +39,13 @@ def _killed_by_person(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Finish(RunEnd.STOPPED, STOPPED, f"{tell_stop(asked)}{at}")
 
 
-def _cancelled(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _cancelled(state: State, seen: Observation, plan: Plan) -> Action | None:
     """scancel by a person is final; by Slurm (limit, preemption, requeue) it is not."""
     return Finish(RunEnd.STOPPED, STOPPED, "the job was cancelled by a person (scancel)") if (
         seen.ending == JobEnd.CANCELLED) else None
 
 
-def _give_up(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _give_up(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Chains burn through their budget in minutes: look before anything is started."""
     reason = reason_to_give_up(state, plan)
     if reason is None:
@@ -63,7 +63,7 @@ def _give_up(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Finish(RunEnd.GAVE_UP, reason.exit_code, reason.why)
 
 
-def _held(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _held(state: State, seen: Observation, plan: Plan) -> Action | None:
     """A person wants no new attempt for now: the nodes go back, and the next job waits until it is released.
 
     A local run has no queue to wait in, and takes nobody's nodes: it waits where it is.
@@ -77,19 +77,19 @@ def _held(state: State, seen: Seen, plan: Plan) -> Action | None:
     return HandOver(bad_nodes(state, seen), why, held=True)
 
 
-def _job_ends(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _job_ends(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Time limit, preemption, requeue or an unknown end of the job: the run goes on in the next one."""
     if not (seen.ending or seen.limit_near):
         return None
     return HandOver(bad_nodes(state, seen), f"this job ends: {tell_ending(seen.ending)}")
 
 
-def _alone(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _alone(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Cut off with this node only: whoever is on the other side goes on, and nothing can be asked of Slurm here."""
     return Wait(seen.now + 2.0, "this node is cut off from the others and from Slurm") if seen.alone else None
 
 
-def _too_few_nodes(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _too_few_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Not enough good nodes are left in the allocation."""
     good = good_nodes(state, seen)
     if len(good) >= plan.nodes:
@@ -99,7 +99,7 @@ def _too_few_nodes(state: State, seen: Seen, plan: Plan) -> Action | None:
     return HandOver(bad, f"of the {plan.nodes} nodes needed only {len(good)} can be used (without {without})")
 
 
-def _back_off(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _back_off(state: State, seen: Observation, plan: Plan) -> Action | None:
     """The first restart is at once; from the second failure in a row without progress on, wait: slow down, not give up.
 
     A node that was found dead and is kept out is no reason to wait: its failures are not counted.
@@ -119,7 +119,7 @@ def _back_off(state: State, seen: Seen, plan: Plan) -> Action | None:
     return None if is_due else Wait(until, f"{failures} failures in a row without progress")
 
 
-def _unfenced(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _unfenced(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Two writers were seen after a slurmd was killed: an attempt whose end nobody wrote down may still be alive."""
     last = state.attempt
     if last is None or last.ended is not None:
@@ -127,17 +127,17 @@ def _unfenced(state: State, seen: Seen, plan: Plan) -> Action | None:
     return Wait(seen.now + 2.0, f"nobody knows that attempt {last.number} has ended")
 
 
-def _frozen(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _frozen(state: State, seen: Observation, plan: Plan) -> Action | None:
     """A training started on a frozen filesystem hangs in its first read: observe only, look again."""
     return Wait(seen.now + 2.0, "the run folder does not answer") if seen.frozen else None
 
 
-def _no_storage(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _no_storage(state: State, seen: Observation, plan: Plan) -> Action | None:
     """A full filesystem fails every attempt: wait until it takes writes again, then restart."""
     return Wait(seen.now + 2.0, f"the run's folders cannot be written: {seen.trouble}") if seen.trouble else None
 
 
-def _launch(state: State, seen: Seen, plan: Plan) -> Action | None:
+def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Go on, on the good nodes in Slurm's order."""
     last, chosen = state.attempt, good_nodes(state, seen)[: plan.nodes]
     nodes = tuple(node for node in seen.nodes if node in chosen)

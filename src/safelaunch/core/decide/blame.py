@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from safelaunch.core.categories import TABLE, Blame
-from safelaunch.core.ledger import Evidence
+from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL
 
 CONFIDENT = 0.6
@@ -38,7 +38,7 @@ class Failure:
     cluster: str = ""                        # on which it ran
 
 
-def blame(failure: Failure) -> tuple[Evidence, ...]:
+def blame(failure: Failure) -> tuple[NodeEvidence, ...]:
     """Evidence against nodes of the attempt; () = it speaks against none."""
     row = TABLE.get(failure.category)
     against = Blame() if row is None else row.blame
@@ -78,6 +78,7 @@ def _of_attempt(names: Iterable[str], failure: Failure) -> tuple[str, ...]:
     return tuple(dict.fromkeys(node for node in meant if node is not None))
 
 
-def _witnesses(failure: Failure, kind: str, why_of: dict[str, str]) -> tuple[Evidence, ...]:
-    return tuple(Evidence(node, kind, failure.t, why, failure.owner, failure.run, failure.attempt, failure.fingerprint,
-                          failure.cluster) for node, why in why_of.items())
+def _witnesses(failure: Failure, kind: str, why_of: dict[str, str]) -> tuple[NodeEvidence, ...]:
+    return tuple(NodeEvidence(node, kind, failure.t, why, failure.owner, failure.run, failure.attempt,
+                              failure.fingerprint,
+                              failure.cluster) for node, why in why_of.items())

@@ -82,7 +82,7 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True)
-class NextJob:
+class NextJobFacts:
     """What Slurm says of the next job, to three questions in turn; each is asked where the one before did not tell."""
 
     state: str | None = None             # None = no clear answer, "" = it is not known
@@ -92,7 +92,7 @@ class NextJob:
     age_s: float | None = None           # since it was submitted; None = nobody knows
 
 
-def judge_next(job: NextJob) -> Fate:
+def judge_next(job: NextJobFacts) -> Fate:
     """What has become of it. Two clear answers, to two questions, before one counts as gone (law 4)."""
     if job.state == "CANCELLED":
         return Fate.LOST if job.announced else Fate.CANCELLED

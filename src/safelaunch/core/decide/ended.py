@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.model import STOPS
 
@@ -13,7 +13,7 @@ LEADERLESS = ("took_over", "unconfirmed")
 BY_PERSON = ("kill", "kill_now", "checkpoint")   # rows that end an attempt on a person's word
 
 
-def is_over(live: Live, seen: Seen) -> bool:
+def is_over(live: Live, seen: Observation) -> bool:
     """Every task that can still speak has ended, as guards or srun say; or nothing more can be done to end them."""
     if live.reported or (live.srun_code is not None and (live.srun_code == 0 or live.killed_t is not None)):
         return True
@@ -25,7 +25,7 @@ def is_over(live: Live, seen: Seen) -> bool:
     return spoken >= live.tasks - silent or seen.now > live.killed_t + KILL_PATIENCE_S
 
 
-def how_it_ended(live: Live, seen: Seen) -> AttemptEnd:
+def how_it_ended(live: Live, seen: Observation) -> AttemptEnd:
     """How an attempt ended.
 
     Exit code 0 counts only of a training that nobody told to end: one that watches the kill switch, or saves on Slurm's

@@ -70,7 +70,7 @@ class Swept(Enum):
 
 
 @dataclass(frozen=True)
-class Answer:
+class StepAnswer:
     """A helper step's answer; `left`: whether some process does not end, None = it did not run on the node."""
 
     left: bool | None = None
@@ -82,7 +82,7 @@ class Answer:
     failed: int = 0                # helper steps that could not run on this node before
 
 
-def judge_sweep(answer: Answer) -> Swept:
+def judge_sweep(answer: StepAnswer) -> Swept:
     """What follows from a helper step. Only what was said of the node itself counts against it."""
     if answer.left is not None:
         if not answer.left:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from safelaunch.core import nodeset
-from safelaunch.core.decide.seen import Seen
+from safelaunch.core.decide.seen import Observation
 from safelaunch.core.ledger import most_excluded
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
@@ -13,7 +13,7 @@ from safelaunch.core.state import State
 MAX_BARREN = 3   # jobs in a row that hand over without an attempt
 
 
-def bad_nodes(state: State, seen: Seen) -> tuple[str, ...]:
+def bad_nodes(state: State, seen: Observation) -> tuple[str, ...]:
     """Nodes that the next job must not use: those kept out, and whatever is lost now, evidence or not."""
     kept_out = () if _begins_nothing(state) else state.excluded
     return tuple(sorted({*kept_out, *(node for node, _ in seen.lost)}))
@@ -45,7 +45,7 @@ def _begins_nothing(state: State) -> bool:
     return len(last) == MAX_BARREN and not any(attempt.job in last for attempt in state.attempts)
 
 
-def good_nodes(state: State, seen: Seen) -> tuple[str, ...]:
+def good_nodes(state: State, seen: Observation) -> tuple[str, ...]:
     """The allocation's nodes that are neither lost nor excluded, in Slurm's order; suspects that no job of the run can
     do without come last, so that a spare takes their place.
     """

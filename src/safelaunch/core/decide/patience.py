@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.plan import Plan
 
 # What a scancel gives: slurm.conf(5), KillWait. Time for a training that watches $SAFELAUNCH_KILL_FILE.
@@ -44,7 +44,7 @@ def judge(plan: Plan, row: str | None, asked_t: float, heard: int | None, reques
     return Patience(asked_t + min(grace_s, DEAF_S), "it to end by itself, as no process of it takes the signal")
 
 
-def of(live: Live, seen: Seen, plan: Plan) -> Patience:
+def of(live: Live, seen: Observation, plan: Plan) -> Patience:
     """How long the attempt, which was asked to end, has for that."""
     request = seen.asked("checkpoint")
     return judge(plan, live.end_row, live.end_asked_t or seen.now, live.heard, request.t if request else 0.0)

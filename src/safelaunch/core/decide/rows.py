@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from safelaunch.core.decide import alive, between
 from safelaunch.core.decide.actions import Decision
-from safelaunch.core.decide.seen import Seen
+from safelaunch.core.decide.seen import Observation
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 
 
-def decide(state: State, seen: Seen, plan: Plan) -> Decision:
+def decide(state: State, seen: Observation, plan: Plan) -> Decision:
     """The first opinion of the table that fits: attempt alive, or none."""
     rows = alive.ALIVE if seen.live is not None else between.BETWEEN
     for row in rows:

@@ -39,7 +39,7 @@ class Live:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """What the supervisor sees now. `ending`: why the job is being ended from outside, if it is."""
 
     now: float

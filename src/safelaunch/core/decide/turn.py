@@ -16,7 +16,7 @@ class Turn(Enum):
 
 
 @dataclass(frozen=True)
-class Standing:
+class TurnFacts:
     """Where the run stands between two turns."""
 
     lives: bool = False            # an attempt is looked after,
@@ -29,7 +29,7 @@ class Standing:
     is_asking: bool = False        # Slurm is being asked who did
 
 
-def judge(standing: Standing) -> Turn:
+def judge(standing: TurnFacts) -> Turn:
     """The next step. Nothing is started, and no attempt is called complete, while a cancel may be under way: ranks that
     save and leave well on Slurm's TERM are no completion.
 

@@ -13,20 +13,20 @@ from collections.abc import Callable, Iterable
 from safelaunch.core import nodefold, via
 from safelaunch.core.decide import rows
 from safelaunch.core.decide.actions import Finish
-from safelaunch.core.decide.seen import Seen
+from safelaunch.core.decide.seen import Observation
 from safelaunch.core.decide.watched import (
     CANCELLED,
     CANCELLED_NEXT,
     Cancel,
-    End,
     Free,
     Judgement,
     Note,
     Queue,
     Relax,
+    SlurmAnswer,
     StartNow,
     Watched,
-    Word,
+    WriteEnd,
 )
 from safelaunch.core.decide.watchfacts import (
     affordable,
@@ -69,10 +69,10 @@ _HELD = re.compile(r"JobHeld|launch_?\s?failed|Hold", re.IGNORECASE)
 HISTORY = frozenset({"sacct"})
 NODES = frozenset({"nodes"})
 
-Row = Callable[[Watched, Word, float], Judgement | None]
+Row = Callable[[Watched, SlurmAnswer, float], Judgement | None]
 
 
-def judge(run: Watched, word: Word, now: float) -> Judgement:
+def judge(run: Watched, word: SlurmAnswer, now: float) -> Judgement:
     """What the first row that has an opinion says. `now` (epoch s) is only passed on to `decide`."""
     for row in _ROWS:
         found = row(run, word, now)
@@ -97,7 +97,7 @@ def describe(job: KnownJob, since_s: float, step: int | None) -> str:
 # --- what is never touched ----------------------------------------------------------------------------------------
 
 
-def _ended(run: Watched, word: Word, now: float) -> Judgement | None:
+def _ended(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """An end is final. A job that waits for more is taken away: slurmctld was away when the run ended, perhaps, and one
     that a person holds would wait for ever.
     """
@@ -112,20 +112,20 @@ def _ended(run: Watched, word: Word, now: float) -> Judgement | None:
     return Judgement("ended", why, Cancel(left.id, None, (), why))
 
 
-def _local(run: Watched, word: Word, now: float) -> Judgement | None:
+def _local(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """Processes of one machine, which has no queue that could lose them."""
     if run.plan.cluster != "local":
         return None
     return Judgement("local", f"is a local run ({run.state.name}): not watched")
 
 
-def _foreign(run: Watched, word: Word, now: float) -> Judgement | None:
+def _foreign(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """squeue --me shows nothing of other people's jobs, and nobody may act on them."""
     return None if run.mine else Judgement(
         "foreign", "belongs to somebody else, or others can write it: a watch acts on its own user's runs alone")
 
 
-def _unanswered(run: Watched, word: Word, now: float) -> Judgement | None:
+def _unanswered(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """Unknown is an answer (law 4)."""
     if word.jobs is not None:
         return None
@@ -136,7 +136,7 @@ def _unanswered(run: Watched, word: Word, now: float) -> Judgement | None:
 # --- a person's word ----------------------------------------------------------------------------------------------
 
 
-def _cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
+def _cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """squeue remembers a scancel for MinJobAge (300 s), and no journal tells of it where no supervisor lived: whoever
     looks later would go on against a person's word (simulated). So the first who sees it writes it down.
     """
@@ -154,7 +154,7 @@ def _cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
     return None
 
 
-def _next_cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
+def _next_cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """A person who cancels only the next job wants the run to end with this one.
 
     While its leader lives, it has an eye on a job that it queued itself (supervisor.nextjob); this is for the others.
@@ -179,7 +179,7 @@ def _next_cancelled(run: Watched, word: Word, now: float) -> Judgement | None:
 # --- a job runs ---------------------------------------------------------------------------------------------------
 
 
-def _queue_next(run: Watched, word: Word, now: float) -> Judgement | None:
+def _queue_next(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """Where compute nodes may not call sbatch, the next job is queued from here (restart.via: watch)."""
     job = running_job(word)
     if job is None or job.state != "RUNNING" or run.silent_s >= STALE_S or waiting_job(word) is not None:
@@ -194,7 +194,7 @@ def _queue_next(run: Watched, word: Word, now: float) -> Judgement | None:
     return _unless_announced(run, "queue_next", Queue(job.id, run.state.excluded, why, beside=True))
 
 
-def _limbo(run: Watched, word: Word, now: float) -> Judgement | None:
+def _limbo(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """A job whose batch host has died under --no-kill runs without a script until its time limit (design §7, the trap).
 
     Witnesses: its pulse stands still, and Slurm has taken the batch host out of its nodes.
@@ -223,7 +223,7 @@ def _limbo(run: Watched, word: Word, now: float) -> Judgement | None:
         job.id, None if waiting is None else waiting.id, exclude, f"is in limbo: {lost}", suspects))
 
 
-def _running_row(run: Watched, word: Word, now: float) -> Judgement | None:
+def _running_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """A job runs, well or in silence: Slurm's word alone ends nothing."""
     job = running_job(word)
     if job is None:
@@ -240,7 +240,7 @@ def _running_row(run: Watched, word: Word, now: float) -> Judgement | None:
 # --- a job hangs at its end, or waits -----------------------------------------------------------------------------
 
 
-def _hung(run: Watched, word: Word, now: float) -> Judgement | None:
+def _hung(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """afterany waits for a job that hangs in COMPLETING on a silent node; singleton does not (both measured)."""
     job = next((job for job in unfinished(word) if job.state == "COMPLETING"), None)
     if job is None or running_job(word) is not None:
@@ -262,7 +262,7 @@ def _hung(run: Watched, word: Word, now: float) -> Judgement | None:
     return _over(run, word, now, why, left)
 
 
-def _waiting_row(run: Watched, word: Word, now: float) -> Judgement | None:
+def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """A job waits: for its turn, for a person, or for nodes that it can never get."""
     job = waiting_job(word)
     if job is None:
@@ -285,7 +285,7 @@ def _waiting_row(run: Watched, word: Word, now: float) -> Judgement | None:
     return _impossible(run, word, job, text)
 
 
-def _impossible(run: Watched, word: Word, job: KnownJob, text: str) -> Judgement:
+def _impossible(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Judgement:
     """Exclusions are dropped when the run could no longer start (design §9); the user's own are not ours to drop."""
     excluded = expand(job.excluded)
     own = set(expand(dict(run.plan.sbatch).get("exclude") or "") or ())
@@ -312,12 +312,12 @@ def _impossible(run: Watched, word: Word, job: KnownJob, text: str) -> Judgement
 # --- no job is left -----------------------------------------------------------------------------------------------
 
 
-def _submitting(run: Watched, word: Word, now: float) -> Judgement | None:
+def _submitting(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """A submission that was cut off is its person's to repeat: `submit` goes on from there."""
     return None if run.state.jobs else Judgement("submitting", "its submission has no outcome: submit it again")
 
 
-def _gone(run: Watched, word: Word, now: float) -> Judgement | None:
+def _gone(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """No job is left, and the journal holds no end."""
     if run.elsewhere:
         return Judgement("gone", f"belongs to cluster {run.elsewhere}: watch it there")
@@ -333,7 +333,7 @@ def _gone(run: Watched, word: Word, now: float) -> Judgement | None:
                  "its job has vanished: Slurm knows none, and the journal holds no end", ())
 
 
-def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, ...]) -> Judgement:
+def _over(run: Watched, word: SlurmAnswer, now: float, why: str, suspects: tuple[str, ...]) -> Judgement:
     """The run's last job is over: a person's word first, then what `decide` makes of it, else the next job."""
     killed = run.asked(*STOPS)
     if killed is not None:
@@ -352,7 +352,7 @@ def _over(run: Watched, word: Word, now: float, why: str, suspects: tuple[str, .
         return _end(run, RunEnd.COMPLETED, DONE, done)
     if (hold := run.asked("hold")) is not None:
         return Judgement("held", f"{why}; {hold.who} put the run on hold: nothing is queued until `safelaunch resume`")
-    seen = Seen(now=now, nodes=(), requests=run.requests, ending=JobEnd.UNKNOWN)   # a job at its end, why ever
+    seen = Observation(now=now, nodes=(), requests=run.requests, ending=JobEnd.UNKNOWN)   # a job at its end, why ever
     action = rows.decide(run.state, seen, run.plan).action
     if isinstance(action, Finish):
         return _end(run, action.how, action.exit_code, action.why)
@@ -393,4 +393,4 @@ def _unless_announced(run: Watched, row: str, act: Queue | Relax | Free | Cancel
 
 
 def _end(run: Watched, how: str, code: int, why: str) -> Judgement:
-    return Judgement("over", f"has ended: {how}: {why}", End(how, code, why))
+    return Judgement("over", f"has ended: {how}: {why}", WriteEnd(how, code, why))

@@ -13,7 +13,7 @@ from typing import Any
 from safelaunch.core.model import Event, Request
 from safelaunch.core.plan import Plan
 from safelaunch.core.pulse import Pulse
-from safelaunch.core.slurmtext import Account, KnownJob
+from safelaunch.core.slurmtext import JobAccount, KnownJob
 from safelaunch.core.state import State
 
 CANCELLED = "cancelled"                 # the row for a scancel that squeue shows
@@ -59,13 +59,13 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Word:
+class SlurmAnswer:
     """Slurm's word on one run. `jobs` None = no clear answer; `absences`: clear answers in a row without a live job."""
 
     jobs: tuple[KnownJob, ...] | None = None
     absences: int = 0
     same_s: float = 0.0                    # for how long its unfinished jobs have looked exactly like this
-    accounts: Mapping[str, Account] | None = None      # sacct's word; None = not asked yet
+    accounts: Mapping[str, JobAccount] | None = None      # sacct's word; None = not asked yet
     nodes: tuple[tuple[str, str], ...] | None = None   # state, nodelist of the partition; None = not asked yet
     trouble: str = ""
 
@@ -125,7 +125,7 @@ class StartNow:
 
 
 @dataclass(frozen=True)
-class End:
+class WriteEnd:
     """Write the run's end down."""
 
     how: str
@@ -141,8 +141,8 @@ class Note:
     why: str
 
 
-Act = Queue | Relax | Free | Cancel | StartNow | End | Note
-ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (Queue, Relax, Free, Cancel, StartNow, End, Note)}
+Act = Queue | Relax | Free | Cancel | StartNow | WriteEnd | Note
+ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in (Queue, Relax, Free, Cancel, StartNow, WriteEnd, Note)}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from safelaunch.core import nodeset, via
 from safelaunch.core.decide import cancel
 from safelaunch.core.decide import nodes as nodes_of
 from safelaunch.core.decide.cancel import Canceller, Witnesses
-from safelaunch.core.decide.watched import Watched, Word
+from safelaunch.core.decide.watched import SlurmAnswer, Watched
 from safelaunch.core.model import STOPS
 from safelaunch.core.slurmtext import KnownJob
 from safelaunch.core.slurmwords import FINISHED
@@ -27,13 +27,13 @@ def is_queued_here(run: Watched) -> bool:
     return (run.state.via or run.plan.restart.via) == via.WATCH
 
 
-def wants_next(run: Watched, word: Word) -> bool:
+def wants_next(run: Watched, word: SlurmAnswer) -> bool:
     """Whether no person wants the run to end with the job that runs, or to wait behind it."""
     noted = run.state.next_cancelled is not None or bool(taken_back(run, word))
     return not noted and run.asked(*STOPS, "hold") is None
 
 
-def taken_back(run: Watched, word: Word) -> tuple[str, ...]:
+def taken_back(run: Watched, word: SlurmAnswer) -> tuple[str, ...]:
     """The jobs that were to go on, and that a person cancelled, as some watcher saw or sees; no later one is known."""
     seen = (job.number for job in word.jobs or () if job.state == "CANCELLED")
     return tuple(id for id in (*run.notes.cancelled, *seen)
@@ -60,27 +60,27 @@ def is_requeued(run: Watched, job: str) -> bool:
     return ran and (run.state.successor == job or announced)
 
 
-def unfinished(word: Word) -> tuple[KnownJob, ...]:
+def unfinished(word: SlurmAnswer) -> tuple[KnownJob, ...]:
     """The run's jobs that are not over."""
     return tuple(job for job in word.jobs or () if is_alive(job.state))
 
 
-def running_job(word: Word) -> KnownJob | None:
+def running_job(word: SlurmAnswer) -> KnownJob | None:
     """Its job that runs, or is about to; one at its end counts no more."""
     return next((job for job in unfinished(word) if job.state not in WAITING and job.state != "COMPLETING"), None)
 
 
-def waiting_job(word: Word) -> KnownJob | None:
+def waiting_job(word: SlurmAnswer) -> KnownJob | None:
     """Its job that waits in the queue."""
     return next((job for job in unfinished(word) if job.state in WAITING), None)
 
 
-def job_of(word: Word, id: str | None) -> KnownJob | None:
+def job_of(word: SlurmAnswer, id: str | None) -> KnownJob | None:
     """The job of that id, in whatever state Slurm remembers it."""
     return next((job for job in word.jobs or () if job.number == id), None)
 
 
-def cancelled_by_person(run: Watched, word: Word, jobs: Iterable[str | None]) -> str | None:
+def cancelled_by_person(run: Watched, word: SlurmAnswer, jobs: Iterable[str | None]) -> str | None:
     """The sentence on the first of `jobs` that a person cancelled; our own journalled cancels are no person's word."""
     for id in jobs:
         if id is None or is_ours(run, id):
@@ -98,7 +98,7 @@ def cancelled_by_person(run: Watched, word: Word, jobs: Iterable[str | None]) ->
     return None
 
 
-def ended_well(word: Word, id: str) -> str | None:
+def ended_well(word: SlurmAnswer, id: str) -> str | None:
     """A job that trained without a supervisor and ended well: only Slurm has noted it."""
     known, account = job_of(word, id), (word.accounts or {}).get(id)
     if "COMPLETED" not in (known.state if known else "", account.state if account else ""):
@@ -106,7 +106,7 @@ def ended_well(word: Word, id: str) -> str | None:
     return f"job {id} ended with exit code 0, as Slurm says"
 
 
-def affordable(run: Watched, word: Word, suspects: Iterable[str]) -> tuple[str, ...] | None:
+def affordable(run: Watched, word: SlurmAnswer, suspects: Iterable[str]) -> tuple[str, ...] | None:
     """The run's exclusions and these nodes, as far as a job of it can start without them; None = sinfo is to say first.
     """
     known = run.state.excluded

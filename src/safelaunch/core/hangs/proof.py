@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from safelaunch.core.hangs import activity, hang
 from safelaunch.core.hangs.hang import Rhythm
-from safelaunch.core.hangs.ranks import Life, NodeReport, Rank, Stack
+from safelaunch.core.hangs.ranks import Life, NodeReport, ObservedRank, Stack
 from safelaunch.core.hangs.scene import HangVerdict, computes, names_of
 from safelaunch.core.hangs.sleepers import Asleep, find_asleep, slept_on, verdict_on_sleepers
-from safelaunch.core.hangs.stacks import MOVING, Group, normalise, split_frame
+from safelaunch.core.hangs.stacks import MOVING, RankGroup, normalise, split_frame
 from safelaunch.core.progress import lines
 
 
@@ -63,15 +63,15 @@ class Weighed(NamedTuple):
     least_s: float = 0.0
 
 
-class Look(NamedTuple):
+class Examination(NamedTuple):
     """One look at all nodes, and its verdict."""
 
     reports: Sequence[NodeReport]
-    groups: Sequence[Group]
+    groups: Sequence[RankGroup]
     found: HangVerdict
 
 
-def weigh(looks: Sequence[Look]) -> Weighed:
+def weigh(looks: Sequence[Examination]) -> Weighed:
     """What looks at one silence say, the newest last: whoever was elsewhere at the first of them goes on."""
     found = looks[-1].found
     phase = stacks_phase(looks[-1].groups)
@@ -96,7 +96,7 @@ def weigh(looks: Sequence[Look]) -> Weighed:
                    least_s=hang.HOLD_FILES_S if found.kind == "storage" else 0.0)
 
 
-def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Look], more_s: float = 0.0) -> tuple[Rhythm, str]:
+def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Examination], more_s: float = 0.0) -> tuple[Rhythm, str]:
     """(the rhythm from now on, why nothing is ended); "" = it is a hang, as far as these looks say.
 
     `more_s`: how long the looks behind this one take. What may pass may still lack so much of the time that it must
@@ -131,18 +131,18 @@ def _before_it_counts(rhythm: Rhythm, now_s: float, least_s: float = 0.0) -> Rhy
     return hang.look_by(rhythm, now_s + (left_s - ALL_LOOKS_S if left_s > ALL_LOOKS_S else left_s))
 
 
-def pause_before_last_s(rhythm: Rhythm, now_s: float, looks: Sequence[Look]) -> float:
+def pause_before_last_s(rhythm: Rhythm, now_s: float, looks: Sequence[Examination]) -> float:
     """Seconds until the last look at what may pass: it ends no sooner than that counts."""
     return max(BETWEEN_LOOKS_S, hang.hold_s(rhythm, now_s, weigh(looks).least_s) - LAST_LOOK_S)
 
 
-def verdict_of(looks: Sequence[Look]) -> HangVerdict:
+def verdict_of(looks: Sequence[Examination]) -> HangVerdict:
     """The verdict that the looks lead to: the last one's, or where that says nothing, the one on a rank that sleeps."""
     asleep = _sleeps_among_moving(looks)
     return looks[-1].found if asleep is None else verdict_on_sleepers(asleep)
 
 
-def _sleeps_among_moving(looks: Sequence[Look]) -> Asleep | None:
+def _sleeps_among_moving(looks: Sequence[Examination]) -> Asleep | None:
     """Ranks that sleep beside others who move, and may all be polling; None where the last look says more than that.
 
     A driver may sleep while its workers compute. So where others use a core, and nothing tells that from work, it must
@@ -155,7 +155,7 @@ def _sleeps_among_moving(looks: Sequence[Look]) -> Asleep | None:
     return asleep
 
 
-def _asleep(looks: Sequence[Look]) -> Asleep | None:
+def _asleep(looks: Sequence[Examination]) -> Asleep | None:
     """Who sleeps among others, by the samples of all these looks: three of a loop may all miss what it looks for."""
     samples: dict[tuple[str, int], tuple[Stack, ...]] = {}
     for look in looks:
@@ -164,16 +164,16 @@ def _asleep(looks: Sequence[Look]) -> Asleep | None:
     return find_asleep([rank._replace(samples=samples[rank.node, rank.pid]) for rank in _ranks_of(looks[-1])])
 
 
-def _ranks_of(look: Look) -> list[Rank]:
+def _ranks_of(look: Examination) -> list[ObservedRank]:
     return [rank for report in look.reports for rank in report.ranks]
 
 
-def is_certain(rhythm: Rhythm, looks: Sequence[Look]) -> bool:
+def is_certain(rhythm: Rhythm, looks: Sequence[Examination]) -> bool:
     """Whether two looks are enough: what may pass is looked at once more, and longer."""
     return rhythm.no_progress_s is not None or weigh(looks).is_sure
 
 
-def stacks_phase(groups: Iterable[Group]) -> str:
+def stacks_phase(groups: Iterable[RankGroup]) -> str:
     """What takes longer than a step, of what any of the ranks is at; "" = none of it."""
     found = set()
     for group in groups:
@@ -184,13 +184,13 @@ def stacks_phase(groups: Iterable[Group]) -> str:
     return next((phase for phase in order if phase in found), "")
 
 
-def _is_split(groups: Sequence[Group]) -> bool:
+def _is_split(groups: Sequence[RankGroup]) -> bool:
     """Whether all stand in collectives, but not in the same one."""
     at = [activity.classify(group.stack) for group in groups if group.stack]
     return len(set(at)) > 1 and all(one.kind == activity.COLLECTIVE for one in at)
 
 
-def signs_of_life(looks: Sequence[Look], *, but_cpu: bool = False) -> str:
+def signs_of_life(looks: Sequence[Examination], *, but_cpu: bool = False) -> str:
     """For people: who still does something, and what; "" = nobody. `but_cpu`: besides using a core."""
     poll = _who_poll(looks)
     moving = [rank for look in looks for group in look.groups if group.kind == MOVING
@@ -211,13 +211,13 @@ def signs_of_life(looks: Sequence[Look], *, but_cpu: bool = False) -> str:
     return ""
 
 
-def _who_poll(looks: Sequence[Look]) -> set[tuple[str, int]]:
+def _who_poll(looks: Sequence[Examination]) -> set[tuple[str, int]]:
     """(node, pid) of those who use a core to wait in a loop for a rank that sleeps: that is no work."""
     asleep = _asleep(looks)
     return set() if asleep is None or asleep.is_busy else {(rank.node, rank.pid) for rank in asleep.rest}
 
 
-def _started_anew(looks: Sequence[Look]) -> list[Rank]:
+def _started_anew(looks: Sequence[Examination]) -> list[ObservedRank]:
     """Ranks whose number another process had at an earlier look: a launcher that starts its workers again."""
     earlier, last = ({(rank.node, rank.number): rank for report in look.reports for rank in report.ranks}
                      for look in (looks[0], looks[-1]))
@@ -242,9 +242,9 @@ def _done(first: Life, last: Life) -> str:
     return ""
 
 
-def _verb(ranks: Sequence[Rank]) -> str:
+def _verb(ranks: Sequence[ObservedRank]) -> str:
     return "moves" if len(_once(ranks)) == 1 else "move"
 
 
-def _once(ranks: Sequence[Rank]) -> list[Rank]:
+def _once(ranks: Sequence[ObservedRank]) -> list[ObservedRank]:
     return list({(rank.node, rank.pid): rank for rank in ranks}.values())

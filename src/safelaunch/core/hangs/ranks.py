@@ -19,7 +19,7 @@ Stack = tuple[str, ...]
 _BACKWARD = "_engine_run_backward (torch/autograd/graph.py"
 
 
-class Place(NamedTuple):
+class KernelPlace(NamedTuple):
     """Where the kernel has a thread, or a process below a rank; "" for what it does not tell."""
 
     pid: int
@@ -45,7 +45,7 @@ class Life(NamedTuple):
     t: float = 0.0      # of its node's own clock
 
 
-class Rank(NamedTuple):
+class ObservedRank(NamedTuple):
     """One rank as its node saw it. `number` None = nobody knows; `samples`: its stack at each look, () = none, for the
     reason in `why`. Between the first look and the last: `cpu` = share of a core, `ran` = its main thread ran.
     """
@@ -57,9 +57,9 @@ class Rank(NamedTuple):
     samples: tuple[Stack, ...] = ()
     why: str = ""
     hint: str = ""
-    main: Place | None = None
-    blocked: tuple[Place, ...] = ()    # other threads in D state or stopped
-    below: tuple[Place, ...] = ()      # processes below it: data loaders, compilers
+    main: KernelPlace | None = None
+    blocked: tuple[KernelPlace, ...] = ()    # other threads in D state or stopped
+    below: tuple[KernelPlace, ...] = ()      # processes below it: data loaders, compilers
     kernel: tuple[str, ...] = ()
     cpu: float | None = None
     world: int | None = None
@@ -72,7 +72,7 @@ class Rank(NamedTuple):
     parallel: str = ""                 # what its command line says on parallel groups
 
     @property
-    def stuck_in(self) -> Place | None:
+    def stuck_in(self) -> KernelPlace | None:
         """Where it sleeps in D state: itself, at each look (all I/O does for a moment), else one of its threads."""
         if self.main is not None and self.main.state == "D" and not self.states.strip("D"):
             return self.main
@@ -103,7 +103,7 @@ class NodeReport(NamedTuple):
     """One node's word; `mounts`: (mount point, "ok" | "late" | error) of those that were touched."""
 
     node: str
-    ranks: tuple[Rank, ...]
+    ranks: tuple[ObservedRank, ...]
     mounts: tuple[tuple[str, str], ...] = ()
     gpus: str = ""                     # what nvidia-smi answered: ok, absent, late, or words
     idle_gpus: tuple[str, ...] = ()    # indexes at 0 % on a node where others are busy
@@ -125,7 +125,7 @@ class Silent(NamedTuple):
     is_node_mute: bool = True
 
 
-class Reader:
+class ReportReader:
     """Reads reports; equal stacks of all nodes become one object."""
 
     def __init__(self) -> None:
@@ -158,13 +158,14 @@ class Reader:
     def _one(self, stack: Stack) -> Stack:
         return self._known.setdefault(stack, stack)
 
-    def _rank(self, row: Mapping[str, Any], node: str, stacks: Sequence[Stack], utils: Mapping[int, float]) -> Rank:
+    def _rank(self, row: Mapping[str, Any], node: str, stacks: Sequence[Stack],
+              utils: Mapping[int, float]) -> ObservedRank:
         states, pid = row.get("states", ""), row["pid"]
         samples = tuple(self._one(logical_stack([(t[0], t[1] == pid, stacks[t[4]]) for t in threads]))
                         for threads in row.get("samples", ()))
         below = tuple(_place(one) for one in row.get("below", ()))
         flight = ((row.get("flight") or {}).get("last") or {}).get("seq")
-        return Rank(
+        return ObservedRank(
             row["rank"], node, pid, states or row["state"], samples, row.get("why", ""), row.get("hint", ""),
             _place(row), tuple(_place(one) for one in row.get("blocked", ())), below, tuple(row.get("kernel", ())),
             _cpu_share(row.get("cpu", ())), row.get("world"), str(row.get("step", "")),
@@ -206,9 +207,9 @@ def logical_stack(threads: Sequence[tuple[str, bool, Stack]]) -> Stack:
     return main or next((stack for _, _, stack in threads if stack), ())
 
 
-def _place(row: Mapping[str, Any]) -> Place:
+def _place(row: Mapping[str, Any]) -> KernelPlace:
     words = [str(row.get(key, "")) for key in ("name", "state", "wchan", "call", "path", "mount", "fs")]
-    return Place(int(row.get("tid") or row.get("pid") or 0), *words)
+    return KernelPlace(int(row.get("tid") or row.get("pid") or 0), *words)
 
 
 def _ran(switches: Sequence[int]) -> bool | None:

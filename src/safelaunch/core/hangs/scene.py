@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from safelaunch.core.hangs.activity import COLLECTIVE, NOTHING, RENDEZVOUS, Activity
 from safelaunch.core.hangs.parallel import Sizes
-from safelaunch.core.hangs.ranks import NodeReport, Rank, Silent
-from safelaunch.core.hangs.stacks import GONE, STUCK, UNREADABLE, Group, fold_numbers
+from safelaunch.core.hangs.ranks import NodeReport, ObservedRank, Silent
+from safelaunch.core.hangs.stacks import GONE, STUCK, UNREADABLE, RankGroup, fold_numbers
 
 ENOUGH = 4       # ranks, of which one may be the one that keeps the others waiting
 COMPUTES = 0.3   # of a core; polling each 2 ms takes 0.05
@@ -54,7 +54,7 @@ class HangVerdict:
 class Scene:
     """All that the rows look at."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[RankGroup, ...]
     reports: tuple[NodeReport, ...]
     silent: tuple[Silent, ...]
     sizes: Sizes | None
@@ -62,7 +62,7 @@ class Scene:
     missing: tuple[int, ...]          # numbers that no node reported
 
     @property
-    def ranks(self) -> tuple[Rank, ...]:
+    def ranks(self) -> tuple[ObservedRank, ...]:
         """All ranks."""
         return tuple(rank for group in self.groups for rank in group.ranks)
 
@@ -71,22 +71,22 @@ class Scene:
         """Nodes that were asked and did not answer."""
         return tuple(one.node for one in self.silent if one.is_node_mute)
 
-    def of(self, *kinds: str) -> list[Group]:
+    def of(self, *kinds: str) -> list[RankGroup]:
         """Groups that are at something of these kinds, and readable."""
         return [group for number, group in enumerate(self.groups) if self.at[number].kind in kinds]
 
-    def what(self, group: Group) -> Activity:
+    def what(self, group: RankGroup) -> Activity:
         """What a group is at."""
         return self.at[self.groups.index(group)]
 
 
-def main_wait(scene: Scene) -> Group | None:
+def main_wait(scene: Scene) -> RankGroup | None:
     """The largest group of ranks that wait for others."""
     waiting = [group for group in scene.of(COLLECTIVE, RENDEZVOUS) if group.kind == STUCK]
     return max(waiting, key=lambda group: group.size, default=None)
 
 
-def odd_groups(scene: Scene) -> list[Group]:
+def odd_groups(scene: Scene) -> list[RankGroup]:
     """Groups that are not in the collective in which most wait; moving ones count, unreadable ones tell nothing."""
     most = main_wait(scene)
     if most is None:
@@ -96,7 +96,7 @@ def odd_groups(scene: Scene) -> list[Group]:
             and not group.where and scene.at[number].kind != NOTHING and scene.at[number] != wait]
 
 
-def missing_ranks(ranks: Iterable[Rank]) -> tuple[int, ...]:
+def missing_ranks(ranks: Iterable[ObservedRank]) -> tuple[int, ...]:
     """Numbers below WORLD_SIZE that no process has; () where a rank has no number."""
     numbers = {rank.number for rank in ranks}
     world = max((rank.world or 0 for rank in ranks), default=0)
@@ -105,12 +105,12 @@ def missing_ranks(ranks: Iterable[Rank]) -> tuple[int, ...]:
     return tuple(number for number in range(world) if number not in numbers)
 
 
-def computes(rank: Rank) -> bool:
+def computes(rank: ObservedRank) -> bool:
     """Whether it uses a core, as far as is known. A loop that polls is at this line or at that, and mostly asleep."""
     return rank.cpu is None or rank.cpu >= COMPUTES
 
 
-def is_asleep(ranks: Iterable[Rank]) -> bool:
+def is_asleep(ranks: Iterable[ObservedRank]) -> bool:
     """Whether no main thread ran between the looks, but for one of ten, or for the one that the others wait for.
 
     The kernel tells it of a rank whose stack nobody may read as well (/proc/PID/status).
@@ -120,14 +120,14 @@ def is_asleep(ranks: Iterable[Rank]) -> bool:
     return bool(looked) and slept >= len(looked) - max(len(looked) // 10, len(looked) >= ENOUGH)
 
 
-def is_device(rank: Rank) -> bool:
+def is_device(rank: ObservedRank) -> bool:
     """Whether it sleeps in D state in the GPU's driver."""
     place = rank.stuck_in
     return place is not None and (place.path.startswith(_DEVICE[0]) or place.wchan.startswith(_DEVICE[1:])
                                   or any(name.startswith(("nvidia", "uvm_", "_nv")) for name in rank.kernel[:6]))
 
 
-def behind_in_flight(ranks: Iterable[Rank]) -> list[Rank]:
+def behind_in_flight(ranks: Iterable[ObservedRank]) -> list[ObservedRank]:
     """Ranks whose newest collective is older than the others', where they are few."""
     known = [rank for rank in ranks if rank.flight is not None]
     newest = max((rank.flight or 0 for rank in known), default=0)
@@ -135,7 +135,7 @@ def behind_in_flight(ranks: Iterable[Rank]) -> list[Rank]:
     return low if low and len(low) * 4 <= len(known) else []
 
 
-def names_of(ranks: Sequence[Rank]) -> str:
+def names_of(ranks: Sequence[ObservedRank]) -> str:
     """For people: "rank 3 on n1", "12 ranks (0-11)"."""
     return ranks[0].name if len(ranks) == 1 else f"{len(ranks)} ranks ({numbers_of(rank.number for rank in ranks)})"
 
@@ -153,6 +153,6 @@ def numbers_of(numbers: Iterable[int | None]) -> str:
     return text if len(text) <= 40 else text[:37] + "…"
 
 
-def odd_one(rank: Rank, why: str) -> Odd:
+def odd_one(rank: ObservedRank, why: str) -> Odd:
     """A rank as an odd one."""
     return Odd(rank.number, rank.node, rank.pid, why)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from safelaunch.core.hangs.activity import COMPILE, DATA, STORAGE, USER, classify
-from safelaunch.core.hangs.ranks import Rank, Stack
+from safelaunch.core.hangs.ranks import ObservedRank, Stack
 from safelaunch.core.hangs.scene import HangVerdict, computes, names_of, odd_one
 from safelaunch.core.hangs.stacks import is_plumbing, normalise, split_frame
 
@@ -34,12 +34,12 @@ class Asleep(NamedTuple):
     polling or work.
     """
 
-    odd: tuple[Rank, ...]
-    rest: tuple[Rank, ...]
+    odd: tuple[ObservedRank, ...]
+    rest: tuple[ObservedRank, ...]
     is_busy: bool = False
 
 
-def find_asleep(ranks: Sequence[Rank]) -> Asleep | None:
+def find_asleep(ranks: Sequence[ObservedRank]) -> Asleep | None:
     """Few who have not run at all during a look, beside others who have; None = no such case.
 
     Slow loops sleep through a short look too: they stand where others that poll were seen. Where somebody computes,
@@ -79,37 +79,37 @@ class _Stacks:
         return found
 
 
-def _is_busy(rank: Rank) -> bool:
+def _is_busy(rank: ObservedRank) -> bool:
     """Whether it uses a core, or would: of two cores with fifteen programs on them it gets a tenth."""
     return computes(rank) or rank.states.count("R") * 2 > len(rank.states)
 
 
-def _sleeps(rank: Rank) -> bool:
+def _sleeps(rank: ObservedRank) -> bool:
     return rank.ran is False and not computes(rank) and not rank.gpu_util and not (
         rank.samples and classify(rank.samples[-1]).kind in _OTHER_ROWS)
 
 
-def _stands_apart(rank: Rank, known: set[Stack], stacks: _Stacks) -> bool:
+def _stands_apart(rank: ObservedRank, known: set[Stack], stacks: _Stacks) -> bool:
     places = {stacks.normal(sample) for sample in rank.samples}
     return len(places) <= 1 and places.isdisjoint(known)
 
 
-def _naps(rank: Rank) -> bool:
+def _naps(rank: ObservedRank) -> bool:
     """Whether it is in a sleep of the program's own code, which neither a message nor a thread ends."""
     return bool(rank.samples) and _call_of(rank) in _NAPS and classify(rank.samples[-1]).kind == USER
 
 
-def slept_on(found: Asleep, earlier: Sequence[Rank]) -> bool:
+def slept_on(found: Asleep, earlier: Sequence[ObservedRank]) -> bool:
     """Whether those who sleep have not run since an earlier look either, which saw the same processes."""
     before = {(rank.node, rank.pid): rank for rank in earlier}
     return all(_switches(before.get((rank.node, rank.pid))) == _switches(rank) is not None for rank in found.odd)
 
 
-def _switches(rank: Rank | None) -> float | None:
+def _switches(rank: ObservedRank | None) -> float | None:
     return rank.life[-1].switches if rank is not None and rank.life else None
 
 
-def polls(rank: Rank, stacks: _Stacks) -> bool:
+def polls(rank: ObservedRank, stacks: _Stacks) -> bool:
     """Whether it runs round one loop that looks whether something is there, as far as its samples show."""
     seen = [stacks.normal(sample) for sample in rank.samples]
     loops = {_loop(stack) for stack in seen}
@@ -151,11 +151,11 @@ def verdict_on_sleepers(found: Asleep) -> HangVerdict:
         tuple(odd_one(rank, f"sleeps in {_where(rank)}, unlike the others, which {do}") for rank in found.odd))
 
 
-def _looked_at_s(rank: Rank) -> float:
+def _looked_at_s(rank: ObservedRank) -> float:
     return rank.life[-1].t - rank.life[0].t if rank.life else 0.0
 
 
-def _where(rank: Rank) -> str:
+def _where(rank: ObservedRank) -> str:
     place, call = (_place(rank.samples[-1]) if rank.samples else ""), _call_of(rank)
     return f"{place}{f' ({call})' if call else ''}" if place else call or "an unknown call"
 
@@ -167,5 +167,5 @@ def _place(stack: Stack) -> str:
                  and not is_plumbing(frame)), frames[0] if frames else "")
 
 
-def _call_of(rank: Rank) -> str:
+def _call_of(rank: ObservedRank) -> str:
     return rank.main.call or rank.main.wchan if rank.main is not None else ""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from safelaunch.core.hangs.ranks import Place, Rank, Stack
+from safelaunch.core.hangs.ranks import KernelPlace, ObservedRank, Stack
 
 STUCK, MOVING, UNREADABLE, GONE = "stuck", "moving", "unreadable", "gone"   # a public contract: stacks --json
 
@@ -32,7 +32,7 @@ _LOADER = "torch/utils/data/dataloader.py"
 _LABEL_FRAMES = 3
 
 
-class Group(NamedTuple):
+class RankGroup(NamedTuple):
     """Ranks that do the same. `where`: what the kernel adds, such as "D state in write() on /gpfs"; `stack` of moving
     ranks: what is common to all looks.
     """
@@ -40,7 +40,7 @@ class Group(NamedTuple):
     kind: str
     stack: Stack
     where: str
-    ranks: tuple[Rank, ...]
+    ranks: tuple[ObservedRank, ...]
 
     @property
     def size(self) -> int:
@@ -71,13 +71,13 @@ def doing(kind: str) -> str:
     return "standing still" if kind == STUCK else kind
 
 
-def fold(ranks: Iterable[Rank]) -> tuple[Group, ...]:
+def fold(ranks: Iterable[ObservedRank]) -> tuple[RankGroup, ...]:
     """The groups of ranks that do the same, the largest first."""
     folder = _Folder()
-    found: dict[tuple[str, Stack, str], list[Rank]] = {}
+    found: dict[tuple[str, Stack, str], list[ObservedRank]] = {}
     for rank in ranks:
         found.setdefault(folder.key(rank), []).append(rank)
-    groups = [Group(*key, tuple(sorted(members, key=_order))) for key, members in _join_moving(found).items()]
+    groups = [RankGroup(*key, tuple(sorted(members, key=_order))) for key, members in _join_moving(found).items()]
     return tuple(sorted(groups, key=lambda group: (-group.size, _order(group.ranks[0]))))
 
 
@@ -89,7 +89,7 @@ class _Folder:
         self._of_samples: dict[tuple[int, ...], tuple[tuple[Stack, ...], str, Stack]] = {}
         self._texts: dict[str, str] = {}
 
-    def key(self, rank: Rank) -> tuple[str, Stack, str]:
+    def key(self, rank: ObservedRank) -> tuple[str, Stack, str]:
         samples = rank.samples
         identity = tuple(map(id, samples))
         known = self._of_samples.get(identity)
@@ -144,10 +144,11 @@ def common_root(stacks: Sequence[Stack]) -> Stack:
     return stacks[0][len(stacks[0]) - count:]
 
 
-def _join_moving(found: dict[tuple[str, Stack, str], list[Rank]]) -> dict[tuple[str, Stack, str], list[Rank]]:
+def _join_moving(found: dict[tuple[str, Stack, str], list[ObservedRank]]) -> dict[tuple[str, Stack, str],
+                                                                                  list[ObservedRank]]:
     """The same with all ranks that move in one program as one group: each was caught elsewhere."""
-    joined: dict[tuple[str, Stack, str], list[Rank]] = {}
-    moving: dict[tuple[str, str], tuple[list[Stack], list[Rank]]] = {}
+    joined: dict[tuple[str, Stack, str], list[ObservedRank]] = {}
+    moving: dict[tuple[str, str], tuple[list[Stack], list[ObservedRank]]] = {}
     for (kind, stack, where), members in found.items():
         if kind != MOVING:
             joined[kind, stack, where] = members
@@ -160,12 +161,12 @@ def _join_moving(found: dict[tuple[str, Stack, str], list[Rank]]) -> dict[tuple[
     return joined
 
 
-def is_importing(rank: Rank) -> bool:
+def is_importing(rank: ObservedRank) -> bool:
     """Whether a look caught it importing a module, as all do for seconds after their start."""
     return any(word in frame for stack in rank.samples for frame in stack for word in _IMPORT)
 
 
-def describe_where(rank: Rank) -> str:
+def describe_where(rank: ObservedRank) -> str:
     """What the kernel adds to a stack: "D state in write() on /gpfs", "stopped"; "" for a rank that runs or sleeps."""
     if rank.is_gone:
         return "ended during this look" if rank.has_just_ended else "has ended (zombie)"
@@ -175,7 +176,7 @@ def describe_where(rank: Rank) -> str:
     return "stopped" if rank.is_stopped else ""
 
 
-def describe_place(place: Place, what: str) -> str:
+def describe_place(place: KernelPlace, what: str) -> str:
     """`what` with the call and the mount, as far as they are known."""
     call = f" in {place.call}()" if place.call else f" in {place.wchan}" if place.wchan else ""
     return f"{what}{call}{f' on {place.mount}' if place.mount else ''}"
@@ -204,12 +205,12 @@ def is_plumbing(frame: str) -> bool:
     return file in _PLUMBING_FILES or name in ("_try_get_data", "import")
 
 
-def tell_groups(groups: Sequence[Group]) -> list[str]:
+def tell_groups(groups: Sequence[RankGroup]) -> list[str]:
     """Each group in a line."""
     return [group.tell(doing) for group, doing in zip(groups, labels(groups), strict=True)]
 
 
-def labels(groups: Sequence[Group]) -> list[str]:
+def labels(groups: Sequence[RankGroup]) -> list[str]:
     """Each group's label: functions, and where these are the same in two of them, the line of the innermost one."""
     by_functions = [label(group.stack) for group in groups]
     often = Counter(by_functions)
@@ -238,5 +239,5 @@ def label(stack: Stack, *, has_line: bool = False) -> str:
     return " ← ".join(words[:_LABEL_FRAMES])
 
 
-def _order(rank: Rank) -> tuple[int, str, int]:
+def _order(rank: ObservedRank) -> tuple[int, str, int]:
     return (1 << 60 if rank.number is None else rank.number, rank.node, rank.pid)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from safelaunch.core.hangs.ranks import NodeReport, Rank, Silent
+from safelaunch.core.hangs.ranks import NodeReport, ObservedRank, Silent
 from safelaunch.core.hangs.scene import HangVerdict
-from safelaunch.core.hangs.stacks import UNREADABLE, Group, doing, fold_numbers, label, tell_groups
+from safelaunch.core.hangs.stacks import UNREADABLE, RankGroup, doing, fold_numbers, label, tell_groups
 from safelaunch.core.hangs.stacktree import grow, render_tree
 
 LABEL_WIDTH = 11
@@ -17,14 +17,14 @@ MOST_RAS = 12
 Fold = Callable[[Iterable[str]], str]   # node names → "n[0-3]"
 
 
-def headline(groups: Sequence[Group]) -> str:
+def headline(groups: Sequence[RankGroup]) -> str:
     """All ranks in a line: "380 ranks: broadcast ← … · 1 unreadable: D state in write() on /gpfs"."""
     shown = tell_groups(groups[:MOST_ROWS])
     rest = sum(group.size for group in groups[MOST_ROWS:])
     return " · ".join([*shown, *([f"{rest} more in {len(groups) - MOST_ROWS} groups"] if rest else [])]) or "no ranks"
 
 
-def tell(groups: Sequence[Group], verdict: HangVerdict, reports: Sequence[NodeReport], silent: Sequence[Silent],
+def tell(groups: Sequence[RankGroup], verdict: HangVerdict, reports: Sequence[NodeReport], silent: Sequence[Silent],
          fold: Fold) -> list[str]:
     """Lines for people: the verdict, the groups, the tree."""
     lines = [headline(groups), "", *_verdict_lines(verdict, fold)]
@@ -56,7 +56,7 @@ def _is_group(line: str) -> bool:
     return line.partition(": ")[0].partition(" ")[2] in ("rank", "ranks", "unreadable")   # the headline says it
 
 
-def _group_lines(group: Group, fold: Fold) -> list[str]:
+def _group_lines(group: RankGroup, fold: Fold) -> list[str]:
     first = group.ranks[0]
     cpus = [rank.cpu for rank in group.ranks if rank.cpu is not None]
     cpu = f" · {sum(cpus) / len(cpus):.0%} of a core" if cpus else ""
@@ -75,7 +75,7 @@ def _group_lines(group: Group, fold: Fold) -> list[str]:
     return lines
 
 
-def _kernel_lines(rank: Rank) -> list[str]:
+def _kernel_lines(rank: ObservedRank) -> list[str]:
     place = rank.stuck_in or rank.main
     if place is None:
         return []
@@ -118,7 +118,7 @@ def _row(name: str, text: str) -> str:
     return f"{name:<{LABEL_WIDTH}}{text}"
 
 
-def _hints(ranks: Iterable[Rank]) -> list[str]:
+def _hints(ranks: Iterable[ObservedRank]) -> list[str]:
     """What would help; once, where the hints of many ranks differ in a pid alone."""
     alike: dict[str, list[str]] = {}
     for rank in ranks:
@@ -126,7 +126,8 @@ def _hints(ranks: Iterable[Rank]) -> list[str]:
     return [hints[0] + (f" ({len(hints)} ranks alike)" if len(set(hints)) > 1 else "") for hints in alike.values()]
 
 
-def to_public(groups: Sequence[Group], verdict: HangVerdict, reports: Sequence[NodeReport], silent: Sequence[Silent],
+def to_public(groups: Sequence[RankGroup], verdict: HangVerdict, reports: Sequence[NodeReport],
+              silent: Sequence[Silent],
               took_s: float) -> dict[str, Any]:
     """The object of `stacks --json`, documented in docs/stacks.md."""
     return {
@@ -151,14 +152,14 @@ def verdict_to_public(verdict: HangVerdict) -> dict[str, Any]:
             "odd": [{"rank": odd.number, "node": odd.node, "pid": odd.pid, "why": odd.why} for odd in verdict.odd]}
 
 
-def _rank_to_public(rank: Rank) -> dict[str, Any]:
+def _rank_to_public(rank: ObservedRank) -> dict[str, Any]:
     place = rank.stuck_in or rank.main
     kernel = dict(zip(("state", "wchan", "call", "path", "mount", "fs"), place[2:], strict=True)) if place else None
     return {"rank": rank.number, "node": rank.node, "pid": rank.pid, "states": rank.states, "cpu": rank.cpu,
             "gpu_util": rank.gpu_util, "why": rank.why, "kernel": kernel, "kernel_stack": list(rank.kernel)}
 
 
-def render_rank(rank: Rank) -> str:
+def render_rank(rank: ObservedRank) -> str:
     """One rank's dump for a file of its own."""
     lines = [f"{rank.name}, pid {rank.pid}, states {rank.states}", *_kernel_lines(rank)]
     lines += [f"    no stack: {rank.why}"] if rank.why else []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from safelaunch.core.hangs.ranks import Stack
-from safelaunch.core.hangs.stacks import Group, doing
+from safelaunch.core.hangs.stacks import RankGroup, doing
 
 MOST_CHAIN = 6   # frames of an unbranched stretch that are shown: its ends say most
 
@@ -18,16 +18,16 @@ class Branch:
     frames: Stack
     count: int
     branches: tuple[Branch, ...] = ()
-    groups: tuple[Group, ...] = ()     # those that end here
+    groups: tuple[RankGroup, ...] = ()     # those that end here
 
 
-def grow(groups: Iterable[Group]) -> tuple[Branch, ...]:
+def grow(groups: Iterable[RankGroup]) -> tuple[Branch, ...]:
     """The tree of the groups that have a stack, the thickest branches first."""
     return _grow([(tuple(reversed(group.stack)), group) for group in groups if group.stack])
 
 
-def _grow(paths: Sequence[tuple[Stack, Group]]) -> tuple[Branch, ...]:
-    by_first: dict[str, list[tuple[Stack, Group]]] = {}
+def _grow(paths: Sequence[tuple[Stack, RankGroup]]) -> tuple[Branch, ...]:
+    by_first: dict[str, list[tuple[Stack, RankGroup]]] = {}
     for path, group in paths:
         by_first.setdefault(path[0], []).append((path, group))
     branches = []

@@ -12,7 +12,7 @@ from typing import Any
 
 from safelaunch.core.hangs.activity import COLLECTIVE, DATA, GPU, LOCK, RENDEZVOUS, STORAGE, classify
 from safelaunch.core.hangs.parallel import Sizes, sizes_of_command
-from safelaunch.core.hangs.ranks import NodeReport, Place, Rank, Silent
+from safelaunch.core.hangs.ranks import KernelPlace, NodeReport, ObservedRank, Silent
 from safelaunch.core.hangs.scene import (
     HangVerdict,
     Odd,
@@ -33,7 +33,7 @@ from safelaunch.core.hangs.stacks import (
     MOVING,
     STUCK,
     UNREADABLE,
-    Group,
+    RankGroup,
     describe_place,
     describe_where,
     fold,
@@ -48,7 +48,7 @@ MOST_ODD = 16        # more of them are no exception
 
 
 def judge_hang(reports: Sequence[NodeReport], silent: Sequence[Silent] = (), *, sizes: Sizes | None = None,
-               groups: tuple[Group, ...] | None = None) -> HangVerdict:
+               groups: tuple[RankGroup, ...] | None = None) -> HangVerdict:
     """The verdict on one look at all nodes. `sizes` of the parallel groups: None = as the ranks' command line says."""
     ranks = [rank for report in reports for rank in report.ranks]
     told = next((rank.parallel for rank in ranks if rank.parallel), "") if sizes is None else ""
@@ -103,20 +103,20 @@ def _mounts_in_use(scene: Scene) -> set[tuple[str, str]]:
         *rank.mounts, *(place.mount for place in (rank.main, *rank.blocked, *rank.below) if place is not None))}
 
 
-def _folders(asleep: Sequence[Rank]) -> list[str]:
+def _folders(asleep: Sequence[ObservedRank]) -> list[str]:
     """Where the files lie that these ranks wait for."""
     places = [rank.stuck_in or rank.main for rank in asleep]
     return [place.path.removesuffix(" (deleted)").rpartition("/")[0] or place.mount for place in places
             if place is not None and (place.path.startswith("/") or place.mount)]
 
 
-def _place_on(rank: Rank, late: Sequence[tuple[str, str]]) -> Place | None:
+def _place_on(rank: ObservedRank, late: Sequence[tuple[str, str]]) -> KernelPlace | None:
     """Where a rank waits for a mount that does not answer: over FUSE and NFS not in D state."""
     place = rank.main
     return place if place is not None and place.mount and (rank.node, place.mount) in late else None
 
 
-def _what_of(rank: Rank, late: Sequence[tuple[str, str]]) -> str:
+def _what_of(rank: ObservedRank, late: Sequence[tuple[str, str]]) -> str:
     place = _place_on(rank, late)
     return describe_place(place, "waits") + ", which does not answer" if place is not None and rank.stuck_in is None \
         else describe_where(rank)
@@ -269,7 +269,7 @@ def _unknown(scene: Scene) -> HangVerdict:
                        f"known here{ran}", 0.3)
 
 
-def _apart(stuck: Sequence[Group]) -> HangVerdict | None:
+def _apart(stuck: Sequence[RankGroup]) -> HangVerdict | None:
     """Few who stand elsewhere than nearly all others: these wait for somebody, by whatever library."""
     most, *others = stuck
     few = [rank for group in others for rank in group.ranks]
@@ -298,12 +298,12 @@ def _unreadable(scene: Scene, count: int) -> HangVerdict:
     return HangVerdict("unknown", said, 0.3, tuple(odd_one(rank, "runs, while the others sleep") for rank in ran))
 
 
-def _call_of(rank: Rank) -> str:
+def _call_of(rank: ObservedRank) -> str:
     place = rank.main
     return (place.call or place.wchan if place is not None else "") or "an unknown call"
 
 
-def _standing(group: Group) -> str:
+def _standing(group: RankGroup) -> str:
     return f"{names_of(group.ranks)} {'stands' if group.size == 1 else 'stand'}"
 
 
@@ -314,7 +314,7 @@ _ROWS: tuple[Callable[[Scene], HangVerdict | None], ...] = (
 # --- what the rows share --------------------------------------------------------------------------------------------
 
 
-def _why_odd(scene: Scene, group: Group) -> str:
+def _why_odd(scene: Scene, group: RankGroup) -> str:
     at = scene.what(group)
     if group.kind == MOVING:
         return f"still works, in {label(group.stack)}"
@@ -379,12 +379,12 @@ def _common_evidence(scene: Scene) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _file_of(rank: Rank) -> str:
+def _file_of(rank: ObservedRank) -> str:
     place = rank.stuck_in or rank.main
     return f" ({place.path})" if place is not None and place.path else ""
 
 
-def _worker_of(rank: Rank) -> str:
+def _worker_of(rank: ObservedRank) -> str:
     asleep = next((place for place in rank.below if place.state in "DTZ"), None)
     if asleep is None:
         return "" if rank.below else ", and has no worker process left"

@@ -42,7 +42,7 @@ class Track:
 
 
 @dataclass(frozen=True)
-class Restart:
+class RestartCost:
     """What a restart has cost: steps that are made again, and the time until the run was as far as before."""
 
     attempt: int          # the one that it began
@@ -60,7 +60,7 @@ class Restart:
 class Costs:
     """All restarts, and the share of the time since the first attempt began that was not lost to them."""
 
-    restarts: tuple[Restart, ...] = ()
+    restarts: tuple[RestartCost, ...] = ()
     steps: int = 0
     seconds: float = 0.0
     since_t: float | None = None
@@ -115,7 +115,7 @@ def count(tracks: Sequence[Track], starts: dict[str, float], now: float, ended_t
     return Costs(tuple(restarts), sum(restart.steps for restart in restarts), seconds, since_t, goodput)
 
 
-def _restart(before: Track, after: Track, high: int, starts: dict[str, float], now: float | None) -> Restart:
+def _restart(before: Track, after: Track, high: int, starts: dict[str, float], now: float | None) -> RestartCost:
     """`now`: the attempt lives, and has until now to be as far as before."""
     lost_t = _last_t(before)
     reached_t = _reached_t(after, high, after.pace_s or before.pace_s)
@@ -124,9 +124,9 @@ def _restart(before: Track, after: Track, high: int, starts: dict[str, float], n
     ended_t = before.ended_t if before.ended_t is not None else lost_t
     begun_t = starts.get(after.job, after.started_t)
     queued_s = max(0.0, begun_t - max(ended_t, starts.get(before.job, ended_t))) if after.job != before.job else 0.0
-    return Restart(after.number, ended_t, before.why, before.last_step, after.resume_step,
-                   max(0, before.last_step - after.resume_step), max(0.0, end_t - lost_t), queued_s,
-                   reached_t is not None)
+    return RestartCost(after.number, ended_t, before.why, before.last_step, after.resume_step,
+                       max(0, before.last_step - after.resume_step), max(0.0, end_t - lost_t), queued_s,
+                       reached_t is not None)
 
 
 def _last_t(track: Track) -> float:

@@ -9,7 +9,7 @@ from safelaunch.core.slurmtext import QueuedJob
 
 
 @dataclass(frozen=True)
-class Word:
+class SchedulerAnswer:
     """What the scheduler says of a run's unfinished jobs; `jobs` None = no clear answer, and `trouble` says why."""
 
     jobs: tuple[QueuedJob, ...] | None

@@ -15,14 +15,14 @@ from safelaunch.core.endings import ENDED_BY, RUN_ENDED
 from safelaunch.core.model import STOPS, Request
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.state import Attempt, Ended, State
-from safelaunch.core.status.speech import Speech, Word
+from safelaunch.core.status.speech import SchedulerAnswer, Speech
 
 RUNNING, STOPPING, ENDING, ON_HOLD, WAITING = "running", "stopping", "ending", "on_hold", "waiting"
 _BY_PERSON = ("kill", "kill_now", "checkpoint")
 
 
 @dataclass(frozen=True)
-class Judged:
+class RunCondition:
     """The state's name, a sentence on it, and since when where the journal's own states do not tell."""
 
     name: str
@@ -31,19 +31,20 @@ class Judged:
 
 
 def judge(
-    state: State, word: Word, speech: Speech, now: float, requests: Sequence[Request] = (), grace_s: float = 0.0,
+    state: State, word: SchedulerAnswer, speech: Speech, now: float, requests: Sequence[Request] = (),
+    grace_s: float = 0.0,
     is_local: bool = False,
-) -> Judged:
+) -> RunCondition:
     """The state from both witnesses and what was asked for; `grace_s` is the kill switch's."""
     if state.ended is not None:
-        return Judged(state.ended.how, describe_end(state.ended))
+        return RunCondition(state.ended.how, describe_end(state.ended))
     plain = _judge_jobs(state, word, speech, "this machine" if is_local else "Slurm")
     attempt = state.attempt
     if plain.name == RUNNING and attempt is not None:
         return _asked_to_end(state, attempt, speech, now, requests, grace_s) or _completing(plain, state, word)
     hold = next((request for request in requests if request.name == "hold"), None)
     if hold is not None and plain.name in ("queued", WAITING, "starting", "restarting"):
-        return Judged(ON_HOLD, f"{hold.who} put the run on hold: nothing new is started until it is resumed; "
+        return RunCondition(ON_HOLD, f"{hold.who} put the run on hold: nothing new is started until it is resumed; "
                                f"{plain.sentence}", hold.t)
     return plain
 
@@ -61,32 +62,33 @@ def describe_alone(job: str, exit_code: int) -> str:
     return f"job {job} has ended with exit code {exit_code}, and no supervisor was left to restart it"
 
 
-def _judge_jobs(state: State, word: Word, speech: Speech, by: str) -> Judged:
+def _judge_jobs(state: State, word: SchedulerAnswer, speech: Speech, by: str) -> RunCondition:
     """From the journal's state, and what the scheduler says of the run's jobs."""
     name, job = state.name, state.job
     told = _by_journal(state, speech)
     if word.jobs is None:
-        return Judged(name, told)
+        return RunCondition(name, told)
     if not word.jobs:
         if job is None:
-            return Judged("unknown", f"a submission was begun and has no outcome, and {by} knows no job of this run")
+            return RunCondition("unknown",
+                                f"a submission was begun and has no outcome, and {by} knows no job of this run")
         if state.failed_alone is not None:
-            return Judged("unknown", f"{describe_alone(*state.failed_alone)}; {by} knows no job that would go on")
-        return Judged("unknown", f"{by} no longer knows job {job.id}, and the journal holds no end")
+            return RunCondition("unknown", f"{describe_alone(*state.failed_alone)}; {by} knows no job that would go on")
+        return RunCondition("unknown", f"{by} no longer knows job {job.id}, and the journal holds no end")
     first = word.jobs[0]
     if job is None:
-        return Judged("queued", f"job {first.id} is in ({_waits(first)}), though its submission was cut off")
+        return RunCondition("queued", f"job {first.id} is in ({_waits(first)}), though its submission was cut off")
     known = word.job(job.id)
     if known is None:
-        return Judged(WAITING, f"job {job.id} is over; the run goes on in job {first.id}, which {_waits(first)}",
-                      _ended_t(state))
+        return RunCondition(WAITING, f"job {job.id} is over; the run goes on in job {first.id}, which {_waits(first)}",
+                            _ended_t(state))
     if known.state not in ("RUNNING", "PENDING"):
-        return Judged(name, f"{told}; job {known.id} is {known.state} for Slurm")
+        return RunCondition(name, f"{told}; job {known.id} is {known.state} for Slurm")
     if job.started_t is None:
-        return Judged(name, f"job {known.id} {_waits(known)}")
+        return RunCondition(name, f"job {known.id} {_waits(known)}")
     if known.state == "PENDING":   # it was requeued
-        return Judged(WAITING, f"job {known.id} {_waits(known)}", _ended_t(state))
-    return Judged(name, told)
+        return RunCondition(WAITING, f"job {known.id} {_waits(known)}", _ended_t(state))
+    return RunCondition(name, told)
 
 
 def _ended_t(state: State) -> float | None:
@@ -118,14 +120,15 @@ def _by_journal(state: State, speech: Speech) -> str:
 
 def _asked_to_end(
     state: State, attempt: Attempt, speech: Speech, now: float, requests: Sequence[Request], grace_s: float
-) -> Judged | None:
+) -> RunCondition | None:
     """The state of an attempt that somebody, or the supervisor, wants to end; None = nobody does."""
     asked = next((request for name in STOPS for request in requests if request.name == name), None)
     if asked is not None or attempt.asked_row in _BY_PERSON:
         who = asked.who if asked is not None else state.kill_who or "somebody"
         since_t = min(asked.t, attempt.asked_t or now) if asked is not None else attempt.asked_t or now
         if attempt.asked_row == "kill_now" or (asked is not None and asked.name == "kill-now"):
-            return Judged(STOPPING, f"{who} touched kill-now: attempt {attempt.number} is being killed, and nothing "
+            return RunCondition(STOPPING,
+                                f"{who} touched kill-now: attempt {attempt.number} is being killed, and nothing "
                                     "is restarted", since_t)
         at_checkpoint = asked.name == "checkpoint" if asked is not None else attempt.asked_row == "checkpoint"
         until = attempt.end_by_t or (attempt.asked_t or since_t) + grace_s
@@ -134,16 +137,17 @@ def _asked_to_end(
         left = f"{speech.span(until - now)} left" if until > now else "the time is up"
         wish = "wants it to stop at its next checkpoint" if at_checkpoint else "touched kill"
         what = attempt.waits_for or ("its next checkpoint" if at_checkpoint else "it to save and end by itself")
-        return Judged(STOPPING, f"{who} {wish}: waiting for {what}, until {speech.clock(until)} at most ({left}); then "
+        return RunCondition(STOPPING,
+                            f"{who} {wish}: waiting for {what}, until {speech.clock(until)} at most ({left}); then "
                                 f"attempt {attempt.number} is killed, and nothing is restarted", since_t)
     if attempt.asked_t is None:
         return None
     row = attempt.asked_row or ""
     why = ENDED_BY.get(row, row.replace("_", " "))
-    return Judged(ENDING, f"attempt {attempt.number} is being ended: {why}", attempt.asked_t)
+    return RunCondition(ENDING, f"attempt {attempt.number} is being ended: {why}", attempt.asked_t)
 
 
-def _completing(plain: Judged, state: State, word: Word) -> Judged:
+def _completing(plain: RunCondition, state: State, word: SchedulerAnswer) -> RunCondition:
     """Slurm ends the job of an attempt that the journal still calls alive."""
     known = word.job(state.job.id if state.job else None)
-    return Judged(ENDING, plain.sentence) if known is not None and known.state == "COMPLETING" else plain
+    return RunCondition(ENDING, plain.sentence) if known is not None and known.state == "COMPLETING" else plain

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from safelaunch.core.endings import AttemptEnd
-from safelaunch.core.why.findings import End, Evidence, TaskExit
+from safelaunch.core.why.findings import EndFacts, OutsideEvidence, TaskExit
 
 BESIDE_A_LOG = 0.6   # that stacks show a hang, where nobody has ended the attempt for it
 
@@ -32,14 +32,14 @@ def stacks_of(odd: Iterable[tuple[str, int | None, str]], suspects: Sequence[str
     return Stacks(tuple(lines) or (("", said),), said, confidence, first, tuple(suspects))
 
 
-def know(end: End, exits: tuple[TaskExit, ...] = (), srun_code: int | None = None, *,
+def know(end: EndFacts, exits: tuple[TaskExit, ...] = (), srun_code: int | None = None, *,
          lost: tuple[tuple[str, str], ...] = (), stacks: Stacks | None = None, is_hang: bool = False,
-         asked_bytes: int | None = None, ledger: Mapping[str, int] | None = None) -> Evidence:
+         asked_bytes: int | None = None, ledger: Mapping[str, int] | None = None) -> OutsideEvidence:
     """What counts of that. `is_hang`: its supervisor has ended it for one, so that its exits say nothing; srun's code
     says something only where no task's does, and comes late. `asked_bytes`: how long its log was by then.
     """
     exits = () if is_hang else exits
-    return Evidence(
+    return OutsideEvidence(
         exits=exits, lost=lost if end.how == AttemptEnd.LOST else (), end=end, ledger=ledger or {}, is_hang=is_hang,
         srun_code=None if is_hang or any(exit.code or exit.signal for exit in exits) else srun_code,
         stacks=stacks.odd if stacks else (), stacks_rank=stacks.rank if stacks else None,

@@ -147,7 +147,7 @@ class TaskExit:
 
 
 @dataclass(frozen=True)
-class End:
+class EndFacts:
     """What the journal knows of an attempt's end."""
 
     how: str                        # a word of AttemptEnd
@@ -165,7 +165,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class OutsideEvidence:
     """What is known from outside the log; every part is optional, and nothing known is no evidence."""
 
     exits: tuple[TaskExit, ...] = ()
@@ -182,5 +182,5 @@ class Evidence:
     is_hang: bool = False                       # the supervisor ended it for a hang
     ledger: Mapping[str, int] = field(default_factory=dict)   # host → earlier failures that blame it
     own_term_bytes: int | None = None           # from this byte of the first log on, SIGTERMs are safelaunch's own
-    end: End | None = None                      # what the journal knows of the end
+    end: EndFacts | None = None                      # what the journal knows of the end
     running: bool = False                       # the run is alive: there may be no end to explain

@@ -39,7 +39,7 @@ KILL = "kill"          # the ranks; why, in words, where it is this guard's own 
 CANCEL = "cancel"      # the job, which nobody leads; why, in words
 
 
-class Fence:
+class TaskFence:
     """One task's fence; times are seconds of one monotonic clock.
 
     `is_first`: of its node's tasks, so that it asks the folder for all; `has_job`: it may cancel a job of Slurm's.

@@ -41,7 +41,7 @@ from safelaunch.node.guard.fence import (
     SIGNAL,
     TERM,
     TICK_S,
-    Fence,
+    TaskFence,
     is_too_late,
 )
 from safelaunch.node.guard.kernel import kernel_words
@@ -133,8 +133,8 @@ class TaskGuard:
         self.started_s = time.monotonic()
         is_first = env.get("SLURM_LOCALID", "0") == "0" and "SAFELAUNCH_LOCAL" not in env
         self.job = env.get("SLURM_JOB_ID", "") if is_first else ""
-        self.fence = Fence(self.started_s, lease_s, is_first, bool(self.job),
-                           ORPHAN_S + ORPHAN_STAGGER_S * int(env.get("SLURM_NODEID", "0")))
+        self.fence = TaskFence(self.started_s, lease_s, is_first, bool(self.job),
+                               ORPHAN_S + ORPHAN_STAGGER_S * int(env.get("SLURM_NODEID", "0")))
         self.signalled: dict[int, dict[int, str]] = {}   # by signal and pid: who was sent it for the leader
         self.stopped: tuple[int, ...] = ()      # ranks that this guard has stopped
         self.known: list[int] = []              # the ranks as they were a moment ago

@@ -9,7 +9,7 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.core.counters import Counter
 from safelaunch.core.decide.seen import Live, mark_asked, mark_killed
 from safelaunch.core.model import Exit
-from safelaunch.core.why.findings import Evidence
+from safelaunch.core.why.findings import OutsideEvidence
 
 
 class ReadLog(NamedTuple):
@@ -17,7 +17,7 @@ class ReadLog(NamedTuple):
 
     attempt: int
     size: int
-    evidence: Evidence
+    evidence: OutsideEvidence
     found: dict[str, Any] | None
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from safelaunch.core.hangs import hang
 from safelaunch.core.hangs.hang import Rhythm
-from safelaunch.core.hangs.proof import Look, conclude
+from safelaunch.core.hangs.proof import Examination, conclude
 from safelaunch.core.hangs.scene import HangVerdict
-from safelaunch.core.plan import Hang
+from safelaunch.core.plan import HangPlan
 from safelaunch.core.progress.lines import Talk
 
 STALLED_S = 30.0          # between two looks at the log, which come each 5 s
@@ -22,7 +22,7 @@ class HangWatch:
         self._of = 0                    # the attempt that it is about,
         self._nodes = 0                 # and on how many nodes that runs
         self._followed_s = now_s        # when its log was last looked at
-        self._looked: tuple[float, Look] | None = None    # since when it was silent; what was seen then
+        self._looked: tuple[float, Examination] | None = None    # since when it was silent; what was seen then
         self.hung: tuple[int, HangVerdict] | None = None  # attempt, what two witnesses said of it
 
     @property
@@ -31,7 +31,7 @@ class HangWatch:
         assert self._rhythm is not None
         return self._rhythm
 
-    def follows(self, number: int, nodes: int, asked: Hang, now_s: float) -> None:
+    def follows(self, number: int, nodes: int, asked: HangPlan, now_s: float) -> None:
         """Somebody looks at this attempt's log; a new one has a rhythm of its own."""
         if self._rhythm is None or self._of != number:
             self._rhythm = hang.begin(now_s, asked.first_step_s, asked.no_progress_s, self._rhythm,
@@ -53,11 +53,11 @@ class HangWatch:
         """Something beside the log has shown that it goes on."""
         self._rhythm = hang.alive(self.rhythm, at_s)
 
-    def has_looked(self, look: Look) -> None:
+    def has_looked(self, look: Examination) -> None:
         """This was seen in the present silence."""
         self._looked = (self.rhythm.since_s, look)
 
-    def concludes(self, now_s: float, looks: Sequence[Look], more_s: float) -> str:
+    def concludes(self, now_s: float, looks: Sequence[Examination], more_s: float) -> str:
         """Why these looks do not speak of a hang; "" where they do."""
         self._rhythm, why_not = conclude(self.rhythm, now_s, looks, more_s)
         return why_not
@@ -66,7 +66,7 @@ class HangWatch:
         """Both witnesses say so."""
         self.hung = (number, found)
 
-    def earlier_looks(self) -> list[Look]:
+    def earlier_looks(self) -> list[Examination]:
         """The last look at this same silence: who goes on was elsewhere then."""
         return [self._looked[1]] if self._looked is not None and self._looked[0] == self.rhythm.since_s else []
 

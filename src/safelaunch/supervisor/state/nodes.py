@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from safelaunch.core.decide.seen import Live
-from safelaunch.core.ledger import Evidence
+from safelaunch.core.ledger import NodeEvidence
 
 
 class Unvisited(NamedTuple):
@@ -21,18 +21,18 @@ class Nodes:
     """The nodes of the run and of its partition."""
 
     def __init__(self) -> None:
-        self.evidence: tuple[Evidence, ...] = ()        # against nodes, of this run and of others
+        self.evidence: tuple[NodeEvidence, ...] = ()        # against nodes, of this run and of others
         self.partition: tuple[str, ...] | None = None   # all nodes, the ones included that are down today
         self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
         self.addresses: Mapping[str, str] = {}          # of nodes whose names this host cannot resolve
         self.no_overlap: str | None = None              # why no step can run beside the training (supervisor.overlap)
         self.unvisited: tuple[Unvisited, ...] = ()      # failed attempts (supervisor.visit)
 
-    def recalls(self, evidence: Sequence[Evidence]) -> None:
+    def recalls(self, evidence: Sequence[NodeEvidence]) -> None:
         """All that is known against nodes at this leader's birth."""
         self.evidence = tuple(evidence)
 
-    def blames(self, found: Sequence[Evidence]) -> None:
+    def blames(self, found: Sequence[NodeEvidence]) -> None:
         """An attempt has told more."""
         self.evidence = (*self.evidence, *found)
 

@@ -10,12 +10,12 @@ from safelaunch.adapters import journal, runfolder
 from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.fence import Fencer
-from safelaunch.adapters.job import Job
+from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.successor import Successor
 from safelaunch.adapters.world import World
 from safelaunch.core.decide.phase import phase_of
-from safelaunch.core.decide.seen import Live, Seen
+from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 from safelaunch.supervisor.state.attempt import RunningAttempt
@@ -48,7 +48,7 @@ class Here:
 
     run_dir: Path
     local: Path
-    job: Job
+    job: Allocation
     world: World
     took_over: TookOver | None
     user: str
@@ -59,7 +59,8 @@ class LeaderParts:
 
     plan: Plan
 
-    def __init__(self, run_dir: Path, local: Path, job: Job, world: World, took_over: TookOver | None = None) -> None:
+    def __init__(self, run_dir: Path, local: Path, job: Allocation, world: World,
+                 took_over: TookOver | None = None) -> None:
         self.here = Here(run_dir, local, job, world, took_over, runfolder.name_of(os.geteuid()))
         self.clock = Clock(world)
         self.tasks = BackgroundTasks(self.clock)
@@ -86,7 +87,7 @@ class LeaderParts:
         return self.here.local
 
     @property
-    def job(self) -> Job:
+    def job(self) -> Allocation:
         """The Slurm job in which this leader runs."""
         return self.here.job
 
@@ -201,9 +202,9 @@ class LeaderParts:
         """The live attempt, where there must be one."""
         return self.running.now
 
-    def seen(self) -> Seen:
+    def seen(self) -> Observation:
         """What `decide` is told."""
-        return Seen(
+        return Observation(
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.folder.requests, ending=self.ending,
             limit_near=self.course.limit_near, lost=tuple(self.reach.lost.items()),
             frozen=self.folder.is_frozen or self.resume.is_unknown, trouble=self.folder.trouble,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.why.findings import End, Evidence, TaskExit
+from safelaunch.core.why.findings import EndFacts, OutsideEvidence, TaskExit
 from tests.core.why.judged import judge_text
 
 STEPS = "".join(f"step {number} loss 2.{number}\n" for number in range(10, 20))
@@ -15,32 +15,32 @@ FELL = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
 @pytest.mark.parametrize(
     ("evidence", "category"),
     [
-        (Evidence(lost=(("n4", "its guard has been silent for 10 s"),)), "node_failure"),
-        (Evidence(end=End("interrupted", ending="time_limit")), "time_limit"),
-        (Evidence(states=("OUT_OF_MEMORY",)), "host_oom"),
-        (Evidence(states=("CANCELLED by 1000",)), "cancelled"),
-        (Evidence(states=("COMPLETED",)), "unknown"),
-        (Evidence(xids=(("n4", 79),)), "gpu_hardware"),
-        (Evidence(xids=(("n4", 31),)), "unknown"),
-        (Evidence(checks=(("n4", "no GPU answers"),)), "node_failure"),
-        (Evidence(exits=(TaskExit("n4", 3, 139, 11),)), "native_crash"),
-        (Evidence(exits=(TaskExit("n4", 3, 137, 9),)), "unknown"),
-        (Evidence(exits=(TaskExit("n4", 3, 1),)), "unknown"),
+        (OutsideEvidence(lost=(("n4", "its guard has been silent for 10 s"),)), "node_failure"),
+        (OutsideEvidence(end=EndFacts("interrupted", ending="time_limit")), "time_limit"),
+        (OutsideEvidence(states=("OUT_OF_MEMORY",)), "host_oom"),
+        (OutsideEvidence(states=("CANCELLED by 1000",)), "cancelled"),
+        (OutsideEvidence(states=("COMPLETED",)), "unknown"),
+        (OutsideEvidence(xids=(("n4", 79),)), "gpu_hardware"),
+        (OutsideEvidence(xids=(("n4", 31),)), "unknown"),
+        (OutsideEvidence(checks=(("n4", "no GPU answers"),)), "node_failure"),
+        (OutsideEvidence(exits=(TaskExit("n4", 3, 139, 11),)), "native_crash"),
+        (OutsideEvidence(exits=(TaskExit("n4", 3, 137, 9),)), "unknown"),
+        (OutsideEvidence(exits=(TaskExit("n4", 3, 1),)), "unknown"),
     ],
     ids=["a lost node", "Slurm's ending", "out of memory", "cancelled", "a state that says nothing", "a hardware Xid",
          "an Xid of programs", "a node check", "a segmentation fault", "an unexplained SIGKILL", "an exit code only"],
 )
-def test_where_the_log_says_nothing_the_evidence_speaks(evidence: Evidence, category: str) -> None:
+def test_where_the_log_says_nothing_the_evidence_speaks(evidence: OutsideEvidence, category: str) -> None:
     assert judge_text(STEPS + FELL, evidence=evidence).category == category
 
 
 def test_the_log_s_clear_cause_stands_against_weak_evidence() -> None:
-    verdict = judge_text(STEPS + TRACE + FELL, evidence=Evidence(exits=(TaskExit("n4", 3, 137, 9),)))
+    verdict = judge_text(STEPS + TRACE + FELL, evidence=OutsideEvidence(exits=(TaskExit("n4", 3, 137, 9),)))
     assert verdict.category == "user_code"
 
 
 def test_sure_evidence_stands_against_the_log_and_keeps_its_reading() -> None:
-    verdict = judge_text(STEPS + TRACE + FELL, evidence=Evidence(xids=(("n4", 79),)))
+    verdict = judge_text(STEPS + TRACE + FELL, evidence=OutsideEvidence(xids=(("n4", 79),)))
     assert (verdict.category, verdict.suspects) == ("gpu_hardware", ("n4",))
     assert verdict.runner_up is not None and verdict.runner_up.category == "user_code"
 
@@ -48,34 +48,36 @@ def test_sure_evidence_stands_against_the_log_and_keeps_its_reading() -> None:
 def test_two_witnesses_are_surer_than_one() -> None:
     text = STEPS + "slurmstepd: error: Detected 1 oom_kill event in StepId=8.0.\n"
     alone = judge_text(text).confidence
-    assert judge_text(text, evidence=Evidence(states=("OUT_OF_MEMORY",))).confidence > alone
+    assert judge_text(text, evidence=OutsideEvidence(states=("OUT_OF_MEMORY",))).confidence > alone
 
 
 def test_the_first_exit_places_a_cause_without_a_place() -> None:
-    verdict = judge_text(STEPS + TRACE + FELL, evidence=Evidence(exits=(TaskExit("n4", 3, 1), TaskExit("n5", 4, 1))))
+    verdict = judge_text(STEPS + TRACE + FELL,
+                         evidence=OutsideEvidence(exits=(TaskExit("n4", 3, 1), TaskExit("n5", 4, 1))))
     assert verdict.host == "n4"
 
 
 def test_a_node_that_was_blamed_before_is_suspected() -> None:
     hang = "n4:1:2 [0] NCCL WARN socketProgress: Connection closed by remote peer n5<41234>\n"
-    known = Evidence(exits=(TaskExit("n4", 3, 1),), ledger={"n4": 2})
+    known = OutsideEvidence(exits=(TaskExit("n4", 3, 1),), ledger={"n4": 2})
     verdict = judge_text(STEPS + hang + FELL, evidence=known)
     assert verdict.suspects == ("n4",)
     assert "n4 was blamed 2 times before" in verdict.notes
 
 
 def test_a_live_run_without_an_error_is_healthy() -> None:
-    assert judge_text("loading\n", evidence=Evidence(running=True)).category == "none"
+    assert judge_text("loading\n", evidence=OutsideEvidence(running=True)).category == "none"
 
 
 @pytest.mark.parametrize(
     ("evidence", "category"),
-    [(Evidence(exits=(TaskExit("n2", 2, 9),)), "unknown"), (Evidence(exits=(TaskExit("n2", 2, 137, 9),)), "unknown"),
-     (Evidence(exits=(TaskExit("n2", 2, 9),), end=End("interrupted", ending="cancelled")), "cancelled"),
-     (Evidence(), "cancelled")],
+    [(OutsideEvidence(exits=(TaskExit("n2", 2, 9),)), "unknown"), (OutsideEvidence(exits=(TaskExit("n2", 2, 137, 9),)),
+                                                                   "unknown"),
+     (OutsideEvidence(exits=(TaskExit("n2", 2, 9),), end=EndFacts("interrupted", ending="cancelled")), "cancelled"),
+     (OutsideEvidence(), "cancelled")],
     ids=["a task failed", "a task was killed", "the job was cancelled", "nothing is known"],
 )
-def test_a_step_that_srun_itself_ended_was_cancelled_by_nobody(evidence: Evidence, category: str) -> None:
+def test_a_step_that_srun_itself_ended_was_cancelled_by_nobody(evidence: OutsideEvidence, category: str) -> None:
     text = STEPS + "slurmstepd-n1: error: *** STEP 12.0 ON n0 CANCELLED AT 2026-11-21T22:48:29 ***\n"
     assert judge_text(text, evidence=evidence).category == category
 
@@ -83,12 +85,12 @@ def test_a_step_that_srun_itself_ended_was_cancelled_by_nobody(evidence: Evidenc
 @pytest.mark.parametrize("line", ["Terminated", "train.sh: line 3:   412 Terminated              python t.py"])
 @pytest.mark.parametrize(
     ("evidence", "category"),
-    [(Evidence(exits=(TaskExit("n2", 2, 9), TaskExit("n0", 0, 143, 15))), "unknown"),
-     (Evidence(exits=(TaskExit("n0", 0, 143, 15),)), "cancelled"),
-     (Evidence(exits=(TaskExit("n0", 0, 143),)), "cancelled")],
+    [(OutsideEvidence(exits=(TaskExit("n2", 2, 9), TaskExit("n0", 0, 143, 15))), "unknown"),
+     (OutsideEvidence(exits=(TaskExit("n0", 0, 143, 15),)), "cancelled"),
+     (OutsideEvidence(exits=(TaskExit("n0", 0, 143),)), "cancelled")],
     ids=["after another task had failed", "of the first to end", "of the first to end, in a shell"])
 def test_ranks_that_are_ended_since_another_has_failed_cancel_nothing(
-    line: str, evidence: Evidence, category: str,
+    line: str, evidence: OutsideEvidence, category: str,
 ) -> None:
     verdict = judge_text(STEPS + line + "\n", evidence=evidence)
     assert verdict.category == category
@@ -98,15 +100,16 @@ def test_ranks_that_are_ended_since_another_has_failed_cancel_nothing(
 
 @pytest.mark.parametrize(
     ("evidence", "category", "said"),
-    [(Evidence(exits=(TaskExit("n2", 2, 3),), srun_code=3), "unknown", "task 2 on n2 ended with exit code 3"),
-     (Evidence(exits=(TaskExit("n2", 2, 143, 15),)), "unknown",
+    [(OutsideEvidence(exits=(TaskExit("n2", 2, 3),), srun_code=3), "unknown", "task 2 on n2 ended with exit code 3"),
+     (OutsideEvidence(exits=(TaskExit("n2", 2, 143, 15),)), "unknown",
       "task 2 on n2 was killed by signal 15; nothing in the log says by whom"),
-     (Evidence(srun_code=1), "unknown", "srun ended with exit code 1"),
-     (Evidence(states=("FAILED",)), "unknown", "Slurm: the job has failed"),
-     (Evidence(states=("COMPLETED",), srun_code=1), "none", ""), (Evidence(exits=(TaskExit("n2", 2, 0),)), "none", "")],
+     (OutsideEvidence(srun_code=1), "unknown", "srun ended with exit code 1"),
+     (OutsideEvidence(states=("FAILED",)), "unknown", "Slurm: the job has failed"),
+     (OutsideEvidence(states=("COMPLETED",), srun_code=1), "none", ""), (OutsideEvidence(exits=(TaskExit("n2", 2, 0),)),
+                                                                         "none", "")],
     ids=["an exit code", "a signal", "srun's code", "Slurm's word", "it has completed", "all is well"])
 def test_a_log_without_a_failure_is_no_health_where_something_ended_badly(
-    evidence: Evidence, category: str, said: str,
+    evidence: OutsideEvidence, category: str, said: str,
 ) -> None:
     verdict = judge_text(STEPS, evidence=evidence)
     assert verdict.category == category and said in verdict.summary
@@ -119,14 +122,14 @@ KILLED = "task 3 on n4 was killed by signal 9; nothing in the log says by whom"
 
 @pytest.mark.parametrize("line", ["", FELL, "Killed\n", "[n4:3]:  traceback : Signal 9 (SIGKILL) received by PID 9\n"])
 def test_an_unexplained_kill_is_called_that_and_no_lack_of_memory(line: str) -> None:
-    verdict = judge_text(STEPS + line, evidence=Evidence(exits=(TaskExit("n4", 3, 137, 9),)))
+    verdict = judge_text(STEPS + line, evidence=OutsideEvidence(exits=(TaskExit("n4", 3, 137, 9),)))
     assert (verdict.category, verdict.action) == ("unknown", "restart") and verdict.confidence < 0.5
     assert verdict.summary.endswith("was killed by signal 9; nothing in the log says by whom")
 
 
 def test_a_kill_that_the_kernel_explains_is_a_lack_of_memory() -> None:
     text = STEPS + "n4 kernel: Out of memory: Killed process 4242 (python) total-vm:190123456kB\n"
-    assert judge_text(text, evidence=Evidence(exits=(TaskExit("n4", 3, 137, 9),))).category == "host_oom"
+    assert judge_text(text, evidence=OutsideEvidence(exits=(TaskExit("n4", 3, 137, 9),))).category == "host_oom"
 
 
 # --- exceptions that nothing caught ---------------------------------------------------------------------------------
@@ -153,13 +156,13 @@ def by(host: str, text: str) -> str:
 def test_an_exception_is_the_program_s_own_where_no_node_can_have_caused_it(
     text: str, exits: tuple[TaskExit, ...], is_certain: bool,
 ) -> None:
-    assert (judge_text(STEPS + text, evidence=Evidence(exits=exits)).confidence >= 0.8) is is_certain
+    assert (judge_text(STEPS + text, evidence=OutsideEvidence(exits=exits)).confidence >= 0.8) is is_certain
 
 
 @pytest.mark.parametrize("codes", [(127, 127), (127, 143)], ids=["on both nodes", "on one of two"])
 def test_a_command_that_is_missing_everywhere_is_certain(codes: tuple[int, int]) -> None:
     exits = (TaskExit("n4", 3, codes[0]), TaskExit("n5", 4, codes[1]))
-    verdict = judge_text("bash: line 1: torchrun: command not found\n", evidence=Evidence(exits=exits))
+    verdict = judge_text("bash: line 1: torchrun: command not found\n", evidence=OutsideEvidence(exits=exits))
     assert verdict.category == "environment" and (verdict.confidence >= 0.8) is (codes == (127, 127))
 
 
@@ -173,10 +176,10 @@ SAID = ["[n0:0]: W Received 15 death signal, shutting down workers\n", "[n0:0]:T
 
 @pytest.mark.parametrize("said", SAID)
 def test_words_of_a_signal_behind_safelaunch_s_own_end_cancel_nothing(said: str) -> None:
-    evidence = Evidence(exits=(TaskExit("n4", 3, 1),), own_term_bytes=len(STEPS))
+    evidence = OutsideEvidence(exits=(TaskExit("n4", 3, 1),), own_term_bytes=len(STEPS))
     assert judge_text(STEPS + said, evidence=evidence).category == "unknown"
 
 
 def test_a_signal_that_came_before_safelaunch_s_own_is_somebody_else_s() -> None:
-    evidence = Evidence(exits=(TaskExit("n4", 3, 1),), own_term_bytes=len(STEPS + SAID[0]))
+    evidence = OutsideEvidence(exits=(TaskExit("n4", 3, 1),), own_term_bytes=len(STEPS + SAID[0]))
     assert judge_text(STEPS + SAID[0], evidence=evidence).category == "cancelled"

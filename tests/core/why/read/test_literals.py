@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safelaunch.core.why.read.literals import Words, make_engine, make_plain
+from safelaunch.core.why.read.literals import LiteralSet, make_engine, make_plain
 
 LITERALS = (b"Traceback (most recent call last)", b"CUDA error", b"NCCL WARN", b"Xid (", b": nan", b"=nan", b"ENOSPC",
             b"out of memory", b"it/s", b"efa_", b"Killed", b"errno: 98", b"No space left on device", b"rror: ")
@@ -14,7 +14,7 @@ TEXTS = st.lists(st.one_of(PIECES, st.binary(max_size=9)), max_size=30).map(b"".
 
 @given(TEXTS)
 def test_words_find_exactly_the_literals_that_are_there(text: bytes) -> None:
-    assert Words(LITERALS).present(text) == {
+    assert LiteralSet(LITERALS).present(text) == {
         index for index, literal in enumerate(LITERALS) if literal in text}
 
 
@@ -23,15 +23,15 @@ def test_words_find_exactly_the_literals_that_are_there(text: bytes) -> None:
 def test_words_find_any_literals_at_any_place(literals: list[bytes], text: bytes, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
     text = text[:at] + data.draw(st.sampled_from(literals)) + text[at:]
-    assert Words(literals).present(text) == {
+    assert LiteralSet(literals).present(text) == {
         index for index, literal in enumerate(literals) if literal in text}
 
 
 @given(TEXTS)
 def test_places_are_where_the_literals_are(text: bytes) -> None:
-    found = list(Words(LITERALS).find(text))
+    found = list(LiteralSet(LITERALS).find(text))
     assert all(text[start:end] == LITERALS[index] for index, start, end in found)
-    assert {index for index, _, _ in found} == Words(LITERALS).present(text)
+    assert {index for index, _, _ in found} == LiteralSet(LITERALS).present(text)
 
 
 @pytest.mark.parametrize("is_fast", [False, True])
@@ -46,8 +46,8 @@ def test_the_engine_finds_what_the_plain_search_finds(is_fast: bool, text: bytes
 
 
 def test_literals_that_repeat_are_found_by_each_of_their_indices() -> None:
-    assert Words((b"CUDA error", b"x" * 9, b"CUDA error")).present(b"a CUDA error") == {0, 2}
+    assert LiteralSet((b"CUDA error", b"x" * 9, b"CUDA error")).present(b"a CUDA error") == {0, 2}
 
 
 def test_an_empty_literal_is_everywhere() -> None:
-    assert Words((b"CUDA error", b"")).present(b"a CUDA error") == {0, 1}
+    assert LiteralSet((b"CUDA error", b"")).present(b"a CUDA error") == {0, 1}

@@ -10,7 +10,7 @@ from safelaunch.core.why.findings import CLOCK_STAMPS, Cited, Log
 from safelaunch.core.why.show import verdicttext
 from safelaunch.core.why.show.ticket import find_device, is_for_site, render_ticket
 from safelaunch.core.why.show.verdictjson import to_public
-from safelaunch.core.why.show.verdicttext import Row, describe, page_rows, tell
+from safelaunch.core.why.show.verdicttext import VerdictRow, describe, page_rows, tell
 from safelaunch.core.why.verdict import Verdict
 
 T = 1714566600.0   # 2024-05-01 12:30:00 UTC
@@ -27,7 +27,7 @@ GPU = Verdict("gpu_hardware", "an uncorrectable ECC error", 0.95, "exclude_and_r
 LOG = Log(("main.log",), size_bytes=12_345_678, clock=CLOCK_STAMPS)
 
 
-def labels(rows: list[Row]) -> list[str]:
+def labels(rows: list[VerdictRow]) -> list[str]:
     return [row.label for row in rows if row.label]
 
 

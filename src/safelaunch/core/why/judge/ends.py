@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from safelaunch.core.categories import advice
 from safelaunch.core.endings import ENDED_BY, JOB_ENDS, AttemptEnd
-from safelaunch.core.why.findings import End
+from safelaunch.core.why.findings import EndFacts
 from safelaunch.core.why.verdict import Verdict
 
 # What launchers, shells and slurmstepd print when a SIGTERM has reached them.
@@ -19,7 +19,7 @@ ECHOES = frozenset({"elastic.sigterm", "batch.terminated", "slurm.step_cancelled
 _OF_ROW = {"limit_near": ("time_limit", 1.0), "took_over": ("unknown", 0.3), "unconfirmed": ("unknown", 0.3)}
 
 
-def judge_end(end: End) -> Verdict | None:
+def judge_end(end: EndFacts) -> Verdict | None:
     """The verdict on an attempt that nobody has to look into; None = it failed or was lost, or nothing is known."""
     if end.how == AttemptEnd.COMPLETED:
         return _verdict("none", 0.95, "every task ended with exit code 0")

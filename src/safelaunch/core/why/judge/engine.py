@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from safelaunch.core.categories import advice
-from safelaunch.core.why.findings import Cited, Evidence, Finding, Log
+from safelaunch.core.why.findings import Cited, Finding, Log, OutsideEvidence
 from safelaunch.core.why.fingerprint import make_fingerprint
 from safelaunch.core.why.judge.ends import ECHOES
 from safelaunch.core.why.judge.lastlines import LastWords, hear_last_words
@@ -16,7 +16,7 @@ from safelaunch.core.why.read.globalranks import by_launcher
 from safelaunch.core.why.read.tracebacks import is_played_down
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.core.why.weigh.counterevidence import ENDINGS, SURE_END, doubt, is_past, trace_course
-from safelaunch.core.why.weigh.groups import SYMPTOM_SHARE, Group, cite, gather, moment, place_of
+from safelaunch.core.why.weigh.groups import SYMPTOM_SHARE, FindingGroup, cite, gather, moment, place_of
 
 SPEAKING = ("cause", "symptom", "teardown")
 WINDOW = 0.15           # causes that weigh within this of the heaviest are equals: the earliest of them wins
@@ -32,12 +32,12 @@ LAUNCHERS_WORDS = ("native.elastic_signal", "native.elastic_code", "native.abort
 # How srun reports the end of a task that it did not end itself.
 EXIT_REPORTS = ("slurm.task_exit", "slurm.task_signal", "slurm.task_aborted", "memory.srun_killed",
                 "memory.slurm_task_oom")
-NOTHING_KNOWN = Evidence()
+NOTHING_KNOWN = OutsideEvidence()
 MAX_SUSPECTS = 2        # the same cause on more nodes than this blames no node
 SUMMARY_BYTES = 600     # torchrun's summary of one failed rank is shorter
 
 
-def judge_log(log: Log, known: Evidence = NOTHING_KNOWN) -> Verdict:
+def judge_log(log: Log, known: OutsideEvidence = NOTHING_KNOWN) -> Verdict:
     """The verdict on the last episode of a set of logs, with what is known from outside."""
     log = by_launcher(log)
     episode = last_episode(log)
@@ -52,7 +52,7 @@ def judge_log(log: Log, known: Evidence = NOTHING_KNOWN) -> Verdict:
     return join(replace(verdict, notes=(*notes, *verdict.notes)), known)
 
 
-def _without_echoes(groups: Sequence[Group], known: Evidence) -> tuple[Group, ...]:
+def _without_echoes(groups: Sequence[FindingGroup], known: OutsideEvidence) -> tuple[FindingGroup, ...]:
     """The groups, those that only say that safelaunch's own SIGTERM has arrived as teardown."""
     start = known.own_term_bytes
     return tuple(
@@ -60,7 +60,7 @@ def _without_echoes(groups: Sequence[Group], known: Evidence) -> tuple[Group, ..
         and group.first.file == 0 and group.first.offset >= start else group for group in groups)
 
 
-def _candidates(groups: Sequence[Group], episode: Episode, log: Log) -> list[Group]:
+def _candidates(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> list[FindingGroup]:
     """What can be the cause, each with its weight: symptoms only when there is no clear cause."""
     course = trace_course(groups, episode, log)
     living = [group for group in groups if not group.is_excused and not is_past(group, episode)]
@@ -79,14 +79,14 @@ def _good_end(episode: Episode) -> Moment | None:
     return ends[-1] if ends else None
 
 
-def _choose(causes: Sequence[Group], episode: Episode) -> Group:
+def _choose(causes: Sequence[FindingGroup], episode: Episode) -> FindingGroup:
     """The earliest of those that weigh about as much as the heaviest."""
     heaviest = max(group.weight for group in causes)
     near = [group for group in causes if group.weight >= heaviest - WINDOW]
     return min(near, key=lambda group: moment(group, episode))
 
 
-def _without_cause(groups: Sequence[Group], episode: Episode, log: Log) -> Verdict:
+def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> Verdict:
     """Healthy when there are signs of life and nothing fell; else unknown, with what could be meant."""
     fallen = [group for group in groups if not group.is_excused and not is_past(group, episode)
               and (group.role == "teardown" or (group.is_fatal and (group.role == "symptom" or group.first.block)))]
@@ -118,7 +118,7 @@ def _without_cause(groups: Sequence[Group], episode: Episode, log: Log) -> Verdi
                    rank=first.ranks[0] if first.ranks else None)
 
 
-def _last_raised(groups: Sequence[Group], episode: Episode) -> Group | None:
+def _last_raised(groups: Sequence[FindingGroup], episode: Episode) -> FindingGroup | None:
     """The first exception behind the last step, however much was printed after it: that it was caught, nothing says."""
     reached: dict[int, int] = {}
     for sign in episode.progress:
@@ -142,7 +142,7 @@ def _by_words(words: LastWords, candidates: tuple[Cited, ...], log: Log) -> Verd
                    if words.category else "")
 
 
-def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group], episode: Episode,
+def _with_cause(chosen: FindingGroup, causes: Sequence[FindingGroup], groups: Sequence[FindingGroup], episode: Episode,
                 log: Log) -> Verdict:
     """The verdict with its cause, what followed from it, and what else it may be."""
     others = sorted((group for group in causes if group is not chosen and group.category != chosen.category),
@@ -169,19 +169,19 @@ def _with_cause(chosen: Group, causes: Sequence[Group], groups: Sequence[Group],
     )
 
 
-def _may_be_remark(group: Group) -> bool:
+def _may_be_remark(group: FindingGroup) -> bool:
     """Whether the cause may be no more than a remark: no traceback, not near the end, not the kernel's or Slurm's."""
     return not group.first.block and not group.is_fatal and group.rule.blames in ("job", "rank")
 
 
-def _as_runner_up(group: Group, log: Log) -> Verdict:
+def _as_runner_up(group: FindingGroup, log: Log) -> Verdict:
     cause = cite(group, log, "cause")
     return Verdict(group.category, group.summary, round(max(0.05, group.weight / 2), 2), group.action,
                    rule=group.rule.id, cause=cause, cited=(cause,), host=group.hosts[0] if group.hosts else None,
                    rank=group.ranks[0] if group.ranks else None)
 
 
-def _culprit(chosen: Group, groups: Sequence[Group], episode: Episode) -> tuple[str | None, int | None]:
+def _culprit(chosen: FindingGroup, groups: Sequence[FindingGroup], episode: Episode) -> tuple[str | None, int | None]:
     """Host and rank of the cause: its own, else those of another line of its kind, else of the launcher's summary."""
     host = chosen.hosts[0] if chosen.hosts else None
     rank = chosen.ranks[0] if chosen.ranks else None
@@ -204,7 +204,7 @@ def _culprit(chosen: Group, groups: Sequence[Group], episode: Episode) -> tuple[
     return host, rank
 
 
-def _first_exit(groups: Sequence[Group]) -> tuple[str | None, int | None]:
+def _first_exit(groups: Sequence[FindingGroup]) -> tuple[str | None, int | None]:
     """Host and number of the task whose end srun reports first: it reports them in the order in which they end."""
     for group in groups:
         if group.rule.id in EXIT_REPORTS and group.hosts:
@@ -213,12 +213,12 @@ def _first_exit(groups: Sequence[Group]) -> tuple[str | None, int | None]:
     return None, None
 
 
-def _has_launcher(groups: Sequence[Group]) -> bool:
+def _has_launcher(groups: Sequence[FindingGroup]) -> bool:
     """Whether torchrun or its like speaks in the log."""
     return any(group.rule.id.startswith("elastic.") or group.rule.id in LAUNCHERS_WORDS for group in groups)
 
 
-def _first_failed(group: Group, episode: Episode) -> Group:
+def _first_failed(group: FindingGroup, episode: Episode) -> FindingGroup:
     """A launcher's words about its ranks, led by those about the rank that it says failed first: it lists that last."""
     if group.rule.id in LAUNCHERS_WORDS and any(
             0 < group.last.offset - found.offset < SUMMARY_BYTES for found in episode.findings
@@ -244,7 +244,7 @@ def _first_failure(episode: Episode) -> tuple[str | None, int | None, int | None
     return host, rank, number
 
 
-def _suspects(chosen: Group, host: str | None) -> tuple[str, ...]:
+def _suspects(chosen: FindingGroup, host: str | None) -> tuple[str, ...]:
     """The nodes that the cause blames; the same on many nodes blames none."""
     if chosen.rule.blames != "node" or chosen.action != "exclude_and_restart":
         return ()
@@ -252,7 +252,7 @@ def _suspects(chosen: Group, host: str | None) -> tuple[str, ...]:
     return hosts if len(hosts) <= MAX_SUSPECTS else ()
 
 
-def _what_would_change(chosen: Group, runner: Group | None) -> str:
+def _what_would_change(chosen: FindingGroup, runner: FindingGroup | None) -> str:
     if chosen.role == "symptom":
         return "an error line of any rank before this one would be the cause: this is an echo"
     if runner is not None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from safelaunch.core.categories import BEHIND_A_HANG, advice
 from safelaunch.core.endings import BAD_ENDS
-from safelaunch.core.why.findings import Evidence
+from safelaunch.core.why.findings import OutsideEvidence
 from safelaunch.core.why.fingerprint import UNEXPLAINED_KILL, exit_fingerprint, make_fingerprint
 from safelaunch.core.why.judge.ends import judge_end
 from safelaunch.core.why.read.tracebacks import parse_frames
@@ -67,7 +67,7 @@ class Witness(NamedTuple):
     suspects: tuple[str, ...] = ()
 
 
-def join(verdict: Verdict, known: Evidence) -> Verdict:
+def join(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """The log's verdict with what is known from outside: confirmed, replaced, or given its place."""
     told = judge_end(known.end) if known.end is not None else None
     if told is not None:
@@ -93,7 +93,7 @@ def join(verdict: Verdict, known: Evidence) -> Verdict:
     return _replaced(verdict, best)
 
 
-def _told(told: Verdict, verdict: Verdict, known: Evidence) -> Verdict:
+def _told(told: Verdict, verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """What the journal says of the end; the log's own reading stays beside it where it stood there before."""
     start = known.own_term_bytes
     is_before = verdict.cause is not None and (start is None or verdict.cause.offset < start)
@@ -103,7 +103,7 @@ def _told(told: Verdict, verdict: Verdict, known: Evidence) -> Verdict:
                    symptoms=followed if other is None and told.category != "none" else ())
 
 
-def _unexplained(verdict: Verdict, known: Evidence) -> Verdict:
+def _unexplained(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """A SIGKILL that the log reports and nothing explains is no lack of memory where a supervisor has looked on: the
     kernel's and Slurm's own words on that would be there (a planned kill was called "host_oom (45% sure)").
     """
@@ -120,7 +120,7 @@ def _killed(signal: int) -> str:
     return f"killed by signal {signal}; nothing in the log says by whom"
 
 
-def _uncaught(verdict: Verdict, known: Evidence) -> Verdict:
+def _uncaught(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """An exception by which a task ended as Python ends programs (exit code 1) was caught by nobody. It is the
     program's own where it comes from the user's code and is of a type that no node can cause, or where ranks of
     several nodes have raised the same; `once` acts on that.
@@ -139,13 +139,13 @@ def _uncaught(verdict: Verdict, known: Evidence) -> Verdict:
     return replace(verdict, confidence=CERTAIN) if is_own or (is_alike and kind in ALIKE) else verdict
 
 
-def _is_everywhere(known: Evidence) -> bool:
+def _is_everywhere(known: OutsideEvidence) -> bool:
     """Whether a command was missing on several nodes, or on the only one: one of many may lack its mount."""
     hosts = {exit.host for exit in known.exits}
     return len({exit.host for exit in known.exits if exit.code == MISSING}) > 1 or len(hosts) == 1
 
 
-def _without_echo(verdict: Verdict, known: Evidence) -> Verdict:
+def _without_echo(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """srun cancels its own step when a task has failed (-K), and the supervisor ends the other tasks by SIGTERM: where
     it saw how the first one ended, and no cancel, words about either are what followed (a drill under load: ranks that
     were ended said "Terminated", and the run was called cancelled).
@@ -165,7 +165,7 @@ def _without_echo(verdict: Verdict, known: Evidence) -> Verdict:
                    fingerprint=exit_fingerprint(first.code, first.signal))
 
 
-def _not_well(verdict: Verdict, known: Evidence) -> Verdict:
+def _not_well(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """A log without a word of failure is no sign of health where a task, srun or the job ended badly."""
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
     if verdict.category != "none" or "COMPLETED" in known.states:
@@ -190,7 +190,7 @@ def _not_well(verdict: Verdict, known: Evidence) -> Verdict:
                        "unknown", "", said))
 
 
-def read_evidence(known: Evidence) -> list[Witness]:
+def read_evidence(known: OutsideEvidence) -> list[Witness]:
     """What each piece of the evidence says by itself."""
     found = []
     if known.lost:
@@ -218,7 +218,7 @@ def read_evidence(known: Evidence) -> list[Witness]:
     return [*found, *_read_exits(known)]
 
 
-def _read_exits(known: Evidence) -> list[Witness]:
+def _read_exits(known: OutsideEvidence) -> list[Witness]:
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
     if first is None or first.signal is None:
         return []
@@ -231,7 +231,7 @@ def _read_exits(known: Evidence) -> list[Witness]:
     return []
 
 
-def _placed(verdict: Verdict, known: Evidence) -> Verdict:
+def _placed(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """The verdict with the task that ended first as its place, where the log names none, and a suspect by record."""
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
     if first is not None and verdict.category not in ("none", "time_limit", "preempted", "cancelled"):

@@ -13,7 +13,7 @@ Place = tuple[int, int, int]                   # (index of the literal, start, e
 Search = Callable[[bytes], Iterable[Place]]    # places at which literals occur; of one's that overlap, maybe not all
 
 
-class Words:
+class LiteralSet:
     """Literals to be searched. They may repeat: `distinct` has each once, `places` the indices of each.
 
     `is_fast`: twice as fast on long texts, for 17 ms and 10 MB.

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from safelaunch.core.why.read.literals import Words
+from safelaunch.core.why.read.literals import LiteralSet
 
 FOLD = bytes(10 if byte == 13 else byte for byte in range(256))      # a carriage return ends a line as well
 _SAYS = re.compile(rb"[^\r\n\x00]")   # sparse files read as NULs
@@ -90,10 +90,10 @@ class Shapes:
     (`all_progress`) every one. `only`: the literals by which a line is looked at, by default all.
     """
 
-    def __init__(self, literals: Sequence[bytes], *, words: Words | None = None, all_progress: bool = False,
+    def __init__(self, literals: Sequence[bytes], *, words: LiteralSet | None = None, all_progress: bool = False,
                  only: frozenset[int] | None = None) -> None:
         self._literals = literals
-        self._words = words or Words([fold(literal) for literal in literals])
+        self._words = words or LiteralSet([fold(literal) for literal in literals])
         self._only = only
         self._quota_progress = QUOTA_SEEN if all_progress else QUOTA_PROGRESS
         self.newlines = 0          # of the last block
@@ -109,7 +109,7 @@ class Shapes:
         self._new_bytes = 0        # of new shapes, as far as blocks brought more than FLOOD_FROM
         self._flood_blocks = 0     # that are still to be searched for rare literals only
         self._seen: Counter[int] = Counter()   # new shapes with each literal
-        self._rare: Words | None = None        # the literals that are not common, of which `_names` are the indices
+        self._rare: LiteralSet | None = None   # the ones that are not common; `_names`: their indices
         self._names: Sequence[int] = range(len(literals))
 
     def select(self, block: bytes) -> list[Hit]:
@@ -262,7 +262,7 @@ class Shapes:
     def _drop_common(self) -> None:
         """Search for rare literals only, as they stand in a line; those that are soon to be common are none."""
         self._names = [name for name in self._names if self._seen[name] <= COMMON // 4]
-        self._rare = Words([self._literals[name] for name in self._names], is_fast=True)
+        self._rare = LiteralSet([self._literals[name] for name in self._names], is_fast=True)
 
     def _without_spent(self, hot: dict[bytes, _Shape]) -> dict[bytes, _Shape]:
         """The shapes but those of which no line is looked at, since there were too many like them: they are spent."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from safelaunch.core.why.findings import Finding, Progress, Rule
 from safelaunch.core.why.read import loglines
-from safelaunch.core.why.read.literals import Words
+from safelaunch.core.why.read.literals import LiteralSet
 from safelaunch.core.why.read.loglines import Parsed
 from safelaunch.core.why.read.parts import KEEP_ALL, KEEP_MOST, RECENT_SIGNS, Part, Speaker, join_signs, latest_signs
 from safelaunch.core.why.read.prefilter import Hit, Shapes, Unseen, fold
@@ -55,7 +55,7 @@ class Compiled:
             users.setdefault(literal, [])
         self.literals = tuple(users)
         self.users = tuple(tuple(indices) for indices in users.values())
-        self.words = Words([fold(literal) for literal in self.literals])
+        self.words = LiteralSet([fold(literal) for literal in self.literals])
         self.chained = frozenset(index for index, literal in enumerate(self.literals) if literal in _CHAINED)
         self._patterns: dict[int, re.Pattern[bytes]] = {}
         self._candidates: dict[tuple[int, ...], tuple[int, ...]] = {}

@@ -18,7 +18,7 @@ _THREAD = re.compile(
     r"Exception in thread |Exception in callback|Task exception was never retrieved|Exception in \w+ ?Thread")
 
 
-class Frame(NamedTuple):
+class TracebackFrame(NamedTuple):
     """One frame of a traceback; `code` is its source line, when the traceback shows it."""
 
     path: str
@@ -32,7 +32,7 @@ class Frame(NamedTuple):
         return not _LIBRARY.search(self.path)
 
 
-def parse_frames(block: Sequence[str]) -> tuple[Frame, ...]:
+def parse_frames(block: Sequence[str]) -> tuple[TracebackFrame, ...]:
     """The frames of a traceback, outermost first."""
     frames = []
     for number, line in enumerate(block):
@@ -40,11 +40,11 @@ def parse_frames(block: Sequence[str]) -> tuple[Frame, ...]:
         if match is not None:
             after = block[number + 1] if number + 1 < len(block) - 1 else ""
             code = "" if _FRAME.match(after) else after.strip()
-            frames.append(Frame(match["path"], int(match["line"]), match["function"] or "", code))
+            frames.append(TracebackFrame(match["path"], int(match["line"]), match["function"] or "", code))
     return tuple(frames)
 
 
-def find_user_frame(block: Sequence[str]) -> Frame | None:
+def find_user_frame(block: Sequence[str]) -> TracebackFrame | None:
     """The deepest frame that is not a library's; None = there is none."""
     return next((frame for frame in reversed(parse_frames(block)) if frame.is_user), None)
 

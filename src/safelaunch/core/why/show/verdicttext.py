@@ -25,7 +25,7 @@ SHOWN_CHECKS = 2      # the whole page: --explain
 _UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
-class Row(NamedTuple):
+class VerdictRow(NamedTuple):
     """One paragraph. A row without a label continues the one above it; `depth` indents it."""
 
     label: str
@@ -34,12 +34,12 @@ class Row(NamedTuple):
     depth: int = 0
 
 
-BLANK = Row("", "")
+BLANK = VerdictRow("", "")
 
 
 def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[str] = (),
          next_lines: Sequence[str] = (), show_all: bool = False, follows: str = "", ended: str = "",
-         recorded: Verdict | None = None) -> Iterator[Row]:
+         recorded: Verdict | None = None) -> Iterator[VerdictRow]:
     """The whole answer: verdict, what happened in which order, what else it may be, what was done, what to do.
 
     Of a run's attempt `ended` says when and how it ended, `recorded` by which verdict its supervisor acted, and
@@ -49,7 +49,7 @@ def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[
     yield BLANK
     yield from timeline(verdict, log, show_all)
     for number, line in enumerate(outside):
-        yield Row("besides" if number == 0 else "", shorten(line))
+        yield VerdictRow("besides" if number == 0 else "", shorten(line))
     yield from doubts(verdict, log, show_all)
     if did:
         yield BLANK
@@ -59,97 +59,99 @@ def tell(verdict: Verdict, log: Log, outside: Sequence[str] = (), did: Sequence[
     yield from advice(verdict, log, next_lines, is_followed=bool(follows))
 
 
-def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict | None = None) -> Iterator[Row]:
+def head(verdict: Verdict, follows: str = "", ended: str = "", recorded: Verdict | None = None) -> Iterator[VerdictRow]:
     """The verdict itself."""
     page = PAGES.get(verdict.category, PAGES["unknown"])
     colour = {"none": "green", "unknown": "yellow"}.get(verdict.category, "red")
-    yield Row("verdict", f"{verdict.category}: {page.title} ({verdict.confidence:.0%} sure)", f"bold {colour}")
+    yield VerdictRow("verdict", f"{verdict.category}: {page.title} ({verdict.confidence:.0%} sure)", f"bold {colour}")
     if verdict.summary:
-        yield Row("", shorten(verdict.summary))
+        yield VerdictRow("", shorten(verdict.summary))
     where = " on ".join(filter(None, (f"rank {verdict.rank}" if verdict.rank is not None else "",
                                       verdict.host or "")))
     if where:
-        yield Row("where", where)
+        yield VerdictRow("where", where)
     if verdict.place:
-        yield Row("code", verdict.place)
+        yield VerdictRow("code", verdict.place)
     if verdict.suspects:
-        yield Row("suspect", ", ".join(verdict.suspects), "yellow")
+        yield VerdictRow("suspect", ", ".join(verdict.suspects), "yellow")
     if ended:
-        yield Row("ended", ended)
+        yield VerdictRow("ended", ended)
     if recorded is not None:
         yield from compare(verdict, recorded)
-    yield Row("action", follows or f"{verdict.action} ({ADVICE.get(verdict.action, '')})".replace(" ()", ""))
+    yield VerdictRow("action", follows or f"{verdict.action} ({ADVICE.get(verdict.action, '')})".replace(" ()", ""))
 
 
-def compare(verdict: Verdict, recorded: Verdict) -> Iterator[Row]:
+def compare(verdict: Verdict, recorded: Verdict) -> Iterator[VerdictRow]:
     """The verdict by which the supervisor acted, and that the log tells more by now where it does."""
     if verdict.agrees_with(recorded):
-        yield Row("recorded", f"when the attempt ended the same was said ({recorded.confidence:.0%} sure)", "dim")
+        yield VerdictRow("recorded", f"when the attempt ended the same was said ({recorded.confidence:.0%} sure)",
+                         "dim")
         return
-    yield Row("recorded", f"when the attempt ended the verdict was {_in_short(recorded)}")
-    yield Row("now", f"what is known now says {_in_short(verdict)}")
+    yield VerdictRow("recorded", f"when the attempt ended the verdict was {_in_short(recorded)}")
+    yield VerdictRow("now", f"what is known now says {_in_short(verdict)}")
 
 
 def _in_short(verdict: Verdict) -> str:
     return f"{verdict.category} ({verdict.confidence:.0%} sure): {shorten(verdict.summary)}"
 
 
-def timeline(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
+def timeline(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[VerdictRow]:
     """First the cause, then what followed from it, then the noise of the end, folded."""
     clocked = log.clock != CLOCK_ORDER
     lines = evidence_of(verdict)
     for number, cited in enumerate(lines if show_all else lines[:SHOWN_SYMPTOMS]):
         label = "first" if number == 0 and cited.role == "cause" else cited.role
-        yield Row(label, describe(cited, clocked))
+        yield VerdictRow(label, describe(cited, clocked))
         yield from quote(cited, show_all)
     start = verdict.cause.t if verdict.cause and clocked else None
     followed = [cited for cited in verdict.symptoms if cited.role != "teardown"]
     noise = [cited for cited in verdict.symptoms if cited.role == "teardown"]
     for cited in followed if show_all else followed[:SHOWN_SYMPTOMS]:
-        yield Row("then", describe(cited, clocked, start))
+        yield VerdictRow("then", describe(cited, clocked, start))
         yield from quote(cited)
     hidden = [*noise, *followed[SHOWN_SYMPTOMS:]]
     if show_all:
         for cited in noise:
-            yield Row("echo", describe(cited, clocked, start))
+            yield VerdictRow("echo", describe(cited, clocked, start))
             yield from quote(cited)
     elif hidden:
         count = sum(cited.count for cited in hidden)
         kinds = f" of {len(hidden)} kinds" if len(hidden) > 1 else ""
         follow = "that follows" if count == 1 else "that follow"
-        yield Row("echoes", f"{_many(count, 'line')}{kinds} {follow} from it (--all)", "dim")
+        yield VerdictRow("echoes", f"{_many(count, 'line')}{kinds} {follow} from it (--all)", "dim")
     if log.size_bytes:
         order = "sorted by time stamps" if clocked else "in the order of the files: there are no common time stamps"
-        yield Row("read", f"{_many(len(log.files), 'file')}, {_size(log.size_bytes)}; lines {order}", "dim")
+        yield VerdictRow("read", f"{_many(len(log.files), 'file')}, {_size(log.size_bytes)}; lines {order}", "dim")
 
 
-def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[Row]:
+def doubts(verdict: Verdict, log: Log, show_all: bool = False) -> Iterator[VerdictRow]:
     """What else it may be, what would have changed the verdict, and what was not looked at."""
     clocked = log.clock != CLOCK_ORDER
     other = verdict.runner_up
     if other is not None and other.category != "none":
-        yield Row("or", f"{other.category} ({other.confidence:.0%} sure): {other.summary}")
+        yield VerdictRow("or", f"{other.category} ({other.confidence:.0%} sure): {other.summary}")
         for cited in evidence_of(other)[:1]:
-            yield Row("", describe(cited, clocked), "dim", 1)
+            yield VerdictRow("", describe(cited, clocked), "dim", 1)
     said = {(cited.file, cited.offset) for cited in evidence_of(other)[:1]} if other is not None else set()
     more = [cited for cited in verdict.candidates if (cited.file, cited.offset) not in said]
     for cited in more if show_all else more[:SHOWN_CANDIDATES if other is None else 0]:
         rule = find_rule(cited.rule, log.rules)
-        yield Row("candidate", f"{rule.category + ' · ' if rule else ''}{describe(cited, clocked)}")
+        yield VerdictRow("candidate", f"{rule.category + ' · ' if rule else ''}{describe(cited, clocked)}")
         yield from quote(cited)
     if verdict.changes:
-        yield Row("changed by", verdict.changes, "dim")
+        yield VerdictRow("changed by", verdict.changes, "dim")
     for note in verdict.notes:
-        yield Row("note", note, "dim")
+        yield VerdictRow("note", note, "dim")
     for odd in log.odd[:SHOWN_NAMES]:
-        yield Row("note", odd, "dim")
+        yield VerdictRow("note", odd, "dim")
     if len(log.odd) > SHOWN_NAMES:
-        yield Row("note", f"… and {len(log.odd) - SHOWN_NAMES} more such files", "dim")
+        yield VerdictRow("note", f"… and {len(log.odd) - SHOWN_NAMES} more such files", "dim")
     if log.truncated:
-        yield Row("note", "a file ends amid a line: its writer was killed, or still writes", "dim")
+        yield VerdictRow("note", "a file ends amid a line: its writer was killed, or still writes", "dim")
 
 
-def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (), is_followed: bool = False) -> Iterator[Row]:
+def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (),
+           is_followed: bool = False) -> Iterator[VerdictRow]:
     """What the reader can do: the rule's own advice first, then the category's page. What to do next is not told where
     a policy has an answer to that.
     """
@@ -160,7 +162,7 @@ def advice(verdict: Verdict, log: Log, next_lines: Sequence[str] = (), is_follow
     do = rule.do if rule is not None and rule.do else "" if is_followed else page.then
     yield from _listed("you", [*filter(None, (do,)), *page.check[:SHOWN_CHECKS]])
     for line in next_lines:
-        yield Row("next", line, "bold")
+        yield VerdictRow("next", line, "bold")
 
 
 def describe(cited: Cited, clocked: bool, start: float | None = None) -> str:
@@ -175,7 +177,7 @@ def describe(cited: Cited, clocked: bool, start: float | None = None) -> str:
     return " · ".join(parts)
 
 
-def quote(cited: Cited, whole: bool = False) -> Iterator[Row]:
+def quote(cited: Cited, whole: bool = False) -> Iterator[VerdictRow]:
     """The line itself, or the traceback that ends in it."""
     block = cited.block
     if len(block) > 1 and block[1].lstrip().startswith("Traceback "):
@@ -185,7 +187,8 @@ def quote(cited: Cited, whole: bool = False) -> Iterator[Row]:
     if not whole:
         block = fold_traceback(block)
     for line in block if len(block) > 1 else (cited.text.strip(),):
-        yield Row("", line.rstrip() if whole else shorten(line.rstrip()), "" if cited.role == "cause" else "dim", 1)
+        yield VerdictRow("", line.rstrip() if whole else shorten(line.rstrip()), "" if cited.role == "cause" else "dim",
+                         1)
 
 
 def fold_traceback(block: Sequence[str]) -> tuple[str, ...]:
@@ -253,7 +256,7 @@ def find_rule(name: str, packs: Iterable[Rule] = ()) -> Rule | None:
     return BY_ID.get(name) or next((rule for rule in packs if rule.id == name), None)
 
 
-def explain_rule(name: str, packs: Iterable[Rule] = ()) -> Iterator[Row] | None:
+def explain_rule(name: str, packs: Iterable[Rule] = ()) -> Iterator[VerdictRow] | None:
     """What a rule looks for and means, or the help page of a category; None = there is neither."""
     rule = find_rule(name, packs)
     if rule is not None:
@@ -261,30 +264,30 @@ def explain_rule(name: str, packs: Iterable[Rule] = ()) -> Iterator[Row] | None:
     return page_rows(name) if name in PAGES else None
 
 
-def page_rows(category: str) -> Iterator[Row]:
+def page_rows(category: str) -> Iterator[VerdictRow]:
     """A category's help page."""
     page = PAGES[category]
-    yield Row("category", f"{category}: {page.title}", "bold")
-    yield Row("means", page.means)
+    yield VerdictRow("category", f"{category}: {page.title}", "bold")
+    yield VerdictRow("means", page.means)
     yield from _listed("check", page.check)
-    yield Row("then", page.then)
+    yield VerdictRow("then", page.then)
 
 
-def _rule_rows(rule: Rule) -> Iterator[Row]:
-    yield Row("rule", f"{rule.id}: {rule.role} of {rule.category}, weight {rule.weight:g}, blames {rule.blames}",
-              "bold")
-    yield Row("looks for", rule.pattern.decode(errors="replace"))
+def _rule_rows(rule: Rule) -> Iterator[VerdictRow]:
+    yield VerdictRow("rule", f"{rule.id}: {rule.role} of {rule.category}, weight {rule.weight:g}, blames {rule.blames}",
+                     "bold")
+    yield VerdictRow("looks for", rule.pattern.decode(errors="replace"))
     for label, text in (("means", rule.explain), ("do", rule.do), ("source", rule.source)):
         if text:
-            yield Row(label, text)
+            yield VerdictRow(label, text)
     if rule.category in PAGES:
         yield BLANK
         yield from page_rows(rule.category)
 
 
-def _listed(label: str, lines: Sequence[str]) -> Iterator[Row]:
+def _listed(label: str, lines: Sequence[str]) -> Iterator[VerdictRow]:
     for number, line in enumerate(lines):
-        yield Row(label if number == 0 else "", f"- {line}" if len(lines) > 1 else line)
+        yield VerdictRow(label if number == 0 else "", f"- {line}" if len(lines) > 1 else line)
 
 
 def _few(names: Sequence[str], noun: str) -> str:

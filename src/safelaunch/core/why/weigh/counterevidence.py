@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from safelaunch.core.why.findings import Log
 from safelaunch.core.why.order.episodes import Episode, Moment, is_comparable, order_of
 from safelaunch.core.why.read.tracebacks import is_played_down
-from safelaunch.core.why.weigh.groups import Group
+from safelaunch.core.why.weigh.groups import FindingGroup
 
 LATE_COST = 0.16          # the run went on, unless the steps behind it only came late
 CAUGHT_COST = 0.22        # nothing fell afterwards, and it is not near the end
@@ -34,7 +34,7 @@ _ENDED = ("slurm.time_limit", "slurm.preempted", "slurm.job_cancelled", "slurm.c
 
 
 @dataclass(frozen=True)
-class Course:
+class LogCourse:
     """How an episode went on: moments of falls and of all events, the moment Slurm ended it, where files end."""
 
     falls: tuple[Moment, ...]
@@ -47,7 +47,7 @@ class Course:
     is_timed: bool
 
 
-def trace_course(groups: Sequence[Group], episode: Episode, log: Log) -> Course:
+def trace_course(groups: Sequence[FindingGroup], episode: Episode, log: Log) -> LogCourse:
     """The course of an episode."""
     timed = episode.is_timed
     falls = tuple(order_of(one, timed) for one in episode.findings if episode.role(one) == "teardown")
@@ -63,16 +63,16 @@ def trace_course(groups: Sequence[Group], episode: Episode, log: Log) -> Course:
         group.role == "cause" and group.weight >= 0.5 and not group.is_excused and group.category not in ENDINGS
         and any(order_of(group.first, timed) < fall < end for fall in falls) for group in groups)
     failed = [order_of(one, timed) for one in episode.findings if one.rule == "slurm.task_exit"]
-    return Course(falls, events, end, ends, raised, failed[0] if failed else None, fell, timed)
+    return LogCourse(falls, events, end, ends, raised, failed[0] if failed else None, fell, timed)
 
 
-def doubt(group: Group, course: Course) -> Group:
+def doubt(group: FindingGroup, course: LogCourse) -> FindingGroup:
     """The group with what speaks against it taken off its weight."""
     cost = max(0.0, cost_of(group, course)) + (LATE_COST if group.is_doubtful else 0.0)
     return replace(group, weight=group.weight - cost)
 
 
-def cost_of(group: Group, course: Course) -> float:
+def cost_of(group: FindingGroup, course: LogCourse) -> float:
     """What speaks against the group as the cause."""
     rule = group.rule
     if rule.id == "slurm.step_cancelled":
@@ -100,7 +100,7 @@ def cost_of(group: Group, course: Course) -> float:
     return cost
 
 
-def is_past(group: Group, episode: Episode) -> bool:
+def is_past(group: FindingGroup, episode: Episode) -> bool:
     """Whether the program said afterwards that it had finished."""
     last = order_of(group.last, episode.is_timed)
     for found in episode.findings:
@@ -117,7 +117,7 @@ def is_past(group: Group, episode: Episode) -> bool:
     return False
 
 
-def _quiet_after(group: Group, course: Course) -> int:
+def _quiet_after(group: FindingGroup, course: LogCourse) -> int:
     """Bytes of ordinary text between the group's last line and the next event of its file, or the file's end."""
     last = group.last
     after = [offset for _, file, offset in course.events if file == last.file and offset > last.offset]

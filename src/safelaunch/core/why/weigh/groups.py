@@ -21,7 +21,7 @@ NEAR_END_LINES = 25         # an error so near the last line may well be what en
 
 
 @dataclass(frozen=True)
-class Group:
+class FindingGroup:
     """Findings of one meaning. `first` states it; `weight` is what it is worth as the cause."""
 
     rule: Rule
@@ -58,7 +58,7 @@ def _names(template: str) -> list[str]:
     return [part.split("}")[0] for part in template.split("{")[1:]]
 
 
-def gather(episode: Episode, log: Log) -> tuple[Group, ...]:
+def gather(episode: Episode, log: Log) -> tuple[FindingGroup, ...]:
     """The groups of an episode, in the order of their first lines."""
     ends = _last_lines(log)
     folded: dict[tuple[str, str], list[Finding]] = {}
@@ -79,7 +79,7 @@ def gather(episode: Episode, log: Log) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda group: order_of(group.first, episode.is_timed)))
 
 
-def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, ends: dict[int, int]) -> Group:
+def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, ends: dict[int, int]) -> FindingGroup:
     first = items[0]
     category, weight, action = rule.category, rule.weight, rule.action
     if rule.id in (EXCEPTION, LINE):
@@ -93,8 +93,8 @@ def _weigh(rule: Rule, items: Sequence[Finding], episode: Episode, log: Log, end
         weight -= SOURCE_COST
     hosts = tuple(dict.fromkeys(host for found in items if (host := culprit_host(rule, found)) is not None))
     ranks = tuple(dict.fromkeys(rank for found in items if (rank := culprit_rank(rule, found)) is not None))
-    group = Group(rule, category, rule.role, weight, action or advice(category), first, items[-1],
-                  max(len(items), log.counts.get(rule.id, 0) if rule.role != "cause" else 0), hosts, ranks)
+    group = FindingGroup(rule, category, rule.role, weight, action or advice(category), first, items[-1],
+                         max(len(items), log.counts.get(rule.id, 0) if rule.role != "cause" else 0), hosts, ranks)
     excused = is_excused(items[-1], episode, same_run=category == "numerical")
     late = excused and is_perhaps_late(items[-1], episode)
     fatal = not excused and _is_near_end(items[-1], ends)
@@ -163,7 +163,7 @@ def _is_near_end(found: Finding, ends: dict[int, int]) -> bool:
     return found.offset >= ends.get(found.file, 0)
 
 
-def cite(group: Group, log: Log, role: Role | None = None) -> Cited:
+def cite(group: FindingGroup, log: Log, role: Role | None = None) -> Cited:
     """The group as a line that the verdict shows."""
     found = group.first
     return Cited(
@@ -172,12 +172,12 @@ def cite(group: Group, log: Log, role: Role | None = None) -> Cited:
     )
 
 
-def moment(group: Group, episode: Episode) -> Moment:
+def moment(group: FindingGroup, episode: Episode) -> Moment:
     """When the group's first line was printed."""
     return order_of(group.first, episode.is_timed)
 
 
-def place_of(group: Group) -> str:
+def place_of(group: FindingGroup) -> str:
     """The user's frame behind the group's exception, as "file.py:12 in function"; empty when there is none."""
     frame = find_user_frame(group.first.block)
     return f"{frame.path}:{frame.line} in {frame.function}" if frame else ""

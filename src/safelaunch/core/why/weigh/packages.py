@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from safelaunch.core.why.read.tracebacks import Frame
+from safelaunch.core.why.read.tracebacks import TracebackFrame
 
 # Modules of packages → category, and how much their exceptions speak for it. The longest name that fits counts.
 _PACKAGES: Mapping[str, tuple[str, float]] = {
@@ -81,7 +81,7 @@ def weigh_module(module: str) -> tuple[str, float] | None:
     return None
 
 
-def weigh_frames(frames: Sequence[Frame]) -> dict[str, float]:
+def weigh_frames(frames: Sequence[TracebackFrame]) -> dict[str, float]:
     """Category → how much the deepest frames speak for it: the package that raised, and the user's own last place."""
     weights: dict[str, float] = {}
     for frame in frames[:-4:-1]:   # deeper ones say what; the ones above them only on whose behalf

@@ -1,0 +1,88 @@
+"""What slurmstepd and srun write into a job's own output about its end, or about a step's.
+
+The words themselves stand in slurmwords, by release; text that none of them fits is no answer, never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from safelaunch.core import slurmwords
+from safelaunch.core.endings import JobEnd
+
+# The first words of templates/slurm/job.sbatch.
+_STARTED = r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on "
+
+
+def parse_ending(output: str, job: str) -> str | None:
+    """Why Slurm ended the job, from slurmstepd's last line about it in the job's own output.
+
+    Only a line about the JOB counts: `scancel J.0`, and any signal to a step, leave the same words about the STEP. Of a
+    dead batch host there is none: then a step's line counts that speaks of a time limit or a preemption. Of a job that
+    was requeued, whose output goes on in the same file, only what stands behind its last start counts.
+    A word of slurmwords.REASONS, "unknown" for a reason of another release; None = no such line.
+    """
+    ending = find_ending(output, job)
+    return ending.word if ending else None
+
+
+def find_ending(output: str, job: str) -> slurmwords.EndLine | None:
+    """The line that parse_ending reads. A cancel that a failed Prolog caused is a node's failure, and no person's."""
+    begin = _last_start(output, job)
+    found = slurmwords.job_ends(output, job, begin)
+    if found and found[-1].word == JobEnd.CANCELLED and slurmwords.failed_prologs(output, begin, found[-1].start):
+        return replace(found[-1], word=JobEnd.NODE_FAILURE)
+    if found:
+        return found[-1]
+    steps = slurmwords.step_ends(output[begin:], job)
+    return steps[-1] if steps and steps[-1].word in (JobEnd.TIME_LIMIT, JobEnd.PREEMPTED) else None
+
+
+def parse_failed_prologs(output: str, job: str) -> tuple[str, ...]:
+    """The nodes whose Prolog failed since the job's last start, as its own output tells."""
+    return slurmwords.failed_prologs(output, _last_start(output, job))
+
+
+def is_ended_by_prolog(output: str, job: str) -> bool:
+    """Whether Slurm cancelled the job because a node's Prolog failed: the batch host's, or another one's."""
+    is_first = slurmwords.has_phrase(slurmwords.PROLOG_FAILED_FIRST, output[_last_start(output, job):])
+    return is_first or (parse_ending(output, job) == JobEnd.NODE_FAILURE and bool(parse_failed_prologs(output, job)))
+
+
+def _last_start(output: str, job: str) -> int:
+    starts = re.finditer(_STARTED, output, re.MULTILINE)
+    return max((match.start() for match in starts if match["id"] == job), default=0)
+
+
+def parse_step_ending(output: str, job: str) -> str | None:
+    """Why Slurm ended the job, from the reason in slurmstepd's last line about one of its steps; None = it gives none.
+
+    Slurm signals the steps before the batch script: a step's output tells of a preemption before the job's own does.
+    """
+    found = slurmwords.step_ends(output, job)
+    return found[-1].word if found and found[-1].has_reason else None
+
+
+def parse_step_end(output: str, job: str) -> str | None:
+    """The word of the last line about the end of a step of the job, "cancelled" without a reason; None = no such line.
+    """
+    found = slurmwords.step_ends(output, job)
+    return found[-1].word if found else None
+
+
+def is_step_cancelled_first(output: str, job: str) -> bool:
+    """Whether a step of the job was cancelled, with no reason beside it, before srun saw a task of it end: a scancel of
+    the step, or a preemption with grace, whose SIGTERM comes at once (22.05, 24.11 and 26.05, measured).
+    """
+    saw = slurmwords.srun_saw(output)
+    return any(not end.has_reason for end in slurmwords.step_ends(output, job, saw))
+
+
+def find_unknown_step_end(output: str, job: str) -> slurmwords.EndLine | None:
+    """The end of a step for a reason that no known release has, before srun saw a task of it end; None = there is none.
+
+    Behind srun's word it is an echo, as of 26.05's "TASK FAILURE".
+    """
+    saw = slurmwords.srun_saw(output)
+    return next((end for end in slurmwords.step_ends(output, job, saw) if end.word == slurmwords.UNKNOWN), None)
