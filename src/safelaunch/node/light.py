@@ -1,8 +1,8 @@
-"""signal, socket and suppress without what makes their import slow: the start of every rank waits for a guard."""
+"""signal, socket and suppress without their slow imports: the start of every rank waits for a guard."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False   # as typing's own, whose import takes 2.4 ms
+TYPE_CHECKING = False   # typing's own takes 2.4 ms to import
 if TYPE_CHECKING:
     import signal
     import socket
@@ -13,7 +13,7 @@ else:
     import _socket as socket
 
     class suppress:   # noqa: N801
-        """As contextlib's, whose import takes 4 ms."""
+        """contextlib's takes 4 ms to import."""
 
         def __init__(self, *kinds):
             self.kinds = kinds

@@ -1,7 +1,7 @@
 """The other host's part in a check of a shared folder: it says what it sees there, and when.
 
-Runs as `python3 -I -S -c TEXT` on a node, with one JSON object a line on stdin and one answer a line on stdout. Its own
-folder is `folder`; standard library only, Python 3.9.
+Runs as `python3 -I -S -c TEXT` on a node: one JSON object a line on stdin, one answer a line on stdout. Its own folder
+is `folder`; standard library only, Python 3.9.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ def wait(path: str, wanted: str, for_s: float) -> "float | None":
 
 
 def afresh(path: str) -> "str | None":
-    """What is seen right after this host has changed the folder: as node.fresh.see."""
+    """What is seen right after this host has changed the folder: see node.fresh.see."""
     name = "%s/.look.%s.%d" % (os.path.dirname(path), os.uname().nodename, os.getpid())
     with contextlib.suppress(OSError):
         try:
@@ -45,7 +45,7 @@ def afresh(path: str) -> "str | None":
 
 
 def claim(path: str) -> bool:
-    """Whether this host has won the name: as adapters.shared publishes."""
+    """Whether this host won the name: see adapters.shared, publish."""
     mine = "%s.%s.%d" % (path, os.uname().nodename, os.getpid())
     with open(mine, "w") as draft:
         draft.write(mine)

@@ -1,7 +1,7 @@
 """Whether a task's ranks live or die: a pure machine, fed with what its guard hears and reads.
 
-No clock, file, socket or process in here. `Fence.step` takes the time and what has come since the last step, and gives
-back what is to be done: node/guard/main does it on a node, tests/simulation on a simulated one.
+There is no clock, file, socket or process here. `Fence.step` takes the time and all that has come since the last step.
+It returns what is to be done: node/guard/main does it on a node, tests/simulation on a simulated one.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     RecordState = tuple[str, "tuple[str, int] | None", "int | None"]
 
 TICK_S = 0.25          # the longest time between two steps
-LOOK_S = 3.0           # of silence before the record is looked at: a standby may have taken over, and has another door
-ASK_SHARE = 0.6        # of LOOK_S: so old may the last answered question be before another is asked
-RECORD_CHECK_S = 1.0   # between two such looks
-ORPHAN_S = 150.0       # far above a takeover (20 s), a leader's rebirth, and a minute's outage of everything
-ORPHAN_READS = 20      # looks at a pulse that stands still
+LOOK_S = 3.0           # of silence before the record is read: a standby may have taken over, at another endpoint
+ASK_SHARE = 0.6        # of LOOK_S: age of the last answered question at which the next one is asked
+RECORD_CHECK_S = 1.0   # between two such reads
+ORPHAN_S = 150.0       # far above a takeover (20 s), a leader's restart, and an outage of a minute
+ORPHAN_READS = 20      # reads of a pulse that stands still
 ORPHAN_STAGGER_S = 20.0   # the node with the lowest number first
-ORPHAN_AGAIN_S = 600.0    # should a cancel not help
-STAY_S = 900.0         # for last words that nobody hears: beyond the second try at an orphan's end
+ORPHAN_AGAIN_S = 600.0    # if a cancel does not help
+STAY_S = 900.0         # for last messages that nobody receives: beyond the second try at an orphan's end
 LEFTOVER_GRACE_S = 2.0  # for what the launcher left behind, between TERM and KILL
-KILL_AGAIN_S = 1.0     # a dying rank may have forked meanwhile
-NO_SQUEUE = 127        # exit code of a command that is not there, as shells give it
+KILL_AGAIN_S = 1.0     # a dying rank may have forked since
+NO_SQUEUE = 127        # shells exit with this where there is no such command
 
 SAY = "say"            # this message, to the leader
-MOVE = "move"          # to this address: a supervisor was born again elsewhere
-LOOK = "look"          # at the record; True = past what this node remembers of the folder
+MOVE = "move"          # to this address: a supervisor was started again there
+LOOK = "look"          # at the record; True = not from this node's NFS cache
 HOLD = "hold"          # stop the ranks
 LET_GO = "let go"      # let them run again
 SIGNAL = "signal"      # those that handle this signal, each once
@@ -42,7 +42,7 @@ CANCEL = "cancel"      # the job, which nobody leads; why, in words
 class TaskFence:
     """One task's fence; times are seconds of one monotonic clock.
 
-    `is_first`: of its node's tasks, so that it asks the folder for all; `has_job`: it may cancel a job of Slurm's.
+    `is_first`: the first task of its node, which asks the folder for all; `has_job`: it may cancel a job of Slurm's.
     """
 
     def __init__(self, now: float, lease_s: float, is_first: bool, has_job: bool, orphan_s: float = ORPHAN_S) -> None:
@@ -50,17 +50,17 @@ class TaskFence:
         self.is_first, self.has_job, self.orphan_s = is_first, has_job, orphan_s
         self.heard = self.proved = self.ticked = now   # proved: an answered question was asked then
         self.asked = -1.0               # when the last question was
-        self.has_met = False            # a leader, ever
+        self.has_met = False            # has heard a leader at least once
         self.kill_at: float | None = None   # when TERM becomes KILL
         self.looked = -1e9
         self.is_looking = False
-        self.looks_alone = False        # whether the look under way was begun after the lease had run out
-        self.is_look_old = False        # or before this node slept
+        self.looks_alone = False        # the read under way began after the lease had run out
+        self.is_look_old = False        # ... or before this node slept
         self.is_holding = False         # the ranks are stopped while it looks
-        self.pulse: int | None = None   # its counter when it was last looked at,
-        self.pulse_at = now             # since when it has been that,
-        self.pulse_reads = 0            # and how often it was
-        self.is_over = False            # Slurm ends the step, or others see to this attempt
+        self.pulse: int | None = None   # its counter at the last read,
+        self.pulse_at = now             # since when it has that value,
+        self.pulse_reads = 0            # in how many reads
+        self.is_over = False            # Slurm ends the step, or another supervisor looks after this attempt
         self.is_gone = False            # nothing is left of the launcher and its descendants
         self.stays_until: float | None = None
 
@@ -68,8 +68,8 @@ class TaskFence:
              left: bool | None = None) -> list[Action]:
         """What is to be done now, in this order.
 
-        `heard` has come from the leader; `seen` is what the look found that was asked for; `left`: the launcher has
-        ended, and has left something behind or not (None: it runs).
+        `heard` came from the leader; `seen` is the result of a read; `left`: the launcher has ended, and has left
+        something or not (None: it runs).
         """
         todo: list[Action] = []
         self._hold_if_woken(now, todo)
@@ -84,10 +84,11 @@ class TaskFence:
         return todo
 
     def stays(self, now: float, answered: float) -> bool:
-        """Whether a guard whose ranks have gone waits for somebody to hear so; `answered`: the leader's host, last.
+        """Whether a guard stays after its ranks have gone; `answered`: the last answer of the leader's host.
 
-        A host that refuses or hangs up lives, and its shell sees srun's end; from one without power nothing comes.
-        Were nobody left when both supervisors are dead, the job would keep its nodes until its limit (simulated).
+        A host that refuses a connection lives, and its shell sees srun's end. A host without power never answers. If no
+        guard stayed and both supervisors were dead, the job would keep its nodes until its limit (simulated:
+        test_job_whose_supervisors_are_dead_is_ended_although_its_ranks_ended_before).
         """
         if now - answered <= self.look_s or not (self.has_job and self.has_met) or self.is_over:
             return False
@@ -96,8 +97,7 @@ class TaskFence:
         return now < self.stays_until
 
     def _hold_if_woken(self, now: float, todo: list[Action]) -> None:
-        """This whole node was stopped and has woken up: hold the ranks before anything else, they may have successors.
-        """
+        """Hold the ranks first when this whole node has slept: a later attempt may run by now."""
         slept_s, self.ticked = now - self.ticked, now
         if slept_s > self.lease_s / 2:
             self.looked, self.is_look_old = -1e9, self.is_looking
@@ -116,9 +116,10 @@ class TaskFence:
         if now - self.heard <= self.look_s:
             self._let_go(todo)
         elif now - self.looked >= RECORD_CHECK_S:
-            self.looks_alone = now - self.heard > self.lease_s   # what comes in meanwhile may be old: it slept
+            self.looks_alone = now - self.heard > self.lease_s   # what arrives now may be old: the node slept
             self.looked, self.is_looking = now, True
-            # One guard of a node looks afresh for all: they have one NFS client. Who may have slept does so itself.
+            # One guard of a node reads past the cache for all: they share an NFS client. A guard that slept reads for
+            # itself.
             todo.append((LOOK, self.is_first or self.is_holding))
 
     def _judge(self, now: float, seen: RecordState, todo: list[Action]) -> None:
@@ -142,11 +143,11 @@ class TaskFence:
                 now - self.heard, state)))
 
     def _watch_pulse(self, now: float, state: str, pulse: int | None, todo: list[Action]) -> None:
-        """End a job that nobody leads: the attempt is not over, nobody speaks, and the pulse does not move."""
+        """End a job that nobody leads: the attempt is not over, nobody is heard, and the pulse does not move."""
         if pulse is None or state != "live":
-            return   # a folder that does not answer tells nothing
+            return   # a folder that does not answer is no evidence
         if self.is_gone and self.pulse_at > self.heard and pulse != self.pulse:
-            self.is_over = True   # somebody leads who does not hear this guard: srun tells him
+            self.is_over = True   # a supervisor leads that this guard cannot reach: srun tells it the end
         if pulse != self.pulse or now - self.heard < self.look_s + 1.0:
             self.pulse, self.pulse_at, self.pulse_reads = pulse, now, 0
         self.pulse_reads += 1
@@ -156,10 +157,11 @@ class TaskFence:
             todo.append((CANCEL, "no supervisor has been heard or seen for %.0f s" % (now - self.heard)))
 
     def _hear(self, now: float, message: dict[str, Any], todo: list[Action]) -> None:
-        """Take a word for a sign of life. After a silence it may be an old one: it waited for a cable to be mended, or
-        for this node to wake up, and who said it is gone by now. Then only the answer to a question counts, and as of
-        when that was asked. Questions are asked all the time: who has the leader's port could else make its pings late,
-        more and more, and have the rest of them taken for life after its death.
+        """Take a message for a sign of life.
+
+        After a silence a message may be old: delayed by a cut cable, or by this node's own sleep. Then only the answer
+        to a question counts, as of when that was asked. Questions are asked all the time: who has the leader's port
+        could delay its pings, and pass them on after the leader's death.
         """
         self.has_met = True
         asked = message.get("t")
@@ -207,7 +209,7 @@ def is_too_late(seen: RecordState) -> bool:
 def is_to_be_cancelled(code: int | None, said: bytes) -> bool:
     """Whether Slurm goes on running a job that nobody leads, by squeue's exit code (None: no answer) and state.
 
-    A person's cancel that cannot reach silent nodes must not be taken for this guard's, and without an answer a cancel
-    of its own would not be heard either (simulated).
+    A person's cancel that cannot reach silent nodes is not this guard's (simulated: test_found "a cancel that cannot
+    reach silent nodes is not taken for a guard's"). Without an answer, Slurm would not hear a cancel either.
     """
     return code == NO_SQUEUE or (code == 0 and said.split() == [b"RUNNING"])

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 KMSG = "/dev/kmsg"
 KERNEL_READ_S = 0.05   # its buffer is read in 5-20 ms
 KERNEL_LINES = 30
-# What rules of `why` know of hardware and file systems (core/why/rules). Processes that others lost on a shared node
-# are none of ours: of the OOM killer's words only those count that name this job's cgroup.
+# What rules of `why` know of hardware and file systems (core/why/rules). Of the OOM killer's lines only those count
+# that name this job's cgroup: a shared node runs other jobs too.
 KERNEL_WORDS = (b"NVRM", b"Xid", b"mlx5", b"I/O error", b"EDAC", b"ardware Error", b"ardware error", b"mce:", b"nfs: ",
                 b"NFS: ", b"Lustre", b"GPFS", b"EXT4-fs error", b"XFS (", b"ead-only", b"ink is down", b"ink is Down",
                 b"nvidia", b"amdgpu", b"oom-kill:")
@@ -24,7 +24,7 @@ KERNEL_WORDS = (b"NVRM", b"Xid", b"mlx5", b"I/O error", b"EDAC", b"ardware Error
 def kernel_words(since_s: float) -> list[list[Any]]:
     """[[epoch s, text]]: what this node's kernel said of hardware, memory and disks since then (monotonic seconds).
 
-    A user may read that only where kernel.dmesg_restrict is 0: dmesg(1), kernel's Documentation/ABI/testing/dev-kmsg.
+    Users may read that only where kernel.dmesg_restrict is 0: dmesg(1), kernel's Documentation/ABI/testing/dev-kmsg.
     """
     found = []
     with suppress(OSError, ValueError, IndexError):
@@ -34,10 +34,10 @@ def kernel_words(since_s: float) -> list[list[Any]]:
             boot, end_s = time.time() - time.monotonic(), time.monotonic() + KERNEL_READ_S
             while time.monotonic() < end_s:
                 try:
-                    records = os.read(log, 8192)   # one a read, below which " KEY=value" lines may stand
+                    records = os.read(log, 8192)   # one a read; " KEY=value" lines may follow it
                 except BlockingIOError:   # that was the last
                     break
-                except BrokenPipeError:   # it was overwritten meanwhile
+                except BrokenPipeError:   # it was overwritten since the last read
                     continue
                 if not records:
                     break
@@ -55,6 +55,6 @@ def kernel_words(since_s: float) -> list[list[Any]]:
 
 
 def _is_of_file(text: bytes) -> bool:
-    """Whether it is about a loop device, which is a file (losetup(8)), as a container's image: no disk of this node."""
+    """Whether it is about a loop device (losetup(8)): a file, such as a container's image, and no disk of this node."""
     words = [word.strip(b"():,") for word in text.split()]
     return any(word[:4] == b"loop" and word[4:].replace(b"p", b"").isdigit() for word in words)

@@ -1,4 +1,4 @@
-"""The guard's connection to the leader: sockets, addresses, and when to call again; what is said is protocol's."""
+"""The guard's connection to the leader: sockets, addresses, and when to connect again; the lines are protocol's."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 RETRY_S = 1.0          # between two tries to reach the leader
 CONNECT_S = 3.0        # for a connection, where the leader has more addresses: a firewall drops packets in silence
-STICK_S = 5.0          # to the address at which it was heard last: a leader that is born again has the same
+STICK_S = 5.0          # to the address at which it was heard last: a restarted leader keeps it
 
 
 class Link:
-    """The connection to the leader, as protocol has its lines: never blocking, reconnecting for ever.
+    """The connection to the leader, with protocol's lines: never blocking, reconnecting for ever.
 
-    A host is one address or several, "10.1.0.5,10.2.0.5", which are tried in turn: of a node's networks one may be
-    closed to other nodes.
+    A host is one address or several, "10.1.0.5,10.2.0.5", which are tried in turn: other nodes may be unable to reach
+    one of its networks.
     """
 
     def __init__(self, control: str, launch_address: str | None, token: str, who: dict[str, Any],
@@ -40,19 +40,19 @@ class Link:
         self.sock: socket.socket | None = None
         self.connected = False
         self.inbox, self.outbox = b"", b""
-        self.unsent: list[dict[str, Any]] = []   # what a reborn leader must hear again
+        self.unsent: list[dict[str, Any]] = []   # what a restarted leader must hear again
         self.nonces = ""
         self.session: Session | None = None      # once both sides have proved themselves
         self.try_at = 0.0
-        self.answered = self.clock()         # the last sign of life from where the leader was
+        self.answered = self.clock()         # the last answer from the leader's host
 
     @property
     def greeted(self) -> bool:
-        """Whether this is the leader's own line."""
+        """Whether this connection has reached the leader."""
         return self.session is not None
 
     def move(self, endpoint: tuple[str, int]) -> None:
-        """Use another address from now on: a supervisor was born again elsewhere, and this one has been silent."""
+        """Use another address from now on: a supervisor was started again there, and this one has been silent."""
         hosts = hosts_of(endpoint[0] or self.first_host)
         if (hosts, endpoint[1]) != (self.hosts, self.address[1]):
             self.hosts, self.address = hosts, (hosts[0], endpoint[1])
@@ -60,7 +60,7 @@ class Link:
             self._drop()
 
     def say(self, message: dict[str, Any]) -> None:
-        """Send now, or as soon as somebody listens."""
+        """Send now, or as soon as there is a connection."""
         if self.session is not None:
             self.outbox += self.session.seal(json.dumps(message).encode())
             self._flush()
@@ -68,16 +68,16 @@ class Link:
             self.unsent.append(message)
 
     def drain(self, deadline_s: float) -> None:
-        """Get the last words out, if anybody listens; of a rank that died at once they come before the connection.
+        """Send the last messages, if anybody listens; a rank that died at once has them before there is a connection.
 
-        Unsaid, the others' ends are all that the leader hears, and it blames the first of those.
+        Without them the leader hears only how the others ended, and blames the first of those.
         """
         now = self.clock()
         end = now + deadline_s
         while now < end and (self.outbox or not self.greeted):
             self.messages(now)
             if self.sock is None:
-                break   # nobody is there, or not any more
+                break   # nobody listens
             is_idle = self.connected and not self.outbox
             select.select([self.sock] if is_idle else [], [] if is_idle else [self.sock], [], 0.1)
             self._flush()
@@ -148,8 +148,7 @@ class Link:
         return [message for message in map(self._take, lines) if message is not None]
 
     def _take(self, line: bytes) -> dict[str, Any] | None:
-        """What a line says; None where it says nothing: any other line than the leader's next one ends the connection.
-        """
+        """The message of a line; None where it is not the leader's next one: that ends the connection."""
         message: dict[str, Any] | None = None
         if self.sock is None:
             return None
@@ -188,11 +187,11 @@ class Link:
             self._fail(error.errno)
 
     def close(self) -> None:
-        """Hang up, and do not call again unless asked for messages."""
+        """Close, and connect again only when asked for messages."""
         self._drop()
 
     def _fail(self, number: int | None) -> None:
-        if number in (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE):   # said by a living kernel
+        if number in (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE):   # a living kernel refused
             self.answered = self.clock()
         self._drop()
 

@@ -1,23 +1,21 @@
 """The node guard: parent of the launcher on each node, and the fence of its ranks.
 
-Travels as text in the environment of srun (`python3 -I -S -c "$SAFELAUNCH_GUARD" COMMAND…`), so that neither a shared
-folder nor a file on the node is needed to start it; once started it lives in memory only. Standard library, Python 3.9.
+It travels as text in srun's environment (`python3 -I -S -c "$SAFELAUNCH_GUARD" COMMAND…`). So its start needs neither a
+shared folder nor a file on the node, and it then lives in memory only. Standard library, Python 3.9.
 
-Law 1, never worse than plain srun: whatever fails in here before the launcher runs ends in `exec` of the launcher, and
-whatever fails later in a plain wait for it. The exit code is always the launcher's own.
+Law 1, never worse than plain srun: what fails here before the launcher runs ends in `exec` of the launcher, and what
+fails later in a plain wait for it. The exit code is always the launcher's own.
 
 What it does beside waiting:
-- keeps a connection to the leader (HMAC-SHA256 both ways over a shared token) and says when the launcher and all its
-  descendants have gone: it is their subreaper, so that a daemonised rank is still its child;
-- signals, on the leader's word, only processes whose SigCgt mask holds the signal: one without a handler dies of it;
-- the orphan's end: when leader and standby are both gone, and nobody outside is awake, the job would keep its nodes
-  until its time limit; after ORPHAN_S without a word and with a pulse that stands still, it cancels the job, and the
-  run goes on in its next one;
-- last words: when the launcher has gone and the leader's host answers no more, the first guard of the node stays until
-  it is heard or somebody else is seen to lead, so that there is one left to end an orphaned job;
-- the fence: when it has heard nobody for `lease_s` (old words that come late do not count) and the attempt's record has
-  moved on (or, after a lost connection, cannot be read), it ends its own ranks, so that they never write beside their
-  successors.
+- connection: it tells the leader when the launcher and all its descendants have gone (HMAC-SHA256 both ways over a
+  shared token). It is their subreaper, so that a daemonised rank is still its child;
+- signals: on the leader's order it signals only processes whose SigCgt mask holds the signal; others would die of it;
+- orphan's end: when leader and standby are gone and no watch runs, the job would keep its nodes until its time limit.
+  After ORPHAN_S of silence, with a pulse that stands still, it cancels the job, and the run goes on in its next one;
+- last messages: when the launcher has gone and the leader's host does not answer, the first guard of the node stays
+  until it is heard or another supervisor leads, so that one is left to end an orphaned job;
+- fence: it ends its own ranks when it has heard nobody for `lease_s` (late messages do not count) and the attempt's
+  record says "ended" (or, after a lost connection, cannot be read). So they never write beside the next attempt.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ from safelaunch.node.guard.record import Looks, RecordProbe
 from safelaunch.node.guard.switch import KNOWN_S, Switch, is_nodes_own
 from safelaunch.node.light import signal, suppress
 
-# The start of every rank waits for what is imported before. These take 12 ms, and adapters.guardcode leaves them out.
+# The start of every rank waits for the imports above. These take 12 ms, and adapters.guardcode leaves them out.
 LATER = ("hmac", "json")
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,11 +71,11 @@ if TYPE_CHECKING:
     from safelaunch.node.guard.fence import Action
 
 SWITCH_MARGIN_S = 2.0  # above the lease, and below the leader's own wait for it (adapters.fence: 5 s)
-LAST_WORDS_S = 1.0     # for a leader that is being born again, too
-START_LOOK_S = 1.0     # at the record, before the launcher starts
+LAST_WORDS_S = 1.0     # for a leader that is being restarted, too
+START_LOOK_S = 1.0     # for the read of the record before the launcher starts
 LET_START_S = 0.05     # for the launcher, before this guard takes processor time for its own imports
 TOO_LATE = 75          # exit code of a guard whose attempt is over before it begins (EX_TEMPFAIL)
-KERNEL_BEFORE_S = 60.0  # of its words: a GPU may have failed while nothing ran on it
+KERNEL_BEFORE_S = 60.0  # of its lines: a GPU may have failed while nothing ran on it
 ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PRIVATE = ("SAFELAUNCH_GUARD", "SAFELAUNCH_GUARD_CODE", "SAFELAUNCH_TOKEN", "SAFELAUNCH_CONTROL",
            "SAFELAUNCH_ADDRESSES")
@@ -111,7 +109,7 @@ def main(argv: list[str]) -> int:
 
 
 def import_rest() -> None:
-    """Import what only a guard needs whose launcher runs."""
+    """Import what a guard needs once its launcher runs."""
     globals().update((name, __import__(name)) for name in LATER)
 
 
@@ -129,7 +127,7 @@ class TaskGuard:
         self.launcher = 0
         self.exit_code = 1
         self.ended = False          # the launcher has been reaped
-        self.is_childless = False   # nothing else came of it either
+        self.is_childless = False   # and it left no other process
         self.started_s = time.monotonic()
         is_first = env.get("SLURM_LOCALID", "0") == "0" and "SAFELAUNCH_LOCAL" not in env
         self.job = env.get("SLURM_JOB_ID", "") if is_first else ""
@@ -148,7 +146,7 @@ class TaskGuard:
         self.looks = Looks(self.record, self.switch.forget_in_child)
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
         self.is_told_alone = is_told_alone(env.get("SLURM_JOB_ID", ""))
-        self.told: list[int] = []               # signals of Slurm's that the ranks are still to be told
+        self.told: list[int] = []               # signals from Slurm that the ranks have not got yet
         for name in ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT"):
             # Slurm signals every process of a step, or this one alone; the guard stays to see them go.
             signal.signal(getattr(signal, name), self._take_signal)
@@ -160,8 +158,7 @@ class TaskGuard:
             self.told.append(number)
 
     def _hand_on(self) -> None:
-        """Tell the ranks what Slurm told this process alone: those that handle it, or all if it ends those that don't.
-        """
+        """Pass on what Slurm signalled this process alone: to ranks that handle it, or to all if it ends the others."""
         while self.told:
             number = self.told.pop(0)
             if not signal_handlers(self._ranks(), number) and number in ENDINGS:
@@ -181,9 +178,9 @@ class TaskGuard:
                 os._exit(127)
 
     def is_too_late(self) -> bool:
-        """Whether the attempt's record had moved on before this guard began: a node slept between launch and start.
+        """Whether the attempt's record said "ended" before this guard began: a node slept between launch and start.
 
-        Another attempt may run by now. No answer within START_LOOK_S, or any other, lets the training start.
+        Another attempt may run by now. With no answer within START_LOOK_S, or any other, the training starts.
         """
         end = time.monotonic() + START_LOOK_S
         probe = RecordProbe(self.record, end, self.switch.forget_in_child)
@@ -203,7 +200,7 @@ class TaskGuard:
         sys.stderr.write("safelaunch: guard of %s: %s\n" % (self.node, text))
 
     def let_start(self) -> None:
-        """Wait for a moment, unless the launcher ends or Slurm signals it. A look that has ended is neither."""
+        """Wait for a moment, unless the launcher ends or Slurm signals it. A read that has ended is neither."""
         end = time.monotonic() + LET_START_S
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
         while not self.told and not self.fence.is_over and os.waitid(os.P_PID, self.launcher, how) is None:
@@ -212,15 +209,14 @@ class TaskGuard:
             os.read(self.wake_r, 4096)
 
     def make_ready(self) -> None:
-        """Import what is left, and arm the switch: 10 to 20 ms of processor time which the launcher shall not wait for.
-        """
+        """Import the rest and arm the switch: 10 to 20 ms of processor time that the launcher shall not wait for."""
         import_rest()
         self.switch.make()
         self.switch.rearm()
 
     def run(self) -> None:
-        """Watch until nothing is left, then say so."""
-        self.link.messages(time.monotonic())   # call now, not after the first sleep
+        """Watch until nothing is left, then report it."""
+        self.link.messages(time.monotonic())   # connect now, not after the first sleep
         while not self.fence.is_gone:
             self._turn()
         self.link.say({"ev": "gone", "code": self.exit_code})
@@ -235,9 +231,9 @@ class TaskGuard:
         self._sleep()
         now = time.monotonic()
         self.switch.rearm()
-        # Before anything is read: ranks that woke up with this node must not get far.
+        # Before anything is read: ranks that woke up with this node must not write much.
         self._carry_out(now, self.fence.step(now, seen=self.looks.poll(now)))
-        self._reap()   # first: of ranks that have gone, an order to end them needs no search
+        self._reap()   # first: ranks that have gone need no search
         left = bool(self._ranks()) if self.ended else None
         self._carry_out(now, self.fence.step(now, self.link.messages(now), left=left))
         self._hand_on()
@@ -264,7 +260,7 @@ class TaskGuard:
             if verb == SAY:
                 self.link.say(what)
             elif verb == HOLD:
-                send(self.known, signal.SIGSTOP)   # the list is at hand: every instant counts
+                send(self.known, signal.SIGSTOP)   # the list is ready: every instant counts
                 self.stopped = tuple(self.known)
             elif verb == LET_GO:
                 send(self.stopped, signal.SIGCONT)
@@ -285,7 +281,7 @@ class TaskGuard:
                 self.canceller = cancel_orphan(self.job, self.node, self.record, self.switch.forget_in_child)
 
     def _signal_once(self, number: int) -> list[str]:
-        """Names of the processes that have been sent it, now or before: who has not heard all answers asks again."""
+        """Names of the processes that were sent it, now or before: a leader that missed answers asks again."""
         known = self.signalled.setdefault(number, {})
         known.update(signal_handlers([pid for pid in self._ranks() if pid not in known], number))
         return list(known.values())
@@ -296,7 +292,7 @@ class TaskGuard:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                self.is_childless = True   # nor is any descendant left: their orphans are children of this subreaper
+                self.is_childless = True   # and no descendant: their orphans are children of this subreaper
                 return
             if pid == 0:
                 return
@@ -316,7 +312,7 @@ class TaskGuard:
         return [pid for pid in descendants(os.getpid()) if pid not in own]
 
     def wait_plainly(self) -> None:
-        """Wait for the launcher as a shell would, forwarding nothing: after a bug in here."""
+        """Wait for the launcher as a shell would, and pass no signal on: after a bug in the guard."""
         self.switch.disarm()
         send(self.stopped, signal.SIGCONT)
         while not self.ended:

@@ -1,4 +1,4 @@
-"""The end of a job that nobody leads: word that it was no person, a free way for the next job, and the cancel."""
+"""The end of a job that nobody leads: a note that it was no person, a free way for the next job, and the cancel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SQUEUE_S = 15.0        # for the question whether Slurm goes on running the job;
 
 
 def cancel_orphan(job: str, node: str, record: str, in_child: Callable[[], None]) -> int:
-    """The pid of a child that does it; 0: none can be made."""
+    """The pid of a child that does it; 0 = no child could be made."""
     try:
         pid = os.fork()
     except OSError:
@@ -35,10 +35,10 @@ def cancel_orphan(job: str, node: str, record: str, in_child: Callable[[], None]
 
 
 def _cancel(job: str, node: str, folder: str) -> None:
-    """Where Slurm goes on running the job.
+    """Cancel the job where Slurm goes on running it.
 
     The next job waits for this one's end, and this one hangs in COMPLETING while a node of it is silent, for 440 s
-    (measured). Its name still keeps it back until the cancel, and its supervisor waits for all leases.
+    (measured). Its name keeps the next job waiting until the cancel; the next supervisor waits for all leases.
     """
     if not is_to_be_cancelled(*_ask_squeue(job)):
         return
@@ -51,7 +51,7 @@ def _cancel(job: str, node: str, folder: str) -> None:
 
 
 def _ask_squeue(job: str) -> tuple[int | None, bytes]:
-    """Its exit code, None without an answer, and the job's state."""
+    """The exit code, None without an answer, and the job's state."""
     import subprocess  # 5 ms, and 2 MB for as long as the guard lives
     try:
         told = subprocess.run(["squeue", "--noheader", "--format=%T", "--jobs=" + job],
@@ -64,7 +64,7 @@ def _ask_squeue(job: str) -> tuple[int | None, bytes]:
 
 
 def leave_word(path: str, text: str) -> None:
-    """Make a file with this text, durably. What another user has put under its name goes: it may lead elsewhere."""
+    """Make a file with this text, durably. It replaces what another user put there: that may be a link."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         word = os.open(path, flags, 0o600)

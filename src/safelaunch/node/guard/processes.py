@@ -18,9 +18,9 @@ PR_SET_CHILD_SUBREAPER = 36
 def is_told_alone(job: str, path: str = "/proc/self/cgroup") -> bool:
     """Whether Slurm signals a task's own process only: it does where it tracks processes by cgroups.
 
-    proctrack/cgroup signals the children of slurmstepd, and others with KILL only (22.05, measured; from 23.02 on all
-    of them under SignalChildrenProcesses=yes in cgroup.conf(5): a rank is told twice then). A step's group is one of
-    v1's freezer or of v2, whose line names no controller (cgroups(7)).
+    proctrack/cgroup signals the children of slurmstepd, and others with KILL only (22.05, measured). From 23.02 on,
+    with SignalChildrenProcesses=yes in cgroup.conf(5), it signals all of them: a rank then gets it twice. A step's
+    group is in v1's freezer or in v2, whose line names no controller (cgroups(7)).
     """
     with suppress(OSError, ValueError), open(path) as lines:
         for line in lines if job else ():
@@ -31,10 +31,10 @@ def is_told_alone(job: str, path: str = "/proc/self/cgroup") -> bool:
 
 
 def adopt_orphans() -> None:
-    """Make what its descendants leave behind this process's own children (PR_SET_CHILD_SUBREAPER in prctl(2)).
+    """Make this process the parent of its descendants' orphans (PR_SET_CHILD_SUBREAPER in prctl(2)).
 
-    Before the launcher starts, which can leave something behind at once. `_ctypes` is what ctypes stands on; importing
-    ctypes itself takes 3 ms of every restart.
+    Call it before the launcher starts, which can leave something at once. ctypes stands on `_ctypes`; importing ctypes
+    itself takes 3 ms of every restart.
     """
     words = (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
@@ -49,7 +49,7 @@ def adopt_orphans() -> None:
 
 
 def restore_signals() -> None:
-    """Give back what Python ignores for itself: exec would keep it ignored."""
+    """Restore what Python ignores: exec would keep it ignored."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
 
@@ -62,7 +62,7 @@ def exit_of(status: int) -> tuple[int, int | None]:
 
 
 def processes() -> dict[int, tuple[str, int]]:
-    """pid → (state's letter, parent's pid) of every process of this node."""
+    """pid → (letter of its state, parent's pid) of every process of this node."""
     table = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -92,7 +92,7 @@ def descendants(root: int) -> list[int]:
 
 
 def near_descendants(root: int) -> list[int]:
-    """Descendants forked by main threads: a handful of small reads; a look at the whole node takes milliseconds."""
+    """Descendants forked by main threads: a handful of small reads; reading the whole node takes milliseconds."""
     found: list[int] = []
     todo = [root]
     while todo:
@@ -114,7 +114,7 @@ def send(pids: Iterable[int], number: int) -> None:
 def signal_handlers(pids: Iterable[int], number: int) -> dict[int, str]:
     """pid → name of the processes that handle `number` and were sent it.
 
-    Never bash or torchrun: the word is for the training, and a launcher that acts on it would end its ranks.
+    Never bash or torchrun: the signal is for the training, and a launcher that obeys it would end its ranks.
     """
     reached = {}
     for pid in pids:
@@ -159,7 +159,7 @@ def sweep(mark: str, grace_s: float) -> dict[str, Any]:
 def marked(mark: str, node: str) -> list[int]:
     """Pids of living processes with this mark in their environment (only one's own are readable) and of this node.
 
-    The node's name counts because several nodes can share one process table: a sandbox, or slurmds by `-N`.
+    The node's name counts because several nodes can share one process table: a sandbox, or slurmds with `-N`.
     """
     mine, pids = os.getpid(), []
     for pid, (state, _) in processes().items():

@@ -1,9 +1,9 @@
-"""What guards, standbys and their leader say to each other: lines of JSON, the proofs before them and on them.
+"""Messages between guards, standbys and leader: lines of JSON, with proofs before them and on each.
 
-Both ends first prove that they know the run's token, by HMAC-SHA256 over a random number of each. From then on each
-line begins with a proof over its number and its text, under a key that only this connection and this direction have.
-Whoever stands between the two can pass on what is said, and nothing else: a line that is made up, repeated, left out or
-out of order ends the connection. Nothing in here raises for what a peer has sent.
+Both ends first prove that they know the run's token, by HMAC-SHA256 over a random number of each. Then each line begins
+with a proof over its number and its text, under a key of this connection and this direction. Someone in between can
+only pass lines on: a forged, repeated, missing or reordered line ends the connection. Nothing here raises for what a
+peer has sent.
 
 HMAC-SHA256 takes 2 us a line; keyed BLAKE2 takes less, and is refused by a Python in FIPS mode.
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_LINE = 1 << 16
-MAX_GREETING = 2 << 10   # of all that a stranger may say: its hello has 300 bytes and the node's name
+MAX_GREETING = 2 << 10   # of a stranger's input: its hello has 300 bytes and the node's name
 ROLES = ("guard", "standby")
 NONCE = 32               # characters of each side's random number
 SEAL = 33                # of a line's proof: 128 bits, and a blank
@@ -31,7 +31,7 @@ MOST_KERNEL_LINES, MAX_KERNEL_LINE = 40, 400
 
 
 class Session:
-    """The lines of one connection whose ends have proved themselves."""
+    """The lines of one connection after both proofs."""
 
     def __init__(self, token: bytes, nonces: str, is_leader: bool) -> None:
         down, up = [hmac.digest(token, ("session|%s|%s" % (nonces, way)).encode(), "sha256") for way in ("down", "up")]
@@ -39,12 +39,12 @@ class Session:
         self._said = self._heard = 0
 
     def seal(self, text: bytes) -> bytes:
-        """The line that says this."""
+        """The line that carries this text."""
         self._said += 1
         return _seal(self._own, self._said, text) + text + b"\n"
 
     def unseal(self, line: bytes) -> bytes | None:
-        """What a line says; None: it is not what the other end has said next."""
+        """The text of a line; None: it is not the other end's next line."""
         text = line[SEAL:]
         if not hmac.compare_digest(_seal(self._theirs, self._heard + 1, text), line[:SEAL]):
             return None
@@ -57,18 +57,18 @@ def _seal(key: bytes, number: int, text: bytes) -> bytes:
 
 
 def mac(token: bytes, role: str, text: str) -> str:
-    """Hex HMAC-SHA256 of a role and a text; the role keeps one side's word from being played back as the other's."""
+    """Hex HMAC-SHA256 of a role and a text; the role keeps one side's proof from being replayed as the other's."""
     return hmac.digest(token, (role + "|" + text).encode(errors="replace"), "sha256").hex()
 
 
 def challenge() -> tuple[str, bytes]:
-    """The leader's first line to whoever calls, and the number in it."""
+    """The leader's first line to a caller, and the number in it."""
     nonce = os.urandom(16).hex()
     return nonce, json.dumps({"nonce": nonce}).encode() + b"\n"
 
 
 def introduce(token: bytes, who: dict[str, Any], line: bytes) -> tuple[str, bytes] | None:
-    """The caller's answer to that: both numbers, and its line; None: no leader speaks like that."""
+    """The caller's answer to that: both numbers, and its line; None: not a leader's line."""
     word = _read(line, {"nonce": _is_nonce})
     if word is None:
         return None
@@ -79,7 +79,7 @@ def introduce(token: bytes, who: dict[str, Any], line: bytes) -> tuple[str, byte
 
 
 def check_hello(token: bytes, nonce: str, line: bytes) -> dict[str, Any] | None:
-    """Who has called, {"role", "node", "task", "attempt", "nonce", "mac"}; None where that is not proved."""
+    """The caller, {"role", "node", "task", "attempt", "nonce", "mac"}; None where that is not proved."""
     hello = _read(line, {"role": ROLES.__contains__, "node": _is_name, "task": _is_small, "attempt": _is_small,
                          "nonce": _are_nonces, "mac": _is_mac})
     if hello is None or hello["nonce"][NONCE:] != nonce:
@@ -100,19 +100,19 @@ def is_welcome(token: bytes, nonces: str, line: bytes) -> bool:
 
 
 def from_leader(text: bytes) -> dict[str, Any] | None:
-    """An order or a ping; None: that is none."""
+    """An order or a ping; None: neither."""
     return _read(text, _ORDERS, "do")
 
 
 def from_caller(text: bytes) -> dict[str, Any] | None:
-    """A report of a guard or a standby; None: that is none."""
+    """A report of a guard or a standby; None: neither."""
     return _read(text, _REPORTS, "ev")
 
 
 def _read(text: bytes, checks: dict[str, Any], kind: str = "") -> dict[str, Any] | None:
-    """The fields of a line, each as its check wants it, which is asked about None where the field is missing.
+    """The fields of a line, each judged by its check; a missing field is judged as None.
 
-    Of a line that names its kind the checks are those of that kind.
+    A line that names its kind has the checks of that kind.
     """
     try:
         word = json.loads(text)
@@ -120,7 +120,7 @@ def _read(text: bytes, checks: dict[str, Any], kind: str = "") -> dict[str, Any]
         is_whole = all(check(word.get(name)) for name, check in checks.items())
         return word if is_whole and all(name in checks or name == kind for name in word) else None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return None   # it is no JSON, or no object
+        return None   # not JSON, or no object
 
 
 def _name(hello: dict[str, Any]) -> str:
@@ -144,7 +144,7 @@ def _is_mac(value: object) -> bool:
 
 
 def _is_text(value: object, most: int) -> bool:
-    """Half a surrogate pair would end whoever prints it or writes it down."""
+    """Whether it is text that can be printed and written: half a surrogate pair cannot."""
     return type(value) is str and len(value) <= most and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
@@ -153,7 +153,7 @@ def _is_name(value: object) -> bool:
 
 
 def _is_number(value: object, most: float) -> bool:
-    """Not so for what is no number (NaN)."""
+    """Whether it is a number; NaN is none."""
     return type(value) in (int, float) and 0 <= value <= most   # type: ignore[operator]
 
 
@@ -170,7 +170,7 @@ def _is_count(value: object) -> bool:
 
 
 def _is_small(value: object) -> bool:
-    """A task, -1 for a standby, or an attempt."""
+    """Whether it is a task, -1 for a standby, or an attempt."""
     return type(value) is int and -1 <= value < 1 << 31
 
 

@@ -1,4 +1,4 @@
-"""Looks at an attempt's record and at the pulse, by children: on a frozen folder they hang, never the guard."""
+"""Reads of an attempt's record and of the pulse, in children: on a frozen folder they hang, never the guard."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RecordProbe:
         if self.pid == 0:
             try:
                 in_child()
-                os.closerange(0, 3)   # asleep on a frozen folder, it must not hold the task's output open
+                os.closerange(0, 3)   # while it hangs, it must not hold the task's output open
                 for line in tell(path, afresh):
                     os.write(child_fd, line)
             finally:
@@ -40,14 +40,14 @@ class RecordProbe:
         os.set_blocking(self.fd, False)
 
     def has_ended(self, now: float) -> bool:
-        """Whether all is said that will be."""
+        """Whether it has said all."""
         ready, _, _ = select.select([self.fd], [], [], 0)
         data = os.read(self.fd, 16384) if ready else b""
         self.data += data
         return self.data.count(b"\n") >= 2 or bool(ready and not data) or now >= self.deadline
 
     def seen(self) -> RecordState:
-        """What it has told by now."""
+        """What it has said so far."""
         return read(self.data)
 
     def close(self) -> bool:
@@ -62,16 +62,16 @@ class RecordProbe:
 
 
 class Looks:
-    """Looks at the record, one at a time: at most one child sleeps on a frozen folder, not one a second."""
+    """Reads of the record, one at a time: at most one child hangs on a frozen folder, not one a second."""
 
     def __init__(self, path: str, in_child: Callable[[], None]) -> None:
         self.path, self.in_child = path, in_child
         self.probe: RecordProbe | None = None
         self.hung: set[int] = set()   # children that a KILL did not end: they sleep in D state
-        self.is_blind = False         # no look could be begun
+        self.is_blind = False         # no read could be started
 
     def begin(self, now: float, afresh: bool) -> None:
-        """Look; `poll` gives what was seen."""
+        """Start a read; `poll` gives its result."""
         try:
             self.is_blind = bool(self.hung)
             if not self.is_blind:
@@ -80,7 +80,7 @@ class Looks:
             self.is_blind = True
 
     def poll(self, now: float) -> RecordState | None:
-        """What the look has found; None: there is none, or it is under way."""
+        """The result of the read; None: none was started, or it is under way."""
         probe = self.probe
         if self.is_blind:
             self.is_blind = False
@@ -91,19 +91,19 @@ class Looks:
         return probe.seen()
 
     def close(self) -> None:
-        """End the look under way."""
+        """End the read under way."""
         if self.probe is not None and not self.probe.close():
             self.hung.add(self.probe.pid)
         self.probe = None
 
     def reaped(self, pid: int) -> None:
-        """This child of the guard's has gone."""
+        """This child of the guard has ended."""
         self.hung.discard(pid)
         if self.probe is not None and pid == self.probe.pid:
             self.probe.reaped = True
 
     def pids(self) -> set[int]:
-        """The children that look."""
+        """The children that read."""
         return self.hung | ({self.probe.pid} if self.probe is not None else set())
 
 

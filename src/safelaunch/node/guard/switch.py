@@ -1,4 +1,4 @@
-"""What the kernel does when a guard does not run: its ranks end while they are stopped."""
+"""What the kernel does when a guard does not run: it kills the guard's ranks while they are stopped."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ F_SETSIG = 10          # linux/fcntl.h
 class Switch:
     """The dead man's switch: ranks die with their guard, and a guard that has not run for `after_s` dies.
 
-    A node that was stopped as a whole wakes as a whole: its ranks would write before any process of ours has run. So
-    the kernel does it, while they are still stopped. A timer of the guard's own sends it SIGKILL, its death closes the
-    write ends of two pipes, and each rank is the owner of read ends that answer that with SIGKILL (F_SETOWN, F_SETSIG,
-    O_ASYNC; measured on Linux 6.18, where the higher descriptor closes first; the two pipes cover both orders).
-    A guard in a frozen control group does not even die before it is thawed: for that there are `Fuses`.
-    A guard that is kept from running by a frozen disk under its own code must not end anybody: the timer is armed only
-    when its memory is locked, or its interpreter is the node's own.
+    A node that was stopped as a whole wakes as a whole: its ranks would write before any process of ours runs. So the
+    kernel acts while they are still stopped. A timer of the guard sends it SIGKILL. Its death closes the write ends of
+    two pipes. Each rank owns read ends that answer with SIGKILL (F_SETOWN, F_SETSIG, O_ASYNC; measured on Linux 6.18,
+    where the higher descriptor closes first; the two pipes cover both orders).
+
+    A guard in a frozen control group dies only after the thaw: `Fuses` cover that.
+
+    A frozen disk with the guard's own code must end nobody: the timer is armed only when the guard's memory is locked,
+    or its interpreter is the node's own.
     """
 
     MAX_RANKS = 128   # two descriptors each; the soft limit is 1024 nearly everywhere
@@ -43,7 +45,7 @@ class Switch:
         self.fuses: Fuses | None = None
 
     def make(self) -> None:
-        """Ask the kernel for all of it, once. A Python built without libffi has no ctypes: then there is no switch."""
+        """Ask the kernel for all of it, once. A Python built without libffi has no ctypes, and so no switch."""
         if self.is_made:
             return
         self.is_made = True
@@ -70,7 +72,7 @@ class Switch:
             self.fuses = Fuses(self.after_s + KNOWN_S)
 
     def watch(self, pids: list[int]) -> None:
-        """Tie these ranks to this process; those that have gone are let go."""
+        """Tie these ranks to this process; release those that have gone."""
         if not self.writers:
             return
         for pid in [pid for pid in self.ends if pid not in pids]:
@@ -96,7 +98,7 @@ class Switch:
         self._set(self.after_s)
 
     def disarm(self) -> None:
-        """Never end this process, nor its ranks while it lives."""
+        """Never end this process, nor the ranks while it lives."""
         self._set(0.0)
         if self.fuses is not None:
             self.fuses.remove()
@@ -108,7 +110,7 @@ class Switch:
             self.libc.timer_settime(self.timer, 0, times, None)
 
     def forget_in_child(self) -> None:
-        """A forked child must not keep the pipes open when its parent dies, nor fuses when it renews them."""
+        """Close the pipes in a forked child, and its fuses: they must not outlive the parent."""
         for writer in self.writers:
             with suppress(OSError):
                 os.close(writer)
@@ -119,14 +121,16 @@ class Switch:
 class Fuses:
     """SIGKILL for each rank once this process has not renewed it for `after_s`, sent by the kernel alone.
 
-    `scontrol suspend` freezes a job in its control group where processes are tracked by cgroups. What is frozen there
-    is not even killed before it is thawed (cgroup v1's freezer), and a guard that dies then is slower than a rank that
-    writes: each of four ranks made a step 0.4 to 8 ms after the thaw, six times of six (measured on Linux 6.18). A rank
-    that has a SIGKILL waiting for it makes none. Of what a user may have, only sockets have both a timer that runs
-    while the process does not and a signal for another process: a connection to this process's own door, which drops
-    all that has come over a router or more (IP_MINTTL: RFC 5082), fails after TCP_USER_TIMEOUT (tcp(7)), and its owner
-    is the rank (F_SETOWN in fcntl(2)). A socket filter in its place is root's alone (EPERM, Linux 6.18). Nothing
-    leaves the loopback device, and of the counters of dropped packets only TCPMinTTLDrop goes up.
+    `scontrol suspend` freezes a job in its control group where Slurm tracks processes by cgroups. A frozen process is
+    not even killed before the thaw (cgroup v1's freezer), and the guard then dies more slowly than a rank writes: each
+    of four ranks made a step 0.4 to 8 ms after the thaw, six times of six (measured on Linux 6.18). A rank with a
+    SIGKILL pending makes none.
+
+    Of what a user may have, only sockets have a timer that runs while the process does not, and a signal for another
+    process. So each fuse is a connection to this process's own endpoint, which drops all that came over a router or
+    more (IP_MINTTL: RFC 5082). It fails after TCP_USER_TIMEOUT (tcp(7)), and its owner is the rank (F_SETOWN in
+    fcntl(2)). A socket filter instead is root's alone (EPERM, Linux 6.18). Nothing leaves the loopback device, and of
+    the counters of dropped packets only TCPMinTTLDrop goes up.
     """
 
     TRIAL_S = 1.5    # the first repetition comes after 1 s (RFC 6298)
@@ -139,7 +143,7 @@ class Fuses:
         self.door.bind(("127.0.0.1", 0))
         self.door.setsockopt(socket.IPPROTO_IP, self.IP_MINTTL, 255)
         self.door.listen(1)
-        # A node whose loopback device answers in the door's place (a firewall) must not end anybody.
+        # A node whose loopback device answers instead of the endpoint (a firewall) must not end anybody.
         self.trial: socket.socket | None = self._knock()
         self.tried_at = time.monotonic()
         self.is_silent = False
@@ -159,7 +163,7 @@ class Fuses:
         self.lit = fresh
 
     def remove(self) -> None:
-        """Count for nobody any more."""
+        """Count for nobody from now on."""
         for fuse in self.lit.values():
             fuse.close()
         self.lit = {}
@@ -176,7 +180,7 @@ class Fuses:
         fuse = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         fuse.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self.after_ms)
         fuse.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 127)   # the time alone decides
-        fuse.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 64)   # below the door's, whatever the node's default is
+        fuse.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 64)   # below the endpoint's, whatever the node's default is
         number = fuse.connect_ex(self.door.getsockname())
         if number != errno.EINPROGRESS:
             raise OSError(number, os.strerror(number))
