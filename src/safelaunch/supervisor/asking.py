@@ -1,4 +1,4 @@
-"""Asking the live attempt to end: the signal, what is waited for then, and the look for its next checkpoint."""
+"""Asks the live attempt to end: sends the signal, then waits for its answer and its next checkpoint."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from safelaunch.node import fresh
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 
-ANSWER_S = 2.0         # for the guards to be there, and again for their answers
+ANSWER_S = 2.0         # for guards to connect, and again for their answers
 AGAIN_S = 5.0
 MOST_ASKED = 100       # 8 min and more
-LOOK_S = 3.0           # between two looks at the checkpoints
-CONFIRM_S = 2.0        # a new one is complete when a second look says so, too: its files come one after the other
-LOOK_DEADLINE_S = 1.5  # below the two seconds after which a standby doubts
+LOOK_S = 3.0           # between two checks for checkpoints
+CONFIRM_S = 2.0        # a second check confirms a new checkpoint: its files are written one after the other
+LOOK_DEADLINE_S = 1.5  # below the two seconds after which a standby suspects the leader
 
-# Of the complete checkpoint that was finished last: when (epoch s), and its path; (0, "") = there is none.
+# When the newest complete checkpoint was finished (epoch s), and its path; (0, "") = there is none.
 Newest = tuple[float, str]
 
 
 def go_on(lead: Leader, is_answered: bool) -> Step:
-    """Go on with what a supervisor that died had begun: nobody knows whether the ranks were told, unless it wrote down
-    their answer.
+    """Continue what a supervisor that died had begun. Unless it journalled the answer, nobody knows which ranks were
+    told.
     """
     if is_answered:
         yield from wait_for_checkpoint(lead, None)
@@ -36,10 +36,10 @@ def go_on(lead: Leader, is_answered: bool) -> Step:
 
 
 def ask_to_end(lead: Leader, name: str) -> Step:
-    """Signal the ranks that handle it; say whom it reached, and until when what is waited for.
+    """Signal the ranks that handle it; report whom it reached, and until when the attempt has time.
 
-    While not every guard has answered (they look for a supervisor that was born again, their cable is cut for a moment,
-    or their launcher has not started yet), it is asked again: it reaches no process twice.
+    It asks again while a guard has not answered: its connection may be down, or its launcher not started yet. No
+    process gets the signal twice.
     """
     number, row = lead.attempt.number, lead.attempt.end_row
     before = look(lead) if row in ("kill", "checkpoint") else None
@@ -56,7 +56,7 @@ def ask_to_end(lead: Leader, name: str) -> Step:
         if said != (lead.attempt.heard, len(reached)):
             said = lead.attempt.heard, len(reached)
             _tell(lead, name, reached, f"{answers} of {live.tasks} guards have answered")
-        if again == 0:   # once: a second wait would find the same checkpoint, and let the training leave later
+        if again == 0:   # once: a second wait would find the same checkpoint
             lead.tasks.begin(Work.WAIT_FOR_CHECKPOINT, wait_for_checkpoint(lead, before), f"{row} {number}")
         if knows:
             return
@@ -64,7 +64,7 @@ def ask_to_end(lead: Leader, name: str) -> Step:
 
 
 def _signal(lead: Leader, name: str) -> Generator[float, Result | None, int]:
-    """How many guards were told; their answers lie in the server then."""
+    """How many guards were told; their answers are in the server then."""
     until_s = lead.now_s + ANSWER_S
     while lead.live is not None and _present(lead) + len(lead.live.exits) < lead.live.tasks and lead.now_s < until_s:
         yield 0.1
@@ -81,7 +81,7 @@ def _present(lead: Leader) -> int:
 
 
 def _is_asked(lead: Leader, number: int, row: str | None) -> bool:
-    """Whether the attempt that this row asked still lives, and was not asked or killed by another one since."""
+    """Whether the attempt that this row asked still lives, and nobody has asked or killed it since."""
     live = lead.live
     return live is not None and (live.number, live.end_row, live.killed_t) == (number, row, None)
 
@@ -100,8 +100,8 @@ def _tell(lead: Leader, name: str, reached: list[str], answers: str) -> None:
 
 
 def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float, Result | None, None]:
-    """Note the first checkpoint that becomes complete after `before` (None: after the first look that is answered),
-    where the attempt is ended for it. A second look confirms it, or finds one that is newer still.
+    """Note the first checkpoint that completes after `before` (None: after the first check that is answered), if the
+    attempt is to end with it. A second check confirms it, or finds a newer one.
     """
     number, row, is_found = lead.attempt.number, lead.attempt.end_row, False
     while _is_asked(lead, number, row):
@@ -121,7 +121,7 @@ def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float,
 
 
 def look(lead: Leader) -> Newest | None:
-    """The complete checkpoint that was finished last; None = the folder does not tell, or there is none to look at."""
+    """The newest complete checkpoint; None = the folder does not answer, or there is no checkpoint folder."""
     resume = lead.plan.resume
     if resume.dir is None:
         return None

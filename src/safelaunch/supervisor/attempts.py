@@ -1,4 +1,4 @@
-"""An attempt's life: launched, asked to end, killed, fenced, judged."""
+"""An attempt's life: launched, asked to end, killed, fenced, diagnosed."""
 
 from __future__ import annotations
 
@@ -37,17 +37,19 @@ from safelaunch.supervisor.state.nodes import Unvisited
 from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import blamed_nodes, suspect
 
-DRAIN_S = 900.0         # how long an ended attempt waits for a frozen folder to take its last log lines
-LOST_PATIENCE_S = 1.0   # its srun waits for a dead node, for minutes
-PUMP_LEAVES_S, PUMP_LOOK_S = 2.0, 0.05   # it is gone 0.2 s after its TERM, unless the folder is frozen
-SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but never while a silent node holds its step
+DRAIN_S = 900.0         # how long a frozen folder has to take the last log lines of an ended attempt
+LOST_PATIENCE_S = 1.0   # srun of a lost attempt waits minutes for a dead node
+PUMP_LEAVES_S, PUMP_LOOK_S = 2.0, 0.05   # the pump leaves 0.2 s after its TERM, unless the folder is frozen
+SRUN_PATIENCE_S = 30.0  # srun ends within 1 s of its last task, but not while a silent node holds its job step
 
 
 def launch(lead: Leader, row: str, action: Launch) -> None:
-    """Start the next attempt: a last look at what people ask, claim, intent, srun, outcome."""
+    """Start the next attempt: check people's requests, then claim, intent, srun, outcome."""
     asked = lead.folder.requests
     if not observe.read_requests(lead) or lead.folder.requests != asked:
-        return   # a kill switch that was touched while the folder did not answer comes first (simulated)
+        # a kill switch comes first (simulated: test_found "a kill switch touched while the batch host stood still is
+        # seen before the next launch")
+        return
     number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
     claim = lead.claim(f"{journal.LAUNCH}{number}")
     if claim == 0:
@@ -70,7 +72,7 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
 
 
 def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[str | None]:
-    """srun of an announced attempt; a script that does it by hand. `facts` are those of attempt_started."""
+    """srun of an announced attempt, and a script that repeats it by hand. `facts` are those of attempt_started."""
     if lead.world.now_s() - lead.journal.claimed_s > CLAIM_HOLDS_S:
         return ActOutcome(False, None, {"why": "this supervisor stood still since it claimed the launch"})
     number, port = facts["attempt"], facts["port"]
@@ -81,7 +83,7 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
     process = lead.world.launch(
         lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
     lead.running.is_launched(process, lead.now_s)
-    lead.clock.hurries("progress")   # its first steps are looked at sooner than the last ones of the attempt before
+    lead.clock.hurries("progress")   # its first steps are read sooner than the last ones of the attempt before
     if not lead.was_watched:
         lead.standbys.may_start_by(lead.now_s + standbys.FIRST_S)
     script = _launch_script(lead.run_dir, extra, words)
@@ -89,8 +91,8 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
 
 
 def keep_resume_args(lead: Leader) -> tuple[str, ...]:
-    """The words that the training resumes with now, left in the run folder as well: a later job's node may be unable to
-    run a supervisor, and its plain training must not start from nothing.
+    """The arguments for resuming now, also kept in the run folder. A later job's node may be unable to run a
+    supervisor, and its training must not start from nothing.
     """
     words = resume_args(lead.plan.resume.args, lead.resume.newest)
     lead.shared.enqueue(PUT, "resume.args", b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words))
@@ -98,7 +100,7 @@ def keep_resume_args(lead: Leader) -> tuple[str, ...]:
 
 
 def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -> dict[str, str]:
-    """What this attempt's script is told beside the plan."""
+    """The environment of this attempt's script, beside the plan."""
     env = {"SAFELAUNCH_ATTEMPT": str(number), "SAFELAUNCH_NODELIST": nodefold.fold(nodes),
            "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd}
     if lead.nodes.no_overlap is not None:
@@ -121,8 +123,8 @@ def _secrets(lead: Leader, number: int) -> dict[str, str]:
 
 
 def ask_addresses(lead: Leader) -> Step:
-    """The nodes' addresses: whoever calls from them is let in before all others. Slurm is asked for those whose names
-    do not resolve; else each attempt's script would ask, for 25 ms.
+    """The nodes' addresses: connections from them are accepted first. Slurm is asked only for names that do not
+    resolve; else each attempt's script would ask, for 25 ms.
     """
     found = {node: lead.world.addresses_of(node) for node in lead.job.nodes}
     lead.server.strangers.keep_for(address for addresses in found.values() for address in addresses)
@@ -135,9 +137,9 @@ def ask_addresses(lead: Leader) -> Step:
 
 
 def kill(lead: Leader, row: str, action: Kill) -> None:
-    """End every process of the attempt; its record moves on, so that silent nodes' leases run from now.
+    """End every process of the attempt. Its record changes, so that silent nodes' leases run from now.
 
-    Journalled first: ranks that save on TERM and leave well are no completion for the next supervisor, either.
+    Journalled first: ranks that save on TERM and exit with 0 have not completed the run.
     """
     lead.tell(row, f"ending the attempt: {action.why}", action="end", attempt=lead.attempt.number,
               log_bytes=lead.log_bytes())
@@ -149,7 +151,7 @@ def kill(lead: Leader, row: str, action: Kill) -> None:
 
 
 def fence(lead: Leader) -> bool:
-    """See that nothing of the attempt is left; True once that is sure."""
+    """Make sure that nothing of the attempt is left; True once that is sure."""
     for command, done in lead.fencer.advance(lead.attempt, lead.now_s, lead.reach.lost, lead.is_record_moved,
                                               lead.folder.is_frozen):
         lead.tasks.begin(Work.SWEEP, _sweep(lead, command, done), done)
@@ -171,8 +173,8 @@ def _sweep(lead: Leader, command: Command, node: str) -> Step:
 
 
 def close_attempt(lead: Leader) -> None:
-    """The attempt is over and fenced: judge it, and look for what to resume from."""
-    observe.read_requests(lead)   # a training that watches the kill switch can be faster than this loop
+    """The attempt is over and fenced: diagnose it, and find what to resume from."""
+    observe.read_requests(lead)   # a training that watches the kill switch can end before this loop reads it
     live = lead.attempt
     seen = lead.seen()
     how = said_how = ended.how_it_ended(live, seen)
@@ -214,10 +216,12 @@ def close_attempt(lead: Leader) -> None:
 
 
 def _judge_refusal(lead: Leader, how: AttemptEnd, text: str) -> tuple[AttemptEnd, float | None]:
-    """The word for the attempt's end, and before when nothing is launched: it may have failed by Slurm's fault."""
+    """How the attempt ended, and the time before which nothing is launched: Slurm may be the cause."""
     live = lead.attempt
     no_step = how == AttemptEnd.FAILED and not live.exits and slurmtext.has_no_step(text)
-    if no_step and slurmtext.is_job_over(text):   # simulated: attempts were launched into a job that had ended
+    # no attempt starts in a job that is over (simulated: test_found "a job of which srun says that it is over gets no
+    # further attempt")
+    if no_step and slurmtext.is_job_over(text):
         lead.course.job_ends(lead.ending or JobEnd.UNKNOWN)
     is_relaunch = live.number > 1 and lead.nodes.no_overlap is None and not lead.job.is_local
     said = refusal.Said(bool(live.exits), no_step, lead.course.unread == live.number,
@@ -236,7 +240,7 @@ def fall_back(lead: Leader) -> None:
         return
     path = newest.path
     if (attempt.resume_path, attempt.resume_step) != (path, newest.step):
-        return   # it has been written anew since, perhaps under the same name
+        return   # it has been rewritten since, perhaps under the same name
     if lead.state.rejected_in_a_row >= lead.plan.resume.keep_trying:
         lead.say(f"checkpoint {path} does not load either; {lead.plan.resume.keep_trying} have been left out already")
         return
@@ -248,7 +252,7 @@ def fall_back(lead: Leader) -> None:
 
 
 def checkpoint_events(lead: Leader, number: int | None) -> list[Event]:
-    """The word that a verified checkpoint has advanced, if it has: the budget refills by nothing else."""
+    """The event that a verified checkpoint has advanced, if it has; nothing else refills the budget."""
     found, best = lead.resume.newest, lead.state.best_step
     if found is None or found.step is None or (best is not None and found.step <= best):
         return []
@@ -261,7 +265,7 @@ def _last_progress(lead: Leader, live: Live, tail: bytes) -> list[Event]:
 
 
 def with_advice(events: list[Event], before: State, plan: Plan, requests: Sequence[Request]) -> list[Event]:
-    """The events of an attempt's end, the verdict among them with what follows from it by the policy."""
+    """The events of an attempt's end, with the verdict and what the policy makes of it."""
     state = fold(events, before)
     if state.attempt is None:
         return events
@@ -276,8 +280,7 @@ def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Observation,
         first = next((exit for exit in live.exits if exit.code), None)
         verdict = replace(verdict, fingerprint=exit_fingerprint(first.code, first.signal) if (
             first and verdict.category == "unknown") else make_fingerprint(verdict.category, "", verdict.summary))
-    # Of ranks that hung or had lost their progress the first to end says nothing: this supervisor has ended them (seen:
-    # a healthy node suspected).
+    # After a hang or lost progress the supervisor itself ended the ranks: the first to end is no suspect (seen).
     culprits = verdict.suspects or (blamed_nodes(live) if live.hung is None and live.lost is None else ())
     task = next((exit.task for exit in live.exits if exit.code and exit.node == verdict.host), None)
     events = [] if how not in BAD_ENDS else [lead.writer.event(
@@ -290,12 +293,12 @@ def _judgement(lead: Leader, live: Live, how: str, code: int, seen: Observation,
 
 
 def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:
-    """Wait for an ended attempt's srun, and copy the log's last lines; beside whatever comes next."""
+    """Wait for an ended attempt's srun, and copy the log's last lines, in the background."""
     end_s = lead.now_s + patience_s
     while process.poll() is None and lead.now_s < end_s:
         yield 0.1
-    is_over = process.poll() is not None and lead.term_s is None   # a TERM for the whole job was the pump's, too
-    process.kill()   # it waits for a silent node, for ever
+    is_over = process.poll() is not None and lead.term_s is None   # a TERM for the whole job reached the pump, too
+    process.kill()   # srun would wait for a silent node without end
     copied = process.finish_pump() and is_over and (yield from _has_copied_all(lead, process))
     while not copied:
         process.finish_pump()
@@ -306,9 +309,9 @@ def copy_rest(lead: Leader, process: AttemptProcess, patience_s: float) -> Step:
 
 
 def _has_copied_all(lead: Leader, process: AttemptProcess) -> Generator[float, Result | None, bool]:
-    """Whether this leader's own pump, told to leave when nothing was to be written any more, has copied all.
+    """Whether this leader's own pump, told to leave when nothing is left to copy, has copied all.
 
-    A second one that only finds that out would cost each restart, and each hand-over, a Python's start.
+    A second pump to find that out would add the start of a Python process to each restart and handover.
     """
     assert process.pump is not None
     end_s = lead.now_s + PUMP_LEAVES_S

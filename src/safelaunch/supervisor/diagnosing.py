@@ -1,4 +1,4 @@
-"""What an ended attempt died of: its log, with all that this supervisor knows beside it."""
+"""Why an ended attempt failed: its log, and what this supervisor knows beside it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from safelaunch.supervisor.state.attempt import ReadLog
 
 
 def judge_attempt(lead: Leader, live: Live, seen: Observation, how: str, is_refused: bool) -> Verdict:
-    """The verdict on an attempt that did not complete: what is known of its end, else what its log says as well."""
+    """The verdict on an attempt that did not complete: from its known end, else from its log as well."""
     told = judge_end(end_of(live, seen, how, is_refused))
     if told is not None:
         return told
     known, process = _evidence(lead, live, how), lead.process
     found = _read_log(lead, live, process, known) if how == AttemptEnd.FAILED and process is not None else None
-    if found is None:   # nobody has to wait for a log that cannot be read in time
+    if found is None:   # a log that cannot be read in time delays nobody
         verdict = judge_log(Log(), known)
         return replace(verdict, summary=verdict.summary.replace(SILENT_LOG, "its log was not read in time"))
     lead.put(live.number, "verdict.json", found)
@@ -41,16 +41,16 @@ def judge_attempt(lead: Leader, live: Live, seen: Observation, how: str, is_refu
 
 
 def end_of(live: Live, seen: Observation, how: str, is_refused: bool = False) -> EndFacts:
-    """How the attempt ended, as far as that needs no log."""
+    """How the attempt ended, as far as known without the log."""
     asked = seen.asked(*STOPS)
     has_lost = how in BAD_ENDS and live.end_row == "lost_progress" and live.lost is not None
-    told = ("config", 0.95, str(live.lost)) if has_lost else None   # its ranks were ended: their words are no cause
+    told = ("config", 0.95, str(live.lost)) if has_lost else None   # we ended its ranks: their messages are no cause
     return EndFacts(how, live.end_row, seen.ending, tell_stop(asked) if asked is not None else None, seen.suspended,
                     is_refused, told)
 
 
 def foresee(lead: Leader) -> None:
-    """Read a failed attempt's log while its last words are waited for; it is read again only where some have come."""
+    """Read a failed attempt's log while its last lines are awaited; read it again only if it has grown."""
     live, process = lead.attempt, lead.process
     is_failure = any(exit.code for exit in live.exits) and not live.end_row and lead.ending is None
     read = lead.running.read
@@ -60,7 +60,7 @@ def foresee(lead: Leader) -> None:
 
 
 def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: OutsideEvidence) -> dict[str, Any] | None:
-    """What the whole log says; as before where neither the log nor the evidence has changed since."""
+    """What the whole log says; the earlier result where neither log nor evidence has changed since."""
     size = process.size()
     read = lead.running.read
     if read is None or (read.attempt, read.size, read.evidence) != (live.number, size, evidence):
@@ -73,7 +73,7 @@ def _read_log(lead: Leader, live: Live, process: AttemptProcess, evidence: Outsi
 
 
 def _hang_of(lead: Leader, live: Live) -> HangVerdict | None:
-    """What two looks at the ranks have shown of this attempt, if it was ended for a hang."""
+    """What two hang checks have shown of this attempt, if it was ended for a hang."""
     return lead.hangs.hung[1] if lead.hangs.hung is not None and lead.hangs.hung[0] == live.number else None
 
 
@@ -98,9 +98,9 @@ def _evidence(lead: Leader, live: Live, how: str) -> OutsideEvidence:
 
 
 def _kernel_logs(lead: Leader, live: Live, process: AttemptProcess) -> tuple[Path, ...]:
-    """Files of what the kernels of the nodes said, on local disk, and on their way into the attempt's folder.
+    """Files with the nodes' kernel messages, on local disk, and on their way into the attempt's folder.
 
-    The guards read it, where users may, when a task ends badly.
+    The guards read them when a task fails, where users may.
     """
     paths = []
     for node, lines in lead.server.kernel_lines(live.nodes).items():
@@ -114,6 +114,6 @@ def _kernel_logs(lead: Leader, live: Live, process: AttemptProcess) -> tuple[Pat
 
 
 def _render(node: str, lines: Iterable[tuple[float, str]]) -> str:
-    """The lines as a system's log has them."""
+    """The lines in the form of a system log."""
     stamped = [(datetime.fromtimestamp(t, timezone.utc).isoformat(timespec="milliseconds"), said) for t, said in lines]
     return "".join(f"{stamp} {node} kernel: {said}\n" for stamp, said in stamped)

@@ -1,4 +1,4 @@
-"""The ends: the successor that takes the run over, the site kept for people, and the run's own end."""
+"""The ends: handover to the successor, the preserved site, and the end of the run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import ask_available
 
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
-# While slurmctld is away nobody else could get these nodes, and a next job that is held would wait for ever.
+# While slurmctld is away nobody else can get these nodes, and a held next job would wait without end.
 AWAY_PATIENCE_S, AWAY_LOOK_S = 900.0, 20.0
-EXTENDED_S = 0.5           # less is the rounding of a file's time
+EXTENDED_S = 0.5           # less is rounding of a file's time
 
 
 def preserve(lead: Leader, row: str, action: Preserve) -> None:
-    """Keep all nodes, or the suspects, the one that failed first, and this one, which cannot be given back."""
+    """Keep all nodes, or the suspects, the node that failed first, and this one, which cannot be given back."""
     nodes = lead.job.nodes
     if lead.plan.preserve.nodes == "suspects" and not lead.job.is_local:
         failed = lead.state.attempt.failed_node if lead.state.attempt else None
@@ -42,7 +42,7 @@ def preserve(lead: Leader, row: str, action: Preserve) -> None:
 
 
 def keep_for_longer(lead: Leader, action: Wait) -> None:
-    """Write down that a person has extended the time for which the site is kept: status and people read that."""
+    """Journal that a person has extended the time for which the site is kept; status and people read that."""
     until = lead.state.preserving_until
     if until is None or action.until <= until + EXTENDED_S:
         return
@@ -52,7 +52,7 @@ def keep_for_longer(lead: Leader, action: Wait) -> None:
 
 
 def _give_back(lead: Leader, kept: tuple[str, ...]) -> Step:
-    """Give the other nodes back to Slurm; that takes 13 ms, and the batch host cannot be one of them."""
+    """Give the other nodes back to Slurm; that takes 13 ms, and cannot include the batch host."""
     claim = lead.claim("give nodes back")
     if claim == 0:
         return
@@ -68,13 +68,13 @@ def _shrink(lead: Leader, kept: tuple[str, ...]) -> Generator[Command, Result | 
 
 
 def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
-    """Leave the run to its next job; that must be able to start, and must not use the excluded nodes."""
+    """Leave the run to its next job, which must be able to start and must not use the excluded nodes."""
     if lead.job.is_local:
         yield from finish(lead, row, Finish(RunEnd.GAVE_UP, FAILED_FOR_GOOD, action.why))
         return
     lead.tell(row, f"handing over to the next job: {action.why}")
     claim = yield from acts.wait_for_claim(partial(lead.claim, "hand over"), 1.0)
-    if lead.nodes.partition is None:   # Slurm had no answer when this supervisor was born
+    if lead.nodes.partition is None:   # Slurm had no answer when this supervisor started
         yield from ask_available(lead)
     action = replace(action, exclude=affordable(lead.plan, lead.state, action.exclude, lead.nodes.partition))
     if not (yield from acts.perform(lead, "hand_over", claim, _pass_on(lead, action), job=lead.job.id,
@@ -89,7 +89,7 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
 
 
 def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, ActOutcome[bool]]:
-    """Whether the next job has the run; else a person has cancelled it, or this one."""
+    """Whether the next job has the run; False = a person has cancelled it, or this job."""
     is_passed = yield from handover.pass_on(lead, action)
     yield from handover.learn_why_it_ends(lead)
     if not is_passed or lead.ending == JobEnd.CANCELLED:
@@ -102,7 +102,7 @@ def _who_cancelled(lead: Leader) -> str:
 
 
 def finish(lead: Leader, row: str, action: Finish) -> Step:
-    """End the run: the journal first, then the successor, then the log's last lines."""
+    """End the run: first the journal, then the successor, then the log's last lines."""
     if lead.state.preserving_until is not None:
         lead.record(lead.writer.event("released", by=", ".join(request.who for request in lead.folder.requests)))
     if lead.state.ended is None:
@@ -116,9 +116,9 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
 
 
 def _write_end(lead: Leader, action: Finish) -> Step:
-    """Write the run's end down, under a claim. A supervisor that its folder told nothing took the end of its job, by
-    the one that had taken over and handed the run on, for a person's cancel, and ended the run beside the next job's
-    leader (simulated). Where the folder does not answer and that may be so, the next job reads how this one ended.
+    """Write the run's end down, under a claim: an old leader may take the end of its job for a person's cancel
+    (simulated: test_found "old leader takes the end of its job by the new one for no persons word"). If that may be so
+    and the folder does not answer, the next job reads how this one ended.
     """
     patience_s = lead.now_s + CANCEL_PATIENCE_S
     while (claim := lead.claim("end the run")) == 0 and lead.now_s < patience_s:
@@ -128,8 +128,8 @@ def _write_end(lead: Leader, action: Finish) -> Step:
 
 
 def _empty_queue(lead: Leader) -> Step:
-    """Take the run's next job out of the queue. One that is left sees the run's end when it starts, and ends; one that
-    is held never does, and is a watch's to cancel.
+    """Take the run's next job out of the queue. One that is left sees the run's end when it starts, and ends. A held
+    one never starts: a watch cancels it.
     """
     patience_s, away_s = lead.now_s + CANCEL_PATIENCE_S, lead.now_s + AWAY_PATIENCE_S
     while nextjob.is_queueing(lead) and lead.state.successor is None and lead.now_s < patience_s:
@@ -143,7 +143,7 @@ def _empty_queue(lead: Leader) -> Step:
 
 
 def _cancel_waiting(lead: Leader) -> Generator[Command, Result | None, bool | None]:
-    """True once no job of this run is queued any more; None where Slurm does not answer."""
+    """True once no job of this run is queued; None = Slurm does not answer."""
     if lead.state.successor is None and lead.state.via != ways.WATCH:
         return True
     looked = yield lead.successor.look()

@@ -1,8 +1,8 @@
-"""A training that has gone silent: looked at, judged by a second witness, and ended only then.
+"""Handles a silent training: checks its ranks, waits for a second witness, and ends it only then.
 
-Silence is the first witness (core.hangs). The second is what a look at all nodes shows: stacks that do not move, ranks
-asleep in D state or stopped, nodes that do not answer, ranks that are gone (core.hangs.verdict). Short of that: say so,
-and look again later. A frozen filesystem is waited for: a restart would hang in its first read.
+Silence is the first witness (core.hangs). The second is a hang check on all nodes: stacks that do not move, ranks
+asleep in D state or stopped, nodes that do not answer, ranks that are gone (core.hangs.verdict). Otherwise it says so,
+and checks again later. It waits for a frozen filesystem: a restart would hang in its first read.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from safelaunch.supervisor.visit import collect
 
 PRESERVE_S = 3600.0       # where preserve_site.for names no time
 FIRST, SECOND = Depth(samples=3, gap_s=1.0), Depth(samples=8, gap_s=0.6)
-LAST = Depth(samples=40, gap_s=LAST_LOOK_S / 40, deadline_s=60.0)   # for what may pass only
-LOOKS = ((FIRST, ALL_LOOKS_S), (SECOND, ALL_LOOKS_S), (LAST, 0.0))  # and how long those behind each take at most
-CHECKPOINT_S = 1.0        # a folder of some hundred checkpoints takes 0.1 s; the leader's heart must not wait
+LAST = Depth(samples=40, gap_s=LAST_LOOK_S / 40, deadline_s=60.0)   # only for what may pass by itself
+LOOKS = ((FIRST, ALL_LOOKS_S), (SECOND, ALL_LOOKS_S), (LAST, 0.0))  # and how long the checks after each take at most
+CHECKPOINT_S = 1.0        # a folder of some hundred checkpoints takes 0.1 s; pings must not wait for it
 
 
 def follow(lead: Leader, talk: Talk | None) -> None:
-    """Take in what the log has said, and look at the ranks when it has been silent for too long."""
+    """Take in what the log has said; check the ranks when it has been silent for too long."""
     if not lead.plan.hang.is_on:
         return
     lead.hangs.follows(lead.attempt.number, len(lead.attempt.nodes), lead.plan.hang, lead.now_s)
@@ -54,19 +54,19 @@ def follow(lead: Leader, talk: Talk | None) -> None:
 
 
 def is_overdue(lead: Leader) -> bool:
-    """Whether somebody should look by now, as far as the log was read; asked once a second."""
+    """Whether a hang check is due, as far as the log was read; asked once a second."""
     return (lead.live is not None and lead.hangs.is_about(lead.live.number) and lead.hangs.is_silent(lead.now_s)
             and lead.clock.is_due("overdue", 1.0))
 
 
 def would_call_t(lead: Leader) -> float | None:
-    """When this leader would call the attempt hung, epoch seconds, for people to see."""
+    """When this leader would call the attempt hung (epoch s), for people."""
     in_s = None if lead.live is None else lead.hangs.calls_in_s(lead.now_s)
     return None if in_s is None else lead.now + in_s
 
 
 def look(lead: Leader) -> Step:
-    """Look at all ranks, twice if the first look speaks of a hang; end the attempt if both do."""
+    """Check all ranks, twice if the first check shows a hang; end the attempt if both do."""
     number, since_s = lead.attempt.number, lead.now_s - lead.hangs.rhythm.since_s
     phase = hang.phase_of(lead.hangs.rhythm)
     lead.record(lead.writer.event("hang_suspected", attempt=number, silent_s=round(since_s, 1), phase=phase,
@@ -119,7 +119,7 @@ def _last_checkpoint_s(lead: Leader) -> float:
 
 
 def _speaks_of_a_hang(lead: Leader, looks: Sequence[Examination], more_s: float) -> bool:
-    """Whether these looks do; if not, it is said, and the next ones come later."""
+    """Whether these checks show a hang; if not, say so and delay the next ones."""
     why_not = lead.hangs.concludes(lead.now_s, looks, more_s)
     if why_not:
         again_t = lead.now + hang.deadline_s(lead.hangs.rhythm) - lead.now_s
@@ -128,13 +128,13 @@ def _speaks_of_a_hang(lead: Leader, looks: Sequence[Examination], more_s: float)
 
 
 def _is_silent_still(lead: Leader, number: int) -> bool:
-    """Whether the attempt is still there, and no step has come meanwhile."""
+    """Whether the attempt still lives and has made no step meanwhile."""
     return (lead.live is not None and lead.live.number == number and lead.live.killed_t is None
             and not lead.live.exits and lead.hangs.is_silent(lead.now_s))
 
 
 def _keep(lead: Leader, number: int, collected: Collected, found: dict[str, Any]) -> None:
-    """The dumps in the attempt's folder, for people and for why."""
+    """Keep the dumps in the attempt's folder, for people and for `why`."""
     folder = f"stacks/{clock(lead.now).replace(':', '')}"
     for node, line in collected.lines.items():
         lead.put(number, f"{folder}/{node}.json", mask(line).encode(errors="replace") + b"\n")
@@ -152,11 +152,11 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
         return
     if then == "preserve":
         yield from _preserve(lead, number)
-    while lead.folder.is_frozen:   # the training may wake with it, and a restart could not even read its checkpoint
+    while lead.folder.is_frozen:   # the training may go on with it; a restart could not even read its checkpoint
         yield 2.0
         if not _is_silent_still(lead, number):
             return
-    if (yield from wait_for_thaw(lead, found)):   # a rank that wakes with its filesystem goes on by itself
+    if (yield from wait_for_thaw(lead, found)):   # a rank that slept on its filesystem goes on by itself
         lead.hangs.looks_again(lead.now_s)
         return
     if not _is_silent_still(lead, number):
@@ -166,7 +166,7 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
 
 
 def _preserve(lead: Leader, number: int) -> Step:
-    """Keep the hung processes for people to look at, until they are released or the time is up."""
+    """Keep the hung processes for people until they are released or the time is up."""
     until = lead.now + (lead.plan.preserve.for_s or PRESERVE_S)
     lead.record(lead.writer.event("preserved", until=until, nodes=list(lead.attempt.nodes)))
     lead.say(f"the hung attempt is kept until {clock(until)} (hang.then: preserve): look with `safelaunch stacks "

@@ -1,4 +1,4 @@
-"""What a living log says, read in bounded time: while the leader reads, it hears no guard and no standby."""
+"""Reads a live log in bounded time: while the leader reads, it hears no guard and no standby."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from safelaunch.adapters.cputime import TookTooLong, within
 from safelaunch.core.progress.steps import AUTO, cut_lines
 from safelaunch.supervisor.leader import Leader
 
-LISTEN_S = 0.1   # of processor time for one look; 64 KiB of a usual log take 3 ms
+LISTEN_S = 0.1   # of processor time for one read; 64 KiB of a usual log take 3 ms
 
 T = TypeVar("T")
 
 
 def read(lead: Leader, text: bytes, look: Callable[[bytes, str], T], nothing: T) -> T:
-    """`look(text, pattern)`, with the pattern of the user's until that has taken too long, and from then on without;
-    `nothing` where even that takes too long.
+    """`look(text, pattern)` with the user's pattern until that takes too long, then without it; `nothing` if even that
+    takes too long.
     """
     cut = cut_lines(text)
     pattern = lead.plan.step_pattern

@@ -1,9 +1,9 @@
 """The leader's loop: the supervisor in the batch step. One tick is observe → decide → act → record.
 
-`core.decide` alone chooses. Nothing here blocks on the shared folder or on Slurm: the folder is touched by disposable
-children (adapters.shared), Slurm's commands run beside the loop, and longer acts are generators that yield what they
-wait for. It can die at any line: the batch shell starts it again, and
-what it needs to go on stands in the journal and on this node's own disk.
+Only `core.decide` decides. Nothing here blocks on the shared folder or on Slurm: disposable children touch the folder
+(adapters.shared), Slurm's commands run in the background, and longer acts are generators that yield what they wait for.
+The process can die at any line: the batch shell starts it again. What it needs to go on is in the journal and on this
+node's own disk.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def run(lead: Leader) -> int:
 
 
 def tick(lead: Leader) -> None:
-    """Sleep, observe; then decide, act and record for as long as one act leads to the next at once: an attempt's end,
-    the decision and the next launch wait for no tick.
+    """Sleep and observe; then decide, act and record as long as one act allows the next at once. An attempt's end, the
+    decision and the next launch wait for no tick.
     """
     if lead.course.phase is Phase.BORN:
         boot(lead)
-        lead.wait(0.0)   # for nothing: the first attempt of a job does not wait for its first tick
+        lead.wait(0.0)   # the first attempt of a job does not wait for its first tick
     else:
         lead.wait(min(lead.timeout_s(), observe.wakes_in_s(lead)))
     observe.observe(lead)
@@ -67,17 +67,17 @@ def tick(lead: Leader) -> None:
 
 
 def _step_down(lead: Leader, other: Superseded) -> None:
-    """Another supervisor leads, or the folder is another run's: what runs here is not this one's to keep."""
+    """Another supervisor leads, or the folder is another run's: this one no longer owns what runs here."""
     lead.course.enters(Phase.SUPERSEDED)
     lead.say(f"steps down: {other}")
     is_elsewhere = other.by not in (None, lead.job.host)
-    if is_elsewhere:   # it has ended this attempt, and waits for no guard that we feed
+    if is_elsewhere:   # it has ended this attempt, and waits for none of our guards
         lead.server.tell({"do": "end", "grace_s": 0.0}, lead.now_s)
     lead.course.ends(DEMOTED if lead.wants_standby and other.by is not None else HANDED_OVER)
     if lead.process is not None:
         lead.process.finish_pump()
         if is_elsewhere:
-            lead.process.kill()   # what it was to hear got lost with the cable: it waited for minutes (drill)
+            lead.process.kill()   # its stop message was lost with the connection, and it waited for minutes (drill)
 
 
 def step(lead: Leader) -> bool:
@@ -98,7 +98,7 @@ def step(lead: Leader) -> bool:
 
 
 def act(lead: Leader, decision: Decision) -> bool:
-    """Carry a decision out; True when it changed something that the next decision depends on."""
+    """Carry out a decision; True when it changed something that the next decision depends on."""
     action, row = decision.action, decision.row
     again = False
     match action:
@@ -131,16 +131,16 @@ def act(lead: Leader, decision: Decision) -> bool:
 
 
 def main(argv: list[str]) -> None:
-    """Lead the run in `argv` (run folder, node-local folder, role) until the job's end; its exit code goes to `final`.
+    """Lead the run in `argv` (run folder, node-local folder, role) until the job's end; `final` gets its exit code.
 
-    The role is "leader", or "standby": then it leads only once its leader is dead. A file `role` overrules it: which of
-    the two this process's forerunner had become.
+    The role is "leader", or "standby", which leads only once its leader is dead. A file `role` overrules it: it holds
+    the role that this process's predecessor had last.
     """
     run_dir, local = Path(argv[0]), Path(argv[1])
     role = _read(local / "role") or argv[2]
     start = standby(os.environ) if "SAFELAUNCH_STANDBY" in os.environ else None
     job = start.job if start else current(os.environ)
-    gc.freeze()   # what is imported lives to the end, where a search of it for cycles takes 17 of 24 ms
+    gc.freeze()   # imports live to the end; a collector's search of them takes 17 of 24 ms
     raise_limit()
     os.chdir("/")
     os.umask(0o077)
@@ -152,7 +152,7 @@ def main(argv: list[str]) -> None:
             _write(local / "final", str(code_of_standby(start)))
             sys.exit(0)
         _write(local / "role", "leader")
-    elif start is not None:   # it had taken over, and was born again
+    elif start is not None:   # it had taken over, and was restarted
         took_over = TookOver(job.host, world.now_s())
     lead = Leader(run_dir, local, job, world, took_over)
     lead.nodes.have_addresses(start.addresses if start else {})
@@ -165,14 +165,14 @@ def main(argv: list[str]) -> None:
 
 
 def code_of_standby(start: StandbyStart | None) -> int:
-    """What a shell ends with whose supervisor stood by to the end: as batch script (it led once) never as a success,
-    which would be taken for the training's.
+    """The exit code of a shell whose supervisor was standby to the end. As batch script (it once led) never 0, which
+    would look like the training's success.
     """
     return 0 if start else HANDED_OVER
 
 
 def stand_by(run_dir: Path, local: Path, job: Allocation, world: World, start: StandbyStart | None) -> TookOver | None:
-    """Watch the leader; from whom to take over, or None when there is nothing to take over any more."""
+    """Watch the leader; returns from whom to take over, or None when nothing is left to take over."""
     token = start.token if start else str(json.loads((local / "control.json").read_text())["token"])
     watcher = Standby(run_dir, local, job, world, token, start.endpoint if start else None)
     if not watcher.watch():

@@ -1,4 +1,4 @@
-"""The first steps in a living attempt's log, held against the checkpoint that it was to go on from."""
+"""Compares the first steps in a live attempt's log with the checkpoint from which it was to go on."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from safelaunch.core.progress.lost import has_gone_on, judge
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.attempt import Counted
 
-NEAR_S = 3600.0   # as hang.first_step: by then an attempt makes steps
+NEAR_S = 3600.0   # as hang.first_step: an attempt makes steps by then
 
 
 def is_open(lead: Leader) -> bool:
-    """Whether it is still to be seen that the live attempt goes on from its checkpoint."""
+    """Whether it is still unknown if the live attempt goes on from its checkpoint."""
     attempt = lead.state.attempt
     return attempt is not None and (attempt.resume_step, attempt.resume_path) != (None, None) and not (
         lead.running.counted.is_settled and lead.running.counted.attempt == attempt.number)
 
 
 def is_near(lead: Leader) -> bool:
-    """Whether that may be seen soon, so that its log is worth a look each second."""
+    """Whether that may be known soon, so that its log is read each second."""
     attempt = lead.state.attempt
     is_counted = attempt is not None and lead.running.counted.attempt == attempt.number
     has_begun = is_counted and counters.has_begun(lead.running.counted.counters)
@@ -27,7 +27,7 @@ def is_near(lead: Leader) -> bool:
 
 
 def take_in(lead: Leader, number: int, text: bytes, pattern: str) -> None:
-    """Go on counting with what the log has said."""
+    """Go on counting with new lines of the log."""
     before = lead.running.counted if lead.running.counted.attempt == number else Counted(number)
     attempt = lead.state.attempt
     resume_step = attempt.resume_step if attempt is not None and not before.is_settled else None
@@ -36,7 +36,7 @@ def take_in(lead: Leader, number: int, text: bytes, pattern: str) -> None:
 
 
 def judge_start(lead: Leader) -> None:
-    """Say it once where the live attempt has started too low; have it ended where that is sure."""
+    """Say it once if the live attempt has started too low; have it ended if that is sure."""
     attempt = lead.state.attempt
     if attempt is None or lead.live is None or lead.running.counted.attempt != attempt.number or not is_open(lead):
         return
@@ -59,7 +59,7 @@ def judge_start(lead: Leader) -> None:
 
 
 def progress_event(lead: Leader, number: int, step: int) -> Event:
-    """The word on a step, with what has counted it."""
+    """The event for a step, with what counted it."""
     main = counters.main_counter(lead.running.counted.counters) if lead.running.counted.attempt == number else None
     if main is None:
         return lead.writer.event("progress", attempt=number, step=step)

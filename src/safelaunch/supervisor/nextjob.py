@@ -1,4 +1,4 @@
-"""The run's next job: by which way it is made (core.via), the one that waits behind this job, and its fate there."""
+"""The run's next job: how it is made (core.via), the one queued behind this job, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from safelaunch.core.script import quote_bash
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 
-SETTLE_S = 5.0         # slurmctld works off what waited in its socket within a second of coming back
-PATIENCE_S = 30.0      # at most, between two questions to a slurmctld that is away
+SETTLE_S = 5.0         # slurmctld handles its waiting requests within a second of coming back
+PATIENCE_S = 30.0      # at most, between two questions while slurmctld is away
 REFUSED_S = 60.0       # maintenance, or a limit on submissions, passes
-MAX_REFUSED_S = 600.0  # ... while the nodes of this job wait for nothing else
-FIRST_LOOK_S = 60.0    # the one look that tells a job which slurmctld lost from one that a person cancelled
-LOOK_EVERY_S = 3600.0  # with a look at the time limit each half an hour, 48 calls a day are not reached
+MAX_REFUSED_S = 600.0  # ... while the nodes of this job have nothing else to wait for
+FIRST_LOOK_S = 60.0    # one early check tells a job that slurmctld lost from one that a person cancelled
+LOOK_EVERY_S = 3600.0  # with a check of the time limit each half an hour this stays below 48 calls a day
 
 Asking = Generator[Command | float, Result | None, Fate]
 
 
 def secure_next(lead: Leader) -> None:
-    """See to the run's next job from the start of this one on; also as a leader that was born again."""
+    """See to the run's next job from the start of this one; also after a restart of the leader."""
     if lead.job.is_local or lead.state.ended is not None or lead.state.next_cancelled is not None:
         return
     wanted = lead.plan.restart.via
@@ -45,14 +45,14 @@ def secure_next(lead: Leader) -> None:
 
 
 def choose(lead: Leader, via: str, why: str) -> None:
-    """Settle how the next job is made, and say so."""
+    """Decide how the next job is made, and say so."""
     if lead.state.via != via:
         lead.record(lead.writer.event("via_chosen", via=via, why=why))
     lead.say(f"{ways.sentence(via)} (restart.via: {via}; {why})")
 
 
 def queue_successor(lead: Leader, is_held: bool = False) -> Step:
-    """Queue the next job of this run behind this one, or find out how else it can be made."""
+    """Queue the next job of this run behind this one, or find another way to make it."""
     refusals = unclear = 0
     while lead.state.ended is None and lead.course.final is None and lead.state.next_cancelled is None:
         claim = lead.claim("queue the successor")
@@ -74,12 +74,12 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
             return
         said = (result.stderr or result.stdout).strip()[:300]
         lead.say(f"the successor could not be queued: {said}")
-        if result.is_ok or result.is_unknown:   # no clear answer: the next round looks first, it may be in all the same
+        if result.is_ok or result.is_unknown:   # no clear answer: the next round checks first, it may be queued
             yield min(PATIENCE_S, SETTLE_S * 2 ** unclear)
             unclear += 1
             continue
         refusals += 1
-        # At the end of this job whatever way is left is better than a run that is lost.
+        # At the end of this job any way that is left is better than a lost run.
         may_choose = lead.plan.restart.via == "auto" or lead.tasks.is_leaving
         other = (yield from _other_way(lead, result, refusals)) if may_choose else None
         if other is not None:
@@ -89,7 +89,7 @@ def queue_successor(lead: Leader, is_held: bool = False) -> Step:
 
 
 class _Tried(NamedTuple):
-    """What came of an attempt to queue the next job; all None = the run folder does not answer."""
+    """The result of one try to queue the next job; all None = the run folder does not answer."""
 
     job: str | None = None
     taken: str | None = None        # the next job, which a person has cancelled
@@ -97,7 +97,7 @@ class _Tried(NamedTuple):
 
 
 def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Result | None, ActOutcome[_Tried]]:
-    result = yield lead.successor.look()   # an earlier leader may have got one in, and died before it said so
+    result = yield lead.successor.look()   # an earlier leader may have queued one and died before it said so
     assert result is not None
     waiting = lead.successor.waiting(result)
     job, exclude = waiting[0] if waiting else None, lead.state.excluded
@@ -116,9 +116,7 @@ def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Res
 def with_known_nodes(
     lead: Leader, named: tuple[str, ...], start: Callable[[], Command | None]
 ) -> Generator[Command | float, Result | None, Result | None]:
-    """The result of a command that names nodes (knownnodes.try_with_known); names that Slurm does not know are written
-    down.
-    """
+    """The result of a command that names nodes (knownnodes.try_with_known); names unknown to Slurm are journalled."""
     def leave_out(there: tuple[str, ...] | None) -> bool:
         gone = lead.successor.leave_out(there, named)
         if gone:
@@ -130,17 +128,17 @@ def with_known_nodes(
 
 
 def is_queueing(lead: Leader) -> bool:
-    """Whether a successor may be on its way in at this moment; an act that only sleeps has none."""
+    """Whether a next job may be on its way into the queue now; an act that only sleeps submits none."""
     return lead.tasks.waits_for_command(Work.QUEUE_NEXT)
 
 
 def queued(lead: Leader, job: str, exclude: tuple[str, ...]) -> Callable[[], Event]:
-    """What makes the event by which a next job counts."""
+    """Makes the event with which a next job counts."""
     return lambda: lead.writer.event("submitted", job=job, successor_of=lead.job.id, exclude=list(exclude))
 
 
 def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Command, Result | None, str | None]:
-    """The way that is left where Slurm, or this host, refuses a successor; None = try that again."""
+    """The way that is left where Slurm, or this host, refuses a successor; None = try again."""
     if not ways.is_missing(refused.returncode):
         if ways.is_dependency_refused(refused.stderr):
             return ways.RESUBMIT
@@ -166,7 +164,8 @@ def way_without_sbatch(lead: Leader) -> Generator[Command, Result | None, str | 
 
 
 def watch_successor(lead: Leader) -> Step:
-    """Look now and then whether the successor still waits: who cancels it wants the run to end with this job."""
+    """Check at intervals whether the successor still waits: a person who cancels it wants the run to end with this job.
+    """
     wait_s = FIRST_LOOK_S
     while True:
         yield wait_s
@@ -185,7 +184,7 @@ def watch_successor(lead: Leader) -> Step:
 
 
 def find_fate(lead: Leader, job: str) -> Asking:
-    """What has become of a successor: Slurm is asked in up to three ways, until the answers tell."""
+    """What has become of a successor: asks Slurm in up to three ways, until the answers tell."""
     result = yield lead.successor.look_at(job)
     known = next((one for one in lead.state.jobs if one.id == job), None)
     seen = NextJobFacts(None if result is None else lead.successor.state_of(result, job),
@@ -203,7 +202,7 @@ def find_fate(lead: Leader, job: str) -> Asking:
 
 
 def note_cancelled(lead: Leader, job: str) -> None:
-    """Write down that a person cancelled the successor, and say how that is undone."""
+    """Journal that a person cancelled the successor, and say how to undo that."""
     lead.record(lead.writer.event("successor_cancelled", job=job, why="Slurm no longer has it, and nobody but a person "
                                   "takes a job that waits out of the queue"))
     lead.say(f"a person cancelled job {job}, which was to go on from this one: the run ends with this job. Restarts "
@@ -212,23 +211,20 @@ def note_cancelled(lead: Leader, job: str) -> None:
 
 
 def note_lost(lead: Leader, job: str, why: str = "it is gone, and nobody has cancelled it") -> None:
-    """Write down that the successor is none any more: another one is to be queued."""
+    """Journal that there is no successor any more, so that another one is queued."""
     lead.record(lead.writer.event("successor_lost", job=job, why=why))
 
 
 def taken_back(lead: Leader, result: Result) -> str | None:
-    """The job that was to go on from this one and that a person cancelled, out of an answer to `look`, though nobody
-    wrote down that it was submitted.
-    """
+    """The next job that a person cancelled, from an answer to `look`, though nobody journalled its submission."""
     known = {job.id for job in lead.state.jobs if job.started_t is not None}
     return next((job for job in lead.successor.cancelled(result) if job not in known
                  and job not in lead.state.cancelled_jobs and is_before(lead.job.id, job)), None)
 
 
 def find_queued(lead: Leader) -> Generator[Command, Result | None, bool | None]:
-    """Whether a next job is in the queue, or has started, that this leader did not know of: another supervisor's, a
-    watcher's, or one that a person queued; it counts from now on. One that a person cancelled is noted. None = no clear
-    answer.
+    """Whether a next job that this leader did not know of is queued or has started: another supervisor's, a watch's, or
+    a person's. It counts from now on. One that a person cancelled is noted. None = no clear answer.
     """
     result = yield lead.successor.look()
     if result is None or lead.successor.waiting(result) is None:

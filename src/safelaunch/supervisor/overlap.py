@@ -1,9 +1,9 @@
-"""Sites on which no step runs beside the training: what a supervisor does without, and what it does instead.
+"""Sites on which no job step runs beside the training: what a supervisor does instead.
 
-Helper steps (standby, looks at ranks, sweeps) and each relaunch are asked for with --overlap. A site can refuse that
-(cli_filter), or take the option away (a script around srun): then a helper waits until the training has ended, takes
-its place, and the next attempt waits for ever (both seen in a drill). So once srun says that, there is no standby and
-no look, a fence waits for the lease, and attempts start as steps of their own.
+Helper steps (standby, hang checks, sweeps) and relaunches use --overlap. A site can refuse that (cli_filter), or drop
+the option (a script around srun). Then a helper step waits for the training's end, takes its place, and the next
+attempt waits without end (both seen in a drill). So once srun says that, there is no standby and no hang check, a fence
+waits for the lease, and attempts start as steps of their own.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from safelaunch.core.decide.seen import Live
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 
-WAITS_S = 3.0    # srun asks again after a second, and a step that has just ended is over for Slurm by then
-SILENT_S = 10.0  # from 24.11 on srun waits without a word (measured on 24.11.5)
+WAITS_S = 3.0    # srun asks again after a second; Slurm knows by then that an earlier step has ended
+SILENT_S = 10.0  # from 24.11 on srun waits without a message (measured on 24.11.5)
 ASK_EVERY_S = 10.0
 
 
@@ -28,7 +28,7 @@ def note_result(lead: Leader, result: Result | None) -> None:
 
 
 def note_words(lead: Leader, said: str) -> None:
-    """Take in words of a helper's srun: from its refusal on, nothing is asked for with --overlap."""
+    """Take in the messages of a helper step's srun: after a refusal nothing uses --overlap."""
     why = slurmtext.why_no_overlap(said)
     if why is not None and lead.nodes.no_overlap is None and not lead.job.is_local:
         _do_without(lead, why)
@@ -44,8 +44,8 @@ def _do_without(lead: Leader, why: str) -> None:
 
 
 def look_for_waiting(lead: Leader) -> None:
-    """See whether the attempt itself waits for what a helper step holds: no guard is there, and its srun says so, or
-    Slurm has a step of the standby and none of the attempt.
+    """See whether the attempt itself waits for what a helper step holds. No guard is connected then, and its srun says
+    so, or Slurm lists the standby's step and none of the attempt.
     """
     live, process = lead.live, lead.process
     if process is None or lead.nodes.no_overlap is not None or not _is_missing(live, lead):

@@ -12,13 +12,13 @@ from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.node import fresh
 from safelaunch.supervisor.leader import Leader
 
-TOUCH_S = 1.0             # one stat of a folder that works takes milliseconds
+TOUCH_S = 1.0             # a stat takes milliseconds on a folder that works
 MAX_OLDER = 50            # checkpoints to fall back to
 MOST_TOLD_SKIPPED = 5     # of one search
 
 
 def find_resume(lead: Leader) -> None:
-    """The newest complete checkpoint; on a folder that does not answer in time, frozen until it does."""
+    """Find the newest complete checkpoint; a folder that does not answer in time counts as frozen until it does."""
     resume = lead.plan.resume
     if resume.dir is None:
         return
@@ -28,7 +28,8 @@ def find_resume(lead: Leader) -> None:
         fresh.see(folder)
         return _plain(checkpoints.find(folder, resume.format, resume.pattern))
 
-    # A long wait is for a search that takes long, not for a folder that does not answer at all (49 s, simulated).
+    # A slow search gets time, a silent folder does not: 49 s (simulated: test_found "standby hears its leader each two
+    # seconds however long the folder is frozen").
     is_doubtful = lead.folder.is_frozen or lead.resume.is_unknown
     if is_doubtful and lead.ask_folder(lambda: Path(folder).exists(), TOUCH_S).late:
         lead.resume.does_not_answer()
@@ -48,7 +49,7 @@ def find_resume(lead: Leader) -> None:
 
 
 def _tell_skipped(lead: Leader, skipped: Sequence[Mapping[str, str]]) -> None:
-    """Journal and say what looks like a checkpoint and is passed over, each once, and what is taken instead."""
+    """Journal and say, once each, which checkpoints are skipped, and what is taken instead."""
     for one in skipped[:MOST_TOLD_SKIPPED]:
         path, reason = one["path"], one["reason"]
         if (path, reason) not in lead.state.skipped:
@@ -58,7 +59,7 @@ def _tell_skipped(lead: Leader, skipped: Sequence[Mapping[str, str]]) -> None:
 
 
 def _plain(found: Any) -> dict[str, Any]:
-    """A search's result as JSON can carry it."""
+    """A search's result as JSON values."""
     whole = [found.best, *found.older[:MAX_OLDER]] if found.best else []
     return {"found": [{"path": one.path, "step": one.step, "format": one.format} for one in whole],
             "skipped": [{"path": item.path, "reason": item.reason} for item in found.skipped]}

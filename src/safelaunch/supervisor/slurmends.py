@@ -1,4 +1,4 @@
-"""Why Slurm ends this job, one before it, or a step: slurmstepd's words first, then Slurm's answers to commands."""
+"""Why Slurm ends this job, an earlier one, or a step: from slurmstepd's line first, then from Slurm's commands."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 
 SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
-EVIDENCE_S = 3.0        # slurmstepd writes its line about the end before it signals; a slow folder may show it late
+EVIDENCE_S = 3.0        # slurmstepd writes its line before it signals; a slow folder may show it late
 OUTPUT_TAIL_BYTES = 256 << 10
-WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why they die
+WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why they end
 
 
 def look_for_ending(lead: Leader) -> None:
@@ -33,9 +33,9 @@ def look_for_ending(lead: Leader) -> None:
 
 
 def look_for_early_ending(lead: Leader) -> None:
-    """Ranks that Slurm ends with their job go first, and their log says why before this process is signalled.
+    """Slurm ends ranks before it signals this process: their log tells of the job's end first.
 
-    Seen under load: a preempted attempt counted as failed, and the next one was launched into the dying job.
+    Seen under load: a preempted attempt counted as failed, and the next one started in the ending job.
     """
     if lead.ending is None and not lead.job.is_local and lead.process is not None:
         reason = slurmoutput.parse_step_ending(lead.process.tail().decode("latin-1"), lead.job.id)
@@ -45,7 +45,7 @@ def look_for_early_ending(lead: Leader) -> None:
 
 
 def may_tell_who_ended_it(lead: Leader) -> bool:
-    """Whether the log of the attempt that is over may tell who ended its step, and nobody has looked yet."""
+    """Whether the log of the ended attempt may tell who ended its step, and was not read for that yet."""
     return (lead.ending is None and not lead.job.is_local and lead.process is not None
             and lead.course.asked_who != lead.attempt.number)
 
@@ -53,9 +53,9 @@ def may_tell_who_ended_it(lead: Leader) -> bool:
 def look_who_ended_it(lead: Leader) -> None:
     """Ask Slurm who has ended the attempt's step, where its log says that somebody did, and nobody here has.
 
-    A preemption with grace ends the steps and leaves the batch script alone: ranks that die of it look failed, and
-    ranks that save and leave well look complete. Whatever the answer, the attempt counts as told to end; one that was
-    ended in words of a Slurm that is not known counts as no failure (core.decide.refusal).
+    A preemption with grace ends the steps, not the batch script: ranks that die of it look failed, ranks that save and
+    exit look complete. Whatever the answer, the attempt counts as told to end. If the message is of an unknown Slurm,
+    the attempt counts as no failure (core.decide.refusal).
     """
     live, process = lead.attempt, lead.process
     lead.course.asks_who(live.number)
@@ -83,7 +83,7 @@ def ask_who_ended_it(lead: Leader) -> Step:
 
 
 def ask_why_it_ends(lead: Leader) -> Step:
-    """slurmstepd's words are of a Slurm that is not known: ask Slurm in the words of a command."""
+    """slurmstepd's message is of an unknown Slurm: ask by a command."""
     result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
     ending = slurmtext.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
     if lead.ending is None:
@@ -92,14 +92,14 @@ def ask_why_it_ends(lead: Leader) -> Step:
 
 
 def report_unknown(lead: Leader, job: str, end: EndLine) -> None:
-    """Write down, once, that Slurm ended a job or a step of it in words that no known release has."""
+    """Journal, once, that Slurm ended a job or its step with a message that no known release has."""
     if lead.state.unknown_words != (job, end.said):
         lead.record(lead.writer.event("unknown_words", job=job, said=end.said[:200]))
         lead.say(f"Slurm ended something of job {job} in words that this safelaunch does not know: {end.said!r}")
 
 
 def ask_version(lead: Leader) -> Step:
-    """Write down which Slurm runs here: its words are those of its release. srun is what every node must have."""
+    """Journal the version of Slurm here: messages depend on it. Every node must have srun."""
     result = yield lead.world.command(slurm.version(), lead.job.env, SQUEUE_S)
     version = slurmwords.parse_version(result.stdout) if result is not None and result.is_ok else None
     if version is None or version == lead.state.slurm:
@@ -111,7 +111,7 @@ def ask_version(lead: Leader) -> Step:
 
 
 def judge_term(lead: Leader) -> Step:
-    """No line tells why: a TERM to this process alone is nothing while Slurm still runs the job."""
+    """No line tells why: a TERM to this process alone means nothing while Slurm still runs the job."""
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
     if result is not None and result.is_ok and "|RUNNING|" in result.stdout:
         lead.say("a TERM came, but Slurm goes on running this job: so does the supervisor")
@@ -122,9 +122,9 @@ def judge_term(lead: Leader) -> Step:
 
 
 def ending_of(lead: Leader, job: str) -> str | None:
-    """Why Slurm ended a job of this run, as slurmstepd wrote into its output; None = it does not say.
+    """Why Slurm ended a job of this run, from slurmstepd's line in its output; None = it does not say.
 
-    A cancel that node guards or a second supervisor announced, as nobody led the job any more, is no person's.
+    A cancel that a guard or a standby announced, because nobody led the job, is no person's.
     """
     text = _output_of(lead, job)
     end = slurmoutput.find_ending(text, job) if text else None
@@ -140,7 +140,7 @@ def ending_of(lead: Leader, job: str) -> str | None:
 
 
 def _output_of(lead: Leader, job: str) -> str | None:
-    """The last words of a job's own output, and of those of its standbys' steps; None = the folder does not answer."""
+    """The end of a job's output, and of its standbys' steps; None = the folder does not answer."""
     def tails() -> str:
         outputs = [lead.run_dir / f"slurm-{job}.out", *sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))]
         return "\n".join(map(_tail, outputs))
@@ -150,7 +150,7 @@ def _output_of(lead: Leader, job: str) -> str | None:
 
 
 def step_end_of(lead: Leader, job: str) -> str | None:
-    """What slurmstepd wrote of the end of a standby's step (slurmoutput.parse_step_end)."""
+    """slurmstepd's message on the end of a standby's step (slurmoutput.parse_step_end)."""
     def tails() -> str:
         return "\n".join(map(_tail, sorted(lead.run_dir.glob(f"slurm-{job}.standby-*.out"))))
 
@@ -159,7 +159,7 @@ def step_end_of(lead: Leader, job: str) -> str | None:
 
 
 def _tail(path: Path) -> str:
-    """The last words of a job's output file; "" where it was never written, or is no file."""
+    """The end of a job's output file; "" where it was never written, or is no file."""
     try:
         return sharedfile.read_end(path, OUTPUT_TAIL_BYTES).decode("latin-1")
     except (FileNotFoundError, sharedfile.OddFile):
