@@ -194,6 +194,10 @@ def test_an_empty_folder_that_is_named_after_a_step_is_said(layout: str) -> None
     assert [(one.path, one.reason) for one in found.skipped] == [("checkpoint-9", "empty folder")]
 
 
+# Of a tree node of OCDBT, and of a frame of zstd.
+PARTS = (bytes.fromhex("0cdb20de"), bytes.fromhex("28b52ffd"))
+
+
 def damaged(layout: str, name: str, damage: str, at: float, other: str) -> dict[str, bytes] | None:
     """The layout's files after the damage; None when it changes nothing that counts."""
     tree = dict(files(layout))
@@ -208,6 +212,8 @@ def damaged(layout: str, name: str, damage: str, at: float, other: str) -> dict[
         tree[name] = {"cut": before[:place], "zero": bytes(len(before)),
                       "zero tail": before[:place] + bytes(len(before) - place)}[damage]
     after = tree[name]
+    if damage == "cut" and layout == "orbax" and before.startswith(PARTS, place) and place:
+        return None   # a cut between two values shows nowhere (core/checkpoints/orbax.py)
     if after == before or (name.endswith(("json", "METADATA")) and reads_alike(before, after)):
         return None
     return tree
@@ -234,6 +240,14 @@ def test_a_file_that_is_cut_swapped_zeroed_or_lost_never_counts_as_complete(
     if tree is None or any(is_unseen(layout, one, damage) for one in pair):
         return
     assert_the_older_is_chosen(layout, tree, (name, damage, at, other))
+
+
+def test_a_cut_within_the_first_bytes_of_a_part_of_orbax_is_seen() -> None:
+    name = "4/default/ocdbt.process_0/d/a5148f3401ffb4f71a4bffd8549ba872"
+    before = files("orbax")[name]
+    second = before.index(PARTS[0], 1)
+    for place in range(second + 1, second + 12):
+        assert_the_older_is_chosen("orbax", {**files("orbax"), name: before[:place]}, place)
 
 
 @pytest.mark.parametrize("part", EVERY_PART, ids=["/".join(part) for part in EVERY_PART])

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
 
-from safelaunch.supervisor import attempts
+from safelaunch.core.decide import refusal
 from tests.simulation import slurm
 from tests.simulation.golden import GOLDEN
 from tests.simulation.run import run
@@ -58,7 +58,7 @@ def test_a_step_that_slurm_ended_in_unknown_words_counts_as_no_failure(words: st
 
 def test_steps_that_end_in_unknown_words_again_and_again_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not counted for ever, a bug that a later Slurm words anew would hold nodes until the time limit."""
-    monkeypatch.setattr(attempts, "MOST_REFUSALS", 2)
+    monkeypatch.setattr(refusal, "MOST_REFUSALS", 2)
     faults = tuple(Fault("step_ended", t) for t in range(12, 1500, 4))
     outcome = run(replace(_PLAIN, words="later", steps=600, save_every=1000, faults=faults), is_verbose=True)
     assert outcome.how == "gave_up", "\n".join(outcome.timeline[-80:])

@@ -159,6 +159,8 @@ def _judge_ocdbt(folder: CheckpointTree, path: str) -> str | None:
             if end is None or end > size:
                 return f"truncated: the value at byte {at} goes on behind its end"
             at = end
+        elif at and len(head) < len(_ZSTD_MAGIC) and any(one.startswith(head) for one in (_NODE_MAGIC, _ZSTD_MAGIC)):
+            return f"truncated: {size - at} bytes of a part that begins at byte {at}"
         else:
             # Values without compression, or large ones: no more than that they are there.
             return "reads as zeros" if not folder.read(path, at, _CHUNK_BYTES).strip(b"\0") else None

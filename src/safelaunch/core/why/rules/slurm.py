@@ -80,11 +80,14 @@ RULES = (
     ),
     Rule(
         "slurm.cancelled_signal", "cancelled", (b"DUE to SIGNAL",),
-        rb"CANCELLED AT .{0,300}? DUE to SIGNAL (?P<signal>[\w ]{1,30}?) \*\*\*", "cause", "nobody", 0.8,
-        summary="ended from outside by signal {signal}", explain="scancel -s, or the batch system at its end.",
+        rb"\*\*\* JOB \d+(?: ON \S+)? CANCELLED AT .{0,300}? DUE to SIGNAL (?P<signal>[\w ]{1,30}?) \*\*\*",
+        "cause", "nobody", 0.8, summary="ended from outside by signal {signal}",
+        explain="scancel, or the batch system at the job's end.",
         source=_STEPD, order=5,
-        sample="slurmstepd: error: *** STEP 811.1 ON n3 CANCELLED AT 2025-01-02T03:04:05 DUE to SIGNAL Terminated ***",
-        counter_sample="scancel sends SIGNAL Terminated",
+        sample="[2026-11-22T18:25:39.996] error: *** JOB 1 ON n0 CANCELLED AT 2026-11-22T18:25:39 DUE to SIGNAL "
+               "Terminated ***",
+        counter_sample="slurmstepd: error: *** STEP 811.1 ON n3 CANCELLED AT 2025-01-02T03:04:05 DUE to SIGNAL "
+                       "Terminated ***",
     ),
     Rule(
         "slurm.job_cancelled", "cancelled", (b" CANCELLED AT ",),
@@ -96,7 +99,8 @@ RULES = (
     ),
     Rule(
         "slurm.step_cancelled", "cancelled", (b" CANCELLED AT ",),
-        rb"\*\*\* STEP (?P<step>\S+)(?: ON \S+)? CANCELLED AT \S+(?: \*\*\*)?\s*$", "symptom", "nobody", 0.6,
+        rb"\*\*\* STEP (?P<step>\S+)(?: ON \S+)? CANCELLED AT \S+(?: DUE to SIGNAL [\w ]{1,30}?)?(?: \*\*\*)?\s*$",
+        "symptom", "nobody", 0.6,
         summary="step {step} was cancelled",
         explain="By scancel, by Ctrl-C at srun, or by srun itself after a task failed (-K).", source=_STEPD, order=3,
         sample="slurmstepd: error: *** STEP 811.0 ON n3 CANCELLED AT 2025-01-02T03:04:05 ***",
