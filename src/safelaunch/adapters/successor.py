@@ -75,8 +75,9 @@ class Successor:
     # --- looking at it --------------------------------------------------------------------------------------------
 
     def look(self) -> Command:
-        """squeue of the run's jobs, in whatever state Slurm still remembers them: this one is among them, or the answer
-        is none (simulated: two answers without a line, and a next job that a person had cancelled was submitted anew).
+        """squeue of the run's jobs, in every state that Slurm still remembers: an answer without this job is none
+        (simulated: test_found "a next job that a person cancelled before anybody had written it down is not submitted
+        anew").
         """
         return self._run(slurm.squeue_all_by_name(self._plan.job_name))
 

@@ -83,8 +83,8 @@ def _change_attempt(state: State, event: Event, **changes: Any) -> State:
 
 
 def _decision(state: State, event: Event) -> State:
-    """A supervisor that dies right after it has told the training to end must not leave that to its memory (simulated:
-    ranks that saved at the time limit and left well were called complete).
+    """Journalled, because a supervisor can die right after it asked the training to end (simulated: test_found "a
+    leader that dies right after it asked the training to end calls it no completion").
     """
     row = str(event.data.get("row"))
     state = replace(state, pause=str(event.data.get("why")) if row in PAUSES else None)

@@ -137,8 +137,9 @@ class State:
     def job(self) -> Job | None:
         """The job that has started last, else the newest submitted.
 
-        `over` tells it, and no place among `jobs`: what a watch submits beside a living leader is of generation 0, so
-        that it stands before earlier ones (simulated: after the death of a leader in such a job two attempts at once).
+        `over` decides, not the order of `jobs`: what a watch submits beside a live leader is of generation 0 and sorts
+        first (simulated: test_found "a leader that dies in a job that a watch had queued beside another is born again
+        beside no second attempt").
         """
         started = [job for job in self.jobs if job.started_t is not None]
         current = [job for job in started if not job.over]

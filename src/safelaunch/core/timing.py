@@ -30,7 +30,8 @@ STANDBY_PING_S = 0.5
 SUSPICION_S = 2.0     # of silence: from here on the pulse is read, and the leader publishes it, each second
 PATIENT_S = 1.5       # for an answer of the folder that is worth a wait
 TAKEOVER_S = 7.0      # above a leader's pause of 5 s (a collector, a hypervisor) and a ping's second
-CLAIM_HOLDS_S = 5.0   # a claim to launch that is older is made anew: a standby may have taken over (simulated)
+# (simulated: test_found "launch that slept starts nothing beside the attempt of whoever took over")
+CLAIM_HOLDS_S = 5.0
 PAUSE_S = 5.0         # the longest pause of a healthy leader (docs/simulation.md)
 
 # --- the pulse ------------------------------------------------------------------------------------------------------

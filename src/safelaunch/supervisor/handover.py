@@ -1,4 +1,4 @@
-"""Handing the run over to its next job, by each of the ways of core.via, once nothing of the last attempt is left."""
+"""Handing the run over to its next job, in each of the ways of core.via, once nothing of the last attempt is left."""
 
 from __future__ import annotations
 
@@ -32,28 +32,29 @@ from safelaunch.supervisor.nextjob import (
 from safelaunch.supervisor.state.tasks import Step, Work
 
 AGAIN_S = 5.0
-OWN_CANCEL_S = 5.0   # for a supervisor that lives to cancel its job itself, once the next one is in
+OWN_CANCEL_S = 5.0   # for a live supervisor to cancel its job itself, once the next one is queued
 REFUSALS = 2       # in a row, of Slurm itself, before another way is taken
-CHANGE_TRIES = 5   # of a job that Slurm is ending: a command dies of the TERM that every process of the job gets
-# From this supervisor's last act to the start of its requeued job; what is left to do takes a second on an idle node.
+CHANGE_TRIES = 5   # of a job that Slurm is ending: its TERM can kill a command
+# From this supervisor's last act to the start of its requeued job; the rest takes a second on an idle node.
 START_IN_S = 8
 
-# Whether the run is in the next job's hands; None = not yet: whatever the state says now is tried next.
+# Whether the next job has the run; None = not yet: the next try follows the state of that time.
 Passing = Generator[Command | float, Result | None, bool | None]
 
 
 def pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, bool]:
-    """True once the next job has the run, False where a person has cancelled it. Slurm ends this job when it must;
-    until then a run without a next job is not left alone.
-    """
+    """True once the next job has the run, False where a person has cancelled it."""
     if not is_queueing(lead):
-        lead.tasks.cancel(Work.QUEUE_NEXT)   # it sleeps after a refusal, for an hour perhaps
-    if action.held:   # a cancel whose TERM has reached the ranks first would be undone by `resume` (simulated)
+        lead.tasks.cancel(Work.QUEUE_NEXT)   # it may sleep for an hour after a refusal
+    # (simulated: test_found "a cancel that reaches the ranks before the supervisor, of a run on hold, is not undone by
+    # resume")
+    if action.held:
         yield from observe.look_whether_it_ends(lead)
     while True:
         while lead.tasks.is_running(Work.QUEUE_NEXT) or (lead.term_s is not None and lead.ending is None):
             yield 0.1
-        if lead.ending == JobEnd.CANCELLED:   # meanwhile; a requeued job would undo that (simulated)
+        # (simulated: test_found "a person's cancel while the run is being handed over is final")
+        if lead.ending == JobEnd.CANCELLED:
             return False
         has_job = lead.state.successor is not None or lead.state.next_cancelled is not None
         via = ways.SUCCESSOR if has_job else lead.state.via or ways.SUCCESSOR
@@ -63,13 +64,13 @@ def pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result
 
 
 def learn_why_it_ends(lead: Leader) -> Step:
-    """Wait until it is known why a TERM has come, if one has: a person's cancel, perhaps, in this very moment."""
+    """Wait until it is known why a TERM has come, if one has: it may be a person's cancel."""
     while lead.term_s is not None and lead.ending is None:
         yield 0.1
 
 
 def drain(lead: Leader) -> Step:
-    """Wait for the last lines of log and journal; a folder that is frozen, or takes no writes, gets DRAIN_S."""
+    """Wait for the last lines of log and journal, DRAIN_S at most where the folder is frozen or takes no writes."""
     end_s = lead.now_s + (DRAIN_S if lead.ending is None else 20.0)
     while lead.now_s < end_s and (lead.tasks.is_saving or not lead.shared.is_delivered):
         yield 0.05
@@ -78,11 +79,9 @@ def drain(lead: Leader) -> Step:
 
 
 def announce_end(lead: Leader, is_now: bool = True) -> Step:
-    """Say that this supervisor is going to cancel its own job, before a next one can start and take that for a person's
-    word. After a takeover no script is left whose end would end the job: it would run until its time limit (measured).
-
-    `is_now`: nothing is left to do before. A script can be left after all, of a batch host that was cut off for a
-    while: its supervisor ends when it reads that, and the job with it (simulated: before a next one was submitted).
+    """Announce this job's cancel before a next job can start and take it for a person's. `is_now`: nothing is left to
+    do. After a takeover no script may be left to end the job (measured), or an old batch host's ends it (simulated:
+    test_found "a job does not end by its old batch host before the next one is submitted").
     """
     if lead.took_over is None or lead.job.is_local:
         return
@@ -94,19 +93,19 @@ def announce_end(lead: Leader, is_now: bool = True) -> Step:
             act = acts.perform(lead, "cancel", claim, _end_own_job(lead), job=lead.job.id)
             lead.course.announces_end(act)
             next(act)
-            yield from drain(lead)   # who sees the cancel in squeue must be able to read whose it is
+            yield from drain(lead)   # who sees the cancel in squeue must be able to read who did it
             return
         yield 2.0
 
 
 def _end_own_job(lead: Leader) -> Generator[Command | float, Result | None, ActOutcome[None]]:
-    """Cancel this job when all else is done. Where a person's cancel ends it before, that stays the person's word."""
-    yield 0.0   # announced; end_job goes on with it
+    """Cancel this job when all else is done. If a person cancels it first, that remains a person's cancel."""
+    yield 0.0   # announced; end_job continues here
     done: bool | None = False
     while lead.ending is None and lead.term_s is None:
         lead.say("this job has lost its batch host and does not end by itself: cancelling it")
         done = is_done((yield lead.successor.cancel(lead.job.id)))
-        if done is not None:   # refused: Slurm knows no such job any more
+        if done is not None:   # refused: Slurm no longer knows the job
             break
         yield 5.0
     return ActOutcome(done, None)
@@ -119,9 +118,9 @@ def end_job(lead: Leader) -> Step:
 
 
 def end_announced(lead: Leader, job: str) -> Step:
-    """Cancel the job before this one, whose supervisor had announced that, or was handing the run over, when it died or
-    stood still: perhaps no script is left there whose end would end the job, and its nodes were nobody's until its
-    time limit (simulated, restart.via: resubmit).
+    """Cancel the job before this one, if its supervisor died or stood still after it announced that, or during a
+    handover: it may have no script to end it (simulated: test_found "a job whose leader stood still before it could
+    cancel it is ended by the next one's").
     """
     state: str | None = None
     for _ in range(CHANGE_TRIES):
@@ -138,19 +137,20 @@ def end_announced(lead: Leader, job: str) -> Step:
 def _cancel(
     lead: Leader, job: str, what: str, every_s: float = AGAIN_S
 ) -> Generator[Command | float, Result | None, bool]:
-    """Cancel a job of the run. Whether Slurm has taken it."""
+    """Cancel a job of the run; whether Slurm has accepted that."""
     claim = yield from acts.wait_for_claim(partial(lead.claim, what), every_s)
     return (yield from acts.perform(lead, "cancel", claim, scancel(lead, job), job=job)) is True
 
 
 def scancel(lead: Leader, job: str) -> Generator[Command, Result | None, ActOutcome[bool | None]]:
-    """Whether Slurm has taken a cancel. Unknown is not no: its end would be taken for a person's word (core.state)."""
+    """Whether Slurm has accepted a cancel. Unknown is not no: the end would look like a person's cancel (core.state).
+    """
     done = is_done((yield lead.successor.cancel(job)))
     return ActOutcome(done, done)
 
 
 def _to_successor(lead: Leader, action: HandOver) -> Passing:
-    """The job that waits behind this one goes on as soon as this one has ended."""
+    """The job queued behind this one goes on as soon as this one has ended."""
     job = lead.state.successor
     if lead.state.next_cancelled is not None:
         found = yield from find_queued(lead)   # a person may have taken it back
@@ -187,7 +187,7 @@ def _to_successor(lead: Leader, action: HandOver) -> Passing:
 
 
 def _replace(lead: Leader, job: str) -> Step:
-    """Take back a next job that excludes a node which has left the cluster: another one is queued in its place."""
+    """Cancel a next job that excludes a node which has left the cluster, so that another one is queued."""
     if (yield from _cancel(lead, job, "replace the next job")):
         note_lost(lead, job, "it excluded a node that is no more, and Slurm changes no such job")
     else:
@@ -195,7 +195,7 @@ def _replace(lead: Leader, job: str) -> Step:
 
 
 def _hold(lead: Leader, job: str) -> Step:
-    """Keep the next job in the queue until a person resumes the run, who may have done so in this very moment."""
+    """Hold the next job in the queue until a person resumes the run, which may happen meanwhile."""
     while True:
         result = yield lead.successor.hold(job)
         if result is not None and result.is_ok:
@@ -204,7 +204,7 @@ def _hold(lead: Leader, job: str) -> Step:
         if _is_refused_for_good(lead, result):   # its supervisor sees the hold
             return
         yield AGAIN_S
-    # `resume` takes the file away first and looks for held jobs then: whatever comes after this look, it sees.
+    # `resume` deletes the file, then looks for held jobs: it finds whatever this supervisor holds after this check.
     if not _is_on_hold(lead):
         yield lead.successor.release(job)
         return
@@ -212,15 +212,15 @@ def _hold(lead: Leader, job: str) -> Step:
 
 
 def _is_on_hold(lead: Leader) -> bool:
-    """Whether a person still holds the run, as the folder says now, or said when it answered last."""
-    # A client that remembers the file of a hold that is taken back would hold the job for ever (simulated).
+    """Whether a person still holds the run, by the folder's last answer."""
+    # (simulated: test_found "a hold that is taken back, and that a client remembers, keeps no job back for ever")
     lead.ask_folder(lambda: fresh.see(f"{lead.run_dir}/control"), 1.0)
     observe.read_requests(lead)
     return any(request.name == "hold" for request in lead.folder.requests)
 
 
 def _is_refused_for_good(lead: Leader, result: Result | None) -> bool:
-    """Whether to ask for no more changes of the next job: scontrol is not there, or has said no again and again."""
+    """Whether to stop changing the next job: scontrol is missing, or has refused again and again."""
     if result is not None and not result.is_unknown:
         lead.next.is_not_changed()
     return result is not None and (ways.is_missing(result.returncode) or lead.next.refused_changes >= CHANGE_TRIES)
@@ -234,18 +234,16 @@ def _note_passed(lead: Leader, job: str | None, action: HandOver) -> None:
 
 
 def _resubmit(lead: Leader, action: HandOver) -> Passing:
-    """sbatch without a dependency. The next job may start before this one has ended: this supervisor does nothing more
-    by then, and the next one meets an attempt that has ended.
-
-    Nothing makes Slurm refuse a second such job, so after an answer that did not come two clear looks find none first.
+    """sbatch without a dependency: the next job may start before this one has ended, so nothing more is done here then.
+    Slurm accepts a second such job, so after an unknown answer two clear queries must find none.
     """
     if lead.ending is None:
-        yield from drain(lead)   # so that this job's last pulse is not published over the next one's first
+        yield from drain(lead)   # so that this job's last pulse does not overwrite the next one's first
     looks, refusals = 1, 0
     while True:
         found = yield from find_queued(lead)
         if found or lead.ending == JobEnd.CANCELLED or lead.state.next_cancelled is not None:
-            return None   # it waits, or goes on already; or a person wants none
+            return None   # it waits, or runs already; or a person wants none
         looks -= found is not None
         if looks <= 0:
             yield from announce_end(lead, is_now=False)
@@ -262,7 +260,7 @@ def _resubmit(lead: Leader, action: HandOver) -> Passing:
 
 
 def _submit_now(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, Result]:
-    """sbatch of the next job: announced, done, written down."""
+    """sbatch of the next job: announced, done, journalled."""
     claim = yield from acts.wait_for_claim(
         lambda: lead.claim("submit the next job") if lead.is_sure_of_folder() else 0, 1.0)
     result, job = yield from acts.perform(lead, "queue_successor", claim, _sbatch(lead, action))
@@ -285,13 +283,13 @@ def _sbatch(
 
 
 def _requeue(lead: Leader, action: HandOver) -> Passing:
-    """This job goes back into the queue, without the nodes that are bad now.
+    """Requeue this job, without the nodes that are bad now.
 
-    A plain requeue and no requeuehold: the job waits 121 s of itself, time enough for the changes, and a supervisor
-    that dies among them leaves a job that starts and not one that is held for ever. Measured (22.05): `scontrol update`
-    of ExcNodeList and uhold are obeyed while the job is COMPLETING already (see start_soon).
+    Not requeuehold: if the supervisor dies, the job starts by itself after 121 s. Measured (22.05): while the job is
+    COMPLETING, `scontrol update` of ExcNodeList and uhold work already (see start_soon).
     """
-    if lead.ending == JobEnd.UNKNOWN:   # Slurm's last word on it, CANCELLED perhaps, would be lost (simulated)
+    # (simulated: test_found "a cancelled job of which no line was written is not requeued")
+    if lead.ending == JobEnd.UNKNOWN:
         choose(lead, ways.WATCH, "nothing tells why this job ends, and one that a person cancels must not come back")
         return None
     if lead.ending is None:
@@ -299,7 +297,8 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
         if not any(intent.act == "requeue" for intent in lead.state.intents):   # else an earlier supervisor, which died
             yield from observe.look_whether_it_ends(lead)
         if lead.term_s is not None or lead.ending is not None:
-            return None   # a person's cancel, perhaps, which a requeue would undo (simulated)
+            # (simulated: test_found "a cancel that a cut cable kept from the supervisor is not undone by its requeue")
+            return None
     claim = yield from acts.wait_for_claim(partial(lead.claim, "requeue this job"), 1.0)
     refused = yield from acts.perform(lead, "requeue", claim, _ask_to_requeue(lead), job=lead.job.id,
                                       exclude=list(action.exclude))
@@ -307,21 +306,23 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
         choose(lead, ways.WATCH, f"this job could not be requeued: {refused}")
         return None
     yield from learn_why_it_ends(lead)   # the TERM of the requeue, or of a cancel just before it
-    if lead.ending == JobEnd.CANCELLED:   # Slurm requeues a cancelled job that has not ended yet (simulated)
+    # (simulated: test_found "a scancel a moment before a job is requeued is final")
+    if lead.ending == JobEnd.CANCELLED:
         yield from _take_back(lead)
         return False
     lead.course.job_ends(lead.ending or JobEnd.REQUEUED)   # the TERM that comes now is ours
     _note_passed(lead, lead.job.id, action)
     if lead.took_over is not None:
         observe.publish_pulse(lead, is_over=True)   # the other supervisors must not take this for a death
-    if action.held and _is_on_hold(lead):   # else this job can be gone between a hold and its release (simulated)
+    # (simulated: test_found "a job that is requeued once a hold was lifted is not held, for nobody to release")
+    if action.held and _is_on_hold(lead):
         yield from _hold(lead, lead.job.id)
     yield from _keep_out(lead, action.exclude)
     return True
 
 
 def _take_back(lead: Leader) -> Step:
-    """Take this job, which a person has cancelled, out of the queue into which it was put back a moment later."""
+    """Cancel this job, which was requeued just after a person had cancelled it."""
     for _ in range(CHANGE_TRIES):
         if (yield from _cancel(lead, lead.job.id, "take this job back", 1.0)):
             return
@@ -329,12 +330,11 @@ def _take_back(lead: Leader) -> Step:
 
 
 def start_soon(lead: Leader) -> Step:
-    """Let this requeued job start when this supervisor has gone, and not two minutes later.
+    """Let this requeued job start when this supervisor has gone, not two minutes later.
 
-    When a requeued job stops completing, Slurm sets its StartTime to 121 s from then, unless one in the future stands
-    there already (job_mgr.c, batch_requeue_fini). So "now" is of no use while it completes, and "now+8" is. Nor is
-    "now" safe right after that: in the second in which a job was killed slurmd says "already killed, do not launch
-    batch job", the job is FAILED and gone (both measured, 22.05).
+    When it stops completing, Slurm sets StartTime to 121 s from then, unless it is already in the future (job_mgr.c,
+    batch_requeue_fini). "now" fails twice, so "now+8": while the job completes it has no effect, and right after that
+    slurmd says "already killed, do not launch batch job", and the job is FAILED (both measured, 22.05).
     """
     if lead.state.successor != lead.job.id:
         return
@@ -349,7 +349,7 @@ def start_soon(lead: Leader) -> Step:
 
 
 def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, ActOutcome[str | None]]:
-    """None once Slurm has put this job back into the queue, however often its answer got lost; else what it said."""
+    """None once Slurm has requeued this job, even if its answer was lost; else its refusal."""
     refusals = 0
     while True:
         yield lead.successor.allow_requeue()
@@ -358,7 +358,7 @@ def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, A
             return ActOutcome(True, None)
         looked = yield lead.successor.look_at(lead.job.id)
         state = None if looked is None else lead.successor.state_of(looked, lead.job.id)
-        if state in ("COMPLETING", "PENDING"):   # also of somebody else's requeue
+        if state in ("COMPLETING", "PENDING"):   # also after a requeue by someone else
             return ActOutcome(True, None)
         refusals += result is not None and not result.is_unknown
         if refusals >= REFUSALS or (result is not None and ways.is_missing(result.returncode)):
@@ -367,7 +367,7 @@ def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, A
 
 
 def _keep_out(lead: Leader, exclude: tuple[str, ...]) -> Step:
-    """Keep the requeued job from bad nodes, and read that back."""
+    """Keep the requeued job from bad nodes, and check that."""
     for _ in range(CHANGE_TRIES if exclude else 0):
         yield from with_known_nodes(lead, exclude, lambda: lead.successor.prepare(lead.job.id, exclude))
         looked = yield lead.successor.look_closely()
@@ -381,7 +381,7 @@ def _keep_out(lead: Leader, exclude: tuple[str, ...]) -> Step:
 
 
 def _to_watch(lead: Leader, action: HandOver) -> Passing:
-    """A watcher queues the next job, or has done so."""
+    """A watch queues the next job, or has done so."""
     if lead.ending is None:
         yield from drain(lead)
     for _ in range(2):

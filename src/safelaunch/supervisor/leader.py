@@ -1,4 +1,4 @@
-"""The services that all files of the supervisor use: sleep, run folder, claims, journal, talk."""
+"""What all files of the supervisor use: sleep, run folder, claims, journal, messages."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from safelaunch.supervisor.state.parts import LeaderParts, TookOver
 
 TICK_S = 1.0
 BUSY_TICK_S = 0.02      # while something is under way that no socket announces
-NO_TIME_S = 0.001       # less than what is left of a sleep is not worth another one
+NO_TIME_S = 0.001       # a rest of a sleep shorter than this is not slept
 COMMAND_TICK_S = 0.1    # a command's end is announced by SIGCHLD; its deadline is not
-BUSY_FOR_S = 2.0        # what is not over by then is no matter of milliseconds: a lease, a rank that ignores TERM
+BUSY_FOR_S = 2.0        # what lasts longer needs no such hurry: a lease, a rank that ignores TERM
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 DEMOTED = 76              # another supervisor leads this job: this one becomes its standby
 HANDED_OVER = 75        # the job's exit code when the run goes on in another job (EX_TEMPFAIL)
@@ -53,7 +53,7 @@ class Leader(LeaderParts):
         world.on_signals(SIGNALS, self._take_signal)
 
     def record(self, *events: Event, noted: Sequence[Event] = ()) -> None:
-        """Journal the events, behind those that were noted, with one fsync; fold them into the state."""
+        """Journal the events, after those that were noted, with one fsync; fold them into the state."""
         self.journal.records(events, noted)
 
     def announce(self, *events: Event) -> None:
@@ -67,8 +67,8 @@ class Leader(LeaderParts):
     def wait(self, timeout_s: float) -> None:
         """Sleep until something happens; serve sockets; read the clocks, once a tick.
 
-        Answers to pings alone are nothing that happens, unless somebody may doubt that this leader lives: each of them
-        would cost a round of all that the loop looks at.
+        Answers to pings alone end no sleep, unless a standby may suspect this leader: each would cost a round of the
+        loop.
         """
         self.clock.has_no_news()
         until_s = self.world.now_s() + timeout_s
@@ -78,11 +78,11 @@ class Leader(LeaderParts):
         self.server.tick(self.now_s, self.ping_every_s)
 
     def _hear(self, timeout_s: float) -> None:
-        """Sleep until some socket, or a signal, has something to say; serve them, and read the clocks."""
+        """Sleep until a socket or a signal has something; serve the sockets, and read the clocks."""
         before_s = self.now_s
         ready = self.clock.sleep(timeout_s)
         if self.now_s - before_s > timeout_s + STALL_S:
-            # This process was stopped or starved: nobody was silent but itself, and only now does it ask again.
+            # This process was stopped or starved: nobody else was silent.
             self.server.forgive(self.now_s)
             self.running.stood_still(self.now_s, is_long=self.now_s - before_s > LEASE_S)
             self.standbys.is_doubted(self.standbys.is_contested or self.standbys.node is not None)
@@ -92,16 +92,16 @@ class Leader(LeaderParts):
             key.data(self.now_s)
 
     def rest(self, length_s: float) -> None:
-        """Let so much time pass, while the guards are heard; a mere `wait` ends with each word of theirs."""
+        """Let so much time pass while the guards are heard; `wait` ends with each of their messages."""
         until_s = self.now_s + length_s
         while self.now_s < until_s:
             self.wait(until_s - self.now_s)
 
     def doubt_itself(self) -> None:
-        """While this leader cannot be born, since the folder does not answer: another may lead by now.
+        """While this leader cannot start, because the folder does not answer: another may lead by now.
 
-        It hears the guards, so that their leases never run out. After a lease without a word of the standby that the
-        leader before had, it ends their ranks: whoever has taken over waits no longer (simulated: two writers).
+        It serves the guards, so that their leases do not run out. If the earlier leader's standby is silent for a
+        lease, it ends their ranks: a new leader waits no longer than that.
         """
         heard_s = max((one.heard_s for one in self.server.standbys.values()), default=self.clock.born_s)
         if self.journal.gen == 0 and self.was_watched and self.now_s - heard_s > LEASE_S and not self.server.order:
@@ -122,9 +122,9 @@ class Leader(LeaderParts):
         return max(BUSY_TICK_S, min([TICK_S, *waits_s]))
 
     def ask_folder(self, ask: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
-        """The answer of a shared folder; late at once where one was late in this very tick.
+        """The answer of a shared folder; late at once where one was late in this tick.
 
-        Two such waits never follow each other: 3.1 s without a ping were measured on a stopped FUSE server so.
+        Two such waits must not follow each other: on a stopped FUSE server that took 3.1 s without a ping (measured).
         """
         if self.folder.was_late(self.now_s):
             return ChildAnswer(late=True)
@@ -134,10 +134,10 @@ class Leader(LeaderParts):
         return answer
 
     def is_sure_of_folder(self) -> bool:
-        """Whether the run folder answers, right before its script is sent or started. Raises Superseded where it is
-        another one by now, or somebody else's: the script would not be this run's.
+        """Whether the run folder answers, right before its script is submitted or started. Raises Superseded where the
+        folder has been replaced, or is another user's.
         """
-        script = self.local / "job.sbatch"   # what runs here, as this job's shell has kept it
+        script = self.local / "job.sbatch"   # the copy of this job's shell
 
         def look() -> tuple[list[int], str | None, bool]:
             is_closed = ownership.close_run(self.run_dir)
@@ -146,7 +146,8 @@ class Leader(LeaderParts):
             return (runfolder.folder_id(self.run_dir),
                     reason if is_same else f"{self.run_dir / script.name} has been changed", is_closed)
 
-        # Whatever was late in this tick: who wakes in a job that has ended has moments to submit the next (simulated).
+        # Asked even if another answer was late in this tick (simulated: test_found "a leader that wakes in a job which
+        # others have ended as orphaned takes that for no person's cancel").
         answer = self.between_pings(lambda: self.shared.ask(look, 1.0))
         if not answer.is_ok or answer.value is None:
             return False
@@ -158,8 +159,8 @@ class Leader(LeaderParts):
         return True
 
     def between_pings(self, wait: Callable[[], T]) -> T:
-        """What `wait` returns. A standby doubts a leader from which nothing has come for two seconds: it hears a word
-        right before, and right after where that took long (the next tick was up to a second later: 2.07 s measured).
+        """What `wait` returns, with pings right before it and right after a long one. A standby suspects a leader that
+        is silent for two seconds; without the second ping it was 2.07 s (measured).
         """
         from_s = self.world.now_s()
         self.server.ping_standbys(from_s)
@@ -170,12 +171,12 @@ class Leader(LeaderParts):
         return answer
 
     def patiently(self, ask: Callable[[], T]) -> Any:
-        """The answer of the run folder, however long it is frozen; the guards are heard meanwhile."""
-        refusals = 0   # and not seconds: this process may stand still meanwhile
+        """The answer of the run folder, however long it is frozen; the guards are served meanwhile."""
+        refusals = 0   # not seconds: this process may stand still meanwhile
         while True:
             answer = self.between_pings(lambda: self.shared.ask(ask, PATIENT_S))
             if answer.is_ok:
-                self.folder.answers()   # what is asked next, of a job that was cancelled perhaps, is worth its wait
+                self.folder.answers()   # the next question is worth its wait
                 return answer.value
             self.rest(1.0)
             self.doubt_itself()
@@ -204,7 +205,7 @@ class Leader(LeaderParts):
                 return number
             other = self.read_claim(number)
             if other.get("pid") == self.world.pid and other.get("host") == self.job.host and other.get("gen") == gen:
-                return number   # won after all, by a publish that was late
+                return number   # won after all: the publish was late
             if not own_gen and int(other.get("gen", 0)) > self.journal.gen:
                 raise Superseded(f"claim {number} belongs to generation {other.get('gen')} on {other.get('host')}",
                                  str(other.get("host")))
@@ -217,14 +218,14 @@ class Leader(LeaderParts):
         return self.patiently(read) or {}
 
     def ask_slurm(self, argv: Sequence[str], deadline_s: float) -> Result | None:
-        """Slurm's answer, waited for while the guards are heard; None where this process is told to end meanwhile."""
+        """Slurm's answer; the guards are served meanwhile. None where this process is told to end first."""
         command = self.world.command(argv, self.job.env, deadline_s)
         while (result := command.poll()) is None and not self.course.was_told:
             self.wait(0.05)
         return result
 
     def find_other(self, claims: list[dict[str, Any]]) -> None:
-        """Take in the claims behind this leader's last one; raises Superseded where another one leads by now."""
+        """Take in the claims after this leader's last one; raises Superseded where another one leads."""
         self.standbys.is_confirmed(self.now_s)
         other = next((claim for claim in claims if int(claim.get("gen", 0)) > self.journal.gen), None)
         if other is not None:
@@ -238,7 +239,7 @@ class Leader(LeaderParts):
 
     def say(self, text: str) -> None:
         """A line in the job's output, which people read first."""
-        # On one line of its own: a name with a line end in it could write slurmstepd's words, which are read here.
+        # One line: a name with a line end could imitate slurmstepd's messages, which are read here.
         line = f"safelaunch {clock(self.now)} {self.job.host}: {clean(text)}\n"
         self.shared.enqueue(APPEND, f"slurm-{self.job.id}.out" if not self.job.is_local else "job.out", line.encode())
 
@@ -272,11 +273,11 @@ class Leader(LeaderParts):
         return f"{runfolder.attempt_folder(number)}/record.json", data.encode() + b"\n"
 
     def endpoint(self) -> tuple[str, int]:
-        """Address and port of the door. The batch host's guards know its address from srun."""
+        """Address and port of the endpoint. The batch host's guards know its address from srun."""
         return ("" if self.took_over is None else self.own_address(), self.server.port)
 
     def move_record(self, number: int) -> None:
-        """Say in the attempt's record that it has ended, without waiting: a silent node's lease counts from there."""
+        """Mark the attempt's record as ended, without waiting: a silent node's lease counts from there."""
         name, data = self.record_of(number, "ended")
         self.running.record_moves(number, self.shared.enqueue(PUT, name, data))
 
@@ -288,7 +289,7 @@ class Leader(LeaderParts):
 
     def main_log(self, number: int) -> str:
         """Path of an attempt's log in the run folder."""
-        return f"{self.run_dir}/{runfolder.attempt_folder(number)}/main.log"   # each tick asks: no Path is made for it
+        return f"{self.run_dir}/{runfolder.attempt_folder(number)}/main.log"   # built without Path: asked each tick
 
     def _take_signal(self, number: int, now_s: float) -> None:
         self.clock.takes_news()   # also SIGCHLD: a command has ended
@@ -299,8 +300,8 @@ class Leader(LeaderParts):
 
 
 def hold_token(local: Path, token: str, port: int = 0, watched: Iterable[str] = ()) -> None:
-    """Keep on this host's own disk what whoever is born here next must know: the run's token, this host's port, and
-    the hosts of those who watch, one of whom may have taken over by then.
+    """Keep on this host's own disk what a supervisor that starts here next needs: the run's token, this host's port,
+    and the hosts of eligible standbys, one of which may have taken over.
     """
     temporary = local / "control.tmp"
     temporary.touch(0o600)

@@ -1,4 +1,4 @@
-"""What the leader sees: its attempt, the guards, people's requests, the job's end."""
+"""What the leader reads: its attempt, the guards, people's requests, the job's end."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ CHUNK_BYTES = 64 << 10   # of new log read in one go; more is noise, and was a t
 READY_S = 2.0
 LOOK_FOR_LOST_S = 0.4
 JOURNAL_PROGRESS_S = 60.0
-FIRST_TOUCH_S = 600.0   # of the local folder: not at the birth, when a training waits, nor long after it
+FIRST_TOUCH_S = 600.0   # of the local folder: neither at the start, when a training waits, nor long after it
 TROUBLE_S = 2.0
 THIRD_WITNESS_S = 5.0   # slurmctld answers within milliseconds; a cut network lets squeue wait for a minute
-CLOSING_S = 60.0        # where a script of the group opens all folders again and again, say so now and then
-LIMIT_S = 3600.0        # between two looks at the time limit, which people may extend
+CLOSING_S = 60.0        # repeat the message now and then where a script opens all folders again and again
+LIMIT_S = 3600.0        # between two checks of the time limit, which people may extend
 TERM_LATE_S = 15.0      # Slurm signals a node that it could not reach again and again
 LAST_WORDS_S = 0.03     # a rank's last lines reach srun within milliseconds of its end
-SRUN_ENDS_S = 2.0       # after its last task has left well, which needs no haste: what it says decides what that means
+SRUN_ENDS_S = 2.0       # after its last task has ended well; its message decides what that means
 
 
 def observe(lead: Leader) -> None:
-    """Look at everything that is due."""
+    """Read everything that is due."""
     lead.folder.is_seen(lead.now_s)
     lead.tasks.advance()
     has_asked = lead.clock.is_due("requests", REQUESTS_S)
@@ -76,7 +76,7 @@ def observe(lead: Leader) -> None:
 
 
 def see_who_leads(lead: Leader) -> None:
-    """The standby and this leader do not hear each other: before anything else, see whether it has taken over."""
+    """The standby and this leader do not hear each other: check first whether it has taken over."""
     def look() -> list[dict[str, Any]]:
         fresh.see(f"{lead.run_dir}/claims")
         return journal.claims_after(lead.run_dir, lead.journal.claim_number)
@@ -88,7 +88,7 @@ def see_who_leads(lead: Leader) -> None:
 
 
 def look_for_trouble(lead: Leader) -> None:
-    """After a failure of the storage: whether the run's folders take writes again."""
+    """After a storage failure: whether the run's folders take writes again."""
     waits_for = thaw.trouble(lead)
     if waits_for is not None:
         lead.folder.has_trouble(waits_for)
@@ -127,8 +127,8 @@ def ask_the_third(lead: Leader) -> Step:
 
 
 def look_whether_it_ends(lead: Leader) -> Generator[Command, Result | None, bool | None]:
-    """Whether Slurm is ending this job; None = no answer. While a node is cut off it does not hear the TERM of a
-    person's cancel, and what it does when the cable is mended would undo that (simulated): the TERM counts as said.
+    """Whether Slurm is ending this job; None = no answer. If it is, the TERM counts as received: a cut node does not
+    get it (simulated: test_found "a cancel that a cut cable kept from the supervisor is not undone by its next job").
     """
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
     if result is None or result.is_unknown:
@@ -141,7 +141,7 @@ def look_whether_it_ends(lead: Leader) -> Generator[Command, Result | None, bool
 
 
 def watch_limit(lead: Leader) -> Step:
-    """Slurm warns the batch script of the time limit; this supervisor is in none, and asks for the time left."""
+    """Check the time left: Slurm warns only the batch script of the limit, and this supervisor runs in none."""
     warn_s = warn_before_s(lead.plan)
     while lead.course.final is None:
         result = yield lead.world.command(slurm.squeue_time_left(lead.job.id), lead.job.env)
@@ -153,7 +153,7 @@ def watch_limit(lead: Leader) -> Step:
 
 
 def read_requests(lead: Leader) -> bool:
-    """Look at the control files; False = no answer came, which means neither asked nor not asked."""
+    """Read the control files; False = no answer, which means neither asked nor not asked."""
     kill_file = lead.plan.kill_file
     answer = lead.ask_folder(
         lambda: (runfolder.read_requests(lead.run_dir, kill_file), runfolder.folder_id(lead.run_dir),
@@ -169,7 +169,7 @@ def read_requests(lead: Leader) -> bool:
     before = {request.name for request in lead.folder.requests}
     lead.folder.is_read(folder, runfolder.requests_of(found))
     if is_open and lead.clock.is_due("closing", CLOSING_S):
-        lead.is_sure_of_folder()   # a supervisor that is born to an open folder does not use it: not even the next one
+        lead.is_sure_of_folder()   # a supervisor must not use a folder that others can write, not even the next one
     for request in lead.folder.requests:
         if request.name not in before:
             event = "kill_switch" if request.name in STOPS else "request"
@@ -178,7 +178,7 @@ def read_requests(lead: Leader) -> bool:
 
 
 def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
-    """Look at the live attempt: srun, the pump, the log's growth, progress, the guards."""
+    """Read the live attempt: srun, the pump, the log's growth, progress, the guards."""
     code = process.poll()
     if code is not None and lead.attempt.srun_code is None:
         lead.running.srun_has_ended(code)
@@ -197,7 +197,7 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
 
 
 def hear(lead: Leader, process: AttemptProcess) -> Talk | None:
-    """What the log has said since it was heard last, of its last CHUNK_BYTES; None = it has not grown."""
+    """New lines of the log, its last CHUNK_BYTES at most; None = it has not grown."""
     start = lead.running.is_listened_to()
     if lead.running.size <= start:
         return None
@@ -212,14 +212,14 @@ def _hear(lead: Leader, number: int, text: bytes, pattern: str) -> Talk:
 
 
 def hear_last(lead: Leader, process: AttemptProcess) -> None:
-    """What an ended attempt has said since: one that was short may have started too low as well."""
+    """Read the last lines of an ended attempt: a short one may have started too low as well."""
     lead.running.has_ended_log(process.size())
     hear(lead, process)
     lostprogress.judge_start(lead)
 
 
 def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
-    """Note the step that the log has named; the journal hears of it once a minute."""
+    """Note the step that the log has named; the journal gets one a minute."""
     attempt = lead.state.attempt
     if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
         return
@@ -231,7 +231,7 @@ def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
 
 
 def find_lost(lead: Leader) -> None:
-    """Nodes whose guards say nothing any more; tasks whose guard has gone without a word."""
+    """Nodes whose guards are silent; tasks whose guard has gone without a message."""
     assert lead.live is not None
     reported = {(exit.node, exit.task) for exit in lead.live.exits}
     for guard in lead.server.guards.values():
@@ -256,7 +256,7 @@ def _heard(lead: Leader, live: Live, guard: Guard) -> Heard:
 
 
 def probe(lead: Leader, guard: Guard) -> Step:
-    """Ask a node whose guard is silent by a helper step."""
+    """Test a node whose guard is silent by a helper step."""
     result = yield lead.world.command(lead.fencer.helper(guard.node, ["true"]), lead.job.env, 15.0)
     overlap.note_result(lead, result)
     silent_s = lead.now_s - guard.heard_s
@@ -266,7 +266,7 @@ def probe(lead: Leader, guard: Guard) -> Step:
 
 
 def on_report(lead: Leader, guard: Guard) -> None:
-    """Take in what a guard, or a standby, has said beside its answers to pings."""
+    """Take in what a guard or a standby has sent beside its answers to pings."""
     lead.clock.takes_news()
     if lead.live is None or guard.attempt != lead.live.number or guard.task == STANDBY_TASK:
         return
@@ -275,13 +275,13 @@ def on_report(lead: Leader, guard: Guard) -> None:
 
 
 def add_exit(lead: Leader, exit: Exit) -> None:
-    """Note a task's end, the first word only."""
+    """Note a task's end; the first report counts."""
     assert lead.live is not None
     lead.running.task_has_ended(exit, lead.now_s)
 
 
 def standing(lead: Leader) -> TurnFacts:
-    """Where the run stands, for the next turn of the loop."""
+    """The state of the run for the next turn of the loop."""
     live = lead.live
     is_over = live is not None and live.fenced
     return TurnFacts(
@@ -292,13 +292,13 @@ def standing(lead: Leader) -> TurnFacts:
 
 
 def has_last_words(lead: Leader) -> bool:
-    """srun has brought what the dying ranks said: it has ended, or nothing came for a moment."""
+    """srun has brought the last lines of the ranks: it has ended, or nothing came for a moment."""
     assert lead.live is not None
     return lead.live.srun_code is not None or lead.now_s > _quiet_until_s(lead, lead.live)
 
 
 def wakes_in_s(lead: Leader) -> float:
-    """Seconds until the last words count as said, which nothing announces; TICK_S where nobody waits for them."""
+    """Seconds until the last lines count as complete, which nothing announces; TICK_S where nobody waits for them."""
     left_s = _quiet_until_s(lead, lead.live) - lead.now_s if lead.live is not None and lead.live.fenced else TICK_S
     return left_s + NO_TIME_S if left_s > 0 else TICK_S
 
@@ -319,7 +319,7 @@ def find_urgent(lead: Leader) -> Urgent:
 
 
 def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool = False) -> None:
-    """Put a copy of the heartbeat into the run folder, for those outside."""
+    """Write a copy of the heartbeat into the run folder, for those outside."""
     urgent = urgent or find_urgent(lead)
     count = lead.standbys.pulse.shows(urgent)
     lead.server.show_pulse(count, lead.now_s)

@@ -1,8 +1,9 @@
 """The standby: a second supervisor on another node, which takes over when the leader's node dies.
 
 A dead batch host under --no-kill leaves the job RUNNING without a script until its time limit (measured), and Slurm
-itself notices after 440 s. The standby holds a line to the leader's door and answers its pings; once the line is silent
-it reads the pulse from the shared folder. core.decide.takeover judges, a claim makes sure that only one acts.
+itself notices after 440 s. The standby is connected to the leader's endpoint and answers its pings. When the connection
+is silent it reads the pulse from the shared folder. core.decide.takeover decides, and a claim makes sure that only one
+acts.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class LastPulse(NamedTuple):
 
     gen: int = 0                     # the highest generation that one was of
     leader: str = ""                 # its host,
-    watchers: tuple[str, ...] = ()   # and who may take over from it
+    watchers: tuple[str, ...] = ()   # and the eligible standbys
     successor: str | None = None     # the next job
 
 
@@ -55,7 +56,7 @@ class Standby:
         world.on_signals(SIGNALS, self._take_signal)
 
     def watch(self) -> bool:
-        """True when the leader is dead and this one is to lead; False when the job ends, or the run has ended."""
+        """True when the leader is dead and this one is to lead; False when the job or the run ends."""
         while not self.is_over:
             before_s = self.now_s
             for key, _ in self.world.selector.select(TICK_S):
@@ -83,7 +84,7 @@ class Standby:
     @property
     def took_over(self) -> TookOver:
         """From whom, once `watch` has said so."""
-        # Its pulse moved while only the line was cut: until then it was sure of itself, and its guards heard it.
+        # A pulse that moved while only the connection was cut: the leader was sure of itself until then.
         seen_s = 0.0 if self.signs.has_resigned else self.signs.moved_s
         others = tuple(name for name in self.told.watchers if name != self.job.host)
         return TookOver(self.told.leader or "its host", max(self.signs.heard_s, seen_s), others)
@@ -101,15 +102,16 @@ class Standby:
         self.read_next_s = self.now_s + (READ_EVERY_S if suspicious else TICK_S)
         if suspicious or not self.told.leader:
             return True
-        self.read_next_s = self.now_s + SUSPICION_S   # so that a silent line is noticed in time
+        self.read_next_s = self.now_s + SUSPICION_S   # so that a silent connection is noticed in time
         return False
 
     def _read_pulse(self) -> None:
-        """Look at the pulse, in a child: the folder may be frozen, and then it tells nothing."""
+        """Read the pulse in a child: the folder may be frozen."""
         path = self.run_dir / PULSE_FILE
 
         def read() -> Any:
-            fresh.see(str(self.run_dir))   # a pulse that is remembered stands still, and would be a witness (simulated)
+            # (simulated: test_found "a pulse that a client remembers is no witness of its leader's death")
+            fresh.see(str(self.run_dir))
             return sharedfile.read_json(path, sharedfile.PULSE_BYTES)
         answer = self.shared.ask(read, READ_DEADLINE_S)
         self.now_s = self.world.now_s()
@@ -118,9 +120,9 @@ class Standby:
             return   # unread, or of another version
         count, every_s = pulse.count, pulse.every_s
         if pulse.gen < self.told.gen:
-            return   # of an earlier leader, and delivered late
+            return   # of an earlier leader, delivered late
         self.told = self.told._replace(successor=pulse.successor)
-        if pulse.host == self.job.host and pulse.job == self.job.id:   # of its own forerunner: nobody leads here
+        if pulse.host == self.job.host and pulse.job == self.job.id:   # of this host's own: nobody leads here
             self.signs = takeover.read(self.signs, self.now_s, count, every_s, is_listed=False)
             return
         self.told = self.told._replace(gen=pulse.gen)
@@ -135,7 +137,7 @@ class Standby:
         self.signs = takeover.read(self.signs, self.now_s, count, every_s, pulse.alone, is_listed)
 
     def _is_still_due(self) -> bool:
-        """Whether no other job leads the run by now: a node that was cut off may have missed the end of this one."""
+        """Whether no other job leads the run by now: a node that was cut off may have missed this job's end."""
         def look() -> str | None:
             fresh.see(f"{self.run_dir}/claims")
             return journal.leading_job(self.run_dir)
@@ -144,13 +146,13 @@ class Standby:
         return answer.is_ok
 
     def _end_job(self) -> None:
-        """Leave word that this is no person's cancel, free the next job from this one's silent nodes, cancel this one.
+        """Announce that this is no person's cancel, keep the next job from this one's silent nodes, cancel this one.
 
-        As the node guards do, where one is left: the run goes on in its next job. Only where Slurm says that this one
-        runs: over a job that a person has cancelled that word would undo the cancel (simulated).
+        Guards do the same, where one is left; the run goes on in its next job. Only if Slurm says that this job runs
+        (simulated: test_found "a cancel of a job whose old leader wakes up long after it is final").
         """
         looked = self.world.command(slurm.squeue_job(self.job.id), self.job.env).wait()
-        self.signs = takeover.begin(self.world.now_s(), self.signs.is_known)   # should it not help, again after a while
+        self.signs = takeover.begin(self.world.now_s(), self.signs.is_known)   # if that fails, again after a while
         if not looked.is_ok or "|RUNNING|" not in looked.stdout:
             return
         word = f"{self.job.host} {clock(self.world.now())}\n".encode()
@@ -161,10 +163,10 @@ class Standby:
         self.world.command(slurm.scancel(self.job.id), self.job.env).wait()
 
     def _follow(self, host: str, endpoint: tuple[str, int], count: int, every_s: float, is_listed: bool) -> None:
-        """Another supervisor leads: it took over, or was born again elsewhere."""
+        """Another supervisor leads: it took over, or was started elsewhere."""
         if self.line is not None:
             self.world.hang_up(self.line)
-        # Whoever is born on that host knows of this watcher from its disk.
+        # A supervisor that starts on that host knows this standby from its disk.
         is_known = self.signs.is_known and is_listed and host == self.told.leader
         self.told, self.endpoint = self.told._replace(leader=host), endpoint
         self.line = self.world.call(endpoint, self.token, self.job.host)

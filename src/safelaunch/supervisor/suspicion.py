@@ -1,4 +1,4 @@
-"""What a failed attempt says about nodes: evidence into journal and ledger, and who is kept out because of it."""
+"""What a failed attempt says about nodes: evidence for journal and ledger, and which nodes are excluded for it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ DEADLINE_S = 1.0     # for the ledger's folder: evidence that cannot be shared s
 
 
 def blamed_nodes(live: Live) -> tuple[str, ...]:
-    """Nodes whose tasks ended by themselves as the first one did, in order: those ended afterwards say nothing."""
+    """Nodes whose tasks ended by themselves as the first one did, in order: later ends say nothing."""
     bad = [exit for exit in live.exits if exit.code]
     if not bad:
         return ()
     own = [exit for exit in bad if (exit.code, exit.signal) == (bad[0].code, bad[0].signal)]
     if live.killed_t is not None and bad[0].signal in (9, 15):
-        own = own[:1]   # so the supervisor ends the others as well
+        own = own[:1]   # the supervisor ends the others in the same way
     return tuple(dict.fromkeys(exit.node for exit in own))
 
 
 def suspect(lead: Leader, live: Live, verdict: Verdict, culprits: tuple[str, ...]) -> list[Event]:
-    """The events that follow for nodes: evidence, and exclusions that begin or end. Tells the shared ledger, too."""
+    """The events for nodes: evidence, and exclusions that begin or end. Tells the shared ledger, too."""
     attempt = lead.state.attempt
     started_t = attempt.started_t if attempt is not None else lead.now
     ended_t = lead.now - max(0.0, lead.now_s - lead.running.exit_s)
@@ -52,13 +52,13 @@ def suspect(lead: Leader, live: Live, verdict: Verdict, culprits: tuple[str, ...
 
 
 def change_exclusions(lead: Leader) -> list[Event]:
-    """Who is kept out from now on, and who no longer, as far as that differs from the journal's state."""
+    """The events for nodes newly excluded or readmitted, compared with the journal's state."""
     there = None if lead.nodes.partition is None else {*lead.nodes.partition, *lead.job.nodes}
     now_out = {one.node: one for one in exclusions(
         lead.nodes.evidence, lead.now, lead.plan.suspects, nodes=lead.plan.nodes, spares=lead.plan.spare_nodes,
         run=lead.plan.run_id, among=there, available=lead.nodes.available, asked=asked_nodes(lead.plan.sbatch),
         replaced=lead.plan.spare_nodes)}
-    # A node that is down costs nothing today; it comes back, and the next job would wait for it for ever (simulated).
+    # (simulated: test_found "a dead node that comes back is not kept out of the next job for ever")
     while now_out and lead.nodes.partition is not None and (
             len(set(lead.nodes.partition) - now_out.keys()) < lead.plan.allocated_nodes):
         now_out.popitem()
@@ -66,7 +66,7 @@ def change_exclusions(lead: Leader) -> list[Event]:
     before, known = set(lead.state.excluded), dict(lead.state.left_out)
     used = {} if there is None else needed(lead.nodes.evidence, lead.now, lead.plan.suspects, now_out, most,
                                            there - asked_nodes(lead.plan.sbatch))
-    # Told once: of those that were left out, also who is trusted again.
+    # Said once, also of readmitted nodes that could not be excluded.
     no_more = sorted({*before, *known.keys() & (there or set())} - now_out.keys() - used.keys())
     gone = [lead.writer.event("node_left_out", node=node, why=_no_such_node(lead)) if there and node not in there else
             lead.writer.event("node_readmitted", node=node, why=why_readmitted(
@@ -83,10 +83,10 @@ def _no_such_node(lead: Leader) -> str:
 
 
 def recall(lead: Leader, may_wait: bool) -> None:
-    """All that is known against nodes: this run's own journal, and the ledger that runs and people share.
+    """All evidence against nodes: this run's own journal, and the ledger that runs and people share.
 
-    `may_wait`: for Slurm's word on how many nodes there are, which says how many can be kept out. A new job that did
-    not wait for it handed over at once for want of good nodes, and so did the next one (simulated).
+    `may_wait`: for Slurm's number of nodes, which bounds the exclusions. Without it a new job can hand over at once for
+    want of good nodes.
     """
     cluster = lead.job.cluster
     own = evidence_of(lead.journal.history, lead.plan.run_id, cluster)
@@ -111,7 +111,7 @@ def _record_changes(lead: Leader) -> None:
 
 
 def share(lead: Leader, found: tuple[NodeEvidence, ...]) -> None:
-    """Tell the shared ledger, without waiting long: this run knows already."""
+    """Tell the shared ledger, without a long wait: this run knows already."""
     folder = _folder(lead)
     if folder is not None and not lead.job.is_local:
         lead.between_pings(lambda: lead.shared.ask(lambda: folder_of_ledger.append(folder, found), DEADLINE_S))

@@ -1,4 +1,4 @@
-"""The leader's birth: it opens the guards' door, learns all from the journal, and takes over what lives."""
+"""The start of a leader: it opens the guards' endpoint, reads the journal, and takes over what lives."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from safelaunch.supervisor.suspicion import ask_available, recall
 
 COMPLETING_S = 900.0     # above the 440 s that Slurm takes to give a dead node up, and its own KillWaits
 COMPLETING_LOOK_S = 30.0
-UNEXPLAINED_S = 60.0     # for Slurm's word on a job of which nothing tells why it ended: then it has crashed
-ASK_S = 15.0    # for Slurm's word on a job that is over; an answer that does not come is no word
+UNEXPLAINED_S = 60.0     # for Slurm's answer on a job whose end nothing explains: then it has crashed
+ASK_S = 15.0    # for Slurm's answer on a job that is over; no answer proves nothing
 PULSES_A_GENERATION = 1_000_000
 
 
 def boot(lead: Leader) -> None:
-    """Open the guards' door first (their lease runs), then learn all from the journal."""
+    """Open the guards' endpoint first (their lease runs), then read the journal."""
     open_control(lead)
     lead.folder.opens(lead.world.share(lead.run_dir, lead.local / "spool"))
-    # Each question is a child, and a next job's training waits for all of them: few questions.
+    # Each question is a child process, and a next job's training waits for all of them.
     meta, env, claims, reason = lead.patiently(lambda: (
         sharedfile.read_json(lead.run_dir / "run.json"), runfolder.read_env(lead.run_dir),
         journal.last_claim(lead.run_dir), ownership.why_not_own_run(lead.run_dir)))
@@ -58,7 +58,7 @@ def boot(lead: Leader) -> None:
     lead.journal.sees_claims_up_to(claims)
     lead.journal.leads_as(lead.claim(f"{journal.LEAD}{lead.job.id}", own_gen=True))
     lead.standbys.pulse.counts_from(lead.journal.gen * PULSES_A_GENERATION)
-    # Only now: what another supervisor did before this claim must be known, and after it nobody else acts.
+    # After this claim nobody else acts; what was done before it must be read.
     raw, launched = lead.patiently(lambda: _read_afresh(lead.run_dir))
     lead.journal.opens(journal.merge_raw(raw).events, journal.Writer(
         lead.shared, lead.journal.gen, lead.job.host, lead.world.now, lead.world.pid))
@@ -93,15 +93,16 @@ def boot(lead: Leader) -> None:
 
 
 def _note_taken(lead: Leader) -> None:
-    """Write down that this user's folder on the node's disk is somebody else's: the batch script went beside it."""
-    with contextlib.suppress(OSError):   # there is no word of it: the usual case
+    """Journal that another user owns this user's folder on the node's disk, so that the batch script used another one.
+    """
+    with contextlib.suppress(OSError):   # no note of it: the usual case
         path = Path((lead.local / "taken").read_text().rstrip("\n"))
         owner = runfolder.name_of(path.lstat().st_uid)
         lead.record(lead.writer.event("local_folder_taken", node=lead.job.host, path=str(path), owner=owner))
 
 
 def _read_afresh(run_dir: Path) -> tuple[dict[str, str], dict[str, Any] | None]:
-    """The journal and the last launch, with what other hosts have just written: remembered names would hide it."""
+    """The journal and the last launch, past the client's cache: other hosts have just written."""
     fresh.see(str(run_dir), *(f"{run_dir}/{name}" for name in ("claims", "journal", "control")))
     return journal.read_raw(run_dir), journal.last_launch(run_dir)
 
@@ -114,7 +115,7 @@ def is_same_job(lead: Leader) -> bool:
 
 
 def open_control(lead: Leader) -> None:
-    """The same port and token as the leader before, so that its guards find this one."""
+    """Open the earlier leader's port with its token, so that its guards find this one."""
     file = lead.local / "control.json"
     try:
         old = json.loads(file.read_text())
@@ -124,14 +125,14 @@ def open_control(lead: Leader) -> None:
     lead.door.opens(token, lead.world.serve(token, old["port"], "127.0.0.1" if lead.job.is_local else ""))
     lead.server.report_to(on_report=lambda guard: observe.on_report(lead, guard),
                           on_standby=lambda: hold_watched(lead), on_forged=lambda guard: tell_forged(lead, guard))
-    # Those whom a forerunner let in may take over, whether or not they call here: they call, or are struck off in time.
+    # Standbys that an earlier supervisor let in may take over: they call here, or are removed in time.
     lead.server.remember(old.get("watched", ()), lead.clock.born_s)
     lead.standbys.pulse.begins_with(watchers_of(lead))
     hold_watched(lead)
 
 
 def tell_forged(lead: Leader, guard: Guard) -> None:
-    """Say that somebody stands between a guard and this door; not each time, or he could fill the disk."""
+    """Say that somebody stands between a guard and this endpoint; rarely, or he could fill the disk."""
     count = lead.server.forged
     if not count & (count - 1):
         lead.say(f"somebody speaks in the name of {guard.node}'s node guard, on a connection of its own: it is closed "
@@ -139,12 +140,12 @@ def tell_forged(lead: Leader, guard: Guard) -> None:
 
 
 def hold_watched(lead: Leader) -> None:
-    """Keep on this host's disk, before a standby is let in, who may take over from now on."""
+    """Keep the eligible standbys on this host's disk before one is let in."""
     hold_token(lead.local, lead.token, lead.server.port, lead.server.standbys)
 
 
 def presume_launched(lead: Leader, claimed: dict[str, Any] | None) -> None:
-    """An attempt that another host's supervisor announced may live, although nobody wrote down that it started.
+    """An attempt that another host's supervisor announced may live, although its start was not journalled.
 
     `claimed`: the last claim of a launch.
     """
@@ -163,8 +164,8 @@ def presume_launched(lead: Leader, claimed: dict[str, Any] | None) -> None:
 
 
 def presume_claimed(lead: Leader, claim: dict[str, Any]) -> None:
-    """An attempt may live of which nothing is left but the claim: its host died with the journal's last lines, which
-    waited for a frozen folder (simulated: its number was given to a second one).
+    """An attempt may live of which only the claim is left: its host died with the journal's last lines (simulated:
+    test_found "attempt of which only the claim is left keeps its number").
     """
     known = lead.state.attempt
     if known is not None and known.number >= claim["attempt"]:
@@ -172,9 +173,9 @@ def presume_claimed(lead: Leader, claim: dict[str, Any]) -> None:
     job, host = str(claim["job"]), str(claim.get("host"))
     is_own = (job, host) == (lead.job.id, lead.job.host) and lead.took_over is None
     if is_own and (is_same_job(lead) or not lead.job.restart_count):
-        return   # then its files lie on this host's disk, or it was never launched
+        return   # its files are on this host's disk, or it was never launched
     if any(event.event == "intent" and event.data.get("claim") == claim["claim"] for event in lead.journal.history):
-        return   # the journal knows of it
+        return   # the journal has it
     nodes = next((one.nodes for one in lead.state.jobs if one.id == job and one.nodes), ())
     lead.record(lead.writer.event("attempt_started", attempt=claim["attempt"], job=job,
                                   nodes=list(lead.job.nodes if job == lead.job.id else nodes),
@@ -182,7 +183,7 @@ def presume_claimed(lead: Leader, claim: dict[str, Any]) -> None:
 
 
 def meet_the_job_before(lead: Leader) -> None:
-    """What the last job of the run left: a person's scancel is final, an attempt without an end gets one."""
+    """What the run's last job left: a person's scancel is final, an attempt without an end gets one."""
     before, attempt = lead.state.job, lead.state.attempt
     if before is not None and before.started_t is None:
         before = None
@@ -198,7 +199,7 @@ def meet_the_job_before(lead: Leader) -> None:
         while not lead.shared.put(*lead.record_of(attempt.number, "ended")):
             lead.wait(1.0)
         until = lead.now_s + lead.plan.lease_s + FENCE_MARGIN_S
-        # Its nodes may be silent: their leases have run out then.
+        # Its nodes may be silent, but their leases have run out.
         while lead.now_s < until and not lead.course.was_told:
             lead.wait(min(1.0, until - lead.now_s))
         lead.record(lead.writer.event("attempt_ended", attempt=attempt.number, how=AttemptEnd.INTERRUPTED,
@@ -207,8 +208,8 @@ def meet_the_job_before(lead: Leader) -> None:
 
 
 def hold_for_people(lead: Leader, job: str) -> None:
-    """Put the run on hold: Slurm ended the job before in words that are not known, and has forgotten why. A person's
-    cancel would be undone by going on, and the run lost by stopping.
+    """Hold the run: Slurm ended the last job with an unknown message, and has forgotten why. Going on could undo a
+    person's cancel; stopping could lose the run.
     """
     why = (f"job {job} was ended by Slurm in words that this safelaunch does not know, and nobody can tell whether a "
            f"person cancelled it: safelaunch resume {lead.run_dir} goes on, safelaunch stop {lead.run_dir} ends it")
@@ -218,7 +219,7 @@ def hold_for_people(lead: Leader, job: str) -> None:
 
 
 def who_cancelled(lead: Leader, job: str) -> Canceller:
-    """Who cancelled a job of this run that is over. Witnesses are asked one after the other, until they tell."""
+    """Who cancelled a job of this run that is over; asks the witnesses in turn until they tell."""
     history = lead.journal.history
     noted = any(event.data.get("act") == NOTE and event.data.get("job") == job for event in history)
     seen = Witnesses(
@@ -234,7 +235,7 @@ def who_cancelled(lead: Leader, job: str) -> Canceller:
 
 
 def _has_handed_over(lead: Leader, job: str) -> bool:
-    """Whether a supervisor of that job has passed the run on, and knew why: then nobody has to be asked."""
+    """Whether a supervisor of that job has handed the run over, and knew why: then nobody else is asked."""
     explained = False
     for event in lead.journal.history:
         if event.event == "job_started":
@@ -245,7 +246,7 @@ def _has_handed_over(lead: Leader, job: str) -> bool:
 
 
 def _ask_who_cancelled(lead: Leader, job: str, seen: Witnesses) -> Canceller:
-    """Slurm says so once the job has ended: where its batch host is dead, nobody else can, and Slurm waits for it."""
+    """Slurm says so once the job has ended; if its batch host is dead, that takes a while."""
     until_s = lead.now_s + (COMPLETING_S if seen.is_likely or seen.is_unread else UNEXPLAINED_S)
     while True:
         state = _state_of(lead, job)
@@ -259,14 +260,14 @@ def _ask_who_cancelled(lead: Leader, job: str, seen: Witnesses) -> Canceller:
 
 
 def _is_called(lead: Leader) -> bool:
-    """Whether this job itself is being ended, or near its limit: after the TERM it has KillWait to say why (simulated:
-    a cancelled job that asked on had written nothing down by then).
+    """Whether this job itself is being ended, or is near its limit: KillWait leaves time to journal why (simulated:
+    test_found "job that is cancelled while it asks about the one before writes that down itself").
     """
     return lead.course.was_told or lead.course.limit_near
 
 
 def _state_of(lead: Leader, job: str) -> str | None:
-    """Slurm's word for the state of a job, from squeue, or from sacct where squeue has forgotten it (MinJobAge).
+    """Slurm's state of a job, from squeue, or from sacct where squeue has forgotten it (MinJobAge).
 
     "" = nobody knows it any more, None = no clear answer.
     """
@@ -276,7 +277,7 @@ def _state_of(lead: Leader, job: str) -> str | None:
 
 
 def settle_intents(lead: Leader) -> None:
-    """Announced acts without an outcome: see whether they happened."""
+    """Find out whether announced acts without an outcome happened."""
     for intent in lead.state.intents:
         happened = None
         match ACTS.get(intent.act):
@@ -293,7 +294,7 @@ def has_led(lead: Leader, job: str) -> bool:
 
 
 def adopt(lead: Leader) -> None:
-    """Take over a living attempt of this job, also one that was started and not yet written down."""
+    """Take over a live attempt of this job, also one whose start was not journalled."""
     last = lead.state.attempt
     number = last.number if last else 0
     unwritten = lead.world.adopt(lead.local, number + 1)
@@ -310,7 +311,7 @@ def adopt(lead: Leader) -> None:
         number, last.nodes, tasks=lead.plan.tasks, srun_code=None if process is not None else 255,
         end_asked_t=last.asked_t, end_row=last.asked_row, heard=last.heard), process)
     lead.server.expect(number)
-    if process is not None and lead.server.has_moved:   # somebody else has the port by now: guards look here
+    if process is not None and lead.server.has_moved:   # another process has the port by now: guards look here
         lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
     if process is not None and last.asked_row in alive.ASKING:
         lead.tasks.begin(Work.ASK_TO_END, asking.go_on(lead, last.waits_for is not None), last.asked_row)
@@ -319,17 +320,17 @@ def adopt(lead: Leader) -> None:
 
 
 def fence_of_another(lead: Leader, before: TookOver) -> None:
-    """End the attempt of a supervisor that is gone: its nodes' guards find this door by the record."""
+    """End the attempt of a supervisor that is gone: its guards find this endpoint by the record."""
     lead.fencer.take_over(lead.attempt, before.heard_s, before.host)
     attempts.kill(lead, "took_over", Kill(FAILED_GRACE_S, f"its supervisor on {before.host} is silent"))
     lead.tasks.begin(Work.OLD_HOST, _judge_old_host(lead, before.host))
 
 
 def _judge_old_host(lead: Leader, host: str) -> Step:
-    """Guards on the dead supervisor's node that live call at the new door within seconds of the record's move.
+    """Live guards on the old supervisor's node call the new endpoint within seconds of the record's change.
 
-    Where only the supervisor stood still, its attempt can be over by then, and the next one's guards on their way (seen
-    in a drill under load: that healthy node was lost).
+    If only the supervisor stood still, its attempt can be over, and the next one's guards on their way (in a drill
+    under load that healthy node was lost).
     """
     number = lead.attempt.number
     yield CALL_S

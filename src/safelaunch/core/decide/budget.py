@@ -66,7 +66,8 @@ def _proven(state: State, last: Attempt, plan: Plan) -> GiveUp | None:
         return None
     is_bare = last.category == "unknown" and last.step is None
     if last.confidence < SURE and (is_bare or last.exit_code in KILLED):
-        return None   # nothing says what happened: two nodes can lose a rank at their start by chance (simulated)
+        # (simulated: test_found "two ranks that were killed on two nodes before their first step are no proof")
+        return None
     before = next((known for known in reversed(state.attempts[:-1]) if _has_failed_by_itself(state, known)), None)
     if before is None or before.fingerprint != last.fingerprint or before.step != last.step:
         return None
@@ -149,9 +150,10 @@ def _runs_elsewhere(state: State, last: Attempt | None) -> bool:
 def rejects_checkpoint(state: State, plan: Plan) -> str | None:
     """Why the checkpoint that the last attempt started from is not to be loaded again; None = it is not to blame.
 
-    Two kinds of evidence: a sure verdict (the log names the checkpoint), or two attempts in a row that made no step
-    from it although another start did make steps, and no node, person or limit explains their ends. One from an older
-    checkpoint did: else this one would not be there (simulated: its words on its steps were lost with a frozen folder).
+    Two kinds of evidence: a sure verdict (the log names the checkpoint); or two attempts in a row that made no step
+    from it, though another start did make steps, and no node, person or limit explains their ends. That other start may
+    have left no steps in the journal (simulated: test_found "a checkpoint that does not load is left out though no word
+    is left of the steps that made it").
     """
     last = state.attempt
     if last is None or not last.has_failed or last.resume_path is None or last.made_steps:

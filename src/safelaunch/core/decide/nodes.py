@@ -36,10 +36,8 @@ def affordable(plan: Plan, state: State, wanted: Sequence[str], there: Collectio
 
 
 def _begins_nothing(state: State) -> bool:
-    """Whether the last three jobs, this one included, have launched nothing: then what they get must do.
-
-    Simulated: two hosts whose clocks were hours apart disagreed on which node to keep out, and the run went from one
-    job to the next each three seconds, for ever.
+    """Whether the last three jobs, this one included, have launched nothing: then their nodes must do (simulated:
+    test_found "hosts whose clocks are hours apart pass the run from job to job only so often").
     """
     last = [job.id for job in state.jobs if job.started_t is not None][-MAX_BARREN:]
     return len(last) == MAX_BARREN and not any(attempt.job in last for attempt in state.attempts)

@@ -1,19 +1,18 @@
 """Whether the leader is dead, as the standby judges it: two witnesses, its own monotonic clock, never wall clocks.
 
-The first witness is the direct connection: the leader pings each second, and each ping carries the pulse's counter. The
-second is the pulse itself, read from the shared folder: a leader that does not hear its standby any more publishes one
-each second, so that one that was only cut off is seen to live. Either alone proves nothing: the connection does not see
-a leader that was cut off, the folder can freeze for minutes (seeds). A leader may pause for 5 s (a collector, a
-hypervisor), which both witnesses see at once; hence TAKEOVER_S.
+The first witness is the connection: the leader pings each second, and each ping carries the pulse's counter. The second
+is the pulse, read from the shared folder. A leader that does not hear its standby publishes one each second, so that it
+is seen to live. Neither proves anything alone: a connection can be cut, the folder can freeze for minutes (seeds). A
+leader may pause for 5 s (a collector, a hypervisor), which both witnesses see at once; hence TAKEOVER_S.
 
-A missing pulse is a sign only where one was promised: a leader that hears all of its watchers shows one every 15 s, and
-says so in it. A watcher that it does not know of (one that never got through, a former leader) has no better promise;
-judged after 7 s, two supervisors took the run from each other in turn, and two attempts wrote (found by simulation).
+A missing pulse is a sign only where one was promised. A leader that hears all eligible standbys shows one every 15 s,
+and the pulse says so. A standby that the leader does not know (one that never connected, a former leader) has no better
+promise: when it judged after 7 s, two supervisors took the run from each other in turn.
 
-Nobody takes over from a leader that has never let him in, so that a leader knows who may lead in its stead: one whose
-standby was still on its way when the folder froze ended its healthy attempt, as it could not know (seen in a drill).
-The pulse lists who may: one who is not heard for long is struck off, before the leader ceases to reckon with him.
-Merely forgotten, he led beside a leader that was sure of itself, its folder frozen there alone (found by simulation).
+Only an eligible standby takes over, so that a leader knows who may lead in its place. A leader whose standby was still
+starting when the folder froze ended its healthy attempt, as it could not know (seen in a drill). The pulse lists the
+eligible standbys: one that is silent for long is removed there before the leader stops counting on it (simulated:
+test_found "standby that was cut off for long leads beside nobody").
 """
 
 from __future__ import annotations
@@ -46,11 +45,10 @@ def begin(now_s: float, is_known: bool = False) -> Signs:
 
 
 def hear(signs: Signs, now_s: float, count: int | None) -> Signs:
-    """The leader has spoken over the connection. With its pulse's counter, this watcher knows itself let in.
+    """The leader has spoken over the connection. With its pulse's counter, this standby knows itself eligible.
 
-    A counter that is behind the pulse's tells that the word waited for a cable to be mended: it says nothing of now. A
-    watcher that was struck off meanwhile took itself for let in again (simulated). None: a greeting, or the word of a
-    leader that is not born yet, which lives, and may not know this watcher.
+    A counter behind the pulse's comes from an old message that says nothing of now. None: a greeting, or a message of a
+    leader that has not started, which lives, and may not know this standby.
     """
     if count is not None and count < signs.count:
         return signs
@@ -62,7 +60,7 @@ def read(signs: Signs, now_s: float, count: int, every_s: float = PULSE_S, has_r
          is_listed: bool = True) -> Signs:
     """The folder has shown the pulse, which promises another one each `every_s`.
 
-    A new one that does not list this watcher takes back that it was let in, until the leader is heard again.
+    A new one that does not list this standby makes it ineligible until the leader is heard again.
     """
     if count > signs.count:
         return replace(signs, count=count, moved_s=now_s, reads=0, read_s=now_s, promise_s=every_s,
@@ -71,7 +69,7 @@ def read(signs: Signs, now_s: float, count: int, every_s: float = PULSE_S, has_r
 
 
 def is_suspicious(signs: Signs, now_s: float) -> bool:
-    """Time to look at the pulse."""
+    """Time to read the pulse."""
     return now_s - signs.heard_s > SUSPICION_S
 
 
@@ -87,9 +85,8 @@ def is_dead(signs: Signs, now_s: float) -> bool:
 
 
 def is_orphaned(signs: Signs, now_s: float) -> bool:
-    """Nobody leads any more, and this watcher may not: no word came, and the pulse stood still, for minutes.
-
-    The leader that would have let it in died before: the job kept its nodes until its time limit (simulated).
+    """Nobody leads any more, and this standby may not: no message came and the pulse stood still for minutes
+    (simulated: test_found "job whose new leader dies before the old one is let in is ended").
     """
     still_s = now_s - max(signs.heard_s, signs.moved_s)
     return still_s > ORPHANED_S and signs.reads >= ORPHANED_READS and now_s - signs.read_s <= FRESH_S

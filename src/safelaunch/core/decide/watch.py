@@ -137,8 +137,8 @@ def _unanswered(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None
 
 
 def _cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
-    """squeue remembers a scancel for MinJobAge (300 s), and no journal tells of it where no supervisor lived: whoever
-    looks later would go on against a person's word (simulated). So the first who sees it writes it down.
+    """Journal a scancel that squeue shows: Slurm forgets it after MinJobAge, 300 s (simulated: test_found "a cancel of
+    a job that had no supervisor yet is final although Slurm has forgotten it when a watch looks").
     """
     if word.absences >= ABSENT and not unfinished(word) and run.quiet_s > 0.0:
         return None   # the end itself is about to be written down; not where somebody has acted meanwhile

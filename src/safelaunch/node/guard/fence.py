@@ -84,11 +84,12 @@ class TaskFence:
         return todo
 
     def stays(self, now: float, answered: float) -> bool:
-        """Whether a guard stays after its ranks have gone; `answered`: the last answer of the leader's host.
+        """Whether a guard whose ranks have gone waits until a supervisor hears it; `answered`: when the leader's host
+        last answered.
 
-        A host that refuses a connection lives, and its shell sees srun's end. A host without power never answers. If no
-        guard stayed and both supervisors were dead, the job would keep its nodes until its limit (simulated:
-        test_job_whose_supervisors_are_dead_is_ended_although_its_ranks_ended_before).
+        A host that refuses or hangs up lives, and its shell sees srun's end; a host without power sends nothing. If
+        nobody were left, the job would keep its nodes until its limit (simulated: test_found "job whose supervisors are
+        dead is ended although its ranks ended before").
         """
         if now - answered <= self.look_s or not (self.has_job and self.has_met) or self.is_over:
             return False
@@ -209,7 +210,7 @@ def is_too_late(seen: RecordState) -> bool:
 def is_to_be_cancelled(code: int | None, said: bytes) -> bool:
     """Whether Slurm goes on running a job that nobody leads, by squeue's exit code (None: no answer) and state.
 
-    A person's cancel that cannot reach silent nodes is not this guard's (simulated: test_found "a cancel that cannot
-    reach silent nodes is not taken for a guard's"). Without an answer, Slurm would not hear a cancel either.
+    A person's cancel must not be taken for this guard's (simulated: test_found "a cancel that cannot reach silent nodes
+    is not taken for a guard's").
     """
     return code == NO_SQUEUE or (code == 0 and said.split() == [b"RUNNING"])

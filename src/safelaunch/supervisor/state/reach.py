@@ -1,9 +1,9 @@
-"""Whom this leader can reach: nodes that count as lost, and whether it is cut off itself."""
+"""Which nodes this leader can reach, and whether it is cut off itself."""
 
 from __future__ import annotations
 
 ALONE_S = 5.0
-MAX_ALONE_S = 300.0     # simulated: 250 questions to Slurm while a hand-over that the site refuses went on and on
+MAX_ALONE_S = 300.0     # bounds the questions to Slurm while a site refuses a handover
 
 
 class Reach:
