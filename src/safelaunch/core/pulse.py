@@ -19,7 +19,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Pulse:
-    """What pulse.json says; docs/run-folder.md explains each key."""
+    """The content of pulse.json; docs/run-folder.md explains each key."""
 
     count: int
     gen: int
@@ -35,7 +35,7 @@ class Pulse:
     endpoint: tuple[str, int] | None = None
     alone: bool = False             # cut off, and nothing of the attempt is left on its node
     standby: str | None = None
-    watchers: tuple[str, ...] | None = None   # who may take over
+    watchers: tuple[str, ...] | None = None   # the eligible standbys
     hang_t: float | None = None
     guards: int | None = None       # that are connected
 

@@ -9,7 +9,7 @@ from safelaunch.supervisor import overlap
 from safelaunch.supervisor.leader import Leader
 
 START_S = 90.0       # a library copied from a slow folder, an interpreter from a slower one
-LOST_S = 30.0        # a standby that is silent for so long gets a replacement
+LOST_S = 30.0        # a standby that is silent for so long is replaced
 RETRY_S = 60.0
 FOREVER_S = 1e9
 
@@ -28,7 +28,7 @@ def keep_standby(lead: Leader) -> None:
         return
     heard = max((guard for guard in lead.server.standbys.values()
                  if guard.connection is not None and guard.node != lead.job.host and guard.node not in lead.reach.lost),
-                # Of two that answer the one of before; a silent one's connection stays open.
+                # Two answer: the earlier one stays; a silent one's connection stays open.
                 key=lambda guard: (guard.node == lead.standbys.node and lead.now_s - guard.heard_s < LOST_S,
                                    guard.heard_s), default=None)
     silent_s = None if heard is None else lead.now_s - heard.heard_s
@@ -54,11 +54,11 @@ def keep_standby(lead: Leader) -> None:
 
 
 def _may_be_watched_unheard(lead: Leader) -> bool:
-    """Somebody may watch who does not hear this leader, and judges by the pulse: then it is shown each second.
+    """A standby may read the pulse without hearing this leader: then it gets a pulse each second.
 
-    A standby that was heard, also one whose node counts as lost; one that an earlier leader here had. One that is only
-    on its way may not take over (core.decide.takeover). After CALM_AFTER_S it has read in the pulse that it comes
-    seldom, and has more patience.
+    It was heard before, or an earlier leader here had it. One that is still starting may not take over
+    (core.decide.takeover). After CALM_AFTER_S it has read in the pulse that the next ones come less often, and waits
+    longer.
     """
     silences_s = _silences_s(lead)
     if any(SUSPICION_S < silent_s < CALM_AFTER_S for silent_s in silences_s.values()):
@@ -73,25 +73,25 @@ def _silences_s(lead: Leader) -> dict[str, float]:
 
 
 def watchers_of(lead: Leader) -> list[str]:
-    """Who may take over: those whom this leader, or one before it on this host, has let in and hears now and then."""
+    """The eligible standbys: those that this leader, or one before it on this host, has let in and still hears."""
     return sorted(node for node, silent_s in _silences_s(lead).items() if silent_s < CALM_AFTER_S)
 
 
 def strike_off(lead: Leader, watchers: list[str], ticket: int) -> None:
-    """Note that the pulse with this ticket lists these watchers, and whom no more."""
+    """Note that the pulse with this ticket lists these standbys, and which it no longer lists."""
     lead.standbys.pulse.lists(watchers, ticket)
 
 
 def _is_striking_off(lead: Leader) -> bool:
-    """Whether somebody who is listed no more may not have read that yet, or has acted before, unseen so far."""
+    """Whether a standby that is no longer listed may not have read that yet, or has acted before, unseen so far."""
     return lead.standbys.pulse.is_striking_off(watchers_of(lead), lead.shared.is_durable, lead.now_s,
                                                lead.standbys.confirmed_s)
 
 
 def _confirm(lead: Leader) -> None:
-    """Nobody else leads: nobody has ever been let in who might; or all who have been say that they still stand by.
+    """Nobody else leads: no standby was ever eligible, or all that were say that they still stand by.
 
-    So a folder that is frozen on all nodes costs no training, however long, as long as the standby's line lives.
+    So a folder that is frozen on all nodes costs no training, however long, while the standby's connection stands.
     """
     if not lead.was_watched:
         lead.standbys.is_confirmed(lead.now_s)

@@ -1,8 +1,8 @@
-"""A filesystem that ranks sleep on: waited for, before anything is ended or restarted.
+"""Waits for a filesystem on which ranks sleep, before anything is ended or restarted.
 
-A rank asleep in a write goes on when its filesystem does, and with it the whole training; one that is killed there dies
-no sooner than that. A restart beside it would hang in its first read or save (seeds: "the filesystem froze and became
-unresponsive"). Whether it still sleeps is asked by one child that writes a byte there, and returns when the write does.
+A rank asleep in a write goes on when its filesystem does, and the training with it; killed, it does not end sooner. A
+restart would hang in its first read or save (seeds: "the filesystem froze and became unresponsive"). One child asks
+whether it still sleeps: it writes a byte there, and returns when the write does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 
 ANSWERS_S = 3.0            # a write of one byte to a busy filesystem takes up to a second
-FOREVER_S = 30 * 86400.0   # the job's own time limit comes before
+FOREVER_S = 30 * 86400.0   # the job's own time limit comes first
 NEAR_PYTHON = "/usr/bin/python3"
 
 

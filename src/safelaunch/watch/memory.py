@@ -1,8 +1,7 @@
-"""What the watch remembers of runs between two looks; `--once`, called by cron, keeps it in the user's state folder.
+"""What the watch remembers of runs between two checks; `--once`, called by cron, keeps it in the user's state folder.
 
-Times are of this host's monotonic clock since its boot, so no jump of the wall clock and no other host's clock can make
-a run look dead. After a reboot, or on another login node, the watch begins to count anew. The file is a memory aid: one
-that is missing or torn costs some minutes.
+Times are of this host's monotonic clock since its boot: no jump of a wall clock makes a run look dead. After a reboot,
+or on another login node, the watch counts from the start. The file is a memory aid: losing it costs some minutes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The watch of all runs of a user: looks at their pulses, asks Slurm when there is a reason to, and acts.
+"""The watch of all runs of a user: reads their pulses, asks Slurm when there is a reason to, and acts.
 
-`tick` is a generator that yields Slurm's commands and is sent their results, so that whoever drives it owns the clock
-and the waiting. However many runs there are, Slurm is asked once for all of them.
+`tick` is a generator that yields Slurm's commands and is sent their results: its caller owns the clock and the waiting.
+Slurm is asked once for all runs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Watcher:
     _trouble: str = ""
 
     def tick(self) -> Asking:
-        """One look at everything that is due."""
+        """Check everything that is due."""
         now_s = self.world.now_s()
         runs = self._runs()
         answering = self._glance(runs, now_s)
@@ -102,7 +102,7 @@ class Watcher:
             if isinstance(row, dict):
                 continue   # an error, told when the run is examined
             known.sign, told, real, claim = row
-            if known.claim_s is None and claim is not None:   # before Slurm is asked, as at every later look
+            if known.claim_s is None and claim is not None:   # before Slurm is asked, as at every later check
                 known.claim, known.claim_s = claim, now_s
             known.real = real or known.real
             pulse = None if told is None else parse_pulse(told)
@@ -111,14 +111,14 @@ class Watcher:
             known.pulse = pulse
         for dir, known in runs.items():
             if known.moved_s is None or dir in blind:
-                known.moved_s = now_s   # while nothing is seen, nothing is known to stand still
+                known.moved_s = now_s   # an unread pulse is not known to stand still
         self._tell_blind_to(blind)
         return {dir: known for dir, known in runs.items() if dir not in blind}
 
     # --- Slurm ----------------------------------------------------------------------------------------------------
 
     def _is_due(self, runs: Mapping[str, Known], now_s: float) -> bool:
-        """Whether Slurm is to be asked now: the time has come, or something has just become doubtful."""
+        """Whether to ask Slurm now: the time has come, or something has become doubtful."""
         memory = self.memory
         if memory.asked_s is None or now_s - memory.asked_s >= memory.every_s:
             return True

@@ -1,6 +1,6 @@
-"""Which nodes a failed attempt speaks against, and how loud.
+"""Which nodes a failed attempt is evidence against, and how strong.
 
-Nobody is blamed for what a person, the program or the whole cluster did; nor when most nodes failed alike.
+No node is blamed for what a person, the program or the whole cluster did, nor when most nodes failed alike.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ def blame(failure: Failure) -> tuple[NodeEvidence, ...]:
 def _kind(failure: Failure, against: Blame, culprits: tuple[str, ...]) -> str:
     kind = against.sure if failure.confidence >= CONFIDENT else against.doubtful
     is_early = failure.lived_s is not None and failure.lived_s <= SHORT_CYCLE_S and not failure.steps
-    # On one node alone there is nobody to differ from: a bug of the program looks the same.
+    # On one node alone there is nothing to compare with: a bug of the program looks the same.
     if kind == "first_to_fail" and is_early and len(culprits) == 1 and len(failure.nodes) > 1:
         return "short_cycle"
     return kind
 
 
 def _is_minority(nodes: Iterable[str], failure: Failure) -> bool:
-    """At most half of the attempt's nodes. Who sees most others gone is cut off himself; what fails on most is not
-    theirs.
+    """At most half of the attempt's nodes. A node that sees most others gone is itself cut off; what fails on most
+    nodes is not their fault.
     """
     return len(set(nodes)) <= max(1, len(failure.nodes) // 2)
 
 
 def _of_attempt(names: Iterable[str], failure: Failure) -> tuple[str, ...]:
-    """Those nodes of the attempt that are meant; a log may say "n1.cluster", and names of hosts that are not ours."""
+    """Those nodes that belong to the attempt; a log may name "n1.cluster", and other hosts."""
     short = {node.split(".")[0]: node for node in failure.nodes}
     meant = (name if name in failure.nodes else short.get(name.split(".")[0]) for name in names)
     return tuple(dict.fromkeys(node for node in meant if node is not None))

@@ -8,12 +8,12 @@ from safelaunch.core.decide.seen import Live
 
 
 class Phase(Enum):
-    """What a supervisor is about."""
+    """What a supervisor is doing."""
 
-    BORN = "born"                     # it opens the door, reads the journal and takes over what lives
+    BORN = "born"                     # it opens the endpoint, reads the journal and takes over what lives
     IDLE = "idle"                     # no attempt lives: it launches one, waits, or ends the job
     LIVE = "live"                     # an attempt trains
-    ENDING = "ending the attempt"     # asked, killed or over, until nothing of it is left and it is judged
+    ENDING = "ending the attempt"     # asked, killed or over, until nothing of it is left and it has its verdict
     PRESERVING = "preserving"         # the site of a failure is kept for people
     HANDING_OVER = "handing over"     # the run goes to its next job
     FINISHING = "finishing"           # the run ends
@@ -35,7 +35,7 @@ NEXT: dict[Phase, tuple[Phase, ...]] = {
 
 
 def phase_of(live: Live | None, *, is_handing_over: bool, is_finishing: bool, is_preserving: bool) -> Phase:
-    """The phase of a supervisor that has been born, and that nobody has superseded."""
+    """The phase of a supervisor that has started and is not superseded."""
     if is_finishing:
         return Phase.FINISHING
     if is_handing_over:

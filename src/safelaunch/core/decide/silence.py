@@ -1,4 +1,4 @@
-"""What the silence of a node guard means, and whether it is this node that is cut off."""
+"""What the silence of a guard means, and whether this node is itself cut off."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Silence(Enum):
 
 @dataclass(frozen=True)
 class Heard:
-    """What was heard of a guard that has not said how its task ended."""
+    """The signs of a guard that has not reported its task's end."""
 
     silent_s: float                # since it was heard last
     closed_s: float | None = None  # since its connection has closed; None = it stands

@@ -30,11 +30,11 @@ class TurnFacts:
 
 
 def judge(standing: TurnFacts) -> Turn:
-    """The next step. Nothing is started, and no attempt is called complete, while a cancel may be under way: ranks that
-    save and leave well on Slurm's TERM are no completion.
+    """The next step. While a cancel may be under way nothing starts, and no attempt counts as complete: ranks that save
+    and exit on Slurm's TERM have not completed.
 
-    A leader that is cut off takes all others for lost: whoever goes on judges the attempt (seen: the healthy node was
-    kept out, and the one that was cut off was used).
+    A leader that is cut off takes all others for lost, so the one that goes on judges the attempt (seen: the healthy
+    node was excluded, the cut one used).
     """
     if not standing.lives:
         return Turn.WAIT if standing.is_unexplained or standing.is_leaving else Turn.DECIDE

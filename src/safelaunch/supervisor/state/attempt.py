@@ -44,7 +44,7 @@ class RunningAttempt:
 
     @property
     def now(self) -> Live:
-        """The live attempt, where there must be one."""
+        """The live attempt; there must be one."""
         assert self.live is not None
         return self.live
 
@@ -62,7 +62,7 @@ class RunningAttempt:
         self.live, self.process = live, process
 
     def is_asked(self, row: str, now: float) -> None:
-        """It was told to end, gently, or Slurm ends it."""
+        """It was asked to end, or Slurm ends it."""
         self.live = mark_asked(self.now, row, now)
 
     def is_killed(self, row: str, now: float, now_s: float) -> None:
@@ -74,11 +74,11 @@ class RunningAttempt:
         self.live = replace(self.now, heard=processes)
 
     def has_saved(self, path: str, now: float) -> None:
-        """A checkpoint has become complete since it was asked to end."""
+        """A checkpoint has completed since it was asked to end."""
         self.live = replace(self.now, saved=path, saved_t=now)
 
     def hangs(self, what: str) -> None:
-        """Two witnesses say so."""
+        """Two witnesses agree on a hang."""
         self.live = replace(self.now, hung=what)
 
     def has_lost_progress(self, why: str) -> None:
@@ -90,7 +90,7 @@ class RunningAttempt:
         self.live = replace(self.now, srun_code=code)
 
     def task_has_ended(self, exit: Exit, now_s: float) -> None:
-        """As its guard says; the first word only."""
+        """As its guard says; the first report counts."""
         live = self.now
         if not any((known.node, known.task) == (exit.node, exit.task) for known in live.exits):
             self.live, self.exit_s = replace(live, exits=(*live.exits, exit)), now_s
@@ -100,7 +100,7 @@ class RunningAttempt:
         self.live = replace(self.now, fenced=True)
 
     def is_closed(self) -> None:
-        """It is judged."""
+        """It has its verdict."""
         self.live = self.process = None
 
     def log_has(self, size: int, now_s: float) -> None:
@@ -109,16 +109,16 @@ class RunningAttempt:
             self.size, self.grew_s = size, now_s
 
     def has_ended_log(self, size: int) -> None:
-        """An ended attempt's log is so long: that is no sign of life."""
+        """The length of an ended attempt's log, which is no sign of life."""
         self.size = size
 
     def is_listened_to(self) -> int:
-        """From which byte on the log is new; it is listened to up to its end now."""
+        """The byte from which the log is new; all of it counts as read now."""
         start, self.heard_bytes = self.heard_bytes, self.size
         return start
 
     def stood_still(self, now_s: float, is_long: bool) -> None:
-        """This process did, so that nobody looked at the log; perhaps the whole job."""
+        """This process stood still, so that nobody read the log; perhaps the whole job did."""
         self.grew_s = now_s
         self.was_stopped = self.was_stopped or is_long
 

@@ -19,7 +19,7 @@ class Clock:
         self.due: dict[str, float] = {}
 
     def sleep(self, timeout_s: float) -> Sequence[tuple[SelectorKey, int]]:
-        """The sockets that have something to say; the clocks are read when the sleep ends."""
+        """The sockets with something to read; the clocks are read when the sleep ends."""
         ready = self.world.selector.select(timeout_s)
         self.now, self.now_s = self.world.now(), self.world.now_s()
         return ready

@@ -30,12 +30,12 @@ class Course:
             self.on_enter(before, phase)
 
     def gets_term(self, now_s: float) -> None:
-        """Slurm, or somebody, has sent one; the first counts."""
+        """Someone has sent a TERM; the first one counts."""
         if self.term_s is None:
             self.term_s, self.was_told = now_s, True
 
     def misses_term(self, until_s: float) -> None:
-        """Slurm is ending the job, and its TERM has not come: it counts as come by then."""
+        """Slurm is ending the job, but its TERM has not come: it counts as received by then."""
         self.term_s = until_s
 
     def forgets_term(self) -> None:
@@ -55,7 +55,7 @@ class Course:
         self.asked_who = attempt
 
     def cannot_read(self, attempt: int) -> None:
-        """Slurm ended this attempt's step in words that are not known."""
+        """Slurm ended this attempt's step with an unknown message."""
         self.unread = attempt
 
     def announces_end(self, act: Step) -> None:

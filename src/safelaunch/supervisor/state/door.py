@@ -1,4 +1,4 @@
-"""Where guards and standbys reach this leader, and how it ends what they no longer answer for."""
+"""The endpoint for guards and standbys, and the fence for those that are silent."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from safelaunch.adapters.fence import Fencer
 
 
 class Door:
-    """The guards' server with the run's token, and the fence behind it."""
+    """The guards' server with the run's token, and its fence."""
 
     server: ControlServer
     fencer: Fencer
     token: str
 
     def opens(self, token: str, server: ControlServer) -> None:
-        """First of all at a birth: the guards' leases run."""
+        """The first act of a start: the guards' leases run."""
         self.token, self.server = token, server
 
     def is_fenced_by(self, fencer: Fencer) -> None:

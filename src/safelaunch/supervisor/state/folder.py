@@ -20,7 +20,7 @@ class FolderState:
         self.trouble: str | None = None
         self.requests: tuple[Request, ...] = ()
         self._id: list[int] | None = None
-        self._refusals = 0              # looks at the requests in a row that were answered by an error
+        self._refusals = 0              # reads of the requests in a row that ended in an error
         self._late_s = -1.0             # the tick in which a shared folder did not answer
 
     def opens(self, shared: SharedFolder) -> None:
@@ -45,20 +45,20 @@ class FolderState:
         self._late_s = now_s
 
     def answers(self) -> None:
-        """It has, after all: what is asked next is worth its wait."""
+        """It has answered: the next question is worth its wait."""
         self._late_s = -1.0
 
     def refuses(self, is_late: bool) -> bool:
-        """The look at the requests was late, or ended by an error; whether that has been so for long."""
+        """The read of the requests was late, or ended in an error; whether that has lasted for long."""
         self._refusals += not is_late
         return self._refusals > PATIENCE
 
     def is_another(self, folder: list[int]) -> bool:
-        """Whether it has been replaced since this leader saw it first."""
+        """Whether it has been replaced since this leader's first read."""
         return folder != (self._id or folder)
 
     def is_read(self, folder: list[int], requests: Sequence[Request]) -> None:
-        """What people ask now; the look was answered."""
+        """What people ask now, from an answered read."""
         self._refusals, self._id, self.requests = 0, folder, tuple(requests)
 
     def has_trouble(self, trouble: str | None) -> None:

@@ -1,4 +1,4 @@
-"""What the live attempt's silences have taught, and what was seen when somebody looked at its ranks."""
+"""What the live attempt's silences have taught, and what its hang checks have shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from safelaunch.core.hangs.scene import HangVerdict
 from safelaunch.core.plan import HangPlan
 from safelaunch.core.progress.lines import Talk
 
-STALLED_S = 30.0          # between two looks at the log, which come each 5 s
+STALLED_S = 30.0          # between two reads of the log, which come each 5 s
 
 
 class HangWatch:
@@ -21,9 +21,9 @@ class HangWatch:
         self._rhythm: Rhythm | None = None
         self._of = 0                    # the attempt that it is about,
         self._nodes = 0                 # and on how many nodes that runs
-        self._followed_s = now_s        # when its log was last looked at
-        self._looked: tuple[float, Examination] | None = None    # since when it was silent; what was seen then
-        self.hung: tuple[int, HangVerdict] | None = None  # attempt, what two witnesses said of it
+        self._followed_s = now_s        # when its log was last read
+        self._looked: tuple[float, Examination] | None = None    # since when it was silent; what the check showed
+        self.hung: tuple[int, HangVerdict] | None = None  # attempt, and the verdict of two witnesses
 
     @property
     def rhythm(self) -> Rhythm:
@@ -32,7 +32,7 @@ class HangWatch:
         return self._rhythm
 
     def follows(self, number: int, nodes: int, asked: HangPlan, now_s: float) -> None:
-        """Somebody looks at this attempt's log; a new one has a rhythm of its own."""
+        """The attempt whose log is read; a new one has its own rhythm."""
         if self._rhythm is None or self._of != number:
             self._rhythm = hang.begin(now_s, asked.first_step_s, asked.no_progress_s, self._rhythm,
                                       is_resized=self._nodes != nodes)
@@ -46,7 +46,7 @@ class HangWatch:
         self._rhythm = hang.hear(self.rhythm, grew_s, talk)
 
     def looks_again(self, now_s: float) -> None:
-        """It is left alone now: the next look comes later."""
+        """It goes on for now: the next check comes later."""
         self._rhythm = hang.look_again(self.rhythm, now_s)
 
     def was_alive(self, at_s: float) -> None:
@@ -54,11 +54,11 @@ class HangWatch:
         self._rhythm = hang.alive(self.rhythm, at_s)
 
     def has_looked(self, look: Examination) -> None:
-        """This was seen in the present silence."""
+        """The result of a check in the present silence."""
         self._looked = (self.rhythm.since_s, look)
 
     def concludes(self, now_s: float, looks: Sequence[Examination], more_s: float) -> str:
-        """Why these looks do not speak of a hang; "" where they do."""
+        """Why these checks show no hang; "" where they do."""
         self._rhythm, why_not = conclude(self.rhythm, now_s, looks, more_s)
         return why_not
 
@@ -67,7 +67,7 @@ class HangWatch:
         self.hung = (number, found)
 
     def earlier_looks(self) -> list[Examination]:
-        """The last look at this same silence: who goes on was elsewhere then."""
+        """The last check in this same silence: a rank that goes on was elsewhere then."""
         return [self._looked[1]] if self._looked is not None and self._looked[0] == self.rhythm.since_s else []
 
     def is_silent(self, now_s: float) -> bool:

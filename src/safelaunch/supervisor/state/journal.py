@@ -11,19 +11,19 @@ from safelaunch.core.state import State
 
 
 class LeaderJournal:
-    """`state` is the fold of all that is known; `gen` 0 = not born yet."""
+    """`state` is the fold of all that is known; `gen` 0 = not started yet."""
 
     writer: journal.Writer
 
     def __init__(self, now_s: float) -> None:
         self.state = State()
-        self.history: tuple[Event, ...] = ()    # the journal as it was at this leader's birth
+        self.history: tuple[Event, ...] = ()    # the journal at this leader's start
         self.gen = self.claim_number = 0
         self.claimed_s = now_s                  # before the last claim was published
         self.last_row = ""                      # of core.decide
 
     def sees_claims_up_to(self, number: int) -> None:
-        """Others have published so many."""
+        """Others have published claims up to this number."""
         self.claim_number = number
 
     def has_claimed(self, number: int, at_s: float) -> None:
@@ -35,7 +35,7 @@ class LeaderJournal:
         self.gen = gen
 
     def opens(self, history: Sequence[Event], writer: journal.Writer) -> None:
-        """All that supervisors before have written, and this one's own file."""
+        """All that earlier supervisors have written, and this one's own file."""
         self.history, self.state, self.writer = tuple(history), fold(history), writer
 
     def records(self, events: Sequence[Event], noted: Sequence[Event]) -> None:

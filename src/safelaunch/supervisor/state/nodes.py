@@ -10,7 +10,7 @@ from safelaunch.core.ledger import NodeEvidence
 
 
 class Unvisited(NamedTuple):
-    """A failed attempt whose nodes are still to be visited; `since_s` is monotonic."""
+    """A failed attempt whose nodes still need a helper step; `since_s` is monotonic."""
 
     live: Live
     started_t: float
@@ -29,11 +29,11 @@ class Nodes:
         self.unvisited: tuple[Unvisited, ...] = ()      # failed attempts (supervisor.visit)
 
     def recalls(self, evidence: Sequence[NodeEvidence]) -> None:
-        """All that is known against nodes at this leader's birth."""
+        """All evidence against nodes at this leader's start."""
         self.evidence = tuple(evidence)
 
     def blames(self, found: Sequence[NodeEvidence]) -> None:
-        """An attempt has told more."""
+        """New evidence from an attempt."""
         self.evidence = (*self.evidence, *found)
 
     def are_told(self, partition: tuple[str, ...] | None, available: tuple[str, ...] | None) -> None:

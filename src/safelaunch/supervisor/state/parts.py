@@ -1,4 +1,4 @@
-"""All that a leader knows, in its parts, and the words that every file asks for."""
+"""All that a leader knows, in its parts, and the properties that every file uses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from safelaunch.supervisor.state.tasks import BackgroundTasks, Work
 
 @dataclass(frozen=True)
 class TookOver:
-    """Who led this job before (host), when it was heard last (monotonic seconds of this node), and who else watched."""
+    """Who led this job before (host), when it was last heard (monotonic seconds of this node), and the other standbys.
+    """
 
     host: str
     heard_s: float
@@ -93,12 +94,12 @@ class LeaderParts:
 
     @property
     def world(self) -> World:
-        """All that it may touch beside its own folder."""
+        """All that it may use outside its own folder."""
         return self.here.world
 
     @property
     def took_over(self) -> TookOver | None:
-        """From whom, where this process was its standby: nothing else ends the job then."""
+        """The earlier leader, if this process was its standby: nothing else ends the job then."""
         return self.here.took_over
 
     @property
@@ -182,11 +183,11 @@ class LeaderParts:
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Another one may lead by now, for all that this one can see: no watcher is heard, and the folder is silent."""
+        """Another one may lead by now: no standby is heard, and the folder does not answer."""
         return self.standbys.is_contested and self.now_s - self.standbys.confirmed_s > self.plan.lease_s
 
     def own_address(self) -> str:
-        """Where other nodes reach this one, by its name or by one of its networks: addresses to be tried in turn.
+        """The addresses at which other nodes reach this one, by name or network, to be tried in turn.
 
         A name can resolve to a network that is closed between nodes, while Slurm uses another one.
         """
@@ -194,16 +195,16 @@ class LeaderParts:
         return ",".join(dict.fromkeys(filter(None, found)))
 
     def address_of(self, node: str) -> str | None:
-        """Slurm's address where the name does not resolve: asking for that again costs a question to a name server."""
+        """Slurm's address where the name does not resolve: another try would cost a question to a name server."""
         return self.nodes.addresses.get(node) or self.world.address_of(node)
 
     @property
     def attempt(self) -> Live:
-        """The live attempt, where there must be one."""
+        """The live attempt; there must be one."""
         return self.running.now
 
     def seen(self) -> Observation:
-        """What `decide` is told."""
+        """The facts for `decide`."""
         return Observation(
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.folder.requests, ending=self.ending,
             limit_near=self.course.limit_near, lost=tuple(self.reach.lost.items()),
@@ -213,7 +214,7 @@ class LeaderParts:
         )
 
     def enter_phase(self) -> None:
-        """Take in which phase this supervisor is in now."""
+        """Note this supervisor's present phase."""
         is_over = self.state.ended is not None
         self.course.enters(phase_of(
             self.live, is_handing_over=self.tasks.is_running(Work.HAND_OVER) and not is_over,

@@ -1,4 +1,4 @@
-"""What this leader's pulse has said last, and since when nobody can read an older one any more."""
+"""What this leader's last pulse said, and since when nobody can read an older one."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from safelaunch.core.timing import SETTLE_S
 
 
 class Urgent(NamedTuple):
-    """What of a pulse cannot wait for the next one: without the next job's number in it, a node guard that ends an
-    orphaned job cannot free that one, which then waits for a dead node (seen in a drill).
+    """What of a pulse cannot wait for the next one. Without the next job's number, a guard that ends an orphaned job
+    cannot free that one, which then waits for a dead node (seen in a drill).
     """
 
     successor: str | None
     attempt: int | None
     standby: str | None
-    watchers: list[str]    # who may take over
+    watchers: list[str]    # the eligible standbys
 
 
 class ShownPulse:
-    """The last pulse: its counter, what was urgent in it, and whom it lists."""
+    """The last pulse: its counter, its urgent part, and the standbys that it lists."""
 
     def __init__(self) -> None:
         self.count = 0
         self.urgent: Urgent | None = None
-        self.watchers: tuple[str, ...] = ()     # who may take over
-        self._struck_off: int | None = None     # the ticket of a pulse that lists somebody no more
+        self.watchers: tuple[str, ...] = ()     # the eligible standbys
+        self._struck_off: int | None = None     # the ticket of a pulse that lists a standby no longer
         self._struck_s: float | None = None     # since when the folder has it
 
     def counts_from(self, count: int) -> None:
-        """A leader is born: a watcher takes a counter that goes back for one that stands."""
+        """A leader starts: a standby takes a counter that goes back for one that stands."""
         self.count = count
 
     def shows(self, urgent: Urgent) -> int:
@@ -40,18 +40,18 @@ class ShownPulse:
         return self.count
 
     def begins_with(self, watchers: Sequence[str]) -> None:
-        """A forerunner's pulse listed these."""
+        """An earlier leader's pulse listed these."""
         self.watchers = tuple(watchers)
 
     def lists(self, watchers: Sequence[str], ticket: int) -> None:
-        """The pulse with this ticket lists these, and perhaps somebody no more."""
+        """The pulse with this ticket lists these, and perhaps a standby no longer."""
         if not set(watchers).issuperset(self.watchers):
             self._struck_off, self._struck_s = ticket, None
         self.watchers = tuple(watchers)
 
     def is_striking_off(self, watchers: Sequence[str], is_durable: Callable[[int], bool], now_s: float,
                         confirmed_s: float) -> bool:
-        """Whether somebody who is listed no more may not have read that yet, or has acted before, unseen so far."""
+        """Whether a standby that is no longer listed may not have read that yet, or has acted before, unseen so far."""
         if not set(watchers).issuperset(self.watchers):
             return True   # the next pulse is due at once
         if self._struck_off is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from safelaunch.core.checkpoints.model import Checkpoint
 
-DEADLINE_S = 3.0        # a look at some hundred checkpoints takes 0.1 s; doubled each time it is too short
+DEADLINE_S = 3.0        # a search of some hundred checkpoints takes 0.1 s; doubled each time it is too short
 MOST_DEADLINE_S = 60.0
 
 

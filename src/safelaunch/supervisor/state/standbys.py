@@ -1,11 +1,11 @@
-"""The leader's standby, and whether somebody may doubt that this leader lives."""
+"""The leader's standby, and whether one may suspect that this leader is dead."""
 
 from __future__ import annotations
 
 from safelaunch.adapters.slurm import Command
 from safelaunch.supervisor.state.pulse import ShownPulse
 
-AFTER_S = 5.0     # a standby of the leader before has called by then
+AFTER_S = 5.0     # a standby of the earlier leader has called by then
 FIRST_S = 1.0     # where there was none: the attempt's own start comes first
 
 
@@ -20,7 +20,7 @@ class Standbys:
         self.next_s = now_s + AFTER_S
         self.tried: set[str] = set()
         self.has_said_none = False
-        self.is_contested = False       # somebody may watch this leader without hearing it
+        self.is_contested = False       # a standby may not hear this leader
         self.confirmed_s = now_s        # when folder or standby last showed that nobody else leads this run
         self.pulse = ShownPulse()
 
@@ -58,7 +58,7 @@ class Standbys:
         self.tried.clear()
 
     def is_doubted(self, is_contested: bool = True) -> None:
-        """Whether somebody may watch this leader without hearing it."""
+        """Whether a standby may not hear this leader."""
         self.is_contested = is_contested
 
     def is_confirmed(self, at_s: float) -> None:

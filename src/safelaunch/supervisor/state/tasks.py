@@ -1,4 +1,4 @@
-"""Work beside the loop: acts that wait between their parts, each under a typed key, none of them twice at once."""
+"""Background work: acts that wait between their parts, each under a typed key, none of them twice at once."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class BackgroundTasks:
         return task is not None and isinstance(task[1], Command)
 
     def waits_s(self, command_tick_s: float) -> list[float]:
-        """For each act the seconds until it is to be looked at again."""
+        """For each act the seconds until its next turn."""
         return [command_tick_s if isinstance(wanted, Command) else wanted - self._clock.now_s
                 for _, wanted in self._tasks.values()]
 
