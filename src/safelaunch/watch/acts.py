@@ -35,7 +35,7 @@ FOLDER_S = 5.0
 OWNER = "watch"     # of the evidence against a node
 _TOO_MANY_EXCLUDED = "Requested node configuration is not available"   # sbatch's word for too few nodes (22.05)
 
-# An act: it yields commands, is sent their results, and returns the sentence that people are told; None = nothing done.
+# An act yields commands, is sent their results, and returns the sentence for people; None = nothing done.
 Doing = Generator[Command, Result, str | None]
 Effect = Generator[Command, Result, ActOutcome[str | None]]
 Asking = Generator[Command, Result, Result]
@@ -64,7 +64,7 @@ class Careful:
 
 @dataclass
 class Deed:
-    """One act on one run; `facts` are those of watchreading.examine."""
+    """One act on one run; `facts` are those of reading.examine."""
 
     run_dir: Path
     facts: Mapping[str, Any]
@@ -136,7 +136,7 @@ class Deed:
         if found is None:
             return ActOutcome(False, f"did not queue its next job: squeue gave no clear answer ({said(looked)})",
                               {"why": f"squeue gave no clear answer: {said(looked)}"})
-        if found:   # an earlier sbatch got in, and nobody wrote it down
+        if found:   # an earlier sbatch worked, and nobody journalled it
             return self._queued(act, found, "was found in the queue")
         exclude = act.exclude
         result = yield from self._with_known_nodes(exclude, lambda: self._sbatch(act, exclude))
@@ -154,7 +154,9 @@ class Deed:
         return self._queued(act, job, "was queued", exclude)
 
     def _sbatch(self, act: Queue, exclude: tuple[str, ...], is_single: bool = True) -> Command:
-        """afterany only of a job that runs: Slurm forgets the others, and one that hangs at its end would hold it."""
+        """afterany only after a job that runs: Slurm forgets the others, and one that hangs at its end would hold this
+        one.
+        """
         words = [f"afterany:{act.after}"] if act.after else []
         words += ["singleton"] if is_single else []
         options = [f"--dependency={','.join(words)}"] if words else []
@@ -165,7 +167,7 @@ class Deed:
         before = act.after or self.facts["last_job"]
         told: list[Told] = [lambda: self.writer.event("submitted", job=job, name=self.plan.job_name,
                                                       successor_of=before, exclude=list(exclude))]
-        if not act.beside:   # the job before it is over, or as good as that
+        if not act.beside:   # the job before it is over, or nearly
             told.append(lambda: self.writer.event("handed_over", job=job, exclude=list(exclude), why=act.why))
         return ActOutcome(True, f"job {job} {how} to go on: {act.why}", then=told)
 
@@ -181,7 +183,7 @@ class Deed:
             lambda: self.writer.event("successor_relaxed", job=act.job, exclude=kept, why=act.why)))
 
     def _free(self, act: Free) -> Effect:
-        """The exclusions first: without them the next attempt could meet the last one's ranks on a silent node."""
+        """The exclusions first: else the next attempt could meet the last one's ranks on a silent node."""
         changes = [self._update(act.job, act.exclude)] if act.exclude else []
         for change in [*changes, self._update(act.job, None, Dependency="singleton")]:
             result = yield from change
@@ -192,8 +194,8 @@ class Deed:
             lambda: self.writer.event("successor_freed", job=act.job, exclude=list(act.exclude), why=act.why),))
 
     def _start_now(self, act: StartNow) -> Effect:
-        """Not in this very second: a node would refuse the job that it has just killed, and it would be lost (see
-        supervisor.handover.start_soon).
+        """Not in the same second: a node would refuse the job that it has just killed, which is then lost
+        (supervisor.handover.start_soon).
         """
         result = yield from self._update(act.job, act.exclude or None, StartTime="now+3")
         how = "may start now" if result.is_ok else "could not be let go"
@@ -230,16 +232,16 @@ class Deed:
         return self.writer.event("node_readmitted", node=node, why=why)
 
     def announce(self, *events: Event) -> None:
-        """Nothing is done that could not be written down first."""
+        """Nothing is done that could not be journalled first."""
         if not self.writer.write(*events):
             raise Blind("its journal takes no line")
 
     def record(self, *events: Event) -> None:
-        """Append what came of it; should it be lost, the next look finds out by the job's name."""
+        """Journal the outcome; if that is lost, the next check finds the job by its name."""
         self.writer.write(*events)
 
     def _suspect(self, nodes: tuple[str, ...], exclude: tuple[str, ...], why: str) -> None:
-        """Evidence against nodes; they are kept out as far as the run can start without them."""
+        """Evidence against nodes; they are excluded as far as the run can start without them."""
         events = [self.writer.event("node_suspected", node=node, kind="lost", why=why, owner=OWNER)
                   for node in nodes]
         if self.plan.suspects.exclude:

@@ -1,6 +1,6 @@
-"""Whether a person cancelled a job of the run: the one answer of leader, next job and watch, from named witnesses.
+"""Whether a person cancelled a job of the run: the one answer for leader, next job and watch, from named witnesses.
 
-A person's cancel is final, and no job comes back from it; a cancel of safelaunch's own, or an end by Slurm, is not.
+A person's cancel is final, and no job comes back from it; a cancel by safelaunch, or an end by Slurm, is not.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ class Canceller(Enum):
 
 @dataclass(frozen=True)
 class Witnesses:
-    """What is known of the end of a job, the strongest witness first. `state`: Slurm's word on it now, None = no clear
-    answer yet, "" = nobody knows the job any more.
+    """What is known of the end of a job, the strongest witness first. `state`: Slurm's answer on it now, None = no
+    clear answer yet, "" = nobody knows the job any more.
     """
 
-    noted: bool = False            # a watch saw a person's cancel in squeue, and wrote it down
+    noted: bool = False            # a watch saw a person's cancel in squeue, and journalled it
     announced: bool = False        # a supervisor, or a node guard that had none, cancelled it and said so before
-    ending: str | None = None      # slurmstepd's words in the job's output (core.endings.JobEnd)
+    ending: str | None = None      # slurmstepd's line in the job's output (core.endings.JobEnd)
     is_local: bool = False         # no Slurm
     handed_over: bool = False      # its supervisor passed the run on, and knew why
-    step_end: str | None = None    # slurmstepd's words on the step of a supervisor that had taken over
+    step_end: str | None = None    # slurmstepd's line on the step of a supervisor that had taken over
     state: str | None = None
     is_late: bool = False          # there is no more time to ask
 
     @property
     def is_unread(self) -> bool:
-        """There is a line on its end, in words that are not known."""
+        """There is a line on its end, with an unknown message."""
         return JobEnd.UNKNOWN in (self.ending, self.step_end)
 
     @property
@@ -53,10 +53,10 @@ class Witnesses:
 
 
 def judge(seen: Witnesses) -> Canceller:
-    """Who cancelled the job. No trace of a person means no; where time runs out, a person's word is final."""
+    """Who cancelled the job. No trace of a person means nobody did; where time runs out, a person's cancel is final."""
     if seen.noted:
         return Canceller.PERSON
-    if seen.announced:   # a guard's word that came after a watch's note was about a job that was cancelled by then
+    if seen.announced:   # a watch's note came first: the guard cancelled a job that was already cancelled
         return Canceller.NOBODY
     if seen.ending not in (None, JobEnd.UNKNOWN) or seen.is_local:
         return Canceller.PERSON if seen.ending == JobEnd.CANCELLED else Canceller.NOBODY

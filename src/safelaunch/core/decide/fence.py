@@ -35,7 +35,7 @@ class Node:
     is_frozen: bool = False        # the run folder does not answer
     waited_s: float = 0.0          # since the fence has begun to wait for its guards
     srun_ended: bool = False       # and no other supervisor's guards are on their way here
-    is_old_host: bool = False      # of the supervisor before: its guards are on their way to a new endpoint
+    is_old_host: bool = False      # of the earlier supervisor: its guards are on their way to a new endpoint
     may_ask: bool = True           # the pause after a sweep without an answer is over
     has_helpers: bool = True       # helper steps can run in this job
 
@@ -83,7 +83,7 @@ class StepAnswer:
 
 
 def judge_sweep(answer: StepAnswer) -> Swept:
-    """What follows from a helper step. Only what was said of the node itself counts against it."""
+    """What follows from a helper step. Only an answer about the node itself counts against it."""
     if answer.left is not None:
         if not answer.left:
             return Swept.CLEAN

@@ -1,8 +1,8 @@
-"""How long a training that was asked to end is waited for, and what for.
+"""How long a training that was asked to end has, and for what.
 
 One that handles the signal saves and ends by itself, and has the whole grace. One that does not never hears of it
-(1,235 more steps were made within 15 min): it is ended with its next complete checkpoint, and where none can be told
-soon.
+(1,235 more steps were made within 15 min): it ends with its next complete checkpoint, or soon where none can be
+recognised.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def of(live: Live, seen: Observation, plan: Plan) -> Patience:
 
 
 def is_over(patience: Patience, now: float, heard: int | None, saved_t: float | None) -> bool:
-    """Whether its time is up, or what it was for is there; `saved_t`: when its checkpoint was found complete."""
+    """Whether its time is up, or its checkpoint is there; `saved_t`: when that was found complete."""
     if now >= patience.until_t:
         return True
     return patience.is_checkpoint and saved_t is not None and now >= saved_t + (LEAVES_S if heard else 0.0)

@@ -1,4 +1,4 @@
-"""Whether an attempt that failed was Slurm's fault: that is no word against the training, and costs no budget."""
+"""Whether an attempt failed by Slurm's fault: then it counts not against the training, and costs no budget."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Said:
 
     has_exits: bool = False        # some task has ended: it did start
     no_step: bool = False          # srun could start no task
-    is_unread: bool = False        # Slurm ended the step in words that are not known
+    is_unread: bool = False        # Slurm ended the step with an unknown message
     no_overlap: bool = False       # srun refuses the --overlap of a relaunch: it is launched again without
 
 
 def judge(how: AttemptEnd, said: Said, refusals: int, now: float) -> tuple[AttemptEnd, float | None]:
-    """The word for the attempt's end, and before when (epoch s) nothing is launched; `refusals`: by Slurm, in a row."""
+    """How the attempt ended, and before when (epoch s) nothing is launched; `refusals`: by Slurm, in a row."""
     if how != AttemptEnd.FAILED:
         return how, None
     is_refused = said.is_unread or (said.no_step and not said.has_exits)

@@ -1,4 +1,4 @@
-"""What the supervisor sees when it asks what to do next: the living attempt, people's requests, the job's end."""
+"""What the supervisor sees when it decides: the live attempt, people's requests, the job's end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from safelaunch.core.model import Exit, Request
 
 @dataclass(frozen=True)
 class Live:
-    """The attempt that the supervisor looks after, as its node guards and srun report it."""
+    """The attempt that the supervisor looks after, as its guards and srun report it."""
 
     number: int
     nodes: tuple[str, ...]
@@ -59,7 +59,7 @@ class Observation:
 
     @property
     def attempt(self) -> Live:
-        """The living attempt, where there must be one."""
+        """The live attempt; there must be one."""
         assert self.live is not None
         return self.live
 
@@ -69,7 +69,7 @@ class Observation:
 
 
 def mark_asked(live: Live, row: str, now: float) -> Live:
-    """The attempt after AskToEnd, which can be said twice: a kill switch overrules a wait for a checkpoint."""
+    """The attempt after AskToEnd, which can come twice: a kill switch overrules a wait for a checkpoint."""
     return replace(live, end_asked_t=now, end_row=row, heard=None)
 
 

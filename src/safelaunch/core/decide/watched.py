@@ -1,7 +1,7 @@
-"""The watch's nouns: what a run's folder says, what Slurm says of it, and what may be done about it.
+"""The values of the watch: what a run's folder says, what Slurm says of it, and what may be done about it.
 
-Nothing here compares the clocks of two hosts: how long something has been so is measured by the watcher's own monotonic
-clock, from the moment at which it saw it first.
+Nothing here compares the clocks of two hosts: durations are measured by the watch's own monotonic clock, from its first
+sight.
 """
 
 from __future__ import annotations

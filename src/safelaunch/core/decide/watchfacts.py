@@ -34,16 +34,14 @@ def wants_next(run: Watched, word: SlurmAnswer) -> bool:
 
 
 def taken_back(run: Watched, word: SlurmAnswer) -> tuple[str, ...]:
-    """The jobs that were to go on, and that a person cancelled, as some watcher saw or sees; no later one is known."""
+    """The next jobs that a person cancelled, as some watch saw or sees; no later one is known."""
     seen = (job.number for job in word.jobs or () if job.state == "CANCELLED")
     return tuple(id for id in (*run.notes.cancelled, *seen)
                  if not is_ours(run, id) and not any(is_before(id, job.id) for job in run.state.jobs))
 
 
 def is_ours(run: Watched, job: str) -> bool:
-    """Whether a scancel of that job is no person's word: the journal announced it, or a node guard or Slurm itself did
-    it.
-    """
+    """Whether a scancel of that job is no person's: the journal announced it, or a guard or Slurm itself did it."""
     return cancel.judge(Witnesses(
         job in run.notes.cancelled, job in run.state.cancelled_jobs or job in run.orphaned)) is Canceller.NOBODY
 
