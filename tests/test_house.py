@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -69,3 +70,25 @@ def test_no_file_and_no_function_is_too_long_to_be_read_at_once() -> None:
     long_functions = {f"{name}.{node.name}": lines for name, node in functions
                       if (lines := (node.end_lineno or 0) - node.lineno + 1) > MOST_LINES_OF_A_FUNCTION}
     assert (long_files, long_functions) == ({}, {})
+
+
+def test_every_comment_on_the_simulation_names_a_scenario_that_exists() -> None:
+    """`(simulated: test_found "name")`: a key of a table of that file, or a test's name with spaces."""
+    known = {path.stem: scenarios_of(path) for path in (Path(__file__).parent / "simulation").glob("*.py")}
+    wrong = []
+    for path in sorted((SOURCE / "safelaunch").rglob("*.py")):
+        text = re.sub(r"\s*\n\s*(# )?", " ", path.read_text())
+        for at in re.finditer(r"\(simulated|simulated\)|found by simulation", text):
+            named = re.match(r'\(simulated: (\w+) "([^"]+)"\)', text[at.start():])
+            if named is None or named[2] not in known.get(named[1], ()):
+                wrong.append(f"{path.name}: {text[at.start():][:100]}")
+    assert wrong == []
+
+
+def scenarios_of(path: Path) -> set[str]:
+    """The names of a file's scenarios: string keys of its tables, and its tests."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    keys = {key.value for node in nodes if isinstance(node, ast.Dict) for key in node.keys
+            if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+    return keys | {node.name.removeprefix("test_").replace("_", " ") for node in nodes
+                   if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
