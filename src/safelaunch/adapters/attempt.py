@@ -1,7 +1,7 @@
-"""One attempt's processes on the batch host: srun, apart from the leader, and the log pump behind it.
+"""One attempt's processes on the batch host: srun, apart from the leader, and the log pump.
 
-srun runs in its own session and writes to a file on node-local disk, so that neither the leader's death nor a frozen
-shared folder reaches the training. What the next leader needs to go on stands beside that file.
+srun runs in its own session and writes to a file on node-local disk. So neither the leader's death nor a frozen shared
+folder reaches the training. What the next leader needs is beside that file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from safelaunch.adapters.guardcode import GuardCode
 PUMP = Path(__file__).parent.parent / "node" / "pump.py"
 TAIL_BYTES = 64 << 10
 MOST_FILES = 65536
-KEEP_MB = 256   # of what was copied: the search for the cause of a failure reads some 112 MB in full (logbounds)
+KEEP_MB = 256   # of what was copied: the search for the cause of a failure reads up to some 112 MB in full (logbounds)
 PUMP_BUSY = 3   # exit code of a pump that finds another at the same file
 
 
@@ -33,7 +33,9 @@ _LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)   # as Slurm set it: what th
 
 
 def raise_limit() -> None:
-    """Let this process have a descriptor for each guard: the usual soft limit of 1024 ends at a thousand of them."""
+    """Let this process have a descriptor for each guard: the usual soft limit of 1024 is too low for a thousand of
+    them.
+    """
     soft, hard = _LIMIT
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft not in (resource.RLIM_INFINITY, wanted) and soft < wanted:
@@ -42,7 +44,7 @@ def raise_limit() -> None:
 
 
 def _render_limit(soft: int) -> str:
-    """As `ulimit -S -n` reads it."""
+    """The limit as `ulimit -S -n` reads it."""
     return "unlimited" if soft == resource.RLIM_INFINITY else str(soft)
 
 
@@ -56,7 +58,7 @@ class AttemptProcess:
     child: subprocess.Popen[bytes] | None = None
     pump: subprocess.Popen[bytes] | None = None
     _pump_next_s: float = 0.0
-    _heir_pid: int | None = None   # of an attempt that this leader has not launched: a process of it, as far as known
+    _heir_pid: int | None = None   # a process of an attempt that an earlier leader launched; None = not known
 
     @cached_property
     def stem(self) -> str:
@@ -80,12 +82,12 @@ class AttemptProcess:
 
     @property
     def running_file(self) -> Path:
-        """Tells the batch shell where the exit code will stand, should no leader be able to go on."""
+        """Tells the batch shell where the exit code will be, if no leader can go on."""
         return self.local / f"{self.stem}.running"
 
     @property
     def system_folder(self) -> Path:
-        """What the nodes' kernels said, a file for each."""
+        """The nodes' kernel lines, a file for each node."""
         return self.local / self.stem / "system"
 
     @cached_property
@@ -114,7 +116,7 @@ class AttemptProcess:
 
     @classmethod
     def adopt(cls, local: Path, number: int) -> AttemptProcess | None:
-        """The attempt as an earlier leader on this host left it; None when it was never started here."""
+        """The attempt as an earlier leader on this host left it; None when it never started here."""
         process = cls(local, number)
         try:
             process.facts = json.loads(process.facts_file.read_text())
@@ -132,14 +134,14 @@ class AttemptProcess:
             return self.child.returncode if self.child.returncode >= 0 else 255   # on a full disk there is no file
         if self.child is None and not self._lives():
             with contextlib.suppress(OSError, ValueError):
-                return int(self.exit_file.read_text())   # it ended between the two looks
+                return int(self.exit_file.read_text())   # it ended between the two checks
             return 255
         return None
 
     def _lives(self) -> bool:
-        """Whether a process that an earlier leader started is still there, told by its own environment.
+        """Whether a process that an earlier leader started is still there, known by its own environment.
 
-        Asked each tick: all processes of a busy node are looked at only when the one known is gone.
+        Called at each tick: it reads all processes of the node only when the known one is gone.
         """
         if self._heir_pid is None or not self._is_of_it(self._heir_pid):
             pids = (int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit())
@@ -154,7 +156,7 @@ class AttemptProcess:
         return False
 
     def kill(self) -> None:
-        """End srun and its shepherd, should they still be there, if this leader started them."""
+        """End srun and its wrapper, if they are still there and this leader started them."""
         if self.child is not None and self.child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.child.pid, signal.SIGKILL)
@@ -181,15 +183,15 @@ class AttemptProcess:
         return b""
 
     def keep_pump(self, target: str, now_s: float) -> None:
-        """See that a pump runs once there is something to copy: a killed one goes on where it was."""
+        """See that a pump runs once there is something to copy: one that was killed goes on where it was."""
         if self.pump is not None and self.pump.poll() is None:
             return
         if self._pump_pid() is not None:
-            return   # an earlier leader's pump is still at it
+            return   # an earlier leader's pump still runs
         if self.pump is None and not self.size():
-            return   # its start would take 40 ms of the training's own
+            return   # its start takes 40 ms of processor time
         if self.pump is not None and self.pump.returncode == PUMP_BUSY and now_s < self._pump_next_s:
-            return   # so is that one, and has not written its pid down
+            return   # so does this one, and has not written its pid yet
         self._pump_next_s = now_s + 2.0
         with (self.local / "pump.out").open("ab") as talk:
             self.pump = subprocess.Popen(
@@ -198,8 +200,9 @@ class AttemptProcess:
                 stdin=subprocess.DEVNULL, stdout=talk, stderr=talk, cwd="/", start_new_session=True)
 
     def finish_pump(self) -> bool:
-        """Ask the pump to copy the rest and end; whether that is this leader's own, whose exit code tells."""
-        # Ours may still wait for an earlier leader's pump to let go: unless told now, it would live on for ever.
+        """Ask the pump to copy the rest and end; True where it is this leader's own, which has an exit code."""
+        # Ours may still wait for an earlier leader's pump to release the file: it must be told too, or it lives for
+        # ever.
         own = self.pump.pid if self.pump is not None and self.pump.poll() is None else None
         for pid in {own, self._pump_pid()} - {None}:
             assert pid is not None
@@ -212,7 +215,7 @@ class AttemptProcess:
         return [sys.executable, "-I", "-S", str(PUMP), "--spool", str(self.spool), "--target", target, "--once"]
 
     def _pump_pid(self) -> int | None:
-        """The living pump of this spool, whoever started it; told by its command line."""
+        """The living pump of this spool, whoever started it; known by its command line."""
         with contextlib.suppress(OSError, ValueError):
             pid = int(self.pump_file.read_text())
             if str(self.spool).encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
@@ -220,6 +223,6 @@ class AttemptProcess:
         return None
 
     def forget(self) -> None:
-        """It is over and dealt with: the batch shell need not look for it any more."""
+        """The attempt is over: the batch shell need not look for it any more."""
         with contextlib.suppress(OSError):
             self.running_file.unlink()

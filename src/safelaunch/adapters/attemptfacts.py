@@ -1,7 +1,6 @@
-"""What lies in an attempt's folder beside its log: exits, stacks of a look at a hang, core files, kernel lines.
+"""What lies in an attempt's folder beside its log: exits, stacks of a hang check, core files, kernel lines.
 
-All of it was written by supervisors and may be torn, of another version or somebody else's: what cannot be read is not
-there.
+Supervisors wrote it: it may be torn, of another version, or another user's. What cannot be read counts as absent.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def read_exits(folder: Path) -> tuple[tuple[TaskExit, ...], int | None]:
 
 
 def read_verdict(folder: Path) -> Verdict | None:
-    """The verdict by which the supervisor acted, as it wrote it; None = it wrote none."""
+    """The verdict by which the supervisor acted, as it wrote it; None = there is none."""
     try:
         return verdictjson.parse(_read(folder / "verdict.json"))
     except (OSError, ValueError, ParseError):
@@ -43,7 +42,7 @@ def read_verdict(folder: Path) -> Verdict | None:
 
 
 def read_stacks(folder: Path) -> tuple[Stacks, str] | None:
-    """The last look's verdict, and a headline of where the ranks stood; None = nobody looked, or the ranks moved."""
+    """The last hang check's verdict, and a headline of where the ranks stood; None = no check, or the ranks moved."""
     try:
         newest = max((folder / "stacks").glob("*/verdict.json"), key=lambda path: path.parent.name)
         said = _read(newest)
@@ -80,7 +79,7 @@ def tell_cores(found: Mapping[str, Any]) -> list[str]:
 
 
 def read_leftovers(folder: Path) -> tuple[str, ...]:
-    """A line for each process that was on a node and should not have been, and for each ticket that waits there."""
+    """A line for each process that should not have been on a node, and for each ticket that waits there."""
     lines = []
     for name, when in (("leftovers.json", "at its start"), ("leftovers-after.json", "after it")):
         try:

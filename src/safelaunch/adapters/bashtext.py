@@ -9,9 +9,9 @@ _DEADLINE_S = 5.0
 
 
 def is_complete(text: str) -> bool:
-    """Whether a list of commands may begin behind this text. False where there is no bash, or it cannot tell."""
-    # `!` stands only before a pipeline: behind a `|` it is an error. On stdin: arguments are seen by all in `ps`.
-    # A here-document that is still open is no error, but bash warns of it.
+    """Whether a list of commands may begin after this text. False where there is no bash, or it cannot tell."""
+    # `!` stands only before a pipeline: after a `|` it is an error. Bash only warns of an open here-document. On stdin,
+    # because all users see arguments in `ps`.
     env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
     try:
         said = subprocess.run(["bash", "--norc", "-n"], input=(text + " ! :").encode(errors="surrogateescape"),

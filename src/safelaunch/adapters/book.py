@@ -1,4 +1,4 @@
-"""A run's claims and journal for a command of a person: generation 0, so that no living leader steps down for it."""
+"""A run's claims and journal for a person's command: generation 0, so that no living leader steps down for it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from safelaunch.core.model import Event
 
 
 class LoginActor:
-    """core.acts.Actor on a login node: the folder is touched directly, and every write raises OSError."""
+    """core.acts.Actor on a login node: it touches the folder directly, and every write raises OSError."""
 
     def __init__(self, run_dir: Path, seq: int = 0, host: str = "", clock: Callable[[], float] = time.time,
                  pid: int | None = None) -> None:
-        """`seq`: the number of the last line of generation 0; lines are told apart by their numbers."""
+        """`seq`: the number of generation 0's last line; numbers tell lines apart."""
         self._run_dir, self._folder, self._clock, self._pid = run_dir, journal.Direct(run_dir), clock, pid
         self.writer = journal.Writer(self._folder, 0, host or socket.gethostname().split(".")[0], clock, pid)
         self.writer.seq = seq
 
     def claim(self, action: str) -> int:
-        """The number of a claim that is now ours."""
+        """The number of a claim that we have won."""
         number = journal.last_claim(self._run_dir) + 1
         content = journal.render_claim(0, self.writer.host, action, self._clock(), self._pid)
         while not self._folder.publish(f"claims/{number}", content):

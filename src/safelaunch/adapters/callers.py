@@ -1,4 +1,4 @@
-"""Who calls at the guards' server: those that have proved themselves, and strangers, for whom there is little room."""
+"""Who connects to the guards' server: callers that have proved themselves, and strangers, who get little room."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Guard:
     attempt: int
     connection: Connection | None = None
     heard_s: float = 0.0
-    pinged_s: float = 0.0           # the last word that it may have heard: its lease counts from here at the latest
+    pinged_s: float = 0.0           # the last message that it may have heard: its lease counts from here at the latest
     closed_s: float | None = None   # since when it is not connected
     code: int | None = None
     signal: int | None = None
     gone: bool = False              # the launcher and all that came of it have left the node
     sure_s: float = -1e9            # of a standby: when the last ping was sent that it has answered
-    kernel: tuple[tuple[float, str], ...] = ()   # what its node's kernel said until its task ended badly: when, what
+    kernel: tuple[tuple[float, str], ...] = ()   # kernel lines of its node until its task ended badly: when, text
 
     @property
     def has_answered(self) -> bool:
-        """Whether this standby has answered a ping since it came, so that it knows itself let in."""
+        """Whether this standby has answered a ping since it connected, so that it knows that it is eligible."""
         return self.connection is not None and self.sure_s > self.connection.born_s
 
 
@@ -49,8 +49,8 @@ class Connection:
 class Strangers:
     """Connections that have proved nothing yet, by address; `most` of them at once.
 
-    Where one more comes, the oldest of the address that has the most goes: whoever opens many keeps nobody else out. Of
-    the job's own nodes none goes while there is another.
+    When one more comes, the oldest connection of the address with the most goes: so one caller keeps nobody else out.
+    One of the job's own nodes goes last.
     """
 
     def __init__(self, most: int) -> None:
@@ -64,14 +64,14 @@ class Strangers:
         self._own.update(map(_household, addresses))
 
     def add(self, connection: Connection) -> Connection | None:
-        """Let one wait; the one that has to go for it, if any."""
+        """Add one; returns the connection that has to go for it, if any."""
         gone = self._pick() if self._count >= self._most else None
         self._waiting.setdefault(_household(connection.address), {})[connection] = None
         self._count += 1
         return gone
 
     def discard(self, connection: Connection) -> None:
-        """It has proved itself, or gone."""
+        """Forget one that has proved itself, or gone."""
         household = _household(connection.address)
         waiting = self._waiting.get(household, {})
         if connection in waiting:
@@ -91,5 +91,5 @@ class Strangers:
 
 
 def _household(address: str) -> str:
-    """Whoever is on this host may call from any of 16 million addresses."""
+    """The key of an address: a process of this host may connect from any of 16 million loopback addresses."""
     return "127" if address.startswith("127.") else address

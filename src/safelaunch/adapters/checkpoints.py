@@ -1,7 +1,8 @@
 """The checkpoint folder on a real filesystem: read, never changed.
 
-Standard library only, and cheap to import: the leader runs it in a disposable child, because a shared filesystem may
-freeze: `python -I -m safelaunch.adapters.checkpoints DIR FORMAT [PATTERN]` prints what it found as JSON.
+The leader runs it in a disposable child, because a shared filesystem may freeze: `python -I -m
+safelaunch.adapters.checkpoints DIR FORMAT [PATTERN]` prints what it found as JSON. So it needs the standard library
+only and imports little.
 """
 
 # os.path, because the reader may be the leader: importing pathlib costs it memory.
@@ -21,16 +22,16 @@ from safelaunch.core.checkpoints.latest import MOST_WHOLE
 from safelaunch.core.checkpoints.model import FoundCheckpoints, JudgedCheckpoint
 from safelaunch.core.checkpoints.pickled import Allowance
 
-# Most marks, headers and directories of archives lie in this much, so that one read of a small file is enough.
+# One read of this much is enough for a small file: most marks, headers and directories of archives fit in it.
 _SMALL_BYTES = 1 << 16
-MOST_ENTRIES = 256     # of a checkpoint's folder, whose times tell when it was finished
+MOST_ENTRIES = 256     # of a checkpoint's folder, whose times show when it was finished
 
 
 class RealFolder:
     """A directory tree as core's `Folder` sees it; links are followed, but never back into a folder above them.
 
-    It holds for one search: a folder is listed once, and a file is looked at twice at most (its size, and as it is
-    opened), because on a parallel filesystem each look is a message, and a checkpoint may have 10,000 files.
+    It holds for one search: each folder is listed once, and each file touched twice at most (size, open). On a parallel
+    filesystem each touch is a message, and a checkpoint may have 10,000 files.
     """
 
     def __init__(self, root: str) -> None:
@@ -71,7 +72,7 @@ class RealFolder:
             self._open = None
 
     def _kinds(self, path: str) -> dict[str, bool | None]:
-        """Name → whether it is a directory, as the listing itself says; None for a link, which has to be followed."""
+        """Name → whether it is a directory, as the listing says; None for a link, which has to be followed."""
         if path not in self._listed:
             try:
                 with os.scandir(self._at(path)) as found:
@@ -97,7 +98,7 @@ class _OpenFile:
 
     def __init__(self, path: str, at: str) -> None:
         self.path = path
-        # Opened without waiting, so that a pipe of this name cannot hold the reader.
+        # O_NONBLOCK: a pipe of this name cannot block the reader.
         self._descriptor = os.open(at, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         try:
             found = os.fstat(self._descriptor)
@@ -143,12 +144,12 @@ def survey(dir: str, format: str, pattern: str | None = None,
 
 
 def find(dir: str, format: str, pattern: str | None = None) -> FoundCheckpoints:
-    """The newest whole checkpoint in `dir` with its absolute path, older ones, what was skipped and why; as survey."""
+    """The newest whole checkpoint in `dir` with its absolute path, older ones, what was skipped and why; see survey."""
     return latest.choose(survey(dir, format, pattern))
 
 
 def finished_t(path: str) -> float:
-    """When the last of a checkpoint was written, epoch s by the file server's clock."""
+    """When the last file of a checkpoint was written, epoch s by the file server's clock."""
     times = [os.stat(path).st_mtime]
     if os.path.isdir(path):
         with os.scandir(path) as entries:
@@ -157,7 +158,7 @@ def finished_t(path: str) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 with JSON on stdout; 2 for a wrong ask or a folder that cannot be read."""
+    """0 with JSON on stdout; 2 for wrong arguments or a folder that cannot be read."""
     words = sys.argv[1:] if argv is None else list(argv)
     if len(words) not in (2, 3):
         print("usage: python -I -m safelaunch.adapters.checkpoints DIR FORMAT [PATTERN]", file=sys.stderr)

@@ -1,8 +1,7 @@
-"""The name of the cluster that Slurm's commands talk to here: what outlives a job is keyed by it.
+"""The name of the cluster that Slurm's commands talk to here: the key of what outlives a job.
 
-slurm.conf has it, where SLURM_CONF says which file that is. Without that variable only the commands know the file they
-were built to read; in a job the environment has the name, elsewhere scontrol is asked (20 ms, measured), which submit
-lets run beside its own work. An answer that does not come is no name: "".
+slurm.conf has it, where SLURM_CONF names that file. Without that variable, a job's environment has it; elsewhere
+scontrol is asked (20 ms, measured), which submit lets run beside its own work. No answer = "".
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class ClusterName:
         self._command = None if self._name else slurm.Command(slurm.show_config(), slurm.outside_job(env), DEADLINE_S)
 
     def name(self, within_s: float = DEADLINE_S) -> str:
-        """The cluster's name; "" = nobody says it in time."""
+        """The cluster's name; "" = no answer in time."""
         end_s = time.monotonic() + within_s
         while self._command is not None:
             result = self._command.poll()
@@ -42,17 +41,17 @@ class ClusterName:
 
 
 def unasked(env: Mapping[str, str]) -> str:
-    """The name as far as it is known without a question to Slurm; "" = it is not."""
+    """The name as far as it is known without asking Slurm; "" = it is not."""
     return _from_conf(env.get("SLURM_CONF", "")) or env.get("SLURM_CLUSTER_NAME", "").lower()
 
 
 def here(env: Mapping[str, str] = os.environ) -> str:
-    """The name of this cluster, waited for; "" = nobody says it."""
+    """The name of this cluster, waited for; "" = not known."""
     return ClusterName(env).name()
 
 
 def _from_conf(path: str) -> str:
-    """The name in that slurm.conf; "" where it stands in a file that this one includes, or there is none."""
+    """The name in that slurm.conf; "" where an included file has it, or there is none."""
     if not path.startswith("/"):
         return ""
     try:

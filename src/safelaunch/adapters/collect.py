@@ -1,8 +1,8 @@
-"""All nodes of a job at once say what its ranks do: one overlapping helper step a node, none waits for another.
+"""What the ranks do on all nodes of a job at once: one overlapping helper step a node, none waits for another.
 
-The helper's text travels in its environment and its answer comes on stdout: a frozen filesystem is in the way of
-neither.
-`Collection` never blocks: the leader's loop polls it. Who did not answer is evidence, and listed.
+The helper's text travels in its environment and its answer comes on stdout, so a frozen filesystem blocks neither.
+
+`Collection` never blocks: the leader's loop polls it. A node that did not answer is evidence, and listed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ DEADLINE_S = 8.0       # of a helper's own work; with 8 ranks and two samples it
 START_S = 6.0          # for its step to start: 0.1 s here, and 5 s were seen on busy clusters
 STARTS_A_POLL = 8      # each start takes 2 to 5 ms of a loop that has guards to answer
 AT_ONCE = 64           # sruns: each is a process of 10 MB on the batch host
-# A helper with the attempt's mark would be taken for a rank, and ended by a sweep; the rest names files that a loader,
-# a shell or Python would open before anything else, perhaps on the very filesystem that has frozen.
+# A helper with the attempt's mark would be taken for a rank and ended by a sweep. The other variables name files that a
+# loader, a shell or Python would open first, perhaps on the frozen filesystem.
 _LEFT_OUT = frozenset(("SAFELAUNCH_MARK", "SLURM_EXPORT_ENV", "BASH_ENV", "ENV", "LD_LIBRARY_PATH", "LD_PRELOAD",
                        "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"))
 # The system's own Python lies on the node's disk, the submitter's may be frozen. Whatever happens, the exit code is 0:
-# a helper step whose task fails ends the others (seeds: py-spy got EPERM on one node, and seven dumps were lost).
-# A helper's memory is the job's (cgroups): where none is left, the kernel should kill the helper and no rank (proc(5),
-# oom_score_adj; not seen in a drill yet).
+# a helper step whose task fails ends the others (seeds: py-spy got EPERM on one node, and seven dumps were lost). A
+# helper's memory is the job's (cgroups): when there is none left, the kernel should kill the helper and no rank
+# (proc(5), oom_score_adj; not seen in a drill yet).
 _RUN = """{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null
 for python in /usr/bin/python3 "$1"; do
   if [[ $python ]] && "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
@@ -58,7 +58,7 @@ os._exit(0)
 
 @dataclass(frozen=True)
 class Target:
-    """Whose ranks are looked at. `mark`: "RUN_ID.JOB." of a safelaunch run, "" = whatever has the job's id."""
+    """Whose ranks are read. `mark`: "RUN_ID.JOB." of a safelaunch run, "" = all processes of the job's id."""
 
     job: str
     nodes: tuple[str, ...]
@@ -68,7 +68,7 @@ class Target:
     python: str = sys.executable
 
     def helper(self, node: str, argv: Sequence[str]) -> list[str]:
-        """A helper step on one node, beside whatever runs there (the same facts as adapters.fence)."""
+        """A helper step on one node, beside whatever runs there (as in adapters.fence)."""
         if self.is_local:
             return ["env", f"SLURMD_NODENAME={node}", *argv]
         gpus = NO_GPUS if self.has_gpus else ()
@@ -78,9 +78,9 @@ class Target:
 
 @dataclass(frozen=True)
 class Depth:
-    """How closely to look, and what to do beside it."""
+    """How closely to look, and what else to do."""
 
-    samples: int = 2           # 0 = at no rank
+    samples: int = 2           # 0 = of no rank
     gap_s: float = 0.2
     native: bool = False
     gpus: bool = True
@@ -88,7 +88,7 @@ class Depth:
     keep_tool: bool = False    # leave a copy of py-spy on the node's own disk, for when the shared one has frozen
     attempt: int = 0           # ranks of the target's run below this number are left over,
     end_left: bool = False     # ... and are ended
-    cores: tuple[tuple[str, ...], float] | None = None   # folders to look for core files in, and since when
+    cores: tuple[tuple[str, ...], float] | None = None   # folders to search for core files, and since when
     at_once: int = AT_ONCE     # nodes
 
 
@@ -103,7 +103,7 @@ class Collected:
 
 
 class Collection:
-    """A look at all nodes, under way."""
+    """A collection from all nodes, under way."""
 
     def __init__(self, target: Target, env: Mapping[str, str], depth: Depth, begin: StartCommand) -> None:
         self._target, self._depth, self._begin, self._at_once = target, depth, begin, depth.at_once
@@ -120,7 +120,7 @@ class Collection:
         self._lines: dict[str, str] = {}
 
     def poll(self) -> Collected | None:
-        """Everything, once all nodes have answered or had their time; None before that. Never blocks."""
+        """Everything, once all nodes have answered or their time is over; None before that. Never blocks."""
         for node, command in list(self._running.items()):
             result = command.poll()
             if result is not None:
@@ -138,7 +138,7 @@ class Collection:
         return self.so_far()
 
     def so_far(self) -> Collected:
-        """What has come in by now."""
+        """What has come in so far."""
         order = {node: number for number, node in enumerate(self._target.nodes)}
         reports = [self._reports[node] for node in sorted(self._reports, key=order.__getitem__)]
         return Collected(keep_main_step(reports),
@@ -157,7 +157,7 @@ class Collection:
                    "gap_s": depth.gap_s, "native": depth.native, "gpus": depth.gpus, "deadline_s": depth.deadline_s,
                    "keep_tool": depth.keep_tool, "run": self._target.mark.partition(".")[0],
                    "attempt": depth.attempt, "end_left": depth.end_left, "cores": depth.cores}
-        nice = [] if depth.samples else ["nice", "-n", "10"]   # nobody waits for a visit that looks at no rank
+        nice = [] if depth.samples else ["nice", "-n", "10"]   # nobody waits for a helper step that reads no rank
         argv = self._target.helper(node, [*nice, "bash", "-c", _RUN, "collect", self._target.python, _BOOT])
         return self._begin(argv, {**self._env, "SAFELAUNCH_COLLECT": json.dumps(options)}, START_S + depth.deadline_s)
 
@@ -172,8 +172,9 @@ class Collection:
 
 def start(target: Target, env: Mapping[str, str], depth: Depth | None = None, *,
           begin: StartCommand = Command) -> Collection:
-    """A look at all of the target's nodes, begun; `poll` it. `env` is that of the helper steps (a job's, or a login
-    shell's without SLURM_*); `begin` starts a command.
+    """A collection from all of the target's nodes, started; `poll` it.
+
+    `env` is that of the helper steps (a job's, or a login shell's without SLURM_*); `begin` starts a command.
     """
     collection = Collection(target, env, depth or Depth(), begin)
     collection.poll()
@@ -219,6 +220,6 @@ def _silent(node: str, result: Result) -> Silent:
         return Silent(node, f"could not be asked: Slurm did not answer{words}", is_node_mute=False)
     if result.returncode == 0:
         return Silent(node, f"its helper gave no report{words}")
-    # srun refuses (a job that has just ended, an unknown option), or cannot be found: about the node that says nothing.
+    # srun itself failed (a job that has just ended, an unknown option, no srun): that says nothing about the node.
     is_lost = "Job step aborted" in result.stderr or result.returncode > 128
     return Silent(node, f"its helper ended with exit code {result.returncode}{words}", is_node_mute=is_lost)

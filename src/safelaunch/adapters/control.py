@@ -1,7 +1,7 @@
-"""The leader's side of the node guards: who is connected, how each task ended, and the words it sends them.
+"""The guards' server: which guards and standbys are connected, how each task ended, and the messages to them.
 
-One TCP listener on the batch host. What is said, and the proofs before it and on each line, are node.guard.protocol's.
-Never blocks: the loop's selector calls in here.
+One TCP listener on the batch host. node.guard.protocol defines the messages and their proofs. It never blocks: the
+loop's selector calls it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from safelaunch.node.guard.protocol import MAX_LINE
 
 GREETING_S = 5.0            # a connection that has not proved itself by then is closed
 MAX_STRANGERS = 1024        # unproved connections at once: another user's port scan must not eat our descriptors
-STRANGERS_SHARE = 4         # ... nor more than this part of them, which are 1024 by default
+STRANGERS_SHARE = 4         # ... nor more than this part of them: 1024 by default
 AT_ONCE = 64                # connections accepted in one turn of the loop: a flood can outrun any loop
-MOST_SIGNALLED = 4096       # names of processes that took a signal, to be told to people
+MOST_SIGNALLED = 4096       # names of processes that took a signal, to show to people
 _NOW = struct.pack("ii", 1, 0)   # socket(7), SO_LINGER: close() throws away what waits, and resets the connection
 STANDBY_TASK = -1           # of a standby, which is no task of an attempt
 
 
 class ControlServer:
-    """Listener and guards of the run's live attempt; `host` is the address that it listens on, "" = any of this host's.
+    """Listener and guards of the run's live attempt; `host` is the address that it listens on, "" = all of this host's.
     """
 
     def __init__(self, selector: selectors.BaseSelector, token: str, port: int = 0, host: str = "") -> None:
@@ -39,19 +39,19 @@ class ControlServer:
         self._host = host
         self._token = token.encode()
         self._connections: set[Connection] = set()
-        self._attempt = 0                   # guards of earlier attempts are not let in
+        self._attempt = 0                   # guards of earlier attempts are refused
         self._shunned: set[str] = set()     # nodes that are left to their leases
         self.strangers = Strangers(
             min(MAX_STRANGERS, int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // STRANGERS_SHARE)))
         self.guards: dict[tuple[str, int], Guard] = {}
-        self.standbys: dict[str, Guard] = {}   # by node; each ping tells them how far the pulse is
-        self.pulse_count: int | None = None   # None = there is none yet: this leader is being born
-        self.order: dict[str, Any] | None = None   # what a guard is told that comes, or comes back, too late to hear it
-        self.signalled: list[str] = []      # processes that took a signal, as the guards name them
-        self.signal_answers = 0             # guards that have said which of theirs did
+        self.standbys: dict[str, Guard] = {}   # by node; each ping tells them the pulse's counter
+        self.pulse_count: int | None = None   # None = no pulse yet: this leader is starting
+        self.order: dict[str, Any] | None = None   # told to a guard that connects later, or again
+        self.signalled: list[str] = []      # processes that took a signal, as guards report them
+        self.signal_answers = 0             # guards that have reported that
         self.on_report: Callable[[Guard], None] = lambda guard: None
-        self.on_standby: Callable[[], None] = lambda: None   # before one is let in
-        self.forged = 0                     # lines on proved connections that no guard has said like that
+        self.on_standby: Callable[[], None] = lambda: None   # before one becomes eligible
+        self.forged = 0                     # lines on proved connections that no guard has sent
         self.on_forged: Callable[[Guard], None] = lambda guard: None
         self._listener = self._listen(port)
         self.port: int = self._listener.getsockname()[1]
@@ -72,23 +72,23 @@ class ControlServer:
 
     def report_to(self, *, on_report: Callable[[Guard], None], on_standby: Callable[[], None],
                   on_forged: Callable[[Guard], None]) -> None:
-        """Who is told what guards say beside their answers to pings."""
+        """Who gets the guards' reports: all but their answers to pings."""
         self.on_report, self.on_standby, self.on_forged = on_report, on_standby, on_forged
 
     def tell_all(self, order: dict[str, Any], now_s: float) -> None:
-        """Tell every guard, those that call later as well."""
+        """Tell every guard, also those that connect later."""
         self.order = order
         self.tell(order, now_s)
 
     def forget_answers(self) -> None:
-        """A signal is sent: who has answered the one before counts no more."""
+        """Count answers from 0: a new signal is sent."""
         self.signalled.clear()
         self.signal_answers = 0
 
     def expect(self, attempt: int) -> None:
-        """Forget the guards of earlier attempts; words of theirs no longer count, and none is let in any more.
+        """Forget and refuse the guards of earlier attempts.
 
-        A node that was stopped and wakes up would else be heard and answered, so that its guard never feels alone.
+        A node that was stopped and wakes up must not be answered: its guard would take that for a sign of life.
         """
         self._attempt, self.order = attempt, None
         for guard in self.guards.values():
@@ -97,7 +97,7 @@ class ControlServer:
         self.guards = {key: guard for key, guard in self.guards.items() if guard.attempt == attempt}
 
     def tick(self, now_s: float, ping_every_s: float) -> None:
-        """Ping who is due; drop connections that prove nothing."""
+        """Ping guards that are due; drop connections that prove nothing."""
         for connection in tuple(self._connections):
             guard = connection.guard
             if guard is None:
@@ -107,12 +107,13 @@ class ControlServer:
                 self._ping(guard, connection, now_s)
 
     def show_pulse(self, count: int, now_s: float) -> None:
-        """Tell the standbys of a pulse before the folder does: whoever reads it as new follows its promise."""
+        """Tell the standbys of a pulse before it is in the folder: who reads it there as new keeps to what it promises.
+        """
         self.pulse_count = count
         self.ping_standbys(now_s)
 
     def ping_standbys(self, now_s: float) -> None:
-        """Ping them out of turn."""
+        """Ping the standbys now."""
         for guard in self.standbys.values():
             if guard.connection:
                 self._ping(guard, guard.connection, now_s)
@@ -127,7 +128,7 @@ class ControlServer:
         return json.dumps({"do": "ping", "count": self.pulse_count, "s": round(now_s, 3)}).encode()
 
     def forgive(self, now_s: float) -> None:
-        """Start everybody's silence anew."""
+        """Count everybody's silence from now."""
         for guard in (*self.guards.values(), *self.standbys.values()):
             if guard.connection:
                 guard.heard_s = now_s
@@ -135,19 +136,19 @@ class ControlServer:
                 guard.closed_s = now_s
 
     def hang_up(self, node: str, now_s: float) -> None:
-        """Never speak to this node again, also when its guards call: their lease runs out."""
+        """Never speak to this node again, also when its guards connect: their lease runs out."""
         self._shunned.add(node)
         for guard in self.of(node):
             if guard.connection:
                 self._reset(guard.connection, now_s)
 
     def remember(self, nodes: Iterable[str], now_s: float) -> None:
-        """Count the standbys on these nodes as let in, and silent from now on."""
+        """Count the standbys on these nodes as eligible, and silent from now on."""
         for node in nodes:
             self.standbys[node] = Guard(node, STANDBY_TASK, 0, heard_s=now_s)
 
     def forget_standby(self, node: str) -> None:
-        """Hang up on a standby that has been silent for long: it must be let in anew."""
+        """Close the connection of a standby that has been silent for long: it must connect again to be eligible."""
         guard = self.standbys[node]
         if guard.connection:
             self._reset(guard.connection, guard.heard_s)
@@ -157,7 +158,7 @@ class ControlServer:
         return [guard for guard in self.guards.values() if guard.node == node]
 
     def tell(self, message: dict[str, Any], now_s: float) -> int:
-        """Guards that were told."""
+        """How many guards were told."""
         text = json.dumps(message).encode()
         told = [guard for guard in self.guards.values() if guard.connection and not guard.gone]
         for guard in told:
@@ -242,7 +243,7 @@ class ControlServer:
         if guard.connection:
             self._close(guard.connection, now_s)
         if guard.task == STANDBY_TASK:
-            guard.sure_s = max(guard.sure_s, connection.born_s)   # its proof holds a word of ours from then
+            guard.sure_s = max(guard.sure_s, connection.born_s)   # its proof answers a number that we sent then
             self.on_standby()
         self.strangers.discard(connection)
         self.strangers.keep_for([connection.address])
@@ -255,26 +256,26 @@ class ControlServer:
         self.on_report(guard)
 
     def _find(self, hello: dict[str, Any]) -> Guard | None:
-        """The entry of a caller that has proved itself; None where it is not to be let in."""
+        """The entry of a caller that has proved itself; None where it is refused."""
         node, task, attempt = hello["node"], hello["task"], hello["attempt"]
         if hello["role"] == "standby":
             return self._standby(node)
         if node in self._shunned or attempt < self._attempt or task == STANDBY_TASK:
-            return None   # of an attempt that is over: it will find its record moved on
+            return None   # of an attempt that is over: its record says so
         return self._guard(node, task, attempt)
 
     def _standby(self, node: str) -> Guard:
         return self.standbys.setdefault(node, Guard(node, STANDBY_TASK, 0))
 
     def _guard(self, node: str, task: int, attempt: int) -> Guard | None:
-        """The guard's entry; None where a later attempt's has it."""
+        """The guard's entry; None where a guard of a later attempt has it."""
         guard = self.guards.setdefault((node, task), Guard(node, task, attempt))
         if guard.attempt < attempt:
             guard = self.guards[(node, task)] = Guard(node, task, attempt)
         return guard if guard.attempt == attempt else None
 
     def kernel_lines(self, nodes: Iterable[str]) -> dict[str, tuple[tuple[float, str], ...]]:
-        """node → what its kernel said until a task of it ended badly, as far as users may read that."""
+        """node → its kernel lines until a task of it ended badly, as far as users may read them."""
         found: dict[str, tuple[tuple[float, str], ...]] = {}
         for node in nodes:
             lines = max((guard.kernel for guard in self.of(node)), key=len, default=())
@@ -286,10 +287,10 @@ class ControlServer:
         guard.heard_s = now_s
         kind = message.get("ev")
         if kind == "pong":
-            asked_s = message.get("s")   # an answer can be long on its way: what it proves is as old as its question
+            asked_s = message.get("s")   # an answer proves life when its question was sent
             if isinstance(asked_s, float) and guard.sure_s < asked_s <= now_s + 0.001:
                 guard.sure_s = asked_s
-            if guard.connection and isinstance(message.get("t"), float):   # it asks whether somebody lives here
+            if guard.connection and isinstance(message.get("t"), float):   # the guard asks for a sign of life
                 guard.pinged_s = now_s
                 answer = {"do": "ping", "t": message["t"]}
                 self._say(guard.connection, json.dumps(answer).encode(), now_s)
@@ -308,7 +309,7 @@ class ControlServer:
         self.on_report(guard)
 
     def _say(self, connection: Connection, text: bytes, now_s: float) -> None:
-        """To one that has proved itself."""
+        """Send to a caller that has proved itself."""
         assert connection.session is not None
         self._send(connection, connection.session.seal(text), now_s)
 
@@ -322,11 +323,11 @@ class ControlServer:
             self._close(connection, now_s)
             return
         connection.outbox = connection.outbox[sent:]
-        if len(connection.outbox) > MAX_LINE:   # it reads nothing any more: the pings tell when it is lost
+        if len(connection.outbox) > MAX_LINE:   # it reads nothing any more: pings show when it is lost
             connection.outbox = connection.outbox[:MAX_LINE]
 
     def _reset(self, connection: Connection, now_s: float) -> None:
-        """Close so that nothing of what was said and could not be sent yet is heard later: a lease would begin anew."""
+        """Close so that nothing unsent is delivered later: it would renew a lease."""
         with contextlib.suppress(OSError):
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NOW)
         self._close(connection, now_s)

@@ -1,4 +1,4 @@
-"""The courier: a child that delivers the outbox to the shared folder, and hangs there in its leader's stead.
+"""The courier: a child that delivers the outbox to the shared folder, and hangs there instead of its leader.
 
 It takes the frames in order, tries each until it is durable on the shared folder, marks it in the outbox, and tells the
 leader. When the leader is gone it delivers what is left. Lines to the leader: `done <seq>` and `trouble <text>`.
@@ -20,11 +20,11 @@ from safelaunch.adapters import durable, modes
 from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Outbox, QueuedWrite
 
 RETRY_S = (0.1, 5.0)
-# A folder that refuses for this long after the leader's end (read-only, quota): the outbox waits for the next leader.
+# After the leader's end, for a folder that refuses (read-only, quota): then the outbox waits for the next leader.
 ORPHAN_PATIENCE_S = 60.0
 UMASK = 0o077
 _OPEN = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-# A scancel reaches every process of the step: the last lines of the journal are written after it.
+# A scancel reaches every process of the step, and the last lines of the journal are written after it.
 IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -46,13 +46,13 @@ class Courier:
         outbox.seek_undelivered()
         while self._deliver_all(outbox, is_own=True):
             if not os.read(self._doorbell, 4096):
-                # The end of the doorbell: nobody adds any more, but a last frame may have come before it.
+                # The doorbell has closed: nobody adds frames any more, but a last one may have come before it.
                 if self._deliver_all(outbox, is_own=True):
                     outbox.remove()
                 return
 
     def deliver_left(self, folder: Path) -> bool:
-        """Deliver what dead leaders left in `folder`; whether nothing is left, nor with another courier."""
+        """Deliver what dead leaders left in `folder`; True when nothing is left, also not with another courier."""
         while any(folder.glob("outbox-*")):
             for leftover in Outbox.adopt_all(folder, self._root):
                 if not self._deliver_all(leftover, is_own=False):
@@ -62,7 +62,7 @@ class Courier:
         return True
 
     def detach(self, keep: set[int]) -> None:
-        """Give back what is the leader's: its files (a socket held here would hide its death), signals, session."""
+        """Release what is the leader's: its files (a socket held here would hide its death), signals, session."""
         with contextlib.suppress(PermissionError):
             os.setsid()
         signal.set_wakeup_fd(-1)
@@ -77,11 +77,11 @@ class Courier:
             os.dup2(nothing, descriptor)
         for descriptor in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - numbers, not paths
             if descriptor > 2 and descriptor not in keep | {self._doorbell, self._answers}:
-                with contextlib.suppress(OSError):  # the descriptor of this very listing
+                with contextlib.suppress(OSError):  # the descriptor of this listing
                     os.close(descriptor)
 
     def _deliver_all(self, outbox: Outbox, is_own: bool) -> bool:
-        """Deliver all frames there are; False where the folder refuses and nobody is left to wait for it."""
+        """Deliver all frames; False where the folder refuses and the leader has gone."""
         while frames := outbox.undelivered():
             last_put = {frame.name: frame.seq for frame in frames if frame.kind == PUT}
             for frame in frames:
@@ -131,7 +131,7 @@ def main(argv: Sequence[str]) -> NoReturn:
 
 
 def deliver(root: Path, outbox: Outbox, frame: QueuedWrite) -> None:
-    """Bring one frame to the folder, durably; raises OSError. A second try finishes what a first one began."""
+    """Write one frame to the folder, durably; raises OSError. A second try finishes what a first one began."""
     path = root / frame.name
     if frame.kind == MKDIR:
         make_folder(root, path)
@@ -146,7 +146,7 @@ def deliver(root: Path, outbox: Outbox, frame: QueuedWrite) -> None:
 
 
 def make_folder(root: Path, folder: Path) -> None:
-    """Make `folder` and its parents below `root`; never the root itself: a run folder that is gone is not made anew."""
+    """Make `folder` and its parents below `root`, never the root itself: a deleted run folder stays deleted."""
     if folder == root or folder.is_dir():
         return
     make_folder(root, folder.parent)
@@ -157,7 +157,7 @@ def make_folder(root: Path, folder: Path) -> None:
 def write_draft(draft: Path, data: bytes) -> None:
     """Write `data` to `draft` durably; raises OSError, and leaves no draft then."""
     with contextlib.suppress(FileNotFoundError):
-        draft.unlink()   # one that a killed process left can still be linked to the claim it made: never write to that
+        draft.unlink()   # it may still be linked to the claim it made: never write to it
     descriptor = os.open(draft, _OPEN | os.O_EXCL, modes.FILE)
     try:
         modes.open_to_group(descriptor, draft.parent)
@@ -173,8 +173,8 @@ def write_draft(draft: Path, data: bytes) -> None:
 def _append(path: Path, outbox: Outbox, frame: QueuedWrite) -> None:
     """Append durably, and exactly once as long as nobody else writes the file: `begun_at` tells what is there.
 
-    Where somebody else has written too, the whole record follows on a line of its own: readers meet it twice, or after
-    a torn line, and know both by the (gen, seq) of the record.
+    Where somebody else has written too, the whole record follows on a line of its own. Readers then meet it twice, or
+    after a torn line, and know it by its (gen, seq).
     """
     descriptor = os.open(path, (_OPEN & ~os.O_WRONLY) | os.O_RDWR | os.O_APPEND, modes.FILE)
     try:

@@ -1,7 +1,7 @@
-"""A call with a limit of processor time: a regular expression of the user's can take for ever on some line.
+"""A call with a limit of processor time: a user's regular expression can take for ever on some line.
 
-The regular expressions of Python look for signals while they search (Modules/_sre, every 4096 steps), so that a timer
-of the process's own time ends one, wherever it is. For the main thread, in which signals are taken.
+Python's regular expressions check for signals while they search (Modules/_sre, every 4096 steps). So a timer of the
+process's own time ends one anywhere. For the main thread only: it takes the signals.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class TookTooLong(Exception):
 
 
 def within(cpu_s: float, call: Callable[[], T]) -> T:
-    """What the call returns; raises TookTooLong once it has used so much processor time."""
+    """What the call returns; raises TookTooLong once it has used that much processor time."""
     is_counted = True
 
     def end(number: int, frame: object) -> None:
@@ -31,7 +31,7 @@ def within(cpu_s: float, call: Callable[[], T]) -> T:
         try:
             return call()
         finally:
-            is_counted = False   # one that comes late interrupts nobody
+            is_counted = False   # a late signal interrupts nobody
             signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
     finally:
         signal.signal(signal.SIGVTALRM, before)

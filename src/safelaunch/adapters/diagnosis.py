@@ -1,7 +1,7 @@
 """Why an attempt ended, as its own log says: the first cause, found on the node's local disk.
 
 The rules and their judge are imported with this module, at the supervisor's start, and `Ready` is made before a log is
-to be read: 150 ms and 7 MB that no restart has to wait for. A fork starts with all of it.
+to be read: 150 ms and 7 MB that no restart waits for. A fork starts with all of it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ DEADLINE_S = 3.0      # a log of 20 GB; most take 10 ms
 
 @dataclass(frozen=True)
 class Ready:
-    """Rules, made ready to search for."""
+    """Rules, compiled for the search."""
 
     rules: tuple[Rule, ...]
     compiled: Compiled
 
 
 def make_ready(packs: tuple[Rule, ...] = ()) -> Ready:
-    """Our rules and those of rule packs, ready."""
+    """Our rules and those of rule packs, compiled."""
     rules = (*rulebook.RULES, *packs)
     compiled = Compiled(rules)
     compiled.words.prepare()
@@ -41,11 +41,10 @@ def make_ready(packs: tuple[Rule, ...] = ()) -> Ready:
 
 def diagnose(log: Path, evidence: OutsideEvidence, layout: Layout | None = None, more: Sequence[Path] = (),
              ready: Ready | None = None) -> dict[str, Any] | None:
-    """The verdict as `why --json` prints it; None where it could not be had in time.
+    """The verdict as `why --json` prints it; None where there was no time for it.
 
-    In a child: whatever a log may hold, the supervisor is not slowed down by it and does not die of it. What the pump
-    has left of the log is read. `layout`: whose ranks are ranks of a node in it (core.globalranks); `more` are logs
-    beside it.
+    In a child: no log can slow the supervisor down or kill it. It also reads what the pump has left of the log.
+    `layout`: whose ranks are ranks of a node in it (core.globalranks); `more` are logs beside it.
     """
     answer = run_in_child(lambda: _judge(log, evidence, layout, more, ready or make_ready()), DEADLINE_S)
     return answer.value if answer.is_ok else None

@@ -6,7 +6,7 @@ import os
 
 
 def write(descriptor: int, data: bytes) -> None:
-    """Write all of `data`, and fsync; raises OSError. A full disk takes a part first, and says ENOSPC to the rest."""
+    """Write all of `data`, and fsync; raises OSError. A full disk takes a part first, then says ENOSPC."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view):]

@@ -1,8 +1,8 @@
 """The fence: no attempt starts before nothing of the last one is left.
 
-A node that answers says so itself, by its guards or by a helper step that ends whatever still carries the attempt's
-mark. For a node that does not answer the attempt's record is moved on, and its guard's lease waited for: the guard ends
-its own ranks when it hears nobody and finds that record (node.guard).
+A node that answers proves it itself: by its guards, or by a helper step that ends whatever still carries the attempt's
+mark. For a node that does not answer, the attempt's record is ended and its guard's lease waited for: a guard that
+hears nobody and reads that record ends its own ranks (node.guard).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from safelaunch.core.decide.seen import Live
 from safelaunch.core.plan import Plan
 from safelaunch.core.timing import FENCE_MARGIN_S
 
-SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left behind
+SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left
 SWEEP_DEADLINE_S = 15.0  # a helper step starts in 0.1 s; one on a silent node never does
 SWEEP_AGAIN_S = 5.0      # between two tries while slurmctld does not answer
 _SWEEP = """for python in /usr/bin/python3 "$2"; do
@@ -33,16 +33,16 @@ echo '{"found": 0, "left": [], "blind": true}'"""
 
 
 class Fencer:
-    """Follows one attempt after another to the point where nothing of it is left."""
+    """Follows each attempt until nothing of it is left."""
 
     def __init__(self, plan: Plan, job: Allocation, server: ControlServer, guard_source: str,
                  start: StartCommand) -> None:
         self._plan, self._job, self._server, self._source, self._start = plan, job, server, guard_source, start
-        self.no_helpers: str | None = None   # why none can run here; whoever does not answer is left to its lease
+        self.no_helpers: str | None = None   # why no helper step runs here: silent nodes are left to their lease
         self._reset(0)
 
     def do_without_helpers(self, why: str) -> None:
-        """No step can run beside the training: whoever does not answer is left to its lease."""
+        """No step can run beside the training: silent nodes are left to their lease."""
         self.no_helpers = why
 
     def _reset(self, number: int) -> None:
@@ -56,7 +56,7 @@ class Fencer:
         self._again_s: dict[str, float] = {}
         self._record_s: float | None = None
         self.alone_since_s: float | None = None   # since when a node without a guard here can have heard nobody
-        self._old_host = ""                       # of the supervisor before: whoever took over judges it
+        self._old_host = ""                       # of the supervisor before: judged by its successor
         self._lost: list[tuple[str, str]] = []
 
     def helper(self, node: str, argv: Iterable[str]) -> list[str]:
@@ -69,8 +69,10 @@ class Fencer:
 
     def advance(self, live: Live, now_s: float, lost: Mapping[str, str],
                 is_record_moved: Callable[[], bool], is_frozen: bool = False) -> list[tuple[Command, str]]:
-        """Sweeps to start now, with their nodes. `is_record_moved`: the attempt's record says that it has ended.
-        `is_frozen`: so is the run folder; ranks that sleep in it blame no node, and nothing can be launched anyhow.
+        """Sweeps to start now, with their nodes.
+
+        `is_record_moved`: the attempt's record says that it has ended. `is_frozen`: the run folder is frozen. Ranks
+        that sleep in it blame no node, and nothing can be launched anyhow.
         """
         if live.number != self._number:
             self._reset(live.number)
@@ -112,12 +114,12 @@ class Fencer:
             may_ask=self._now_s >= self._again_s.get(node, self._now_s), has_helpers=self.no_helpers is None)
 
     def take_over(self, live: Live, alone_since_s: float, old_host: str) -> None:
-        """Fence an attempt of another supervisor, whose last word its guards may have heard at `alone_since_s`."""
+        """Fence an attempt of another supervisor, whose last message its guards may have heard at `alone_since_s`."""
         self._reset(live.number)
         self.alone_since_s, self._old_host = alone_since_s, old_host
 
     def swept(self, node: str, result: Result) -> None:
-        """Take a sweep's result in: clean, to be repeated, or the node is lost."""
+        """Take a sweep's result: clean, to be repeated, or the node is lost."""
         self._sweeping.discard(node)
         report, stderr = _report(result), result.stderr
         answer = StepAnswer(
@@ -136,7 +138,7 @@ class Fencer:
                 self._given_up.add(node)
             case Swept.STUCK:
                 self._give_up(node, f"processes {report and report['left']} of the attempt cannot be ended")
-            case Swept.DEAD:   # its guard's connection was the first witness
+            case Swept.DEAD:   # the other witness is its guard's closed connection
                 said = (stderr.strip().splitlines() or ["no answer"])[-1][:200]
                 self._give_up(node, f"its node guard's connection has closed, and a test step failed there ({said})")
 
@@ -170,7 +172,7 @@ class Fencer:
 
 
 def _report(result: Result) -> dict[str, Any] | None:
-    """A sweep's own words; None when the helper step did not run."""
+    """A sweep's report; None when the helper step did not run."""
     for line in reversed(result.stdout.splitlines()):
         try:
             report = json.loads(line)

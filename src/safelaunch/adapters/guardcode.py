@@ -1,8 +1,8 @@
-"""The node guard as one text, and compiled ahead, by the Python that starts it on each node: 9 ms of each restart.
+"""The node guard as one text, and compiled in advance by the Python that starts it on each node: 9 ms of each restart.
 
-The text is the modules of node/guard, and what they need of node, one below the other in one namespace. The code is
-made beside the first attempt, on the batch host, and goes along with the text. A node whose Python is not the very
-same, or to which it comes damaged, compiles the text.
+The text is the modules of node/guard, and what they need of node, in one namespace. The code is made beside the first
+attempt, on the batch host, and travels with the text. A node with another Python, or with damaged code, compiles the
+text.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ NODE = Path(__file__).parent.parent / "node"
 PARTS = ("light.py", "fresh.py", "guard/protocol.py", "guard/link.py", "guard/fence.py", "guard/switch.py",
          "guard/processes.py", "guard/kernel.py", "guard/record.py", "guard/orphan.py", "guard/main.py")
 _FUTURE = "from __future__ import annotations\n"
-# Module docstrings, comments, what only a check of types needs, imports of each other, and what the guard imports by
-# itself once its launcher runs.
+# Module docstrings, comments, imports for types only, imports of each other, and what the guard imports by itself once
+# its launcher runs.
 _LEFT_OUT = re.compile(r'\A\"\"\".*?\"\"\"\n|^from (?:__future__|safelaunch\.node\S*) import (?:\([^)]*\)|[^\n]*)\n'
                        r"|^ *#[^\n]*\n|^TYPE_CHECKING = False\nif TYPE_CHECKING:\n(?:    [^\n]*\n|\n(?=    ))+"
                        rf"|^import (?:{'|'.join(LATER)})\n", re.MULTILINE | re.DOTALL)
@@ -38,7 +38,7 @@ sys.stdout.write(binascii.b2a_base64(code, newline=False).decode())"""
 
 @cache
 def guard_text() -> str:
-    """What `python3 -I -S -c` runs on a node: it takes no file there, and no other module of ours."""
+    """What `python3 -I -S -c` runs on a node: it needs no file there, and no other module of ours."""
     return _FUTURE + "".join(_LEFT_OUT.sub("", (NODE / part).read_text()) for part in PARTS)
 
 
@@ -51,7 +51,7 @@ class GuardCode:
         self._text = ""
 
     def env(self) -> dict[str, str]:
-        """What the guards' environment has of it by now: nothing at the first attempt."""
+        """What the guards' environment has of it so far: nothing at the first attempt."""
         if self._compiler is None:
             self._begin()
         elif not self._text and self._compiler.poll() == 0 and self._compiler.stdout is not None:
@@ -60,7 +60,7 @@ class GuardCode:
         return {"SAFELAUNCH_GUARD_CODE": self._text} if 0 < len(self._text) < MOST_BYTES else {}
 
     def _begin(self) -> None:
-        """The pipe holds all of the answer, so that the compiler ends by itself."""
+        """The pipe holds the whole answer, so that the compiler ends by itself."""
         with contextlib.suppress(OSError), os.fdopen(os.memfd_create("guard"), "wb+", buffering=0) as text:
             text.write(self._read().encode())
             text.seek(0)

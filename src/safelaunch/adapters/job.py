@@ -11,7 +11,7 @@ from pathlib import Path
 
 from safelaunch.core import nodeset
 
-MOST_ADDRESSES = 8   # bridges of containers have some, too
+MOST_ADDRESSES = 8   # bridges of containers count, too
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Allocation:
 
     @property
     def cluster(self) -> str:
-        """Slurm's ClusterName, of which SLURM_CLUSTER_NAME is the environment's word; "" = it does not say."""
+        """Slurm's ClusterName, in the environment SLURM_CLUSTER_NAME; "" = not there."""
         return "" if self.is_local else self.env.get("SLURM_CLUSTER_NAME", "")
 
     @property
     def restart_count(self) -> int:
-        """How often Slurm has requeued this job; it keeps its id and is another one all the same. Source: sbatch(1)."""
+        """How often Slurm has requeued this job, which keeps its id. Source: sbatch(1)."""
         text = self.env.get("SLURM_RESTART_COUNT", "")
         return int(text) if text.isdigit() else 0
 
@@ -47,14 +47,14 @@ def current(env: Mapping[str, str]) -> Allocation:
     """The job around this process; raises KeyError outside of one."""
     text = env.get("SLURM_JOB_NODELIST") or env["SLURM_NODELIST"]
     host = env.get("SAFELAUNCH_NODE") or env.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
-    # left by --export=NONE; with it no helper step would get its environment
+    # --export=NONE leaves it; with it no helper step would get its environment.
     kept = {key: value for key, value in env.items() if key != "SLURM_EXPORT_ENV"}
     return Allocation(env["SLURM_JOB_ID"], nodeset.expand(text), host, str(Path.cwd()), "SAFELAUNCH_LOCAL" in env, kept)
 
 
 @dataclass(frozen=True)
 class StandbyStart:
-    """What a standby is told by the leader that starts it: the job, the leader's door and token, nodes' addresses."""
+    """What the leader tells a standby at its start: the job, the leader's endpoint and token, nodes' addresses."""
 
     job: Allocation
     endpoint: tuple[str, int]
@@ -64,8 +64,9 @@ class StandbyStart:
 
 def hand_to_standby(job: Allocation, endpoint: tuple[str, int], token: str,
                     addresses: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a standby's step. A step has SLURM_* of its own, with which no srun could start an attempt:
-    the batch script's travel beside them.
+    """The environment of a standby's step.
+
+    A step has SLURM_* of its own, with which no srun could start an attempt, so the batch script's go with them.
     """
     slurm = {key: value for key, value in job.env.items() if key.startswith(("SLURM_", "SLURMD_"))}
     facts = {"env": slurm, "cwd": job.cwd, "endpoint": endpoint, "addresses": dict(addresses)}
@@ -73,7 +74,7 @@ def hand_to_standby(job: Allocation, endpoint: tuple[str, int], token: str,
 
 
 def standby(env: Mapping[str, str]) -> StandbyStart:
-    """What this standby was told; raises KeyError or ValueError where it was not."""
+    """What this standby was told; raises KeyError or ValueError where that is missing or wrong."""
     facts = json.loads(env["SAFELAUNCH_STANDBY"])
     host = env.get("SAFELAUNCH_NODE") or env.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     own = {key: value for key, value in env.items()

@@ -1,7 +1,7 @@
 """Writing the journal and the claims; reading all writers' files as one.
 
 Each writer has a file of its own, `journal/<gen>-<host>-<pid>.jsonl`. A claim is a file `claims/<n>` that only one
-process can publish; its number is the fence of the act it announces.
+process can publish. Its number fences the act that it announces.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class JournalFolder(Protocol):
         """Append durably; False = kept elsewhere until the folder answers."""
 
     def publish(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool | None:
-        """Publish exclusively: won, lost, or unknown."""
+        """Publish exclusively: True = won, False = lost, None = unknown."""
 
 
 class Direct:
-    """The run folder touched without a child between: for commands that a person waits for."""
+    """The run folder, touched without a child: for commands that a person waits for."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def append(self, name: str, data: bytes, deadline_s: float = 2.0) -> bool:
-        """Append and fsync; raises OSError. Behind a torn line (a full disk, a dead writer) it begins a new one."""
+        """Append and fsync; raises OSError. After a torn line (a full disk, a dead writer) it begins a new one."""
         path = self.root / name
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
         try:
@@ -61,7 +61,7 @@ class Direct:
         final = self.root / name
         mine = final.with_name(f".{final.name}.{os.uname().nodename}.{os.getpid()}")
         with contextlib.suppress(FileNotFoundError):
-            mine.unlink()   # of a dead process with this pid; it may be the claim itself, so never written to
+            mine.unlink()   # a dead process's; it may be the claim itself, so never write to it
         descriptor = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
         try:
             modes.open_to_group(descriptor, final.parent)
@@ -72,19 +72,19 @@ class Direct:
             return os.fstat(descriptor).st_nlink == 2 or _holds(final, data)
         finally:
             os.close(descriptor)
-            with contextlib.suppress(OSError):   # a draft left behind harms nobody; a won claim called unknown would
+            with contextlib.suppress(OSError):   # a leftover draft harms nobody; a won claim called unknown would
                 mine.unlink()
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Whether it is ours after all: a client may remember the number of links for seconds (nfs(5), acregmin)."""
+    """Whether it is ours after all: a client may cache the number of links for seconds (nfs(5), acregmin)."""
     with contextlib.suppress(OSError):
         return sharedfile.holds(path, data)
     return False
 
 
 class Writer:
-    """One writer's end of the journal. `seq` makes a redelivered line recognisable."""
+    """One writer's end of the journal. `seq` marks a line that is delivered twice."""
 
     def __init__(self, folder: JournalFolder, gen: int, host: str, clock: Callable[[], float] = time.time,
                  pid: int | None = None) -> None:
@@ -93,7 +93,7 @@ class Writer:
         self.name = f"journal/{gen:06d}-{host}-{os.getpid() if pid is None else pid}.jsonl"
 
     def event(self, event: str, **data: Any) -> Event:
-        """An event of now, numbered; write it with `write`."""
+        """An event at the present time, numbered; write it with `write`."""
         self.seq += 1
         return Event(self._clock(), self.gen, self.seq, self.host, event, data)
 
@@ -103,10 +103,10 @@ class Writer:
 
 
 def read(run_dir: Path, steps_kept: int | None = None) -> Journal:
-    """The run's journal, merged. Blocks where the folder does: call it in a child or for a person.
+    """The run's journal, merged. It blocks where the folder does: call it in a child or for a person.
 
-    `steps_kept`: of progress lines that follow each other only the last so many are parsed; they are most of what a
-    long run has written, and the state keeps the last one only.
+    `steps_kept`: of consecutive progress lines only the last so many are parsed. They are most of a long run's journal,
+    and the state keeps only the last one.
     """
     files, odd = _read_files(run_dir)
     merged = text.merge(files if steps_kept is None else {
@@ -115,13 +115,14 @@ def read(run_dir: Path, steps_kept: int | None = None) -> Journal:
 
 
 def mentions(run_dir: Path, words: bytes) -> bool:
-    """Whether they stand anywhere in the journal: a look that is much cheaper than `read`. Raises OSError."""
+    """Whether these bytes stand anywhere in the journal: much cheaper than `read`. Raises OSError."""
     return any(words in content for content in _read_files(run_dir)[0].values())
 
 
 def _read_files(run_dir: Path) -> tuple[dict[str, bytes], list[str]]:
-    """Each writer's lines, and the names of what only looks like a writer's file. Raises OSError: a file that cannot be
-    read is not an empty one.
+    """Each writer's lines, and the names of files that only look like a writer's.
+
+    Raises OSError: a file that cannot be read is not an empty one.
     """
     files: dict[str, bytes] = {}
     odd = []
@@ -152,7 +153,7 @@ def read_raw(run_dir: Path) -> dict[str, str]:
 
 
 def merge_raw(files: dict[str, str]) -> Journal:
-    """The journal out of `read_raw`."""
+    """The journal from `read_raw`."""
     return text.merge({name: content.encode("latin-1") for name, content in files.items()})
 
 
@@ -165,13 +166,13 @@ def last_claim(run_dir: Path) -> int:
 
 
 def claims_after(run_dir: Path, number: int) -> list[dict[str, Any]]:
-    """The claims behind a number, in order; torn ones are left out."""
+    """The claims after a number, in order; torn ones are left out."""
     found = (read_claim(run_dir, later) for later in range(number + 1, last_claim(run_dir) + 1))
     return [claim for claim in found if claim is not None]
 
 
 def leading_job(run_dir: Path) -> str | None:
-    """The job whose supervisor was the last to claim the lead; None = nobody says."""
+    """The job whose supervisor claimed the lead last; None = not known."""
     for number in range(last_claim(run_dir), 0, -1):
         claim = read_claim(run_dir, number)
         if claim is not None and str(claim.get("action", "")).startswith(LEAD):

@@ -13,9 +13,10 @@ Nodes = tuple[str, ...]
 def try_with_known(
     start: Callable[[], Command | None], ask_nodes: Callable[[], Command], leave_out: Callable[[Nodes | None], bool]
 ) -> Generator[Command, Result | None, Result | None]:
-    """The result of what `start` starts; None where there was nothing to do. Where Slurm refuses it for an unknown
-    name: that of a second try. `leave_out` is given all nodes that there are (None = Slurm does not say), and says
-    whether a second try would name fewer.
+    """The result of what `start` starts; None where there was nothing to do.
+
+    Where Slurm refuses an unknown name: the result of a second try. `leave_out` is given all nodes that exist (None =
+    Slurm does not say), and says whether a second try would name fewer.
     """
     result = yield from _once(start)
     if result is None or not slurmtext.is_unknown_node(result.stderr):

@@ -1,8 +1,8 @@
 """The shared ledger on disk: a folder with one file for each user, host and month, which only that user writes.
 
-O_APPEND is atomic on one host and not between two (open(2), on NFS), hence a file for each. A team's folder is
-setgid, so that files are its group's to read, and sticky, so that nobody removes what others wrote. What stands in
-somebody else's file is material to judge: whose it is says its owner on disk, and core.ledgerlines what it may say.
+O_APPEND is atomic on one host and not between two (open(2), on NFS): hence a file for each. A team's folder is setgid,
+so that its group can read the files, and sticky, so that nobody removes what others wrote. Other users' files are
+untrusted: the file's owner is the author, and core.ledgerlines says what a line may claim.
 
 All functions block where the folder does: call them in a child with a deadline (adapters.probe, shared.ask).
 """
@@ -24,9 +24,9 @@ from safelaunch.core.ledger import NodeEvidence
 from safelaunch.core.ledgerlines import is_node_name, parse_line, render_line
 from safelaunch.core.plan import Suspects
 
-# A line has some 250 bytes: 4,000 witnesses of one user, host and month. More is a program gone wild.
+# A line has some 250 bytes: 4,000 witnesses of one user, host and month. More than that is a runaway program.
 FILE_MAX_BYTES = 1 << 20
-# What a reader takes of each user, newest months first: whoever fills the folder hides his own evidence only.
+# What a reader takes of each user, newest months first: a user who fills the folder hides only his own evidence.
 USER_MAX_FILES = 250
 USER_MAX_BYTES = 2 << 20
 ALL_MAX_BYTES = 16 << 20   # half a second of reading
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[0-9]{1,12}-[A-Za-z0-9._-]{1,255}-([0-9]{4}-[0-9]{2})\.json
 def folder_of(suspects: Suspects, env: Mapping[str, str]) -> Path:
     """Where the ledger of a run lies: `suspects.ledger`, else in the user's state folder. Raises OSError.
 
-    The place of the state folder: XDG Base Directory Specification, which wants an absolute path.
+    The state folder: XDG Base Directory Specification, which wants an absolute path.
     """
     home = env.get("HOME", "")
     if suspects.ledger is not None:
@@ -72,7 +72,7 @@ def append(folder: Path, evidences: Iterable[NodeEvidence]) -> int:
             raise PermissionError(errno.EPERM, f"{path} is not yours: {name_of(status.st_uid)} has put it there")
         if status.st_size + len(data) > FILE_MAX_BYTES:
             raise OSError(errno.EFBIG, f"{path} is full for this month")
-        os.fchmod(descriptor, mode)   # whatever the umask says: a team reads it
+        os.fchmod(descriptor, mode)   # whatever the umask is: a team reads it
         if os.write(descriptor, data) != len(data):   # the disk is full; a torn line is skipped by readers
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(descriptor)
@@ -97,7 +97,7 @@ def read_raw(folder: Path) -> list[list[str]]:
         try:
             uid, content = _read_file(folder / name, used_files, used_bytes)
         except OSError:
-            continue   # a file that we may not read, or none at all; the others still count
+            continue   # not readable for us, or gone; the others still count
         used_files[uid] += 1
         used_bytes[uid] += len(content)
         found.append([name_of(uid), content.decode("latin-1")])
@@ -105,7 +105,7 @@ def read_raw(folder: Path) -> list[list[str]]:
 
 
 def parse_raw(raw: Iterable[Iterable[str]]) -> tuple[NodeEvidence, ...]:
-    """The evidence out of `read_raw`, each witness once."""
+    """The evidence from `read_raw`, each witness once."""
     found: dict[NodeEvidence, None] = {}
     for owner, content in raw:
         for line in content.encode("latin-1").split(b"\n"):
@@ -116,7 +116,7 @@ def parse_raw(raw: Iterable[Iterable[str]]) -> tuple[NodeEvidence, ...]:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder: of a team below a folder that hands its group on, else for its owner alone."""
+    """Make the folder: for the team below a setgid folder, else for its owner alone."""
     try:
         folder.mkdir(0o700)
     except FileExistsError:
@@ -145,7 +145,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _read_file(path: Path, used_files: Counter[int], used_bytes: Counter[int]) -> tuple[int, bytes]:
-    """(owner's uid, the file's end). Opens nothing that could block or lead elsewhere: a pipe, a link."""
+    """(owner's uid, the file's end). It opens no pipe, which could block, and no link."""
     descriptor = sharedfile.open_file(path)
     try:
         status = os.fstat(descriptor)
