@@ -7,13 +7,13 @@ import os
 import time
 from pathlib import Path
 
-# Cleaners of /tmp take what nobody has touched for days: 10 by systemd-tmpfiles (tmpfiles.d(5)), 7 by tmpreaper(8). A
-# job can run for longer, and a leader that is born again needs its packages and its token.
+# Cleaners of /tmp delete what nobody has touched for days: 10 with systemd-tmpfiles (tmpfiles.d(5)), 7 with
+# tmpreaper(8). A job can run longer, and a restarted leader needs its packages and its token.
 TOUCH_EVERY_S = 86_400.0
 
 
 def touch(folder: Path) -> None:
-    """Make all in the folder look used just now; what was written when is kept."""
+    """Set the access time of all in the folder to now; the modification times stay."""
     now_ns = time.time_ns()
     for root, _, names in os.walk(folder):
         for path in (root, *(os.path.join(root, name) for name in names)):  # noqa: PTH118 - plain strings

@@ -1,4 +1,4 @@
-"""The one form in which people are told a time."""
+"""The one form in which people read a time."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ def clock(t: float) -> str:
     try:
         return datetime.fromtimestamp(t).astimezone().isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
-        return f"{t:.0f}"   # a time no calendar has: somebody else's line in the journal
+        return f"{t:.0f}"   # a time that no calendar has: a foreign line in the journal

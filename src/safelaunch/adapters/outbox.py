@@ -28,7 +28,7 @@ _FRAME = struct.Struct("<4scQHI")
 _CRC = struct.Struct("<I")
 _FRAME_MAGIC = b"SLFR"
 _FIRST = 4096
-# Set aside at the start, so that a local disk that fills up later does not matter while the shared folder works.
+# Reserved at the start: a local disk that fills up later then does no harm while the shared folder works.
 RESERVED_BYTES = 1 << 20
 BATCH_BYTES = 4 << 20
 FILE_MODE = 0o600
@@ -63,14 +63,14 @@ class Outbox:
         os.posix_fallocate(descriptor, 0, RESERVED_BYTES)
         name = os.fsencode(root)
         os.pwrite(descriptor, _MAGIC + _MARKS.pack(0, 0, 0) + _ROOT.pack(len(name)) + name, 0)
-        draft.replace(path)  # seen by others only with its lock held
+        draft.replace(path)  # others see it only with its lock held
         return cls(path, descriptor, 1)
 
     @classmethod
     def adopt_all(cls, folder: Path, root: Path) -> Iterator[Outbox]:
         """The outboxes for `root` whose process and courier are both dead, oldest first, each locked while it is out.
 
-        One whose courier still hangs in a frozen write is locked by it, and delivered by it after the thaw.
+        A courier that hangs in a frozen write still holds its lock, and delivers after the thaw.
         """
         for path in sorted(folder.glob("outbox-*")):
             descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -86,7 +86,7 @@ class Outbox:
             os.close(descriptor)
 
     def add(self, kind: bytes, name: str, data: bytes) -> int:
-        """The place in the order of a new frame. OSError where the local disk takes no more: nothing is added then."""
+        """The place of a new frame in the order. Raises OSError where the local disk is full: nothing is added then."""
         seq, encoded = self.next_seq, os.fsencode(name)
         head = _FRAME.pack(_FRAME_MAGIC, kind, seq, len(encoded), len(data))
         crc = zlib.crc32(data, zlib.crc32(encoded, zlib.crc32(head)))
@@ -99,19 +99,19 @@ class Outbox:
         return seq
 
     def rewind(self) -> None:
-        """Go on writing at the start, now that everything is delivered, so that the file stays small."""
+        """Write from the start again when everything is delivered, so that the file stays small."""
         if self._write_at > RESERVED_BYTES // 2:
             self._write_at = _FIRST
 
     def seek_undelivered(self) -> None:
-        """Place a new reader behind what is delivered."""
+        """Place a new reader after what is delivered."""
         self._read_at, done = _FIRST, self.done
         for frame, end in self._frames(_FIRST):
             if frame.seq <= done:
                 self._read_at = end
 
     def undelivered(self) -> list[QueuedWrite]:
-        """The next frames, in order, about `BATCH_BYTES` of them; each call goes on where the last one ended."""
+        """The next frames, in order, about `BATCH_BYTES` of them; each call continues the last one."""
         frames: list[QueuedWrite] = []
         size_bytes, expected = 0, self.done + 1
         for start in (self._read_at, _FIRST):  # the writer may have gone back to the start
@@ -129,7 +129,7 @@ class Outbox:
         return frames
 
     def _frames(self, at: int) -> Iterator[tuple[QueuedWrite, int]]:
-        """The frames that follow each other from `at` on, each with the place where it ends."""
+        """The consecutive frames from `at` on, each with the place where it ends."""
         found = self._frame_at(at)
         while found is not None:
             yield found

@@ -1,7 +1,7 @@
-"""Whether a file, or a run, is this user's own: scripts are sent, environments used and old words believed only then.
+"""Whether a file, or a run, is this user's own: only then scripts are sent, environments used and claims believed.
 
 A run folder can lie where other people may write. One of them can make it before its owner does, or put another in its
-place; what it holds would then be run in the owner's name.
+place; what it holds would then run in the owner's name.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ RUN_FOLDERS, RUN_FILES = ("journal", "claims"), ("run.json", "job.sbatch", "subm
 
 def why_not_own(path: Path, *, is_folder: bool, or_roots: bool = False) -> str | None:
     """Why a path is not this user's alone; None = it is one's own folder or file, and nobody else may write it.
-    `or_roots`: one of root's is as good.
 
-    Raises OSError where nobody can say: FileNotFoundError, or a folder above it that is closed.
+    `or_roots`: one of root's counts, too. Raises OSError where nobody can say: FileNotFoundError, or a closed parent
+    folder.
     """
     status = path.lstat()
     if is_folder and stat.S_ISLNK(status.st_mode) and status.st_uid == os.geteuid():
-        status = path.stat()   # one's own way to a folder elsewhere
+        status = path.stat()   # follows links: one's own may lead elsewhere
     if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(status.st_mode):
         return f"{path} is no {'folder' if is_folder else 'regular file'}"
     if status.st_uid != os.geteuid() and not (or_roots and status.st_uid == 0):
@@ -37,23 +37,23 @@ def why_not_own(path: Path, *, is_folder: bool, or_roots: bool = False) -> str |
 
 
 def why_not_own_run(run_dir: Path) -> str | None:
-    """The same of a run: of its folder, and of all in it that is executed, or taken for its owner's word."""
+    """The same of a run: its folder, and everything in it that is executed or believed."""
     reason = why_not_own(run_dir, is_folder=True)
     for name in (*RUN_FOLDERS, *RUN_FILES):
         try:
             reason = reason or why_not_own(run_dir / name, is_folder=name in RUN_FOLDERS)
-        except FileNotFoundError:   # in a folder that nobody else may write, nobody else has taken it away
+        except FileNotFoundError:   # only its owner can have deleted it: nobody else may write the folder
             continue
     return reason
 
 
 def others_may_write(run_dir: Path) -> bool:
-    """Whether a `chmod -R g+w` has come by: the folder itself tells. Raises OSError."""
+    """Whether somebody ran `chmod -R g+w`: the folder's own mode shows it. Raises OSError."""
     return bool(run_dir.stat().st_mode & OTHERS_WRITE)
 
 
 def close_run(run_dir: Path) -> bool:
-    """Take from others what a `chmod -R g+w` has given them of one's own run; whether there was something to take."""
+    """Take back what a `chmod -R g+w` gave others on one's own run; True where there was something to take back."""
     closed = False
     for path in (run_dir, *(run_dir / name for name in (*RUN_FOLDERS, *RUN_FILES))):
         with contextlib.suppress(FileNotFoundError):

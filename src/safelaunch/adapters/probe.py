@@ -1,8 +1,8 @@
 """Touch what may hang (a shared path, a sick device) in a disposable child, so that a probe never hangs the prober.
 
-The child is forked and never executed: on a frozen mount exec, stat and lazy imports hang too. It dies of SIGKILL only
-when the kernel lets it: a write to a frozen ext4 sleeps in D state until the thaw (seeds: rank 0 asleep for ever in a
-log write). Such a child is left behind, counted by `stuck_children`, and reaped when it finally goes.
+The child is forked and never executed: on a frozen mount exec, stat and lazy imports hang too. SIGKILL ends it only
+when the kernel allows: a write to a frozen ext4 sleeps in D state until the thaw (seeds: rank 0 asleep for ever in a
+log write). Such a child is left, counted by `stuck_children`, and reaped when it ends.
 
 A fork of a 40 MB leader with its answer costs 2-4 ms (benchmarks/pump.py).
 """
@@ -21,20 +21,20 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
 
-# From the end of the answer to the end of the child: its exit takes 0.2 ms, but closing a file on a stopped FUSE hangs.
+# From the end of the answer to the end of the child: 0.2 ms, but closing a file on a stopped FUSE hangs.
 REAP_WITHIN_S = 0.05
 # The child must not run the parent's handlers: a scancel reaches every process of the step.
 RESET_SIGNALS = (
     signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGCHLD,
 )
 
-_ended: set[int] = set()  # children whose answer was read, and who are about to exit
-_stuck: set[int] = set()  # children that were killed for being late, and have not died of it yet
+_ended: set[int] = set()  # children whose answer was read, and which are about to exit
+_stuck: set[int] = set()  # children that were killed for being late, and still hang
 
 
 @dataclass(frozen=True)
 class ChildAnswer(Generic[T]):
-    """What came back: a value, an error text with its errno, or nothing in time (`late`)."""
+    """The result: a value, an error text with its errno, or nothing in time (`late`)."""
 
     value: T | None = None
     error: str = ""
@@ -49,10 +49,10 @@ class ChildAnswer(Generic[T]):
 
 
 def run_in_child(fn: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
-    """The value of `fn()`, computed in a forked child; here after `deadline_s` + `REAP_WITHIN_S` at most.
+    """The value of `fn()`, computed in a forked child; at the latest after `deadline_s` + `REAP_WITHIN_S`.
 
     The value goes through JSON (a tuple comes back as a list). The child has none of the parent's open files, so that a
-    stuck one cannot keep a socket of a dead leader open. Where this process cannot fork, that is the error.
+    stuck one keeps no socket of a dead leader open. A fork that fails is the error.
     """
     reap_children()
     start_s = time.monotonic()
@@ -77,13 +77,13 @@ def run_in_child(fn: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
 
 
 def stuck_children() -> int:
-    """How many killed children have not gone yet: each is a process of this user that still hangs on its path."""
+    """How many killed children still hang on their paths; each is a process of this user."""
     reap_children()
     return len(_stuck)
 
 
 def reap_children() -> None:
-    """Collect those that have ended, without ever waiting for one."""
+    """Reap those that have ended, without waiting."""
     for pid in (*_ended, *_stuck):
         if _is_gone(pid):
             _ended.discard(pid)
@@ -91,16 +91,16 @@ def reap_children() -> None:
 
 
 def _be_the_child(fn: Callable[[], T], writer: int, deadline_s: float) -> NoReturn:
-    """Compute, answer, and leave without the parent's atexit handlers, buffers and finally blocks."""
+    """Compute, answer, and exit without the parent's atexit handlers, buffers and finally blocks."""
     try:
         signal.set_wakeup_fd(-1)
         for number in RESET_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        # Should the parent die, the kernel ends this child: nobody else would.
+        # If the parent dies, the kernel ends this child: nobody else would.
         signal.setitimer(signal.ITIMER_REAL, deadline_s + 1.0)
         _close_files_but(writer)
         _send(writer, _answer_of(fn))
-        os.close(writer)   # the kernel gives back the memory first, and the parent would wait for that
+        os.close(writer)   # the exit frees the memory first, and the parent would wait for that
     finally:
         os._exit(0)
 
@@ -113,14 +113,14 @@ def _answer_of(fn: Callable[[], T]) -> bytes:
 
 
 def _tell(error: BaseException) -> str:
-    """For people: the system's own words and the path, else the exception as Python names it."""
+    """The system's text and the path, for people; else the exception as Python prints it."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
     return f"{type(error).__name__}: {error}"
 
 
 def _close_files_but(keep: int) -> None:
-    """Give back every inherited file; /proc/self/fd names them, a blind close of a million numbers takes 0.1 s."""
+    """Close every inherited file; /proc/self/fd lists them, closing a million numbers blindly takes 0.1 s."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         if number != keep:
@@ -128,7 +128,7 @@ def _close_files_but(keep: int) -> None:
     for name in os.listdir("/proc/self/fd"):   # noqa: PTH208 - pathlib imports lazily
         number = int(name)
         if number > 2 and number != keep:
-            with contextlib.suppress(OSError):  # the descriptor of this very listing
+            with contextlib.suppress(OSError):  # the descriptor of this listing
                 os.close(number)
 
 
@@ -140,7 +140,7 @@ def _send(writer: int, data: bytes) -> None:
 
 def _read_until(reader: int, until_s: float) -> bytes | None:
     """All bytes up to the end of the pipe; None where the end did not come in time."""
-    # poll and not select: a leader with a connection per node has descriptors beyond FD_SETSIZE.
+    # poll and not select: a leader with a connection per node has descriptors above FD_SETSIZE.
     poll = select.poll()
     poll.register(reader, select.POLLIN)
     parts: list[bytes] = []
@@ -158,7 +158,7 @@ def _judge(pid: int, answer: bytes | None, start_s: float) -> ChildAnswer[T]:
     if answer is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        # A child that is merely slow is dead within microseconds, and no reason to call the path stuck.
+        # A child that is merely slow dies within microseconds, and does not make the path stuck.
         if not is_gone_within(pid, REAP_WITHIN_S):
             _stuck.add(pid)
         return ChildAnswer(late=True, took_s=time.monotonic() - start_s)
@@ -175,7 +175,7 @@ def _judge(pid: int, answer: bytes | None, start_s: float) -> ChildAnswer[T]:
 
 
 def is_gone_within(pid: int, within_s: float) -> bool:
-    """Whether a child has ended, and is collected; waited for as long as that."""
+    """Whether a child ends within that time, and is reaped."""
     until_s = time.monotonic() + within_s
     pause_s = 0.0001
     while not _is_gone(pid):
@@ -189,5 +189,5 @@ def is_gone_within(pid: int, within_s: float) -> bool:
 def _is_gone(pid: int) -> bool:
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:  # a waitpid(-1) of somebody else took it
+    except ChildProcessError:  # another waitpid(-1) reaped it
         return True

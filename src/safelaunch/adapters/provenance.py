@@ -1,4 +1,4 @@
-"""Which code a run was made of: git's commit and diff of the working tree, asked for beside the submission."""
+"""Which code a run was made of: git's commit and diff of the working tree, read during the submission."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_DIFF_BYTES = 1 << 20
 
 
 class GitFacts:
-    """Two git commands that start at once and are asked for later; a slow repository never holds a submission up."""
+    """Two git commands, started at once and read later; a slow repository never delays a submission."""
 
     def __init__(self, cwd: str) -> None:
         self._runs = {"commit": _start(cwd, "rev-parse", "HEAD"), "diff": _start(cwd, "diff", "--no-color", "HEAD")}
@@ -46,7 +46,7 @@ class GitFacts:
 def _start(cwd: str, *words: str) -> tuple[subprocess.Popen[bytes] | None, IO[bytes]]:
     out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - read later
     try:
-        # optional locks: a submission must not fight with the person's own git; no pager, no external diff is run
+        # No optional locks: a submission must not block the person's own git. No pager, no external diff.
         argv = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", *words]
         if words[0] == "diff":
             argv[-1:] = ["--no-ext-diff", "--no-textconv", "HEAD"]

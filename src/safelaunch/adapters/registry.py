@@ -1,7 +1,7 @@
 """The user's list of runs, so that a run can be named from any folder: JSON lines in the state folder of the home.
 
-It is a memory aid, never the truth: that is the run folder. A list that cannot be written or read costs a submission
-nothing, and a run is always found by its path. Lines are appended in one write each; only a reader shortens the file.
+It only helps to find runs: the run folder is the truth. A list that cannot be written or read does not affect a
+submission, and a run is always found by its path. Each line is appended in one write; only a reader shortens the file.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from safelaunch.adapters import clustername, journal, runpath
 from safelaunch.core.folding import fold
 
 VERSION = 1
-COMPACT_BYTES = 2 << 20   # twice what KEPT_RUNS with their last lines take
+COMPACT_BYTES = 2 << 20   # twice the size of KEPT_RUNS with their last lines
 KEPT_RUNS = 1000
-JOBS_OF_RUNS = 200         # how many runs' journals a job id is looked for in, newest first
+JOBS_OF_RUNS = 200         # how many runs' journals are searched for a job id, newest first
 LOCK_S = 1.0
 _START = b'{"v":'
 
@@ -37,18 +37,18 @@ class RegisteredRun:
     job: str
     t: float
     cluster: str = ""   # Slurm's ClusterName; "" = a local run, or not known
-    # Its line of `status`, once a reader has seen that it has ended: its folder needs no look any more.
+    # Its line of `status`, once a reader has seen its end: its folder need not be read any more.
     brief: Mapping[str, Any] | None = None
 
     @property
     def ended_t(self) -> float | None:
-        """When it ended, as far as that is known; None = it goes on, or nobody has looked."""
+        """When it ended, as far as known; None = it goes on, or nobody has checked."""
         ended_t = self.brief.get("ended_t") if self.brief is not None else None
         return ended_t if isinstance(ended_t, float) else None
 
 
 def file() -> Path:
-    """Where the list stands: in $XDG_STATE_HOME (its standard: an absolute path) or ~/.local/state. Raises OSError."""
+    """Where the list is: in $XDG_STATE_HOME (its standard: an absolute path) or ~/.local/state. Raises OSError."""
     state = os.environ.get("XDG_STATE_HOME", "")
     try:
         folder = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
@@ -58,24 +58,24 @@ def file() -> Path:
 
 
 def others_file() -> Path:
-    """Where the runs of other people stand that were asked about, in the same form."""
+    """Where the other users' runs that were asked for are listed, in the same form."""
     return file().with_name("others.jsonl")
 
 
 def register(run_dir: Path, name: str, run_id: str, job: str, cluster: str = "") -> bool:
-    """Whether the run is on the list now; a full or read-only home is no reason to fail a submission that got in."""
+    """Whether the run is on the list now; a full or read-only home must not fail an accepted submission."""
     return _add(file, RegisteredRun(run_dir.absolute(), name, run_id, job, round(time.time(), 3), cluster))
 
 
 def remember(run_dir: Path, name: str, run_id: str, job: str, cluster: str = "") -> bool:
-    """Whether a run of somebody else, which Slurm knew when it was asked for, is on the list of those."""
+    """Whether another user's run, which Slurm knew when it was asked for, is on the list of those."""
     entry = RegisteredRun(run_dir, name, run_id, job, round(time.time(), 3), cluster)
     known = listed(others_file)
     return any(one.dir == run_dir and one.job == job for one in known) or _add(others_file, entry)
 
 
 def note_ends(entries: Iterable[RegisteredRun]) -> None:
-    """Write down that runs have ended; a list that cannot be written costs the next reader a look."""
+    """Write down that runs have ended; if that fails, the next reader checks them again."""
     lines = b"".join(map(_line, entries))
     if lines:
         with contextlib.suppress(OSError):
@@ -87,24 +87,24 @@ def _add(where: Callable[[], Path], entry: RegisteredRun) -> bool:
     try:
         path = where()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Twice at most: a reader that shortened the list meanwhile has put a new file under the name.
+        # Twice at most: a reader that shortened the list has put a new file under the name.
         return _append(path, line) or _append(path, line)
     except OSError:
         return False
 
 
 def entries() -> Iterator[RegisteredRun]:
-    """The runs on the list, newest first, one entry a folder; those whose folder has vanished are left out."""
+    """The runs on the list, newest first, one entry a folder; those whose folder is gone are left out."""
     return (entry for entry in listed() if runpath.is_run_folder(entry.dir))
 
 
 def listed(where: Callable[[], Path] = file) -> list[RegisteredRun]:
-    """All entries, newest first, the last one of each folder, without a look at the folders, any of which may hang."""
+    """All entries, newest first, the last one of each folder. It touches no run folder: any of them may hang."""
     return parse(raw(where))
 
 
 def raw(where: Callable[[], Path] = file) -> str:
-    """The list as text that survives JSON (latin-1), for an answer of a child: a home may be frozen, too."""
+    """The list as text that survives JSON (latin-1), for a child's answer: a home may be frozen, too."""
     try:
         path = where()
         content = path.read_bytes()
@@ -116,14 +116,14 @@ def raw(where: Callable[[], Path] = file) -> str:
 
 
 def parse(content: str) -> list[RegisteredRun]:
-    """The entries out of `raw`."""
+    """The entries from `raw`."""
     return _parse_all(content.encode("latin-1"))
 
 
 def find(text: str) -> list[Path]:
     """Folders of the runs that `text` may mean, newest first: by name or run id, job id, folder, else by a prefix.
 
-    More than one: it is ambiguous, and the caller says so. Runs of one name beside each other (RUN, RUN-2, … as submit
+    More than one: it is ambiguous, and the caller says so. Runs of one name in one folder (RUN, RUN-2, … as submit
     makes them of one train.yaml) are a series, and its name means the newest. One's own come first.
     """
     return _find_in(listed(), text) or _find_in(listed(others_file), text)
@@ -140,7 +140,7 @@ def _find_in(known: list[RegisteredRun], text: str) -> list[Path]:
 def _of_job(known: Iterable[RegisteredRun], job: str) -> list[RegisteredRun]:
     """The runs that a job id may mean: this cluster's, else all other clusters', which is ambiguous.
 
-    Of each cluster the newest only: job ids start anew when a cluster is set up again.
+    Of each cluster only the newest: job ids start again when a cluster is set up again.
     """
     cluster, newest = clustername.here(), dict[str, RegisteredRun]()
     for entry in known:
@@ -152,7 +152,7 @@ def _of_job(known: Iterable[RegisteredRun], job: str) -> list[RegisteredRun]:
 
 
 def has_job(run_dir: Path, job: str) -> bool:
-    """Whether a job of that id is one of the run's, as its journal says; False also for a run that we may not read."""
+    """Whether the run's journal has a job of that id; False also for a run that we may not read."""
     mark = f'"job":"{job}"'.encode()
     try:
         return journal.mentions(run_dir, mark) and any(
@@ -162,7 +162,7 @@ def has_job(run_dir: Path, job: str) -> bool:
 
 
 def _series(found: Iterable[RegisteredRun]) -> list[Path]:
-    """The newest folder that still is there of each series."""
+    """The newest existing folder of each series."""
     newest: dict[tuple[str, Path], Path] = {}
     for entry in found:
         if (entry.name, entry.dir.parent) not in newest and _is_there(entry.dir):
@@ -171,7 +171,7 @@ def _series(found: Iterable[RegisteredRun]) -> list[Path]:
 
 
 def _is_there(run_dir: Path) -> bool:
-    """Whether a run is in the folder; one that was closed to us meanwhile is there."""
+    """Whether a run is in the folder; one that is closed to us counts."""
     try:
         return runpath.is_run_folder(run_dir)
     except PermissionError:
@@ -199,7 +199,7 @@ def _parse_all(content: bytes) -> list[RegisteredRun]:
 def _parse(line: bytes) -> dict[str, Any] | None:
     """The object of a line; None for one that is torn or of another version.
 
-    A write that was cut off leaves no newline, so the next line starts in the middle of that one.
+    A torn write leaves no newline, so the next line starts in the middle of that one.
     """
     start = line.rfind(_START)
     if start < 0:
@@ -212,7 +212,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _entry(raw: dict[str, Any]) -> RegisteredRun | None:
-    """The entry that a line holds; None for one of an odd form."""
+    """The entry of a line; None for a malformed one."""
     try:
         return RegisteredRun(Path(str(raw["dir"])), str(raw["name"]), str(raw["run_id"]), str(raw["job"]),
                              float(raw["t"]),
@@ -224,7 +224,7 @@ def _entry(raw: dict[str, Any]) -> RegisteredRun | None:
 
 def _compact(path: Path) -> None:
     """Write the newest runs to a new list, under a lock: two readers at once would lose each other's lines."""
-    import filelock  # only here: submit, which imports this module, has no time for it
+    import filelock  # only here: submit imports this module and has no time for it
 
     with contextlib.suppress(OSError, filelock.Timeout), filelock.FileLock(f"{path}.lock", timeout=LOCK_S):
         draft = path.with_name(f"{path.name}.{os.getpid()}")
@@ -238,7 +238,7 @@ def _compact(path: Path) -> None:
             new.flush()
             os.fsync(new.fileno())
             draft.replace(path)
-            new.write(old.read())   # what was appended meanwhile; `register` repeats what comes later
+            new.write(old.read())   # lines appended since; `register` repeats what comes later
 
 
 def _line(entry: RegisteredRun) -> bytes:

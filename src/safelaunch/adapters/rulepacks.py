@@ -1,6 +1,6 @@
-"""Rule packs as a machine has them: files of the site and of the user, and packages with an entry point.
+"""Rule packs of a machine: files of the site and of the user, and packages with an entry point.
 
-Where there is none, neither a YAML parser nor importlib.metadata is imported: 60 ms of every `why`.
+Where there are none, neither a YAML parser nor importlib.metadata is imported: that saves 60 ms of every `why`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def load_packs(environ: Mapping[str, str] | None = None) -> tuple[Rule, ...]:
 
 
 def dump(rules: Iterable[Rule]) -> list[dict[str, Any]]:
-    """The rules as JSON knows them, without their samples; their bytes as Latin-1."""
+    """The rules as JSON, without their samples; their bytes as Latin-1."""
     return [{key: value for key, value in asdict(rule).items() if "sample" not in key}
             | {"anchor": [word.decode("latin-1") for word in rule.anchor], "pattern": rule.pattern.decode("latin-1")}
             for rule in rules]
 
 
 def undump(kept: object) -> tuple[Rule, ...]:
-    """The rules out of `dump`; those of an odd form, as a later version may write them, are left out."""
+    """The rules from `dump`; malformed ones, as a later version may write them, are left out."""
     rules: list[Rule] = []
     for one in kept if isinstance(kept, list) else []:
         try:
@@ -87,7 +87,7 @@ class _File:
 
 
 class _EntryPoint:
-    """A pack that a package brings. Whatever its code raises is that package's fault, and is said so."""
+    """A pack of a package. Whatever its code raises is reported as that package's fault."""
 
     def __init__(self, entry: metadata.EntryPoint) -> None:
         self.entry = entry

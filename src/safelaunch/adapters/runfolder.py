@@ -28,7 +28,7 @@ FOLDERS = ("journal", "attempts", "claims")
 
 @dataclass(frozen=True)
 class Run:
-    """A run on disk: its folder, what was asked (run.json), and the plan made of that."""
+    """A run on disk: its folder, the request (run.json), and the plan made of it."""
 
     dir: Path
     meta: Mapping[str, Any]
@@ -36,7 +36,7 @@ class Run:
 
     @property
     def cluster(self) -> str:
-        """Slurm's ClusterName where it was submitted; "" = a local run, or nobody knew."""
+        """Slurm's ClusterName where it was submitted; "" = a local run, or not known."""
         return str(self.meta.get("cluster_name") or "")
 
     def journal(self) -> Journal:
@@ -44,7 +44,7 @@ class Run:
         return journal.read(self.dir)
 
     def state(self) -> State:
-        """The fold of the journal, of whose progress lines it keeps the last one only."""
+        """The state computed from the journal; it keeps only the last progress line."""
         return fold(journal.read(self.dir, steps_kept=1).events)
 
     @property
@@ -57,7 +57,7 @@ OWN_FOLDER = "name a folder of your own: run_dir=FOLDER (as a word of the comman
 
 
 def create(run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env: Mapping[str, str]) -> Run:
-    """Make the run folder with all that submit knows. Raises RunFolderError; nothing half-made is left behind."""
+    """Make the run folder with all that submit knows. Raises RunFolderError; nothing half-made is left."""
     made: list[Path] = []
     try:
         if _is_there(run_dir / "run.json"):
@@ -80,12 +80,12 @@ def create(run_dir: Path, meta: Mapping[str, Any], plan: Plan, script: str, env:
 
 
 def keep_git(run_dir: Path, facts: Mapping[str, str]) -> None:
-    """Write git.json, for the owner alone: a diff can hold whatever the working tree does. Raises OSError."""
+    """Write git.json, for the owner alone: a diff can hold anything of the working tree. Raises OSError."""
     _write(run_dir / "git.json", json.dumps(facts).encode() + b"\n", [])
 
 
 def unmake(run_dir: Path) -> None:
-    """Take back what `create`, and a submission that came to nothing, have made. All else in the folder stays."""
+    """Delete what `create`, and a submission that came to nothing, have made. Everything else in the folder stays."""
     made = [*run_dir.glob("journal/*.jsonl"), *run_dir.glob("claims/*"), run_dir / "job.out",
             *(run_dir / name for name in ("run.json", "job.sbatch", "submit.env")),
             *(run_dir / name for name in (*FOLDERS, "control"))]
@@ -116,11 +116,11 @@ def read_env(run_dir: Path) -> dict[str, str]:
 
 
 def read_requests(run_dir: Path, kill_file: str) -> list[tuple[str, str, float]]:
-    """(name, who, when) of every control file that has been touched; blocks where the folder does. Raises OSError where
-    control/ itself does not answer: that is neither asked nor not asked.
+    """(name, who, when) of every touched control file; blocks where the folder does.
 
-    Whoever may touch these files may also put something else under a name. What stops or holds a run counts as touched
-    then, whatever it is, and what prolongs or gives back does not; no name ends the look at the others.
+    Raises OSError where control/ itself does not answer: then a request is neither there nor absent. Members of the
+    group may also put something else under a name. Then a stop or a hold counts as touched, whatever it is, and what
+    prolongs or releases does not. No name keeps the others from being read.
     """
     control = f"{run_dir}/control"
     found = []
@@ -146,22 +146,21 @@ class _Touched:
 
 
 def _look(path: str) -> _Touched | None:
-    """What bears a name, without a look at where it may lead; None = nothing. Raises OSError where its folder does not
-    answer either.
+    """What has this name, without following it; None = nothing. Raises OSError where its folder does not answer either.
     """
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError:   # sick or hidden, in a folder that answers for itself: something is there
+    except OSError:   # sick or hidden, in a folder that answers: something is there
         return _Touched("somebody", os.lstat(f"{os.path.dirname(path)}/.").st_mtime, is_plain=False)   # noqa: PTH120
     return _Touched(name_of(status.st_uid), status.st_mtime, stat.S_ISREG(status.st_mode))
 
 
 def is_orphaned(run_dir: Path, job: str) -> bool:
-    """Whether a supervisor or a guard of this run has left word that it cancels a job that nobody leads any more.
+    """Whether a supervisor or a guard of this run has noted that it cancels an orphaned job.
 
-    Only the owner's own file counts: another member of kill_switch.group would undo the owner's scancel by one.
+    Only the owner's own file counts: else another member of kill_switch.group could undo the owner's scancel.
     """
     try:
         status = (run_dir / "control" / f"orphaned-{job}").lstat()
@@ -171,7 +170,7 @@ def is_orphaned(run_dir: Path, job: str) -> bool:
 
 
 def request(run_dir: Path, name: str, note: str) -> bool:
-    """Touch a control file in the run's own name; a new one holds `note`, for who reads it. Whether it is new."""
+    """Touch a control file in the run's own name; a new one holds `note`, for its readers. Whether it is new."""
     try:
         descriptor = os.open(run_dir / "control" / name,
                              os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
@@ -184,18 +183,18 @@ def request(run_dir: Path, name: str, note: str) -> bool:
 
 
 def folder_id(run_dir: Path) -> list[int]:
-    """What tells this folder from another that takes its name: device and inode."""
+    """Device and inode: they tell this folder from another of the same name."""
     status = run_dir.stat()
     return [status.st_dev, status.st_ino]
 
 
 def requests_of(found: list[Any]) -> tuple[Request, ...]:
-    """Requests out of `read_requests`, whose answer has gone through JSON."""
+    """Requests from `read_requests`, whose answer has gone through JSON."""
     return tuple(Request(str(name), str(who), float(t)) for name, who, t in found)
 
 
 def name_of(uid: int) -> str:
-    """A user's name; the number where the node does not know it."""
+    """A user's name; the number where the node does not know the name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -203,7 +202,7 @@ def name_of(uid: int) -> str:
 
 
 def group_of(gid: int) -> str:
-    """A group's name; the number where the node does not know it."""
+    """A group's name; the number where the node does not know the name."""
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
@@ -215,7 +214,7 @@ def _make_folders(run_dir: Path, plan: Plan, made: list[Path]) -> None:
         if not path.exists():
             path.mkdir(modes.FOLDER)
             made.append(path)
-    run_dir.chmod(modes.FOLDER)   # one that was there may be open, or hand on a group that is none of the run's
+    run_dir.chmod(modes.FOLDER)   # an existing one may be open, or pass on a foreign group
     for name in (*FOLDERS, "control"):
         (run_dir / name).mkdir(modes.FOLDER, exist_ok=True)
         made.append(run_dir / name)
@@ -231,10 +230,10 @@ def _unmake(made: list[Path]) -> None:
 
 
 def _share(run_dir: Path, made_parents: list[Path], group: str) -> None:
-    """Open the control folder to a group for writing and the rest for reading; make sure that its members get there.
+    """Open the control folder to a group for writing and the rest for reading; make sure that its members can reach it.
 
-    The setgid bit hands the group on to all that is made later, by the job as well; the sticky bit keeps a member from
-    taking another's request back: inode(7).
+    The setgid bit passes the group on to all that is made later, by the job as well. The sticky bit keeps a member from
+    deleting another's request: inode(7).
     """
     try:
         gid = grp.getgrnam(group).gr_gid
@@ -259,7 +258,7 @@ def _share(run_dir: Path, made_parents: list[Path], group: str) -> None:
 
 
 def _can_pass(path: Path, gid: int) -> bool:
-    """Whether members of a group may go through a folder, as its mode or its access list says."""
+    """Whether members of a group may pass through a folder, by its mode or its access list."""
     status = path.stat()
     if status.st_mode & stat.S_IXOTH or (status.st_gid == gid and status.st_mode & stat.S_IXGRP):
         return True
@@ -312,7 +311,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _owner(path: Path) -> str:
-    """Whose a folder is, as far as its parents let one see."""
+    """A folder's owner, as far as its parents show it."""
     try:
         return name_of(path.stat().st_uid)
     except OSError:

@@ -1,12 +1,12 @@
 """The shared run folder, touched without ever waiting for it longer than a deadline.
 
-Writes go in order through an outbox on a node-local disk to a courier, a child that hangs in the leader's stead; reads
-and claims are asked of disposable children. While the folder is frozen (seeds: "the filesystem froze and became
-unresponsive") the leader goes on, and after the thaw the outbox is delivered. What kill -9 of leader and courier leaves
-behind is delivered by the courier of the next leader on this node.
+Writes go in order through an outbox on a node-local disk to a courier, a child that hangs instead of the leader.
+Disposable children do the reads and claims. While the folder is frozen (seeds: "the filesystem froze and became
+unresponsive") the leader goes on, and after the thaw the outbox is delivered. If kill -9 ends leader and courier, the
+courier of the next leader on this node delivers what they left.
 
 An appended record arrives at least once, in order, and exactly once as long as one process writes the file. Give each a
-number of its own, as the journal does (gen, seq), and readers can tell.
+number of its own, as the journal does (gen, seq), so that readers can tell.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from safelaunch.errors import RunFolderError
 T = TypeVar("T")
 
 DEADLINE_S = 2.0
-# An fsync on a busy Lustre or GPFS takes up to a second; who waits longer than this is frozen.
+# An fsync on a busy Lustre or GPFS takes up to a second; longer than this means frozen.
 FROZEN_AFTER_S = 2.0
-MAX_STUCK = 2  # probes left behind in D state; each more says nothing new, and counts against the user's processes
-RESTART_AFTER_S = 0.2  # a courier that dies at once (no memory) must not turn into a fork loop
+MAX_STUCK = 2  # probes left in D state; more tell nothing new, and count against the user's process limit
+RESTART_AFTER_S = 0.2  # a courier that dies at once (no memory) must not cause a fork loop
 
 
 class SharedFolder:
@@ -61,7 +61,7 @@ class SharedFolder:
         return self._write(APPEND, name, data, deadline_s)
 
     def put(self, name: str, data: bytes, deadline_s: float = DEADLINE_S) -> bool:
-        """True once `root/name` holds `data`, replaced as a whole; of several that wait the last comes."""
+        """True once `root/name` holds `data`, replaced as a whole; of several that wait only the last is written."""
         return self._write(PUT, name, data, deadline_s)
 
     def mkdir(self, name: str, deadline_s: float = DEADLINE_S) -> bool:
@@ -71,8 +71,8 @@ class SharedFolder:
     def publish(self, name: str, data: bytes, deadline_s: float = DEADLINE_S) -> bool | None:
         """True where `root/name` is ours, False where somebody else was first, None where the folder does not tell.
 
-        `data` must name its owner (claims hold gen, host, pid): whoever repeats a publish that ended in None is told by
-        it that the name is his already. Never queued: nobody would wait for a claim that appears after the thaw.
+        `data` must name its owner (claims hold gen, host, pid): so a repeated publish after None knows its own file.
+        Never queued: nobody would wait for a claim that appears after the thaw.
         """
         path = self.root / _checked(name)
         answer = self.ask(lambda: _publish(self.root, path, data), deadline_s)
@@ -87,14 +87,14 @@ class SharedFolder:
         return run_in_child(fn, deadline_s)
 
     def enqueue(self, kind: bytes, name: str, data: bytes) -> int:
-        """A ticket for a write (APPEND, PUT, MKDIR), without waiting for anything but the local disk."""
+        """A ticket for a write (APPEND, PUT, MKDIR); it waits for the local disk only."""
         try:
             self._last = self._outbox.add(kind, _checked(name), data)
         except OSError as error:
             raise _no_outbox(self._outbox.path.parent, error) from error
         if self._last == self._done + 1:
             self._stalled_since_s = time.monotonic()
-        with contextlib.suppress(BlockingIOError):  # 64 kB of unheard rings: it knows
+        with contextlib.suppress(BlockingIOError):  # 64 kB of unread rings: the courier knows
             os.write(self._doorbell[1], b"!")
         return self._last
 
@@ -103,11 +103,11 @@ class SharedFolder:
         return ticket <= self._done
 
     def fileno(self) -> int:
-        """Readable when `poll` has something to hear; the same for the whole life."""
+        """Readable when `poll` has something to read; the same descriptor for the whole life."""
         return self._answers[0]
 
     def poll(self, now_s: float) -> None:
-        """Hear what the courier says, and start a new one where it died. `now_s` is monotonic. Never waits."""
+        """Read what the courier says, and start a new one where it died. `now_s` is monotonic. Never waits."""
         with contextlib.suppress(BlockingIOError):
             self._heard += os.read(self._answers[0], 1 << 16)
         *lines, self._heard = self._heard.split(b"\n")
@@ -125,7 +125,7 @@ class SharedFolder:
                 self._start_courier(now_s)
 
     def stalled_for_s(self, now_s: float) -> float:
-        """For how long something waits and nothing has become durable; 0 when nothing waits."""
+        """For how long something has waited and nothing has become durable; 0 when nothing waits."""
         return 0.0 if self._done == self._last else max(0.0, now_s - self._stalled_since_s)
 
     @property
@@ -135,11 +135,11 @@ class SharedFolder:
 
     @property
     def is_frozen(self) -> bool:
-        """True while writes wait too long, whatever the reason; `trouble` says what the folder answers, if it does."""
+        """True while writes wait too long, whatever the reason; `trouble` is the folder's answer, if it gives one."""
         return self.stalled_for_s(time.monotonic()) >= FROZEN_AFTER_S
 
     def close(self, deadline_s: float = DEADLINE_S) -> bool:
-        """True where everything is durable. Where not, the courier stays behind, delivers after the thaw, and ends."""
+        """True where everything is durable. Where not, the courier stays, delivers after the thaw, and ends."""
         until_s = time.monotonic() + deadline_s
         is_all = self._wait(self._last, until_s)
         os.close(self._doorbell[1])
@@ -166,7 +166,7 @@ class SharedFolder:
             self.poll(now_s)
             if self.is_durable(ticket) or now_s >= until_s:
                 return self.is_durable(ticket)
-            poll.poll(min(until_s - now_s, RESTART_AFTER_S) * 1000)  # wakes now and then to look after the courier
+            poll.poll(min(until_s - now_s, RESTART_AFTER_S) * 1000)  # wakes now and then to check on the courier
 
     def _start_courier(self, now_s: float) -> None:
         self._courier_from_s = now_s
@@ -198,14 +198,14 @@ def _publish(root: Path, path: Path, data: bytes) -> bool:
     try:
         os.link(draft, path)
     except FileExistsError:
-        # Over NFS the answer to a link can be lost and its repetition say "exists" to the winner: link(2), open(2).
+        # Over NFS the answer to a link can be lost, and its repetition says "exists" to the winner: link(2), open(2).
         return draft.stat().st_nlink == 2 or sharedfile.holds(path, data)
     except OSError:
         if draft.stat().st_nlink == 2:
             return True
         raise
     finally:
-        with contextlib.suppress(OSError):  # a draft left behind harms nobody; a won claim called unknown would
+        with contextlib.suppress(OSError):  # a leftover draft harms nobody; a won claim called unknown would
             draft.unlink()
     return True
 

@@ -1,7 +1,7 @@
-"""Opening a file that other people may have put where it is: a link, a pipe or a disk full of zeros under its name.
+"""Opening a file where other people can write: a link, a pipe or a disk full of zeros may have its name.
 
-A run folder can lie where a group, or everybody, may write, and a verb reads runs of other people. So no file of one is
-opened in another way than this: a link leads nowhere, a pipe blocks nobody, and no file takes all memory.
+A run folder can lie where a group, or everybody, may write, and a verb reads runs of other people. So every file of one
+is opened here: no link is followed, no pipe blocks, and no file takes all memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PULSE_BYTES = CLAIM_BYTES = 1 << 16
 
 
 class OddFile(OSError):
-    """What bears the name is no file of a run: a link, a pipe, a folder, or larger than any."""
+    """What has the name is no file of a run: a link, a pipe, a folder, or too large."""
 
 
 def is_file(path: Path) -> bool:
@@ -35,7 +35,7 @@ def open_file(path: str | os.PathLike[str]) -> int:
 
 
 def open_log(path: str | os.PathLike[str]) -> int:
-    """The same for a log, which may be any file that a person has named: a link is followed. Those of a run folder were
+    """The same for a log, which may be any file that a person named: links are followed. Those of a run folder were
     chosen by `is_file`.
     """
     return _open(path, 0)

@@ -29,7 +29,7 @@ def library() -> tuple[str, ...]:
 
 
 def umask() -> int:
-    """The one that submit was typed with; to ask for it is to set it (umask(2))."""
+    """The umask of submit; reading it means setting it (umask(2))."""
     found = os.umask(0o077)
     os.umask(found)
     return found

@@ -1,4 +1,4 @@
-"""A shared folder measured: what core.sitefolder judges. Each touch is made by a disposable child with a deadline."""
+"""A shared folder, measured for core.sitefolder to judge. A disposable child with a deadline makes each touch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Found = dict[str, Any]
 
 
 def measure(folder: str) -> dict[str, Found]:
-    """What this host finds, by check; a folder of its own is made there and removed."""
+    """What this host finds, by check; it makes a folder of its own there and removes it."""
     place = run_in_child(lambda: tempfile.mkdtemp(prefix=".safelaunch-check-", dir=folder), DEADLINE_S)
     if place.late or place.value is None:
         return {"write": {"late": True} if place.late else {"error": place.error}}
@@ -41,7 +41,7 @@ def measure(folder: str) -> dict[str, Found]:
             answer = run_in_child(lambda: probe(Path(str(place.value))), DEADLINE_S)   # noqa: B023 - called at once
             found[name] = {"late": True} if answer.late else {"error": answer.error} if answer.error else answer.value
             if answer.late:
-                break   # a folder that hangs is asked once
+                break   # ask a folder that hangs only once
         return {name: value for name, value in found.items() if value is not None}
     finally:
         run_in_child(lambda: shutil.rmtree(str(place.value), ignore_errors=True), DEADLINE_S)
@@ -158,7 +158,7 @@ def _clock(place: Path) -> Found:
     _store(place / "time", b"x")
     after_t = time.time()
     server_t = (place / "time").stat().st_mtime
-    is_between = before_t - 0.05 <= server_t <= after_t + 0.05   # the kernel's tick: coarse by some milliseconds
+    is_between = before_t - 0.05 <= server_t <= after_t + 0.05   # the kernel's tick is some milliseconds
     return {"offset_s": 0.0 if is_between else server_t - (before_t + after_t) / 2}
 
 
@@ -309,7 +309,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _children(count: int, work: Callable[[int], None]) -> Iterator[None]:
-    """So many processes at it; OSError where one of them failed."""
+    """Run so many processes; OSError where one of them failed."""
     reader, writer = os.pipe()
     pids = []
     for who in range(count):

@@ -1,7 +1,7 @@
-"""Slurm's commands: what each of ours is given, and how one is run.
+"""Slurm's commands: the arguments of each, and how one is run.
 
-Every command has a deadline, runs with Slurm's own format variables scrubbed, and fails as SlurmRefused (Slurm said no)
-or SlurmUnreachable (nobody knows what happened). `Command` is the same without waiting, for the leader's loop.
+Every command has a deadline, runs without Slurm's own format variables, and fails as SlurmRefused (Slurm said no) or
+SlurmUnreachable (nobody knows what happened). `Command` is the same without waiting, for the leader's loop.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from safelaunch.errors import SlurmRefused, SlurmUnreachable
 DEADLINE_S = 60.0   # above Slurm's own: MessageTimeout is 10 s, and clients try more than once
 _FORMATS = ("SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_SORT", "SQUEUE_STATES", "SQUEUE_USERS", "SQUEUE_PARTITION",
             "SINFO_FORMAT", "SCONTROL_ALL", "SACCT_FORMAT", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS")
-# What a helper step asks for beside a training that has GPUs: srun would else wait until it gives its own back. All:
-# SLURM_GPUS of a job with --gpus stands against --gpus-per-node=0 alone, which is refused as "Invalid generic resource
-# (gres) specification", after --gpus-per-node=2 --gpus=0 alone gets two, and after --gpus-per-task=1 both get one. The
-# three give none in jobs with --gpus, --gpus-per-node, --gpus-per-task and --gres (22.05, 24.11 and 26.05, measured).
+# Options of a helper step beside a training that has GPUs: else srun waits until the training releases its own. All
+# three: in a job with --gpus, SLURM_GPUS contradicts --gpus-per-node=0 alone ("Invalid generic resource (gres)
+# specification"). After --gpus-per-node=2, --gpus=0 alone gets two; after --gpus-per-task=1 both get one. The three
+# give none in jobs with --gpus, --gpus-per-node, --gpus-per-task and --gres (22.05, 24.11 and 26.05, measured).
 NO_GPUS = ("--gpus=0", "--gpus-per-node=0", "--gpus-per-task=0")
 
 
@@ -64,7 +64,7 @@ def is_done(result: Result | None) -> bool | None:
 
 
 def said(result: Result | None) -> str:
-    """A command's own words, shortened."""
+    """The command's own message, shortened."""
     return "no answer" if result is None else (result.stderr.strip() or result.stdout.strip() or "no answer")[:300]
 
 
@@ -74,12 +74,12 @@ def sbatch(script: str, options: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def squeue_by_name(name: str) -> tuple[str, ...]:
-    """Lists one's own jobs of that name, in every state that Slurm still remembers as unfinished."""
+    """Lists one's own jobs of that name, in every state that Slurm still lists as unfinished."""
     return ("squeue", "--noheader", "--me", f"--name={name}", f"--format={slurmtext.SQUEUE_FORMAT}")
 
 
 def squeue_all_by_name(name: str) -> tuple[str, ...]:
-    """Lists one's own jobs of that name, the ended ones that Slurm remembers (MinJobAge) included."""
+    """Lists one's own jobs of that name, including the ended ones that Slurm remembers (MinJobAge)."""
     return ("squeue", "--noheader", "--me", "--states=all", f"--name={name}", f"--format={slurmtext.SQUEUE_FORMAT}")
 
 
@@ -89,18 +89,18 @@ def squeue_job(job: str) -> tuple[str, ...]:
 
 
 def squeue_steps(job: str) -> tuple[str, ...]:
-    """Lists the steps that a job has now, by their ids; one that waits to be made is none yet."""
+    """Lists the steps that a job has now, by their ids; a step that waits to be made does not count."""
     return ("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i")
 
 
 def squeue_watch(names: Sequence[str]) -> tuple[str, ...]:
-    """Lists all of one's own jobs of these names, the ended ones that Slurm remembers (MinJobAge) included."""
+    """Lists all of one's own jobs of these names, including the ended ones that Slurm remembers (MinJobAge)."""
     return ("squeue", "--noheader", "--me", "--states=all", f"--name={','.join(names)}",
             f"--format={slurmtext.WATCH_FORMAT}")
 
 
 def sacct(jobs: Sequence[str]) -> tuple[str, ...]:
-    """Shows how jobs ended, where the site keeps accounts; without steps, and also of jobs from long ago."""
+    """Shows how jobs ended, where the site keeps accounts; without steps, and also jobs from long ago."""
     return ("sacct", "--noheader", "--parsable2", "--allocations",
             f"--jobs={','.join(jobs)}", f"--format={slurmtext.SACCT_FORMAT}")
 
@@ -128,7 +128,7 @@ def squeue_time_left(job: str) -> tuple[str, ...]:
 
 
 def update_job(job: str, **changes: str) -> tuple[str, ...]:
-    """Changes a job of one's own, for instance ExcNodeList or Dependency while it is pending."""
+    """Changes one's own job, for instance ExcNodeList or Dependency while it is pending."""
     return ("scontrol", "update", f"JobId={job}", *(f"{key}={value}" for key, value in changes.items()))
 
 
@@ -153,17 +153,17 @@ def version() -> tuple[str, ...]:
 
 
 def release(job: str) -> tuple[str, ...]:
-    """Lets a job of one's own go that a user holds."""
+    """Releases one's own job that a user holds."""
     return ("scontrol", "release", job)
 
 
 def hold(job: str) -> tuple[str, ...]:
-    """Holds a job of one's own; what root holds by `hold`, its owner may not release (scontrol(1), measured)."""
+    """Holds one's own job; an owner may not release what root holds by `hold` (scontrol(1), measured)."""
     return ("scontrol", "uhold", job)
 
 
 def requeue(job: str) -> tuple[str, ...]:
-    """Ends a running job of one's own and puts it back into the queue, where it waits for 121 s (22.05, measured)."""
+    """Ends one's own running job and puts it back into the queue, where it waits for 121 s (22.05, measured)."""
     return ("scontrol", "requeue", job)
 
 
@@ -178,22 +178,24 @@ def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def outside_job(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` as a login shell has it: sbatch takes any SLURM_*/SBATCH_* of the job it runs in for an option."""
+    """`env` as a login shell has it: sbatch reads any SLURM_*/SBATCH_* of the job around it as an option."""
     kept = ("SLURM_CONF",)
     return {key: value for key, value in env.items()
             if key in kept or not key.startswith(("SLURM_", "SBATCH_", "SLURMD_", "SRUN_", "PMI"))}
 
 
 class Pace:
-    """Turns of commands, two a second at most. A turn is taken when a command starts, not when it is wished for: a
-    process that stood still would start at once all that wait.
+    """Turns of commands, two a second at most.
+
+    A turn is taken when a command starts, not when it is asked for: else a process that stood still would start all
+    waiting ones at once.
     """
 
     def __init__(self) -> None:
         self._started_s = (-1e9, -1e9)   # the last two
 
     def take(self, now_s: float) -> bool:
-        """Whether a command may start now, which it then does."""
+        """Whether a command may start now; if so, its turn is taken."""
         if self.wait_s(now_s) > 0.0:
             return False
         self._started_s = (self._started_s[1], now_s)
@@ -248,7 +250,7 @@ class Command:
         return result
 
     def terminate(self) -> None:
-        """Ask it to end; `poll` then tells how it did."""
+        """Ask it to end; `poll` then gives its result."""
         if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
@@ -273,7 +275,7 @@ class StartCommand(Protocol):
 
 
 def run(argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S, cwd: str = "/") -> Result:
-    """The result of a command, waited for; never raises for what the command did (see Result.check)."""
+    """The result of a command, waited for; never raises for the command's failure (see Result.check)."""
     return Command(argv, env, deadline_s, cwd).wait()
 
 

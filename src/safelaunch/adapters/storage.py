@@ -1,4 +1,4 @@
-"""Whether folders can be written at all, as far as that can be seen without writing into them."""
+"""Whether folders can be written at all, as far as that shows without writing into them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 def find_trouble(folders: Iterable[str]) -> str | None:
     """What keeps the first of the folders from being written; None = nothing that statvfs(3) shows.
 
-    A quota does not show there, nor do the last blocks that only root may take. Blocks where the folder does.
+    It shows no quota, nor that only root may take the last blocks. Blocks where the folder does.
     """
     for folder in folders:
         try:
@@ -27,7 +27,7 @@ def find_trouble(folders: Iterable[str]) -> str | None:
     return None
 
 
-# Without a name where the filesystem can (open(2), O_TMPFILE), else a file that is removed at once.
+# A file without a name where the filesystem can (open(2), O_TMPFILE), else one that is removed at once.
 _TRY = """import contextlib, os, sys, tempfile
 for folder in sys.argv[1:]:
     with contextlib.suppress(OSError):   # an error is an answer
@@ -44,8 +44,8 @@ for folder in sys.argv[1:]:
 
 
 def try_to_write(folders: Iterable[str], python: str) -> tuple[str, ...]:
-    """A command that writes a byte into each of the folders and leaves nothing behind: it ends when they all answer.
+    """A command that writes a byte into each of the folders and leaves no file: it ends when they all answer.
 
-    Run by the node's own `python`: one on the shared folder would hang before it could try anything.
+    The node's own `python` runs it: one on the shared folder would hang before it could try anything.
     """
     return (python, "-I", "-S", "-c", _TRY, *folders)

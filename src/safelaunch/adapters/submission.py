@@ -1,8 +1,8 @@
 """Submitting a run exactly once.
 
-sbatch can fail although the job got in (a stopped slurmctld makes it time out after 10 s, measured, and the job runs
-later). So the intent is journalled first, an unclear answer is followed by looking for the run's unique job name until
-Slurm gives a clear one, and only two clear "no such job" in a row, `SETTLE_S` apart, allow a second sbatch.
+sbatch can fail although the job got in: a stopped slurmctld makes it time out after 10 s (measured), and the job runs
+later. So the intent is journalled first. After an unclear answer we look for the run's unique job name until Slurm
+gives a clear one. Only two clear "no such job" in a row, `SETTLE_S` apart, allow a second sbatch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from safelaunch.errors import ParseError, RunFolderError, SlurmError, SlurmRefus
 if TYPE_CHECKING:
     from safelaunch.core.ledger import NodeEvidence
 
-SETTLE_S = 5.0       # slurmctld works off what waited in its socket within a second of coming back
+SETTLE_S = 5.0       # slurmctld works off its socket's queue within a second of coming back
 LOOK_EVERY_S = 3.0
 GIVE_UP_S = 600.0
 UNKNOWN_HERE = "under suspicion, but this cluster knows no node of that name"
@@ -35,11 +35,13 @@ class Submission:
         self._book = LoginActor(run.dir)
         self._writer = self._book.writer
         self._job: str | None = None
-        self.may_be_in = False   # between an sbatch and its clear no: whoever gives up then must keep the run folder
+        self.may_be_in = False   # between an sbatch and a clear no: the run folder must stay then
 
     def submit(self) -> str:
-        """The job's id. Raises SlurmRefused, SlurmUnreachable when nobody knows after GIVE_UP_S, or RunFolderError when
-        the run folder takes no line.
+        """The job's id.
+
+        Raises SlurmRefused, SlurmUnreachable when nobody knows after GIVE_UP_S, or RunFolderError when the run folder
+        cannot be written.
         """
         try:
             return acts.perform_now(self._book, "submit", self._book.claim("submit"), self._submit)
@@ -70,7 +72,7 @@ class Submission:
                                                  "asking again, so as not to submit twice"))
         try:
             found = asking(self._look)
-            if found is None:   # slurmctld may still be working off what waited in its socket
+            if found is None:   # slurmctld may still work off its socket's queue
                 time.sleep(SETTLE_S)
                 found = asking(self._look)
         except tenacity.RetryError as error:
@@ -81,7 +83,7 @@ class Submission:
         return found
 
     def _kept_out(self) -> list[str]:
-        """The nodes that the ledger speaks against, as far as they can be kept out; [] where there are none."""
+        """The nodes that the ledger suspects, as far as they can be excluded; [] where there are none."""
         from safelaunch.adapters import ledger  # a dry run, and a run on this machine, need none
 
         plan = self._run.plan
@@ -93,11 +95,11 @@ class Submission:
         except OSError as error:
             self._say(f"the ledger of nodes cannot be read: {error}; no node is kept out because of it")
             return []
-        from safelaunch.core.ledger import exclusions, of_cluster  # most submissions know nothing
+        from safelaunch.core.ledger import exclusions, of_cluster  # most submissions have no suspects
 
         evidence, now = of_cluster(known, self._run.cluster), time.time()
         found = exclusions(evidence, now, plan.suspects, nodes=plan.allocated_nodes, spares=plan.spare_nodes)
-        if found:   # the one more question that it costs: are enough nodes left without them, and are they its own?
+        if found:   # costs one more question: are enough nodes left without them, and are they the partition's?
             partition = dict(plan.sbatch).get("partition")
             there, usable = self._nodes(partition, dict(plan.sbatch).get("reservation"))
             from safelaunch.core.excludelist import asked_nodes  # ClusterShell takes 15 ms to import
@@ -113,7 +115,7 @@ class Submission:
     def _tell_not_kept_out(
         self, evidence: Sequence[NodeEvidence], now: float, found: Sequence[str], there: tuple[str, ...] | None
     ) -> None:
-        """Say of suspects why they are used: the user or the run needs them, or nobody knows their names."""
+        """Say why suspects are used: the user or the run needs them, or Slurm does not know their names."""
         from safelaunch.core.excludelist import asked_nodes
         from safelaunch.core.ledger import describe, most_excluded, needed, strangers, suspected
 
@@ -127,20 +129,20 @@ class Submission:
         most = most_excluded(plan.suspects, plan.allocated_nodes, plan.spare_nodes)
         self._leave_out(needed(evidence, now, plan.suspects, found, most, set(there) - asked))
         strange = [one.node for one in strangers(evidence, now, plan.suspects, there) if one.node not in asked]
-        if strange and partition:   # those of another partition are no news
+        if strange and partition:   # nodes of another partition are not worth a message
             everywhere = self._nodes(None)[0]
             strange = [node for node in strange if everywhere is not None and node not in everywhere]
         self._leave_out(dict.fromkeys(strange, UNKNOWN_HERE))
 
     def _leave_out(self, nodes: Mapping[str, str]) -> None:
-        """Write down, and say, that suspects are not kept out, each with its why."""
+        """Write down, and say, that suspects are not excluded, each with its reason."""
         if nodes:
             self._writer.write(*(self._writer.event("node_left_out", node=node, why=why)
                                  for node, why in nodes.items()))
             self._say(f"not kept out: {'; '.join(f'{node} ({why})' for node, why in nodes.items())}")
 
     def _not_excluded(self, nodes: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """Those that the user's own slurm.exclude leaves to the run."""
+        """The nodes that the user's own slurm.exclude leaves to the run."""
         from safelaunch.core.nodeset import expand_own  # ClusterShell takes 15 ms to import
 
         own = set(expand_own(dict(self._run.plan.sbatch).get("exclude")))
@@ -150,7 +152,7 @@ class Submission:
         self, partition: str | None, reservation: str | None = None
     ) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
         """All nodes of a partition, and those that jobs of the run can get; None = Slurm does not say. An answer
-        without any node is none.
+        without nodes is no answer.
         """
         result = slurm.run(slurm.sinfo(partition), self._env)
         if not result.is_ok:
@@ -164,8 +166,9 @@ class Submission:
         return there, slurmtext.usable_nodes(result.stdout, own)
 
     def _without_strangers(self, names: list[str], refused: slurm.Result) -> list[str]:
-        """Those of our names that Slurm knows, after it has refused a list. Raises SlurmRefused where the list was the
-        user's, or where Slurm does not say what it knows.
+        """Those of our names that Slurm knows, after it has refused a list.
+
+        Raises SlurmRefused where the list was the user's, or where Slurm does not say which names it knows.
         """
         there = self._nodes(None)[0]
         from safelaunch.core.excludelist import unknown_names  # ClusterShell takes 15 ms to import
@@ -185,7 +188,7 @@ class Submission:
         return [name for name in names if name not in gone]
 
     def _exclude(self, names: list[str]) -> list[str]:
-        """--exclude with these nodes beside the user's own, which it replaces; [] = the script's own will do."""
+        """--exclude with these nodes and the user's own, which it replaces; [] = the script's own is enough."""
         own = dict(self._run.plan.sbatch).get("exclude")
         return [f"--exclude={','.join([*([own] if own else []), *names])}"] if names else []
 
@@ -198,7 +201,7 @@ class Submission:
 
     def _submit_slurm(self) -> str:
         options, names, is_checked = script.first_job_options(self._run.plan), self._kept_out(), False
-        # Should a lost answer make two jobs of this run, Slurm never runs them at once.
+        # If a lost answer makes two jobs of this run, Slurm never runs them at once.
         singleton = ["--dependency=singleton"]
         while True:
             words = [*singleton, *options, *self._exclude(names)]
@@ -209,7 +212,7 @@ class Submission:
                 names, is_checked = self._without_strangers(names, result), True
                 continue
             if singleton and not (result.is_ok or result.is_unknown):
-                singleton = []   # it may be the dependency that this site refuses; in words of its own, so no guessing
+                singleton = []   # this site may refuse the dependency, in words of its own: do not guess
                 continue
             if result.is_ok:
                 try:

@@ -1,7 +1,7 @@
 """The world as one supervisor touches it: clocks, chance, signals, sockets, the run folder, Slurm, its attempts.
 
-A supervisor reaches the outside through the World that it was given and through nothing else, so that tests/simulation
-can put another one in its place. The rest of what it touches is this node's own disk, below `local`.
+A supervisor reaches the outside only through the World that it was given, so that tests/simulation can replace it.
+Besides that it touches this node's own disk, below `local`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from safelaunch.core.why.findings import OutsideEvidence, Rule
 from safelaunch.core.why.read.globalranks import Layout
 from safelaunch.node.guard.link import Link
 
-# Commands that ask slurmctld; it is everybody's, so that a supervisor never sends it more than two a second.
+# Commands that ask slurmctld; everybody uses it, so a supervisor never sends it more than two a second.
 ASKING = frozenset(("sbatch", "squeue", "scontrol", "scancel", "sacct", "sinfo"))
 
 
 class World:
-    """The real one, of this process. `selector` is where a supervisor sleeps; what is registered is called with now."""
+    """The real one, of this process. `selector` is where a supervisor sleeps; it calls what is registered with the
+    time.
+    """
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -40,7 +42,7 @@ class World:
         self._pace = Pace()
         self._take_signal: Callable[[int, float], None] | None = None
         self.rules: tuple[Rule, ...] = ()   # of the submitter's rule packs
-        self._ready: Ready | None = None    # they and our own, made ready while a training runs
+        self._ready: Ready | None = None    # they and our own, compiled while a training runs
         self._ready_for: tuple[Rule, ...] = ()
 
     def now(self) -> float:
@@ -60,14 +62,14 @@ class World:
         return secrets.token_hex(32)
 
     def reads_by(self, rules: tuple[Rule, ...]) -> None:
-        """Rules of the submitter's own, beside those that everybody has."""
+        """Use the submitter's own rules, too."""
         self.rules = rules
 
     def on_signals(self, numbers: Iterable[int], take: Callable[[int, float], None]) -> None:
         """Call `take` with each of these signals that comes, and the time, from the selector; none ends the process.
 
-        Asked again, the new one takes them from now on, those included that have come and were not heard yet: a standby
-        that becomes the leader would lose the job's TERM.
+        A later call takes over, also signals that have come and were not handled yet: else a standby that becomes the
+        leader would lose the job's TERM.
         """
         is_first, self._take_signal = self._take_signal is None, take
         if is_first:
@@ -91,11 +93,11 @@ class World:
         return SharedFolder(run_dir, spool_dir)
 
     def serve(self, token: str, port: int, host: str) -> ControlServer:
-        """The guards' door, on `port` where that is free; `host` as ControlServer has it."""
+        """The guards' server, on `port` where that is free; `host` as ControlServer has it."""
         return ControlServer(self.selector, token, port, host)
 
     def call(self, address: tuple[str, int], token: str, node: str) -> Link:
-        """The line of a standby on `node` to its leader's door: non-blocking, calling again for ever.
+        """The connection of a standby on `node` to its leader's endpoint: non-blocking, reconnecting for ever.
 
         Its `messages(now_s)` are the leader's pings ({"do": "ping", "count": …}), which `say` answers.
         """
@@ -103,7 +105,7 @@ class World:
                     {"node": node, "task": STANDBY_TASK, "attempt": 0, "role": "standby"})
 
     def hang_up(self, line: Link) -> None:
-        """Close a line."""
+        """Close a connection."""
         line.close()
 
     def command(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
@@ -122,20 +124,20 @@ class World:
 
     def diagnose(self, process: AttemptProcess, evidence: OutsideEvidence, layout: Layout | None,
                  more: Sequence[Path]) -> dict[str, Any] | None:
-        """What an ended attempt's log says of its cause (adapters.diagnosis); None = nobody could tell in time.
+        """What an ended attempt's log says of its cause (adapters.diagnosis); None = no time for it.
 
         `layout`: whose ranks are ranks of a node in it; `more` are logs beside it.
         """
         return diagnose(process.spool, evidence, layout, more, self.make_ready())
 
     def make_ready(self) -> Ready:
-        """The rules, ready to search for: made while a training runs, so that no restart waits for them."""
+        """The rules, compiled while a training runs, so that no restart waits for them."""
         if self._ready is None or self._ready_for is not self.rules:
             self._ready, self._ready_for = make_ready(self.rules), self.rules
         return self._ready
 
     def look(self, target: Target, env: Mapping[str, str], depth: Depth) -> Collection:
-        """A look at what all ranks do, begun (adapters.collect); poll it."""
+        """A collection of what all ranks do, started (adapters.collect); poll it."""
         return start(target, env, depth, begin=self.command)
 
     def address_of(self, node: str) -> str | None:

@@ -1,7 +1,6 @@
-"""The numbers of lines that were found without: what stood before them was not read.
+"""The numbers of lines that were found without them: what stood before was not read.
 
-Counted when a verdict is shown, for the lines that are shown, as long as that takes no time: an editor jumps to a line
-number, and nobody to a byte.
+Counted when a verdict is shown, for its lines only, and within a time limit: editors jump to line numbers, not bytes.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from safelaunch.core.why.findings import Cited
 from safelaunch.core.why.verdict import Verdict
 
 BUDGET_S = 0.7
-STEP = 8 << 20     # counted between two looks at the clock: 6 ms
+STEP = 8 << 20     # counted between two readings of the clock: 6 ms
 
 
 def number_verdict(verdict: Verdict) -> Verdict:
-    """The verdict with the numbers of its lines, the cause's first, as far as they can be counted in time."""
+    """The verdict with the numbers of its lines, the cause's first, as far as the time allows."""
     until_s = time.monotonic() + BUDGET_S
     known: dict[tuple[str, int], int] = {}
     for cited in (evidence_first(verdict), _all_cited(verdict)):

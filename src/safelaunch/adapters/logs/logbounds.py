@@ -1,12 +1,12 @@
 """Which parts of a big log must be read: the last healthy progress bounds the search.
 
-An error after which the training went on is no cause of its end. So the reader goes back from the end in growing
-strides until it sees steps being made, halves the last stride a few times, and reads from a margin before that to the
-end. Wrong guesses cost time only: whatever is after the place found is read, but for the middle of a long silence.
+An error after which the training went on is not the cause of its end. So the reader goes back from the end in growing
+strides until it sees steps, halves the last stride a few times, and reads from a margin before that to the end. Wrong
+guesses cost time only: everything after the found place is read, except the middle of a long silence.
 
-Read are: the head (launch, versions), MARGIN before the last progress, the next DEAD_HEAD, the last DEAD_TAIL, and in
-between, where an hour of echoes can fill gigabytes, SAMPLE of every SAMPLE_EVERY or more. A log in which no steps are
-found is read whole.
+It reads the head (launch, versions), MARGIN before the last progress, the next DEAD_HEAD and the last DEAD_TAIL. In
+between, where an hour of echoes can fill gigabytes, it reads SAMPLE of every SAMPLE_EVERY or more. A log without steps
+is read whole.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from safelaunch.core.why.read.scan import Compiled, Scanner
 SMALL = 64 << 20         # a log up to this size is read whole
 PIECE = 32 << 20         # read in one go
 HEAD = 1 << 20
-MARGIN = 16 << 20        # before the last progress: warnings, and what the ranks said that stopped before the others
+MARGIN = 16 << 20        # before the last progress: warnings, and the output of ranks that stopped early
 PROBE = 256 << 10
-STRIDE = 8 << 20         # the place of the last progress is found this well
-MOST_BACK = 1 << 30      # further back nobody looks for a rank that stopped long before the others
+STRIDE = 8 << 20         # precision of the place of the last progress
+MOST_BACK = 1 << 30      # no search further back for a rank that stopped long before the others
 DEAD_HEAD = 64 << 20     # a failure of 384 ranks with all their tracebacks fills a few
 DEAD_TAIL = 32 << 20
 SAMPLE, SAMPLE_EVERY, MOST_SAMPLES = 1 << 20, 16 << 20, 256
@@ -55,7 +55,7 @@ def choose_pieces(source: LogSource, compiled: Compiled, *, thorough: bool = Fal
 
 
 def cut_pieces(source: LogSource, pieces: Iterable[tuple[int, int]]) -> Pieces:
-    """The pieces cut into such as one worker takes at a time, at starts of lines, without the holes in them."""
+    """The pieces cut for one worker each, at starts of lines, without the holes in them."""
     fd = sharedfile.open_log(source.path)
     try:
         cuts: Pieces = []
@@ -71,7 +71,7 @@ def cut_pieces(source: LogSource, pieces: Iterable[tuple[int, int]]) -> Pieces:
 
 
 def find_last_alive(probe: Probe, size: int, start: int = 0) -> int | None:
-    """An offset ≥ start at which steps were still made, at most a stride before the last such; None = there is none."""
+    """An offset ≥ start where steps were still made, at most a stride before the last such; None = there is none."""
     dead_at = size
     distance = PROBE
     while True:
@@ -93,7 +93,7 @@ def find_last_alive(probe: Probe, size: int, start: int = 0) -> int | None:
 
 
 def find_all_alive(probe: Probe, alive_at: int) -> int:
-    """An offset from which to `alive_at` every rank made steps that had made some before."""
+    """An offset from which, up to `alive_at`, every rank made steps that had made some before."""
     missing = probe(max(0, alive_at - 8 * STRIDE)) | probe(max(0, alive_at - MOST_BACK))
     for distance in range(0, 8 * PROBE, PROBE):
         missing -= probe(max(0, alive_at - distance))
@@ -139,7 +139,7 @@ def _prober(fd: int, source: LogSource, compiled: Compiled, *, all_progress: boo
             start = logchunks.align(fd, at)
             end = logchunks.align(fd, min(start + PROBE, source.size))
             scanner = source.scanner(compiled, shapes)
-            shapes.renew(QUOTA_DULL)   # what was seen elsewhere says nothing of who is here
+            shapes.renew(QUOTA_DULL)   # what other windows showed says nothing about this one
 
             def read(offset: int, size: int) -> bytes:
                 return b"" if not all_progress and _who_steps(scanner) else os.pread(fd, size, offset)

@@ -13,14 +13,14 @@ from safelaunch.core.why.read.parts import Part
 from safelaunch.core.why.read.prefilter import Shapes
 from safelaunch.core.why.read.scan import Compiled, Scanner
 
-# Blocks that fit the L2 cache, and that malloc gives and takes back without the kernel: from 128 KiB on it maps pages
-# for each (mallopt(3), M_MMAP_THRESHOLD). Measured: 0.81 GB/s at 64-112 KiB, 0.62 at 256 KiB.
+# Blocks that fit the L2 cache, and that malloc keeps in the process: from 128 KiB on it maps pages for each
+# (mallopt(3), M_MMAP_THRESHOLD). Measured: 0.81 GB/s at 64-112 KiB, 0.62 at 256 KiB.
 BLOCK = 112 << 10
-OVERLAP = 512          # of two pieces of a line that is longer than a block, so that no literal falls between them
-LOOK_BACK = 64 << 10   # before a piece of a file: where a traceback may have begun that ends in the piece
+OVERLAP = 512          # of two pieces of a line that is longer than a block, so that no literal is cut
+LOOK_BACK = 64 << 10   # before a piece of a file: where a traceback of the piece may have begun
 PIECE_GRANT = 10       # lines of each shape looked at again where a piece begins (Shapes.renew) …
-RENEW_FROM = 4 << 20   # … if it is no mere sample
-TAIL, TAIL_GRANT = 64 << 10, 600   # … and before the end of the file: what was said last is often what ended it
+RENEW_FROM = 4 << 20   # … if it is more than a sample
+TAIL, TAIL_GRANT = 64 << 10, 600   # … and before the end of the file: the last lines often name the cause
 ALIGN = 64 << 10       # how far the next line end is looked for
 
 
@@ -67,7 +67,7 @@ def scan_piece(
 
 
 def warm_up(fd: int, start: int, scanner: Scanner) -> None:
-    """Let the scanner see what is before the piece, and forget what it found: an open traceback stays open."""
+    """Let the scanner read what is before the piece, and forget its findings: an open traceback stays open."""
     low = align(fd, max(0, start - LOOK_BACK))
     if low < start:
         scanner.feed(os.pread(fd, start - low, low), low)
@@ -79,7 +79,7 @@ def scan_blocks(
 ) -> int | None:
     """Feed [start, end) block by block; `read` gives (offset, size) → bytes, fewer only at the end of the file.
 
-    The number of the line behind the last one comes back, when `number`, that of the first one, is known.
+    Returns the number of the line after the last one, when `number`, that of the first one, is known.
     """
     at = start
     while at < end:

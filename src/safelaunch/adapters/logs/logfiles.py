@@ -1,7 +1,7 @@
-"""Logs as they lie on disk: plain, gzipped, or piped in → one Log.
+"""Logs on disk, plain, gzipped or piped in → one Log.
 
-A log is never read whole into memory, and nothing in it can make the reader fail: binary bytes, lines of any length,
-a file that ends amid a line or amid a gzip member.
+A log is never read whole into memory, and nothing in it can make the reader fail: binary bytes, lines of any length, a
+file that ends within a line or a gzip member.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def read_logs(
 ) -> Log:
     """What the rules find in the logs; "-" is standard input. Raises OSError where a file cannot be opened.
 
-    Of a big log only what can matter is read (see logbounds), unless `thorough`; `workers` processes at most share the
+    Of a big log only what can matter is read (see logbounds), unless `thorough`; at most `workers` processes share the
     work, by default one for each core. `compiled`: these rules.
     """
     rules = tuple(rules)
@@ -174,7 +174,7 @@ def _read_stream(path: Path, index: int, compiled: Compiled) -> _FileReading:
 
 
 class _Feed:
-    """A stream read as if it had offsets: what was taken last may be asked for again, nothing before that."""
+    """A stream read as if it had offsets: only what was taken last may be asked for again."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
@@ -241,7 +241,7 @@ _NODE_NAME = re.compile(
 
 
 def _names_of(path: Path) -> tuple[str | None, int | None]:
-    """The host and the rank that the file is of, as its name says: system/<host>.log, …/<local rank>/stderr.log."""
+    """The host and the rank of the file, by its name: system/<host>.log, …/<local rank>/stderr.log."""
     stem = path.name.removesuffix(".gz").removesuffix(".txt").rsplit(".", 1)[0]
     if path.parent.name in HOST_FOLDERS:
         return path.name.removesuffix(".gz").removesuffix(".log"), None
@@ -273,7 +273,7 @@ def _tail_of(source: LogSource) -> bytes:
 
 
 def _odd_about(tail: bytes) -> str:
-    """What a reader should know of a file that is no common log, judged by its end; "" for a common one."""
+    """What a reader should know of an unusual log file, judged by its end; "" for a usual one."""
     if not tail:
         return "it is empty"
     control = len(tail) - len(tail.translate(None, _CONTROL))
@@ -299,7 +299,7 @@ def _last_lines(tail: bytes, index: int, size: int, newlines: int | None) -> tup
 
 
 def _join(files: Sequence[str], readings: Sequence[_FileReading]) -> Log:
-    """All files as one log, on one clock as far as that can be told."""
+    """All files as one log, on one clock as far as that is known."""
     counts: Counter[str] = Counter()
     findings: list[Finding] = []
     progress: list[Progress] = []
