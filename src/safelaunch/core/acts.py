@@ -95,30 +95,30 @@ def wait_for_claim(claim: Callable[[], int], every_s: float) -> Generator[float,
 
 
 def perform(
-    book: Actor, act: str, claim: int, doing: Generator[Y, S, ActOutcome[T]], told: Sequence[Event] = (), **fields: Any
+    actor: Actor, act: str, claim: int, doing: Generator[Y, S, ActOutcome[T]], told: Sequence[Event] = (), **fields: Any
 ) -> Generator[Y, S, T]:
     """Announce an act of ACTS under a claim, do it, and write down what came of it: also of an error, which goes on.
 
     `told`: events to be written in front of the intent; `fields`: more of the intent.
     """
     assert act in ACTS, act
-    book.announce(*told, book.writer.event("intent", claim=claim, act=act, **fields))
+    actor.announce(*told, actor.writer.event("intent", claim=claim, act=act, **fields))
     try:
         outcome = yield from doing
     except Exception as error:
         # After a clear no it is settled; else the intent stays open, for the next supervisor (core.state).
         ends = {"ok": False} if isinstance(error, SlurmRefused) else {"ok": None, "raised": True}
         with contextlib.suppress(OSError):   # the folder's, perhaps the very error
-            book.record(book.writer.event("outcome", claim=claim, act=act, **ends,
-                                          why=(str(error) or type(error).__name__)[:MOST_WHY]))
+            actor.record(actor.writer.event("outcome", claim=claim, act=act, **ends,
+                                            why=(str(error) or type(error).__name__)[:MOST_WHY]))
         raise
-    event = book.writer.event("outcome", claim=claim, act=act, ok=outcome.ok, **outcome.fields)
-    book.record(*outcome.first, event, *(then() for then in outcome.then))
+    event = actor.writer.event("outcome", claim=claim, act=act, ok=outcome.ok, **outcome.fields)
+    actor.record(*outcome.first, event, *(then() for then in outcome.then))
     return outcome.value
 
 
 def perform_now(
-    book: Actor, act: str, claim: int, do: Callable[[], ActOutcome[T]], told: Sequence[Event] = (), **fields: Any
+    actor: Actor, act: str, claim: int, do: Callable[[], ActOutcome[T]], told: Sequence[Event] = (), **fields: Any
 ) -> T:
     """`perform` of what waits for nothing: `do` returns when it is done."""
     def doing() -> Generator[None, None, ActOutcome[T]]:
@@ -126,12 +126,13 @@ def perform_now(
         yield
 
     try:
-        next(perform(book, act, claim, doing(), told, **fields))
+        next(perform(actor, act, claim, doing(), told, **fields))
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
     raise AssertionError(f"{act} waited")
 
 
-def settle(book: Actor, claim: int, act: str, happened: bool | None) -> None:
+def settle(actor: Actor, claim: int, act: str, happened: bool | None) -> None:
     """Write the outcome of an act whose writer died."""
-    book.record(book.writer.event("outcome", claim=claim, act=act, ok=happened, note="settled by the next supervisor"))
+    actor.record(actor.writer.event("outcome", claim=claim, act=act, ok=happened,
+                                    note="settled by the next supervisor"))

@@ -7,9 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from safelaunch.core.decide import rows
-from safelaunch.core.decide.actions import (
-    Action,
-)
+from safelaunch.core.decide.actions import Action
 from safelaunch.core.decide.seen import Live, Observation
 from safelaunch.core.folding import fold
 from safelaunch.core.model import Event, Exit, Request
