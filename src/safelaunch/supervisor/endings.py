@@ -12,10 +12,9 @@ from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
+from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
 from safelaunch.core.decide.nodes import affordable
-from safelaunch.core.endings import JobEnd, RunEnd
-from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.supervisor import handover, nextjob
 from safelaunch.supervisor.leader import HANDED_OVER, Leader
 from safelaunch.supervisor.state.tasks import Step, Work
@@ -69,8 +68,9 @@ def _shrink(lead: Leader, kept: tuple[str, ...]) -> Generator[Command, Result | 
 
 def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     """Leave the run to its next job, which must be able to start and must not use the excluded nodes."""
-    if lead.job.is_local:
-        yield from finish(lead, row, Finish(RunEnd.GAVE_UP, FAILED_FOR_GOOD, action.why))
+    chosen = passing.begin(action, is_local=lead.job.is_local)
+    if isinstance(chosen, Finish):
+        yield from finish(lead, row, chosen)
         return
     lead.tell(row, f"handing over to the next job: {action.why}")
     claim = yield from acts.wait_for_claim(partial(lead.claim, "hand over"), 1.0)
@@ -79,7 +79,7 @@ def hand_over(lead: Leader, row: str, action: HandOver) -> Step:
     action = replace(action, exclude=affordable(lead.plan, lead.state, action.exclude, lead.nodes.partition))
     if not (yield from acts.perform(lead, "hand_over", claim, _pass_on(lead, action), job=lead.job.id,
                                     exclude=list(action.exclude))):
-        yield from finish(lead, row, Finish(RunEnd.STOPPED, STOPPED, _who_cancelled(lead)))
+        yield from finish(lead, row, passing.end_of_taken_back(lead.ending))
         return
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
@@ -92,13 +92,9 @@ def _pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Resul
     """Whether the next job has the run; False = a person has cancelled it, or this job."""
     is_passed = yield from handover.pass_on(lead, action)
     yield from handover.learn_why_it_ends(lead)
-    if not is_passed or lead.ending == JobEnd.CANCELLED:
-        return ActOutcome(False, False, {"why": _who_cancelled(lead)})
+    if passing.is_taken_back(is_passed=is_passed, ending=lead.ending):
+        return ActOutcome(False, False, {"why": passing.end_of_taken_back(lead.ending).why})
     return ActOutcome(True, True, {"job": lead.job.id, "ending": lead.ending})
-
-
-def _who_cancelled(lead: Leader) -> str:
-    return "a person cancelled " + ("this job" if lead.ending == JobEnd.CANCELLED else "the run's next job")
 
 
 def finish(lead: Leader, row: str, action: Finish) -> Step:

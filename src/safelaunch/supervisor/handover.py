@@ -9,6 +9,7 @@ from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.core import acts, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
+from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import HandOver
 from safelaunch.core.decide.cancel import Fate
 from safelaunch.core.endings import JobEnd
@@ -38,11 +39,12 @@ CHANGE_TRIES = 5   # of a job that Slurm is ending: its TERM can kill a command
 # From this supervisor's last act to the start of its requeued job; the rest takes a second on an idle node.
 START_IN_S = 8
 
+Acting = Generator[Command | float, Result | None, bool]
 # Whether the next job has the run; None = not yet: the next try follows the state of that time.
 Passing = Generator[Command | float, Result | None, bool | None]
 
 
-def pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result | None, bool]:
+def pass_on(lead: Leader, action: HandOver) -> Acting:
     """True once the next job has the run, False where a person has cancelled it."""
     if not is_queueing(lead):
         lead.tasks.cancel(Work.QUEUE_NEXT)   # it may sleep for an hour after a refusal
@@ -56,9 +58,7 @@ def pass_on(lead: Leader, action: HandOver) -> Generator[Command | float, Result
         # (simulated: test_found "a person's cancel while the run is being handed over is final")
         if lead.ending == JobEnd.CANCELLED:
             return False
-        has_job = lead.state.successor is not None or lead.state.next_cancelled is not None
-        via = ways.SUCCESSOR if has_job else lead.state.via or ways.SUCCESSOR
-        passed = yield from _WAYS[via](lead, action)
+        passed = yield from _WAYS[passing.way_of(lead.state)](lead, action)
         if passed is not None:
             return passed
 
@@ -134,9 +134,7 @@ def end_announced(lead: Leader, job: str) -> Step:
     yield from _cancel(lead, job, "end the job before")
 
 
-def _cancel(
-    lead: Leader, job: str, what: str, every_s: float = AGAIN_S
-) -> Generator[Command | float, Result | None, bool]:
+def _cancel(lead: Leader, job: str, what: str, every_s: float = AGAIN_S) -> Acting:
     """Cancel a job of the run; whether Slurm has accepted that."""
     claim = yield from acts.wait_for_claim(partial(lead.claim, what), every_s)
     return (yield from acts.perform(lead, "cancel", claim, scancel(lead, job), job=job)) is True
@@ -161,11 +159,8 @@ def _to_successor(lead: Leader, action: HandOver) -> Passing:
         lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead, is_held=action.held))
         return None
     fate = yield from find_fate(lead, job)
-    if fate is Fate.CANCELLED:
-        note_cancelled(lead, job)
-        return None
-    if fate is Fate.LOST:
-        note_lost(lead, job)
+    if fate in (Fate.CANCELLED, Fate.LOST):
+        (note_cancelled if fate is Fate.CANCELLED else note_lost)(lead, job)
         return None
     if fate is Fate.STARTED:   # and leads the run
         _note_passed(lead, job, action)
@@ -289,25 +284,28 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
     COMPLETING, `scontrol update` of ExcNodeList and uhold work already (see start_soon).
     """
     # (simulated: test_found "a cancelled job of which no line was written is not requeued")
-    if lead.ending == JobEnd.UNKNOWN:
+    step = passing.before_requeue(lead.ending)
+    if step is passing.Requeue.TO_WATCH:
         choose(lead, ways.WATCH, "nothing tells why this job ends, and one that a person cancels must not come back")
         return None
-    if lead.ending is None:
+    if step is passing.Requeue.CHECK:
         yield from drain(lead)
         if not any(intent.act == "requeue" for intent in lead.state.intents):   # else an earlier supervisor, which died
             yield from observe.look_whether_it_ends(lead)
-        if lead.term_s is not None or lead.ending is not None:
-            # (simulated: test_found "a cancel that a cut cable kept from the supervisor is not undone by its requeue")
+        # (simulated: test_found "a cancel that a cut cable kept from the supervisor is not undone by its requeue")
+        if not passing.is_requeue_due(lead.ending, has_term=lead.term_s is not None):
             return None
     claim = yield from acts.wait_for_claim(partial(lead.claim, "requeue this job"), 1.0)
     refused = yield from acts.perform(lead, "requeue", claim, _ask_to_requeue(lead), job=lead.job.id,
                                       exclude=list(action.exclude))
-    if refused is not None:
+    if refused is None:
+        yield from learn_why_it_ends(lead)   # the TERM of the requeue, or of a cancel just before it
+    # (simulated: test_found "a scancel a moment before a job is requeued is final")
+    step = passing.after_requeue(lead.ending, refused)
+    if step is passing.Requeue.TO_WATCH:
         choose(lead, ways.WATCH, f"this job could not be requeued: {refused}")
         return None
-    yield from learn_why_it_ends(lead)   # the TERM of the requeue, or of a cancel just before it
-    # (simulated: test_found "a scancel a moment before a job is requeued is final")
-    if lead.ending == JobEnd.CANCELLED:
+    if step is passing.Requeue.TAKE_BACK:
         yield from _take_back(lead)
         return False
     lead.course.job_ends(lead.ending or JobEnd.REQUEUED)   # the TERM that comes now is ours

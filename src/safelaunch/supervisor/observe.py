@@ -16,7 +16,7 @@ from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
 from safelaunch.core import pulse, slurmtext
-from safelaunch.core.decide import silence
+from safelaunch.core.decide import jobend, silence
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Live
 from safelaunch.core.decide.silence import Heard, Silence
@@ -134,7 +134,8 @@ def look_whether_it_ends(lead: Leader) -> Generator[Command, Result | None, bool
     if result is None or result.is_unknown:
         return None
     is_ending = lead.successor.state_of(result, lead.job.id) in ENDING
-    if is_ending and lead.term_s is None and lead.ending is None and lead.course.end_act is None:
+    if jobend.has_missed_term(is_ending=is_ending, has_term=lead.term_s is not None, ending=lead.ending,
+                              ends_itself=lead.course.end_act is not None):
         lead.course.misses_term(lead.now_s + TERM_LATE_S)
         lead.say("Slurm is ending this job, and has not told this node why yet")
     return is_ending

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from safelaunch.adapters import runfolder, sharedfile, slurm
 from safelaunch.core import slurmoutput, slurmtext, slurmwords
+from safelaunch.core.decide import jobend
+from safelaunch.core.decide.jobend import Explain
 from safelaunch.core.endings import JobEnd, tell_ending
 from safelaunch.core.slurmwords import UNKNOWN, EndLine
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 
 SQUEUE_S = 5.0          # KillWait leaves 30 s for everything
-EVIDENCE_S = 3.0        # slurmstepd writes its line before it signals; a slow folder may show it late
 OUTPUT_TAIL_BYTES = 256 << 10
 WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why they end
 
@@ -20,16 +21,17 @@ WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why the
 def look_for_ending(lead: Leader) -> None:
     """TERM has come: find out why, first from slurmstepd's own line."""
     assert lead.term_s is not None
-    ending = ending_of(lead, lead.job.id) if not lead.job.is_local else JobEnd.CANCELLED
-    if ending == UNKNOWN:
+    line = ending_of(lead, lead.job.id) if not lead.job.is_local else JobEnd.CANCELLED
+    step = jobend.explain(line, lead.now_s - lead.term_s)
+    if step is Explain.ASK_SCONTROL:
         lead.tasks.begin(Work.EXPLAIN_TERM, ask_why_it_ends(lead))
-    elif ending is not None:
-        lead.course.job_ends(ending)
-        lead.say(f"the job is being ended: {tell_ending(ending)}")
+    elif step is Explain.ASK_SQUEUE:
+        lead.tasks.begin(Work.EXPLAIN_TERM, ask_whether_it_ends(lead))
+    elif step is Explain.LINE and line is not None:
+        lead.course.job_ends(line)
+        lead.say(f"the job is being ended: {tell_ending(line)}")
         for node in slurmoutput.parse_failed_prologs(_output_of(lead, lead.job.id) or "", lead.job.id):
             lead.lose(node, "its Prolog failed")
-    elif lead.now_s - lead.term_s > EVIDENCE_S:
-        lead.tasks.begin(Work.EXPLAIN_TERM, judge_term(lead))
 
 
 def look_for_early_ending(lead: Leader) -> None:
@@ -85,10 +87,11 @@ def ask_who_ended_it(lead: Leader) -> Step:
 def ask_why_it_ends(lead: Leader) -> Step:
     """slurmstepd's message is of an unknown Slurm: ask by a command."""
     result = yield lead.world.command(slurm.show_job(lead.job.id), lead.job.env, SQUEUE_S)
-    ending = slurmtext.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
+    reason = slurmtext.parse_why_it_ends(result.stdout) if result is not None and result.is_ok else None
     if lead.ending is None:
-        lead.course.job_ends(ending or UNKNOWN)
-        lead.say(f"the job is being ended: {tell_ending(ending or UNKNOWN)}")
+        ending = jobend.ending_by_scontrol(reason)
+        lead.course.job_ends(ending)
+        lead.say(f"the job is being ended: {tell_ending(ending)}")
 
 
 def report_unknown(lead: Leader, job: str, end: EndLine) -> None:
@@ -110,14 +113,15 @@ def ask_version(lead: Leader) -> Step:
                  f"{slurmwords.RELEASES[-1]}): ends whose words it cannot read are asked about, and not counted")
 
 
-def judge_term(lead: Leader) -> Step:
-    """No line tells why: a TERM to this process alone means nothing while Slurm still runs the job."""
+def ask_whether_it_ends(lead: Leader) -> Step:
+    """No line tells why: ask squeue whether Slurm still runs the job."""
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
-    if result is not None and result.is_ok and "|RUNNING|" in result.stdout:
+    ending = jobend.ending_without_line(is_running=result is not None and result.is_ok and "|RUNNING|" in result.stdout)
+    if ending is None:
         lead.say("a TERM came, but Slurm goes on running this job: so does the supervisor")
         lead.course.forgets_term()
     elif lead.ending is None:
-        lead.course.job_ends(JobEnd.UNKNOWN)
+        lead.course.job_ends(ending)
         lead.say("the job is being ended, and nothing tells why")
 
 

@@ -18,10 +18,10 @@ from safelaunch.adapters.successor import Successor
 from safelaunch.core import acts
 from safelaunch.core import plan as plans
 from safelaunch.core.acts import ACTS, ActKind, Settling
-from safelaunch.core.decide import alive, cancel
-from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
+from safelaunch.core.decide import alive, cancel, unwritten
 from safelaunch.core.decide.cancel import Canceller, Witnesses
 from safelaunch.core.decide.seen import Live
+from safelaunch.core.decide.unwritten import ThisJob
 from safelaunch.core.decide.watched import NOTE
 from safelaunch.core.endings import AttemptEnd, JobEnd
 from safelaunch.core.timing import CALL_S, FENCE_MARGIN_S
@@ -149,37 +149,15 @@ def presume_launched(lead: Leader, claimed: dict[str, Any] | None) -> None:
 
     `claimed`: the last claim of a launch.
     """
+    here = ThisJob(lead.job.id, lead.job.host, lead.job.nodes, lead.job.restart_count, is_same_job(lead),
+                   lead.took_over is not None)
     for intent in lead.state.intents:
-        if intent.act != "launch" or "nodes" not in intent.data:
-            continue
-        number = int(intent.data["attempt"])
-        known = lead.state.attempt
-        is_ours = lead.took_over is None and str(intent.data.get("job")) == lead.job.id and is_same_job(lead)
-        if is_ours or (known is not None and known.number >= number):
-            continue
-        lead.record(lead.writer.event("attempt_started", attempt=number, job=str(intent.data.get("job")),
-                                      nodes=list(intent.data["nodes"]), note="announced by a supervisor that died"))
-    if claimed is not None:
-        presume_claimed(lead, claimed)
-
-
-def presume_claimed(lead: Leader, claim: dict[str, Any]) -> None:
-    """An attempt may live of which only the claim is left: its host died with the journal's last lines (simulated:
-    test_found "attempt of which only the claim is left keeps its number").
-    """
-    known = lead.state.attempt
-    if known is not None and known.number >= claim["attempt"]:
+        if (missing := unwritten.announced(lead.state, intent, here)) is not None:
+            lead.record(lead.writer.event("attempt_started", **missing))
+    if claimed is None:
         return
-    job, host = str(claim["job"]), str(claim.get("host"))
-    is_own = (job, host) == (lead.job.id, lead.job.host) and lead.took_over is None
-    if is_own and (is_same_job(lead) or not lead.job.restart_count):
-        return   # its files are on this host's disk, or it was never launched
-    if any(event.event == "intent" and event.data.get("claim") == claim["claim"] for event in lead.journal.history):
-        return   # the journal has it
-    nodes = next((one.nodes for one in lead.state.jobs if one.id == job and one.nodes), ())
-    lead.record(lead.writer.event("attempt_started", attempt=claim["attempt"], job=job,
-                                  nodes=list(lead.job.nodes if job == lead.job.id else nodes),
-                                  note="claimed by a supervisor that died"))
+    if (missing := unwritten.claimed(lead.state, lead.journal.history, claimed, here)) is not None:
+        lead.record(lead.writer.event("attempt_started", **missing))
 
 
 def meet_the_job_before(lead: Leader) -> None:
@@ -225,24 +203,13 @@ def who_cancelled(lead: Leader, job: str) -> Canceller:
     seen = Witnesses(
         noted, not noted and (job in lead.state.cancelled_jobs
                               or lead.patiently(lambda: runfolder.is_orphaned(lead.run_dir, job))),
-        is_local=lead.job.is_local, handed_over=_has_handed_over(lead, job))
+        is_local=lead.job.is_local, handed_over=cancel.is_explained_handover(history, job))
     if seen.noted or seen.announced:
         return cancel.judge(seen)
     seen = replace(seen, ending=slurmends.ending_of(lead, job))
     if (found := cancel.judge(seen)) is not Canceller.ASK:
         return found
     return _ask_who_cancelled(lead, job, replace(seen, step_end=slurmends.step_end_of(lead, job)))
-
-
-def _has_handed_over(lead: Leader, job: str) -> bool:
-    """Whether a supervisor of that job has handed the run over, and knew why: then nobody else is asked."""
-    explained = False
-    for event in lead.journal.history:
-        if event.event == "job_started":
-            explained = False
-        elif event.event == "outcome" and event.data.get("act") == "hand_over" and event.data.get("job") == job:
-            explained = event.data.get("ok") is True and event.data.get("ending") != JobEnd.UNKNOWN
-    return explained
 
 
 def _ask_who_cancelled(lead: Leader, job: str, seen: Witnesses) -> Canceller:
@@ -322,7 +289,7 @@ def adopt(lead: Leader) -> None:
 def fence_of_another(lead: Leader, before: TookOver) -> None:
     """End the attempt of a supervisor that is gone: its guards find this endpoint by the record."""
     lead.fencer.take_over(lead.attempt, before.heard_s, before.host)
-    attempts.kill(lead, "took_over", Kill(FAILED_GRACE_S, f"its supervisor on {before.host} is silent"))
+    attempts.kill(lead, "took_over", unwritten.end_of_silent(before.host))
     lead.tasks.begin(Work.OLD_HOST, _judge_old_host(lead, before.host))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,10 +15,12 @@ from safelaunch.core.decide.cancel import (
     Fate,
     NextJobFacts,
     Witnesses,
+    is_explained_handover,
     judge,
     judge_next,
 )
 from safelaunch.core.endings import JobEnd
+from safelaunch.core.model import Event
 
 
 @pytest.mark.parametrize(("seen", "expected"), [
@@ -97,3 +101,19 @@ def test_what_has_become_of_the_next_job(job: NextJobFacts, expected: Fate) -> N
                  st.booleans(), st.none() | st.floats(0, 1e6)))
 def test_a_job_counts_as_gone_only_after_two_clear_answers(job: NextJobFacts) -> None:
     assert judge_next(job) not in (Fate.CANCELLED, Fate.LOST) or job.is_queued is False
+
+
+@pytest.mark.parametrize(("events", "expected"), [
+    ([("outcome", {"act": "hand_over", "job": "7", "ok": True, "ending": None})], True),
+    ([("outcome", {"act": "hand_over", "job": "7", "ok": True, "ending": "time_limit"})], True),
+    ([("outcome", {"act": "hand_over", "job": "7", "ok": True, "ending": "unknown"})], False),
+    ([("outcome", {"act": "hand_over", "job": "7", "ok": False})], False),
+    ([("outcome", {"act": "hand_over", "job": "6", "ok": True})], False),
+    ([("outcome", {"act": "hand_over", "job": "7", "ok": True}), ("job_started", {"job": "7"})], False),
+    ([], False),
+], ids=["it knew why", "the time limit", "nothing told it why", "a person took the run back", "another job's",
+        "the job came back from a requeue", "nothing was handed over"])
+def test_a_handover_explains_its_jobs_end_only_where_the_reason_was_known(
+        events: list[tuple[str, dict[str, Any]]], expected: bool) -> None:
+    history = [Event(float(seq), 1, seq, "n0", event, data) for seq, (event, data) in enumerate(events)]
+    assert is_explained_handover(history, "7") is expected

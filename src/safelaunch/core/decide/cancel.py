@@ -5,10 +5,12 @@ A person's cancel is final, and no job comes back from it; a cancel by safelaunc
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
 from safelaunch.core.endings import JobEnd
+from safelaunch.core.model import Event
 from safelaunch.core.slurmwords import FINISHED
 
 UNFINISHED = ("COMPLETING", "RUNNING", "SUSPENDED", "STOPPED")   # of a job whose end Slurm has not explained yet
@@ -69,6 +71,17 @@ def judge(seen: Witnesses) -> Canceller:
     if seen.is_unread and seen.state == "":
         return Canceller.UNTOLD
     return Canceller.PERSON if seen.state == "CANCELLED" else Canceller.NOBODY
+
+
+def is_explained_handover(history: Iterable[Event], job: str) -> bool:
+    """Whether a supervisor of that job has handed the run over, and knew why the job ended: then nobody is asked."""
+    explained = False
+    for event in history:
+        if event.event == "job_started":
+            explained = False
+        elif event.event == "outcome" and event.data.get("act") == "hand_over" and event.data.get("job") == job:
+            explained = event.data.get("ok") is True and event.data.get("ending") != JobEnd.UNKNOWN
+    return explained
 
 
 class Fate(Enum):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from safelaunch.core import nodefold, via
 from safelaunch.core.decide import rows
 from safelaunch.core.decide.actions import Finish
+from safelaunch.core.decide.cancel import Fate, NextJobFacts, judge_next
 from safelaunch.core.decide.seen import Observation
 from safelaunch.core.decide.watched import (
     CANCELLED,
@@ -169,7 +170,8 @@ def _next_cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | 
     if word.accounts is None:
         return Judgement(CANCELLED_NEXT, f"job {id}, queued to go on from {running.id}, is gone", asks=HISTORY)
     account = word.accounts.get(id)
-    if account is not None and account.state != "CANCELLED":
+    fate = judge_next(NextJobFacts("", is_queued=False, account=None if account is None else account.state))
+    if fate is not Fate.CANCELLED:
         return None   # Slurm's own doing
     why = (f"job {id}, queued to go on from {running.id}, was cancelled: nobody but a person takes a job that waits "
            f"out of the queue. The run ends with job {running.id}")

@@ -42,8 +42,12 @@ def taken_back(run: Watched, word: SlurmAnswer) -> tuple[str, ...]:
 
 def is_ours(run: Watched, job: str) -> bool:
     """Whether a scancel of that job is no person's: the journal announced it, or a guard or Slurm itself did it."""
-    return cancel.judge(Witnesses(
-        job in run.notes.cancelled, job in run.state.cancelled_jobs or job in run.orphaned)) is Canceller.NOBODY
+    return cancel.judge(_witnesses(run, job)) is Canceller.NOBODY
+
+
+def _witnesses(run: Watched, job: str, state: str | None = None) -> Witnesses:
+    announced = job in run.state.cancelled_jobs or job in run.orphaned
+    return Witnesses(job in run.notes.cancelled, announced, state=state)
 
 
 def is_before(job: str, other: str) -> bool:
@@ -85,15 +89,17 @@ def cancelled_by_person(run: Watched, word: SlurmAnswer, jobs: Iterable[str | No
             continue
         if id == run.state.next_cancelled:
             return f"job {id} was cancelled by a person before it started"
-        if id in run.notes.cancelled:
-            return f"job {id} was cancelled by a person (squeue)"
         known, account = job_of(word, id), (word.accounts or {}).get(id)
-        if known is not None and known.state == "CANCELLED":
+        if _is_person(run, id, known.state if known else None):
             return f"job {id} was cancelled by a person (squeue)"
-        if account is not None and account.state == "CANCELLED":
+        if account is not None and _is_person(run, id, account.state):
             by = f" by user {account.cancelled_by}" if account.cancelled_by else " by a person"
             return f"job {id} was cancelled{by} (sacct)"
     return None
+
+
+def _is_person(run: Watched, job: str, state: str | None) -> bool:
+    return cancel.judge(_witnesses(run, job, state)) is Canceller.PERSON
 
 
 def ended_well(word: SlurmAnswer, id: str) -> str | None:

@@ -1,0 +1,62 @@
+"""How the run passes from this job to its next one, and when it ends instead."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from safelaunch.core import via as ways
+from safelaunch.core.decide.actions import Finish, HandOver
+from safelaunch.core.endings import JobEnd, RunEnd
+from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
+from safelaunch.core.state import State
+
+
+def begin(action: HandOver, *, is_local: bool) -> HandOver | Finish:
+    """Whether there can be a next job at all; a machine without Slurm has no queue."""
+    return Finish(RunEnd.GAVE_UP, FAILED_FOR_GOOD, action.why) if is_local else action
+
+
+def is_taken_back(*, is_passed: bool, ending: str | None) -> bool:
+    """Whether a person has cancelled this job or the next one meanwhile, which is final."""
+    return not is_passed or ending == JobEnd.CANCELLED
+
+
+def end_of_taken_back(ending: str | None) -> Finish:
+    """How a run ends whose job, or next job, a person has cancelled while it was handed over."""
+    cancelled = "this job" if ending == JobEnd.CANCELLED else "the run's next job"
+    return Finish(RunEnd.STOPPED, STOPPED, f"a person cancelled {cancelled}")
+
+
+def way_of(state: State) -> str:
+    """The way to take now (core.via): a next job that is queued, or was cancelled, comes before what was chosen."""
+    has_job = state.successor is not None or state.next_cancelled is not None
+    return ways.SUCCESSOR if has_job else state.via or ways.SUCCESSOR
+
+
+class Requeue(Enum):
+    """What to do about the requeue of this job."""
+
+    CHECK = "deliver all writes, and ask Slurm whether it ends this job already"
+    ASK = "ask Slurm to requeue it"
+    TO_WATCH = "leave the next job to a watch: a job that a person cancels must not come back"
+    TAKE_BACK = "cancel the requeued job: a person had cancelled it just before"
+    DONE = "it waits in the queue"
+
+
+def before_requeue(ending: str | None) -> Requeue:
+    """The next step before Slurm is asked. A job that ends anyway has no time for a check; its reason is known."""
+    if ending == JobEnd.UNKNOWN:
+        return Requeue.TO_WATCH
+    return Requeue.CHECK if ending is None else Requeue.ASK
+
+
+def is_requeue_due(ending: str | None, *, has_term: bool) -> bool:
+    """Whether to ask for the requeue after the check. If the job began to end meanwhile, why must be known first."""
+    return ending is None and not has_term
+
+
+def after_requeue(ending: str | None, refused: str | None) -> Requeue:
+    """What follows from Slurm's answer; `ending`: why the job ends, once a TERM that came meanwhile is explained."""
+    if refused is not None:
+        return Requeue.TO_WATCH
+    return Requeue.TAKE_BACK if ending == JobEnd.CANCELLED else Requeue.DONE

@@ -1,0 +1,66 @@
+"""Which attempts may live although the journal does not tell of their start: their supervisor died before it could."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
+from safelaunch.core.model import Event
+from safelaunch.core.state import Intent, State
+
+
+@dataclass(frozen=True)
+class ThisJob:
+    """The job of the supervisor that asks. `is_same`: an earlier supervisor led this very job."""
+
+    id: str
+    host: str
+    nodes: tuple[str, ...]
+    restart_count: int = 0
+    is_same: bool = False
+    has_taken_over: bool = False
+
+
+def announced(state: State, intent: Intent, here: ThisJob) -> dict[str, Any] | None:
+    """The fields of the missing `attempt_started` of an announced launch; None = nothing is missing.
+
+    What this host's own earlier supervisor launched is found on its disk.
+    """
+    if intent.act != "launch" or "nodes" not in intent.data:
+        return None
+    number, job = int(intent.data["attempt"]), str(intent.data.get("job"))
+    is_ours = not here.has_taken_over and job == here.id and here.is_same
+    if is_ours or _has_attempt(state, number):
+        return None
+    return {"attempt": number, "job": job, "nodes": list(intent.data["nodes"]),
+            "note": "announced by a supervisor that died"}
+
+
+def claimed(
+    state: State, history: Iterable[Event], claim: Mapping[str, Any], here: ThisJob
+) -> dict[str, Any] | None:
+    """The same for an attempt of which only the claim is left: its host died with the journal's last lines (simulated:
+    test_found "attempt of which only the claim is left keeps its number").
+    """
+    if _has_attempt(state, claim["attempt"]):
+        return None
+    job, host = str(claim["job"]), str(claim.get("host"))
+    is_own = (job, host) == (here.id, here.host) and not here.has_taken_over
+    if is_own and (here.is_same or not here.restart_count):
+        return None   # its files are on this host's disk, or it was never launched
+    if any(event.event == "intent" and event.data.get("claim") == claim["claim"] for event in history):
+        return None   # the journal has it
+    nodes = next((one.nodes for one in state.jobs if one.id == job and one.nodes), ())
+    return {"attempt": claim["attempt"], "job": job, "nodes": list(here.nodes if job == here.id else nodes),
+            "note": "claimed by a supervisor that died"}
+
+
+def _has_attempt(state: State, number: int) -> bool:
+    return state.attempt is not None and state.attempt.number >= number
+
+
+def end_of_silent(host: str) -> Kill:
+    """How the attempt ends that a supervisor on `host` led, which is silent now and cannot be asked for its facts."""
+    return Kill(FAILED_GRACE_S, f"its supervisor on {host} is silent")

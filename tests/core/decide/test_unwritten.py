@@ -1,0 +1,72 @@
+"""Attempts that the journal does not know: those may live whose supervisor died after it announced or claimed them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
+from safelaunch.core.decide.unwritten import ThisJob, announced, claimed, end_of_silent
+from safelaunch.core.model import Event
+from safelaunch.core.state import Intent, State
+from tests.core.decide.situations import history
+
+HERE = ThisJob("7", "n0", ("n0", "n1"), is_same=True)
+TAKEN = replace(HERE, has_taken_over=True)
+KNOWN = history("failed")
+NEXT = (KNOWN.attempt.number if KNOWN.attempt else 0) + 1
+LAUNCH = Intent(3, "launch", {"attempt": NEXT, "job": "7", "nodes": ["n0", "n1"]})
+CLAIM: dict[str, Any] = {"claim": 3, "attempt": NEXT, "job": "7", "host": "n0"}
+
+
+@pytest.mark.parametrize(("intent", "here", "is_missing"), [
+    (LAUNCH, TAKEN, True),
+    (LAUNCH, replace(HERE, is_same=False), True),
+    (LAUNCH, HERE, False),
+    (replace(LAUNCH, data={**LAUNCH.data, "job": "6"}), HERE, True),
+    (replace(LAUNCH, data={**LAUNCH.data, "attempt": NEXT - 1}), TAKEN, False),
+    (replace(LAUNCH, act="cancel"), TAKEN, False),
+    (Intent(3, "launch", {"attempt": NEXT, "job": "7"}), TAKEN, False),
+], ids=["another host's supervisor died", "a job that was requeued", "its files are on this host", "an earlier job",
+        "the journal has it", "another act", "a journal from before nodes were announced"])
+def test_an_announced_launch_counts_unless_its_files_are_here(intent: Intent, here: ThisJob, is_missing: bool) -> None:
+    found = announced(KNOWN, intent, here)
+    assert (found is not None) is is_missing
+    if found is not None:
+        assert (found["attempt"], found["nodes"]) == (NEXT, ["n0", "n1"])
+
+
+def test_of_an_attempt_whose_number_is_known_nothing_is_missing() -> None:
+    assert claimed(KNOWN, (), {**CLAIM, "attempt": NEXT - 1}, TAKEN) is None
+
+
+@pytest.mark.parametrize(("claim", "here", "is_missing"), [
+    (CLAIM, TAKEN, True),
+    (CLAIM, HERE, False),
+    (CLAIM, replace(HERE, is_same=False), False),
+    (CLAIM, replace(HERE, is_same=False, restart_count=1), True),
+    ({**CLAIM, "host": "n1"}, HERE, True),
+    ({**CLAIM, "job": "6"}, HERE, True),
+], ids=["after a takeover", "its files are here", "it was never launched", "Slurm has requeued the job",
+        "another host's claim", "an earlier job's claim"])
+def test_a_claim_without_an_intent_counts_where_its_host_may_have_died(
+        claim: dict[str, Any], here: ThisJob, is_missing: bool) -> None:
+    assert (claimed(KNOWN, (), claim, here) is not None) is is_missing
+
+
+def test_a_claim_whose_intent_is_in_the_journal_counts_no_second_time() -> None:
+    intent = Event(1.0, 1, 1, "n0", "intent", {"claim": 3})
+    assert claimed(KNOWN, (intent,), CLAIM, TAKEN) is None
+
+
+def test_the_nodes_of_an_earlier_jobs_claim_are_that_jobs() -> None:
+    assert claimed(KNOWN, (), CLAIM, TAKEN) == {
+        "attempt": NEXT, "job": "7", "nodes": ["n0", "n1"], "note": "claimed by a supervisor that died"}
+    other = claimed(State(), (), {**CLAIM, "job": "6"}, TAKEN)
+    assert other is not None and other["nodes"] == []
+
+
+def test_the_attempt_of_a_silent_supervisor_is_ended_as_a_failed_one() -> None:
+    assert end_of_silent("n0") == Kill(FAILED_GRACE_S, "its supervisor on n0 is silent")
