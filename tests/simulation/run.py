@@ -16,11 +16,14 @@ from tests.simulation.sim import Outcome, Sim
 TMPFS = "/dev/shm"
 
 
-def run(scenario: Scenario, is_verbose: bool = False) -> Outcome:
-    """How the scenario went; an exception of the simulation itself is a violation, too."""
+def run(scenario: Scenario, is_verbose: bool = False, until: str | None = None) -> Outcome:
+    """How the scenario went; an exception of the simulation itself is a violation, too.
+
+    `until`: break off at the first violation with these words. A run with a bug in it can take a minute to its end.
+    """
     place = TMPFS if os.access(TMPFS, os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="safelaunch-sim-", dir=place))
-    sim = Sim(scenario, folder, is_verbose)
+    sim = Sim(scenario, folder, is_verbose, until)
     try:
         with behind_keyboards(), writes_reach_the_server():
             return sim.run()
@@ -32,9 +35,9 @@ def run(scenario: Scenario, is_verbose: bool = False) -> Outcome:
         del sim
 
 
-def run_seed(seed: int, is_verbose: bool = False) -> Outcome:
+def run_seed(seed: int, is_verbose: bool = False, until: str | None = None) -> Outcome:
     """How the scenario of a seed went."""
-    return run(make(seed), is_verbose)
+    return run(make(seed), is_verbose, until)
 
 
 def collect() -> None:

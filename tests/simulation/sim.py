@@ -65,8 +65,8 @@ class Outcome:
 class Sim:
     """The whole world of one run."""
 
-    def __init__(self, scenario: Scenario, folder: Path, is_verbose: bool = False) -> None:
-        self.scenario, self.folder = scenario, folder
+    def __init__(self, scenario: Scenario, folder: Path, is_verbose: bool = False, until: str | None = None) -> None:
+        self.scenario, self.folder, self.until = scenario, folder, until
         self.rng = random.Random(f"run {scenario.seed}")
         self.clock = Clock()
         self.net = Net(self.clock, random.Random(f"net {scenario.seed}"), scenario.net_latency_s)
@@ -195,6 +195,8 @@ class Sim:
         line = f"{self.clock.t:.1f} s: {text}"
         if len(self.violations) < 20:
             self.violations.append(line)
+        if self.until is not None and self.until in line:
+            self.clock.is_over = True
         self.trace("VIOLATION", text)
 
     # --- who is who -------------------------------------------------------------------------------------------------
