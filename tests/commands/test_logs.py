@@ -14,6 +14,7 @@ from benchmarks.why import OWN_SAMPLES, Case, load_corpus
 
 from safelaunch.cli import run
 from safelaunch.views.attemptlogs import BLOCK_BYTES, tail_offset
+from tests.effort import at_rest_s
 from tests.handmade import Made, make_run
 
 INCIDENTS = load_corpus(OWN_SAMPLES)
@@ -114,9 +115,8 @@ def test_the_tail_of_a_large_log_takes_no_time(bloom: Made, logs: Said) -> None:
         file.truncate(1 << 30)   # a sparse gigabyte
         file.seek(0, 2)
         file.write(b"\nlast\n")
-    begun_s = time.process_time()
     assert logs("-n", "1")[0] == b"last\n"
-    assert time.process_time() - begun_s < 1.0, "to read it whole takes 3 s"
+    assert at_rest_s(lambda: logs("-n", "1"), 1.0) < 1.0, "to read it whole takes 3 s"
 
 
 LINES = b"""[n0:0]:a rank 0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import pytest
 
@@ -12,13 +10,15 @@ from safelaunch.core.counters import count
 from safelaunch.core.progress.figures import measure
 from safelaunch.core.progress.lines import listen
 from safelaunch.core.progress.steps import MOST_LINE_BYTES, cut_lines, latest_of
+from safelaunch.core.why.read import loglines
 from safelaunch.core.why.weigh.words import MAX_TEXT
 from tests.core.pumps import Pump, pumps_of
 from tests.core.why.patterns_of_package import ANCHORED, Use, all_patterns
+from tests.effort import at_rest_s, seconds_of
 
+NAME_MAX = 255         # bytes of a file name (Linux, limits.h)
 CHUNK = 64 << 10       # what the leader reads of a log at once
 MOST_S = 0.8           # of processor time for a chunk; worst here: 0.16 s, and a bad one takes 1.4 s and more
-TRIES = 5              # the least of them counts: a busy machine makes some of them long
 SHORT = 8 << 10        # a pattern that takes this in 4 ms takes the chunk in 0.26 s, were it quadratic
 SHORT_S = 0.004
 LEADER_S = 0.2         # for all that the leader asks of a chunk
@@ -34,23 +34,13 @@ CASES = (
 )
 ALL = [use for use in all_patterns() if ".why.rules" not in use.where]
 SHARES = 16            # of the patterns, each a test: workers take them side by side
-CUT = {"safelaunch.core.why.weigh.words._WORDS": MAX_TEXT}   # searched in texts that are cut
-
-
-def seconds_of(search: Callable[[Any], object], text: str | bytes) -> float:
-    start_s = time.process_time()
-    search(text)
-    return time.process_time() - start_s
-
-
-def least_of(search: Callable[[Any], object], text: str | bytes, enough_s: float) -> float:
-    """The least time of some tries; no more of them once one was short enough."""
-    took_s = seconds_of(search, text)
-    for _ in range(TRIES - 1):
-        if took_s <= enough_s:
-            break
-        took_s = min(took_s, seconds_of(search, text))
-    return took_s
+# Searched in texts that are cut, or in the name of a file.
+CUT = {
+    "safelaunch.core.why.weigh.words._WORDS": MAX_TEXT,
+    "safelaunch.core.why.read.loglines._WHO": loglines.MAX_PREFIX,
+    "safelaunch.core.why.read.loglines._HOW": loglines.MAX_PREFIX,
+    "safelaunch.core.checkpoints.lightning._ITS_NAME": NAME_MAX,
+}
 
 
 def complaint_about(use: Use) -> str:
@@ -63,9 +53,9 @@ def complaint_about(use: Use) -> str:
     most = CUT.get(use.where, CHUNK)
     for make in (*map(_as_pump, CASES), *made):
         short, long = (make(size).decode("latin-1") if is_text else make(size) for size in (min(most, SHORT), most))
-        if seconds_of(search, short) < SHORT_S:
+        if seconds_of(partial(search, short)) < SHORT_S:
             continue
-        if (took_s := least_of(search, long, MOST_S)) > MOST_S:
+        if (took_s := at_rest_s(partial(search, long), MOST_S)) > MOST_S:
             return f"{use.where}: {took_s:.2f} s for {make(60)!r}…"
     return ""
 
@@ -87,8 +77,8 @@ def test_all_patterns_are_found() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: repr(case[:14]))
 def test_what_the_leader_asks_of_a_chunk_takes_no_time(case: bytes) -> None:
     cut = cut_lines(case)
-    asked_s = least_of(lambda text: (listen(text), count((), text, "auto", 5)), cut, LEADER_S)
-    shown_s = least_of(lambda text: (measure(text), latest_of(text, "auto")), cut, 2.5 * LEADER_S)
+    asked_s = at_rest_s(lambda: (listen(cut), count((), cut, "auto", 5)), LEADER_S)
+    shown_s = at_rest_s(lambda: (measure(cut), latest_of(cut, "auto")), 2.5 * LEADER_S)
     assert asked_s <= LEADER_S and shown_s <= 2.5 * LEADER_S
 
 
