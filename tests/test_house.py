@@ -8,7 +8,10 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from safelaunch.core import jobstates
+
 SOURCE = Path(__file__).parent.parent / "src"
+SLURM = frozenset({"sacct", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun"})
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 400, 50
 
 
@@ -70,6 +73,39 @@ def test_no_file_and_no_function_is_too_long_to_be_read_at_once() -> None:
     long_functions = {f"{name}.{node.name}": lines for name, node in functions
                       if (lines := (node.end_lineno or 0) - node.lineno + 1) > MOST_LINES_OF_A_FUNCTION}
     assert (long_files, long_functions) == ({}, {})
+
+
+def test_slurms_words_for_a_jobs_state_stand_in_one_table() -> None:
+    """But for the rules of `why`, which read them in logs, and for node programs, which import nothing."""
+    known = {value for name, value in vars(jobstates).items() if name.isupper() and isinstance(value, str)}
+    said = {f"{name}:{node.lineno}" for name, tree in modules().items()
+            if name != "safelaunch.core.jobstates" and not name.startswith("safelaunch.core.why.rules")
+            for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in known}
+    assert said == set()
+
+
+def test_slurms_commands_are_made_in_one_module() -> None:
+    """But for the sandbox, which is an administrator, and for node programs, which import nothing."""
+    made = {f"{name}:{node.lineno}" for name, tree in modules().items()
+            if name != "safelaunch.adapters.slurm" and not name.startswith(("safelaunch.sandbox", "safelaunch.node"))
+            for node in ast.walk(tree) if is_slurm_command(node)}
+    assert made == set()
+
+
+def test_a_command_of_slurm_is_seen_where_it_is_made() -> None:
+    seen = [is_slurm_command(ast.parse(text, mode="eval").body) for text in (
+        '["srun", "--overlap", *words]', '("scontrol", verb, job)', '("squeue", f"--job={job}")',
+        '("squeue", "scontrol")', '("srun", *programs)', '("srun",)', '["env", "A=1"]')]
+    assert seen == [True, True, True, False, False, False, False]
+
+
+def is_slurm_command(node: ast.AST) -> bool:
+    """A list or tuple of an argument list, not one of names."""
+    if not isinstance(node, (ast.List, ast.Tuple)) or len(node.elts) < 2:
+        return False
+    first, second = node.elts[:2]
+    is_name = isinstance(second, ast.Starred) or (isinstance(second, ast.Constant) and second.value in SLURM)
+    return isinstance(first, ast.Constant) and first.value in SLURM and not is_name
 
 
 def test_every_comment_on_the_simulation_names_a_scenario_that_exists() -> None:

@@ -27,7 +27,7 @@ def test_the_step_runs_beside_the_training_and_takes_no_gpu(bloom: Made, capsys:
     bloom.running()
     assert run(["shell", "bloom", "n2", "--print"]) == 0
     assert shlex.split(capsys.readouterr().out) == [
-        "srun", "--overlap", "--jobid=12", "--nodes=1", "--ntasks=1", "--nodelist=n2", "--gpus=0",
+        "srun", "--jobid=12", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=n2", "--gpus=0",
         "--gpus-per-node=0", "--gpus-per-task=0", "--pty", "bash"]
 
 

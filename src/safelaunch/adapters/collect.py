@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from safelaunch.adapters.slurm import NO_GPUS, Command, Result, StartCommand
+from safelaunch.adapters.slurm import Command, Result, StartCommand, helper_step
 from safelaunch.core.hangs.ranks import NodeReport, ReportReader, Silent, keep_main_step
 from safelaunch.core.hangs.stacktext import render_rank
 from safelaunch.errors import ParseError
@@ -68,12 +68,8 @@ class Target:
     python: str = sys.executable
 
     def helper(self, node: str, argv: Sequence[str]) -> list[str]:
-        """A helper step on one node, beside whatever runs there (as in adapters.fence)."""
-        if self.is_local:
-            return ["env", f"SLURMD_NODENAME={node}", *argv]
-        gpus = NO_GPUS if self.has_gpus else ()
-        return ["srun", f"--jobid={self.job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}",
-                "--cpu-bind=none", "--mem=0", *gpus, *argv]
+        """A helper step on one node, beside whatever runs there."""
+        return helper_step(self.job, node, argv, is_local=self.is_local, has_gpus=self.has_gpus)
 
 
 @dataclass(frozen=True)

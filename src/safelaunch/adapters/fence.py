@@ -13,7 +13,7 @@ from typing import Any
 
 from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.job import Allocation
-from safelaunch.adapters.slurm import NO_GPUS, Command, Result, StartCommand
+from safelaunch.adapters.slurm import Command, Result, StartCommand, helper_step
 from safelaunch.core import slurmtext
 from safelaunch.core.decide import fence
 from safelaunch.core.decide.fence import Fencing, Node, StepAnswer, Swept
@@ -61,11 +61,7 @@ class Fencer:
 
     def helper(self, node: str, argv: Iterable[str]) -> list[str]:
         """A helper step on one node, beside whatever runs there."""
-        if self._job.is_local:
-            return ["env", f"SLURMD_NODENAME={node}", *argv]
-        gpus = NO_GPUS if self._job.has_gpus else ()
-        return ["srun", f"--jobid={self._job.id}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}",
-                "--cpu-bind=none", "--mem=0", *gpus, *argv]
+        return helper_step(self._job.id, node, argv, is_local=self._job.is_local, has_gpus=self._job.has_gpus)
 
     def advance(self, live: Live, now_s: float, lost: Mapping[str, str],
                 is_record_moved: Callable[[], bool], is_frozen: bool = False) -> list[tuple[Command, str]]:

@@ -12,12 +12,12 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Protocol
 
-from safelaunch.core import slurmtext
-from safelaunch.errors import SlurmRefused, SlurmUnreachable
+from safelaunch.core import jobstates, slurmtext
+from safelaunch.errors import ParseError, SlurmRefused, SlurmUnreachable
 
 DEADLINE_S = 60.0   # above Slurm's own: MessageTimeout is 10 s, and clients try more than once
 _FORMATS = ("SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_SORT", "SQUEUE_STATES", "SQUEUE_USERS", "SQUEUE_PARTITION",
@@ -27,6 +27,8 @@ _FORMATS = ("SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_SORT", "SQUEUE_STATES", "
 # specification"). After --gpus-per-node=2, --gpus=0 alone gets two; after --gpus-per-task=1 both get one. The three
 # give none in jobs with --gpus, --gpus-per-node, --gpus-per-task and --gres (22.05, 24.11 and 26.05, measured).
 NO_GPUS = ("--gpus=0", "--gpus-per-node=0", "--gpus-per-task=0")
+# Everything with which a job can have asked for GPUs: a helper step must then ask for none (squeue(1), -O).
+_TRES = "tres-per-job:.200,tres-per-node:.200,tres-per-socket:.200,tres-per-task:.200"
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,29 @@ def said(result: Result | None) -> str:
     return "no answer" if result is None else (result.stderr.strip() or result.stdout.strip() or "no answer")[:300]
 
 
+def jobs_in(result: Result | None) -> tuple[slurmtext.QueuedJob, ...] | None:
+    """The jobs that squeue has printed in SQUEUE_FORMAT; None = no clear answer."""
+    if result is None or not result.is_ok:
+        return None
+    try:
+        return slurmtext.parse_squeue(result.stdout)
+    except ParseError:
+        return None
+
+
+def submitted_in(result: Result) -> str | None:
+    """The job's id that `sbatch --parsable` has printed; None = no clear answer."""
+    try:
+        return slurmtext.parse_submitted(result.stdout) if result.is_ok else None
+    except ParseError:
+        return None
+
+
+def is_running(result: Result | None, job: str) -> bool:
+    """Whether squeue has said that the job runs; no clear answer is no."""
+    return any(one.id == job and one.state == jobstates.RUNNING for one in jobs_in(result) or ())
+
+
 def sbatch(script: str, options: Sequence[str] = ()) -> tuple[str, ...]:
     """Submits `script`; prints the job id."""
     return ("sbatch", "--parsable", *options, script)
@@ -81,6 +106,16 @@ def squeue_by_name(name: str) -> tuple[str, ...]:
 def squeue_all_by_name(name: str) -> tuple[str, ...]:
     """Lists one's own jobs of that name, including the ended ones that Slurm remembers (MinJobAge)."""
     return ("squeue", "--noheader", "--me", "--states=all", f"--name={name}", f"--format={slurmtext.SQUEUE_FORMAT}")
+
+
+def squeue(words: Sequence[str], format: str) -> tuple[str, ...]:
+    """Lists the jobs that these options choose, in one of the formats of core.slurmtext."""
+    return ("squeue", "--noheader", *words, f"--format={format}")
+
+
+def squeue_gpus(job: str) -> tuple[str, ...]:
+    """Prints the generic resources of a job, in whichever way it asked for them."""
+    return ("squeue", "--noheader", f"--jobs={job}", f"--Format={_TRES}")
 
 
 def squeue_job(job: str) -> tuple[str, ...]:
@@ -109,6 +144,11 @@ def sacct_ended(job: str) -> tuple[str, ...]:
     """Shows whose a job was, of any user, and the command line of its sbatch."""
     return ("sacct", "--noheader", "--parsable2", "--allocations", "--allusers", f"--jobs={job}",
             f"--format={slurmtext.ENDED_FORMAT}")
+
+
+def sacct_steps(job: str, format: str) -> tuple[str, ...]:
+    """Shows how a job and its steps ended, and where it ran."""
+    return ("sacct", "--noheader", "--parsable2", f"--jobs={job}", f"--format={format}")
 
 
 def sinfo(partition: str | None) -> tuple[str, ...]:
@@ -152,14 +192,14 @@ def version() -> tuple[str, ...]:
     return ("srun", "--version")
 
 
-def release(job: str) -> tuple[str, ...]:
-    """Releases one's own job that a user holds."""
-    return ("scontrol", "release", job)
+def release(*jobs: str) -> tuple[str, ...]:
+    """Releases one's own jobs that a user holds."""
+    return ("scontrol", "release", ",".join(jobs))
 
 
-def hold(job: str) -> tuple[str, ...]:
-    """Holds one's own job; an owner may not release what root holds by `hold` (scontrol(1), measured)."""
-    return ("scontrol", "uhold", job)
+def hold(*jobs: str) -> tuple[str, ...]:
+    """Holds one's own jobs; an owner may not release what root holds by `hold` (scontrol(1), measured)."""
+    return ("scontrol", "uhold", ",".join(jobs))
 
 
 def requeue(job: str) -> tuple[str, ...]:
@@ -170,6 +210,27 @@ def requeue(job: str) -> tuple[str, ...]:
 def scancel(job: str) -> tuple[str, ...]:
     """Cancels a job."""
     return ("scancel", job)
+
+
+def scancel_waiting(user: str, name: str, jobs: Sequence[str]) -> tuple[str, ...]:
+    """Cancels those of the jobs that still wait in the queue."""
+    return ("scancel", f"--state={jobstates.PENDING}", f"--user={user}", f"--name={name}", *jobs)
+
+
+def helper_step(job: str, node: str, argv: Iterable[str], *, is_local: bool, has_gpus: bool) -> list[str]:
+    """A step on one node of a job, beside whatever runs there; of a local run, a process that takes the node's name."""
+    if is_local:
+        return ["env", f"SLURMD_NODENAME={node}", *argv]
+    return [*_beside(job, node), "--cpu-bind=none", "--mem=0", *(NO_GPUS if has_gpus else ()), *argv]
+
+
+def shell_step(job: str, node: str, *, has_gpus: bool) -> list[str]:
+    """A person's shell on one node of a job, beside the training."""
+    return [*_beside(job, node), *(NO_GPUS if has_gpus else ()), "--pty", "bash"]
+
+
+def _beside(job: str, node: str) -> tuple[str, ...]:
+    return ("srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}")
 
 
 def scrubbed(env: Mapping[str, str]) -> dict[str, str]:

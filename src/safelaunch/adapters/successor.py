@@ -14,14 +14,14 @@ from pathlib import Path
 from safelaunch.adapters import slurm
 from safelaunch.adapters.job import Allocation
 from safelaunch.adapters.slurm import Command, Result, StartCommand
-from safelaunch.core import nodeset, slurmtext
+from safelaunch.core import jobstates, nodeset, slurmtext
 from safelaunch.core.excludelist import ExcludeList
 from safelaunch.core.plan import Plan
 from safelaunch.core.slurmtext import KnownJob
 from safelaunch.errors import ParseError
 
-WAITING, STARTING = frozenset({"PENDING"}), frozenset({"PENDING", "CONFIGURING", "RUNNING"})
-CANCELLED = frozenset({"CANCELLED"})
+WAITING = frozenset({jobstates.PENDING})
+CANCELLED = frozenset({jobstates.CANCELLED})
 
 
 class Successor:
@@ -103,16 +103,10 @@ class Successor:
         Pending ones only, unless `states` says more: the job before this one can hang in COMPLETING on a silent node
         for minutes. `but`: jobs that are known to be no next one.
         """
-        if not result.is_ok:
-            return None
-        try:
-            if result.argv[0] == "sbatch":
-                return slurmtext.parse_submitted(result.stdout)
-            jobs = slurmtext.parse_squeue(result.stdout)
-        except ParseError:
-            return None
-        return next((job.id for job in jobs if job.name == self._plan.job_name and job.id != self._job.id
-                     and job.state in states and job.id not in but), None)
+        if result.argv[0] == "sbatch":
+            return slurm.submitted_in(result)
+        return next((job.id for job in slurm.jobs_in(result) or () if job.name == self._plan.job_name
+                     and job.id != self._job.id and job.state in states and job.id not in but), None)
 
     def waiting(self, result: Result) -> tuple[str, ...] | None:
         """All jobs of this run that have not started, but for this one, as `look` was answered; None = not clearly."""
@@ -123,11 +117,7 @@ class Successor:
         return self._others(result, CANCELLED) or ()
 
     def _others(self, result: Result, states: Collection[str]) -> tuple[str, ...] | None:
-        try:
-            jobs = slurmtext.parse_squeue(result.stdout) if result.is_ok else ()
-        except ParseError:
-            return None
-        mine = [job for job in jobs if job.name == self._plan.job_name]
+        mine = [job for job in slurm.jobs_in(result) or () if job.name == self._plan.job_name]
         if all(job.id != self._job.id for job in mine):
             return None
         return tuple(job.id for job in mine if job.id != self._job.id and job.state in states)
@@ -139,11 +129,7 @@ class Successor:
         """
         if not result.is_ok:
             return "" if "Invalid job id" in result.stderr else None
-        try:
-            jobs = slurmtext.parse_squeue(result.stdout)
-        except ParseError:
-            return None
-        return next((known.state for known in jobs if known.id == job), None)
+        return next((known.state for known in slurm.jobs_in(result) or () if known.id == job), None)
 
     def own(self, result: Result) -> KnownJob | None:
         """This job out of the answer to `look_closely`; None = no clear answer."""

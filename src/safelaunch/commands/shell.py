@@ -54,7 +54,4 @@ def shell_command(run: Run, state: State, node: str | None) -> list[str]:
     if job.nodes and chosen not in job.nodes:
         raise UsageError(f"{chosen} is not a node of job {job.id}, which has {nodefold.fold(job.nodes)}")
     has_gpus = any(name in _GPU_OPTIONS for name, _ in run.plan.sbatch)
-    # --overlap: beside the training's step.
-    gpus = slurm.NO_GPUS if has_gpus else ()
-    return ["srun", "--overlap", f"--jobid={job.id}", "--nodes=1", "--ntasks=1", f"--nodelist={chosen}", *gpus,
-            "--pty", "bash"]
+    return slurm.shell_step(job.id, chosen, has_gpus=has_gpus)

@@ -13,7 +13,7 @@ import click
 from safelaunch.adapters import collect, runfolder, slurm
 from safelaunch.adapters.collect import Collected, Depth, Target
 from safelaunch.adapters.runfolder import Run
-from safelaunch.core import nodefold, nodeset
+from safelaunch.core import jobstates, nodefold, nodeset
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.hangs.parallel import Sizes, parse_sizes
 from safelaunch.core.hangs.stacks import fold
@@ -27,8 +27,6 @@ SQUEUE_DEADLINE_S = 10.0
 DEADLINE_S = 8.0
 NATIVE_DEADLINE_S = 30.0
 LEAST_WIDTH = 40
-# Everything with which a job can have asked for GPUs: a helper step must then ask for none (squeue(1), -O).
-_TRES = "tres-per-job:.200,tres-per-node:.200,tres-per-socket:.200,tres-per-task:.200"
 
 
 @click.command()
@@ -120,7 +118,7 @@ def _foreign_target(job: str, env: Mapping[str, str]) -> Target:
         jobs = parse_squeue(result.check().stdout)
     except ParseError as error:
         raise UsageError(f"squeue's answer on job {job} is not understood: {error.message}") from error
-    found = next((one for one in jobs if one.state in ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED")), None)
+    found = next((one for one in jobs if one.state in jobstates.ON_NODES), None)
     if found is None:
         raise UsageError(f"job {job} is not running" + (f": it is {jobs[0].state}" if jobs else ""))
     if found.user != runfolder.name_of(os.getuid()):
@@ -130,7 +128,7 @@ def _foreign_target(job: str, env: Mapping[str, str]) -> Target:
 
 
 def _has_gpus(job: str, env: Mapping[str, str]) -> bool:
-    result = slurm.run(("squeue", "--noheader", f"--jobs={job}", f"--Format={_TRES}"), env, SQUEUE_DEADLINE_S)
+    result = slurm.run(slurm.squeue_gpus(job), env, SQUEUE_DEADLINE_S)
     return "gpu" in result.stdout
 
 

@@ -12,7 +12,7 @@ import click
 from safelaunch.adapters import ownership, runfolder, slurm
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
-from safelaunch.core import acts
+from safelaunch.core import acts, jobstates
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.config.values import parse_duration_s
 from safelaunch.core.decide.patience import DEAF_S
@@ -147,7 +147,7 @@ def _cancel_queued(run: Run, state: State, name: str) -> int:
         talk.say(f"Slurm does not answer ({word.trouble}): a job in the queue ends as soon as it starts. To take it "
                  f"out of the queue, repeat this")
         return 0 if any(_starts(state)) else UNREACHABLE   # a supervisor that lives sees the kill switch
-    if any(job.state not in ("PENDING", "COMPLETING") or job.user != me for job in word.jobs):
+    if any(job.state not in (jobstates.PENDING, jobstates.COMPLETING) or job.user != me for job in word.jobs):
         talk.say("its job is starting: it ends by itself" if state.job is None or state.job.started_t is None else
                  "its job runs: its supervisor ends it")
         return 0
@@ -157,9 +157,8 @@ def _cancel_queued(run: Run, state: State, name: str) -> int:
 def _cancel(run: Run, state: State, jobs: tuple[str, ...], me: str, name: str) -> int:
     def do() -> ActOutcome[bool | None]:
         if jobs:
-            # --state: a job that has started meanwhile has a leader, which writes a better end.
-            slurm.run(("scancel", "--state=PENDING", f"--user={me}", f"--name={run.plan.job_name}", *jobs),
-                      slurm.outside_job(os.environ))
+            # Only those that wait: a job that has started meanwhile has a leader, which writes a better end.
+            slurm.run(slurm.scancel_waiting(me, run.plan.job_name, jobs), slurm.outside_job(os.environ))
         left = _left_after(run)
         return ActOutcome(None if left is None else not left, left)
 
@@ -190,7 +189,7 @@ def _left_after(run: Run) -> bool | None:
     end_s = time.monotonic() + GONE_WITHIN_S
     while True:
         word = runs.ask_scheduler(run)
-        left = [job for job in word.jobs or () if job.state != "COMPLETING"]   # of a job before it, which hangs
+        left = [job for job in word.jobs or () if job.state != jobstates.COMPLETING]   # of a job before it, which hangs
         if word.jobs is None or not left or time.monotonic() > end_s:
             return None if word.jobs is None else bool(left)
         time.sleep(0.2)

@@ -8,7 +8,7 @@ from pathlib import Path
 from safelaunch.adapters import attemptfacts, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.commands import events
-from safelaunch.core import story
+from safelaunch.core import jobstates, story
 from safelaunch.core.advice import what_follows
 from safelaunch.core.categories import advice
 from safelaunch.core.decide import policy
@@ -138,7 +138,7 @@ def _foreign_job(job: str) -> Subject:
     evidence = OutsideEvidence(states=facts.states, running=facts.is_alive)
     if not paths and not facts.states:
         where = f"its output is not to be found: {', '.join(facts.outputs) or 'Slurm no longer says where it is'}"
-        if facts.state == "PENDING":
+        if facts.state == jobstates.PENDING:
             where = f"it has not started{f' ({facts.reason})' if facts.reason not in ('', 'None') else ''}"
         raise UsageError(f"job {job} is {facts.state or 'known'}; {where}", hint="name its log: safelaunch why FILE…")
     return Subject(paths, evidence, job=job, outside=(f"Slurm: job {job} is {facts.said}",) if facts.said else ())

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
-from safelaunch.core import slurmwords
+from safelaunch.core import jobstates, slurmwords
 from safelaunch.core.endings import JobEnd
 from safelaunch.errors import ParseError
 
@@ -75,7 +75,7 @@ def parse_status(text: str) -> tuple[QueuedJob, ...]:
         if len(parts) < 2:
             raise ParseError(f"squeue printed {line!r}, not {STATUS_FORMAT!r}")
         (job,), start = parse_squeue(parts[1]), parts[0]
-        is_pending = job.state == "PENDING"
+        is_pending = job.state == jobstates.PENDING
         jobs.append(replace(job, left_s=None if is_pending else parse_time_left_s(left),
                             start=_NOTHING.get(start, start) if is_pending else ""))
     return tuple(jobs)
@@ -347,7 +347,7 @@ def parse_why_it_ends(text: str) -> str | None:
     if is_preempted(text):
         return JobEnd.PREEMPTED
     found = {match[1]: match[2] for match in re.finditer(r"\b(JobState|Reason)=(\S+)", text)}
-    if found.get("JobState") == "CANCELLED":
+    if found.get("JobState") == jobstates.CANCELLED:
         return JobEnd.CANCELLED
     return {"TimeLimit": JobEnd.TIME_LIMIT, "NodeDown": JobEnd.NODE_FAILURE}.get(found.get("Reason", ""))
 

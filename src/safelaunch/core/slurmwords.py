@@ -57,11 +57,6 @@ REASONS = (
 )
 # The words that a job's own end can have; of those about steps only some speak of the job.
 JOB_ENDINGS = tuple(end for end in JobEnd if end not in (JobEnd.ORPHANED, JobEnd.UNKNOWN))
-# squeue(1), "JOB STATE CODES": a job that is over; and one that Slurm ends, or has ended.
-FINISHED = frozenset({
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
-    "TIMEOUT"})
-ENDING = FINISHED | {"COMPLETING"}
 # "no answer": whether the act happened is unknown.
 UNREACHABLE = (
     Phrase("Unable to contact slurm controller", "no contact", "slurm_errno.c; recorded on all"),

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from functools import partial
 
 from safelaunch.adapters.slurm import Command, Result, is_done, said
-from safelaunch.core import acts, nodefold
+from safelaunch.core import acts, jobstates, nodefold
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import passing
@@ -129,7 +129,7 @@ def end_announced(lead: Leader, job: str) -> Step:
         state = None if looked is None else lead.successor.state_of(looked, job)
         if state is not None:
             break
-    if state != "RUNNING":
+    if state != jobstates.RUNNING:
         return
     yield from _cancel(lead, job, "end the job before")
 
@@ -356,7 +356,7 @@ def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, A
             return ActOutcome(True, None)
         looked = yield lead.successor.look_at(lead.job.id)
         state = None if looked is None else lead.successor.state_of(looked, lead.job.id)
-        if state in ("COMPLETING", "PENDING"):   # also after a requeue by someone else
+        if state in (jobstates.COMPLETING, jobstates.PENDING):   # also after a requeue by someone else
             return ActOutcome(True, None)
         refusals += result is not None and not result.is_unknown
         if refusals >= REFUSALS or (result is not None and ways.is_missing(result.returncode)):

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from safelaunch.adapters.knownnodes import try_with_known
 from safelaunch.adapters.slurm import Command, Result
-from safelaunch.adapters.successor import STARTING
-from safelaunch.core import acts
+from safelaunch.core import acts, jobstates
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import cancel
@@ -230,7 +229,7 @@ def find_queued(lead: Leader) -> Generator[Command, Result | None, bool | None]:
     if result is None or lead.successor.waiting(result) is None:
         return None
     before = {known.id for known in lead.state.jobs if known.started_t is not None}
-    job = lead.successor.job_from(result, STARTING, before)
+    job = lead.successor.job_from(result, jobstates.STARTING, before)
     if job is None:
         taken = taken_back(lead, result)
         if taken is not None and lead.state.next_cancelled is None:

@@ -15,7 +15,7 @@ from safelaunch.adapters.localfolder import TOUCH_EVERY_S, touch
 from safelaunch.adapters.outbox import PUT
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.storage import find_trouble
-from safelaunch.core import pulse, slurmtext
+from safelaunch.core import jobstates, pulse, slurmtext
 from safelaunch.core.decide import jobend, silence
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Live
@@ -24,7 +24,6 @@ from safelaunch.core.decide.turn import TurnFacts
 from safelaunch.core.model import STOPS, Exit
 from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.script import warn_before_s
-from safelaunch.core.slurmwords import ENDING
 from safelaunch.core.timing import CONTESTED_S, PULSE_S
 from safelaunch.node import fresh
 from safelaunch.supervisor import hangs, listening, lostprogress, overlap, slurmends, thaw
@@ -133,7 +132,7 @@ def look_whether_it_ends(lead: Leader) -> Generator[Command, Result | None, bool
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
     if result is None or result.is_unknown:
         return None
-    is_ending = lead.successor.state_of(result, lead.job.id) in ENDING
+    is_ending = lead.successor.state_of(result, lead.job.id) in jobstates.ENDING
     if jobend.has_missed_term(is_ending=is_ending, has_term=lead.term_s is not None, ending=lead.ending,
                               ends_itself=lead.course.end_act is not None):
         lead.course.misses_term(lead.now_s + TERM_LATE_S)

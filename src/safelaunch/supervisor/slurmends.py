@@ -116,7 +116,7 @@ def ask_version(lead: Leader) -> Step:
 def ask_whether_it_ends(lead: Leader) -> Step:
     """No line tells why: ask squeue whether Slurm still runs the job."""
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, SQUEUE_S)
-    ending = jobend.ending_without_line(is_running=result is not None and result.is_ok and "|RUNNING|" in result.stdout)
+    ending = jobend.ending_without_line(is_running=slurm.is_running(result, lead.job.id))
     if ending is None:
         lead.say("a TERM came, but Slurm goes on running this job: so does the supervisor")
         lead.course.forgets_term()

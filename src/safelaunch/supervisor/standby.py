@@ -153,7 +153,7 @@ class Standby:
         """
         looked = self.world.command(slurm.squeue_job(self.job.id), self.job.env).wait()
         self.signs = takeover.begin(self.world.now_s(), self.signs.is_known)   # if that fails, again after a while
-        if not looked.is_ok or "|RUNNING|" not in looked.stdout:
+        if not slurm.is_running(looked, self.job.id):
             return
         word = f"{self.job.host} {clock(self.world.now())}\n".encode()
         if not self.shared.put(f"control/orphaned-{self.job.id}", word, READ_DEADLINE_S):

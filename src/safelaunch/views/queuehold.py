@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from safelaunch.adapters import slurm
 from safelaunch.adapters.runfolder import Run
-from safelaunch.core import acts
+from safelaunch.core import acts, jobstates
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.slurmtext import QueuedJob
 from safelaunch.core.status.speech import SchedulerAnswer
@@ -45,17 +45,18 @@ def hold_jobs(run: Run) -> Turned:
         return Turned(before=before, left=_not_mine(run, wanted))
     if not wanted:
         return Turned(before=before, knows_none=not word.jobs)
-    said, after = _order(run, "uhold", "hold_jobs", wanted, lambda job: _is_held(job) or job.state != "PENDING")
+    said, after = _order(run, slurm.hold(*wanted), "hold_jobs", wanted,
+                         lambda job: _is_held(job) or job.state != jobstates.PENDING)
     if after.jobs is None:
         return Turned(before=before, trouble=after.trouble)
-    held = tuple(job.id for job in after.jobs if job.id in wanted and job.state == "PENDING" and _is_held(job))
+    held = tuple(job.id for job in after.jobs if job.id in wanted and job.state == jobstates.PENDING and _is_held(job))
     started = tuple((job.id, "it has just started: its supervisor sees the hold") for job in after.jobs
-                    if job.id in wanted and job.state != "PENDING")
+                    if job.id in wanted and job.state != jobstates.PENDING)
     if held and not _is_on_hold(run):   # it was resumed before there was a held job for `resume` to find
         again = release_jobs(run)
         resumed = tuple((job, "the run has been resumed meanwhile") for job in held)
         return Turned(before=before, left=(*started, *resumed), refused=again.refused, trouble=again.trouble)
-    open_still = any(job.id in wanted and job.state == "PENDING" and not _is_held(job) for job in after.jobs)
+    open_still = any(job.id in wanted and job.state == jobstates.PENDING and not _is_held(job) for job in after.jobs)
     return Turned(held, before, started, refused=said if open_still else "")
 
 
@@ -72,7 +73,7 @@ def release_jobs(run: Run) -> Turned:
         return Turned(left=(*left, *_not_mine(run, wanted)))
     if not wanted:
         return Turned(left=left, knows_none=not word.jobs)
-    said, after = _order(run, "release", "release_jobs", wanted, lambda job: job.reason != HELD)
+    said, after = _order(run, slurm.release(*wanted), "release_jobs", wanted, lambda job: job.reason != HELD)
     if after.jobs is None:
         return Turned(left=left, trouble=after.trouble)
     held_still = {job.id for job in after.jobs if job.reason == HELD}
@@ -81,14 +82,14 @@ def release_jobs(run: Run) -> Turned:
 
 
 def _order(
-    run: Run, verb: str, act: str, jobs: tuple[str, ...], is_done: Callable[[QueuedJob], bool]
+    run: Run, argv: tuple[str, ...], act: str, jobs: tuple[str, ...], is_done: Callable[[QueuedJob], bool]
 ) -> tuple[str, SchedulerAnswer]:
     """What scontrol said, and what squeue says afterwards, which alone counts: an answer can be lost."""
     def do() -> ActOutcome[tuple[str, SchedulerAnswer]]:
-        result = slurm.run(("scontrol", verb, ",".join(jobs)), slurm.outside_job(os.environ))
+        result = slurm.run(argv, slurm.outside_job(os.environ))
         after = runs.ask_scheduler(run)
         done = None if after.jobs is None else all(is_done(job) for job in after.jobs if job.id in jobs)
-        said = (result.stderr or result.stdout).strip()[:300] or f"scontrol {verb}: no word why"
+        said = (result.stderr or result.stdout).strip()[:300] or f"{' '.join(argv[:2])}: no word why"
         return ActOutcome(done, (said, after), {} if done else {"why": said})
 
     book = controls.book(run)

@@ -17,6 +17,7 @@ import click
 from safelaunch.adapters import clustername, journal, local, modes, registry, runfolder, runpath, slurm
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
+from safelaunch.core import jobstates
 from safelaunch.core.journal import Journal
 from safelaunch.core.model import Request
 from safelaunch.core.slurmtext import (
@@ -186,8 +187,7 @@ def ask_scheduler(run: Run, with_times: bool = False) -> SchedulerAnswer:
 def ask_squeue(words: Sequence[str], format: str) -> SchedulerAnswer:
     """What squeue says to these options; never raises for its answer."""
     parse = {SQUEUE_FORMAT: parse_squeue, STATUS_FORMAT: parse_status, TEAM_FORMAT: parse_team}[format]
-    argv = ("squeue", "--noheader", *words, f"--format={format}")
-    result = slurm.run(argv, slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
+    result = slurm.run(slurm.squeue(words, format), slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
     if not result.is_ok:
         return SchedulerAnswer(None, result.stderr.strip() or f"squeue did not answer within {SQUEUE_DEADLINE_S:.0f} s")
     try:
@@ -224,7 +224,7 @@ def _ask_machine(run: Run) -> SchedulerAnswer:
     if submitted and submitted[-1].host != here:
         return SchedulerAnswer(None, f"it is a local run of {submitted[-1].host}, and this is {here}")
     jobs = [str(event.data.get("job")) for event in submitted]
-    return SchedulerAnswer(tuple(QueuedJob(job, "RUNNING", owner_of(run.dir), run.plan.job_name, "None", "")
+    return SchedulerAnswer(tuple(QueuedJob(job, jobstates.RUNNING, owner_of(run.dir), run.plan.job_name, "None", "")
                                  for job in jobs if local.is_alive(run.dir, job)))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from safelaunch.adapters import clustername, registry, runfolder, slurm
 from safelaunch.adapters.probe import run_in_child
+from safelaunch.core import jobstates
 from safelaunch.core.slurmtext import FINDING_FORMAT, FoundJob, QueuedJob, found_among, parse_ended, parse_finding
 
 SQUEUE_DEADLINE_S = 4.0    # a person waits
@@ -39,7 +40,7 @@ def living(jobs: Iterable[QueuedJob]) -> list[FoundJob]:
     """All runs of others with an unfinished job among these, one entry a run, its running job first."""
     newest: dict[str, FoundJob] = {}
     for one in _of_safelaunch(found_among(jobs)):
-        if one.user != _me() and (one.folder not in newest or one.state == "RUNNING"):
+        if one.user != _me() and (one.folder not in newest or one.state == jobstates.RUNNING):
             newest[one.folder] = one
     folders = owned(newest.values())
     return [one for folder, one in newest.items() if folder in folders]
@@ -70,8 +71,7 @@ def _owner(folder: str) -> str | None:
 
 def _ask(words: list[str]) -> tuple[FoundJob, ...]:
     """Jobs of safelaunch; none where Slurm gives no answer, or hides those of others (PrivateData, slurm.conf(5))."""
-    result = slurm.run(("squeue", "--noheader", *words, f"--format={FINDING_FORMAT}"), slurm.outside_job(os.environ),
-                       SQUEUE_DEADLINE_S)
+    result = slurm.run(slurm.squeue(words, FINDING_FORMAT), slurm.outside_job(os.environ), SQUEUE_DEADLINE_S)
     return _of_safelaunch(parse_finding(result.stdout)) if result.is_ok else ()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from safelaunch.adapters import attemptfacts, ledger, runfolder, sharedfile, slurm
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
-from safelaunch.core import nodefold
+from safelaunch.core import jobstates, nodefold
 from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.ledger import blamed_before, of_cluster
 from safelaunch.core.model import Event, Request, tell_stop
@@ -50,7 +50,7 @@ def of_attempt(run: Run, state: State, attempt: Attempt,
              *(f"{node}: {why}" for node, why in checks), f"stacks: {looked[0].said}; {looked[1]}" if looked else "",
              *attemptfacts.read_leftovers(folder), *_tell_cores(run, attempt, folder, known.exits)]
     evidence = replace(
-        known, states=("COMPLETED",) if attempt.ended == AttemptEnd.COMPLETED else facts.states, checks=checks,
+        known, states=(jobstates.COMPLETED,) if attempt.ended == AttemptEnd.COMPLETED else facts.states, checks=checks,
         running=attempt.ended is None and not facts.states)
     return evidence, tuple(line for line in lines if line)
 
@@ -73,7 +73,8 @@ def ask_job(job: str) -> JobFacts:
     env = slurm.outside_job(os.environ)
     shown = slurm.run(slurm.show_job(job), env, SLURM_DEADLINE_S)
     facts = slurmfacts.parse_job(shown.stdout) if shown.is_ok else None
-    account = slurm.run(_sacct(job), env, SLURM_DEADLINE_S) if facts is None or not facts.is_alive else None
+    account = slurm.run(slurm.sacct_steps(job, slurmfacts.ACCOUNT_FORMAT), env, SLURM_DEADLINE_S) if (
+        facts is None or not facts.is_alive) else None
     counted = slurmfacts.parse_account(account.stdout, job) if account is not None and account.is_ok else None
     if facts is not None:
         return JobFacts(facts.state, facts.reason, facts.exit_code, facts.nodes, facts.outputs, facts.folder,
@@ -86,10 +87,6 @@ def ask_job(job: str) -> JobFacts:
                                returncode=shown.returncode, stdout="", stderr=shown.stderr,
                                hint="name its log: safelaunch why FILE…")
     raise RunFolderError(f"no run and no job {job} is known here: {why}", hint="name its log: safelaunch why FILE…")
-
-
-def _sacct(job: str) -> tuple[str, ...]:
-    return ("sacct", "--noheader", "--parsable2", f"--jobs={job}", f"--format={slurmfacts.ACCOUNT_FORMAT}")
 
 
 def _ask_slurm(run: Run, state: State, attempt: Attempt) -> tuple[JobFacts, tuple[tuple[str, str], ...]]:

@@ -19,14 +19,13 @@ from safelaunch.adapters.journal import Direct, Writer
 from safelaunch.adapters.knownnodes import try_with_known
 from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.adapters.world import World
-from safelaunch.core import acts, nodefold, slurmtext, via
+from safelaunch.core import acts, jobstates, nodefold, slurmtext, via
 from safelaunch.core import plan as plans
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide.watched import NOTE, Act, Cancel, Free, Note, Queue, Relax, StartNow, WriteEnd, act_of
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.excludelist import NO_SUCH_NODE, ExcludeList
 from safelaunch.core.model import Event
-from safelaunch.core.slurmwords import ENDING
 from safelaunch.errors import ParseError
 from safelaunch.node import fresh
 from safelaunch.watch.reading import Ask
@@ -277,13 +276,9 @@ class Deed:
 
 def _other_job(result: Result, name: str, but: str | None) -> str | None:
     """Id of a job of that name that waits or runs, except `but`; "" = there is none, None = no clear answer."""
-    if not result.is_ok:
-        return None
-    try:
-        jobs = slurmtext.parse_squeue(result.stdout)
-    except ParseError:
-        return None
-    return next((job.id for job in jobs if job.name == name and job.id != but and job.state not in ENDING), "")
+    jobs = slurm.jobs_in(result)
+    return None if jobs is None else next(
+        (job.id for job in jobs if job.name == name and job.id != but and job.state not in jobstates.ENDING), "")
 
 
 def _as_said(result: Result, sentence: str) -> ActOutcome[str | None]:

@@ -14,8 +14,8 @@ from typing import Any
 from safelaunch.adapters import slurm
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.adapters.world import World
-from safelaunch.core import slurmtext
-from safelaunch.core.decide import watch, watchfacts
+from safelaunch.core import jobstates, slurmtext
+from safelaunch.core.decide import watch
 from safelaunch.core.decide.watched import SlurmAnswer
 from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import JobAccount, KnownJob
@@ -182,7 +182,7 @@ class Watcher:
         known.seen = known.seen or bool(jobs)
         outline = watch.outline(jobs)
         known.absences = 0 if outline else known.absences + 1
-        running = next((job for job in jobs if job.state == "RUNNING"), None)
+        running = next((job for job in jobs if job.state == jobstates.RUNNING), None)
         known.running = None if running is None else [running.elapsed_s, running.start, running.nodelist]
         if outline != known.outline:
             known.outline, known.outline_s = outline, now_s
@@ -194,11 +194,11 @@ class Watcher:
         if pulse is None or pulse.over:
             return False   # there is no leader, or it leaves
         states = {job.number: job.state for job in jobs}
-        if states.get(pulse.job) != "RUNNING" or known.silent_s(now_s) >= watch.STALE_S:
+        if states.get(pulse.job) != jobstates.RUNNING or known.silent_s(now_s) >= watch.STALE_S:
             return False
-        if "CANCELLED" in states.values():
+        if jobstates.CANCELLED in states.values():
             return False   # a person's word is to be written down
-        if not known.hands_over and (pulse.successor is None or states.get(pulse.successor) not in watchfacts.WAITING):
+        if not known.hands_over and (pulse.successor is None or states.get(pulse.successor) not in jobstates.QUEUED):
             return False   # it may be this watch that has to queue the next job
         self._note(dir, known, "running", "", now_s)
         return True
@@ -239,7 +239,7 @@ class Watcher:
                     words[dir] = replace(words[dir], accounts=accounts)
                 if "nodes" not in last[dir]["asks"]:
                     continue
-                partition = next((job.partition for job in words[dir].jobs or () if watchfacts.is_alive(job.state)), "")
+                partition = next((job.partition for job in words[dir].jobs or () if jobstates.is_alive(job.state)), "")
                 if partition not in nodes:
                     nodes[partition] = _parsed_nodes((yield self._run(slurm.sinfo(partition)))) or ()
                 words[dir] = replace(words[dir], nodes=nodes[partition])
@@ -310,7 +310,7 @@ class Watcher:
         if known.row != "running" or known.running is None:
             return known.text
         elapsed_s, start, nodelist = known.running
-        job = KnownJob("", "RUNNING", elapsed_s=float(elapsed_s), start=str(start), nodelist=str(nodelist))
+        job = KnownJob("", jobstates.RUNNING, elapsed_s=float(elapsed_s), start=str(start), nodelist=str(nodelist))
         since_s = now_s - (self.memory.asked_s if self.memory.asked_s is not None else now_s)
         return watch.describe(job, max(0.0, since_s), known.pulse.step if known.pulse is not None else None)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safelaunch.core import jobstates
 from safelaunch.core.decide.cancel import (
     MIN_JOB_AGE_S,
-    UNFINISHED,
     Canceller,
     Fate,
     NextJobFacts,
@@ -57,7 +57,8 @@ def test_who_cancelled_a_job(seen: Witnesses, expected: Canceller) -> None:
 
 WORDS = st.none() | st.sampled_from(JobEnd)
 SEEN = st.builds(Witnesses, st.booleans(), st.booleans(), WORDS, st.booleans(), st.booleans(), WORDS,
-                 st.none() | st.sampled_from(["", "CANCELLED", "FAILED", "TIMEOUT", *UNFINISHED]), st.booleans())
+                 st.none() | st.sampled_from(["", "CANCELLED", "FAILED", "TIMEOUT", *sorted(jobstates.ON_NODES)]),
+                 st.booleans())
 
 
 @given(SEEN)

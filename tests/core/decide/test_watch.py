@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safelaunch.core import jobstates
 from safelaunch.core.decide import watchfacts
 from safelaunch.core.decide.watch import judge
 from safelaunch.core.decide.watched import (
@@ -33,7 +34,6 @@ from safelaunch.core.model import Event, Request
 from safelaunch.core.pulse import Pulse
 from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import JobAccount, KnownJob
-from safelaunch.core.slurmwords import FINISHED
 from safelaunch.core.state import Exclusion, Intent, State
 from tests.core.decide.situations import PLAN
 
@@ -383,7 +383,7 @@ def test_exclusions_stay(own: str, nodes: tuple[tuple[str, str], ...], same_s: f
 
 JOBS = st.lists(st.builds(
     KnownJob, id=st.sampled_from(["12", "13", "14_[1-3%1]"]), state=st.sampled_from(
-        [*sorted(FINISHED), *sorted(watchfacts.WAITING), "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING",
+        [*sorted(jobstates.FINISHED), *sorted(jobstates.QUEUED), "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING",
          "NEW"]),
     user=st.just("alice"), reason=st.sampled_from(["", "Priority", "Dependency", "BadConstraints", "JobHeldUser"]),
     nodelist=st.sampled_from(["", "n0", "n[0-1]", "n1", "n["]), batch_host=st.sampled_from(["", "n0"]),

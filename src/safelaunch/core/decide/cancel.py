@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from safelaunch.core import jobstates
 from safelaunch.core.endings import JobEnd
 from safelaunch.core.model import Event
-from safelaunch.core.slurmwords import FINISHED
 
-UNFINISHED = ("COMPLETING", "RUNNING", "SUSPENDED", "STOPPED")   # of a job whose end Slurm has not explained yet
 # slurm.conf(5), MinJobAge: for so long Slurm remembers a job that was cancelled. A younger one that it does not know
 # was lost with what slurmctld had not saved when it died.
 MIN_JOB_AGE_S = 300.0
@@ -64,13 +63,13 @@ def judge(seen: Witnesses) -> Canceller:
         return Canceller.PERSON if seen.ending == JobEnd.CANCELLED else Canceller.NOBODY
     if seen.handed_over:
         return Canceller.NOBODY
-    if seen.state is None or seen.state in UNFINISHED:
+    if seen.state is None or seen.state in jobstates.ON_NODES:
         if not seen.is_late:
             return Canceller.ASK
         return Canceller.PERSON if seen.is_likely else Canceller.UNTOLD if seen.is_unread else Canceller.NOBODY
     if seen.is_unread and seen.state == "":
         return Canceller.UNTOLD
-    return Canceller.PERSON if seen.state == "CANCELLED" else Canceller.NOBODY
+    return Canceller.PERSON if seen.state == jobstates.CANCELLED else Canceller.NOBODY
 
 
 def is_explained_handover(history: Iterable[Event], job: str) -> bool:
@@ -107,14 +106,14 @@ class NextJobFacts:
 
 def judge_next(job: NextJobFacts) -> Fate:
     """What has become of it. Two clear answers, to two questions, before one counts as gone (law 4)."""
-    if job.state == "CANCELLED":
+    if job.state == jobstates.CANCELLED:
         return Fate.LOST if job.announced else Fate.CANCELLED
-    if job.state in FINISHED:
+    if job.state in jobstates.FINISHED:
         return Fate.LOST   # who leads the run by now would have been met at the last claim: it did nothing
     if job.state:
-        return Fate.WAITS if job.state == "PENDING" else Fate.STARTED
+        return Fate.WAITS if job.state == jobstates.PENDING else Fate.STARTED
     if job.is_queued is not False:
         return Fate.UNKNOWN if job.is_queued is None else Fate.WAITS
     if job.announced or job.account is not None:
-        return Fate.CANCELLED if job.account == "CANCELLED" and not job.announced else Fate.LOST
+        return Fate.CANCELLED if job.account == jobstates.CANCELLED and not job.announced else Fate.LOST
     return Fate.LOST if job.age_s is not None and job.age_s < MIN_JOB_AGE_S else Fate.CANCELLED

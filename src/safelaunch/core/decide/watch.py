@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from safelaunch.core import nodefold, via
+from safelaunch.core import jobstates, nodefold, via
 from safelaunch.core.decide import rows
 from safelaunch.core.decide.actions import Finish
 from safelaunch.core.decide.cancel import Fate, NextJobFacts, judge_next
@@ -48,7 +48,6 @@ from safelaunch.core.decide.watchfacts import (
 from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
 from safelaunch.core.slurmtext import KnownJob, is_usable, render_elapsed
-from safelaunch.core.slurmwords import FINISHED
 
 STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
 STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder
@@ -85,7 +84,7 @@ def judge(run: Watched, word: SlurmAnswer, now: float) -> Judgement:
 def outline(jobs: Iterable[KnownJob]) -> str:
     """What must not change for jobs to count as hanging or stuck."""
     return ";".join(sorted(f"{job.id} {job.state} {job.nodelist} {_IMPOSSIBLE.search(job.reason) is not None}"
-                           for job in jobs if job.state not in FINISHED))
+                           for job in jobs if job.state not in jobstates.FINISHED))
 
 
 def describe(job: KnownJob, since_s: float, step: int | None) -> str:
@@ -147,7 +146,7 @@ def _cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     for job in word.jobs or ():
         id = job.number
         is_told = id in (run.state.next_cancelled, *run.notes.cancelled) or is_ours(run, id)
-        if job.state != "CANCELLED" or is_told:
+        if job.state != jobstates.CANCELLED or is_told:
             continue
         if started is None or not is_before(id, started.id):
             why = f"job {id} was cancelled by a person (squeue)"
@@ -184,7 +183,7 @@ def _next_cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | 
 def _queue_next(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """Where compute nodes may not call sbatch, the next job is queued from here (restart.via: watch)."""
     job = running_job(word)
-    if job is None or job.state != "RUNNING" or run.silent_s >= STALE_S or waiting_job(word) is not None:
+    if job is None or job.state != jobstates.RUNNING or run.silent_s >= STALE_S or waiting_job(word) is not None:
         return None
     if not is_queued_here(run) or not wants_next(run, word) or (run.state.job and run.state.job.id) != job.number:
         return None
@@ -202,7 +201,7 @@ def _limbo(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     Witnesses: its pulse stands still, and Slurm has taken the batch host out of its nodes.
     """
     job = running_job(word)
-    if job is None or job.state != "RUNNING" or run.silent_s < STALE_S or not job.batch_host:
+    if job is None or job.state != jobstates.RUNNING or run.silent_s < STALE_S or not job.batch_host:
         return None
     nodes = expand(job.nodelist)
     if not nodes or job.batch_host in nodes:
@@ -230,7 +229,7 @@ def _running_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
     job = running_job(word)
     if job is None:
         return None
-    if job.state != "RUNNING":
+    if job.state != jobstates.RUNNING:
         return Judgement("running", f"is {job.state} on {job.nodelist or '?'}")
     text = describe(job, 0.0, run.pulse.step if run.pulse is not None and run.pulse.job == job.id else None)
     if run.silent_s < STALE_S:
@@ -244,7 +243,7 @@ def _running_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
 
 def _hung(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
     """afterany waits for a job that hangs in COMPLETING on a silent node; singleton does not (both measured)."""
-    job = next((job for job in unfinished(word) if job.state == "COMPLETING"), None)
+    job = next((job for job in unfinished(word) if job.state == jobstates.COMPLETING), None)
     if job is None or running_job(word) is not None:
         return None
     waiting, left = waiting_job(word), expand(job.nodelist)

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from safelaunch.core import nodeset, via
+from safelaunch.core import jobstates, nodeset, via
 from safelaunch.core.decide import cancel
 from safelaunch.core.decide import nodes as nodes_of
 from safelaunch.core.decide.cancel import Canceller, Witnesses
 from safelaunch.core.decide.watched import SlurmAnswer, Watched
 from safelaunch.core.model import STOPS
 from safelaunch.core.slurmtext import KnownJob
-from safelaunch.core.slurmwords import FINISHED
 from safelaunch.errors import ParseError
-
-WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
-
-
-def is_alive(state: str) -> bool:
-    """Whether a job of that state is not over; a word that this version does not know means yes."""
-    return state not in FINISHED
 
 
 def is_queued_here(run: Watched) -> bool:
@@ -35,7 +27,7 @@ def wants_next(run: Watched, word: SlurmAnswer) -> bool:
 
 def taken_back(run: Watched, word: SlurmAnswer) -> tuple[str, ...]:
     """The next jobs that a person cancelled, as some watch saw or sees; no later one is known."""
-    seen = (job.number for job in word.jobs or () if job.state == "CANCELLED")
+    seen = (job.number for job in word.jobs or () if job.state == jobstates.CANCELLED)
     return tuple(id for id in (*run.notes.cancelled, *seen)
                  if not is_ours(run, id) and not any(is_before(id, job.id) for job in run.state.jobs))
 
@@ -64,17 +56,18 @@ def is_requeued(run: Watched, job: str) -> bool:
 
 def unfinished(word: SlurmAnswer) -> tuple[KnownJob, ...]:
     """The run's jobs that are not over."""
-    return tuple(job for job in word.jobs or () if is_alive(job.state))
+    return tuple(job for job in word.jobs or () if jobstates.is_alive(job.state))
 
 
 def running_job(word: SlurmAnswer) -> KnownJob | None:
     """Its job that runs, or is about to; one at its end counts no more."""
-    return next((job for job in unfinished(word) if job.state not in WAITING and job.state != "COMPLETING"), None)
+    past = {*jobstates.QUEUED, jobstates.COMPLETING}
+    return next((job for job in unfinished(word) if job.state not in past), None)
 
 
 def waiting_job(word: SlurmAnswer) -> KnownJob | None:
     """Its job that waits in the queue."""
-    return next((job for job in unfinished(word) if job.state in WAITING), None)
+    return next((job for job in unfinished(word) if job.state in jobstates.QUEUED), None)
 
 
 def job_of(word: SlurmAnswer, id: str | None) -> KnownJob | None:
@@ -105,7 +98,7 @@ def _is_person(run: Watched, job: str, state: str | None) -> bool:
 def ended_well(word: SlurmAnswer, id: str) -> str | None:
     """A job that trained without a supervisor and ended well: only Slurm has noted it."""
     known, account = job_of(word, id), (word.accounts or {}).get(id)
-    if "COMPLETED" not in (known.state if known else "", account.state if account else ""):
+    if jobstates.COMPLETED not in (known.state if known else "", account.state if account else ""):
         return None
     return f"job {id} ended with exit code 0, as Slurm says"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from safelaunch.core import jobstates
 from safelaunch.core.slurmtext import QueuedJob
 
 
@@ -22,7 +23,7 @@ class SchedulerAnswer:
     @property
     def pending(self) -> tuple[QueuedJob, ...]:
         """Those that have not started."""
-        return tuple(job for job in self.jobs or () if job.state == "PENDING")
+        return tuple(job for job in self.jobs or () if job.state == jobstates.PENDING)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from safelaunch.core import jobstates
 from safelaunch.core.endings import ENDED_BY, RUN_ENDED
 from safelaunch.core.model import STOPS, Request
 from safelaunch.core.slurmtext import QueuedJob
@@ -82,11 +83,11 @@ def _judge_jobs(state: State, word: SchedulerAnswer, speech: Speech, by: str) ->
     if known is None:
         return RunCondition(WAITING, f"job {job.id} is over; the run goes on in job {first.id}, which {_waits(first)}",
                             _ended_t(state))
-    if known.state not in ("RUNNING", "PENDING"):
+    if known.state not in (jobstates.RUNNING, jobstates.PENDING):
         return RunCondition(name, f"{told}; job {known.id} is {known.state} for Slurm")
     if job.started_t is None:
         return RunCondition(name, f"job {known.id} {_waits(known)}")
-    if known.state == "PENDING":   # it was requeued
+    if known.state == jobstates.PENDING:   # it was requeued
         return RunCondition(WAITING, f"job {known.id} {_waits(known)}", _ended_t(state))
     return RunCondition(name, told)
 
@@ -96,9 +97,9 @@ def _ended_t(state: State) -> float | None:
 
 
 def _waits(job: QueuedJob) -> str:
-    if job.state == "PENDING":
+    if job.state == jobstates.PENDING:
         return f"is waiting to be scheduled ({job.reason})"
-    if job.state == "RUNNING":
+    if job.state == jobstates.RUNNING:
         return "has started; its supervisor has not reported yet"
     return f"is {job.state} for Slurm"
 
@@ -150,4 +151,4 @@ def _asked_to_end(
 def _completing(plain: RunCondition, state: State, word: SchedulerAnswer) -> RunCondition:
     """Slurm ends the job of an attempt that the journal still calls alive."""
     known = word.job(state.job.id if state.job else None)
-    return RunCondition(ENDING, plain.sentence) if known is not None and known.state == "COMPLETING" else plain
+    return RunCondition(ENDING, plain.sentence) if known is not None and known.state == jobstates.COMPLETING else plain

@@ -6,11 +6,10 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from safelaunch.core import jobstates
+
 # sacct --parsable2: the job's line, then its steps'. WorkDir comes last: a path may hold a "|".
 ACCOUNT_FORMAT = "JobID,State,ExitCode,NodeList,WorkDir"
-ALIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "RESIZING", "STOPPED")
-# A step's own state counts where it names a cause; CANCELLED and FAILED are what srun does to the others.
-_STEP_STATES = ("OUT_OF_MEMORY", "NODE_FAIL", "TIMEOUT")
 _BAD_NODE = ("DOWN", "FAIL", "NOT_RESPONDING", "*")
 _KEY = r"[A-Z]\w{0,60}(?:[/:]\w{1,60}){0,4}"
 _WORD = re.compile(rf"(?:^|\s)({_KEY})=(.*?)(?=\s{_KEY}=|\s{{0,8}}$)")
@@ -31,7 +30,7 @@ class JobFacts:
     @property
     def is_alive(self) -> bool:
         """It has not ended."""
-        return self.state in ALIVE
+        return bool(self.state) and jobstates.is_alive(self.state)
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -71,7 +70,7 @@ def parse_account(text: str, job: str) -> JobFacts | None:
         state = parts[1].split()[0] if parts[1].split() else ""
         if parts[0] == job:
             found = JobFacts(state, "", parts[2], _none(parts[3]), (), parts[4])
-        elif parts[0].startswith(f"{job}.") and state in _STEP_STATES:
+        elif parts[0].startswith(f"{job}.") and state in jobstates.STEP_CAUSES:
             steps.append(state)
     if found is None:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from safelaunch.core import jobstates
 from safelaunch.core.categories import BEHIND_A_HANG, advice
 from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.why.findings import OutsideEvidence
@@ -41,13 +42,13 @@ _HARDWARE_XIDS = frozenset(
     {48, 63, 64, 74, 79, 92, 94, 95, 110, 119, 120, 121, 122, 123, 136, 140, 143, *range(144, 151), 154})
 # Slurm's words for a job's state (squeue(1), JOB STATE CODES) that name a cause, how sure they are, and what they say.
 _STATES = {
-    "NODE_FAIL": ("node_failure", 0.93, "Slurm: the job ended since a node failed"),
-    "BOOT_FAIL": ("node_failure", 0.93, "Slurm: a node did not boot"),
-    "OUT_OF_MEMORY": ("host_oom", 0.95, "Slurm: the job ran out of memory"),
-    "TIMEOUT": ("time_limit", 0.96, "Slurm: the time limit was reached"),
-    "DEADLINE": ("time_limit", 0.95, "Slurm: the deadline was reached"),
-    "PREEMPTED": ("preempted", 0.96, "Slurm: the job was preempted"),
-    "CANCELLED": ("cancelled", 0.75, "Slurm: the job was cancelled"),
+    jobstates.NODE_FAIL: ("node_failure", 0.93, "Slurm: the job ended since a node failed"),
+    jobstates.BOOT_FAIL: ("node_failure", 0.93, "Slurm: a node did not boot"),
+    jobstates.OUT_OF_MEMORY: ("host_oom", 0.95, "Slurm: the job ran out of memory"),
+    jobstates.TIMEOUT: ("time_limit", 0.96, "Slurm: the time limit was reached"),
+    jobstates.DEADLINE: ("time_limit", 0.95, "Slurm: the deadline was reached"),
+    jobstates.PREEMPTED: ("preempted", 0.96, "Slurm: the job was preempted"),
+    jobstates.CANCELLED: ("cancelled", 0.75, "Slurm: the job was cancelled"),
 }
 
 
@@ -168,7 +169,7 @@ def _without_echo(verdict: Verdict, known: OutsideEvidence) -> Verdict:
 def _not_well(verdict: Verdict, known: OutsideEvidence) -> Verdict:
     """A log without a word of failure is no sign of health where a task, srun or the job ended badly."""
     first = next((exit for exit in known.exits if exit.code or exit.signal), None)
-    if verdict.category != "none" or "COMPLETED" in known.states:
+    if verdict.category != "none" or jobstates.COMPLETED in known.states:
         return verdict
     if first is not None:
         how = f"was {_killed(first.signal)}" if first.signal in (KILL, TERM) else (
@@ -176,7 +177,7 @@ def _not_well(verdict: Verdict, known: OutsideEvidence) -> Verdict:
         said = f"task {first.task} on {first.host} {how}"
     elif known.srun_code:
         said = f"srun ended with exit code {known.srun_code}"
-    elif "FAILED" in known.states:
+    elif jobstates.FAILED in known.states:
         said = "Slurm: the job has failed"
     elif known.end is not None and known.end.how in BAD_ENDS:
         said = known.end.told[2] if known.end.told is not None and known.end.told[2] else "the attempt has failed"
