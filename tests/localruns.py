@@ -76,6 +76,13 @@ class LocalRun:
         logs = "\n".join(self.log(attempt) for attempt in range(1, len(self.state().attempts) + 1))
         return {int(step): loss for step, loss in re.findall(rf"step (\d+) loss (\S+) rank {rank}\b", logs)}
 
+    def stopped(self, attempt: int = 1) -> int:
+        """How many ranks say that they stopped since they were asked to.
+
+        The supervisor's own count of those that a signal reached is told only if the attempt outlives the answers.
+        """
+        return self.log(attempt).count("]:stopped on request after step")
+
     def wait_for(self, what: Callable[[], object], timeout_s: float, complaint: str) -> None:
         """Return when `what()` is true; fail with the run's own words otherwise."""
         end_s = time.monotonic() + timeout_s

@@ -88,7 +88,7 @@ def test_slurms_commands_are_made_in_one_module() -> None:
     """But for the sandbox, which is an administrator, and for node programs, which import nothing."""
     made = {f"{name}:{node.lineno}" for name, tree in modules().items()
             if name != "safelaunch.adapters.slurm" and not name.startswith(("safelaunch.sandbox", "safelaunch.node"))
-            for node in ast.walk(tree) if is_slurm_command(node)}
+            for node in ast.walk(tree) if isinstance(node, ast.expr) and is_slurm_command(node)}
     assert made == set()
 
 
@@ -99,7 +99,7 @@ def test_a_command_of_slurm_is_seen_where_it_is_made() -> None:
     assert seen == [True, True, True, False, False, False, False]
 
 
-def is_slurm_command(node: ast.AST) -> bool:
+def is_slurm_command(node: ast.expr) -> bool:
     """A list or tuple of an argument list, not one of names."""
     if not isinstance(node, (ast.List, ast.Tuple)) or len(node.elts) < 2:
         return False
