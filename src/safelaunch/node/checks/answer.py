@@ -1,0 +1,87 @@
+"""What is asked of a node, and how one check answers: an outcome, a reason for people, and plain facts.
+
+Standard library, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Optional
+
+OK, FAILED, SKIPPED, UNKNOWN = "ok", "failed", "skipped", "unknown"
+LIGHT, FULL = "light", "full"
+DEADLINE_S = {LIGHT: 60.0, FULL: 300.0}   # of all checks together
+MOST_ITEMS = 64
+MOST_WHY = 400
+
+
+def ok(why: str, **facts: Any) -> dict[str, Any]:
+    """It was looked at, and is well."""
+    return _answer(OK, why, facts)
+
+
+def failed(why: str, **facts: Any) -> dict[str, Any]:
+    """It was looked at, and is not well."""
+    return _answer(FAILED, why, facts)
+
+
+def skipped(why: str, **facts: Any) -> dict[str, Any]:
+    """There is nothing to look at here, or nothing was asked."""
+    return _answer(SKIPPED, why, facts)
+
+
+def unknown(why: str, **facts: Any) -> dict[str, Any]:
+    """It should have been looked at, and could not be."""
+    return _answer(UNKNOWN, why, facts)
+
+
+def _answer(outcome: str, why: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {"outcome": outcome, "why": why[:MOST_WHY], "facts": dict(facts)}
+
+
+class CheckRequest:
+    """What is asked of a node; raises ValueError with words for people for a request that makes no sense."""
+
+    def __init__(self, words: Mapping[str, Any]) -> None:
+        self.node = _text(words, "node") or os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
+        self.level = _text(words, "level") or LIGHT
+        if self.level not in DEADLINE_S:
+            raise ValueError("level: %r is neither light nor full" % self.level[:40])
+        self.paths = _texts(words, "paths")        # to be read and written
+        self.control = _text(words, "control")     # the run's control folder
+        self.names = _texts(words, "names")        # host names to be resolved
+        self.port = _number(words, "port", 65535)  # to be free, such as MASTER_PORT
+        self.gpus = _number(words, "gpus", 4096)   # how many there should be
+        self.gpu_model = _text(words, "gpu_model")
+        self.python = _text(words, "python")       # the training's interpreter
+        self.skip = _texts(words, "skip")          # checks to leave out, by name
+        self.deadline_s = float(_number(words, "deadline_s", 86400) or DEADLINE_S[self.level])
+
+
+def _text(words: Mapping[str, Any], key: str) -> str:
+    value = words.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str) or "\0" in value or len(value) > 4096:
+        raise ValueError("%s: not a text" % key)
+    return value
+
+
+def _texts(words: Mapping[str, Any], key: str) -> list[str]:
+    values = words.get(key) or []
+    if not isinstance(values, list) or len(values) > MOST_ITEMS:
+        raise ValueError("%s: not a list of at most %d texts" % (key, MOST_ITEMS))
+    return list(dict.fromkeys(_text({key: value}, key) for value in values))
+
+
+def _number(words: Mapping[str, Any], key: str, most: int) -> Optional[int]:
+    value = words.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise ValueError("%s: not a whole number from 0 to %d" % (key, most))
+    return value

@@ -1,0 +1,230 @@
+"""GPUs, by what nvidia-smi or rocm-smi said: number, model, driver, ECC, clocks, links, memory, leftovers.
+
+One question to the tool serves all of these: each call takes it a second and more. Where it fails, the number of GPUs
+says so, and the other checks are unknown. Standard library, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import os
+
+from safelaunch.node.checks import smi
+from safelaunch.node.checks.answer import failed, ok, skipped, unknown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Optional
+
+    from safelaunch.node.checks.answer import CheckRequest
+    from safelaunch.node.children import Outcome
+
+    Gpus = Sequence[Mapping[str, Any]]
+
+PCI = "/sys/bus/pci/devices"
+NO_GPU = "no GPU"
+MOST_USED_MB = 2048     # a CUDA context holds some hundred MB; what training leaves behind holds gigabytes
+# NVML: nvmlClocksEventReasons. Power caps and idle clocks are a GPU's ordinary life.
+_SLOWING = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
+_NO_DRIVER = "couldn't communicate with the NVIDIA driver"
+_NO_DEVICES = "No devices were found"
+
+
+class SeenGpus:
+    """What is known of the GPUs: `told` by the tool, else `trouble`, else there is none."""
+
+    def __init__(self, told: Optional[dict[str, Any]], trouble: str = "", maker: str = "") -> None:
+        self.told, self.trouble, self.maker = told, trouble, maker
+
+    @property
+    def gpus(self) -> Gpus:
+        """Facts of each GPU."""
+        return [] if self.told is None else self.told["gpus"]
+
+    def why_not(self) -> Optional[dict[str, Any]]:
+        """The answer of a check that has nothing to look at; None = there are GPUs."""
+        if self.trouble:
+            return unknown(self.trouble)
+        return None if self.gpus else skipped(NO_GPU)
+
+
+def read_seen(heard: Mapping[str, Outcome]) -> SeenGpus:
+    """The GPUs by nvidia-smi, else by rocm-smi."""
+    nvidia = _read_tool(heard["smi"], "nvidia-smi", smi.parse_log)
+    return nvidia if nvidia.gpus or nvidia.trouble else _read_tool(heard["rocm"], "rocm-smi", smi.parse_rocm)
+
+
+def _read_tool(outcome: Outcome, name: str, parse: Any) -> SeenGpus:
+    said = (outcome.said or outcome.text.strip())[:200]
+    if outcome.late:
+        return SeenGpus(None, "%s gave no answer in time: a GPU that fell off the bus does that" % name)
+    if outcome.code == 127 or _NO_DEVICES in outcome.text + outcome.said:
+        return SeenGpus(None)   # not installed, or this job was given none
+    if _NO_DRIVER in outcome.text + outcome.said and not has_nvidia_card(PCI):
+        return SeenGpus(None)   # a login node with the tool of the others
+    told = parse(outcome.text) if outcome.code == 0 else None
+    if told is None:
+        return SeenGpus(None, "%s: %s" % (name, said or "exit code %s" % outcome.code))
+    return SeenGpus(told, maker=name.partition("-")[0])
+
+
+def has_nvidia_card(root: str) -> bool:
+    """Whether the PCI bus has a display or 3D controller of NVIDIA (vendor 0x10de, class 0x03…)."""
+    try:
+        devices = os.listdir(root)
+    except OSError:
+        return False
+    return any(_word(root, device, "vendor") == "0x10de" and _word(root, device, "class").startswith("0x03")
+               for device in devices)
+
+
+def _word(root: str, device: str, name: str) -> str:
+    try:
+        with open(os.path.join(root, device, name)) as file:
+            return file.read(64).strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def check_count(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
+    """The number of GPUs against what was asked."""
+    seen = read_seen(heard)
+    found = len(seen.gpus)
+    if seen.trouble:
+        return failed(seen.trouble)
+    if request.gpus is not None and found != request.gpus:
+        return failed("%s, %d asked" % (_count(found), request.gpus), count=found)
+    lost = [gpu["id"] for gpu in seen.gpus if gpu.get("recovery") not in (None, "None")]
+    if lost:
+        return failed("the driver asks for a reset or reboot: %s" % ", ".join(lost), count=found)
+    return ok(_count(found), count=found) if found else skipped(NO_GPU)
+
+
+def _count(number: int) -> str:
+    return "%d GPU%s" % (number, "" if number == 1 else "s")
+
+
+def check_model(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
+    """The models: all the same, and what was asked."""
+    seen = read_seen(heard)
+    models = sorted({str(gpu["model"]) for gpu in seen.gpus if gpu["model"]})
+    if seen.gpus and not models:
+        return unknown("no GPU tells its model")
+    if not seen.gpus:
+        return seen.why_not() or skipped(NO_GPU)
+    facts = {"model": ", ".join(models)[:200]}
+    if len(models) > 1:
+        return failed("several models: %s" % facts["model"], **facts)
+    if request.gpu_model.lower() not in models[0].lower():
+        return failed("%s, %s asked" % (models[0], request.gpu_model), **facts)
+    return ok(models[0], **facts)
+
+
+def check_driver(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
+    """The versions of driver and CUDA, for the comparison between nodes."""
+    seen = read_seen(heard)
+    if seen.told is None or not seen.gpus:
+        return seen.why_not() or skipped(NO_GPU)
+    driver, cuda = seen.told["driver"], seen.told["cuda"]
+    if driver is None:
+        return unknown("the driver's version is not told")
+    return ok("driver %s" % driver + (", CUDA %s" % cuda if cuda else ""), driver=driver, cuda=cuda)
+
+
+def check_ecc(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
+    """Uncorrectable memory errors since the driver was loaded; rows and pages that wait for a reset, or failed."""
+    nvidia, why_not = _nvidia(heard)
+    if why_not is not None:
+        return why_not
+    counted = [gpu for gpu in nvidia if gpu["ecc_volatile"] is not None or gpu["remap_pending"] is not None]
+    if not counted:
+        return skipped("no ECC on these GPUs")
+    facts = {"uncorrectable": sum(gpu["ecc_volatile"] or 0 for gpu in counted),
+             "uncorrectable_ever": sum(gpu["ecc_aggregate"] or 0 for gpu in counted),
+             "remapped_rows": sum(gpu["remapped"] or 0 for gpu in counted)}
+    wrong = ["%s: %d uncorrectable errors" % (gpu["id"], gpu["ecc_volatile"]) for gpu in counted if gpu["ecc_volatile"]]
+    for key, words in (("remap_pending", "a row remap waits for a reset"), ("remap_failed", "a row remap failed"),
+                       ("retire_pending", "a page retirement waits for a reset")):
+        wrong += ["%s: %s" % (gpu["id"], words) for gpu in nvidia if gpu[key]]
+    return failed("; ".join(wrong), **facts) if wrong else ok("no uncorrectable error", **facts)
+
+
+def check_clocks(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
+    """Whether heat or power slows a GPU down now; the clocks themselves are low on any idle GPU."""
+    nvidia, why_not = _nvidia(heard)
+    if why_not is not None:
+        return why_not
+    told = [gpu for gpu in nvidia if gpu["slowed_by"] is not None]
+    if not told:
+        return unknown("no GPU tells what slows it down")
+    facts = {"sm_mhz": [gpu["sm_mhz"] for gpu in told], "sm_max_mhz": [gpu["sm_max_mhz"] for gpu in told],
+             "temp_c": [gpu["temp_c"] for gpu in told]}
+    slow = ["%s: %s at %s C" % (gpu["id"], ", ".join(why), gpu["temp_c"]) for gpu in told
+            for why in [[one for one in gpu["slowed_by"] if one in _SLOWING]] if why]
+    return failed("; ".join(slow), **facts) if slow else ok("nothing slows them down", **facts)
+
+
+def check_pcie(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
+    """The width of each PCIe link; its generation is lower on any idle GPU."""
+    nvidia, why_not = _nvidia(heard)
+    if why_not is not None:
+        return why_not
+    told = [gpu for gpu in nvidia if gpu["pcie_width"] and gpu["pcie_width_max"]]
+    if not told:
+        return unknown("no GPU tells its PCIe width")
+    facts = {"widths": [gpu["pcie_width"] for gpu in told]}
+    narrow = ["%s: x%d of x%d" % (gpu["id"], gpu["pcie_width"], gpu["pcie_width_max"]) for gpu in told
+              if gpu["pcie_width"] < gpu["pcie_width_max"]]
+    return failed("; ".join(narrow), **facts) if narrow else ok("all at their full width", **facts)
+
+
+def check_nvlink(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
+    """The links of each GPU: all that it has are to be up, and as many as on its neighbours."""
+    _, why_not = _nvidia(heard)
+    if why_not is not None:
+        return why_not
+    outcome = heard["nvlink"]
+    if outcome.late:
+        return unknown("nvidia-smi nvlink gave no answer in time")
+    links = smi.parse_links(outcome.text)
+    if not links or not any(one["up"] for one in links.values()):
+        return skipped("no NVLink")
+    most = max(one["up"] for one in links.values())
+    facts = {"up": [one["up"] for one in links.values()], "down": [one["down"] for one in links.values()]}
+    wrong = ["GPU %s: %d of %d links are up" % (gpu, one["up"], max(most, one["up"] + one["down"]))
+             for gpu, one in links.items() if one["down"] or one["up"] < most]
+    return failed("; ".join(wrong), **facts) if wrong else ok("%d links up on each GPU" % most, **facts)
+
+
+def check_memory(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
+    """Free memory of each GPU."""
+    seen = read_seen(heard)
+    if not seen.gpus:
+        return seen.why_not() or skipped(NO_GPU)
+    told = [gpu for gpu in seen.gpus if gpu["used_mb"] is not None]
+    if not told:
+        return unknown("no GPU tells how much of its memory is used")
+    facts = {"used_mb": [gpu["used_mb"] for gpu in told]}
+    used = ["%s: %d of %s MB are used" % (gpu["id"], gpu["used_mb"], gpu["mem_mb"]) for gpu in told
+            if gpu["used_mb"] > MOST_USED_MB]
+    return failed("; ".join(used), **facts) if used else ok("at most %d MB used" % max(facts["used_mb"]), **facts)
+
+
+def check_leftovers(request: CheckRequest, heard: Mapping[str, Outcome]) -> dict[str, Any]:
+    """Compute processes on the GPUs: before a training there should be none."""
+    nvidia, why_not = _nvidia(heard)
+    if why_not is not None:
+        return why_not
+    rows = [(gpu["id"], one) for gpu in nvidia for one in gpu["processes"]]
+    if not rows:
+        return ok("none")
+    said = ["pid %d (%s) on %s" % (one["pid"], one["name"] or "name not told", gpu) for gpu, one in rows[:8]]
+    return failed("; ".join(said), pids=sorted({one["pid"] for _, one in rows}))
+
+
+def _nvidia(heard: Mapping[str, Outcome]) -> tuple[Gpus, Optional[dict[str, Any]]]:
+    """(the NVIDIA GPUs, None), or (none, the answer of the check)."""
+    seen = read_seen(heard)
+    if seen.gpus and seen.maker != "nvidia":
+        return [], skipped("not looked at on AMD GPUs")
+    return seen.gpus, seen.why_not()

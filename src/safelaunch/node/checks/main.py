@@ -1,0 +1,126 @@
+"""Run the checks that a request asks for; one JSON line on stdout. Always exits with 0: the answer says what failed.
+
+Each check runs in a disposable child with a deadline, all at once: what hangs costs its own deadline, and a child that
+sleeps in D state is left behind. As a program: `python3 -I -S main.py '{"paths": ["/scratch"], "level": "light"}'`.
+Standard library, Python 3.9.
+
+The line: {"v": 1, "node", "host", "t", "took_s", "level", "checks": [{"name", "item", "outcome", "why", "facts",
+"took_s"}], "notes": [text]}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+if __name__ == "__main__":   # under -I nothing else says where the package is
+    sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 4)[0])
+
+from safelaunch.node import children, devices
+from safelaunch.node.checks.answer import CheckRequest, failed, skipped, unknown
+from safelaunch.node.checks.table import CHECKS, SOURCES, Check
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+AT_ONCE = 48   # most of them wait
+
+
+def run(request: CheckRequest) -> dict[str, Any]:
+    """The node's answer, at the latest at the request's deadline and a moment; ValueError for a check to skip that is
+    none.
+    """
+    no_checks = set(request.skip) - {check.name for check in CHECKS}
+    if no_checks:
+        raise ValueError("skip: no check of this name: %s" % ", ".join(sorted(no_checks)))
+    start_s = time.monotonic()
+    until_s = start_s + request.deadline_s
+    wanted = [check for check in CHECKS if check.is_wanted(request)]
+    items = {check.name: check.items(request) for check in wanted if check.items is not None}
+    tasks = [_task(check, item, item, request) for check in wanted if not check.needs
+             for item in items.get(check.name, [""])]
+    outcomes = children.run_all([*_questions(wanted, request), *tasks], AT_ONCE, until_s)
+    judged = [_task(check, "", {name: outcomes[name] for name in check.needs}, request)
+              for check in wanted if check.needs]
+    # Reading an answer takes milliseconds: programs that took all the time must not leave their words unread.
+    outcomes.update(children.run_all(judged, AT_ONCE, max(until_s, time.monotonic() + 2.0)))
+    rows = [row for check in wanted
+            for row in _rows(check, items.get(check.name, [""]), outcomes, request.deadline_s)]
+    return {**_head(request.node), "took_s": round(time.monotonic() - start_s, 3), "level": request.level,
+            "checks": rows}
+
+
+def _head(node: str) -> dict[str, Any]:
+    return {"v": 1, "node": node, "host": os.uname().nodename.split(".")[0], "t": time.time(), "took_s": 0.0,
+            "level": "", "checks": [], "notes": []}
+
+
+def _questions(wanted: list[Check], request: CheckRequest) -> list[children.Task]:
+    """Each program once that a check needs."""
+    needed = {name for check in wanted for name in check.needs}
+    system = dict(os.environ, PATH=devices.SYSTEM_PATH + ":" + os.environ.get("PATH", ""))
+    own = dict(os.environ)   # the training's Python is the one that its own PATH finds
+    return [children.Task(one.name, one.words(request), one.deadline_s, own if one.name in ("python", "torch") else
+                          system) for one in SOURCES if one.name in needed]
+
+
+def _task(check: Check, item: str, given: Any, request: CheckRequest) -> children.Task:
+    return children.Task((check.name, item), lambda: _answer(check, item, given, request), check.deadline_s)
+
+
+def _answer(check: Check, item: str, given: Any, request: CheckRequest) -> bytes:
+    """Runs in a child."""
+    start_s = time.monotonic()
+    try:
+        told = check.function(request, given)
+    except OSError as error:
+        # Of a path that was given: missing, read-only, full, not ours. Of the system's own files: cannot be told.
+        told = failed(str(error.strerror or error)) if item else unknown(
+            "%s%s" % (error.strerror or error, ": %s" % error.filename if error.filename else ""))
+    return json.dumps({**told, "took_s": round(time.monotonic() - start_s, 3)}).encode()
+
+
+def _rows(check: Check, items: list[str], outcomes: Mapping[Any, children.Outcome],
+          most_s: float) -> list[dict[str, Any]]:
+    if not items:
+        return [{"name": check.name, "item": "", "took_s": 0.0, **skipped(check.none)}]
+    return [_row(check, item, outcomes[(check.name, item)], most_s) for item in items]
+
+
+def _row(check: Check, item: str, outcome: children.Outcome, most_s: float) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": check.name, "item": item, "took_s": 0.0}
+    if outcome.late and outcome.err == b"no time was left":
+        return {**row, **unknown("no time was left for it")}
+    if outcome.late:
+        given_s = min(check.deadline_s, most_s)
+        return {**row, **failed("no answer within %g s" % given_s), "took_s": given_s}
+    try:
+        told = json.loads(outcome.text)
+    except ValueError:
+        return {**row, **unknown("the check itself failed: %s" % (outcome.said or "it was killed"))}
+    return {**row, **told}
+
+
+def main(text: str) -> int:
+    """Print the answer to a request, a JSON object; 0, whatever happened."""
+    try:
+        words = json.loads(text)
+        if not isinstance(words, dict):
+            raise ValueError("not a JSON object")
+        answer = run(CheckRequest(words))
+    except (ValueError, RecursionError) as error:
+        answer = {**_head(os.uname().nodename.split(".")[0]), "notes": ["not a request: %s" % error]}
+    except Exception as error:  # noqa: BLE001 - a helper that fails takes its node's evidence with it
+        answer = {**_head(os.uname().nodename.split(".")[0]), "notes": ["the checks failed: %r" % (error,)]}
+    sys.stdout.write(json.dumps(answer, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "{}")
+    os._exit(0)   # not the interpreter's own end: it would wait for what is left

@@ -1,0 +1,150 @@
+"""What the tools print, read in its real form, and in forms that nobody expects."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from safelaunch.node.checks import network, smi, witnesses
+from tests.node.checks.nodes import H100, KERNEL, SAID, XID, MadeNode
+from tests.tables import each
+
+V100 = (SAID / "smi-v100.xml").read_text()
+ROCM = (SAID / "rocm.json").read_text()
+LOST = "Unable to determine the device handle for GPU 0000:4E:00.0: GPU is lost.  Reboot the system to recover this GPU"
+NO_DRIVER = ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
+             "NVIDIA driver is installed and running.\n")
+TEXTS = (H100, V100, ROCM, (SAID / "nvlink.txt").read_text(), (SAID / "dcgmi-diag.txt").read_text(), *KERNEL, XID % 79)
+
+
+def test_a_log_of_today_is_read() -> None:
+    told = smi.parse_log(H100)
+    assert told is not None and (told["driver"], told["cuda"]) == ("550.54.15", "12.4")
+    first, second = told["gpus"]
+    assert (first["id"], second["id"]) == ("00000000:19:00.0", "00000000:3B:00.0")
+    assert (first["model"], first["mem_mb"], first["used_mb"]) == ("NVIDIA H100 80GB HBM3", 81559, 1)
+    assert (first["slowed_by"], first["sm_mhz"], first["sm_max_mhz"]) == (["gpu_idle"], 345, 1980)
+    assert (first["ecc_volatile"], first["remap_pending"], first["remap_failed"]) == (0, False, False)
+    assert (first["retire_pending"], first["pcie_width"], first["pcie_width_max"]) == (None, 16, 16)
+    assert first["processes"] == []
+
+
+def test_a_log_of_an_older_driver_is_read() -> None:
+    told = smi.parse_log(V100)
+    assert told is not None
+    (gpu,) = told["gpus"]
+    assert (gpu["ecc_volatile"], gpu["retire_pending"], gpu["remap_pending"]) == (2, True, None)
+    assert gpu["slowed_by"] == ["sw_power_cap", "hw_slowdown", "hw_thermal_slowdown"]
+    assert gpu["processes"] == [{"pid": 41287, "name": "/opt/env/bin/python", "used_mb": 30109}]   # no display's
+
+
+def test_links_are_counted_up_and_down() -> None:
+    text = (SAID / "nvlink.txt").read_text()
+    assert smi.parse_links(text) == {"0": {"up": 18, "down": 0}, "1": {"up": 18, "down": 0}}
+    down = text.replace("Link 17: 26.562 GB/s", "Link 17: <inactive>", 1)
+    assert smi.parse_links(down)["0"] == {"up": 17, "down": 1}
+
+
+def test_amd_gpus_are_read_whatever_the_release_calls_the_keys() -> None:
+    told = smi.parse_rocm(ROCM)
+    assert told is not None and told["driver"] == "6.3.6" and len(told["gpus"]) == 2
+    assert (told["gpus"][0]["mem_mb"], told["gpus"][0]["used_mb"]) == (65520, 10)
+    assert smi.parse_rocm(ROCM.replace("Card series", "Card Series")) == told
+
+
+def test_a_log_with_entities_is_refused() -> None:
+    assert smi.parse_log('<!DOCTYPE x [<!ENTITY a "b">]><nvidia_smi_log>&a;</nvidia_smi_log>') is None
+
+
+@each("text", ["", "{}", "[]", "<nvidia_smi_log>", "<html/>", "N/A", "\0\xff", NO_DRIVER, "[" * 100_000])
+def test_no_log_is_none(text: str) -> None:
+    assert smi.parse_log(text) is None
+    assert smi.parse_links(text) == {} and witnesses.read_table(text) == []
+    rocm = smi.parse_rocm(text)
+    assert rocm is None or rocm["gpus"] == []
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.sampled_from(TEXTS), st.integers(0, 9000), st.integers(0, 400), st.text(max_size=60))
+def test_a_garbled_text_crashes_no_reader(text: str, begin: int, length: int, put: str) -> None:
+    garbled = text[:begin] + put + text[begin + length:]
+    smi.parse_log(garbled), smi.parse_links(garbled), smi.parse_rocm(garbled), witnesses.read_table(garbled)
+    assert witnesses.judge_xids(garbled.splitlines())["outcome"] in ("ok", "failed", "skipped", "unknown")
+
+
+def test_a_gpu_that_is_lost_fails_once_and_leaves_the_rest_unknown(node: MadeNode) -> None:
+    node.program("nvidia-smi", LOST, 15)
+    assert node.check("gpu_count")["why"] == f"nvidia-smi: {LOST}"
+    for name in ("gpu_model", "gpu_driver", "gpu_ecc", "gpu_clocks", "gpu_pcie", "gpu_nvlink", "gpu_leftovers"):
+        assert node.check(name)["outcome"] == "unknown"
+
+
+def test_a_driver_that_is_dead_fails_on_a_node_with_cards_only(node: MadeNode) -> None:
+    node.program("nvidia-smi", NO_DRIVER, 9)
+    assert node.check("gpu_count")["outcome"] == "skipped"
+    node.card()
+    assert node.check("gpu_count")["outcome"] == "failed"
+
+
+def test_missing_gpus_fail_where_some_were_asked(node: MadeNode) -> None:
+    answer = node.check("gpu_count", gpus=8)
+    assert (answer["outcome"], answer["why"]) == ("failed", "0 GPUs, 8 asked")
+
+
+def test_amd_gpus_are_counted_and_what_is_not_looked_at_is_skipped(node: MadeNode) -> None:
+    node.program("rocm-smi", ROCM)
+    assert node.check("gpu_count", gpus=2)["outcome"] == "ok"
+    assert node.check("gpu_memory")["outcome"] == "ok"
+    assert node.check("gpu_driver")["facts"] == {"driver": "6.3.6", "cuda": None}
+    answer = node.check("gpu_ecc")
+    assert (answer["outcome"], answer["why"]) == ("skipped", "not looked at on AMD GPUs")
+
+
+def test_several_models_on_a_node_fail(node: MadeNode) -> None:
+    node.gpus(H100.replace("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe", 1))
+    assert "several models" in node.check("gpu_model")["why"]
+
+
+def test_a_driver_that_asks_for_a_reset_fails(node: MadeNode) -> None:
+    node.gpus(H100.replace("<processes>", "<gpu_recovery_action>Reset</gpu_recovery_action><processes>", 1))
+    assert node.check("gpu_count")["why"] == "the driver asks for a reset or reboot: 00000000:19:00.0"
+
+
+def test_an_xid_of_a_program_is_no_fault_of_the_node() -> None:
+    answer = witnesses.judge_xids([*KERNEL, XID % 31])
+    assert (answer["outcome"], answer["facts"]["xids"]) == ("ok", [["0000:4e:00", 31]])
+
+
+def test_a_kernel_log_that_begins_late_says_how_far_back_it_goes() -> None:
+    late = ["6,5000,3600000000,-;nvidia: loaded", "6,9000,18000000000,-;usb 1-1: new device"]
+    assert witnesses.judge_xids(late)["why"] == "no Xid in the last 4 h of the kernel's log"
+
+
+def test_watches_of_dcgm_that_nobody_has_set_are_no_fault(node: MadeNode) -> None:
+    node.program("dcgmi", "Error: Health watches not enabled. Please enable watches.\n", 226)
+    assert node.check("dcgm", level="light")["outcome"] == "skipped"
+
+
+def test_nhc_is_told_to_drain_nothing(node: MadeNode) -> None:
+    node.program("nhc", by=f'printf "%s\\n" "$@" >{node.folder}/words')
+    assert node.check("nhc")["outcome"] == "ok"
+    assert "MARK_OFFLINE=0" in (node.folder / "words").read_text().splitlines()
+
+
+def test_a_counter_that_grows_between_two_looks_fails() -> None:
+    def port(errors: int) -> dict[str, dict[str, object]]:
+        return {"mlx5_0/1": {"state": "ACTIVE", "physical": "LinkUp", "rate": "200 Gb/sec (4X HDR)",
+                             "layer": "InfiniBand", "errors": {"symbol_error": errors}}}
+
+    assert network.judge_ports(port(5), port(5))["outcome"] == "ok"
+    assert network.judge_ports(port(5), port(9))["why"] == "symbol_error of mlx5_0/1 rose from 5 to 9"
+    assert network.judge_ports({**port(5), "mlx5_1/1": port(5)["mlx5_0/1"]}, port(5))["why"] == "mlx5_1/1 is gone"
+
+
+def test_a_port_that_is_half_up_fails_and_one_without_a_cable_does_not(node: MadeNode) -> None:
+    node.patch.setattr(network, "BETWEEN_S", 0.0)
+    node.port("mlx5_0")
+    node.port("mlx5_1", state="1: DOWN", phys_state="3: Disabled")
+    assert node.check("infiniband")["why"] == "1 of 2 ports active: 200 Gb/sec (4X HDR)"
+    node.port("mlx5_2", state="2: INIT")
+    assert node.check("infiniband")["why"] == "mlx5_2/1 is INIT"
