@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.commands.events import SENTENCES
 from safelaunch.core.acts import ACTS
 from safelaunch.core.config.sbatchoptions import REFUSED
 from safelaunch.core.folding import _STEPS
+from safelaunch.views.eventwords import SENTENCES
 from tests.localruns import SubmitLocal
 from tests.tables import each
 
@@ -102,7 +102,7 @@ def test_what_is_known_of_an_attempt_at_its_start_is_documented() -> None:
     [
         ("## The journal", "core/journal.py", "seq"),
         ("### `claims/<n>`", "adapters/journal.py", "action pid"),
-        ("### `run.json`", "commands/submit.py", "origins"),
+        ("### `run.json`", "views/submitting.py", "origins"),
         ("### `pulse.json`", "core/pulse.py", "guards"),
         ("### `attempts/<n>/record.json`", "supervisor/leader.py", "endpoint"),
         ("### `attempts/<n>/exit.json`", "supervisor/attempts.py", "srun_code"),

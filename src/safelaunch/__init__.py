@@ -1,10 +1,48 @@
 """safelaunch: sbatch for long trainings, with fault tolerance built in.
 
-A training may `import safelaunch` and call `safelaunch.progress(step)`: nothing else is imported for it. One that does
-not want safelaunch's dependencies beside it takes safelaunch_progress.py alone.
+    import safelaunch
+    run = safelaunch.submit("train.yaml")
+
+The rest of docs/python.md is imported when it is first asked for. A training may `import safelaunch` and call
+`safelaunch.progress(step)`: nothing else is imported for it. One that does not want safelaunch's dependencies beside it
+takes safelaunch_progress.py alone.
 """
 
-from safelaunch.safelaunch_progress import progress
+from __future__ import annotations
 
-__all__ = ["progress"]
-__version__ = "0.1.0"
+from safelaunch.safelaunch_progress import progress
+from safelaunch.version import __version__
+
+TYPE_CHECKING = False   # as typing's, whose import takes longer than all the rest
+if TYPE_CHECKING:
+    from safelaunch import errors
+    from safelaunch.api import RunHandle as Run
+    from safelaunch.api import load, runs, submit
+    from safelaunch.views.eventwords import describe
+
+__all__ = ["Run", "__version__", "describe", "errors", "load", "progress", "runs", "submit"]
+
+# name → module, and its name there; "" = the module itself.
+_LATER = {
+    "Run": ("safelaunch.api", "RunHandle"),
+    "load": ("safelaunch.api", "load"),
+    "runs": ("safelaunch.api", "runs"),
+    "submit": ("safelaunch.api", "submit"),
+    "describe": ("safelaunch.views.eventwords", "describe"),
+    "errors": ("safelaunch.errors", ""),
+}
+
+
+def __getattr__(name: str) -> object:
+    """What is imported when it is first asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'safelaunch' has no attribute {name!r}")
+    import importlib
+
+    module, inside = _LATER[name]
+    found = importlib.import_module(module)
+    return globals().setdefault(name, getattr(found, inside) if inside else found)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -10,7 +10,7 @@ SafelaunchError               exit code 70 unless a branch says otherwise
 │   └── SlurmUnreachable      4   no answer; whether the act happened is unknown
 ├── RunFolderError            2   a run folder that cannot be made, read or written
 ├── SandboxError              2   a sandbox that cannot start; names the packages that are missing
-└── WaitTimedOut              124 `wait` ran out of time
+└── WaitTimedOut              124 `wait` ran out of time; a TimeoutError, too
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class SandboxError(SafelaunchError):
     exit_code = 2
 
 
-class WaitTimedOut(SafelaunchError):
+class WaitTimedOut(SafelaunchError, TimeoutError):
     """`wait` ran out of time."""
 
     exit_code = 124

@@ -15,10 +15,9 @@ import pytest
 from safelaunch.adapters import journal, runfolder, runpath
 from safelaunch.adapters.runfolder import Run
 from safelaunch.adapters.shared import SharedFolder
-from safelaunch.commands import submit
 from safelaunch.core import plan as plans
 from safelaunch.errors import RunFolderError
-from safelaunch.views import controls
+from safelaunch.views import controls, submitting
 from tests.handmade import YAML, make_run
 from tests.sandboxes import wait_until
 from tests.users import acting_as
@@ -178,5 +177,5 @@ def test_submitting_where_somebody_elses_run_is_names_the_way_round(open_folder:
     made = make_run(open_folder / "theirs")
     made.dir.chmod(0o700)
     with acting_as(65534), pytest.raises(RunFolderError) as refused:
-        submit._free_folder(made.dir)
+        submitting.free_folder(made.dir)
     assert "root's" in refused.value.message and "run_dir=" in str(refused.value.hint)

@@ -14,8 +14,9 @@ import pytest
 
 import safelaunch
 from safelaunch.cli import run
-from safelaunch.commands.events import SENTENCES, describe, fold_line
+from safelaunch.commands.events import fold_line
 from safelaunch.core.model import Event
+from safelaunch.views.eventwords import SENTENCES, describe
 from tests.effort import at_rest_s
 from tests.handmade import Made, make_run
 from tests.tables import each

@@ -11,7 +11,7 @@ import pytest
 
 from safelaunch.adapters import ledger, runfolder
 from safelaunch.cli import run
-from safelaunch.commands.events import SENTENCES
+from safelaunch.views.eventwords import SENTENCES
 from tests.handmade import fake_command
 
 PACKED = Path(__file__).parents[1] / "fixtures" / "commit_4e50d35" / "run.tar.xz"

@@ -15,10 +15,9 @@ import pytest
 
 from safelaunch.adapters.runfolder import Run, name_of
 from safelaunch.cli import run
-from safelaunch.commands import stop
 from safelaunch.core.state import State
 from safelaunch.sandbox.cluster import Sandbox
-from safelaunch.views import confirmation, talk
+from safelaunch.views import confirmation, stopping, talk
 from tests.handmade import YAML, Made, fake_command, make_run
 from tests.runs import Submit
 
@@ -65,7 +64,7 @@ def test_the_switch_is_touched_before_a_journal_that_takes_long_is_read(
         time.sleep(0.3)
         return read(self)
 
-    monkeypatch.setattr(stop, "QUICK_S", 0.1)
+    monkeypatch.setattr(stopping, "QUICK_S", 0.1)
     monkeypatch.setattr(Run, "state", slowly)
     assert run(["stop"]) == 0
     assert seen[0] == ["kill"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.cli import run
-from safelaunch.commands import wait
+from safelaunch.views import waiting
 from safelaunch.views.runs import JournalWatch
 from tests.handmade import Made, fake_command, make_run
 
@@ -46,7 +46,7 @@ def test_it_sees_an_end_that_comes_later(bloom: Made) -> None:
     bloom.event("stopped", why="asked")
     waiter.join(20)
     assert codes == [12]
-    assert time.monotonic() - begun_s < 10 * wait.POLL_S[1]
+    assert time.monotonic() - begun_s < 10 * waiting.POLL_S[1]
 
 
 def test_json_is_one_object(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +75,7 @@ def test_a_run_that_slurm_has_lost_is_said_once_and_waited_for(
     answers: list[str], says: bool
 ) -> None:
     fake_command(tmp_path / "bin", "squeue", answers[0])
-    monkeypatch.setattr(wait, "ASK_EVERY_S", 0.05)
+    monkeypatch.setattr(waiting, "ASK_EVERY_S", 0.05)
     assert run(["wait", "--timeout", "2s"]) == 124
     assert capsys.readouterr().err.count("unknown: no job of bloom is left") == int(says)
 
@@ -83,7 +83,7 @@ def test_a_run_that_slurm_has_lost_is_said_once_and_waited_for(
 def test_a_job_that_failed_without_a_supervisor_is_the_end_once_slurm_knows_no_other(
     bloom: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(wait, "ASK_EVERY_S", 0.2)
+    monkeypatch.setattr(waiting, "ASK_EVERY_S", 0.2)
     bloom.event("ended_alone", job="12", exit_code=3)
     assert run(["wait"]) == 10
     said = "job 12 has ended with exit code 3, and no supervisor was left to restart it"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from safelaunch.commands.events import describe
 from safelaunch.core.model import Event
 from safelaunch.core.story import select
+from safelaunch.views.eventwords import describe
 
 Line = tuple[str, dict[str, Any]]
 SILENT = "neither its supervisor nor its node guard answers"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -9,8 +10,9 @@ from pathlib import Path
 
 from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
-from safelaunch.errors import ConfigError, Problem
+from safelaunch.errors import ConfigError, Problem, UsageError
 
+MAPPING = "config"   # what a config is called that stands in no file
 SITE_FILE = "/etc/safelaunch/site.yaml"
 
 
@@ -27,13 +29,40 @@ def read_config(
     return resolve(sources, overrides, environ, raw_sbatch, base_dir)
 
 
-def read_sources(file: str, environ: Mapping[str, str]) -> list[ConfigLayer]:
-    """The texts of the layers, lowest first. A site or user file that nobody named may be missing."""
+def read_mapping(config: Mapping[str, object], overrides: Sequence[str], raw_sbatch: Sequence[str]) -> Resolved:
+    """The same of a config that a program has as values; its relative run_dir starts at this folder. Raises ConfigError
+    and UsageError.
+    """
+    sources = [*read_sources(None, os.environ), ConfigLayer("file", MAPPING, _yaml_of(config, MAPPING))]
+    try:
+        return resolve(sources, overrides, os.environ, raw_sbatch, str(Path.cwd()))
+    except ConfigError as error:   # nobody has seen the lines of that text
+        raise ConfigError([Problem(one.file, 0, 0, one.key, one.text) if one.file == MAPPING else one
+                           for one in error.problems], hint=error.hint) from error
+
+
+def override_words(values: Mapping[str, object]) -> list[str]:
+    """KEY=VALUE words, as `submit` takes them, of values; raises UsageError for one that YAML cannot hold."""
+    return [f"{key}={_yaml_of(value, key)}" for key, value in values.items()]
+
+
+def _yaml_of(value: object, what: str) -> str:
+    """A value as YAML, of which JSON is a part; a path is its text."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=os.fspath)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"{what}: not a value that train.yaml can hold: {error}") from error
+
+
+def read_sources(file: str | None, environ: Mapping[str, str]) -> list[ConfigLayer]:
+    """The texts of the layers, lowest first; None = no train.yaml. A site or user file that nobody named may be
+    missing.
+    """
     site = environ.get("SAFELAUNCH_SITE_CONFIG")
     wanted = [
         ("site", site or SITE_FILE, bool(site)),
         ("user", user_file(environ), False),
-        ("file", file, True),
+        *([("file", file, True)] if file is not None else ()),
     ]
     sources: list[ConfigLayer] = []
     problems: list[Problem] = []

@@ -17,7 +17,6 @@ import click
 
 from safelaunch.adapters import local, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import events
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.folding import fold
 from safelaunch.core.model import TIMED_OUT, Event
@@ -26,6 +25,7 @@ from safelaunch.core.state import State
 from safelaunch.errors import SafelaunchError, UsageError
 from safelaunch.views import controls, runs, talk
 from safelaunch.views.attemptlogs import find_logs
+from safelaunch.views.eventwords import describe
 from safelaunch.views.logfollow import Stream
 
 PACKAGE = Path(__file__).parent.parent
@@ -158,7 +158,7 @@ class _Show:
         if event.event in ("failure", "attempt_ended"):
             self.log()
         if event.event in TOLD:
-            text = events.describe(event)
+            text = describe(event)
             if event.event == "attempt_started" and event.data.get("resume_step") is not None:
                 text = text.partition(":")[0]   # the reason is on the screen
             self._tell(text, TOLD[event.event])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
@@ -17,11 +15,11 @@ from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
 from safelaunch.views import loglines, runs, talk
-from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, LogChoice, starts
+from safelaunch.views.attemptlogs import AttemptLog, LogChoice, LogPart
 from safelaunch.views.logfollow import follow_logs
+from safelaunch.views.logparts import lines_of, read_logs
 from safelaunch.views.whysubject import Subject
 
-MOST_LINE_BYTES = 1 << 20   # a longer line is looked at in pieces: one of gigabytes would take as much memory
 FOLLOW_LINES = 10   # as tail -f
 
 
@@ -45,7 +43,8 @@ def command(
         raise UsageError("-f does not go with --first-error or --json")
     state = choice.run.state()
     if follow:
-        return follow_logs(choice, FOLLOW_LINES if lines is None else lines)
+        _write(follow_logs(choice, FOLLOW_LINES if lines is None else lines, talk.say), is_live=True)
+        return 0
     logs = choice.logs(state)
     if as_json:
         _emit_places(choice.run, logs)
@@ -55,52 +54,26 @@ def command(
     elif first_error:
         _show_first_error(choice, logs)
     else:
-        dump(choice, logs, lines)
+        _write(read_logs(choice, logs, lines))
     return 0
 
 
-def dump(choice: LogChoice, logs: list[AttemptLog], lines: int | None) -> None:
-    """Write the wanted lines, or the last `lines` of them."""
-    if any(choice.keep(log) for log in logs):
-        _dump_filtered(choice, logs, lines)
-        return
-    for log, offset in starts(logs, lines):
-        talk.say(log.header)
-        with sharedfile.stream(log.path) as file:
-            file.seek(offset)
-            while chunk := file.read(CHUNK_BYTES):
-                sys.stdout.buffer.write(chunk)
-    sys.stdout.buffer.flush()
-
-
-def _dump_filtered(choice: LogChoice, logs: list[AttemptLog], lines: int | None) -> None:
-    shown: AttemptLog | None = None
-    wanted: Iterator[tuple[AttemptLog, bytes]] = _filtered(choice, logs)
-    for log, line in wanted if lines is None else deque(wanted, maxlen=lines):
-        if log is not shown:
+def _write(parts: Iterable[LogPart], is_live: bool = False) -> None:
+    """The bytes to stdout, at once if it `is_live`; whose they are to stderr, before the first of each attempt."""
+    shown: int | None = None
+    for log, data in parts:
+        if log.number != shown:
             talk.say(log.header)
-            shown = log
-        sys.stdout.buffer.write(line)
+            shown = log.number
+        sys.stdout.buffer.write(data)
+        if is_live:
+            sys.stdout.buffer.flush()
     sys.stdout.buffer.flush()
-
-
-def _filtered(choice: LogChoice, logs: list[AttemptLog]) -> Iterator[tuple[AttemptLog, bytes]]:
-    for log in logs:
-        keep = choice.keep(log)
-        with sharedfile.stream(log.path) as file:
-            for line in _lines(file):
-                if keep is None or keep(line):
-                    yield log, line
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines; a very long one in pieces."""
-    return iter(lambda: file.readline(MOST_LINE_BYTES), b"")
 
 
 def _show_first_error(choice: LogChoice, logs: list[AttemptLog]) -> None:
     """The line that `why` calls the cause, of the whole log or of those of its lines that are wanted."""
-    from safelaunch.commands import why, whyrun
+    from safelaunch.views import whyrun, whyverdict  # only this needs the rules
 
     failed = [log for log in logs if log.attempt is not None and log.attempt.ended in BAD_ENDS]
     log = (failed or logs)[-1]
@@ -108,13 +81,13 @@ def _show_first_error(choice: LogChoice, logs: list[AttemptLog]) -> None:
     talk.say(log.header)
     if keep is not None:
         with tempfile.NamedTemporaryFile(suffix=".log") as wanted, sharedfile.stream(log.path) as file:
-            wanted.writelines(line if keep(line) else b"\n"[:line.endswith(b"\n")] for line in _lines(file))
+            wanted.writelines(line if keep(line) else b"\n"[:line.endswith(b"\n")] for line in lines_of(file))
             wanted.flush()
-            _show_cause(why.judge_subject(Subject((Path(wanted.name),)))[1], log.path)
+            _show_cause(whyverdict.judge_subject(Subject((Path(wanted.name),)))[1], log.path)
     elif log.attempt is None:
-        _show_cause(why.judge_subject(Subject((log.path,)))[1], log.path)
+        _show_cause(whyverdict.judge_subject(Subject((log.path,)))[1], log.path)
     else:
-        _show_cause(why.judge_subject(whyrun.of_run(choice.run, log.number))[1], None)
+        _show_cause(whyverdict.judge_subject(whyrun.of_run(choice.run, log.number))[1], None)
 
 
 def _show_cause(verdict: Verdict, shown_as: Path | None) -> None:

@@ -7,7 +7,7 @@ import sys
 import click
 
 from safelaunch.adapters.configfiles import read_config
-from safelaunch.commands.submit import render
+from safelaunch.views.submitting import render
 from safelaunch.views.trainfile import split_rest, train_file_arguments
 
 

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
+from safelaunch import api
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.status.rows import LEAST_WANTED, rows, without
 from safelaunch.errors import RunFolderError, UsageError
@@ -41,10 +42,9 @@ def command(which: str | None, is_all: bool, with_team: bool, watch: bool, as_js
         listing = runlist.collect(is_all, with_team)
         if is_all or with_team or as_json or _has_others(listing):
             return _show_table(listing, is_all, with_team, watch and not as_json, as_json)
-    run = runs.load(which)
     if watch and not as_json:
-        return _watch(run)
-    seen = overview(run, runs.ask_scheduler(run, with_times=True), time.time())
+        return _watch(runs.load(which))
+    seen = api.load(which).status().json
     if as_json:
         talk.emit_json(seen)
     else:

@@ -6,28 +6,20 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from pathlib import Path
 
 import click
 
-from safelaunch.adapters.logs import logfiles
-from safelaunch.adapters.logs.linenumbers import number_verdict
 from safelaunch.adapters.rulepacks import load_packs
 from safelaunch.core import nodefold
-from safelaunch.core.categories import POLICY_WORDS, TABLE
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.why import rulebook
-from safelaunch.core.why.findings import Log
-from safelaunch.core.why.judge.engine import judge_log
-from safelaunch.core.why.read.globalranks import to_global
 from safelaunch.core.why.show import ticket as whyticket
 from safelaunch.core.why.show import verdictjson, verdicttext
 from safelaunch.core.why.show.helppages import PAGES
 from safelaunch.core.why.show.verdicttext import VerdictRow
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
-from safelaunch.views import talk, whysubject
+from safelaunch.views import talk, whysubject, whyverdict
 from safelaunch.views.whysubject import Subject
 
 LABEL_WIDTH = 11
@@ -51,15 +43,16 @@ def command(
     if ticket and as_json:
         raise UsageError("--ticket does not go with --json")
     subject = _find_subject(words, attempt)
-    log, verdict = judge_subject(subject)
+    log, verdict = whyverdict.judge_subject(subject)
     if as_json:
-        talk.emit_json(verdictjson.of_subject(verdict, _then(verdict, subject), subject.follows, subject.recorded))
+        then = whyverdict.then(verdict, subject)
+        talk.emit_json(verdictjson.of_subject(verdict, then, subject.follows, subject.recorded))
     elif ticket:
         _print_ticket(verdict, subject)
     else:
         following = _next_lines(verdict, words, subject)
         _print(verdicttext.tell(verdict, log, subject.outside, subject.did, following, show_all,
-                                _follows(verdict, subject), subject.ended, subject.recorded))
+                                whyverdict.follows(verdict, subject), subject.ended, subject.recorded))
     return 0
 
 
@@ -68,47 +61,9 @@ def _find_subject(words: Sequence[str], attempt: int | None) -> Subject:
     files = whysubject.find_files(words, attempt)
     if files is not None:
         return files
-    from safelaunch.commands import whyrun  # what only runs need costs a mere log 130 of 200 ms
+    from safelaunch.views import whyrun  # what only runs need costs a mere log 130 of 200 ms
 
     return whyrun.find(words[0] if words else None, attempt)
-
-
-def _then(verdict: Verdict, subject: Subject) -> str:
-    """The policy's word for such a failure: of the run, else the default; "" = it is no failure."""
-    row = TABLE.get(verdict.category, TABLE["unknown"])
-    return subject.policy[verdict.category].then if row.then and verdict.category in subject.policy else row.then
-
-
-def _follows(verdict: Verdict, subject: Subject) -> str:
-    """What the run's policy has made of it, or what it says of it while the attempt goes on; "" of a mere log."""
-    row = subject.policy.get(verdict.category)
-    if subject.follows or row is None:
-        return subject.follows
-    return f"{row.text}: {POLICY_WORDS[row.then]} (restart.policy.{row.category})"
-
-
-def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
-    """What the logs of a subject say, and the verdict on it: of `why`, and of `logs --first-error`."""
-    log = _read(subject.paths)
-    if subject.layout is not None:
-        log = to_global(log, *subject.layout)
-    found = judge_log(log, subject.evidence)
-    return log, number_verdict(of_nothing(found, log) if subject.is_open else found)
-
-
-def of_nothing(verdict: Verdict, log: Log) -> Verdict:
-    """The same, but that an empty log is no sign of health."""
-    if log.size_bytes or verdict.category != "none":
-        return verdict
-    said = "there is no log" if not log.files else "the log is empty: nothing was written, or it was written elsewhere"
-    return replace(verdict, category="unknown", summary=said, confidence=0.1, action="restart")
-
-
-def _read(paths: Sequence[Path]) -> Log:
-    try:
-        return logfiles.read_logs(paths, (*rulebook.RULES, *load_packs()))
-    except OSError as error:
-        raise UsageError(f"{error.filename or 'a log'} cannot be read: {error.strerror or error}") from error
 
 
 def _explain(name: str) -> int:

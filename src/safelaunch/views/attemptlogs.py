@@ -41,15 +41,18 @@ class AttemptLog:
         return f"── {' · '.join(parts)} ──"
 
 
+LogPart = tuple[AttemptLog, bytes]   # what an attempt's log holds, in pieces as they are read
+
+
 @dataclass(frozen=True)
 class LogChoice:
-    """What was asked for on the command line."""
+    """Which attempts and lines were asked for; None = all."""
 
     run: Run
-    attempt: int | None
-    rank: int | None
-    host: str | None
-    grep: str | None
+    attempt: int | None = None
+    rank: int | None = None
+    host: str | None = None
+    grep: str | None = None
 
     def logs(self, state: State) -> list[AttemptLog]:
         """The wanted attempts' logs that exist, in order."""

@@ -10,12 +10,13 @@ from safelaunch.core.folding import fold
 from safelaunch.core.model import STOPS, TIMED_OUT
 from safelaunch.core.state import State
 from safelaunch.views import runs, talk
+from safelaunch.views.talk import Say
 
 CONFIRM_S = 6.0    # the supervisor looks at the control files each 3 s, and its journal is appended to within moments
 POLL_S = 0.1
 
 
-def await_word(run: Run, name: str) -> int:
+def await_word(run: Run, name: str, say: Say) -> int:
     """The exit code: 0 as soon as nothing of the run is led any more, or its supervisor has seen the request `name`;
     TIMED_OUT, and what is missing is said, when nobody has confirmed that within CONFIRM_S.
     """
@@ -23,15 +24,15 @@ def await_word(run: Run, name: str) -> int:
         return 0
     answer = run_in_child(lambda: _is_seen(run, name), CONFIRM_S + runs.FOLDER_DEADLINE_S)
     if answer.value:
-        talk.say("its supervisor has seen it")
+        say("its supervisor has seen it")
         return 0
     word = runs.ask_scheduler(run)
     if word.jobs == ():
-        talk.say("none of its jobs runs any more")
+        say("none of its jobs runs any more")
         return 0
     trouble = "" if answer.is_ok else f"the journal cannot be read: {answer.error or 'its folder does not answer'}; "
     jobs = "whether its job still runs is unknown" if word.jobs is None else "its job still runs"
-    talk.say(talk.clean(
+    say(talk.clean(
         f"not confirmed: {trouble}the request is there, but the run's supervisor has not written within "
         f"{CONFIRM_S:.0f} s that it has seen it, and {jobs}. See whether it does: safelaunch status {run.dir}; repeat "
         f"this; where nobody leads the run any more, only {'kill' if run.plan.cluster == 'local' else 'scancel'} ends "

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 from safelaunch.adapters import sharedfile
 from safelaunch.core.folding import fold
 from safelaunch.core.state import State
 from safelaunch.views import loglines, runs, talk
-from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, LogChoice, starts
+from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, LogChoice, LogPart, starts
+from safelaunch.views.talk import Say
 
 POLL_S = 0.1
 LOOK_S = 0.5        # for new attempts and for the journal
@@ -54,13 +55,12 @@ class Stream:
 
 
 class Follower:
-    """All open logs of a run, and which of them was shown last."""
+    """All open logs of a run."""
 
-    def __init__(self, choice: LogChoice, lines: int) -> None:
+    def __init__(self, choice: LogChoice, lines: int | None) -> None:
         self._choice, self._lines = choice, lines
         self._streams: list[Stream] = []
         self._newest = 0
-        self._shown: int | None = None
 
     def open_new(self, state: State, now_s: float) -> None:
         """Open the logs of attempts that are new; of those that were there first only the last lines are shown."""
@@ -77,29 +77,26 @@ class Follower:
             known = next((log for log in logs if log.number == stream.log.number), stream.log)
             stream.log = replace(stream.log, attempt=known.attempt)
 
-    def show(self, now_s: float, is_last: bool = False) -> bool:
-        """Write what is new; True where something was, so that more may wait."""
-        has_shown = False
+    def read(self, now_s: float, is_last: bool = False) -> list[LogPart]:
+        """What is new and wanted; where something is, more may wait."""
+        found = []
         for stream in self._streams:
             data = stream.read(now_s, is_last)
             if data:
-                has_shown = True
-                if self._shown != stream.log.number:
-                    talk.say(stream.log.header)
-                    self._shown = stream.log.number
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
+                found.append((stream.log, data))
             if now_s - stream.grew_s < HELD_BACK_S:
                 break
-        return has_shown
+        return found
 
     def quiet_for_s(self, now_s: float) -> float:
         """For how long no log has grown."""
         return min((now_s - stream.grew_s for stream in self._streams), default=float("inf"))
 
 
-def follow_logs(choice: LogChoice, lines: int) -> int:
-    """0 once the run (or the one attempt that was asked for) has ended and its log is shown."""
+def follow_logs(choice: LogChoice, lines: int | None, say: Say) -> Iterator[LogPart]:
+    """The last `lines` lines and what is written from now on, until the run (or the one attempt that was asked for) has
+    ended; how it has is said.
+    """
     watch, follower, state = runs.JournalWatch(choice.run.dir), Follower(choice, lines), State()
     look_s, ended_s = 0.0, None
     while True:
@@ -111,13 +108,14 @@ def follow_logs(choice: LogChoice, lines: int) -> int:
             follower.open_new(state, now_s)
             if ended_s is None and _is_over(choice, state):
                 ended_s = now_s
-        has_shown = follower.show(now_s)
+        new = follower.read(now_s)
+        yield from new
         if ended_s is not None and min(now_s - ended_s, follower.quiet_for_s(now_s)) > QUIET_S:
-            follower.show(now_s, is_last=True)
+            yield from follower.read(now_s, is_last=True)
             if state.ended is not None:
-                talk.say(talk.clean(runs.describe_end(state.ended)))
-            return 0
-        if not has_shown:
+                say(talk.clean(runs.describe_end(state.ended)))
+            return
+        if not new:
             time.sleep(POLL_S)
 
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import click
-
 from safelaunch.adapters import clustername, journal, local, modes, registry, runfolder, runpath, slurm
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
@@ -59,6 +57,8 @@ class JournalWatch:
 
 def run_argument(function: _Command) -> _Command:
     """The same function with the argument `which`."""
+    import click  # only verbs have arguments
+
     return click.argument("which", metavar="[RUN]", required=False)(function)
 
 

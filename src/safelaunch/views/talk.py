@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
-
-import click
 
 from safelaunch.adapters.localtime import clock as clock
 from safelaunch.core.plaintext import clean as clean
 from safelaunch.core.plaintext import clean_json, clean_lines
+
+Say = Callable[[str], None]   # takes a line of talk: `say` for a terminal, `hush` for a program
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60))
 
 
 def say(text: str) -> None:
     """Talk: a line on stderr, behind whatever data came before it."""
+    import click  # a verb has it already, and a program that asks for no talk needs none
+
     sys.stdout.flush()
     click.echo(clean_lines(text), err=True)
 
 
+def hush(text: str) -> None:
+    """Take a line of talk that nobody wants to hear."""
+
+
 def emit_json(value: dict[str, Any]) -> None:
     """Data: one JSON object on a line."""
+    import click
+
     click.echo(clean_json(json.dumps(value, ensure_ascii=False)))
 
 

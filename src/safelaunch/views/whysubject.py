@@ -1,4 +1,4 @@
-"""What `why` is asked about: log files, a folder of them, standard input; runs and jobs are `commands/whyrun`'s."""
+"""What `why` is asked about: log files, a folder of them, standard input; runs and jobs are `whyrun`'s."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from safelaunch.commands import events as eventverb
 from safelaunch.core import story
 from safelaunch.core.advice import what_follows
 from safelaunch.core.decide import ended
@@ -32,6 +31,7 @@ from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.show import verdicttext
 from safelaunch.supervisor.attempts import with_advice
 from safelaunch.supervisor.diagnosing import end_of
+from safelaunch.views.eventwords import describe
 from safelaunch.views.overview import SPEECH
 from safelaunch.views.whyevidence import by_journal
 from tests.core.decide.situations import PLAN
@@ -274,7 +274,7 @@ def test_events_status_and_why_say_the_same_of_an_end(case: Case) -> None:
     assert case.said in rows[1].text, rows
     assert why["action"].startswith(case.follows), rows
 
-    spoken = [eventverb.describe(event) for event in story.select(told.events)]
+    spoken = [describe(event) for event in story.select(told.events)]
     if case.ended != "completed":
         lines = [text for text in spoken if text.startswith("verdict on attempt 1: ")]
         assert len(lines) == 1 and lines[0].startswith(f"verdict on attempt 1: {category} ({sure} sure)"), spoken

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from safelaunch.adapters import attemptfacts, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
-from safelaunch.commands import events
 from safelaunch.core import jobstates, story
 from safelaunch.core.advice import what_follows
 from safelaunch.core.categories import advice
@@ -20,6 +19,7 @@ from safelaunch.core.why.findings import OutsideEvidence
 from safelaunch.core.why.verdict import Verdict
 from safelaunch.errors import UsageError
 from safelaunch.views import runs, talk, whyevidence
+from safelaunch.views.eventwords import describe
 from safelaunch.views.whysubject import Subject
 
 # What was done about a failure, as the journal tells it; the other kinds are for `safelaunch events`.
@@ -119,7 +119,7 @@ def _did(journal: Sequence[Event], attempt: Attempt) -> tuple[str, ...]:
         if event.event in TOLD and event.t >= (attempt.ended_t or attempt.started_t) - 1.0 and of != attempt.number - 1:
             if event.event == "attempt_started" and of == attempt.number:
                 continue
-            told.append(f"{talk.clock(event.t)} {events.describe(event)}")
+            told.append(f"{talk.clock(event.t)} {describe(event)}")
             if event.event == "attempt_started":
                 break
     return tuple(told[:MOST_TOLD])

@@ -1,0 +1,180 @@
+"""safelaunch as a library: submit, load, runs, and a Run with what the verbs do (docs/python.md).
+
+The verbs stand on the same functions. Nothing here prints, exits or reads a command line. `say` takes what a verb would
+tell on stderr. What only some calls need is imported by them: `import safelaunch` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safelaunch.views import runs as runviews
+from safelaunch.views.talk import Say, hush
+
+if TYPE_CHECKING:
+    from safelaunch.adapters.runfolder import Run as StoredRun
+    from safelaunch.core.model import Event
+    from safelaunch.core.state import Ended
+    from safelaunch.core.status.values import RunStatus, RunTable
+    from safelaunch.core.why.verdict import Verdict
+    from safelaunch.views.holding import HoldAnswer
+
+DONE = 0
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line of the training's output, and the number of the attempt that wrote it."""
+
+    attempt: int
+    text: str
+
+
+@dataclass(frozen=True)
+class StopAnswer:
+    """What has become of a stop, in sentences; `exit_code` is that of `safelaunch stop`."""
+
+    exit_code: int
+    sentences: tuple[str, ...]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was heard, or there is nothing to stop. Else the request stays, and nobody has confirmed it."""
+        return self.exit_code == DONE
+
+
+class RunHandle:
+    """A run: what is known of it, and what can be asked of it. Each call looks anew."""
+
+    def __init__(self, stored: StoredRun) -> None:
+        self._stored = stored
+
+    def __repr__(self) -> str:
+        return f"<safelaunch run {self.name} ({self.run_id}) in {self.dir}>"
+
+    @property
+    def name(self) -> str:
+        """The name that train.yaml gave it."""
+        return self._stored.plan.name
+
+    @property
+    def run_id(self) -> str:
+        """Eight hexadecimal digits."""
+        return self._stored.plan.run_id
+
+    @property
+    def dir(self) -> Path:
+        """The run folder."""
+        return self._stored.dir
+
+    def status(self) -> RunStatus:
+        """How it is doing now, by its journal and by Slurm, which is asked once."""
+        from safelaunch.core.status.values import status_of
+        from safelaunch.views.overview import overview
+
+        word = runviews.ask_scheduler(self._stored, with_times=True)
+        return status_of(overview(self._stored, word, time.time()))
+
+    def events(self, *, follow: bool = False, all: bool = False, say: Say = hush) -> Iterator[Event]:
+        """What has happened, each thing once; with `all` every line of the journal. `follow` goes on until the run has
+        ended.
+        """
+        from safelaunch.views.eventstream import stream
+
+        for events in stream(self._stored, follow, all, say):
+            yield from events
+
+    def logs(
+        self, *, follow: bool = False, lines: int | None = None, attempt: int | None = None, rank: int | None = None,
+        host: str | None = None, grep: str | None = None, say: Say = hush,
+    ) -> Iterator[LogLine]:
+        """The training's output across attempts, or its last `lines`; bytes that are no UTF-8 are replaced. `follow`
+        goes on until the run has ended. Raises UsageError for a filter that cannot be obeyed.
+        """
+        from safelaunch.views.attemptlogs import LogChoice
+        from safelaunch.views.logfollow import follow_logs
+        from safelaunch.views.logparts import read_logs, split_lines
+
+        choice = LogChoice(self._stored, attempt, rank, host, grep)
+        parts = follow_logs(choice, lines, say) if follow else read_logs(
+            choice, choice.logs(self._stored.state()), lines)
+        for log, line in split_lines(parts):
+            yield LogLine(log.number, line.decode(errors="replace"))
+
+    def why(self, attempt: int | None = None) -> Verdict:
+        """The first cause of a failure: of that attempt, else of the newest that did not end well. Raises UsageError
+        where there is no such attempt.
+        """
+        from safelaunch.views import whyrun, whyverdict
+
+        return whyverdict.judge_subject(whyrun.of_run(self._stored, attempt))[1]
+
+    def wait(self, timeout: float | None = None, *, say: Say = hush) -> Ended:
+        """How it has ended, once it has. `timeout` in seconds; then WaitTimedOut, which is a TimeoutError."""
+        from safelaunch.views.waiting import await_end
+
+        return await_end(self._stored, timeout, say)
+
+    def stop(self, *, checkpoint: bool = False, now: bool = False, within_s: float | None = None) -> StopAnswer:
+        """End it for good: it is asked to save and end; with `checkpoint` at its next complete checkpoint, at the
+        latest after `within_s`; with `now` it is killed. Raises UsageError and RunFolderError.
+        """
+        from safelaunch.views import stopping
+
+        said: list[str] = []
+        name = stopping.stop_name(now, checkpoint)
+        return StopAnswer(stopping.stop(self.dir, name, within_s, said.append), tuple(said))
+
+    def hold(self, why: str = "") -> HoldAnswer:
+        """Start no new attempt until `resume`. Raises RunFolderError."""
+        from safelaunch.views import holding
+
+        return holding.hold(self._stored, why)
+
+    def resume(self) -> HoldAnswer:
+        """Take a hold back. Raises UsageError for a run that has ended, and RunFolderError."""
+        from safelaunch.views import holding
+
+        return holding.resume(self._stored)
+
+
+def submit(
+    config: str | os.PathLike[str] | Mapping[str, object], *, sbatch: Sequence[str] = (), say: Say = hush,
+    **overrides: object,
+) -> RunHandle:
+    """Submit a training: the path of a train.yaml, or its keys as a mapping. Each keyword is a key of train.yaml that
+    counts instead of the file's; `sbatch` are flags such as "--qos=high". Raises ConfigError, UsageError,
+    TemplateError, RunFolderError and SlurmError.
+    """
+    from safelaunch.adapters import configfiles
+    from safelaunch.views import submitting
+
+    words = configfiles.override_words(overrides)
+    if isinstance(config, Mapping):
+        keys = config
+        return RunHandle(submitting.submit(lambda: configfiles.read_mapping(keys, words, sbatch), say).run)
+    file = os.fspath(config)
+    return RunHandle(submitting.submit(lambda: configfiles.read_config(file, words, sbatch), say).run)
+
+
+def load(which: str | os.PathLike[str] | None = None) -> RunHandle:
+    """The run of that path, name, run id or job id, as the verbs take it; None = the newest in this folder. Raises
+    UsageError when none or several are meant, RunFolderError when it cannot be read.
+    """
+    return RunHandle(runviews.load(None if which is None else os.fspath(which)))
+
+
+def runs(*, all: bool = False, team: bool = False) -> RunTable:
+    """Your runs that go on or ended within a day; `all` also earlier ones, `team` also other people's. Slurm is asked
+    once. Raises RunFolderError where the list of runs does not answer.
+    """
+    from safelaunch.core.status.values import table_of
+    from safelaunch.views.runlist import collect
+
+    found = collect(all, team)
+    return table_of(found.briefs, found.silent, found.closed, found.trouble, found.now)

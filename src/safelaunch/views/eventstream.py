@@ -1,0 +1,46 @@
+"""A run's events out of its journal, each once, as far as it is written or until the run has ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from safelaunch.adapters.runfolder import Run
+from safelaunch.core import story
+from safelaunch.core.folding import fold
+from safelaunch.core.model import Event
+from safelaunch.views import runs
+from safelaunch.views.talk import Say
+
+POLL_S = 0.5
+QUIET_S = 1.0   # a leader writes its last words right behind the end
+
+
+def stream(run: Run, follow: bool, with_all: bool, say: Say) -> Iterator[list[Event]]:
+    """The events that are there, then the new ones of each look; `follow` looks until the run has ended. Lines that
+    cannot be read are said, each once. Without `with_all` what `core.story` tells of them: each thing once.
+    """
+    watch = runs.JournalWatch(run.dir)
+    shown: set[tuple[int, int, str, str, float]] = set()
+    complained: set[str] = set()
+    quiet_since_s = time.monotonic()
+    ended = None
+    while True:
+        journal = watch.poll()
+        if journal is not None:
+            told = journal.events if with_all else story.select(journal.events)
+            new = [event for event in told if _key(event) not in shown]
+            shown.update(map(_key, new))
+            yield new
+            for problem in journal.problems:
+                if problem not in complained:
+                    say(f"journal: {problem}")
+            complained.update(journal.problems)
+            quiet_since_s, ended = time.monotonic(), fold(journal.events).ended
+        if not follow or (ended is not None and time.monotonic() - quiet_since_s > QUIET_S):
+            return
+        time.sleep(POLL_S)
+
+
+def _key(event: Event) -> tuple[int, int, str, str, float]:
+    return (event.gen, event.seq, event.host, event.event, event.t)

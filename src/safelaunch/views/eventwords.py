@@ -1,0 +1,190 @@
+"""One sentence on each kind of event of the journal: what `events`, `why` and `demo` say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from safelaunch.core import nodefold, via
+from safelaunch.core.acts import ACTS
+from safelaunch.core.hangs import stacktext
+from safelaunch.core.model import Event
+from safelaunch.views import talk
+
+Data = Mapping[str, Any]
+
+
+def describe(event: Event) -> str:
+    """One sentence on an event; for a kind that this version does not know, what stands in it."""
+    sentence = SENTENCES.get(event.event)
+    try:
+        text = sentence(event.data) if sentence else None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        text = None   # a known kind in an unknown form: written by another version
+    if text is None:
+        text = f"{event.event}: " + ", ".join(f"{key}={value}" for key, value in event.data.items())
+    return talk.clean(text)
+
+
+def _nodes(data: Data) -> str:
+    return nodefold.fold(map(str, data.get("nodes") or ())) or "no nodes"
+
+
+def _because(data: Data) -> str:
+    return f": {data['why']}" if data.get("why") else ""
+
+
+def _submitted(data: Data) -> str:
+    if not data.get("successor_of"):
+        return f"job {data['job']} is submitted"
+    excludes = nodefold.fold(map(str, data.get("exclude") or ()))
+    return (f"job {data['job']} is queued as the successor of job {data['successor_of']}"
+            + (f", without {excludes}" if excludes else ""))
+
+
+def _attempt_started(data: Data) -> str:
+    at = f" from step {data['resume_step']}" if data.get("resume_step") is not None else ""
+    return f"attempt {data['attempt']} starts on {_nodes(data)}{at}{_because(data)}"
+
+
+def _hang_suspected(data: Data) -> str:
+    step = f" after step {data['step']}" if data.get("step") is not None else ""
+    phase = f" (phase: {data['phase']})" if data["phase"] != "step" else ""
+    return f"attempt {data['attempt']} may hang: no step for {talk.span(float(data['silent_s']))}{step}{phase}"
+
+
+def _checkpoint(data: Data) -> str:
+    return f"the checkpoint of step {data['step']} is complete" + (f": {data['path']}" if data.get("path") else "")
+
+
+def _failure(data: Data) -> str:
+    exits = [str(text) for text in data.get("exits") or ()]
+    more = f" and {len(exits) - 4} more" if len(exits) > 4 else ""
+    told = f": {'; '.join(exits[:4])}{more}" if exits else ""
+    return f"attempt {data['attempt']} failed{_at_step(data)}, exit code {data.get('exit_code')}{told}"
+
+
+def _at_step(data: Data) -> str:
+    return f" at step {data['at_step']}" if data.get("at_step") is not None else ""
+
+
+def _verdict(data: Data) -> str:
+    summary = f": {data['summary']}" if data.get("summary") else ""
+    follows = data.get("follows") or (f"to do: {data['action']}" if data.get("action") else "")
+    return (f"verdict on attempt {data['attempt']}: {data['category']} "
+            f"({float(data.get('confidence', 0)):.0%} sure){summary}{f'; {follows}' if follows else ''}")
+
+
+def _attempt_ended(data: Data) -> str:
+    code = data.get("exit_code")
+    return f"attempt {data['attempt']} has ended{_at_step(data)}: {data['how']}" + (
+        f", exit code {code}" if code is not None else "") + _because(data)
+
+
+def _outcome(data: Data) -> str:
+    how = {True: "done", False: "it did not work", None: "nobody knows whether it happened"}[data.get("ok")]
+    note = data.get("note") or data.get("why")
+    return f"{str(data.get('act')).replace('_', ' ')}{_claim(data)}: {how}" + (f": {note}" if note else "")
+
+
+def _decision(data: Data) -> str:
+    """The row is the journal's own word, and stands there for programs and `--all`."""
+    return f"decided ({str(data['row']).replace('_', ' ')}){_because(data)}" if "row" in data else str(data["why"])
+
+
+def _intent(data: Data) -> str:
+    act = str(data["act"])
+    return f"about to {ACTS[act].sentence if act in ACTS else act.replace('_', ' ')}{_claim(data)}"
+
+
+def _claim(data: Data) -> str:
+    return f" (claim {data['claim']})" if "claim" in data else ""
+
+
+def _preserved(data: Data) -> str:
+    which = _nodes(data) if "nodes" in data else "the nodes"
+    return f"{which} are kept for people to look at until {talk.clock(float(data['until']))}{_because(data)}"
+
+
+def _handed_over(data: Data) -> str:
+    to = f"job {data['job']}" if data.get("job") else "the next job"
+    return f"the run is handed over to {to}{_because(data)}"
+
+
+def _node_excluded(data: Data) -> str:
+    until = f" until {talk.clock(float(data['until']))}" if data.get("until") is not None else ""
+    return f"{data['node']} is kept out{until}{_because(data)}"
+
+
+def _took_over(data: Data) -> str:
+    before = f" after the one on {data['before']}" if data.get("before") else ""
+    return f"a new supervisor leads job {data['job']}{before}{_because(data)}"
+
+
+def _lost_progress(data: Data) -> str:
+    then = "it is ended before it can overwrite newer checkpoints" if data.get("then") == "stop" else "it goes on"
+    return f"progress is {'lost' if data.get('sure') else 'perhaps lost'}: {data['why']}; {then}"
+
+
+def _checkpoint_skipped(data: Data) -> str:
+    instead = f"the newest complete one is {data['instead']}" if data.get("instead") else "there is no complete one"
+    return f"the checkpoint {data['path']} is skipped: {data['reason']}; {instead}"
+
+
+# What a journal line leaves out of a leftover's row (supervisor.visit).
+_UNSAID = {"cmd": "", "name": "", "gpus": (), "rss_mb": None, "why": ""}
+SENTENCES: dict[str, Callable[[Data], str]] = {
+    "submitted": _submitted,
+    "job_started": lambda data: f"job {data['job']} has started on {_nodes(data)}; batch host {data.get('batch_host')}",
+    "checks_passed": lambda data: f"the node checks have passed on {_nodes(data)}",
+    "checks_failed": lambda data: f"the node checks have failed on {_nodes(data)}{_because(data)}",
+    "attempt_started": _attempt_started,
+    "progress": lambda data: f"attempt {data['attempt']} is at step {data['step']}",
+    "checkpoint": _checkpoint,
+    "hang_suspected": _hang_suspected,
+    "leftovers": lambda data: "; ".join(stacktext.tell_left(row["node"], {**_UNSAID, **row}) for row in data["left"]),
+    "cores": lambda data: f"attempt {data['attempt']} has left core files: {', '.join(data['paths'])}",
+    "failure": _failure,
+    "verdict": _verdict,
+    "attempt_ended": _attempt_ended,
+    "fenced": lambda data: f"nothing of attempt {data['attempt']} is left on any node",
+    "node_suspected": lambda data: f"{data['node']} is suspected{_because(data)}",
+    "node_lost": lambda data: f"{data['node']} is lost{_because(data)}",
+    "node_excluded": _node_excluded,
+    "node_left_out": lambda data: f"{data['node']} is not kept out{_because(data)}",
+    "node_readmitted": lambda data: f"{data['node']} is let in again{_because(data)}",
+    "node_cleared": lambda data: f"{data['node']} is cleared{_because(data)}",
+    "checkpoint_rejected": lambda data: f"the checkpoint {data['path']} is left out{_because(data)}",
+    "checkpoint_skipped": _checkpoint_skipped,
+    "lost_progress": _lost_progress,
+    "standby_started": lambda data: f"a second supervisor stands by on {data['node']}",
+    "standby_lost": lambda data: f"the second supervisor on {data['node']} is lost{_because(data)}",
+    "via_chosen": lambda data: f"{via.sentence(str(data['via']))}{_because(data)}",
+    "successor_cancelled": lambda data: f"a person cancelled the next job, {data['job']}: the run ends with this one",
+    "need_successor": lambda data: f"a watch has to queue the next job{_because(data)}",
+    "decision": _decision,
+    "intent": _intent,
+    "outcome": _outcome,
+    "preserved": _preserved,
+    "released": lambda data: f"the kept nodes are released{_because(data)}",
+    "request": lambda data: f"{data['who']} touched control/{data['name']}",
+    "kill_switch": lambda data: f"{data['who']} " + (
+        "wants it to stop at its next checkpoint" if data["name"] == "checkpoint" else
+        f"touched the kill switch ({data['name']})"),
+    "took_over": _took_over,
+    "slurm": lambda data: f"Slurm {data['version']} runs here" + (
+        "" if data.get("known", True) else ", a release that this safelaunch does not know"),
+    "local_folder_taken": lambda data: (f"beware: {data['path']} on {data['node']} belongs to {data['owner']}; the "
+                                        f"supervisor uses another folder there"),
+    "unknown_words": lambda data: (f"Slurm ended something of job {data['job']} in words that this safelaunch does not "
+                                   f"know: {data['said']!r}"),
+    "handed_over": _handed_over,
+    "successor_lost": lambda data: f"job {data['job']}, which was to go on, is lost{_because(data)}",
+    "successor_relaxed": lambda data: f"job {data['job']} waits for fewer nodes to be kept out{_because(data)}",
+    "successor_freed": lambda data: f"job {data['job']} may start before the job ahead of it has ended{_because(data)}",
+    "resubmitted": _handed_over,
+    "ended_alone": lambda data: f"job {data['job']} has ended with exit code {data['exit_code']}, without a supervisor",
+    "completed": lambda data: f"the run has completed{_because(data)}",
+    "gave_up": lambda data: f"the run has given up, exit code {data.get('exit_code')}{_because(data)}",
+    "stopped": lambda data: f"the run was stopped{_because(data)}",
+}

@@ -1,0 +1,57 @@
+"""The training's log across attempts, as it is now: whole, its last lines, or the lines that are wanted."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from safelaunch.adapters import sharedfile
+from safelaunch.views.attemptlogs import CHUNK_BYTES, AttemptLog, LogChoice, LogPart, starts
+
+MOST_LINE_BYTES = 1 << 20   # a longer line is looked at in pieces: one of gigabytes would take as much memory
+
+
+def read_logs(choice: LogChoice, logs: list[AttemptLog], lines: int | None) -> Iterator[LogPart]:
+    """The wanted lines, or the last `lines` of them. Without a filter bytes as they stand, behind an empty part of each
+    log; with one a line each.
+    """
+    if any(choice.keep(log) for log in logs):
+        wanted: Iterable[LogPart] = _filtered(choice, logs)
+        yield from wanted if lines is None else deque(wanted, maxlen=lines)
+        return
+    for log, offset in starts(logs, lines):
+        yield log, b""
+        with sharedfile.stream(log.path) as file:
+            file.seek(offset)
+            while chunk := file.read(CHUNK_BYTES):
+                yield log, chunk
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """The lines; a very long one in pieces."""
+    return iter(lambda: file.readline(MOST_LINE_BYTES), b"")
+
+
+def split_lines(parts: Iterable[LogPart]) -> Iterator[LogPart]:
+    """The same with one line a part, without its end; a very long one in pieces. Parts of several attempts may be
+    mixed: each attempt's last line may come without an end.
+    """
+    rests: dict[int, LogPart] = {}
+    for log, data in parts:
+        *whole, rest = (rests.get(log.number, (log, b""))[1] + data).split(b"\n")
+        yield from ((log, line) for line in whole)
+        while len(rest) > MOST_LINE_BYTES:
+            yield log, rest[:MOST_LINE_BYTES]
+            rest = rest[MOST_LINE_BYTES:]
+        rests[log.number] = (log, rest)
+    yield from ((log, rest) for log, rest in rests.values() if rest)
+
+
+def _filtered(choice: LogChoice, logs: list[AttemptLog]) -> Iterator[LogPart]:
+    for log in logs:
+        keep = choice.keep(log)
+        with sharedfile.stream(log.path) as file:
+            for line in lines_of(file):
+                if keep is None or keep(line):
+                    yield log, line

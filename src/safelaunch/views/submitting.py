@@ -1,0 +1,194 @@
+"""Submitting a run: its folder is made, its job sent once, and a submission that was cut off is finished."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import (
+    bashtext,
+    local,
+    ownership,
+    registry,
+    rulepacks,
+    runfolder,
+    runpath,
+    sharedfile,
+    sitefiles,
+)
+from safelaunch.adapters.clustername import ClusterName
+from safelaunch.adapters.provenance import GitFacts
+from safelaunch.adapters.submission import Submission
+from safelaunch.core import plan as plans
+from safelaunch.core import script
+from safelaunch.core.config.resolve import Resolved
+from safelaunch.core.plan import Plan
+from safelaunch.core.secretmask import hide_values
+from safelaunch.errors import ConfigError, RunFolderError, SlurmRefused, UsageError
+from safelaunch.version import __version__
+from safelaunch.views.talk import Say
+
+GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
+CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may take a job all the same
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A run, and the id of its first job: a process' of this machine where it is a local one."""
+
+    run: runfolder.Run
+    job: str
+
+
+def submit(read: Callable[[], Resolved], say: Say) -> Submitted:
+    """The run of a config, which is read while git and Slurm answer. What happens on the way, such as a submission that
+    goes on, is said. Raises ConfigError, UsageError, TemplateError, RunFolderError and SlurmError.
+    """
+    cwd, git, cluster = str(Path.cwd()), GitFacts(str(Path.cwd())), ClusterName(os.environ)
+    try:
+        resolved = read()
+        choose_cluster(resolved, say)
+        if resolved.config["cluster"] != "local":
+            _refuse_other_clusters(cluster)
+        return _submit(resolved, cwd, git, cluster, say)
+    finally:
+        git.close()
+
+
+def render(resolved: Resolved, run_id: str) -> tuple[Plan, str]:
+    """The plan of a config, and the script that submit sends; raises TemplateError."""
+    plan = plans.make(resolved.config, run_id)
+    srun = local.srun_words() if plan.cluster == "local" else ("srun",)
+    text = script.render(sitefiles.read_template(os.environ.get("SAFELAUNCH_TEMPLATE")), plan,
+                         python=sitefiles.python(), library=sitefiles.library(), srun=srun, umask=sitefiles.umask(),
+                         is_complete=bashtext.is_complete)
+    return plan, text
+
+
+def choose_cluster(resolved: Resolved, say: Say) -> None:
+    """Settle `cluster: auto` for good, and say so where it is not Slurm: nobody trains on a login node unawares."""
+    if resolved.config["cluster"] != "auto":
+        return
+    resolved.config["cluster"] = "slurm" if shutil.which("sbatch") else "local"
+    if resolved.config["cluster"] == "local":
+        say("cluster: auto takes this machine: there is no sbatch on the PATH (cluster=slurm insists on Slurm)")
+
+
+def _refuse_other_clusters(cluster: ClusterName) -> None:
+    """Refuse what sbatch would take for another cluster: the run's other commands would ask this one."""
+    for variable in ("SBATCH_CLUSTERS", "SLURM_CLUSTERS"):
+        wanted = os.environ.get(variable, "")
+        if wanted and wanted.lower() != cluster.name(CLUSTER_S):
+            raise UsageError(f"{variable}={wanted}: jobs on another cluster are not built yet",
+                             hint=f"submit from a login node of that cluster, or, for this one: unset {variable}")
+
+
+def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName, say: Say) -> Submitted:
+    folder, unfinished = free_folder(Path(resolved.config["run_dir"]))
+    resolved.config["run_dir"] = str(folder)
+    if unfinished is not None:
+        return _go_on(unfinished, _what_differs(unfinished, resolved), cwd, cluster, say)
+    run_id = os.urandom(4).hex()   # as secrets does, whose import (OpenSSL) takes 5 ms
+    plan, text = render(resolved, run_id)
+    facts = git.collect(GIT_BEFORE_S)
+    in_meta = facts is not None and not (facts and plan.kill_switch.group)   # a diff can show an old value of env
+    meta: dict[str, Any] = {
+        "v": 1, "run_id": run_id, "name": plan.name, "submitted_t": round(time.time(), 3), "cwd": cwd,
+        "config": hide_values(resolved.config),
+        "origins": {key: asdict(origin) for key, origin in resolved.origins.items()},
+        "versions": {"safelaunch": __version__, "python": sys.version.split()[0]},
+        "git": facts if in_meta else "git.json", "rules": _packs(say),
+        "cluster_name": None if plan.cluster == "local" else cluster.name(CLUSTER_S) or None,
+    }
+    run = runfolder.create(folder, meta, plan, text, os.environ)
+    submission = Submission(run, os.environ, cwd, say)
+    try:
+        ownership.require(folder)   # it may have been there before, open to others
+        job = submission.submit()
+    except (SlurmRefused, RunFolderError):
+        if not submission.may_be_in:
+            runfolder.unmake(folder)
+        raise
+    registry.register(folder, plan.name, run_id, job, run.cluster)
+    if not in_meta:
+        late = facts or git.collect(GIT_AFTER_S)
+        try:
+            runfolder.keep_git(folder, late if late is not None else {"error": "git took too long"})
+        except OSError as error:
+            say(f"beware: job {job} is submitted, but {folder / 'git.json'} could not be written: {error}")
+    return Submitted(run, job)
+
+
+def _packs(say: Say) -> list[dict[str, Any]]:
+    """The rules of this site's and user's rule packs, for the supervisor's verdicts; bad ones hold up no training."""
+    try:
+        return rulepacks.dump(rulepacks.load_packs())
+    except ConfigError as error:
+        say(f"beware: the supervisor will do without rule packs: {error.message}")
+        return []
+
+
+def _what_differs(run: runfolder.Run, resolved: Resolved) -> str | None:
+    """What of a submission that was cut off is not what would be submitted now; None = nothing."""
+    if json.loads(json.dumps(hide_values(resolved.config))) != hide_values(run.meta["config"]):
+        return "the configuration"
+    script_now = render(resolved, run.plan.run_id)[1]
+    return None if sharedfile.read(run.dir / "job.sbatch").decode() == script_now else "the job script"
+
+
+def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterName, say: Say) -> Submitted:
+    """Finish a submission whose outcome nobody knows: look for the job first, where it can be."""
+    if run.cluster and cluster.name(CLUSTER_S) not in ("", run.cluster):
+        raise RunFolderError(f"{run.dir} holds a submission to cluster {run.cluster} that was cut off, and this is "
+                             f"{cluster.name()}", hint="submit it there, or choose another name or run_dir")
+    say(f"{run.dir} holds a submission that was cut off: looking for its job")
+    submission = Submission(run, os.environ, str(run.meta.get("cwd", cwd)), say)
+    job = None if run.plan.cluster == "local" else submission.find()
+    if job is not None and differs is not None:
+        say(f"beware: job {job} got in then; {differs} has changed since, and it does not have the change")
+    elif job is None and differs is not None:
+        raise RunFolderError(f"{run.dir} holds a submission that was cut off before its job got in, and {differs} has "
+                             f"changed since: nothing was submitted",
+                             hint=f"choose another name or run_dir, or remove it: rm -r {shlex.quote(str(run.dir))}")
+    if job is None:
+        job = submission.submit()
+    registry.register(run.dir, run.plan.name, run.plan.run_id, job, run.cluster)
+    return Submitted(run, job)
+
+
+def free_folder(wanted: Path) -> tuple[Path, runfolder.Run | None]:
+    """The first of RUN_DIR, RUN_DIR-2, … without a run, and the run there if its submission was cut off.
+
+    An ended run stays as it is; a living one is never doubled.
+    """
+    for number in range(1, 10_000):
+        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        if not runpath.is_run_folder(folder):
+            return folder, None
+        run = _load(folder)
+        state = run.state()
+        if not state.jobs and state.ended is None:
+            ownership.require(folder)   # its script would be sent
+            return folder, run
+        if state.ended is None:
+            raise RunFolderError(f"{folder} holds a run that has not ended",
+                                 hint=f"see it: safelaunch status {folder}   end it: safelaunch stop {folder}")
+    raise RunFolderError(f"{wanted} and 9,999 more hold ended runs", hint="choose another name or run_dir")
+
+
+def _load(folder: Path) -> runfolder.Run:
+    """The run that is in the way; raises RunFolderError, with a way round where it is somebody else's."""
+    try:
+        return runfolder.load(folder)
+    except RunFolderError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise RunFolderError(error.message, hint=runfolder.OWN_FOLDER) from error
+        raise

@@ -1,0 +1,57 @@
+"""The verdict on what `why` is asked about: of `why` itself, and of `logs --first-error`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from safelaunch.adapters.logs import logfiles
+from safelaunch.adapters.logs.linenumbers import number_verdict
+from safelaunch.adapters.rulepacks import load_packs
+from safelaunch.core.categories import POLICY_WORDS, TABLE
+from safelaunch.core.why import rulebook
+from safelaunch.core.why.findings import Log
+from safelaunch.core.why.judge.engine import judge_log
+from safelaunch.core.why.read.globalranks import to_global
+from safelaunch.core.why.verdict import Verdict
+from safelaunch.errors import UsageError
+from safelaunch.views.whysubject import Subject
+
+
+def then(verdict: Verdict, subject: Subject) -> str:
+    """The policy's word for such a failure: of the run, else the default; "" = it is no failure."""
+    row = TABLE.get(verdict.category, TABLE["unknown"])
+    return subject.policy[verdict.category].then if row.then and verdict.category in subject.policy else row.then
+
+
+def follows(verdict: Verdict, subject: Subject) -> str:
+    """What the run's policy has made of it, or what it says of it while the attempt goes on; "" of a mere log."""
+    row = subject.policy.get(verdict.category)
+    if subject.follows or row is None:
+        return subject.follows
+    return f"{row.text}: {POLICY_WORDS[row.then]} (restart.policy.{row.category})"
+
+
+def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
+    """What the logs of a subject say, and the verdict on it."""
+    log = _read(subject.paths)
+    if subject.layout is not None:
+        log = to_global(log, *subject.layout)
+    found = judge_log(log, subject.evidence)
+    return log, number_verdict(of_nothing(found, log) if subject.is_open else found)
+
+
+def of_nothing(verdict: Verdict, log: Log) -> Verdict:
+    """The same, but that an empty log is no sign of health."""
+    if log.size_bytes or verdict.category != "none":
+        return verdict
+    said = "there is no log" if not log.files else "the log is empty: nothing was written, or it was written elsewhere"
+    return replace(verdict, category="unknown", summary=said, confidence=0.1, action="restart")
+
+
+def _read(paths: Sequence[Path]) -> Log:
+    try:
+        return logfiles.read_logs(paths, (*rulebook.RULES, *load_packs()))
+    except OSError as error:
+        raise UsageError(f"{error.filename or 'a log'} cannot be read: {error.strerror or error}") from error
