@@ -1,0 +1,1 @@
+"""What many nodes say of themselves (node.checks): read, compared, judged, shown."""
