@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from safelaunch.adapters import runfolder
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import plan as plans
@@ -82,6 +84,17 @@ def make_run(folder: Path, yaml: str = YAML, run_id: str = "1a2b3c4d", *override
     meta = {"v": 1, "run_id": run_id, "name": config["name"], "cwd": str(folder.parent), "config": config}
     run = runfolder.create(folder, meta, plans.make(config, run_id), "#!/bin/bash\n", dict(os.environ))
     return Made(run, time.time())
+
+
+def make_running(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """A run "bloom" whose journal says that it runs, of which Slurm knows no job; `folder` is the current one then."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
+    fake_command(folder / "bin", "squeue", "exit 0")
+    monkeypatch.chdir(folder)
+    made = make_run(folder / "bloom")
+    made.running()
+    return made
 
 
 def fake_command(folder: Path, name: str, script: str) -> Path:

@@ -20,7 +20,7 @@ from safelaunch.core.state import Ended
 from safelaunch.errors import ConfigError, UsageError, WaitTimedOut
 from safelaunch.views import confirmation
 from safelaunch.views.logparts import split_lines
-from tests.handmade import Made, fake_command, make_run
+from tests.handmade import Made, fake_command, make_run, make_running
 from tests.localruns import write_yaml
 
 ROOT = Path(__file__).parent.parent
@@ -29,13 +29,7 @@ DEPENDENCIES = ("yaml", "click", "rich", "psutil", "filelock", "tenacity", "Clus
 
 @pytest.fixture
 def bloom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    fake_command(tmp_path / "bin", "squeue", "exit 0")
-    monkeypatch.chdir(tmp_path)
-    made = make_run(tmp_path / "bloom")
-    made.running()
-    return made
+    return make_running(tmp_path, monkeypatch)
 
 
 def python(code: str, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from pathlib import Path
@@ -13,18 +12,12 @@ import pytest
 from safelaunch.cli import run
 from safelaunch.views import waiting
 from safelaunch.views.runs import JournalWatch
-from tests.handmade import Made, fake_command, make_run
+from tests.handmade import Made, fake_command, make_running
 
 
 @pytest.fixture
 def bloom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    fake_command(tmp_path / "bin", "squeue", "exit 0")
-    monkeypatch.chdir(tmp_path)
-    made = make_run(tmp_path / "bloom")
-    made.running()
-    return made
+    return make_running(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("how", "code"), [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from safelaunch.core.plaintext import clean, clean_json
+from safelaunch.core.plaintext import clean, clean_json, columns
 from safelaunch.core.script import quote_bash
 from safelaunch.core.slurmoutput import parse_ending
 
@@ -47,3 +47,9 @@ def test_bash_reads_any_bytes_back_from_a_quoted_word() -> None:
     script = "printf '%s\\0'" + "".join(" " + quote_bash(word.decode(errors="surrogateescape")) for word in words)
     said = subprocess.run(["bash", "-c", script], capture_output=True, check=True, timeout=10).stdout
     assert said.split(b"\0")[:-1] == words
+
+
+def test_columns_are_straight_but_for_the_last_which_is_as_long_as_it_is() -> None:
+    assert columns([("state", "nodes", "why"), ("ok", "n[0-3]", "it is long")]) == [
+        "state  nodes   why", "ok     n[0-3]  it is long"]
+    assert columns([]) == [] and columns([("alone",)]) == ["alone"]

@@ -98,19 +98,19 @@ def sbatch(script: str, options: Sequence[str] = ()) -> tuple[str, ...]:
     return ("sbatch", "--parsable", *options, script)
 
 
+def squeue(words: Sequence[str], format: str) -> tuple[str, ...]:
+    """Lists the jobs that these options choose, in one of the formats of core.slurmtext."""
+    return ("squeue", "--noheader", *words, f"--format={format}")
+
+
 def squeue_by_name(name: str) -> tuple[str, ...]:
     """Lists one's own jobs of that name, in every state that Slurm still lists as unfinished."""
-    return ("squeue", "--noheader", "--me", f"--name={name}", f"--format={slurmtext.SQUEUE_FORMAT}")
+    return squeue(("--me", f"--name={name}"), slurmtext.SQUEUE_FORMAT)
 
 
 def squeue_all_by_name(name: str) -> tuple[str, ...]:
     """Lists one's own jobs of that name, including the ended ones that Slurm remembers (MinJobAge)."""
-    return ("squeue", "--noheader", "--me", "--states=all", f"--name={name}", f"--format={slurmtext.SQUEUE_FORMAT}")
-
-
-def squeue(words: Sequence[str], format: str) -> tuple[str, ...]:
-    """Lists the jobs that these options choose, in one of the formats of core.slurmtext."""
-    return ("squeue", "--noheader", *words, f"--format={format}")
+    return squeue(("--me", "--states=all", f"--name={name}"), slurmtext.SQUEUE_FORMAT)
 
 
 def squeue_gpus(job: str) -> tuple[str, ...]:
@@ -120,35 +120,36 @@ def squeue_gpus(job: str) -> tuple[str, ...]:
 
 def squeue_job(job: str) -> tuple[str, ...]:
     """Lists one job."""
-    return ("squeue", "--noheader", f"--jobs={job}", "--states=all", f"--format={slurmtext.SQUEUE_FORMAT}")
+    return squeue((f"--jobs={job}", "--states=all"), slurmtext.SQUEUE_FORMAT)
 
 
 def squeue_steps(job: str) -> tuple[str, ...]:
     """Lists the steps that a job has now, by their ids; a step that waits to be made does not count."""
-    return ("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i")
+    return squeue(("--steps", f"--jobs={job}"), "%i")
 
 
 def squeue_watch(names: Sequence[str]) -> tuple[str, ...]:
     """Lists all of one's own jobs of these names, including the ended ones that Slurm remembers (MinJobAge)."""
-    return ("squeue", "--noheader", "--me", "--states=all", f"--name={','.join(names)}",
-            f"--format={slurmtext.WATCH_FORMAT}")
+    return squeue(("--me", "--states=all", f"--name={','.join(names)}"), slurmtext.WATCH_FORMAT)
 
 
 def sacct(jobs: Sequence[str]) -> tuple[str, ...]:
     """Shows how jobs ended, where the site keeps accounts; without steps, and also jobs from long ago."""
-    return ("sacct", "--noheader", "--parsable2", "--allocations",
-            f"--jobs={','.join(jobs)}", f"--format={slurmtext.SACCT_FORMAT}")
+    return _sacct(("--allocations", f"--jobs={','.join(jobs)}"), slurmtext.SACCT_FORMAT)
 
 
 def sacct_ended(job: str) -> tuple[str, ...]:
     """Shows whose a job was, of any user, and the command line of its sbatch."""
-    return ("sacct", "--noheader", "--parsable2", "--allocations", "--allusers", f"--jobs={job}",
-            f"--format={slurmtext.ENDED_FORMAT}")
+    return _sacct(("--allocations", "--allusers", f"--jobs={job}"), slurmtext.ENDED_FORMAT)
 
 
 def sacct_steps(job: str, format: str) -> tuple[str, ...]:
     """Shows how a job and its steps ended, and where it ran."""
-    return ("sacct", "--noheader", "--parsable2", f"--jobs={job}", f"--format={format}")
+    return _sacct((f"--jobs={job}",), format)
+
+
+def _sacct(words: Sequence[str], format: str) -> tuple[str, ...]:
+    return ("sacct", "--noheader", "--parsable2", *words, f"--format={format}")
 
 
 def sinfo(partition: str | None) -> tuple[str, ...]:
@@ -164,7 +165,7 @@ def sinfo_reservations() -> tuple[str, ...]:
 
 def squeue_time_left(job: str) -> tuple[str, ...]:
     """Prints the time that a running job has left, such as 1-02:03:04."""
-    return ("squeue", "--noheader", f"--jobs={job}", "--format=%L")
+    return squeue((f"--jobs={job}",), "%L")
 
 
 def update_job(job: str, **changes: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import click
 from safelaunch.adapters import runpath
 from safelaunch.core.checkpoints.latest import MOST_WHOLE, NAMES
 from safelaunch.core.checkpoints.model import JudgedCheckpoint
+from safelaunch.core.plaintext import columns
 from safelaunch.errors import UsageError
 from safelaunch.views import resumepoints, runs, talk
 from safelaunch.views.resumepoints import CheckpointPlace, ResumePoints
@@ -104,10 +105,7 @@ def _entry(one: JudgedCheckpoint) -> dict[str, Any]:
 def _show(seen: ResumePoints) -> None:
     """A line for each, the path last, and behind that of a skipped one the reason."""
     now = time.time()
-    rows = [_cells(one, now) for one in seen.judged]
-    widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
-    for row, one in zip(rows, seen.judged, strict=True):
-        line = "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+    for line, one in zip(columns([_cells(one, now) for one in seen.judged]), seen.judged, strict=True):
         click.echo(line if one.reason is None else f"{line}: {talk.clean(one.reason)}")
 
 

@@ -8,6 +8,7 @@ show it in another order than it is, and bytes that are not UTF-8 can be written
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # C0 but for the tabulator, DEL, C1, line and paragraph ends, marks and overrides of direction (Unicode UAX 9), halves
 # of characters: how Python holds bytes that are not UTF-8 (PEP 383).
@@ -28,6 +29,12 @@ def clean(text: object) -> str:
 def clean_lines(text: str) -> str:
     """The same line by line, for a text of several."""
     return "\n".join(map(clean, text.split("\n")))
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines with straight columns; the last cell of a row is as long as it is."""
+    widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
+    return ["  ".join([*map(str.ljust, row[:-1], widths), row[-1]]) for row in rows]
 
 
 def clean_json(text: str) -> str:

@@ -49,10 +49,10 @@ class LogChoice:
     """Which attempts and lines were asked for; None = all."""
 
     run: Run
-    attempt: int | None = None
-    rank: int | None = None
-    host: str | None = None
-    grep: str | None = None
+    attempt: int | None
+    rank: int | None
+    host: str | None
+    grep: str | None
 
     def logs(self, state: State) -> list[AttemptLog]:
         """The wanted attempts' logs that exist, in order."""

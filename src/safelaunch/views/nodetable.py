@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from safelaunch.core.ledger import Standing, describe, weight_left
+from safelaunch.core.plaintext import columns
 from safelaunch.views import talk
 
 HEAD = ("node", "score", "kept out until", "evidence", "last", "owner", "runs")
@@ -44,9 +45,8 @@ def show(found: Sequence[Standing], now: float, gone: Collection[str] = ()) -> N
         return
     rows = [_cells(one, now, gone) for one in found]
     rows = [(*row[:4], *row[5:], row[4]) for row in [HEAD, *rows]]   # the reason last: it has spaces of its own
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD) - 1)]
-    for row in rows:
-        click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
+    for line in columns(rows):
+        click.echo(line)
 
 
 def _cells(one: Standing, now: float, gone: Collection[str]) -> tuple[str, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import median
 from typing import Any, NamedTuple
 
 from safelaunch.core import nodefold
 from safelaunch.core.checks.results import OK, SKIPPED, CheckReport, CheckResult
+from safelaunch.core.progress.figures import median
 
 # (check, fact) → what people call it.
 ALIKE: dict[tuple[str, str], str] = {
@@ -120,7 +120,7 @@ def _slow(reports: Sequence[CheckReport]) -> list[Difference]:
                      if result is not None and result.outcome == OK for rate in [result.number(fact)]
                      if rate is not None}
             if len(rates) >= LEAST_NODES:
-                middle = median(rates.values())
+                middle = median([*rates.values()])
                 found += [Difference(node, f"{verb} {path} at {rate:.3f} GB/s, the middle node at {middle:.3f}")
                           for node, rate in rates.items() if rate < SLOW * middle]
     return found

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from safelaunch.core import nodefold
 from safelaunch.core.checks.judge import JudgedNodes, NodeState
 from safelaunch.core.checks.results import FAILED, OK, OUTCOMES, UNKNOWN, CheckReport, CheckResult
-from safelaunch.core.plaintext import clean
+from safelaunch.core.plaintext import clean, columns
 
 # (check, fact, words): what a log of nodes tells of each, whatever the outcome.
 _FACTS = (("gpu_count", "count", "GPU Number"), ("gpu_model", "model", "GPU Type"),
@@ -34,10 +34,7 @@ def check_table(report: CheckReport) -> list[str]:
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Columns of which the last is as long as it is."""
-    shown = [tuple(map(clean, row)) for row in rows]
-    widths = [max(len(row[column]) for row in shown) for column in range(len(shown[0]) - 1)]
-    return ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
-            for row in shown]
+    return columns([tuple(map(clean, row)) for row in rows])
 
 
 def log_lines(report: CheckReport, stamp: str) -> list[str]:
