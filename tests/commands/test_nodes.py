@@ -50,7 +50,7 @@ def as_json(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
 def test_without_evidence_no_node_is_kept_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["nodes"]) == 0
     out, err = capsys.readouterr()
-    assert (out, err) == ("", f"no node is kept out (ledger: {folder})\n")
+    assert (out, err) == ("", f"no node is excluded (ledger: {folder})\n")
 
 
 def test_a_node_is_shown_with_its_score_end_reason_owner_and_runs(
@@ -59,7 +59,7 @@ def test_a_node_is_shown_with_its_score_end_reason_owner_and_runs(
     known(folder, ("n1", "short_cycle", 1), ("n1", "short_cycle", 2), why="task 8 on n1: exit code 3")
     assert run(["nodes"]) == 0
     head, row = capsys.readouterr().out.splitlines()
-    assert head.split() == ["node", "score", "kept", "out", "until", "evidence", "owner", "runs", "last"]
+    assert head.split() == ["node", "score", "excluded", "until", "evidence", "owner", "runs", "last"]
     assert row.startswith("n1    1.2    ")
     assert "(1 d 20 h)  short_cycle ×2  " + ME in row
     assert row.endswith("1a2b3c4d  task 8 on n1: exit code 3 (1 min ago)")
@@ -120,7 +120,7 @@ def test_a_narrow_terminal_gets_a_block_for_each_node(
     assert run(["nodes"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 2 * 4 and max(map(len, lines)) <= 80
-    assert lines[0].startswith(("n1  score 2.0, kept out until 2", "n2  score 2.0, kept out until 2"))
+    assert lines[0].startswith(("n1  score 2.0, excluded until 2", "n2  score 2.0, excluded until 2"))
     assert "Slurm says that the node is down" in lines[1]
 
 
@@ -130,7 +130,7 @@ def test_a_narrow_terminal_gets_a_block_for_each_node(
 def test_a_suspected_node_is_kept_out_for_a_half_life(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["nodes", "suspect", "n[1-2]", "--why", "Xid 79 twice, ticket 4711"]) == 0
     assert [line[:34] for line in capsys.readouterr().err.splitlines()] == [
-        "n1 is kept out of new attempts unt", "n2 is kept out of new attempts unt"]
+        "n1 is excluded from new attempts u", "n2 is excluded from new attempts u"]
     told = as_json(capsys)["nodes"]
     assert [(one["node"], one["score"], one["why"]) for one in told] == [
         (node, 2.0, "a person said so: Xid 79 twice, ticket 4711") for node in ("n1", "n2")]
@@ -139,14 +139,14 @@ def test_a_suspected_node_is_kept_out_for_a_half_life(folder: Path, capsys: pyte
 def test_suspecting_what_is_kept_out_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     known(folder, ("n1", "gpu", 1), ago_s=86400.0)
     assert run(["nodes", "suspect", "n1", "--why", "again"]) == 0
-    assert capsys.readouterr().err.startswith("n1 stays kept out, now until ")
+    assert capsys.readouterr().err.startswith("n1 stays excluded, now until ")
 
 
 def test_a_cleared_node_is_as_good_as_new(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     known(folder, ("n1", "gpu", 1), ("n1", "lost", 2), ("n2", "gpu", 3))
     assert run(["nodes", "clear", "n1,n7", "--why", "new GPU"]) == 0
     assert capsys.readouterr().err == ("n1 is cleared: 2 pieces of evidence are taken back (its score was 4.0)\n"
-                                       "n7: nothing is known against it\n")
+                                       "n7: there is no evidence against it\n")
     assert [one["node"] for one in as_json(capsys)["nodes"]] == ["n2"]
 
 
@@ -168,14 +168,14 @@ def test_what_comes_after_a_clearing_counts(folder: Path, capsys: pytest.Capture
     [
         (("suspect", "n1"), "Missing option '--why'"),
         (("clear", "n1"), "Missing option '--why'"),
-        (("suspect", "n1", "--why", " \n"), "--why: say why"),
+        (("suspect", "n1", "--why", " \n"), "--why is missing"),
         (("suspect", "n[1-", "--why", "x"), "not a node list"),
-        (("suspect", "", "--why", "x"), "is no node's name"),
-        (("suspect", "../n1", "--why", "x"), "is no node's name"),
+        (("suspect", "", "--why", "x"), "is not a node's name"),
+        (("suspect", "../n1", "--why", "x"), "is not a node's name"),
         (("suspect", "@all", "--why", "x"), "not a node list"),
         (("suspect", "n[0-99999999]", "--why", "x"), "more than 10000 nodes"),
         (("suspect", "n1,typo", "--why", "x"), "Slurm knows no node typo"),
-        (("suspect", "n1", "--why", "x", "--ledger", "/nonexistent"), "is no folder"),
+        (("suspect", "n1", "--why", "x", "--ledger", "/nonexistent"), "is not a folder"),
         (("clear", "--why", "x"), "Missing argument 'NODES'"),
         (("blame", "n1"), "No such command"),
     ],
@@ -195,7 +195,7 @@ def test_where_slurm_gives_no_answer_a_persons_word_stands(
     says = "slurm_load_node error: Unable to contact slurm controller (connect failure)"
     fake_command(tmp_path / "bin", "scontrol", f"echo '{says}' >&2; exit 1")
     assert run(["nodes", "suspect", "n1", "--why", "it burns"]) == 0
-    assert "n1 is kept out" in capsys.readouterr().err
+    assert "n1 is excluded" in capsys.readouterr().err
 
 
 def test_a_long_reason_of_several_lines_is_one_short_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

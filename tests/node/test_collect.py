@@ -17,6 +17,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safelaunch.adapters import collect as fan_out
+from safelaunch.adapters import nodechecks, noderound
 from safelaunch.adapters.slurm import Command
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.hangs.proof import Examination, weigh
@@ -184,7 +186,7 @@ def test_report_that_is_too_long_keeps_every_ranks_main_thread() -> None:
 
 def test_helper_runs_from_text_alone_under_the_systems_python(spawn: Spawn) -> None:
     pid = a_rank(spawn, 0)
-    target = fan_out.Target(JOB, ("n0",), is_local=True)
+    target = noderound.Target(JOB, ("n0",), is_local=True)
 
     collected = fan_out.start(target, {"PATH": os.environ["PATH"]}, fan_out.Depth(gpus=False)).wait()
 
@@ -192,22 +194,36 @@ def test_helper_runs_from_text_alone_under_the_systems_python(spawn: Spawn) -> N
     assert [rank.pid for rank in collected.reports[0].ranks] == [pid]
 
 
-def test_text_of_the_helper_fits_into_its_environment_and_is_python_3_9() -> None:
-    for name in fan_out.MODULES:
-        text = (NODE / f"{name}.py").read_text()
+PROGRAMS = {"collect": fan_out.MODULES, "checks": nodechecks.MODULES}
+
+
+@pytest.mark.parametrize("modules", PROGRAMS.values(), ids=PROGRAMS)
+def test_text_of_a_program_fits_into_its_environment_and_is_python_3_9(modules: tuple[str, ...]) -> None:
+    for text in noderound.NodeProgram(modules).env().values():
         assert len(text) < 128 << 10, "execve(2): MAX_ARG_STRLEN"
         ast.parse(text, feature_version=(3, 9))
 
 
-def test_every_module_that_the_helper_needs_travels_with_it() -> None:
-    trees = [ast.parse((NODE / f"{module}.py").read_text()) for module in fan_out.MODULES]
-    needed = {name.name for tree in trees for node in ast.walk(tree)
-              if isinstance(node, ast.ImportFrom) and node.module == "safelaunch.node" for name in node.names}
-    assert needed <= set(fan_out.MODULES)
+@pytest.mark.parametrize("modules", PROGRAMS.values(), ids=PROGRAMS)
+def test_every_module_that_a_program_needs_travels_before_the_one_that_needs_it(modules: tuple[str, ...]) -> None:
+    assert len(noderound.NodeProgram(modules).env()) == len(modules)
+    for index, module in enumerate(modules):
+        tree = ast.parse((NODE / f"{module.replace('.', '/')}.py").read_text())
+        needed = {name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in imported(node)}
+        assert needed <= set(modules[:index])
+
+
+def imported(node: ast.ImportFrom) -> Iterator[str]:
+    """The modules of safelaunch.node that an import names, as a program does."""
+    within = f"{node.module}.".partition("safelaunch.node.")[2]
+    for name in node.names if node.module else ():
+        path = f"{within}{name.name}"
+        if f"{node.module}.".startswith("safelaunch.node."):
+            yield path if (NODE / f"{path.replace('.', '/')}.py").exists() else within.rstrip(".")
 
 
 def test_nodes_are_asked_in_waves_and_none_waits_for_a_slow_one() -> None:
-    target = fan_out.Target(JOB, tuple(f"n{number}" for number in range(6)), is_local=True)
+    target = noderound.Target(JOB, tuple(f"n{number}" for number in range(6)), is_local=True)
     looks = fan_out.start(target, {"PATH": os.environ["PATH"]}, fan_out.Depth(gpus=False, samples=1, at_once=2))
     collected = looks.wait()
     assert [report.node for report in collected.reports] == list(target.nodes)
@@ -224,13 +240,13 @@ def test_nodes_are_asked_in_waves_and_none_waits_for_a_slow_one() -> None:
 def test_node_without_a_report_is_listed_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, srun: str, why: str, is_mute: bool
 ) -> None:
-    monkeypatch.setattr(fan_out, "START_S", 0.5)
+    monkeypatch.setattr(fan_out, "NodeProgram", partial(noderound.NodeProgram, start_s=0.5))
     (tmp_path / "srun").write_text(f"#!/bin/sh\n{srun}\n")
     (tmp_path / "srun").chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     monkeypatch.setenv("PATH", env["PATH"])
 
-    collected = fan_out.start(fan_out.Target(JOB, ("n0", "n1")), env, fan_out.Depth(deadline_s=0.5)).wait()
+    collected = fan_out.start(noderound.Target(JOB, ("n0", "n1")), env, fan_out.Depth(deadline_s=0.5)).wait()
 
     assert [one.node for one in collected.silent] == ["n0", "n1"] and collected.reports == ()
     assert all(why in one.why and one.is_node_mute == is_mute for one in collected.silent), collected.silent
@@ -243,10 +259,10 @@ def test_asking_many_nodes_never_holds_the_loop_that_polls(tmp_path: Path, monke
         begun.append(argv[1])
         return Command(["sleep", "60"], {"PATH": os.environ["PATH"]}, 0.2)
 
-    looks = fan_out.start(fan_out.Target(JOB, tuple(f"n{n}" for n in range(30)), is_local=True), {}, begin=begin)
+    looks = fan_out.start(noderound.Target(JOB, tuple(f"n{n}" for n in range(30)), is_local=True), {}, begin=begin)
 
-    assert len(begun) == fan_out.STARTS_A_POLL
-    assert looks.poll() is None and len(begun) == 2 * fan_out.STARTS_A_POLL
+    assert len(begun) == noderound.STARTS_A_POLL
+    assert looks.poll() is None and len(begun) == 2 * noderound.STARTS_A_POLL
     assert len(looks.wait().silent) == 30
 
 

@@ -7,6 +7,7 @@ SlurmUnreachable (nobody knows what happened). `Command` is the same without wai
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -223,6 +224,14 @@ def helper_step(job: str, node: str, argv: Iterable[str], *, is_local: bool, has
     if is_local:
         return ["env", f"SLURMD_NODENAME={node}", *argv]
     return [*_beside(job, node), "--cpu-bind=none", "--mem=0", *(NO_GPUS if has_gpus else ()), *argv]
+
+
+def own_job(node: str, argv: Iterable[str], start_s: float, deadline_s: float) -> list[str]:
+    """A short job of its own on one node, which gives up where the node is not free within `start_s`; options for srun
+    may stand before the command.
+    """
+    return ["srun", "--job-name=safelaunch-check", "--nodes=1", "--ntasks=1", f"--nodelist={node}",
+            f"--immediate={math.ceil(start_s)}", f"--time={math.ceil(deadline_s / 60) + 1}", "--quiet", *argv]
 
 
 def shell_step(job: str, node: str, *, has_gpus: bool) -> list[str]:

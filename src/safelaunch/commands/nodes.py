@@ -1,4 +1,4 @@
-"""safelaunch nodes: which nodes are under suspicion, and why; suspect and clear them by hand."""
+"""safelaunch nodes: which nodes are under suspicion, and why; suspect, clear and check them by hand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Ledger:
 
     folder: Path
     half_life_s: float
-    cluster: str   # Slurm's ClusterName; "" = nobody says which this is
+    cluster: str   # Slurm's ClusterName; "" = unknown
 
     def read(self) -> tuple[NodeEvidence, ...]:
         """The evidence of all clusters; raises RunFolderError when the folder does not answer."""
@@ -68,12 +68,12 @@ def _why_option(function: _Command) -> _Command:
 
 
 @click.group(invoke_without_command=True)
-@click.option("--all", "show_all", is_flag=True, help="Also nodes with too little evidence to be kept out.")
+@click.option("--all", "show_all", is_flag=True, help="Also nodes with too little evidence for an exclusion.")
 @_ledger_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md; it has all nodes.")
 @click.pass_context
 def command(context: click.Context, show_all: bool, folder: str | None, as_json: bool) -> int:
-    """Show this cluster's nodes that are kept out of new attempts: why, since whose run, until when."""
+    """Show this cluster's nodes that are excluded from new attempts: why, since whose run, until when."""
     if context.invoked_subcommand is not None:
         context.obj = folder
         return 0
@@ -128,9 +128,33 @@ def clear(outer: str | None, nodes: str, why: str, folder: str | None) -> int:
                  for name in names if name in known])
     for name in names:
         was = known.get(name)
-        talk.say(f"{name}: nothing is known against it" if was is None else
+        talk.say(f"{name}: there is no evidence against it" if was is None else
                  f"{name} is cleared: {_pieces(len(was.known))} taken back (its score was {was.score:.1f})")
     return 0
+
+
+@command.command()
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[NODES] [-- SRUN_FLAGS]")
+@click.option("--local", "is_local", is_flag=True, help="This machine, without Slurm.")
+@click.option("--level", type=click.Choice(("light", "full")), default="light", show_default=True,
+              help="light takes seconds, full minutes.")
+@click.option("--path", "paths", multiple=True, metavar="DIR", help="A folder to write and read; may be repeated.")
+@click.option("--skip", multiple=True, metavar="CHECK", help="A check to leave out (docs/nodes.md); may be repeated.")
+@click.option("--gpus", type=click.IntRange(0, 4096), metavar="N", help="How many GPUs each node should have.")
+@click.option("--deadline", "deadline_s", type=click.IntRange(1, 3600), metavar="SECONDS",
+              help="For each node's checks (default 60; full 300).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
+def check(words: tuple[str, ...], is_local: bool, level: str, paths: tuple[str, ...], skip: tuple[str, ...],
+          gpus: int | None, deadline_s: int | None, as_json: bool) -> int:
+    """Check whether a training can be started on NODES; by default on those of the job around this shell.
+
+    Nodes outside of it get a short job each. Exit code 13: a node has failed, or has not answered.
+    """
+    from safelaunch.views.nodecheck import Asked, check_nodes, sruns_own  # not what the ledger needs
+
+    first = 1 if words and not words[0].startswith("-") else 0
+    names = _nodes(words[0]) if first else ()
+    return check_nodes(Asked(names, is_local, level, paths, skip, gpus, deadline_s, sruns_own(words[first:])), as_json)
 
 
 def _ledger(folder: str | None) -> Ledger:
@@ -138,7 +162,7 @@ def _ledger(folder: str | None) -> Ledger:
     suspects, cluster = _configured(), clustername.here()
     if folder is not None:
         if not runs.ask(lambda: Path(folder).is_dir(), folder):
-            raise UsageError(f"--ledger: {folder} is no folder", hint=f"to make a team's: {HOW_TO_SHARE}")
+            raise UsageError(f"--ledger: {folder} is not a folder", hint=f"to make a team's: {HOW_TO_SHARE}")
         return Ledger(Path(folder).absolute(), suspects.forget_after_s, cluster)
     try:
         return Ledger(ledger.folder_of(suspects, os.environ), suspects.forget_after_s, cluster)
@@ -152,7 +176,7 @@ def _configured() -> Suspects:
     file = next((name for name in names if Path(name).is_file()), None)
     if file is None:
         return Suspects()
-    # One of the two in the place of train.yaml as well: the same words once more change nothing.
+    # One of the two also in the place of train.yaml: applying it twice changes nothing.
     sources = configfiles.read_sources(file, os.environ)
     found: dict[str, Any] = config.resolve(sources, ["name=nodes", "command=train"], os.environ).config["suspects"]
     return Suspects(found["exclude"], found["max_excluded"], found["forget_after"], found["ledger"])
@@ -169,14 +193,14 @@ def _nodes(text: str) -> tuple[str, ...]:
         raise UsageError(error.message, hint=HOW_TO_NAME) from error
     wrong = [name for name in names if not is_node_name(name)]
     if wrong or not names:
-        raise UsageError(f"{(wrong or [text])[0]!r} is no node's name", hint=HOW_TO_NAME)
+        raise UsageError(f"{(wrong or [text])[0]!r} is not a node's name", hint=HOW_TO_NAME)
     return names
 
 
 def _reason(why: str) -> str:
     reason = talk.clean(" ".join(why.split()))
     if not reason:
-        raise UsageError("--why: say why; others will read it when they look at the node",
+        raise UsageError("--why is missing: other people will read the reason",
                          hint='for instance --why "Xid 79 twice, ticket 4711"')
     return reason[:WHY_MAX_CHARS]
 
@@ -186,23 +210,23 @@ def _check_known(names: tuple[str, ...]) -> None:
     result = slurm.run(slurm.show_nodes(nodefold.fold(names)), slurm.outside_job(os.environ), ASK_SLURM_S)
     unknown = re.findall(r"Node ([A-Za-z0-9._-]+) not found", result.stdout + result.stderr)
     if unknown:
-        raise UsageError(f"Slurm knows no node {', '.join(unknown)}; nothing was written down", hint="see: sinfo -N")
+        raise UsageError(f"Slurm knows no node {', '.join(unknown)}; nothing was written", hint="see: sinfo -N")
 
 
 def _there() -> tuple[str, ...] | None:
-    """All nodes of this cluster; None = Slurm does not say. An answer without any node is none."""
+    """All nodes of this cluster; None = Slurm does not say, or an answer without any node."""
     result = slurm.run(slurm.sinfo(None), slurm.outside_job(os.environ), ASK_SLURM_S)
     return slurmtext.all_nodes(result.stdout) or None if result.is_ok else None
 
 
 def _changed(name: str, before: Standing | None, after: Standing | None, now: float) -> str:
     if after is None or after.until_t is None:   # the clock went back beyond what is believed
-        return f"{name} is suspected, and not kept out"
+        return f"{name} is suspected, and not excluded"
     left = f"until {talk.clock(after.until_t)} ({talk.span(after.until_t - now)})"
     if before is not None and before.until_t is not None:
         longer = after.until_t > before.until_t + 1
-        return f"{name} stays kept out, {'now ' if longer else ''}{left}"
-    return f"{name} is kept out of new attempts {left}"
+        return f"{name} stays excluded, {'now ' if longer else ''}{left}"
+    return f"{name} is excluded from new attempts {left}"
 
 
 def _talk_of_the_rest(here: Ledger, shown: int, hidden: int, others: list[str]) -> None:
@@ -211,7 +235,7 @@ def _talk_of_the_rest(here: Ledger, shown: int, hidden: int, others: list[str]) 
         where = here.cluster or "a cluster that nobody names"
         more.append(f"these are the nodes of {where}; there is evidence of {', '.join(others)}, too: look there")
     if not shown:
-        more.insert(0, f"no node is kept out (ledger: {here.folder})")
+        more.insert(0, f"no node is excluded (ledger: {here.folder})")
     if more:
         talk.say("; ".join(more))
 

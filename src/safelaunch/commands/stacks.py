@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from safelaunch.adapters import collect, runfolder, slurm
-from safelaunch.adapters.collect import Collected, Depth, Target
+from safelaunch.adapters.collect import Collected, Depth
+from safelaunch.adapters.noderound import Target
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import jobstates, nodefold, nodeset
 from safelaunch.core.hangs import stacktext
@@ -37,13 +38,13 @@ LEAST_WIDTH = 40
               help="Write each node's report and each rank's stacks into DIR.")
 @click.option("--gpus", is_flag=True, help="Show what nvidia-smi says of each node's GPUs.")
 @click.option("--samples", type=click.IntRange(1, 20), default=2, show_default=True,
-              help="Looks at each rank: what differs between them moves.")
+              help="Samples of each rank; one whose samples differ moves.")
 @click.option("--parallel", "sizes", metavar="tp=N,pp=N", help="Sizes of the parallel groups, Megatron's order.")
 @click.option("--deadline", "deadline_s", type=click.FloatRange(1, 600), metavar="SECONDS",
-              help="For each node's look (default 8; with --native 30).")
+              help="For each node (default 8; with --native 30).")
 def command(which: str | None, native: bool, as_json: bool, raw: Path | None, gpus: bool, samples: int,
             sizes: str | None, deadline_s: float | None) -> int:
-    """Show what every rank of a job does, whoever started it: stacks of all nodes at once, grouped."""
+    """Show what every rank of a job does: stacks of all nodes at once, grouped. Any running job of yours."""
     parallel = parse_sizes(sizes) if sizes else None
     target, env = _find_target(which)
     limit_s = deadline_s or (NATIVE_DEADLINE_S if native else DEADLINE_S)
@@ -58,7 +59,7 @@ def command(which: str | None, native: bool, as_json: bool, raw: Path | None, gp
 
 
 def _show(collected: Collected, parallel: Sizes | None, as_json: bool, gpus: bool) -> None:
-    """The answer on stdout; what looks like a secret in a command line or a stack is ***, as in an attempt's dumps."""
+    """The answer on stdout; secrets in command lines and stacks are ***, as in an attempt's dumps."""
     groups = fold(rank for report in collected.reports for rank in report.ranks)
     verdict = judge_hang(collected.reports, collected.silent, sizes=parallel, groups=groups)
     if as_json:
@@ -72,7 +73,7 @@ def _show(collected: Collected, parallel: Sizes | None, as_json: bool, gpus: boo
 
 
 def _fit(line: str, width: int) -> str:
-    """A line for a terminal so wide, folded behind its label or deeper than its indentation; 0 = as it is."""
+    """A line folded to that width, after its label or below its indentation; 0 = not folded."""
     if width < LEAST_WIDTH or len(line) <= width:
         return line
     own = len(line) - len(line.lstrip())
@@ -99,7 +100,7 @@ def _run_target(run: Run, env: Mapping[str, str]) -> Target:
     state = run.state()
     job, attempt = state.job, state.attempt
     if state.ended is not None:
-        raise UsageError(f"no rank is left to look at: {runs.describe_end(state.ended)}",
+        raise UsageError(f"no rank is left: {runs.describe_end(state.ended)}",
                          hint=f"safelaunch why {run.dir}")
     if job is None or job.started_t is None or job.over:
         raise UsageError(f"{run.plan.name} has no running job: it is {state.name}", hint=f"safelaunch status {run.dir}")

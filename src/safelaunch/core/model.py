@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Exit codes of the command line and of the job (a public contract); those of errors stand in safelaunch.errors.
+# Exit codes of the command line and of the job (a public contract); those of errors are in safelaunch.errors.
 DONE, REFUSED, UNREACHABLE = 0, 3, 4
-FAILED_FOR_GOOD, BUDGET_SPENT, STOPPED = 10, 11, 12
+FAILED_FOR_GOOD, BUDGET_SPENT, STOPPED, CHECK_FAILED = 10, 11, 12, 13
 TIMED_OUT = 124
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Child:
         self.open = set(self.parts)
         self.size = 0
 
-    def hear(self, fd: int) -> None:
+    def receive(self, fd: int) -> None:
         """Take what has come on one of its pipes."""
         try:
             data = os.read(fd, 1 << 16)
@@ -121,7 +121,7 @@ def run_all(tasks: Iterable[Task], at_once: int, until_s: float) -> dict[Any, Ou
             waiting = []
         if not running:
             continue
-        _hear(poll, running)
+        _receive(poll, running)
         for name, child in list(running.items()):
             late = time.monotonic() >= child.until_s
             if late or not child.open:
@@ -131,12 +131,12 @@ def run_all(tasks: Iterable[Task], at_once: int, until_s: float) -> dict[Any, Ou
     return outcomes
 
 
-def _hear(poll: Any, running: dict[Any, Child]) -> None:
+def _receive(poll: Any, running: dict[Any, Child]) -> None:
     owners = {fd: child for child in running.values() for fd in child.open}
     left_s = min(child.until_s for child in running.values()) - time.monotonic()
     for fd, _ in poll.poll(max(0.0, left_s) * 1000):
         child = owners[fd]
-        child.hear(fd)
+        child.receive(fd)
         if fd not in child.open:
             poll.unregister(fd)
 
@@ -182,7 +182,7 @@ def _follow(child: Child, stall_s: float, found: dict[int, Any]) -> int:
         if not ready or time.monotonic() >= child.until_s:
             break
         for fd, _ in ready:
-            child.hear(fd)
+            child.receive(fd)
             if fd not in child.open:
                 poll.unregister(fd)
         *lines, rest = (rest + b"".join(child.parts[out])).split(b"\n")

@@ -1,7 +1,8 @@
 """One node's word on a hang: what every rank of a job does here, as one JSON line on stdout. Always exits with 0.
 
-Travels as text in the environment of its helper step, with the modules beside it (adapters.collect), so that no file of
-a frozen filesystem is needed. What may hang is left to disposable children; after the deadline it reports what it has.
+Travels as text in the environment of its helper step, with the modules beside it (adapters.noderound), so that no file
+of a frozen filesystem is needed. What may hang is left to disposable children; after the deadline it reports what it
+has.
 Source of both laws: the seeds' dump of eight nodes, of which one py-spy that was refused (EPERM, a rank asleep in D
 state) ended the step, and with it the dumps of the seven healthy nodes. Standard library, Python 3.9.
 
@@ -92,7 +93,7 @@ class NodeSample:
         self.ranks = proctable.find_ranks(table, members)[:MOST_RANKS]
         self._note_hanging(hanging)
         if options.samples:
-            self._look_at_ranks()
+            self._sample_ranks()
         elif options.gpus:
             self.others.update(children.run_all(devices.gpu_tasks(), 2, self.until_s))
         self._read_others()
@@ -102,9 +103,9 @@ class NodeSample:
             pystack = spy.find_pystack(min(self.until_s, time.monotonic() + 2 * spy.FIND_S))
             self.found_cores = cores.look(folders, since_t, self.until_s, pystack)
 
-    def _look_at_ranks(self) -> None:
+    def _sample_ranks(self) -> None:
         options = self.options
-        self._look_at_kernel()
+        self._sample_kernel()
         self._find_tools()
         refused: set[int] = set()
         for number in range(options.samples):
@@ -127,7 +128,7 @@ class NodeSample:
     def _left_s(self) -> float:
         return self.until_s - time.monotonic()
 
-    def _look_at_kernel(self) -> None:
+    def _sample_kernel(self) -> None:
         pids = [process.pid for rank in self.ranks for process in (rank.process, *rank.below[:32])]
         found, stuck = children.walk(pids, evidence.look, STALL_S, self.until_s)
         facts = {pids[index]: said for index, said in found.items()}
@@ -284,12 +285,12 @@ def fitted(report: dict[str, Any]) -> str:
     return json.dumps(report, separators=(",", ":"))
 
 
-def main(text: Optional[str] = None) -> int:
-    """Print the report that the options in SAFELAUNCH_COLLECT ask for; 0, whatever happened."""
+def main(text: str) -> int:
+    """Print the report that these options, a JSON object, ask for; 0, whatever happened."""
     look: Optional[NodeSample] = None
     report: dict[str, Any] = {"v": 1, "node": os.environ.get("SLURMD_NODENAME", ""), "ranks": [], "notes": []}
     try:
-        options = Options(json.loads(os.environ["SAFELAUNCH_COLLECT"] if text is None else text))
+        options = Options(json.loads(text))
         look = NodeSample(options)
         look.run()
     except Exception as error:  # noqa: BLE001 - a helper that fails takes its node's evidence with it
@@ -305,5 +306,5 @@ def main(text: Optional[str] = None) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])
     os._exit(0)   # not the interpreter's own end: it would wait for what is left

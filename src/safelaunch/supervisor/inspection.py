@@ -1,8 +1,8 @@
-"""Visits to an attempt's nodes, beside its life: what they hold that they should not, and what a crash has left there.
+"""Inspections of an attempt's nodes, beside the training: processes left over, and what a crash has left there.
 
-One helper step a node, a few at a time, without hurry; nothing waits for a visit but the end of the run, for core
-files. At an attempt's start: ranks that an earlier one left behind are ended, strangers on the job's GPUs are told,
-py-spy is kept on the node's own disk. After a failure: core files are named. Where no KILL ends a rank: a ticket.
+One helper step on each node, a few at a time. Only the end of the run waits for it, for core files. At an attempt's
+start: ranks of earlier attempts are ended, other processes on the job's GPUs are reported, py-spy is copied to the
+node's own disk. After a failure: core files are named. Where no KILL ends a rank: a ticket.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from safelaunch.adapters import runfolder
-from safelaunch.adapters.collect import Collected, Depth, Target
+from safelaunch.adapters.collect import Collected, Depth
 from safelaunch.adapters.localtime import clock
+from safelaunch.adapters.noderound import Target
 from safelaunch.core.hangs import nodeticket, stacktext
 from safelaunch.core.hangs.ranks import NodeReport, Silent
 from safelaunch.core.secretmask import mask
 from safelaunch.supervisor import overlap
 from safelaunch.supervisor.leader import Leader
-from safelaunch.supervisor.state.nodes import Unvisited
+from safelaunch.supervisor.state.nodes import Uninspected
 from safelaunch.supervisor.state.tasks import Step
 from safelaunch.supervisor.suspicion import blamed_nodes
 
 AT_START_S = 1.0        # the attempt's own steps come first
 TOOL_AGAIN_S = 60.0     # a slow `setup:` had started no rank before, whose environment says where py-spy is
 AT_ONCE = 2             # each is a request to slurmctld and a process on the batch host
-SETTLED_S = 3.0         # after the last failure: a visit beside a restart doubled its time (0.43 s for 0.25 s)
+SETTLED_S = 3.0         # after the last failure: an inspection beside a restart doubled its time (0.43 s for 0.25 s)
 LOOPING_S = 30.0        # after the first one of a training that fails again and again
 CORES_S = 40.0          # pystack reads the symbols of gigabytes
 CRASHES = (3, 4, 5, 6, 7, 8, 11, 31)   # signals whose default is a core: signal(7)
@@ -38,7 +39,7 @@ LOOK_S = 0.25           # whether a restart has settled
 
 
 def at_start(lead: Leader, number: int) -> Step:
-    """Leftovers ended or told, py-spy kept; for py-spy twice where a node had none yet."""
+    """End or report leftovers, keep py-spy; a second time where a node had no py-spy yet."""
     nodes = lead.attempt.nodes
     for pause_s in (AT_START_S, TOOL_AGAIN_S):
         yield pause_s
@@ -53,17 +54,17 @@ def at_start(lead: Leader, number: int) -> Step:
 
 
 def after_failures(lead: Leader) -> Step:
-    """Visit the nodes of failed attempts once the restart has settled, or the run ends; one visit for several."""
-    while failed := lead.nodes.unvisited:
+    """Inspect the nodes of failed attempts once, when the restart has settled or the run ends."""
+    while failed := lead.nodes.uninspected:
         first_s, last_s = failed[0].since_s, failed[-1].since_s
         if not lead.tasks.is_leaving and lead.now_s < min(last_s + SETTLED_S, first_s + LOOPING_S):
             yield LOOK_S
             continue
-        yield from _visit(lead, lead.nodes.are_visited())
+        yield from _inspect(lead, lead.nodes.are_inspected())
 
 
-def _visit(lead: Leader, failures: Sequence[Unvisited]) -> Step:
-    """Core files of these attempts, named in the last one's folder and in the job's output; leftovers ended or told."""
+def _inspect(lead: Leader, failures: Sequence[Uninspected]) -> Step:
+    """Name core files of these attempts in the last one's folder and in the job's output; end or report leftovers."""
     live = failures[-1].live
     nodes = tuple(dict.fromkeys(node for one in reversed(failures) for node in blamed_nodes(one.live)))[:CORE_NODES]
     if not nodes:
@@ -95,7 +96,7 @@ def _visit(lead: Leader, failures: Sequence[Unvisited]) -> Step:
 
 
 def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
-    """A text for the administrators, where the node answers and shows ranks that no KILL has ended."""
+    """Write a text for the administrators where the node answers and shows ranks that no KILL has ended."""
     collected = yield from collect(lead, (node,), Depth(samples=1, gpus=False, deadline_s=TICKET_S))
     ranks = [rank for report in collected.reports for rank in report.ranks if not rank.is_gone]
     if not ranks:
@@ -104,12 +105,12 @@ def ticket(lead: Leader, number: int, node: str, why: str) -> Step:
                              when=clock(lead.now))
     name = f"system/ticket-{node}.txt"
     lead.put(number, name, mask(text).encode(errors="replace"))
-    lead.say(f"{node}: {len(ranks)} processes that no KILL ends; a text for the administrators is in "
+    lead.say(f"{node}: {len(ranks)} processes that survive KILL; a text for the administrators is in "
              f"{runfolder.attempt_folder(number)}/{name}")
 
 
 def collect(lead: Leader, nodes: Sequence[str], depth: Depth) -> Generator[float, Any, Collected]:
-    """One look at these nodes; never waits for one of them. Whatever the leader looks for, this is its way."""
+    """Samples of these nodes, which never wait for each other. The leader runs every helper of this kind here."""
     if lead.nodes.no_overlap is not None:
         return Collected((), tuple(Silent(node, lead.nodes.no_overlap, is_node_mute=False) for node in nodes))
     job = lead.job

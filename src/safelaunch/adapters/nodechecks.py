@@ -1,0 +1,67 @@
+"""The checks of node.checks on all nodes of a job at once (adapters.noderound), and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from safelaunch.adapters.noderound import NodeProgram, NodeRound, Target
+from safelaunch.adapters.slurm import Command, StartCommand
+from safelaunch.core.checks.results import CheckReport, parse_report
+from safelaunch.core.hangs.ranks import Silent
+from safelaunch.node.checks.answer import DEADLINE_S
+
+MODULES = ("children", "plain", "proctable", "evidence", "devices", "checks.answer", "checks.disk", "checks.smi",
+           "checks.gpu", "checks.memory", "checks.processes", "checks.network", "checks.software", "checks.witnesses",
+           "checks.table", "checks.main")
+ANSWER_S = 4.0    # from the deadline of a node's checks to its answer: what was said is read, and the interpreter ends
+QUEUE_S = 30.0    # for a job of its own to start on an idle node: a scheduler's cycle (slurm.conf(5), sched_interval)
+
+
+@dataclass(frozen=True)
+class CheckQuestion:
+    """What is asked of the nodes: a level for each, and the words of a request (docs/nodes.md) that all share."""
+
+    levels: Mapping[str, str]
+    words: Mapping[str, Any] = field(default_factory=dict)
+    limit_s: float | None = None   # of a node's checks; None = their level's
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds until the slowest node must have answered, from the start of its helper."""
+        return max((self._limit_s(level) for level in self.levels.values()), default=0.0) + ANSWER_S
+
+    def of(self, node: str) -> dict[str, Any]:
+        """A node's request."""
+        level = self.levels[node]
+        return {**self.words, "node": node, "level": level, "deadline_s": max(1, int(self._limit_s(level)))}
+
+    def _limit_s(self, level: str) -> float:
+        return DEADLINE_S[level] if self.limit_s is None else self.limit_s
+
+
+@dataclass(frozen=True)
+class CheckedNodes:
+    """All that came back: reports, and the nodes that gave none."""
+
+    reports: tuple[CheckReport, ...]
+    silent: tuple[Silent, ...]
+    took_s: float = 0.0
+
+
+class NodeChecks:
+    """The checks of all nodes, under way."""
+
+    def __init__(self, target: Target, env: Mapping[str, str], question: CheckQuestion,
+                 begin: StartCommand = Command) -> None:
+        is_own = not target.job and not target.is_local
+        program = NodeProgram(MODULES, start_s=QUEUE_S) if is_own else NodeProgram(MODULES)
+        self._round = NodeRound(target, env, program, deadline_s=question.deadline_s, ask=question.of,
+                                read=parse_report, begin=begin)
+
+    def wait(self) -> CheckedNodes:
+        """Everything, waited for."""
+        asked = self._round
+        asked.wait()
+        return CheckedNodes(asked.answers, asked.silent, asked.took_s)

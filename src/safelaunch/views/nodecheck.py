@@ -1,0 +1,122 @@
+"""safelaunch nodes check: can a training be started on these nodes?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from safelaunch.adapters import job, slurm
+from safelaunch.adapters.nodechecks import CheckedNodes, CheckQuestion, NodeChecks
+from safelaunch.adapters.noderound import Target
+from safelaunch.core import nodefold, slurmtext
+from safelaunch.core.checks import show
+from safelaunch.core.checks.judge import JudgedNodes, NodeState, judge
+from safelaunch.core.checks.results import CheckReport
+from safelaunch.core.model import CHECK_FAILED
+from safelaunch.errors import UsageError
+from safelaunch.node.checks.table import CHECKS
+from safelaunch.views import talk
+
+SQUEUE_DEADLINE_S = 10.0
+BAD = (NodeState.FAILED, NodeState.NO_ANSWER)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed."""
+
+    nodes: tuple[str, ...]
+    is_local: bool
+    level: str
+    paths: tuple[str, ...]
+    skip: tuple[str, ...]
+    gpus: int | None
+    deadline_s: int | None
+    srun: tuple[str, ...]
+
+
+def check_nodes(asked: Asked, as_json: bool) -> int:
+    """The exit code: 0, or CHECK_FAILED where a node has failed or has not answered."""
+    unknown = set(asked.skip) - {check.name for check in CHECKS}
+    if unknown:
+        raise UsageError(f"--skip: no check is called {sorted(unknown)[0]}",
+                         hint=f"there are: {', '.join(check.name for check in CHECKS)}")
+    env = slurm.outside_job(os.environ)
+    target = _target(asked, env)
+    words: dict[str, Any] = {"paths": [str(Path(path).absolute()) for path in asked.paths], "skip": list(asked.skip),
+                             "gpus": asked.gpus}
+    question = CheckQuestion(dict.fromkeys(target.nodes, asked.level), words, asked.deadline_s)
+    checked = NodeChecks(target, env, question).wait()
+    judged = judge(checked.reports, {one.node: one.why for one in checked.silent})
+    is_good = all(one.state not in BAD for one in judged.nodes)
+    if as_json:
+        talk.emit_json(_as_json(judged, checked, asked.level, is_good))
+    else:
+        _print(judged, checked, is_good)
+    return 0 if is_good else CHECK_FAILED
+
+
+def _target(asked: Asked, env: Mapping[str, str]) -> Target:
+    """Where to check: here, beside this job's steps, or by a short job on each node. Raises UsageError."""
+    if asked.is_local:
+        if asked.nodes:
+            raise UsageError("--local looks at this machine alone: name no nodes with it")
+        return Target("", (os.uname().nodename.split(".")[0],), is_local=True)
+    try:
+        here = job.current(os.environ)
+    except KeyError:
+        if not asked.nodes:
+            raise UsageError("which nodes? outside of a job name them, or say --local for this machine",
+                             hint="safelaunch nodes check n[1-4]") from None
+        return Target("", asked.nodes, options=asked.srun)
+    if not set(asked.nodes) <= set(here.nodes):
+        return Target("", asked.nodes, options=asked.srun)
+    return Target(here.id, asked.nodes or here.nodes, has_gpus=_are_gpus_taken(here.id, env))
+
+
+def _are_gpus_taken(job_id: str, env: Mapping[str, str]) -> bool:
+    """Whether a step of the job may hold its GPUs: a helper step that wants some would wait for it."""
+    result = slurm.run(slurm.squeue_steps(job_id), env, SQUEUE_DEADLINE_S)
+    return not result.is_ok or slurmtext.count_steps(result.stdout) > 0
+
+
+def _print(judged: JudgedNodes, checked: CheckedNodes, is_good: bool) -> None:
+    if len(judged.nodes) == 1 and checked.reports:
+        click.echo("\n".join(show.check_table(checked.reports[0])))
+        click.echo()
+    click.echo("\n".join(show.node_table(judged)))
+    bad = [one.node for one in judged.nodes if one.state in BAD]
+    left = "no node failed" if is_good else f"not to be used: {nodefold.fold(bad)}"
+    talk.say(f"{len(judged.nodes)} node{'s' if len(judged.nodes) > 1 else ''}, {checked.took_s:.1f} s: {left}")
+
+
+def _as_json(judged: JudgedNodes, checked: CheckedNodes, level: str, is_good: bool) -> dict[str, Any]:
+    reports = {report.node: report for report in checked.reports}
+    return {"v": 1, "ok": is_good, "level": level, "took_s": round(checked.took_s, 3), "ties": list(judged.ties),
+            "nodes": [{"node": one.node, "state": one.state.value, "reasons": list(one.reasons),
+                       **_of_report(reports.get(one.node))} for one in judged.nodes]}
+
+
+def _of_report(report: CheckReport | None) -> dict[str, Any]:
+    if report is None:
+        return {"took_s": None, "notes": [], "checks": []}
+    return {"took_s": report.took_s, "notes": list(report.notes),
+            "checks": [_of_result(result._asdict()) for result in report.results]}
+
+
+def _of_result(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the modules of a Python, which are thousands; their digest stays."""
+    return {**row, "facts": {key: value for key, value in row["facts"].items() if key != "modules"}}
+
+
+def sruns_own(words: Sequence[str]) -> tuple[str, ...]:
+    """The words after `--` as options of srun; raises UsageError for others."""
+    wrong = next((word for word in words if not word.startswith("-")), None)
+    if wrong is not None:
+        raise UsageError(f"{wrong!r} is no option of srun", hint="write options as one word: --partition=gpu")
+    return tuple(words)
