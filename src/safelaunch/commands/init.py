@@ -8,9 +8,10 @@ import click
 
 from safelaunch.adapters.configfiles import read_text
 from safelaunch.core.config.sbatchscript import draft_from_script
+from safelaunch.core.config.scriptrefusals import find_refusals
 from safelaunch.core.config.starter import EXAMPLE, Draft, render_draft
 from safelaunch.core.plaintext import clean
-from safelaunch.errors import UsageError
+from safelaunch.errors import ConfigError, UsageError
 
 
 @click.command()
@@ -36,6 +37,9 @@ def command(script: str | None, output: str) -> int:
 
 def _read_script(script: str) -> Draft:
     try:
-        return draft_from_script(read_text(script))
+        text = read_text(script)
     except OSError as error:
         raise UsageError(f"{script} cannot be read: {error.strerror}") from error
+    if refusals := find_refusals(text, script):
+        raise ConfigError(refusals)
+    return draft_from_script(text)

@@ -19,6 +19,6 @@ def train_file_arguments(function: _Command) -> _Command:
 
 
 def split_rest(rest: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Overrides, and the flags that stood after `--`, a sign that click drops; no override starts with a dash."""
+    """Overrides, and the flags after `--`, which click drops; no override starts with a dash."""
     first = next((i for i, word in enumerate(rest) if word.startswith("-")), len(rest))
     return list(rest[:first]), list(rest[first:])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 
 from safelaunch.core.config.layers import name_from_file
 from safelaunch.core.config.resumeway import takes_words
+from safelaunch.core.config.sbatchlines import SbatchLine, read_sbatch_lines, without_sbatch_lines
 from safelaunch.core.config.sbatchoptions import LETTERS, OPTIONS, REFUSED
 from safelaunch.core.config.slurmkeys import split_flags
 from safelaunch.core.config.starter import Draft
@@ -26,8 +26,8 @@ _BRANCH = re.compile(r"\s*(?:if|for|while|until|case|function)\b|.*\(\)\s*\{|.*<
 
 def draft_from_script(text: str) -> Draft:
     """The draft: #SBATCH lines as slurm:, the srun or torchrun line as command:, what stands before it as setup:."""
-    directives, body = _split_script(text)
-    name, slurm, notes = _read_directives(directives)
+    body = without_sbatch_lines(text)
+    name, slurm, notes = _read_directives(read_sbatch_lines(text))
     options, shell, about_shell = _read_shebang(text.partition("\n")[0])
     notes += about_shell
     setup, launch_line, after = _find_launch(body)
@@ -63,30 +63,15 @@ def _read_shebang(line: str) -> tuple[list[str], dict[str, bool], list[str]]:
     return [f"set -{options}"] if options else [], {"login_shell": True} if is_login else {}, notes
 
 
-def _split_script(text: str) -> tuple[list[str], list[str]]:
-    """The #SBATCH lines, and the script without them. sbatch stops reading them at the first command (sbatch(1))."""
-    directives: list[str] = []
-    body: list[str] = []
-    for line in text.replace("\r\n", "\n").split("\n"):
-        begun = any(one.strip() and not one.lstrip().startswith("#") for one in body)
-        if line.startswith("#SBATCH") and not begun:
-            directives.append(line.removeprefix("#SBATCH"))
-        elif not line.startswith(("#!", "#SBATCH")):
-            body.append(line)
-    return directives, body
-
-
-def _read_directives(lines: list[str]) -> tuple[str | None, dict[str, str | int | bool], list[str]]:
+def _read_directives(lines: list[SbatchLine]) -> tuple[str | None, dict[str, str | int | bool], list[str]]:
     """The run's name, the options for slurm:, and a note for each that safelaunch owns."""
     slurm: dict[str, str | int | bool] = {}
     notes: list[str] = []
     name = None
     for line in lines:
-        try:
-            flags, faults = split_flags(shlex.split(line, comments=True))
-        except ValueError as error:
-            notes.append(f"left out, not readable ({error}): #SBATCH{line}")
-            continue
+        if line.fault:
+            notes.append(f"left out, not readable ({line.fault}): line {line.number}")
+        flags, faults = split_flags(line.words)
         notes += [f"left out, no option of sbatch known here: {flag}" for flag, _ in faults]
         for option, value in flags:
             if option == "job-name" and value:

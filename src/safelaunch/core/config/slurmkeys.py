@@ -160,6 +160,7 @@ def _split_flag(token: str, rest: Iterator[str]) -> Iterator[tuple[str, str | No
 
 def _long_flag(token: str, rest: Iterator[str]) -> tuple[str, str | None]:
     name, equals, text = token[2:].partition("=")
+    name = _full_name(name)
     option = OPTIONS.get(name)
     if option is None:
         near = nearest_word(name, OPTIONS, cutoff=_SLIP)
@@ -170,6 +171,14 @@ def _long_flag(token: str, rest: Iterator[str]) -> tuple[str, str | None]:
     if equals or option.takes in ("none", "optional"):
         return name, text if equals else None
     return name, _next_value(rest)
+
+
+def _full_name(name: str) -> str:
+    """The option that a unique beginning stands for, as sbatch takes it (getopt_long(3)): `--err` is `--error`."""
+    found = [name] if name in OPTIONS else [option for option in OPTIONS if name and option.startswith(name)]
+    if len(found) > 1:
+        raise WrongValue(f"could be {' or '.join(f'--{option}' for option in found)}")
+    return found[0] if found else name
 
 
 def _short_flags(token: str, rest: Iterator[str]) -> Iterator[tuple[str, str | None]]:

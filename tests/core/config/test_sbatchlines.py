@@ -1,0 +1,72 @@
+"""#SBATCH lines as sbatch reads them, and what of a script is refused."""
+
+from __future__ import annotations
+
+from safelaunch.core.config.sbatchlines import read_sbatch_lines, split_words, without_sbatch_lines
+from safelaunch.core.config.scriptrefusals import find_refusals
+from safelaunch.core.config.slurmkeys import split_flags
+from tests.tables import each
+
+WORDS = [
+    (" -N 2 --ntasks=4", ["-N", "2", "--ntasks=4"]),
+    ("--nodes=2", ["--nodes=2"]),
+    (" --nodes=2  # as many as Trainer(num_nodes=…)", ["--nodes=2"]),
+    (' --comment="a b#c" -q x', ["--comment=a b#c", "-q", "x"]),
+    (" --comment='a\\'b'", ["--comment=a'b"]),
+    (' --comment=a\\ b ""', ["--comment=a b", ""]),
+    (" --comment=a#b", ["--comment=a"]),
+    ("", []),
+]
+REFUSED = [
+    ("#!/bin/bash\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\nsrun a\n", [3]),
+    ("#!/bin/bash\n#SBATCH packjob\nsrun --het-group=0 a : --het-group=1 b\n", [2, 3]),
+    ("#!/bin/bash\ntrap 'scontrol requeue $SLURM_JOB_ID' USR1\nsrun a\n", [2]),
+    ("#!/bin/bash\nagain() {\n  scontrol -v requeuehold \"$SLURM_JOB_ID\"\n}\n", [3]),
+    ("#!/bin/bash\nsrun a || sbatch --dependency=afterany:$SLURM_JOB_ID \\\n  \"$0\"\n", [2]),
+    ("#!/bin/bash\nsbatch -d singleton job.slurm\n", [2]),
+    ("#!/bin/bash\nexec sbatch ${BASH_SOURCE[0]}\n", [2]),
+    ("#!/bin/bash\nsrun -n3 --multi-prog a.conf\n", [2]),
+    ("#!/bin/bash\nx=$(/opt/slurm/bin/srun hostname)\n", [2]),
+]
+LEFT = [
+    "#!/bin/bash\n##SBATCH hetjob\n #SBATCH hetjob\nsrun a\n#SBATCH hetjob\n",
+    "#!/bin/bash\n# scontrol requeue $SLURM_JOB_ID would do it\nsrun a  # or sbatch $0\n",
+    "#!/bin/bash\nscontrol show hostnames $SLURM_JOB_NODELIST\nsbatch evaluate.slurm\nsrun python requeue.py\n",
+]
+
+
+@each(("line", "words"), WORDS)
+def test_words_of_a_line_are_those_of_sbatch(line: str, words: list[str]) -> None:
+    assert split_words(line) == words
+
+
+def test_sbatch_stops_at_the_first_command() -> None:
+    text = ("#!/bin/bash\n#SBATCH -N2\n\n# a comment\n##SBATCH -N3\n  #SBATCH -N4\n"
+            "#SBATCH --mem=0\nset -e\n#SBATCH -N5\n")
+    assert [(line.number, line.words) for line in read_sbatch_lines(text)] == [(2, ("-N2",)), (7, ("--mem=0",))]
+    assert without_sbatch_lines(text)[-3:] == ["set -e", "#SBATCH -N5", ""]
+
+
+def test_a_here_document_keeps_its_own_first_line() -> None:
+    text = "#!/bin/bash\n#SBATCH -N2\ncat > run.sh <<'E'\n#!/bin/bash\n#SBATCH -N9\nE\n"
+    assert without_sbatch_lines(text) == ["cat > run.sh <<'E'", "#!/bin/bash", "#SBATCH -N9", "E", ""]
+
+
+def test_an_open_quote_is_a_fault_of_its_line() -> None:
+    line, = read_sbatch_lines('#!/bin/bash\n#SBATCH --comment="a\n')
+    assert (line.words, line.fault) == ((), 'a " has no end')
+
+
+def test_a_unique_beginning_stands_for_its_option_and_no_other() -> None:
+    assert split_flags(["--err=a", "--outp", "b", "--excl"]) == (
+        [("error", "a"), ("output", "b")], [("--excl", "could be --exclude or --exclusive")])
+
+
+@each(("text", "lines"), REFUSED)
+def test_what_would_start_a_second_job_or_pass_the_fence_is_refused_with_its_line(text: str, lines: list[int]) -> None:
+    assert [one.line for one in find_refusals(text, "/home/me/job.slurm")] == lines
+
+
+@each("text", LEFT)
+def test_what_only_looks_like_it_is_left_alone(text: str) -> None:
+    assert find_refusals(text, "job.slurm") == []
