@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from safelaunch.adapters.slurm import Command, Result
@@ -19,6 +20,7 @@ class SimCommand(Command):
                  deadline_s: float) -> None:
         self.argv, self.env = tuple(argv), env
         self.owner = owner
+        self.on_term: Callable[[], None] = partial(self.end, 143, "", "")   # a step's srun hands TERM on to it
         self._result: Result | None = None
         self._clock = clock
         self._late = clock.after(deadline_s, lambda: self._set(Result(self.argv, None, "", "")))
@@ -36,6 +38,11 @@ class SimCommand(Command):
     def poll(self) -> Result | None:
         """The result; None while it runs."""
         return self._result
+
+    def terminate(self) -> None:
+        """TERM to it."""
+        if self._result is None:
+            self.on_term()
 
     def wait(self) -> Result:
         """The result, waited for."""

@@ -49,6 +49,9 @@ class Task:
 
     def start(self) -> None:
         """slurmstepd starts the guard, and the guard its rank."""
+        if self.rank == "new" and self.host.is_stopped and not self._deaf:
+            self.sim.clock.after(0.5, self.start)
+            return
         if self.rank != "new" or not self.host.is_running or self._deaf:
             return
         if not self.host.mount.is_frozen and fence.is_too_late(self._read(True)):
@@ -104,6 +107,7 @@ class Task:
             self._killed = self._killed or (code, signal)
             return
         self.rank, self.code = "dead", code
+        self._leave_host()
         self.sim.writes(self)
         self.attempt.update()
         if self.guard_alive:
@@ -142,9 +146,13 @@ class Task:
     def guard_dies(self) -> None:
         """The guard is gone; its connection says so, where the host still can."""
         self.guard_alive = False
-        if self in self.host.living:
-            self.host.living.remove(self)
+        self._leave_host()
         self.link.close()
+
+    def _leave_host(self) -> None:
+        """Nothing of it is left there; a rank in D state stays, and goes with its host."""
+        if not self.guard_alive and self.rank == "dead" and self in self.host.living:
+            self.host.living.remove(self)
 
     # --- the host ---------------------------------------------------------------------------------------------------
 
@@ -168,11 +176,9 @@ class Task:
         """The node goes on: a guard that finds it was long asleep holds its ranks until it has looked."""
         self._switch_n += 1
         late, self._late = self._late, []
-        if not self.guard_alive:
-            return
-        if not late:
+        if self.guard_alive and not late:
             self._turn()
-        for seen in late:
+        for seen in late if self.guard_alive else ():
             self._turn(seen or self._read(True))
         self.sim.writes(self)
         self.attempt.update()

@@ -15,7 +15,7 @@ from unittest import mock
 from greenlet import getcurrent  # type: ignore[import-untyped,unused-ignore]
 
 from safelaunch.adapters import runfolder, slurm
-from safelaunch.adapters.book import LoginActor
+from safelaunch.adapters.loginactor import LoginActor
 from safelaunch.adapters.slurm import Result
 from safelaunch.views import controls, queuehold
 from safelaunch.views.queuehold import Turned
@@ -109,7 +109,7 @@ def _run(argv: Sequence[str], env: Mapping[str, str], deadline_s: float = slurm.
     return person.ask(argv, env, deadline_s)
 
 
-def _book(run: Any) -> LoginActor:
+def _login_actor(run: Any) -> LoginActor:
     seq = max((event.seq for event in run.journal().events if event.gen == 0), default=0)
     return LoginActor(run.dir, seq, "login", lambda: EPOCH_T + _AT.sim.clock.t, 1)
 
@@ -117,5 +117,5 @@ def _book(run: Any) -> LoginActor:
 @contextlib.contextmanager
 def behind_keyboards() -> Iterator[None]:
     """The verbs' way to Slurm and to the time of day, for as long as one simulation runs."""
-    with mock.patch.object(slurm, "run", _run), mock.patch.object(controls, "book", _book):
+    with mock.patch.object(slurm, "run", _run), mock.patch.object(controls, "login_actor", _login_actor):
         yield

@@ -262,11 +262,11 @@ class SimWorld(World):
         """Signals are queued."""
         signals = self._me.signals
 
-        def hear(now_s: float) -> None:
+        def on_readable(now_s: float) -> None:
             waiting, signals.numbers = signals.numbers, []
             for number in waiting:
                 take(number, now_s)
-        self._selector.register(signals, 1, hear)
+        self._selector.register(signals, 1, on_readable)
 
     def share(self, run_dir: Path, spool_dir: Path) -> SharedFolder:
         """This host's view of the run folder."""

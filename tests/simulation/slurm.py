@@ -83,7 +83,7 @@ class Controller:
         self.jobs: dict[str, Job] = {}
         self.down: dict[str, str] = {}          # node → why slurmctld will not use it
         self.calls: list[tuple[float, tuple[str, ...]]] = []
-        self.clear_looks: list[float] = []   # when squeue was asked that told the truth, in time
+        self.clear_looks: list[float] = []   # when squeue told the truth of ended jobs, too, in time
         self.callers: list[object] = []
         self.is_hung = False                    # takes connections, answers when it goes on: SIGSTOP
         self.is_gone = False                    # its process has ended

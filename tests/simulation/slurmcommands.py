@@ -13,6 +13,7 @@ from tests.simulation.command import SimCommand
 from tests.simulation.hosts import Host
 from tests.simulation.scenario import SITES
 from tests.simulation.slurm import ENDED, MESSAGE_TIMEOUT_S, Controller, Job
+from tests.simulation.training import KILL_WAIT_S
 
 BUSY = "srun: error: Unable to create step for job {}: Requested nodes are busy"
 NOT_FOUND = 127
@@ -39,7 +40,8 @@ class Slurm(Controller):
         self.callers.append(command.owner if answers and not self.is_gone else None)
         number = len(self.calls)
         manner = self.manners.pop(0) if self.manners else ""
-        if verb == "squeue" and "--steps" not in command.argv and answers and not manner and not self.is_gone:
+        shows_ended = verb == "squeue" and "--states=all" in command.argv
+        if shows_ended and answers and not manner and not self.is_gone:
             self.clear_looks.append(self.sim.clock.t)
         self.sim.trace(host.name, f"call {number}: {' '.join(command.argv)}{f' [{manner}]' if manner else ''}")
         rng, clock = self.sim.rng, self.sim.clock
@@ -311,7 +313,9 @@ class Slurm(Controller):
             self._sweep(command, node, mark)
         elif argv[-1] == "standby":
             job = self.jobs[next(word for word in argv if word.startswith("--jobid=")).partition("=")[2]]
-            self.steps.append(Step(self.sim, node, job, command))
+            step = Step(self.sim, node, job, command)
+            command.on_term = partial(step.slurm_ends, "", KILL_WAIT_S)
+            self.steps.append(step)
         else:
             raise AssertionError(f"the simulation knows no helper {argv}")
 

@@ -49,7 +49,7 @@ def _within(t: float, spans: tuple[tuple[float, float], ...]) -> bool:
 
 def is_false(episode: Episode, phase_s: float) -> bool:
     """Whether the standby takes a leader for dead that is alive all the time. `phase_s`: of the leader's calm pulse."""
-    signs: Signs = takeover.hear(takeover.begin(0.0), 0.0, 1)
+    signs: Signs = takeover.receive(takeover.begin(0.0), 0.0, 1)
     count, shown, shown_every_s = 1, 1, PULSE_S
     pinged_t = heard_t = ticked_t = read_t = 0.0
     pulse_due_t, waiting = PULSE_S - phase_s, False
@@ -73,7 +73,7 @@ def is_false(episode: Episode, phase_s: float) -> bool:
             ticked_t = t
             if pinged_t > heard_t:
                 heard_t = pinged_t
-                signs = takeover.hear(signs, t, count)
+                signs = takeover.receive(signs, t, count)
             if not _within(t, episode.leader) and heard_t == pinged_t:
                 answered_t = t
             if takeover.is_suspicious(signs, t) and t - read_t >= READ_EVERY_S:

@@ -21,6 +21,26 @@ _PLAIN = GOLDEN["nothing goes wrong"]
 _SPARE = replace(_PLAIN, spare_nodes=1, steps=80)
 
 FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how many attempts at most
+    "TERM in the middle of a question about the job before is no answer": (
+        replace(_PLAIN, seed=2006673, spare_nodes=1, steps=147, save_every=20, save_s=1.0, load_s=2.0,
+                site="no_scontrol", has_sacct=True, words="26.05",
+                faults=(Fault("batch_crashes", 53.9, 99.0, 55), Fault("away", 136.3, 67.0, 88),
+                        Fault("manners", 184.4, 0.0, 78, ("late", "late")), Fault("preempt", 232.5, 0.0, 49))),
+        "completed", 3),
+    "a cancel before a takeover reaches no new leader": (
+        replace(_PLAIN, seed=2021418, nodes=3, steps=158, save_every=20, save_s=1.0, load_s=2.0, watchers=0,
+                words="26.05", faults=(
+                    Fault("loses_links", 9.7, 0.0, 23), Fault("batch_silent", 23.5, 17.0, 20),
+                    Fault("leader_dies_at_call", 27.9, 0.0, 77), Fault("scancel", 34.4, 0.0, 20))), "stopped", 1),
+    "a refusal, after an answer that took the time, leaves no job behind the run's end": (
+        replace(_PLAIN, seed=2007494, nodes=4, pool=8, steps=91, step_s=0.5, save_every=20, save_s=1.0, load_s=2.0,
+                via="successor", words="26.05",
+                faults=(Fault("preempt", 12.1, 0.0, 96), Fault("hold", 48.3, 22.0),
+                        Fault("manners", 64.6, 0.0, 2, ("late", "refused", "empty")))), "completed", 2),
+    "a job whose leader died after it had submitted the next one is ended at once": (
+        replace(_PLAIN, seed=2017463, pool=4, steps=65, save_every=20, save_s=1.0, load_s=2.0, fs_latency_s=0.003,
+                standby=False, watchers=2, via="resubmit", preserve_s=30.0, words="26.05",
+                faults=(Fault("worker_cut", 1.0, 1.0, 63), Fault("batch_crashes", 18.1, 28.0, 92))), "completed", 2),
     "a cancel that reaches the ranks before the supervisor, of a run on hold, is not undone by resume": (
         replace(_PLAIN, seed=700262, nodes=1, pool=3, steps=55, step_s=0.5, save_every=10, save_s=1.0, load_s=10.0,
                 limit_min=4, slurmd_timeout_s=30.0, net_latency_s=0.001, handles_signal=True, standby=False, watchers=0,

@@ -127,7 +127,7 @@ def _hold_in_vain(self: TaskFence, now: float, todo: list[Any], hold: Any = Task
     self._let_go(todo)
 
 
-def _look_once(self: TaskFence, now: float, todo: list[Any], look: Any = TaskFence._look_if_silent) -> None:
+def _look_once(self: TaskFence, now: float, todo: list[Any], look: Any = TaskFence._read_if_silent) -> None:
     if self.looked < 0:
         look(self, now, todo)
 
@@ -223,7 +223,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "a record that has moved on ends ranks within their lease": (
         _golden("the batch host dies"), [_judge(_alone)], "its lease is 10 s"),
     "the record is looked at once": (
-        _CUT, [(TaskFence, "_look_if_silent", _look_once)], "write at once"),
+        _CUT, [(TaskFence, "_read_if_silent", _look_once)], "write at once"),
     "the record is looked at once a minute": (
         _CUT, [(fence, "RECORD_CHECK_S", 60.0)], "write at once"),
     "a guard believes what its node remembers of the record": (

@@ -57,6 +57,9 @@ class Attempt:
     # --- srun -------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        if self.srun_alive and self.host.is_stopped:   # srun goes on with its host
+            self.sim.clock.after(0.5, self._start)
+            return
         if not self.srun_alive or not self.host.is_running:
             return
         why = self.sim.slurm.refuses_step(self.host, self.job, [node.name for node in self.nodes])

@@ -42,7 +42,7 @@ def ask_to_end(lead: Leader, name: str) -> Step:
     process gets the signal twice.
     """
     number, row = lead.attempt.number, lead.attempt.end_row
-    before = look(lead) if row in ("kill", "checkpoint") else None
+    before = find_newest(lead) if row in ("kill", "checkpoint") else None
     reached: list[str] = []
     said: tuple[int | None, int] | None = None
     for again in range(MOST_ASKED):
@@ -106,7 +106,7 @@ def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float,
     number, row, is_found = lead.attempt.number, lead.attempt.end_row, False
     while _is_asked(lead, number, row):
         is_wanted = patience.of(lead.attempt, lead.seen(), lead.plan).is_checkpoint
-        newest = look(lead) if is_wanted else None
+        newest = find_newest(lead) if is_wanted else None
         if newest is not None and before is None:
             before = newest
         if newest is not None and before is not None and newest[0] > before[0]:
@@ -120,7 +120,7 @@ def wait_for_checkpoint(lead: Leader, before: Newest | None) -> Generator[float,
             yield LOOK_S
 
 
-def look(lead: Leader) -> Newest | None:
+def find_newest(lead: Leader) -> Newest | None:
     """The newest complete checkpoint; None = the folder does not answer, or there is no checkpoint folder."""
     resume = lead.plan.resume
     if resume.dir is None:

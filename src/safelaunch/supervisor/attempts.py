@@ -29,11 +29,12 @@ from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State
 from safelaunch.core.timing import CLAIM_HOLDS_S
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
-from safelaunch.supervisor import listening, lostprogress, observe, overlap, resuming, visit
+from safelaunch.supervisor import inspection, listening, lostprogress, observe, overlap, resuming
 from safelaunch.supervisor.diagnosing import judge_attempt
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state import standbys
-from safelaunch.supervisor.state.nodes import Unvisited
+from safelaunch.supervisor.state.clock import Timer
+from safelaunch.supervisor.state.nodes import Uninspected
 from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import blamed_nodes, suspect
 
@@ -68,7 +69,7 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         lead.shared.enqueue(PUT, *lead.record_of(number, "live"))
         lead.put(number, "launch.sh", script.encode())
         lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
-        lead.tasks.begin(Work.VISIT, visit.at_start(lead, number), number)
+        lead.tasks.begin(Work.INSPECT, inspection.at_start(lead, number), number)
 
 
 def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[str | None]:
@@ -83,8 +84,8 @@ def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[st
     process = lead.world.launch(
         lead.local, number, words, {**lead.job.env, **extra, **_secrets(lead, number)}, facts)
     lead.running.is_launched(process, lead.now_s)
-    lead.clock.hurries("progress")   # its first steps are read sooner than the last ones of the attempt before
-    if not lead.was_watched:
+    lead.clock.hurries(Timer.PROGRESS)   # its first steps are read sooner than the last ones of the attempt before
+    if not lead.had_eligible:
         lead.standbys.may_start_by(lead.now_s + standbys.FIRST_S)
     script = _launch_script(lead.run_dir, extra, words)
     return ActOutcome(True, script, first=(lead.writer.event("attempt_started", **facts, why=action.why),))
@@ -157,7 +158,7 @@ def fence(lead: Leader) -> bool:
         lead.tasks.begin(Work.SWEEP, _sweep(lead, command, done), done)
     for node, why in lead.fencer.found_lost():
         lead.lose(node, why)
-        lead.tasks.begin(Work.TICKET, visit.ticket(lead, lead.attempt.number, node, why), node)
+        lead.tasks.begin(Work.TICKET, inspection.ticket(lead, lead.attempt.number, node, why), node)
     if lead.fencer.is_done(lead.attempt):
         lead.running.is_fenced()
         return True
@@ -179,7 +180,7 @@ def close_attempt(lead: Leader) -> None:
     seen = lead.seen()
     how = said_how = ended.how_it_ended(live, seen)
     if lead.process is not None:
-        observe.hear_last(lead, lead.process)
+        observe.read_last_lines(lead, lead.process)
     tail = lead.process.tail() if lead.process else b""
     code = next((exit.code for exit in live.exits if exit.code), live.srun_code or 0)
     how, not_before = _judge_refusal(lead, how, tail.decode(errors="replace"))
@@ -199,8 +200,8 @@ def close_attempt(lead: Leader) -> None:
         lead.tasks.begin(Work.COPY_REST, copy_rest(lead, lead.process, patience_s), live.number)
         lead.process.forget()
     if how == AttemptEnd.FAILED and lead.state.attempt is not None:
-        lead.nodes.are_to_be_visited(Unvisited(live, lead.state.attempt.started_t, lead.now_s))
-        lead.tasks.begin(Work.VISIT_AFTER, visit.after_failures(lead))
+        lead.nodes.are_to_be_inspected(Uninspected(live, lead.state.attempt.started_t, lead.now_s))
+        lead.tasks.begin(Work.INSPECT_AFTER, inspection.after_failures(lead))
     lead.running.is_closed()
     lead.record(*events, noted=steps)
     resuming.find_resume(lead)
@@ -242,13 +243,13 @@ def fall_back(lead: Leader) -> None:
     if (attempt.resume_path, attempt.resume_step) != (path, newest.step):
         return   # it has been rewritten since, perhaps under the same name
     if lead.state.rejected_in_a_row >= lead.plan.resume.keep_trying:
-        lead.say(f"checkpoint {path} does not load either; {lead.plan.resume.keep_trying} have been left out already")
+        lead.say(f"checkpoint {path} does not load either; {lead.plan.resume.keep_trying} have been rejected already")
         return
     lead.record(lead.writer.event("checkpoint_rejected", path=path, attempt=attempt.number, why=why,
                                   step=newest.step))
     resuming.find_resume(lead)
     instead = f"the one before it, {lead.resume.newest.path}" if lead.resume.newest else "none: there is no older one"
-    lead.say(f"checkpoint {path} is left out ({why}); going on from {instead}")
+    lead.say(f"checkpoint {path} is rejected ({why}); going on from {instead}")
 
 
 def checkpoint_events(lead: Leader, number: int | None) -> list[Event]:

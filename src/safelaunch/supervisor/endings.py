@@ -23,6 +23,7 @@ from safelaunch.supervisor.suspicion import ask_available
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
 # While slurmctld is away nobody else can get these nodes, and a held next job would wait without end.
 AWAY_PATIENCE_S, AWAY_LOOK_S = 900.0, 20.0
+CANCEL_REFUSALS = 3        # of the next job's cancel, before the run's end waits for it no longer
 EXTENDED_S = 0.5           # less is rounding of a file's time
 
 
@@ -131,8 +132,10 @@ def _empty_queue(lead: Leader) -> Step:
     while nextjob.is_queueing(lead) and lead.state.successor is None and lead.now_s < patience_s:
         yield 0.1
     lead.tasks.cancel(Work.QUEUE_NEXT)
+    refused = 0
     while (is_empty := (yield from _cancel_waiting(lead))) is not True:
-        has_time = is_empty is None and lead.ending is None and lead.term_s is None
+        refused += is_empty is False   # one refusal proves nothing, and the answers before it may have taken the time
+        has_time = (is_empty is None or refused < CANCEL_REFUSALS) and lead.ending is None and lead.term_s is None
         if lead.now_s >= (away_s if has_time else patience_s):
             return
         yield 3.0 if lead.now_s < patience_s else AWAY_LOOK_S
@@ -142,7 +145,7 @@ def _cancel_waiting(lead: Leader) -> Generator[Command, Result | None, bool | No
     """True once no job of this run is queued; None = Slurm does not answer."""
     if lead.state.successor is None and lead.state.via != ways.WATCH:
         return True
-    looked = yield lead.successor.look()
+    looked = yield lead.successor.query_all()
     if looked is None or looked.is_unknown:
         return None
     jobs = lead.successor.waiting(looked)

@@ -50,8 +50,9 @@ def pass_on(lead: Leader, action: HandOver) -> Acting:
         lead.tasks.cancel(Work.QUEUE_NEXT)   # it may sleep for an hour after a refusal
     # (simulated: test_found "a cancel that reaches the ranks before the supervisor, of a run on hold, is not undone by
     # resume")
-    if action.held:
-        yield from observe.look_whether_it_ends(lead)
+    # (simulated: test_found "a cancel before a takeover reaches no new leader")
+    if action.held or lead.took_over is not None:
+        yield from observe.check_job_end(lead)
     while True:
         while lead.tasks.is_running(Work.QUEUE_NEXT) or (lead.term_s is not None and lead.ending is None):
             yield 0.1
@@ -125,7 +126,7 @@ def end_announced(lead: Leader, job: str) -> Step:
     state: str | None = None
     for _ in range(CHANGE_TRIES):
         yield OWN_CANCEL_S
-        looked = yield lead.successor.look_at(job)
+        looked = yield lead.successor.query_job(job)
         state = None if looked is None else lead.successor.state_of(looked, job)
         if state is not None:
             break
@@ -291,7 +292,7 @@ def _requeue(lead: Leader, action: HandOver) -> Passing:
     if step is passing.Requeue.CHECK:
         yield from drain(lead)
         if not any(intent.act == "requeue" for intent in lead.state.intents):   # else an earlier supervisor, which died
-            yield from observe.look_whether_it_ends(lead)
+            yield from observe.check_job_end(lead)
         # (simulated: test_found "a cancel that a cut cable kept from the supervisor is not undone by its requeue")
         if not passing.is_requeue_due(lead.ending, has_term=lead.term_s is not None):
             return None
@@ -354,7 +355,7 @@ def _ask_to_requeue(lead: Leader) -> Generator[Command | float, Result | None, A
         result = yield lead.successor.requeue()
         if result is not None and result.is_ok:
             return ActOutcome(True, None)
-        looked = yield lead.successor.look_at(lead.job.id)
+        looked = yield lead.successor.query_job(lead.job.id)
         state = None if looked is None else lead.successor.state_of(looked, lead.job.id)
         if state in (jobstates.COMPLETING, jobstates.PENDING):   # also after a requeue by someone else
             return ActOutcome(True, None)
@@ -368,7 +369,7 @@ def _keep_out(lead: Leader, exclude: tuple[str, ...]) -> Step:
     """Keep the requeued job from bad nodes, and check that."""
     for _ in range(CHANGE_TRIES if exclude else 0):
         yield from with_known_nodes(lead, exclude, lambda: lead.successor.prepare(lead.job.id, exclude))
-        looked = yield lead.successor.look_closely()
+        looked = yield lead.successor.query_exclusions()
         job = None if looked is None else lead.successor.own(looked)
         if job is not None and lead.successor.has_excluded(job, exclude):
             return

@@ -30,10 +30,11 @@ from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.progress.lines import Talk
 from safelaunch.core.secretmask import mask
+from safelaunch.supervisor.inspection import collect
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.thaw import wait_for_thaw
-from safelaunch.supervisor.visit import collect
 
 PRESERVE_S = 3600.0       # where preserve_site.for names no time
 FIRST, SECOND = Depth(samples=3, gap_s=1.0), Depth(samples=8, gap_s=0.6)
@@ -48,15 +49,15 @@ def follow(lead: Leader, talk: Talk | None) -> None:
         return
     lead.hangs.follows(lead.attempt.number, len(lead.attempt.nodes), lead.plan.hang, lead.now_s)
     if talk is not None:
-        lead.hangs.hears(lead.running.grew_s, talk)
+        lead.hangs.log_has_grown(lead.running.grew_s, talk)
     if lead.hangs.is_silent(lead.now_s) and lead.attempt.killed_t is None and not lead.attempt.exits:
-        lead.tasks.begin(Work.LOOK_AT_RANKS, look(lead))
+        lead.tasks.begin(Work.CHECK_RANKS, check_ranks(lead))
 
 
 def is_overdue(lead: Leader) -> bool:
     """Whether a hang check is due, as far as the log was read; asked once a second."""
     return (lead.live is not None and lead.hangs.is_about(lead.live.number) and lead.hangs.is_silent(lead.now_s)
-            and lead.clock.is_due("overdue", 1.0))
+            and lead.clock.is_due(Timer.OVERDUE_LOG, 1.0))
 
 
 def would_call_t(lead: Leader) -> float | None:
@@ -65,7 +66,7 @@ def would_call_t(lead: Leader) -> float | None:
     return None if in_s is None else lead.now + in_s
 
 
-def look(lead: Leader) -> Step:
+def check_ranks(lead: Leader) -> Step:
     """Check all ranks, twice if the first check shows a hang; end the attempt if both do."""
     number, since_s = lead.attempt.number, lead.now_s - lead.hangs.rhythm.since_s
     phase = hang.phase_of(lead.hangs.rhythm)
@@ -73,15 +74,15 @@ def look(lead: Leader) -> Step:
                                   step=lead.hangs.rhythm.step))
     what = f"no step for {since_s:.0f} s{'' if phase == hang.STEP else f' (phase: {phase})'}"
     if not lead.plan.hang.dump_stacks:
-        lead.say(f"{what}; hang.dump_stacks is off, so nobody looks why")
-        lead.hangs.looks_again(lead.now_s)
+        lead.say(f"{what}; hang.dump_stacks is off, so no check is made")
+        lead.hangs.postpones_check(lead.now_s)
         return
     lead.hangs.was_alive(_last_checkpoint_s(lead))
     if not _is_silent_still(lead, number):
         lead.tell("hang", f"no step for {since_s:.0f} s, but a checkpoint has appeared since")
         return
     lead.say(f"{what}: reading the stacks of all ranks")
-    looks = lead.hangs.earlier_looks()
+    looks = lead.hangs.earlier_checks()
     for depth, more_s in LOOKS:
         if depth is LAST and is_certain(lead.hangs.rhythm, looks):
             break
@@ -93,7 +94,7 @@ def look(lead: Leader) -> Step:
         groups = fold(rank for report in collected.reports for rank in report.ranks)
         found = judge_hang(collected.reports, collected.silent, groups=groups)
         looks.append(Examination(collected.reports, groups, found))
-        lead.hangs.has_looked(looks[-1])
+        lead.hangs.has_checked(looks[-1])
         _keep(lead, number, collected, stacktext.to_public(groups, found, collected.reports, collected.silent,
                                                            collected.took_s))
         if not _speaks_of_a_hang(lead, looks, more_s):
@@ -123,7 +124,7 @@ def _speaks_of_a_hang(lead: Leader, looks: Sequence[Examination], more_s: float)
     why_not = lead.hangs.concludes(lead.now_s, looks, more_s)
     if why_not:
         again_t = lead.now + hang.deadline_s(lead.hangs.rhythm) - lead.now_s
-        lead.tell("hang", f"{why_not}; next look at {clock(again_t)}")
+        lead.tell("hang", f"{why_not}; next check at {clock(again_t)}")
     return not why_not
 
 
@@ -148,7 +149,7 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
     lead.tell("hang", f"attempt {number} hangs: {found.summary}{where}")
     if then == "notify":
         lead.say("hang.then is notify: nothing is ended")
-        lead.hangs.looks_again(lead.now_s)
+        lead.hangs.postpones_check(lead.now_s)
         return
     if then == "preserve":
         yield from _preserve(lead, number)
@@ -157,7 +158,7 @@ def _act(lead: Leader, number: int, found: HangVerdict) -> Step:
         if not _is_silent_still(lead, number):
             return
     if (yield from wait_for_thaw(lead, found)):   # a rank that slept on its filesystem goes on by itself
-        lead.hangs.looks_again(lead.now_s)
+        lead.hangs.postpones_check(lead.now_s)
         return
     if not _is_silent_still(lead, number):
         return

@@ -21,6 +21,7 @@ from safelaunch.core.plaintext import clean
 from safelaunch.core.secretmask import mask
 from safelaunch.core.timing import LEASE_S, PATIENT_S, PING_S, STALL_S, ping_every_s
 from safelaunch.node import fresh
+from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.folder import PATIENCE
 from safelaunch.supervisor.state.parts import LeaderParts, TookOver
 
@@ -72,12 +73,12 @@ class Leader(LeaderParts):
         """
         self.clock.has_no_news()
         until_s = self.world.now_s() + timeout_s
-        self._hear(timeout_s)
+        self._receive(timeout_s)
         while not self.clock.has_news and not self.standbys.is_contested and self.now_s < until_s:
-            self._hear(max(NO_TIME_S, until_s - self.now_s))
+            self._receive(max(NO_TIME_S, until_s - self.now_s))
         self.server.tick(self.now_s, self.ping_every_s)
 
-    def _hear(self, timeout_s: float) -> None:
+    def _receive(self, timeout_s: float) -> None:
         """Sleep until a socket or a signal has something; serve the sockets, and read the clocks."""
         before_s = self.now_s
         ready = self.clock.sleep(timeout_s)
@@ -86,7 +87,7 @@ class Leader(LeaderParts):
             self.server.forgive(self.now_s)
             self.running.stood_still(self.now_s, is_long=self.now_s - before_s > LEASE_S)
             self.standbys.is_doubted(self.standbys.is_contested or self.standbys.node is not None)
-            self.clock.hurries("superseded")
+            self.clock.hurries(Timer.CLAIMS)
             self.clock.takes_news()
         for key, _ in ready:
             key.data(self.now_s)
@@ -104,7 +105,7 @@ class Leader(LeaderParts):
         lease, it ends their ranks: a new leader waits no longer than that.
         """
         heard_s = max((one.heard_s for one in self.server.standbys.values()), default=self.clock.born_s)
-        if self.journal.gen == 0 and self.was_watched and self.now_s - heard_s > LEASE_S and not self.server.order:
+        if self.journal.gen == 0 and self.had_eligible and self.now_s - heard_s > LEASE_S and not self.server.order:
             self.server.tell_all({"do": "end", "grace_s": 0.0}, self.now_s)
 
     @property
@@ -217,10 +218,12 @@ class Leader(LeaderParts):
             return journal.read_claim(self.run_dir, number)
         return self.patiently(read) or {}
 
-    def ask_slurm(self, argv: Sequence[str], deadline_s: float) -> Result | None:
-        """Slurm's answer; the guards are served meanwhile. None where this process is told to end first."""
+    def ask_slurm(self, argv: Sequence[str], deadline_s: float, *, is_last: bool = False) -> Result | None:
+        """Slurm's answer; the guards are served meanwhile. None where this process is told to end first; `is_last`: it
+        waits for the answer even so.
+        """
         command = self.world.command(argv, self.job.env, deadline_s)
-        while (result := command.poll()) is None and not self.course.was_told:
+        while (result := command.poll()) is None and (is_last or not self.course.was_told):
             self.wait(0.05)
         return result
 

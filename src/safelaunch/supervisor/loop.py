@@ -84,11 +84,11 @@ def step(lead: Leader) -> bool:
     """One decision and its act; True when another may follow at once."""
     if lead.live is not None and lead.live.fenced:
         foresee(lead)
-    match turn.judge(observe.standing(lead)):
+    match turn.judge(observe.turn_facts(lead)):
         case Turn.WAIT:
             return False
-        case Turn.LOOK:
-            slurmends.look_who_ended_it(lead)
+        case Turn.READ_LOG:
+            slurmends.find_who_ended_it(lead)
             return True
         case Turn.CLOSE:
             attempts.close_attempt(lead)
@@ -174,11 +174,11 @@ def code_of_standby(start: StandbyStart | None) -> int:
 def stand_by(run_dir: Path, local: Path, job: Allocation, world: World, start: StandbyStart | None) -> TookOver | None:
     """Watch the leader; returns from whom to take over, or None when nothing is left to take over."""
     token = start.token if start else str(json.loads((local / "control.json").read_text())["token"])
-    watcher = Standby(run_dir, local, job, world, token, start.endpoint if start else None)
-    if not watcher.watch():
+    standby = Standby(run_dir, local, job, world, token, start.endpoint if start else None)
+    if not standby.watch():
         return None
-    hold_token(local, token, watched=watcher.took_over.watchers)   # those who may take over from the leader before
-    return watcher.took_over
+    hold_token(local, token, watched=standby.took_over.eligible)   # they may take over from the earlier leader
+    return standby.took_over
 
 
 def _read(path: Path) -> str:

@@ -96,7 +96,7 @@ class _Tried(NamedTuple):
 
 
 def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Result | None, ActOutcome[_Tried]]:
-    result = yield lead.successor.look()   # an earlier leader may have queued one and died before it said so
+    result = yield lead.successor.query_all()   # an earlier leader may have queued one and died before it said so
     assert result is not None
     waiting = lead.successor.waiting(result)
     job, exclude = waiting[0] if waiting else None, lead.state.excluded
@@ -184,14 +184,14 @@ def watch_successor(lead: Leader) -> Step:
 
 def find_fate(lead: Leader, job: str) -> Asking:
     """What has become of a successor: asks Slurm in up to three ways, until the answers tell."""
-    result = yield lead.successor.look_at(job)
+    result = yield lead.successor.query_job(job)
     known = next((one for one in lead.state.jobs if one.id == job), None)
     seen = NextJobFacts(None if result is None else lead.successor.state_of(result, job),
                         announced=job in lead.state.cancelled_jobs,
                         age_s=None if known is None else lead.now - known.submitted_t)
     if seen.state != "":
         return cancel.judge_next(seen)
-    again = yield lead.successor.look()
+    again = yield lead.successor.query_all()
     waiting = None if again is None else lead.successor.waiting(again)
     seen = replace(seen, is_queued=None if waiting is None else job in waiting)
     if seen.is_queued is False:
@@ -204,7 +204,7 @@ def note_cancelled(lead: Leader, job: str) -> None:
     """Journal that a person cancelled the successor, and say how to undo that."""
     lead.record(lead.writer.event("successor_cancelled", job=job, why="Slurm no longer has it, and nobody but a person "
                                   "takes a job that waits out of the queue"))
-    lead.say(f"a person cancelled job {job}, which was to go on from this one: the run ends with this job. Restarts "
+    lead.say(f"a person cancelled job {job}, its next job: the run ends with this job. Restarts "
              f"within it go on; no other job is queued. To undo that while this job runs: sbatch "
              f"--chdir={quote_bash(lead.job.cwd)} {lead.successor.dependency} {quote_bash(lead.successor.script)}")
 
@@ -225,7 +225,7 @@ def find_queued(lead: Leader) -> Generator[Command, Result | None, bool | None]:
     """Whether a next job that this leader did not know of is queued or has started: another supervisor's, a watch's, or
     a person's. It counts from now on. One that a person cancelled is noted. None = no clear answer.
     """
-    result = yield lead.successor.look()
+    result = yield lead.successor.query_all()
     if result is None or lead.successor.waiting(result) is None:
         return None
     before = {known.id for known in lead.state.jobs if known.started_t is not None}

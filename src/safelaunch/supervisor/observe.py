@@ -28,7 +28,8 @@ from safelaunch.core.timing import CONTESTED_S, PULSE_S
 from safelaunch.node import fresh
 from safelaunch.supervisor import hangs, listening, lostprogress, overlap, slurmends, thaw
 from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
-from safelaunch.supervisor.standbys import keep_standby, strike_off, watchers_of
+from safelaunch.supervisor.standbys import eligible_standbys, keep_standby, strike_off
+from safelaunch.supervisor.state.clock import Timer
 from safelaunch.supervisor.state.pulse import Urgent
 from safelaunch.supervisor.state.tasks import Step, Work
 
@@ -53,29 +54,29 @@ def observe(lead: Leader) -> None:
     """Read everything that is due."""
     lead.folder.is_seen(lead.now_s)
     lead.tasks.advance()
-    has_asked = lead.clock.is_due("requests", REQUESTS_S)
+    has_asked = lead.clock.is_due(Timer.REQUESTS, REQUESTS_S)
     if has_asked:
         read_requests(lead)
     keep_standby(lead)
-    if lead.standbys.is_contested and not has_asked and lead.clock.is_due("superseded", CONTESTED_S):
+    if lead.standbys.is_contested and not has_asked and lead.clock.is_due(Timer.CLAIMS, CONTESTED_S):
         see_who_leads(lead)
     if lead.process is not None:
         observe_attempt(lead, lead.process)
     if lead.term_s is not None and lead.ending is None:
-        slurmends.look_for_ending(lead)
+        slurmends.find_ending(lead)
     find_out_whether_alone(lead)
-    if lead.live is None and lead.clock.is_due("trouble", TROUBLE_S):
-        look_for_trouble(lead)
-    lead.clock.starts_with("touch", FIRST_TOUCH_S)
-    if lead.clock.is_due("touch", TOUCH_EVERY_S):
+    if lead.live is None and lead.clock.is_due(Timer.FOLDERS, TROUBLE_S):
+        check_folders(lead)
+    lead.clock.starts_with(Timer.TOUCH, FIRST_TOUCH_S)
+    if lead.clock.is_due(Timer.TOUCH, TOUCH_EVERY_S):
         touch(lead.local)
     urgent = find_urgent(lead)
-    if lead.clock.is_due("pulse", pulse_every_s(lead)) or lead.standbys.pulse.urgent != urgent:
+    if lead.clock.is_due(Timer.PULSE, pulse_every_s(lead)) or lead.standbys.pulse.urgent != urgent:
         publish_pulse(lead, urgent)
 
 
 def see_who_leads(lead: Leader) -> None:
-    """The standby and this leader do not hear each other: check first whether it has taken over."""
+    """Check whether the standby has taken over: it and this leader do not hear each other."""
     def look() -> list[dict[str, Any]]:
         fresh.see(f"{lead.run_dir}/claims")
         return journal.claims_after(lead.run_dir, lead.journal.claim_number)
@@ -83,11 +84,11 @@ def see_who_leads(lead: Leader) -> None:
     answer = lead.ask_folder(look, 1.0)
     if answer.is_ok and answer.value is not None:
         lead.find_other(answer.value)
-    lead.clock.hurries("pulse")   # its second witness that this leader lives
+    lead.clock.hurries(Timer.PULSE)   # its second witness that this leader lives
 
 
-def look_for_trouble(lead: Leader) -> None:
-    """After a storage failure: whether the run's folders take writes again."""
+def check_folders(lead: Leader) -> None:
+    """After a storage failure: check whether the run's folders take writes again."""
     waits_for = thaw.trouble(lead)
     if waits_for is not None:
         lead.folder.has_trouble(waits_for)
@@ -111,22 +112,22 @@ def find_out_whether_alone(lead: Leader) -> None:
     if not silence.may_be_alone(lead.job.host, last, lead.reach.lost, standby_s, lead.job.is_local):
         lead.reach.is_not_alone()
         return
-    if lead.clock.is_due("third witness", lead.reach.ask_every_s):
-        lead.tasks.begin(Work.ASK_ALONE, ask_the_third(lead))
+    if lead.clock.is_due(Timer.THIRD_WITNESS, lead.reach.ask_every_s):
+        lead.tasks.begin(Work.ASK_ALONE, ask_third_witness(lead))
     gone = lead.live is None or not any(guard.connection and not guard.gone for guard in lead.server.of(lead.job.host))
     lead.reach.has_left_here(gone)
 
 
-def ask_the_third(lead: Leader) -> Step:
+def ask_third_witness(lead: Leader) -> Step:
     """Ask Slurm about this job; no answer = this node is the one that is cut off."""
-    is_alone = (yield from look_whether_it_ends(lead)) is None
+    is_alone = (yield from check_job_end(lead)) is None
     lead.reach.has_asked(is_alone)
     if is_alone:
         lead.standbys.is_doubted()
 
 
-def look_whether_it_ends(lead: Leader) -> Generator[Command, Result | None, bool | None]:
-    """Whether Slurm is ending this job; None = no answer. If it is, the TERM counts as received: a cut node does not
+def check_job_end(lead: Leader) -> Generator[Command, Result | None, bool | None]:
+    """Whether Slurm is ending this job; None = no answer. If so, the TERM counts as received: a cut node does not
     get it (simulated: test_found "a cancel that a cut cable kept from the supervisor is not undone by its next job").
     """
     result = yield lead.world.command(slurm.squeue_job(lead.job.id), lead.job.env, THIRD_WITNESS_S)
@@ -168,7 +169,7 @@ def read_requests(lead: Leader) -> bool:
         raise Superseded("the run folder has been replaced by another")
     before = {request.name for request in lead.folder.requests}
     lead.folder.is_read(folder, runfolder.requests_of(found))
-    if is_open and lead.clock.is_due("closing", CLOSING_S):
+    if is_open and lead.clock.is_due(Timer.PERMISSIONS, CLOSING_S):
         lead.is_sure_of_folder()   # a supervisor must not use a folder that others can write, not even the next one
     for request in lead.folder.requests:
         if request.name not in before:
@@ -184,37 +185,38 @@ def observe_attempt(lead: Leader, process: AttemptProcess) -> None:
         lead.running.srun_has_ended(code)
     process.keep_pump(lead.main_log(process.number), lead.now_s)
     lead.running.log_has(process.size(), lead.now_s)
-    if lead.clock.is_due("rules", READY_S):
+    if lead.clock.is_due(Timer.RULES, READY_S):
         lead.world.make_ready()
-    if lead.clock.is_due("progress", START_S if lostprogress.is_near(lead) else PROGRESS_S) or hangs.is_overdue(lead):
-        talk = hear(lead, process)
+    every_s = START_S if lostprogress.is_near(lead) else PROGRESS_S
+    if lead.clock.is_due(Timer.PROGRESS, every_s) or hangs.is_overdue(lead):
+        talk = read_log(lead, process)
         note_step(lead, process.number, talk)
         lostprogress.judge_start(lead)
         hangs.follow(lead, talk)
-    if lead.clock.is_due("lost", LOOK_FOR_LOST_S):
+    if lead.clock.is_due(Timer.LOST_NODES, LOOK_FOR_LOST_S):
         find_lost(lead)
-        overlap.look_for_waiting(lead)
+        overlap.detect_blocked_attempt(lead)
 
 
-def hear(lead: Leader, process: AttemptProcess) -> Talk | None:
+def read_log(lead: Leader, process: AttemptProcess) -> Talk | None:
     """New lines of the log, its last CHUNK_BYTES at most; None = it has not grown."""
     start = lead.running.is_listened_to()
     if lead.running.size <= start:
         return None
     start = max(start, lead.running.size - CHUNK_BYTES)
     text = process.read(start, lead.running.size - start)
-    return listening.read(lead, text, partial(_hear, lead, process.number), Talk())
+    return listening.read(lead, text, partial(_parse, lead, process.number), Talk())
 
 
-def _hear(lead: Leader, number: int, text: bytes, pattern: str) -> Talk:
+def _parse(lead: Leader, number: int, text: bytes, pattern: str) -> Talk:
     lostprogress.take_in(lead, number, text, pattern)
     return listen(text, pattern)
 
 
-def hear_last(lead: Leader, process: AttemptProcess) -> None:
+def read_last_lines(lead: Leader, process: AttemptProcess) -> None:
     """Read the last lines of an ended attempt: a short one may have started too low as well."""
     lead.running.has_ended_log(process.size())
-    hear(lead, process)
+    read_log(lead, process)
     lostprogress.judge_start(lead)
 
 
@@ -224,7 +226,7 @@ def note_step(lead: Leader, number: int, talk: Talk | None) -> None:
     if talk is None or talk.step is None or attempt is None or attempt.step == talk.step:
         return
     event = lostprogress.progress_event(lead, number, talk.step)
-    if lead.clock.is_due("journal_progress", JOURNAL_PROGRESS_S):
+    if lead.clock.is_due(Timer.JOURNAL_STEP, JOURNAL_PROGRESS_S):
         lead.record(event)
     else:
         lead.note(event)
@@ -280,18 +282,18 @@ def add_exit(lead: Leader, exit: Exit) -> None:
     lead.running.task_has_ended(exit, lead.now_s)
 
 
-def standing(lead: Leader) -> TurnFacts:
+def turn_facts(lead: Leader) -> TurnFacts:
     """The state of the run for the next turn of the loop."""
     live = lead.live
     is_over = live is not None and live.fenced
     return TurnFacts(
         live is not None, is_over, is_unexplained=lead.term_s is not None and lead.ending is None,
-        is_leaving=lead.tasks.is_leaving, has_last_words=is_over and has_last_words(lead), is_alone=lead.reach.alone,
-        was_looked=not (is_over and slurmends.may_tell_who_ended_it(lead)),
+        is_leaving=lead.tasks.is_leaving, has_last_lines=is_over and has_last_lines(lead), is_alone=lead.reach.alone,
+        is_log_read=not (is_over and slurmends.may_tell_who_ended_it(lead)),
         is_asking=lead.tasks.is_running(Work.EXPLAIN_STEP))
 
 
-def has_last_words(lead: Leader) -> bool:
+def has_last_lines(lead: Leader) -> bool:
     """srun has brought the last lines of the ranks: it has ended, or nothing came for a moment."""
     assert lead.live is not None
     return lead.live.srun_code is not None or lead.now_s > _quiet_until_s(lead, lead.live)
@@ -315,7 +317,8 @@ def pulse_every_s(lead: Leader) -> float:
 def find_urgent(lead: Leader) -> Urgent:
     """What of a pulse cannot wait for the next one."""
     attempt = lead.state.attempt
-    return Urgent(lead.state.successor, attempt.number if attempt else None, lead.standbys.node, watchers_of(lead))
+    return Urgent(lead.state.successor, attempt.number if attempt else None, lead.standbys.node,
+                  eligible_standbys(lead))
 
 
 def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool = False) -> None:
@@ -328,7 +331,7 @@ def publish_pulse(lead: Leader, urgent: Urgent | None = None, *, is_over: bool =
         count, lead.journal.gen, lead.job.host, lead.job.id, lead.state.name, urgent.attempt,
         attempt.step if attempt else None, urgent.successor, is_over or lead.course.final is not None,
         t=round(lead.now, 3), every_s=pulse_every_s(lead), endpoint=(lead.own_address(), lead.server.port),
-        alone=lead.reach.resigned, standby=urgent.standby, watchers=tuple(urgent.watchers),
+        alone=lead.reach.resigned, standby=urgent.standby, eligible=tuple(urgent.eligible),
         hang_t=hangs.would_call_t(lead),
         guards=sum(guard.connection is not None for guard in lead.server.guards.values()))))
-    strike_off(lead, urgent.watchers, ticket)
+    strike_off(lead, urgent.eligible, ticket)

@@ -37,13 +37,13 @@ def note_words(lead: Leader, said: str) -> None:
 def _do_without(lead: Leader, why: str) -> None:
     lead.nodes.refuse_helpers(why)
     lead.fencer.do_without_helpers(why)
-    lead.say(f"no step can run beside the training on this cluster ({why}): there is no standby and no look at the "
-             f"ranks, and a restart waits for a lease")
+    lead.say(f"no step can run beside the training on this cluster ({why}): there is no standby and no hang check, "
+             f"and a restart waits for a lease")
     if lead.standbys.process is not None:
         lead.standbys.process.terminate()
 
 
-def look_for_waiting(lead: Leader) -> None:
+def detect_blocked_attempt(lead: Leader) -> None:
     """See whether the attempt itself waits for what a helper step holds. No guard is connected then, and its srun says
     so, or Slurm lists the standby's step and none of the attempt.
     """
@@ -64,7 +64,7 @@ def _is_missing(live: Live | None, lead: Leader) -> TypeGuard[Live]:
 
 def _count_steps(lead: Leader, asked: Live) -> Step:
     """Ask Slurm for the steps of the job: one is the standby's, which answers."""
-    result = yield lead.successor.look_at_steps()
+    result = yield lead.successor.query_steps()
     live = lead.live
     if _is_missing(live, lead) and live.number == asked.number and lead.standbys.node is not None \
             and result is not None and result.is_ok and slurmtext.count_steps(result.stdout) == 1:

@@ -11,6 +11,7 @@ from safelaunch.adapters import checkpoints
 from safelaunch.core.checkpoints.model import Checkpoint
 from safelaunch.node import fresh
 from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.clock import Timer
 
 TOUCH_S = 1.0             # a stat takes milliseconds on a folder that works
 MAX_OLDER = 50            # checkpoints to fall back to
@@ -44,7 +45,7 @@ def find_resume(lead: Leader) -> None:
         _tell_skipped(lead, answer.value["skipped"])
     else:
         lead.resume.is_unreadable()
-        if lead.clock.is_due("unreadable", 60.0):
+        if lead.clock.is_due(Timer.UNREADABLE, 60.0):
             lead.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
 
 

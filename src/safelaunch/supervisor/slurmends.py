@@ -18,7 +18,7 @@ OUTPUT_TAIL_BYTES = 256 << 10
 WHOLE_END_BYTES = 1 << 20   # of a log in which a thousand ranks may say why they end
 
 
-def look_for_ending(lead: Leader) -> None:
+def find_ending(lead: Leader) -> None:
     """TERM has come: find out why, first from slurmstepd's own line."""
     assert lead.term_s is not None
     line = ending_of(lead, lead.job.id) if not lead.job.is_local else JobEnd.CANCELLED
@@ -34,7 +34,7 @@ def look_for_ending(lead: Leader) -> None:
             lead.lose(node, "its Prolog failed")
 
 
-def look_for_early_ending(lead: Leader) -> None:
+def find_early_ending(lead: Leader) -> None:
     """Slurm ends ranks before it signals this process: their log tells of the job's end first.
 
     Seen under load: a preempted attempt counted as failed, and the next one started in the ending job.
@@ -52,8 +52,8 @@ def may_tell_who_ended_it(lead: Leader) -> bool:
             and lead.course.asked_who != lead.attempt.number)
 
 
-def look_who_ended_it(lead: Leader) -> None:
-    """Ask Slurm who has ended the attempt's step, where its log says that somebody did, and nobody here has.
+def find_who_ended_it(lead: Leader) -> None:
+    """Ask Slurm who ended the attempt's step, if its log says that somebody did and safelaunch did not.
 
     A preemption with grace ends the steps, not the batch script: ranks that die of it look failed, ranks that save and
     exit look complete. Whatever the answer, the attempt counts as told to end. If the message is of an unknown Slurm,
@@ -61,7 +61,7 @@ def look_who_ended_it(lead: Leader) -> None:
     """
     live, process = lead.attempt, lead.process
     lead.course.asks_who(live.number)
-    look_for_early_ending(lead)
+    find_early_ending(lead)
     if process is None or lead.ending is not None:
         return
     said = process.tail(WHOLE_END_BYTES).decode("latin-1")
@@ -98,7 +98,7 @@ def report_unknown(lead: Leader, job: str, end: EndLine) -> None:
     """Journal, once, that Slurm ended a job or its step with a message that no known release has."""
     if lead.state.unknown_words != (job, end.said):
         lead.record(lead.writer.event("unknown_words", job=job, said=end.said[:200]))
-        lead.say(f"Slurm ended something of job {job} in words that this safelaunch does not know: {end.said!r}")
+        lead.say(f"Slurm ended something of job {job} with a message that this safelaunch does not know: {end.said!r}")
 
 
 def ask_version(lead: Leader) -> Step:
@@ -122,7 +122,7 @@ def ask_whether_it_ends(lead: Leader) -> Step:
         lead.course.forgets_term()
     elif lead.ending is None:
         lead.course.job_ends(ending)
-        lead.say("the job is being ended, and nothing tells why")
+        lead.say("the job is being ended, for an unknown reason")
 
 
 def ending_of(lead: Leader, job: str) -> str | None:

@@ -34,7 +34,7 @@ class LastPulse(NamedTuple):
 
     gen: int = 0                     # the highest generation that one was of
     leader: str = ""                 # its host,
-    watchers: tuple[str, ...] = ()   # and the eligible standbys
+    eligible: tuple[str, ...] = ()   # hosts of standbys
     successor: str | None = None     # the next job
 
 
@@ -86,12 +86,12 @@ class Standby:
         """From whom, once `watch` has said so."""
         # A pulse that moved while only the connection was cut: the leader was sure of itself until then.
         seen_s = 0.0 if self.signs.has_resigned else self.signs.moved_s
-        others = tuple(name for name in self.told.watchers if name != self.job.host)
+        others = tuple(name for name in self.told.eligible if name != self.job.host)
         return TookOver(self.told.leader or "its host", max(self.signs.heard_s, seen_s), others)
 
     def _listen(self) -> None:
         for message in self.line.messages(self.now_s) if self.line is not None else ():
-            self.signs = takeover.hear(self.signs, self.now_s, message.get("count"))
+            self.signs = takeover.receive(self.signs, self.now_s, message.get("count"))
             if message.get("do") == "ping" and self.line is not None:
                 self.line.say({"ev": "pong", "s": message.get("s")})
 
@@ -116,7 +116,7 @@ class Standby:
         answer = self.shared.ask(read, READ_DEADLINE_S)
         self.now_s = self.world.now_s()
         pulse = parse_pulse(answer.value) if answer.is_ok else None
-        if pulse is None or pulse.endpoint is None or pulse.watchers is None:
+        if pulse is None or pulse.endpoint is None or pulse.eligible is None:
             return   # unread, or of another version
         count, every_s = pulse.count, pulse.every_s
         if pulse.gen < self.told.gen:
@@ -129,7 +129,7 @@ class Standby:
         if pulse.job != self.job.id or pulse.over:
             self.is_over = True
             return
-        self.told, is_listed = self.told._replace(watchers=pulse.watchers), self.job.host in pulse.watchers
+        self.told, is_listed = self.told._replace(eligible=pulse.eligible), self.job.host in pulse.eligible
         if pulse.endpoint != self.endpoint or (pulse.host != self.told.leader and self.told.leader):
             self._follow(pulse.host, pulse.endpoint, count, every_s, is_listed)
             return

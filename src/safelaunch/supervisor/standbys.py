@@ -21,7 +21,7 @@ def keep_standby(lead: Leader) -> None:
     for node, quiet_s in _silences_s(lead).items():
         if quiet_s >= CALM_AFTER_S:
             lead.server.forget_standby(node)   # before the pulse says so: what he hears from then on is a new greeting
-    lead.standbys.is_doubted(lead.was_watched and (_may_be_watched_unheard(lead) or _is_striking_off(lead)))
+    lead.standbys.is_doubted(lead.had_eligible and (_may_be_watched_unheard(lead) or _is_striking_off(lead)))
     if not lead.standbys.is_contested:
         _confirm(lead)
     if lead.live is None:
@@ -72,19 +72,19 @@ def _silences_s(lead: Leader) -> dict[str, float]:
             if guard.node != lead.job.host}
 
 
-def watchers_of(lead: Leader) -> list[str]:
+def eligible_standbys(lead: Leader) -> list[str]:
     """The eligible standbys: those that this leader, or one before it on this host, has let in and still hears."""
     return sorted(node for node, silent_s in _silences_s(lead).items() if silent_s < CALM_AFTER_S)
 
 
-def strike_off(lead: Leader, watchers: list[str], ticket: int) -> None:
+def strike_off(lead: Leader, eligible: list[str], ticket: int) -> None:
     """Note that the pulse with this ticket lists these standbys, and which it no longer lists."""
-    lead.standbys.pulse.lists(watchers, ticket)
+    lead.standbys.pulse.lists(eligible, ticket)
 
 
 def _is_striking_off(lead: Leader) -> bool:
     """Whether a standby that is no longer listed may not have read that yet, or has acted before, unseen so far."""
-    return lead.standbys.pulse.is_striking_off(watchers_of(lead), lead.shared.is_durable, lead.now_s,
+    return lead.standbys.pulse.is_striking_off(eligible_standbys(lead), lead.shared.is_durable, lead.now_s,
                                                lead.standbys.confirmed_s)
 
 
@@ -93,7 +93,7 @@ def _confirm(lead: Leader) -> None:
 
     So a folder that is frozen on all nodes costs no training, however long, while the standby's connection stands.
     """
-    if not lead.was_watched:
+    if not lead.had_eligible:
         lead.standbys.is_confirmed(lead.now_s)
     else:
         sure_s = (guard.sure_s for guard in lead.server.standbys.values()

@@ -1,4 +1,4 @@
-"""The files of control/: how people steer a run, also one that is not their own; and the claims of what verbs do."""
+"""The files of control/, by which people control a run, also another user's; and the claims of verbs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import modes, runfolder
-from safelaunch.adapters.book import LoginActor
+from safelaunch.adapters.loginactor import LoginActor
 from safelaunch.adapters.probe import run_in_child
 from safelaunch.adapters.runfolder import Run
 from safelaunch.errors import RunFolderError
@@ -21,7 +21,7 @@ from safelaunch.views import runs
 
 @dataclass(frozen=True)
 class Touched:
-    """A control file that is there now: by whom, since when (epoch s), and whether this touch made it."""
+    """A control file: by whom, since when (epoch s), and whether this touch made it."""
 
     who: str
     t: float
@@ -29,8 +29,8 @@ class Touched:
 
 
 def touch(path: Path, note: str = "") -> Touched:
-    """The request that the file stands for, whoever was first; a new one holds `note`, for who reads it by `cat`.
-    Raises RunFolderError when it cannot be made.
+    """The request of the file, whoever made it first; a new one contains `note`, for `cat`. Raises RunFolderError when
+    it cannot be made.
     """
     who, t, is_new = _in_child(lambda: _touch(path, note), path)
     return Touched(str(who), float(t), bool(is_new))
@@ -54,8 +54,8 @@ def remove(path: Path) -> Touched | None:
     return None if found is None else Touched(str(found[0]), float(found[1]), False)
 
 
-def book(run: Run) -> LoginActor:
-    """Claims and journal of generation 0, whose lines go on behind those that are there."""
+def login_actor(run: Run) -> LoginActor:
+    """Claims and journal of generation 0, whose line numbers continue those in the folder."""
     return LoginActor(run.dir, max((event.seq for event in run.journal().events if event.gen == 0), default=0))
 
 
@@ -67,7 +67,7 @@ def is_mine(run: Run) -> bool:
 def _in_child(act: Callable[[], Any], path: Path) -> Any:
     answer = run_in_child(act, runs.FOLDER_DEADLINE_S)
     if answer.late:
-        raise RunFolderError(f"{path.parent} does not answer for {runs.FOLDER_DEADLINE_S:.0f} s: nothing was asked for",
+        raise RunFolderError(f"{path.parent} does not answer for {runs.FOLDER_DEADLINE_S:.0f} s: no request was made",
                              hint="its filesystem is frozen; try again, or end the job by scancel")
     if answer.errno in (errno.EACCES, errno.EPERM):
         raise RunFolderError(f"you may not touch {path}: {_who_may(path)}", hint=_how_to_be_allowed(path))
@@ -128,7 +128,7 @@ def _make(path: Path, note: str) -> None:
 
 
 def _who_may(path: Path) -> str:
-    """For people: the users whom the folder lets in, as far as we can see it."""
+    """For people: the users who may use the folder, as far as its mode shows."""
     try:
         status = path.parent.stat()
     except OSError:

@@ -30,7 +30,7 @@ def _completed(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 
 def _killed_by_person(state: State, seen: Observation, plan: Plan) -> Action | None:
-    """A person's word is final."""
+    """A person's request is final."""
     asked = seen.asked(*STOPS)
     if asked is None:
         return None
@@ -102,7 +102,7 @@ def _too_few_nodes(state: State, seen: Observation, plan: Plan) -> Action | None
 def _back_off(state: State, seen: Observation, plan: Plan) -> Action | None:
     """The first restart is at once; from the second failure in a row without progress on, wait: slow down, not give up.
 
-    A node that was found dead and is kept out is no reason to wait: its failures are not counted.
+    A node that was found dead and is excluded is no reason to wait: its failures are not counted.
     """
     last, failures = state.attempt, state.failures_without_progress
     if last is None or last.ended_t is None:

@@ -63,6 +63,8 @@ def judge(seen: Witnesses) -> Canceller:
         return Canceller.PERSON if seen.ending == JobEnd.CANCELLED else Canceller.NOBODY
     if seen.handed_over:
         return Canceller.NOBODY
+    if seen.state == jobstates.RUNNING and not (seen.is_likely or seen.is_unread):
+        return Canceller.NOBODY   # nobody ends it: its supervisor died between the next job's sbatch and its own end
     if seen.state is None or seen.state in jobstates.ON_NODES:
         if not seen.is_late:
             return Canceller.ASK

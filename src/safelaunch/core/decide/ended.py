@@ -10,7 +10,7 @@ from safelaunch.core.model import STOPS
 KILL_PATIENCE_S = 20.0
 # Rows that end an attempt for want of a supervisor: no word against the training, or against a node that answers.
 LEADERLESS = ("took_over", "unconfirmed")
-BY_PERSON = ("kill", "kill_now", "checkpoint")   # rows that end an attempt on a person's word
+BY_PERSON = ("kill", "kill_now", "checkpoint")   # rows that end an attempt on a person's request
 
 
 def is_over(live: Live, seen: Observation) -> bool:

@@ -14,7 +14,7 @@ MAX_BARREN = 3   # jobs in a row that hand over without an attempt
 
 
 def bad_nodes(state: State, seen: Observation) -> tuple[str, ...]:
-    """Nodes that the next job must not use: those kept out, and whatever is lost now, evidence or not."""
+    """Nodes that the next job must not use: those excluded, and whatever is lost now, evidence or not."""
     kept_out = () if _begins_nothing(state) else state.excluded
     return tuple(sorted({*kept_out, *(node for node, _ in seen.lost)}))
 
@@ -24,7 +24,7 @@ def affordable(plan: Plan, state: State, wanted: Sequence[str], there: Collectio
     none. A supervisor that is cut off takes all others for lost, and the next job would wait for ever.
 
     `there`: all nodes of the partition, also those that are down today: Slurm itself keeps these out. Where it does not
-    say (None, or none), no more are kept out than the ledger may: those met just now first, then the newest evidence.
+    say (None, or none), no more are excluded than the ledger may: those met just now first, then the newest evidence.
     """
     if not there:
         age = {known.node: number for number, known in enumerate(reversed(state.exclusions), 1)}

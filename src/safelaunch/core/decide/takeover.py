@@ -29,23 +29,23 @@ ORPHANED_READS = 20
 class Signs:
     """What the standby knows of its leader; times are its own monotonic seconds."""
 
-    heard_s: float                 # the last word of the leader over the connection, or when this watch began
+    heard_s: float                 # the last message of the leader over the connection, or the start of this standby
     count: int = 0                 # the pulse's counter, as the leader last said or the folder last showed
     moved_s: float = 0.0           # when that counter was last seen to be new
     reads: int = 0                 # answers of the folder since the connection fell silent
     read_s: float = -1e9           # when the folder answered last
-    promise_s: float = PULSE_S     # a pulse is due each so many seconds, as far as this watcher was told
+    promise_s: float = PULSE_S     # a pulse is due each so many seconds, as far as this standby was told
     has_resigned: bool = False     # the leader's own pulse says that it is cut off, and its ranks are gone
-    is_known: bool = False         # a supervisor on the leader's host has let this watcher in
+    is_known: bool = False         # a supervisor on the leader's host has let this standby in
 
 
 def begin(now_s: float, is_known: bool = False) -> Signs:
-    """Signs at the start of a watch, and after this process itself has stood still: nothing was silent but it."""
+    """Signs at the start, and after this process itself was stopped: then only it was silent."""
     return Signs(heard_s=now_s, moved_s=now_s, is_known=is_known)
 
 
-def hear(signs: Signs, now_s: float, count: int | None) -> Signs:
-    """The leader has spoken over the connection. With its pulse's counter, this standby knows itself eligible.
+def receive(signs: Signs, now_s: float, count: int | None) -> Signs:
+    """A message of the leader came over the connection. With its pulse's counter, this standby knows itself eligible.
 
     A counter behind the pulse's comes from an old message that says nothing of now. None: a greeting, or a message of a
     leader that has not started, which lives, and may not know this standby.
@@ -85,7 +85,7 @@ def is_dead(signs: Signs, now_s: float) -> bool:
 
 
 def is_orphaned(signs: Signs, now_s: float) -> bool:
-    """Nobody leads any more, and this standby may not: no message came and the pulse stood still for minutes
+    """Nobody leads any more, and this standby may not: no message came and the pulse has not changed for minutes
     (simulated: test_found "job whose new leader dies before the old one is let in is ended").
     """
     still_s = now_s - max(signs.heard_s, signs.moved_s)

@@ -133,7 +133,7 @@ def _unanswered(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None
                                    f"{f' ({word.trouble})' if word.trouble else ''}")
 
 
-# --- a person's word ----------------------------------------------------------------------------------------------
+# --- a person's request ----------------------------------------------------------------------------------------------
 
 
 def _cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
@@ -331,11 +331,11 @@ def _gone(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
         return Judgement("gone", "Slurm shows no job of it; it may belong to another cluster, so nothing is done: name "
                                  "it on the command line if it is this one's")
     return _over(run, word, now, "its job is over, and its supervisor could queue no other" if run.notes.is_needed else
-                 "its job has vanished: Slurm knows none, and the journal holds no end", ())
+                 "its job has vanished: Slurm knows none, and the journal has no end", ())
 
 
 def _over(run: Watched, word: SlurmAnswer, now: float, why: str, suspects: tuple[str, ...]) -> Judgement:
-    """The run's last job is over: a person's word first, then what `decide` makes of it, else the next job."""
+    """The run's last job is over: a person's request first, then what `decide` makes of it, else the next job."""
     killed = run.asked(*STOPS)
     if killed is not None:
         return _end(run, RunEnd.STOPPED, STOPPED, tell_stop(killed))

@@ -81,7 +81,7 @@ class Queue:
     exclude: tuple[str, ...]
     why: str
     beside: bool = False
-    suspects: tuple[str, ...] = ()         # nodes found dead or silent: noted, and kept out
+    suspects: tuple[str, ...] = ()         # nodes found dead or silent: noted, and excluded
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def job_of(word: SlurmAnswer, id: str | None) -> KnownJob | None:
 
 
 def cancelled_by_person(run: Watched, word: SlurmAnswer, jobs: Iterable[str | None]) -> str | None:
-    """The sentence on the first of `jobs` that a person cancelled; our own journalled cancels are no person's word."""
+    """The sentence on the first of `jobs` that a person cancelled; safelaunch's own journalled cancels do not count."""
     for id in jobs:
         if id is None or is_ours(run, id):
             continue

@@ -1,11 +1,30 @@
-"""The two clocks as this tick has read them, the sleep between two ticks, and what is due when."""
+"""The two clocks as this tick has read them, the sleep between two ticks, and the timers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum, auto
 from selectors import SelectorKey
 
 from safelaunch.adapters.world import World
+
+
+class Timer(Enum):
+    """What a leader does at intervals."""
+
+    REQUESTS = auto()        # read the files in control/
+    CLAIMS = auto()          # check whether another supervisor leads
+    FOLDERS = auto()         # check whether the run's folders take writes
+    TOUCH = auto()           # keep the local folder from a cleaner of /tmp
+    PULSE = auto()           # write the pulse
+    THIRD_WITNESS = auto()   # ask Slurm whether this node is cut off
+    PERMISSIONS = auto()     # close a run folder that others can write
+    RULES = auto()           # prepare the rules of `why`
+    PROGRESS = auto()        # read the log's new lines
+    OVERDUE_LOG = auto()     # the same, when a step is overdue
+    JOURNAL_STEP = auto()    # write a step to the journal
+    LOST_NODES = auto()      # find silent guards
+    UNREADABLE = auto()      # report a folder of checkpoints that cannot be read
 
 
 class Clock:
@@ -16,7 +35,7 @@ class Clock:
         self.now = world.now()
         self.now_s = self.born_s = world.now_s()
         self.has_news = False           # something other than an answer to a ping has come
-        self.due: dict[str, float] = {}
+        self._due: dict[Timer, float] = {}
 
     def sleep(self, timeout_s: float) -> Sequence[tuple[SelectorKey, int]]:
         """The sockets with something to read; the clocks are read when the sleep ends."""
@@ -32,17 +51,17 @@ class Clock:
         """Something has happened that ends the sleep."""
         self.has_news = True
 
-    def is_due(self, what: str, every_s: float) -> bool:
+    def is_due(self, timer: Timer, every_s: float) -> bool:
         """True once in `every_s`."""
-        if self.now_s < self.due.get(what, 0.0):
+        if self.now_s < self._due.get(timer, 0.0):
             return False
-        self.due[what] = self.now_s + every_s
+        self._due[timer] = self.now_s + every_s
         return True
 
-    def hurries(self, what: str) -> None:
-        """It is due at the next question."""
-        self.due.pop(what, None)
+    def hurries(self, timer: Timer) -> None:
+        """It is due at once."""
+        self._due.pop(timer, None)
 
-    def starts_with(self, what: str, after_s: float) -> None:
-        """It is due for the first time so many seconds after the first call of this."""
-        self.due.setdefault(what, self.now_s + after_s)
+    def starts_with(self, timer: Timer, after_s: float) -> None:
+        """It is first due so many seconds after the first call of this."""
+        self._due.setdefault(timer, self.now_s + after_s)

@@ -22,7 +22,7 @@ class HangWatch:
         self._of = 0                    # the attempt that it is about,
         self._nodes = 0                 # and on how many nodes that runs
         self._followed_s = now_s        # when its log was last read
-        self._looked: tuple[float, Examination] | None = None    # since when it was silent; what the check showed
+        self._checked: tuple[float, Examination] | None = None    # since when it was silent; what the check showed
         self.hung: tuple[int, HangVerdict] | None = None  # attempt, and the verdict of two witnesses
 
     @property
@@ -41,21 +41,21 @@ class HangWatch:
             self._rhythm = hang.forgive(self._rhythm, now_s - self._followed_s)
         self._followed_s = now_s
 
-    def hears(self, grew_s: float, talk: Talk) -> None:
+    def log_has_grown(self, grew_s: float, talk: Talk) -> None:
         """The log has said this."""
-        self._rhythm = hang.hear(self.rhythm, grew_s, talk)
+        self._rhythm = hang.update(self.rhythm, grew_s, talk)
 
-    def looks_again(self, now_s: float) -> None:
-        """It goes on for now: the next check comes later."""
-        self._rhythm = hang.look_again(self.rhythm, now_s)
+    def postpones_check(self, now_s: float) -> None:
+        """A check found it alive: the next one comes later."""
+        self._rhythm = hang.postpone_check(self.rhythm, now_s)
 
     def was_alive(self, at_s: float) -> None:
         """Something beside the log has shown that it goes on."""
         self._rhythm = hang.alive(self.rhythm, at_s)
 
-    def has_looked(self, look: Examination) -> None:
+    def has_checked(self, look: Examination) -> None:
         """The result of a check in the present silence."""
-        self._looked = (self.rhythm.since_s, look)
+        self._checked = (self.rhythm.since_s, look)
 
     def concludes(self, now_s: float, looks: Sequence[Examination], more_s: float) -> str:
         """Why these checks show no hang; "" where they do."""
@@ -66,9 +66,9 @@ class HangWatch:
         """Both witnesses say so."""
         self.hung = (number, found)
 
-    def earlier_looks(self) -> list[Examination]:
+    def earlier_checks(self) -> list[Examination]:
         """The last check in this same silence: a rank that goes on was elsewhere then."""
-        return [self._looked[1]] if self._looked is not None and self._looked[0] == self.rhythm.since_s else []
+        return [self._checked[1]] if self._checked is not None and self._checked[0] == self.rhythm.since_s else []
 
     def is_silent(self, now_s: float) -> bool:
         """Whether the log says nothing for longer than it should."""

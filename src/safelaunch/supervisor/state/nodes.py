@@ -9,7 +9,7 @@ from safelaunch.core.decide.seen import Live
 from safelaunch.core.ledger import NodeEvidence
 
 
-class Unvisited(NamedTuple):
+class Uninspected(NamedTuple):
     """A failed attempt whose nodes still need a helper step; `since_s` is monotonic."""
 
     live: Live
@@ -26,7 +26,7 @@ class Nodes:
         self.available: tuple[str, ...] | None = None   # nodes that a job of this run can get; None = unknown
         self.addresses: Mapping[str, str] = {}          # of nodes whose names this host cannot resolve
         self.no_overlap: str | None = None              # why no step can run beside the training (supervisor.overlap)
-        self.unvisited: tuple[Unvisited, ...] = ()      # failed attempts (supervisor.visit)
+        self.uninspected: tuple[Uninspected, ...] = ()      # failed attempts (supervisor.inspection)
 
     def recalls(self, evidence: Sequence[NodeEvidence]) -> None:
         """All evidence against nodes at this leader's start."""
@@ -48,11 +48,11 @@ class Nodes:
         """No step runs beside the training here."""
         self.no_overlap = why
 
-    def are_to_be_visited(self, failed: Unvisited) -> None:
+    def are_to_be_inspected(self, failed: Uninspected) -> None:
         """An attempt has failed on them."""
-        self.unvisited = (*self.unvisited, failed)
+        self.uninspected = (*self.uninspected, failed)
 
-    def are_visited(self) -> Sequence[Unvisited]:
-        """The failed attempts that one visit now is for."""
-        failed, self.unvisited = self.unvisited, ()
+    def are_inspected(self) -> Sequence[Uninspected]:
+        """The failed attempts that one inspection now covers."""
+        failed, self.uninspected = self.uninspected, ()
         return failed

@@ -21,7 +21,7 @@ from safelaunch.core.state import State
 from safelaunch.supervisor.state.attempt import RunningAttempt
 from safelaunch.supervisor.state.clock import Clock
 from safelaunch.supervisor.state.course import Course
-from safelaunch.supervisor.state.door import Door
+from safelaunch.supervisor.state.endpoint import GuardEndpoint
 from safelaunch.supervisor.state.folder import FolderState
 from safelaunch.supervisor.state.hangs import HangWatch
 from safelaunch.supervisor.state.journal import LeaderJournal
@@ -40,7 +40,7 @@ class TookOver:
 
     host: str
     heard_s: float
-    watchers: tuple[str, ...] = ()
+    eligible: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class LeaderParts:
         self.folder = FolderState()
         self.resume = ResumePoint()
         self.journal = LeaderJournal(self.now_s)
-        self.door = Door()
+        self.guard_endpoint = GuardEndpoint()
         self.next = NextJob()
 
     @property
@@ -110,17 +110,17 @@ class LeaderParts:
     @property
     def server(self) -> ControlServer:
         """The guards' server."""
-        return self.door.server
+        return self.guard_endpoint.server
 
     @property
     def fencer(self) -> Fencer:
         """What sees to it that an attempt is over on all nodes."""
-        return self.door.fencer
+        return self.guard_endpoint.fencer
 
     @property
     def token(self) -> str:
         """What guards and standbys prove themselves by."""
-        return self.door.token
+        return self.guard_endpoint.token
 
     @property
     def writer(self) -> journal.Writer:
@@ -177,7 +177,7 @@ class LeaderParts:
         return self.plan.standby and not self.job.is_local and len(self.job.nodes) > 1
 
     @property
-    def was_watched(self) -> bool:
+    def had_eligible(self) -> bool:
         """Whether a supervisor on this host has let a standby in, or followed another: else nobody may take over."""
         return self.took_over is not None or any(node != self.job.host for node in self.server.standbys)
 

@@ -16,7 +16,7 @@ class Urgent(NamedTuple):
     successor: str | None
     attempt: int | None
     standby: str | None
-    watchers: list[str]    # the eligible standbys
+    eligible: list[str]    # hosts of standbys
 
 
 class ShownPulse:
@@ -25,7 +25,7 @@ class ShownPulse:
     def __init__(self) -> None:
         self.count = 0
         self.urgent: Urgent | None = None
-        self.watchers: tuple[str, ...] = ()     # the eligible standbys
+        self.eligible: tuple[str, ...] = ()     # hosts of standbys, as listed
         self._struck_off: int | None = None     # the ticket of a pulse that lists a standby no longer
         self._struck_s: float | None = None     # since when the folder has it
 
@@ -39,20 +39,20 @@ class ShownPulse:
         self.urgent = urgent
         return self.count
 
-    def begins_with(self, watchers: Sequence[str]) -> None:
+    def begins_with(self, eligible: Sequence[str]) -> None:
         """An earlier leader's pulse listed these."""
-        self.watchers = tuple(watchers)
+        self.eligible = tuple(eligible)
 
-    def lists(self, watchers: Sequence[str], ticket: int) -> None:
+    def lists(self, eligible: Sequence[str], ticket: int) -> None:
         """The pulse with this ticket lists these, and perhaps a standby no longer."""
-        if not set(watchers).issuperset(self.watchers):
+        if not set(eligible).issuperset(self.eligible):
             self._struck_off, self._struck_s = ticket, None
-        self.watchers = tuple(watchers)
+        self.eligible = tuple(eligible)
 
-    def is_striking_off(self, watchers: Sequence[str], is_durable: Callable[[int], bool], now_s: float,
+    def is_striking_off(self, eligible: Sequence[str], is_durable: Callable[[int], bool], now_s: float,
                         confirmed_s: float) -> bool:
         """Whether a standby that is no longer listed may not have read that yet, or has acted before, unseen so far."""
-        if not set(watchers).issuperset(self.watchers):
+        if not set(eligible).issuperset(self.eligible):
             return True   # the next pulse is due at once
         if self._struck_off is None:
             return False

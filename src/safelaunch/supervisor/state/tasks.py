@@ -18,12 +18,12 @@ class Work(Enum):
 
     ASK_TO_END = "ask the ranks to end"                    # one a row of core.decide
     WAIT_FOR_CHECKPOINT = "wait for the next checkpoint"   # one an attempt and row
-    VISIT = "visit the nodes of an attempt"                # one an attempt
-    VISIT_AFTER = "visit the nodes of failed attempts"
+    INSPECT = "inspect the nodes of an attempt"            # one an attempt
+    INSPECT_AFTER = "inspect the nodes of failed attempts"
     SWEEP = "end what is left of an attempt on a node"     # one a node
     TICKET = "write a text for the administrators"         # one a node
     COPY_REST = "copy the rest of a log"                   # one an attempt
-    LOOK_AT_RANKS = "look at silent ranks"
+    CHECK_RANKS = "sample silent ranks"
     THAW = "wait for a filesystem that ranks sleep on"
     PROBE = "test a silent node by a helper step"          # one a node
     ASK_ALONE = "ask Slurm whether this node is cut off"
@@ -80,7 +80,7 @@ class BackgroundTasks:
     @property
     def is_saving(self) -> bool:
         """Whether something of an ended attempt is still on its way into the run folder."""
-        return self.is_running(Work.COPY_REST, Work.VISIT_AFTER)
+        return self.is_running(Work.COPY_REST, Work.INSPECT_AFTER)
 
     def waits_for_command(self, work: Work) -> bool:
         """Whether this act runs a command at this moment, and does not only sleep."""

@@ -6,7 +6,7 @@ from safelaunch.adapters.control import ControlServer
 from safelaunch.adapters.fence import Fencer
 
 
-class Door:
+class GuardEndpoint:
     """The guards' server with the run's token, and its fence."""
 
     server: ControlServer
