@@ -17,7 +17,7 @@ UNIT ?= tests/core tests/checkpoints tests/why/test_spoken.py
 UNIT_WITHOUT := --ignore=tests/core/why/test_patterns.py --ignore=tests/core/why/test_rule_costs.py
 
 # Simulated runs beside the tests; 0: none.
-SEEDS ?= 4000
+SEEDS ?= 1500
 # Tests that failed beside others and may be run once more, alone: docs/drills.md says which, and why.
 AGAIN := $(TEST_VENV)/again
 SIMULATE = $(if $(filter 0,$(SEEDS)),true,$(TEST_VENV)/bin/python -m tests.simulation --seeds 0..$(SEEDS))

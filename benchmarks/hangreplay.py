@@ -51,9 +51,9 @@ def replay(name: str, text: bytes) -> Replayed | None:
     for t, line in timed:
         while hang.deadline_s(rhythm) < t and not held:
             looks += 1
-            rhythm = hang.look_again(rhythm, hang.deadline_s(rhythm))
+            rhythm = hang.postpone_check(rhythm, hang.deadline_s(rhythm))
         if held and t > poll_s:
-            rhythm, held = hang.hear(rhythm, poll_s, listen(held)), b""
+            rhythm, held = hang.update(rhythm, poll_s, listen(held)), b""
         poll_s = max(poll_s, t) if held else t + POLL_S
         held += line
     if timed[-1][0] - start_s > MOST_S:

@@ -118,7 +118,7 @@ class Watcher:
             self._look(due_s)
 
     def _read(self) -> None:
-        self.rhythm = hang.hear(self.rhythm, math.ceil(self.held_s / TICK_S) * TICK_S, listen(self.held.encode()))
+        self.rhythm = hang.update(self.rhythm, math.ceil(self.held_s / TICK_S) * TICK_S, listen(self.held.encode()))
         self.held = ""
         self.deadline_s = hang.deadline_s(self.rhythm)
         if self.looked is not None and self.second_s < self.deadline_s:   # a step has come between the two looks
@@ -205,7 +205,7 @@ def watch_job(seed: int, hours: float, hangs: int = HANGS_A_JOB) -> Tally:
         if watcher.ended_s < math.inf:
             tally.alarms.append(f"seed {seed} at {t:.0f} s: {piece}")
             watcher.ended_s = math.inf
-            watcher.deadline_s = hang.deadline_s(hang.look_again(watcher.rhythm, t))
+            watcher.deadline_s = hang.deadline_s(hang.postpone_check(watcher.rhythm, t))
         if piece.length_s > 600 and (piece.who == "rank0" or piece.kind == STALL):
             tally.peers["collective"] += 1
         if piece.last:

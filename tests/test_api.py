@@ -177,7 +177,7 @@ def test_a_hold_is_taken_and_given_back(bloom: Made) -> None:
     assert (bloom.dir / "control" / "hold").read_text() == "the dataset moves\n"
     assert not run.resume().held and not (bloom.dir / "control" / "hold").exists()
     bloom.completed()
-    with pytest.raises(UsageError, match="nothing goes on"):
+    with pytest.raises(UsageError, match="it cannot go on"):
         run.resume()
 
 
@@ -193,7 +193,7 @@ def test_a_stop_touches_the_switch_and_says_whether_it_was_heard(bloom: Made, mo
 
 
 @pytest.mark.parametrize(("asked", "says"), [
-    ({"now": True, "checkpoint": True}, "exclude each other"), ({"within_s": 60.0}, "goes with --checkpoint"),
+    ({"now": True, "checkpoint": True}, "exclude each other"), ({"within_s": 60.0}, "needs --checkpoint"),
     ({"checkpoint": True, "within_s": 3.0}, "at least 10 s"), ({"checkpoint": True}, "no resume.dir"),
 ], ids=["both", "within alone", "too soon", "no resume.dir"])
 def test_a_stop_that_makes_no_sense_is_refused(bloom: Made, asked: dict[str, bool], says: str) -> None:

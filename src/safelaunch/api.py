@@ -1,7 +1,7 @@
 """safelaunch as a library: submit, load, runs, and a Run with what the verbs do (docs/python.md).
 
 The verbs stand on the same functions. Nothing here prints, exits or reads a command line. `say` takes what a verb would
-tell on stderr. What only some calls need is imported by them: `import safelaunch` costs next to nothing.
+print on stderr. Each call imports what it needs, so `import safelaunch` is cheap.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class StopAnswer:
 
     @property
     def is_done(self) -> bool:
-        """Whether it was heard, or there is nothing to stop. Else the request stays, and nobody has confirmed it."""
+        """Whether the stop is confirmed, or there is nothing to stop. Else the request stays."""
         return self.exit_code == DONE
 
 
 class RunHandle:
-    """A run: what is known of it, and what can be asked of it. Each call looks anew."""
+    """A run, and all that can be asked of it. Each call reads the run again."""
 
     def __init__(self, stored: StoredRun) -> None:
         self._stored = stored
@@ -81,9 +81,7 @@ class RunHandle:
         return status_of(overview(self._stored, word, time.time()))
 
     def events(self, *, follow: bool = False, all: bool = False, say: Say = hush) -> Iterator[Event]:
-        """What has happened, each thing once; with `all` every line of the journal. `follow` goes on until the run has
-        ended.
-        """
+        """The events, each once; with `all` every line of the journal. `follow` goes on until the run has ended."""
         from safelaunch.views.eventstream import stream
 
         for events in stream(self._stored, follow, all, say):
@@ -93,7 +91,7 @@ class RunHandle:
         self, *, follow: bool = False, lines: int | None = None, attempt: int | None = None, rank: int | None = None,
         host: str | None = None, grep: str | None = None, say: Say = hush,
     ) -> Iterator[LogLine]:
-        """The training's output across attempts, or its last `lines`; bytes that are no UTF-8 are replaced. `follow`
+        """The training's output across attempts, or its last `lines`; bytes that are not UTF-8 are replaced. `follow`
         goes on until the run has ended. Raises UsageError for a filter that cannot be obeyed.
         """
         from safelaunch.views.attemptlogs import LogChoice
@@ -170,7 +168,7 @@ def load(which: str | os.PathLike[str] | None = None) -> RunHandle:
 
 
 def runs(*, all: bool = False, team: bool = False) -> RunTable:
-    """Your runs that go on or ended within a day; `all` also earlier ones, `team` also other people's. Slurm is asked
+    """Your runs that go on or ended within a day; `all` also earlier ones, `team` also other users'. Slurm is asked
     once. Raises RunFolderError where the list of runs does not answer.
     """
     from safelaunch.core.status.values import table_of

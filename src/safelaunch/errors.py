@@ -38,7 +38,7 @@ class UsageError(SafelaunchError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One fault of a config: where it stands (1-based; 0 = unknown), which key, and what to do."""
+    """One mistake in a config: its place (1-based; 0 = unknown), the key, and what to do."""
 
     file: str
     line: int
@@ -72,7 +72,7 @@ class ParseError(SafelaunchError):
 
 
 class SlurmError(SafelaunchError):
-    """A Slurm command that failed, with all that it said."""
+    """A Slurm command that failed, with its output."""
 
     def __init__(
         self, message: str, *, argv: Sequence[str], returncode: int | None, stdout: str = "", stderr: str = "",
@@ -87,7 +87,7 @@ class SlurmError(SafelaunchError):
 
 
 class SlurmRefused(SlurmError):
-    """Slurm answered, and said no."""
+    """Slurm answered, and refused."""
 
     exit_code = 3
 

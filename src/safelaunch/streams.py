@@ -1,4 +1,4 @@
-"""stdout and stderr as a command line finds them: closed, full, with nobody at the other end, of a narrow encoding.
+"""stdout and stderr in any state: closed, full, a pipe without a reader, a narrow encoding.
 
 None of that may end in a traceback. What cannot be written to stdout ends the verb by an exception of its own: click
 takes a broken pipe for an error, and an OSError of any other file looks the same as one of stdout.
@@ -34,7 +34,7 @@ class _Out(io.FileIO):
 
 
 class _Talk(io.FileIO):
-    """stderr's descriptor. What it does not take is lost: there is nobody left to tell."""
+    """stderr's descriptor. What cannot be written there is lost."""
 
     def write(self, data: Any, /) -> int:
         try:

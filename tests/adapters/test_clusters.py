@@ -76,17 +76,17 @@ def test_a_suspect_that_this_cluster_does_not_know_holds_up_no_submission(home: 
 
     assert code == 0, said
     assert home.excluded(home.small, told) == ""
-    assert "not kept out: n3" not in said, "evidence of another cluster is no news here"
+    assert "not excluded: n3" not in said, "evidence of another cluster is no news here"
 
 
 def test_evidence_counts_on_its_own_cluster_and_on_no_other(home: Home) -> None:
     suspect(home, home.big, "n1")
 
     code, told, said = home.submit(home.small, "here")
-    assert code == 0 and "kept out" not in said, said
+    assert code == 0 and "excluded" not in said, said
     assert home.excluded(home.small, told) == ""
     code, told, said = home.submit(home.big, "there")
-    assert code == 0 and "kept out: n1" in said, said
+    assert code == 0 and "excluded: n1" in said, said
     assert home.excluded(home.big, told) == "n1"
 
     shown = json.loads(home.type(home.small, "nodes", "--json")[1])
@@ -105,7 +105,7 @@ def test_old_evidence_without_a_cluster_is_left_out_with_a_word_where_no_node_ha
                                            separators=(",", ":")) + "\n" for line in lines))
 
     code, told, said = home.submit(home.small, "old")
-    assert code == 0 and "not kept out: n3" in said, said
+    assert code == 0 and "not excluded: n3" in said, said
     run_dir = Path(json.loads(told)["run_dir"])
     assert [event.data["node"] for event in runfolder.load(run_dir).journal().events
             if event.event == "node_left_out"] == ["n3"]

@@ -24,14 +24,14 @@ def test_a_suspected_node_is_kept_out_of_the_next_submission_and_comes_back_when
 
     second = submit(sandbox)("--steps 3", overrides=(f"suspects.ledger={folder}/ledger", "name=second"))
 
-    assert "kept out: n0" in second.noise[0] and "its fan is loud" in second.noise[0]
+    assert "excluded: n0" in second.noise[0] and "its fan is loud" in second.noise[0]
     state = second.wait_end()
     assert "n0" not in state.attempts[0].nodes
 
     # A job of three nodes, one a spare, in a partition of four of which the user has excluded one.
     tight = submit(sandbox)("--steps 3", overrides=(
         f"suspects.ledger={folder}/ledger", "name=tight", "spare_nodes=1", "slurm.exclude=n2"))
-    assert "\nkept out" not in tight.noise[0] and "not kept out: n0" in tight.noise[0], tight.noise
+    assert "\nexcluded" not in tight.noise[0] and "not excluded: n0" in tight.noise[0], tight.noise
     state = tight.wait_end()
     assert state.attempts[0].nodes == ("n1", "n3"), "the suspect is the spare"
     assert [node for node, _ in state.left_out] == ["n0"], tight.story()
@@ -39,12 +39,12 @@ def test_a_suspected_node_is_kept_out_of_the_next_submission_and_comes_back_when
     # The user's own word wins: Slurm refuses a job that must have a node and must not.
     wanted = submit(sandbox)("--steps 3", overrides=(
         f"suspects.ledger={folder}/ledger", "name=wanted", "slurm.nodelist=n0"))
-    assert "not kept out: n0" in wanted.noise[0] and "slurm.nodelist asks for it" in wanted.noise[0], wanted.noise
+    assert "not excluded: n0" in wanted.noise[0] and "slurm.nodelist asks for it" in wanted.noise[0], wanted.noise
     assert "n0" in wanted.wait_end().attempts[0].nodes, wanted.story()
 
     assert first.as_user("nodes", "clear", "n0", "--why", "a new fan", *words).returncode == 0
     third = submit(sandbox)("--steps 3", overrides=(f"suspects.ledger={folder}/ledger", "name=third"))
-    assert "kept out" not in third.noise[0]
+    assert "excluded" not in third.noise[0]
 
 
 @pytest.mark.slurm
@@ -61,5 +61,5 @@ def test_a_suspect_in_the_runs_own_reservation_is_kept_out(sandbox: Sandbox, sub
     finally:
         sandbox.slurm(["scontrol", "delete", "ReservationName=mine"])
 
-    assert "kept out: n0" in second.noise[0], second.noise
+    assert "excluded: n0" in second.noise[0], second.noise
     assert (state.attempts[0].nodes, state.excluded) == (("n1", "n2"), ("n0",)), second.story()

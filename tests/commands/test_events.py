@@ -54,7 +54,7 @@ def test_every_kind_that_is_written_somewhere_has_a_sentence() -> None:
     ("hang_suspected", {"attempt": 1, "silent_s": 3600.0, "phase": "start", "step": None},
      "attempt 1 may hang: no step for 1 h (phase: start)"),
     ("outcome", {"claim": 3, "act": "queue_successor", "ok": None},
-     "queue successor (claim 3): nobody knows whether it happened"),
+     "queue successor (claim 3): unknown whether it happened"),
     ("decision", {"row": "back_off", "why": "two failures"}, "decided (back off): two failures"),
     ("kill_switch", {"name": "kill", "who": "bob"}, "bob touched the kill switch (kill)"),
     ("preserved", {"until": "soon"}, "preserved: until=soon"),

@@ -199,7 +199,7 @@ def test_a_job_that_got_in_before_the_change_is_found_and_the_change_is_said_to_
     make_run(tmp_path / "runs" / "bloom", TEXT.replace("local", "slurm"), "1a2b3c4d")
     monkeypatch.setattr(Submission, "find", lambda _: "12")
     assert run(["submit", "train.yaml", "cluster=slurm"]) == 0
-    assert "job 12 got in then; " in capsys.readouterr().err
+    assert "job 12 was submitted then; " in capsys.readouterr().err
 
 
 # --- a disk that is full --------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def test_a_runs_own_policy_is_shown(capsys: pytest.CaptureFixture[str], tmp_path
     (("nope.yaml",), "nope.yaml: no such file"),
     (("restart.policy.netwrk=stop",), "restart.policy: netwrk: no such category"),
     (("train.yaml", "bloom"), "one FILE or RUN at a time"),
-    (("bloom", "slurm.nodes=4"), "slurm.nodes has no part in what follows a failure"),
+    (("bloom", "slurm.nodes=4"), "slurm.nodes does not change what follows a failure"),
 ], ids=["no file", "no category", "two things", "no part"])
 def test_what_makes_no_sense_is_refused(
     words: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -34,5 +34,5 @@ def test_without_kept_nodes_nothing_is_touched(bloom: Made, ended: bool, capsys:
     if ended:
         bloom.completed()
     assert run(["release"]) == 0
-    assert "nothing is kept" in capsys.readouterr().err
+    assert "no nodes are kept" in capsys.readouterr().err
     assert not (bloom.dir / "control" / "release").exists()

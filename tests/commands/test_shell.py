@@ -47,8 +47,8 @@ def test_the_batch_host_of_the_newest_job_is_the_default(bloom: Made, capsys: py
 
 @pytest.mark.parametrize(("state", "node", "said"), [
     ("running", "n9", "n9 is not a node of job 12, which has n[0-3]"),
-    ("queued", "n0", "bloom holds no nodes: it is queued"),
-    ("ended", "n0", "there is nothing to get into: the run has completed"),
+    ("queued", "n0", "bloom has no nodes: it is queued"),
+    ("ended", "n0", "it has no nodes: the run has completed"),
 ])
 def test_where_there_is_nothing_to_get_into_it_says_so(
     bloom: Made, capsys: pytest.CaptureFixture[str], state: str, node: str, said: str

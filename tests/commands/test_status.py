@@ -59,7 +59,7 @@ def test_a_running_run_shows_step_loss_checkpoint_budget_and_why(bloom: Made) ->
     bloom.log(1, b"[n0:0]:step 91 loss 0.5\n[n0:0]:step 92 loss 0.25\n")
     text = told(bloom, job())
     for line in ("state      running", "attempt    1 on n[0-3], from step 40", "step       92, loss 0.25",
-                 "checkpoint none is looked for", "restarts   0 of 30 used; 0 of 3",
+                 "checkpoint resume.dir is not set", "restarts   0 of 30 used; 0 of 3",
                  "suspect    n3: its guard was silent", "decided    ",
                  "launch: first attempt", f"next       safelaunch logs -f {bloom.dir}"):
         assert line in text
@@ -286,8 +286,8 @@ def test_the_slurm_of_a_run_is_shown_and_what_of_its_words_could_not_be_read(blo
 
     said = told(bloom)
 
-    assert "slurm      31.11.0, a release that this safelaunch does not know" in said
-    assert "ended something of job 12 in words that this safelaunch does not know: 'DUE TO" in said
+    assert "slurm      31.11.0, an unknown release" in said
+    assert "ended something of job 12 with a message that this safelaunch does not know: 'DUE TO" in said
     assert "\x1b" not in said and "BOREDOM" in said
 
 
@@ -430,7 +430,7 @@ def test_a_local_run_whose_process_is_gone_is_unknown(
     assert run(["status", str(made.dir), "--json"]) == 0
     seen = json.loads(capsys.readouterr().out)
     assert (seen["state"], seen["sentence"]) == (
-        "unknown", "this machine no longer knows job 999999999, and the journal holds no end")
+        "unknown", "this machine no longer knows job 999999999, and the journal has no end")
 
 
 def test_ten_thousand_events_take_less_than_a_second(bloom: Made) -> None:

@@ -1,4 +1,4 @@
-"""safelaunch stop: a person's word; what waits in the queue goes at once, and nothing is claimed that is not known."""
+"""safelaunch stop: a person's request; queued jobs go at once, and only what is known is reported."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def test_a_queued_run_that_is_to_stop_at_a_checkpoint_is_taken_out_of_the_queue(
 
 @pytest.mark.parametrize(("words", "said"), [
     (["--checkpoint", "--now"], "exclude each other"),
-    (["--within", "2h"], "goes with --checkpoint"),
+    (["--within", "2h"], "needs --checkpoint"),
     (["--checkpoint", "--within", "soon"], "--within soon"),
     (["--checkpoint", "--within", "3s"], "at least 10 s"),
 ])
@@ -295,7 +295,7 @@ def test_what_makes_no_sense_together_is_refused(
 
 def test_a_run_without_checkpoints_cannot_be_stopped_at_one(bloom: Made, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["stop", "--checkpoint"]) == 2
-    assert "names no resume.dir" in capsys.readouterr().err and control(bloom) == []
+    assert "has no resume.dir" in capsys.readouterr().err and control(bloom) == []
 
 
 @pytest.mark.root

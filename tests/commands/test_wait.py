@@ -79,7 +79,7 @@ def test_a_job_that_failed_without_a_supervisor_is_the_end_once_slurm_knows_no_o
     monkeypatch.setattr(waiting, "ASK_EVERY_S", 0.2)
     bloom.event("ended_alone", job="12", exit_code=3)
     assert run(["wait"]) == 10
-    said = "job 12 has ended with exit code 3, and no supervisor was left to restart it"
+    said = "job 12 has ended with exit code 3, and without a supervisor that could restart it"
     assert said in capsys.readouterr().err
     run(["status"])
     assert said in " ".join(capsys.readouterr().out.split())

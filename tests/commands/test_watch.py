@@ -171,7 +171,7 @@ def test_a_watch_that_slurm_does_not_answer_says_that_it_is_blind(
     cluster.answers("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     assert run(["watch", "--once"]) == 4
     told = capsys.readouterr().out
-    assert "BLIND: Slurm gives no clear answer" in told and "nothing is done" in told
+    assert "BLIND: Slurm gives no clear answer" in told and "no action is taken" in told
 
 
 @pytest.mark.parametrize("script", ["exit 1", "echo '12|RUN'", f"yes '{RUNNING}' | head -c 1100000"],
@@ -279,7 +279,7 @@ def test_a_limbo_job_is_ended_once_a_next_one_waits_behind_it(cluster: Cluster, 
     assert cluster.calls("scancel") == ["scancel 12"]
     assert "ExcNodeList=n0" in cluster.calls("scontrol")[0]
     after = state(bloom)
-    assert after.cancelled_jobs == ("12",), "no person's word"
+    assert after.cancelled_jobs == ("12",), "no person's request"
     assert after.excluded == ("n0",) and after.successor == "99" and not after.intents
     assert len(cluster.calls()) - before <= 10
 
@@ -521,7 +521,7 @@ def test_once_ends_with_4_where_a_folder_or_the_home_does_not_answer(
     assert run(["watch", "--once"]) == 4
     told = capsys.readouterr()
     assert "the list of your runs, in your home, does not answer" in told.out
-    assert "could not be kept" in told.err
+    assert "could not be saved" in told.err
     fuse_mount.cont()
 
 

@@ -265,7 +265,7 @@ def test_who_stopped_a_run_is_said_and_when(made: Made, capsys: pytest.CaptureFi
     found = verdict_of(capsys)
     assert (found["category"], found["confidence"], found["summary"]) == ("cancelled", 1.0, "sl-bob touched kill-now")
     out = told(capsys)
-    assert "ended      attempt 1 stopped, 20" in out and "action     not restarted: a person's word is final" in out
+    assert "ended      attempt 1 stopped, 20" in out and "action     not restarted: a person's request is final" in out
 
 
 # --- the verdict by which the supervisor acted -----------------------------------------------------------------------

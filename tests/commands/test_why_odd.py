@@ -171,7 +171,7 @@ def test_a_log_of_somebody_else_is_left_out_of_a_folder_and_refused_by_name(here
         folder.rename(here / "logs")
     assert both.returncode == 0 and "1 of the 2 logs" in both.stderr and "cuda_oom" in both.stdout, both.stderr
     assert closed.returncode == 2 and "Permission denied" in closed.stderr
-    assert none.returncode == 2 and "none of its 1 logs may be read by you" in none.stderr
+    assert none.returncode == 2 and "none of its 1 logs are readable for you" in none.stderr
 
 
 def test_a_folder_that_holds_much_else_is_refused_and_one_of_many_logs_is_read(
@@ -184,7 +184,7 @@ def test_a_folder_that_holds_much_else_is_refused_and_one_of_many_logs_is_read(
     assert found is not None and len(found.paths) == 40
     for number in range(7):
         (here / f"{number}" / "a" / "b").mkdir(parents=True)
-    with pytest.raises(UsageError, match="no folder of logs"):
+    with pytest.raises(UsageError, match="not a folder of logs"):
         whysubject.find_files([str(here)], None)
 
 

@@ -91,7 +91,7 @@ def score(found: list[NodeEvidence], node: str, now: float, half_life_s: float) 
         ([("first_to_fail", 1), ("network", 2)], False),
         ([("of-tomorrow", n) for n in range(9)], False),
     ],
-    ids=["a lost node", "a broken GPU", "a person's word", "the network once", "the network twice",
+    ids=["a lost node", "a broken GPU", "a person's request", "the network once", "the network twice",
          "a hang and the network", "a black hole, twice", "first to fail three times", "first to fail four times",
          "first to fail and the network", "kinds of a later version"],
 )
@@ -209,7 +209,7 @@ def network(fingerprint: str = "f", **nodes_of: str) -> list[NodeEvidence]:
     ],
     ids=["with a node in common", "any two have a node in common", "the last is disjoint from the first",
          "another cause", "a cause without a fingerprint", "another run, with other code",
-         "the same cause under another kind", "a person's word"],
+         "the same cause under another kind", "a person's request"],
 )
 def test_which_causes_are_void(found: list[NodeEvidence], expected: set[str]) -> None:
     assert set(names(kept_out(*found))) == expected

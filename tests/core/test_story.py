@@ -76,7 +76,7 @@ def test_the_reason_of_a_lost_node_is_told_once() -> None:
         ("node_suspected", {"node": "n1", "why": SILENT}),
         ("node_excluded", {"node": "n1", "until": None, "why": f"went silent or died: {SILENT}"}))
     assert lines[1:] == [f"n1 is lost: {SILENT}", "attempt 1 failed, exit code 255",
-                         "verdict on attempt 1: node_failure (90% sure)", "n1 is kept out"]
+                         "verdict on attempt 1: node_failure (90% sure)", "n1 is excluded"]
 
 
 def test_the_same_reason_is_news_again_when_it_comes_back_later() -> None:

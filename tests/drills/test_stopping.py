@@ -1,4 +1,4 @@
-"""A person's word is final: kill switch, scancel, stop."""
+"""A person's request is final: kill switch, scancel, stop."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_kill_now_does_not_wait_for_the_grace(sandbox: Sandbox, submit: Submitte
 
     assert state.ended and state.ended.how == "stopped"
     said = drill.as_user("why", str(drill.run_dir)).stdout
-    assert f"{BOB} touched kill-now" in said and "not restarted: a person's word is final" in said, said
+    assert f"{BOB} touched kill-now" in said and "not restarted: a person's request is final" in said, said
 
 
 def test_kill_switch_touched_while_queued_starts_nothing(sandbox: Sandbox, submit: Submitter) -> None:

@@ -987,7 +987,7 @@ def test_a_fuse_that_is_renewed_ends_nobody_and_a_child_keeps_none_alive(fuses: 
 
 def test_where_something_answers_in_the_doors_place_no_fuse_is_lit() -> None:
     made = Fuses(2.0)
-    made.door.close()   # the kernel refuses what is repeated after a second, as a firewall would
+    made.listener.close()   # the kernel refuses what is repeated after a second, as a firewall would
     time.sleep(made.TRIAL_S + 0.1)
     rank = start_sleeper()
     try:

@@ -58,7 +58,7 @@ class AttemptProcess:
     child: subprocess.Popen[bytes] | None = None
     pump: subprocess.Popen[bytes] | None = None
     _pump_next_s: float = 0.0
-    _heir_pid: int | None = None   # a process of an attempt that an earlier leader launched; None = not known
+    _inherited_pid: int | None = None   # a process of an attempt that an earlier leader launched; None = not known
 
     @cached_property
     def stem(self) -> str:
@@ -143,10 +143,10 @@ class AttemptProcess:
 
         Called at each tick: it reads all processes of the node only when the known one is gone.
         """
-        if self._heir_pid is None or not self._is_of_it(self._heir_pid):
+        if self._inherited_pid is None or not self._is_of_it(self._inherited_pid):
             pids = (int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit())
-            self._heir_pid = next(filter(self._is_of_it, pids), None)
-        return self._heir_pid is not None
+            self._inherited_pid = next(filter(self._is_of_it, pids), None)
+        return self._inherited_pid is not None
 
     def _is_of_it(self, pid: int) -> bool:
         """Whether a process belongs to this attempt."""

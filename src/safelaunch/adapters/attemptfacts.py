@@ -58,7 +58,7 @@ def read_stacks(folder: Path) -> tuple[Stacks, str] | None:
 
 
 def read_cores(folder: Path) -> tuple[str, ...]:
-    """A line for each core file that was found on the nodes of the attempt (supervisor.visit)."""
+    """A line for each core file that was found on the nodes of the attempt (supervisor.inspection)."""
     try:
         return tuple(tell_cores(_read(folder / "system" / "cores.json")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

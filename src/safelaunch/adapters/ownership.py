@@ -68,5 +68,5 @@ def close_run(run_dir: Path) -> bool:
 def require(run_dir: Path) -> None:
     """Raise RunFolderError where the run is not this user's own."""
     if (reason := why_not_own_run(run_dir)) is not None:
-        raise RunFolderError(f"the run in {run_dir} is not yours alone, so nothing of it is executed: {reason}",
+        raise RunFolderError(f"the run in {run_dir} is not yours alone, so nothing in it is executed: {reason}",
                              hint=OWN_FOLDER)

@@ -208,7 +208,7 @@ class _Other:
         self._process.stdin.write(json.dumps(asked).encode() + b"\n")
         self._process.stdin.flush()
 
-    def hear(self, deadline_s: float) -> Any:
+    def receive(self, deadline_s: float) -> Any:
         """Its answer; raises OSError where none comes."""
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], deadline_s)
@@ -224,7 +224,7 @@ class _Other:
     def ask(self, asked: Found, deadline_s: float = DEADLINE_S) -> Any:
         """Both."""
         self.say(asked)
-        return self.hear(deadline_s)
+        return self.receive(deadline_s)
 
 
 def _new_there(other: _Other, place: Path) -> Found:
@@ -263,7 +263,7 @@ def _race_there(other: _Other, place: Path) -> Found:
     for number in range(OTHER_RACES):
         path = place / f"claim{number}"
         other.say({"do": "claim", "path": str(path)})
-        wins += bool(_here(lambda: lookout.claim(str(path)))) + bool(other.hear(DEADLINE_S))   # noqa: B023 - at once
+        wins += bool(_here(lambda: lookout.claim(str(path)))) + bool(other.receive(DEADLINE_S))   # noqa: B023 - at once
     return {"rounds": OTHER_RACES, "wins": wins}
 
 

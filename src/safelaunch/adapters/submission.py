@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from safelaunch.adapters import local, slurm
-from safelaunch.adapters.book import LoginActor
+from safelaunch.adapters.loginactor import LoginActor
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import acts, script, slurmtext
 from safelaunch.core.acts import ActOutcome
@@ -32,8 +32,8 @@ class Submission:
 
     def __init__(self, run: Run, env: Mapping[str, str], cwd: str, say: Callable[[str], None]) -> None:
         self._run, self._env, self._cwd, self._say = run, slurm.outside_job(env), cwd, say
-        self._book = LoginActor(run.dir)
-        self._writer = self._book.writer
+        self._actor = LoginActor(run.dir)
+        self._writer = self._actor.writer
         self._job: str | None = None
         self.may_be_in = False   # between an sbatch and a clear no: the run folder must stay then
 
@@ -44,10 +44,10 @@ class Submission:
         cannot be written.
         """
         try:
-            return acts.perform_now(self._book, "submit", self._book.claim("submit"), self._submit)
+            return acts.perform_now(self._actor, "submit", self._actor.claim("submit"), self._submit)
         except OSError as error:
             if self._job is not None:
-                self._say(f"beware: job {self._job} is submitted, but its id could not be written to "
+                self._say(f"warning: job {self._job} is submitted, but its id could not be written to "
                           f"{self._run.dir / self._writer.name}: {error}. The job itself is not harmed by it; until it "
                           f"starts, other commands know this run by its name only")
                 return self._job
@@ -69,7 +69,7 @@ class Submission:
             stop=tenacity.stop_after_delay(GIVE_UP_S), wait=tenacity.wait_fixed(LOOK_EVERY_S),
             retry=tenacity.retry_if_exception_type((SlurmError, ParseError)),
             before_sleep=lambda state: self._say(f"{state.outcome.exception() if state.outcome else 'no answer'}; "
-                                                 "asking again, so as not to submit twice"))
+                                                 "asking again, not to submit twice"))
         try:
             found = asking(self._look)
             if found is None:   # slurmctld may still work off its socket's queue
@@ -93,7 +93,7 @@ class Submission:
                 return []
             known = ledger.read(folder)
         except OSError as error:
-            self._say(f"the ledger of nodes cannot be read: {error}; no node is kept out because of it")
+            self._say(f"the ledger of nodes cannot be read: {error}; no node is excluded because of it")
             return []
         from safelaunch.core.ledger import exclusions, of_cluster  # most submissions have no suspects
 
@@ -108,7 +108,7 @@ class Submission:
                                among=there, available=self._not_excluded(usable), asked=asked_nodes(plan.sbatch))
             self._tell_not_kept_out(evidence, now, [one.node for one in found], there)
         if found:
-            self._say(f"kept out: {'; '.join(f'{one.node} ({one.why})' for one in found)}   "
+            self._say(f"excluded: {'; '.join(f'{one.node} ({one.why})' for one in found)}   "
                       f"(see: safelaunch nodes   take back: safelaunch nodes clear {found[0].node} --why …)")
         return [one.node for one in found]
 
@@ -123,7 +123,7 @@ class Submission:
         asked = asked_nodes(plan.sbatch)
         for one in suspected(evidence, now, plan.suspects):
             if one.node in asked:
-                self._say(f"not kept out: {one.node} ({describe(one)}; slurm.nodelist asks for it)")
+                self._say(f"not excluded: {one.node} ({describe(one)}; slurm.nodelist asks for it)")
         if there is None:
             return
         most = most_excluded(plan.suspects, plan.allocated_nodes, plan.spare_nodes)
@@ -139,7 +139,7 @@ class Submission:
         if nodes:
             self._writer.write(*(self._writer.event("node_left_out", node=node, why=why)
                                  for node, why in nodes.items()))
-            self._say(f"not kept out: {'; '.join(f'{node} ({why})' for node, why in nodes.items())}")
+            self._say(f"not excluded: {'; '.join(f'{node} ({why})' for node, why in nodes.items())}")
 
     def _not_excluded(self, nodes: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """The nodes that the user's own slurm.exclude leaves to the run."""
@@ -218,15 +218,15 @@ class Submission:
                 try:
                     return slurmtext.parse_submitted(result.stdout)
                 except ParseError as error:
-                    self._say(f"{error}; looking for the job by its name")
+                    self._say(f"{error}; searching the job by its name")
             elif not result.is_unknown:
                 result.check()
             else:
-                self._say(f"sbatch: {result.stderr.strip() or 'no answer'}; the job may be in all the same")
+                self._say(f"sbatch: {result.stderr.strip() or 'no answer'}; the job may be submitted all the same")
             job = self.find()
             if job is not None:
                 return job
             self.may_be_in = False
-            self._say("the job did not get in: submitting it again")
+            self._say("the job was not submitted: submitting it again")
 
 

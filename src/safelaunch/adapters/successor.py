@@ -74,22 +74,22 @@ class Successor:
 
     # --- looking at it --------------------------------------------------------------------------------------------
 
-    def look(self) -> Command:
+    def query_all(self) -> Command:
         """squeue of the run's jobs, in every state that Slurm still remembers: an answer without this job is none
         (simulated: test_found "a next job that a person cancelled before anybody had written it down is not submitted
         anew").
         """
         return self._run(slurm.squeue_all_by_name(self._plan.job_name))
 
-    def look_at(self, job: str) -> Command:
+    def query_job(self, job: str) -> Command:
         """squeue of one job, in whatever state Slurm still remembers it (MinJobAge, 300 s)."""
         return self._run(slurm.squeue_job(job))
 
-    def look_closely(self) -> Command:
+    def query_exclusions(self) -> Command:
         """squeue of the run's jobs with their exclusions."""
         return self._run(slurm.squeue_watch([self._plan.job_name]))
 
-    def look_at_steps(self) -> Command:
+    def query_steps(self) -> Command:
         """squeue of this job's own steps."""
         return self._run(slurm.squeue_steps(self._job.id))
 
@@ -109,11 +109,11 @@ class Successor:
                      and job.id != self._job.id and job.state in states and job.id not in but), None)
 
     def waiting(self, result: Result) -> tuple[str, ...] | None:
-        """All jobs of this run that have not started, but for this one, as `look` was answered; None = not clearly."""
+        """Other jobs of this run that have not started, by the answer to `query_all`; None = it is not clear."""
         return self._others(result, WAITING)
 
     def cancelled(self, result: Result) -> tuple[str, ...]:
-        """All jobs of this run that were cancelled, but for this one, as `look` was answered."""
+        """Other jobs of this run that were cancelled, by the answer to `query_all`."""
         return self._others(result, CANCELLED) or ()
 
     def _others(self, result: Result, states: Collection[str]) -> tuple[str, ...] | None:
@@ -132,7 +132,7 @@ class Successor:
         return next((known.state for known in slurm.jobs_in(result) or () if known.id == job), None)
 
     def own(self, result: Result) -> KnownJob | None:
-        """This job out of the answer to `look_closely`; None = no clear answer."""
+        """This job out of the answer to `query_exclusions`; None = no clear answer."""
         try:
             jobs = slurmtext.parse_watch(result.stdout) if result.is_ok else ()
         except ParseError:

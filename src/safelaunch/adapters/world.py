@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters.attempt import AttemptProcess
-from safelaunch.adapters.collect import Collection, Depth, Target, start
+from safelaunch.adapters.collect import Collection, Depth, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
 from safelaunch.adapters.job import address_of, addresses_of, own_addresses
+from safelaunch.adapters.noderound import Target
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
 from safelaunch.core.why.findings import OutsideEvidence, Rule
@@ -81,12 +82,12 @@ class World:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
-        def hear(now_s: float) -> None:
+        def on_readable(now_s: float) -> None:
             for number in os.read(reader, 4096):
                 if self._take_signal is not None:
                     self._take_signal(number, now_s)
 
-        self.selector.register(reader, selectors.EVENT_READ, hear)
+        self.selector.register(reader, selectors.EVENT_READ, on_readable)
 
     def share(self, run_dir: Path, spool_dir: Path) -> SharedFolder:
         """The run folder, with an outbox on this node's own disk."""

@@ -24,10 +24,10 @@ def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool, beside:
     if site:
         from safelaunch.views.sitecheck import check_site  # not what a train.yaml needs
         if rest:
-            raise UsageError(f"--site takes one folder, and then there is {rest[0]!r}")
+            raise UsageError(f"--site takes one folder, not also {rest[0]!r}")
         return check_site(file, beside, as_json)
     if beside is not None:
-        raise UsageError("--from belongs to --site", hint="safelaunch check --site FOLDER --from COMMAND")
+        raise UsageError("--from needs --site", hint="safelaunch check --site FOLDER --from COMMAND")
     overrides, raw_sbatch = split_rest(rest)
     try:
         config = read_config(file, overrides, raw_sbatch).config

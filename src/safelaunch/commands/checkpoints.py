@@ -25,7 +25,7 @@ HOW_TO_SAY = "safelaunch checkpoints FOLDER looks into any folder"
 @click.argument("which", metavar="[RUN|FOLDER|FILE]", required=False)
 @click.option("--format", "format", type=click.Choice(NAMES), help="As resume.format; by default the run's, else auto.")
 @click.option("--pattern", metavar="TEXT", help='As resume.pattern, such as "step_{step}.pt".')
-@click.option("--all", "show_all", is_flag=True, help=f"Also what is older than {MOST_WHOLE} complete ones.")
+@click.option("--all", "show_all", is_flag=True, help=f"Also those older than {MOST_WHOLE} complete ones.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
 def command(which: str | None, format: str | None, pattern: str | None, show_all: bool, as_json: bool) -> int:
     """List the checkpoints of a run, a train.yaml or a folder: the newest first, each complete or not and why."""
@@ -52,7 +52,7 @@ def command(which: str | None, format: str | None, pattern: str | None, show_all
 
 
 def _as_one_of_many(seen: ResumePoints, most_whole: int) -> tuple[ResumePoints, str | None]:
-    """A folder that is a checkpoint itself, as it is known by its name beside others; else what was seen."""
+    """A folder that is a checkpoint itself, judged by its name beside others; else what was found."""
     folder = seen.place.folder
     above = replace(seen.place, folder=str(Path(folder).parent))
     found = resumepoints.within(resumepoints.look(above, most_whole), folder)
@@ -60,7 +60,7 @@ def _as_one_of_many(seen: ResumePoints, most_whole: int) -> tuple[ResumePoints, 
 
 
 def _find_place(which: str | None) -> tuple[CheckpointPlace, str | None]:
-    """Where to look, and the file that alone is meant; raises UsageError."""
+    """Where to search, and the one file that is meant; raises UsageError."""
     kind = runs.ask(lambda: _kind_of(which), which or "this folder")
     if which is not None and kind == "train":
         from safelaunch.adapters.configfiles import read_config  # 40 ms that a run does not need
@@ -87,7 +87,7 @@ def _kind_of(which: str | None) -> str:
 
 def _need(place: CheckpointPlace | None, whose: str) -> CheckpointPlace:
     if place is None:
-        raise UsageError(f"{whose} has no resume.dir: nothing says where its checkpoints are", hint=HOW_TO_SAY)
+        raise UsageError(f"{whose} has no resume.dir, which names the folder of its checkpoints", hint=HOW_TO_SAY)
     return place
 
 
@@ -103,7 +103,7 @@ def _entry(one: JudgedCheckpoint) -> dict[str, Any]:
 
 
 def _show(seen: ResumePoints) -> None:
-    """A line for each, the path last, and behind that of a skipped one the reason."""
+    """A line for each: the path last, for a skipped one with the reason."""
     now = time.time()
     for line, one in zip(columns([_cells(one, now) for one in seen.judged]), seen.judged, strict=True):
         click.echo(line if one.reason is None else f"{line}: {talk.clean(one.reason)}")

@@ -20,8 +20,8 @@ from safelaunch.views.trainfile import split_rest, train_file_arguments
 
 @click.command()
 @train_file_arguments
-@click.option("--origin", is_flag=True, help="Say behind each value where it came from.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, origins included.")
+@click.option("--origin", is_flag=True, help="Show the origin of each value.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, with origins.")
 def command(file: str, rest: tuple[str, ...], origin: bool, as_json: bool) -> int:
     """Show the config that train.yaml, the layers below it and the command line make."""
     resolved = read_config(file, *split_rest(rest))

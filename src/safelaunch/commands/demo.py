@@ -1,4 +1,4 @@
-"""safelaunch demo: a training is killed in the middle of a checkpoint and goes on, here, before your eyes."""
+"""safelaunch demo: a training is killed during a checkpoint and restarts, on this machine."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _free(wanted: Path) -> Path:
 
 
 def _submit(place: Path) -> Run:
-    """The run, submitted as a person would, by a process of its own."""
+    """The run, submitted as a user would, by a process of its own."""
     argv = [sys.executable, "-m", "safelaunch", "submit", "train.yaml", "cluster=local", "--json"]
     try:
         done = subprocess.run(argv, cwd=place, capture_output=True, text=True, timeout=SUBMIT_DEADLINE_S, check=False,
@@ -106,7 +106,7 @@ def _submit(place: Path) -> Run:
 
 
 def _show(run: Run) -> int:
-    """The run's exit code, after all that happened was told as it happened."""
+    """The run's exit code, after its events were shown as they happened."""
     watch, told, show = runs.JournalWatch(run.dir), 0, _Show(run)
     end_s = show.begin_s + DEADLINE_S
     while time.monotonic() < end_s:
@@ -154,7 +154,7 @@ class _Show:
         self._skipped = 0
 
     def event(self, event: Event) -> None:
-        """Tell an event, behind the lines of the log that came before it."""
+        """Show an event, after the log lines before it."""
         if event.event in ("failure", "attempt_ended"):
             self.log()
         if event.event in TOLD:
@@ -168,7 +168,7 @@ class _Show:
             self._tell_skipped()
 
     def log(self) -> None:
-        """Show what the training has written: every 20th step, and whatever is no step."""
+        """Show what the training has written: every 20th step, and all other lines."""
         now_s = time.monotonic()
         if self._stream is None:
             log = next((log for log in find_logs(self._run, fold(())) if log.number == self._attempt), None)
@@ -179,7 +179,7 @@ class _Show:
                 _say(talk.clean(_PREFIX.sub("", line.decode(errors="replace"))), "          | ")
 
     def _tell_skipped(self) -> None:
-        """Checkpoints that were not taken: a reason that stands in the job's own output."""
+        """Skipped checkpoints, with the reason from the job's own output."""
         output = sharedfile.read_start(self._run.dir / "job.out", MOST_OUTPUT_BYTES).decode(errors="replace")
         said = [line for line in output.splitlines() if " is skipped: " in line]
         for line in said[self._skipped:]:
@@ -193,7 +193,7 @@ class _Show:
 
 
 def _say(text: str, before: str = "", **how: Any) -> None:
-    """A sentence, folded to the width of a terminal behind what stands before it."""
+    """A sentence, folded to the width of a terminal after its prefix."""
     lines = [text]
     if talk.is_for_person():
         width = min(WIDTH, shutil.get_terminal_size().columns) - len(before)

@@ -19,7 +19,7 @@ NARROW = 100    # columns: below that a folded line goes on near the left edge, 
 
 @click.command()
 @runs.run_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the run has ended.")
 @click.option("--all", "with_all", is_flag=True, help="Every line, with the supervisors' own: claims, steps, fences.")
 @click.option("--json", "as_json", is_flag=True, help="The journal's lines themselves, in order.")
 def command(which: str | None, follow: bool, with_all: bool, as_json: bool) -> int:

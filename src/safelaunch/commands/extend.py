@@ -1,4 +1,4 @@
-"""safelaunch extend: nodes that a failed run keeps for people to look at are kept for longer."""
+"""safelaunch extend: keep the nodes of a failed run for longer."""
 
 from __future__ import annotations
 
@@ -32,10 +32,8 @@ def command(which: str | None, wanted: str | None, as_json: bool) -> int:
 
 
 def extend(run: Run, for_s: float | None, now: float) -> tuple[float, str]:
-    """Until when (epoch s) the nodes are kept now, and what was done, in one sentence.
-
-    The request's own time says it: its nodes are kept until that time and `preserve_site.for` (core.decide). So `--for`
-    is a request whose time lies before or after now.
+    """Until when (epoch s) the nodes are kept now, and one sentence on it. They are kept for `preserve_site.for` after
+    the request's own time (core.decide). So `--for` makes a request with a time before or after now.
     """
     kept_t = _kept_until(run)
     path, usual_s = run.dir / "control" / "extend", run.plan.preserve.for_s
@@ -54,13 +52,13 @@ def extend(run: Run, for_s: float | None, now: float) -> tuple[float, str]:
 
 
 def _kept_until(run: Run) -> float:
-    """As the journal says; raises UsageError where nothing is kept."""
+    """As the journal says; raises UsageError where no nodes are kept."""
     state = run.state()
     if state.ended is not None:
-        raise UsageError(f"nothing is kept: {runs.describe_end(state.ended)}", hint=f"what happened: safelaunch events "
-                         f"{run.dir}")
+        raise UsageError(f"no nodes are kept: {runs.describe_end(state.ended)}",
+                         hint=f"what happened: safelaunch events {run.dir}")
     if state.preserving_until is None:
-        raise UsageError(f"nothing is kept as far as the journal knows, the run is {state.name}",
+        raise UsageError(f"no nodes are kept: the run is {state.name}",
                          hint=f"nodes are kept after a failure by preserve_site in train.yaml; see safelaunch status "
                               f"{run.dir}")
     return state.preserving_until

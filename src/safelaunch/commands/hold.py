@@ -1,4 +1,4 @@
-"""safelaunch hold: no new attempt of a run starts until `safelaunch resume`; one that runs goes on untouched."""
+"""safelaunch hold: no new attempt of a run starts until `safelaunch resume`; a running one goes on."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ VERSION = 1
 
 @click.command()
 @runs.run_argument
-@click.option("--why", metavar="TEXT", default="", help="A reason for those who find the run on hold.")
+@click.option("--why", metavar="TEXT", default="", help="The reason, for other people.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
 def command(which: str | None, why: str, as_json: bool) -> int:
-    """Start no new attempt of a run until `safelaunch resume`. A running attempt goes on untouched."""
+    """Start no new attempt of a run until `safelaunch resume`. A running attempt goes on."""
     run = load(which)
     return tell(run, run.hold(why), as_json)
 

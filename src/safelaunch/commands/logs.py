@@ -30,7 +30,7 @@ FOLLOW_LINES = 10   # as tail -f
 @click.option("--attempt", type=click.IntRange(1), help="Only this attempt.")
 @click.option("--rank", type=click.IntRange(0), help="Only lines of this global rank.")
 @click.option("--host", help="Only lines of this host, or of hosts as n[0-3].")
-@click.option("--grep", metavar="RE", help="Only lines in which this regular expression is found.")
+@click.option("--grep", metavar="RE", help="Only lines that match this regular expression.")
 @click.option("--first-error", is_flag=True, help="The first error of the last attempt that failed, and its place.")
 @click.option("--json", "as_json", is_flag=True, help="Where the logs are, as one JSON object.")
 def command(
@@ -40,7 +40,7 @@ def command(
     """Show the training's log across attempts."""
     choice = LogChoice(runs.load(which), attempt, rank, host, grep)
     if follow and (first_error or as_json):
-        raise UsageError("-f does not go with --first-error or --json")
+        raise UsageError("-f cannot be combined with --first-error or --json")
     state = choice.run.state()
     if follow:
         _write(follow_logs(choice, FOLLOW_LINES if lines is None else lines, talk.say), is_live=True)

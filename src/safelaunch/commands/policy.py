@@ -28,7 +28,7 @@ _SECTIONS = ("restart.", "suspects.", "preserve_site.", "resume.keep_trying")
 
 @dataclass(frozen=True)
 class PolicyArguments:
-    """The command line sorted: at most one train.yaml, runs by whatever names them, key=value."""
+    """The sorted command line: at most one train.yaml, runs, key=value."""
 
     file: str | None
     runs: tuple[str, ...]
@@ -53,7 +53,7 @@ def command(words: tuple[str, ...], as_json: bool) -> int:
 
 
 def _sort(words: Sequence[str]) -> PolicyArguments:
-    """A word that exists is what it is: a file is a train.yaml, a folder a run."""
+    """An existing file is a train.yaml, an existing folder a run."""
     kinds: list[str] = runs.ask(lambda: [_kind(word) for word in words], " ".join(words)) if words else []
     by_kind = {kind: tuple(word for word, one in zip(words, kinds, strict=True) if one == kind)
                for kind in ("file", "run", "override")}
@@ -78,7 +78,7 @@ def _file_policy(given: PolicyArguments) -> tuple[Mapping[str, Any], Mapping[str
         sources, base = configfiles.read_sources(given.file, os.environ), str(Path(given.file).absolute().parent)
         of = given.file
     else:
-        # `command` is required, and the last word is the train.yaml's that is not there.
+        # `command` is required, and there is no train.yaml that could give it.
         sources, base, of = [*_layers_below(), ConfigLayer("file", "defaults", "command: 'true'\n")], "", "the defaults"
     config = resolve(sources, given.overrides, os.environ, base_dir=base).config
     return config, policytext.places_of(sources, given.overrides), of
@@ -117,8 +117,8 @@ def _overridden(config: Mapping[str, Any], overrides: Sequence[str]) -> dict[str
         section, _, leaf = path.partition(".")
         if not path.startswith(_SECTIONS) or not (path in KEYS or path.startswith("restart.policy.")):
             known = ", ".join(key for key in KEYS if key.startswith(_SECTIONS))
-            raise UsageError(f"{path} has no part in what follows a failure",
-                             hint=f"what has: restart.policy.CATEGORY, {known}")
+            raise UsageError(f"{path} does not change what follows a failure",
+                             hint=f"these do: restart.policy.CATEGORY, {known}")
         if not leaf.startswith("policy"):
             changed[section][leaf] = wanted[section][leaf]
             continue
@@ -142,7 +142,7 @@ def _origins(run: Run) -> Iterator[tuple[str, Origin]]:
 
 
 def _width() -> int | None:
-    """Columns of the terminal; None = it is none, and lines stay whole."""
+    """Columns of the terminal; None = no terminal, lines stay whole."""
     return shutil.get_terminal_size().columns if talk.is_for_person() else None
 
 

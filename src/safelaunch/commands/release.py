@@ -1,4 +1,4 @@
-"""safelaunch release: give back nodes that are kept for people to look at."""
+"""safelaunch release: give back nodes that are kept for inspection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from safelaunch.views import controls, runs, talk
 @click.command()
 @runs.run_argument
 def command(which: str | None) -> int:
-    """Give back the nodes that a failed run keeps for people to look at."""
+    """Give back the nodes that a failed run keeps for inspection."""
     run = runs.load(which)
     talk.say(talk.clean(release(run)))
     return 0
@@ -23,9 +23,9 @@ def release(run: Run) -> str:
     """
     state = run.state()
     if state.ended is not None:
-        return f"nothing is kept: {runs.describe_end(state.ended)}"
+        return f"no nodes are kept: {runs.describe_end(state.ended)}"
     if state.preserving_until is None:
-        return (f"nothing is kept as far as the journal knows, the run is {state.name}. "
+        return (f"no nodes are kept: the run is {state.name}. "
                 f"A job without a supervisor waits for {run.dir / 'control' / 'release'}: touch it")
     touched = controls.touch(run.dir / "control" / "release")
     until = talk.clock(state.preserving_until)

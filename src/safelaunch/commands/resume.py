@@ -1,4 +1,4 @@
-"""safelaunch resume: a run on hold goes on."""
+"""safelaunch resume: continue a run on hold."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from safelaunch.views import runs
 @runs.run_argument
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
 def command(which: str | None, as_json: bool) -> int:
-    """Let a run go on that was put on hold."""
+    """Continue a run that was put on hold."""
     run = load(which)
     return tell(run, run.resume(), as_json)

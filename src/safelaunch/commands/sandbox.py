@@ -26,7 +26,7 @@ def command() -> None:
 
     Every node has its own host name, 8 fake GPUs, and can be crashed, silenced and healed. Daemons run as root, jobs as
     the ordinary users sl-alice and sl-bob (both in group sl-team), who are created when missing. Nothing in /etc/slurm
-    or /run is touched, and several sandboxes live side by side.
+    or /run is touched, and several sandboxes can run at once.
     """
 
 
@@ -41,7 +41,7 @@ def command() -> None:
 @click.option("--site", "quirks", multiple=True, type=click.Choice(tuple(sites.QUIRKS)), metavar="WORD",
               help=f"A site that differs; may be repeated. {sites.describe()}.")
 @click.option("--cgroup", is_flag=True, help="Hold jobs to their memory and devices, and track them, by cgroups (v1).")
-@click.option("--name", default="default", show_default=True, help="What the other verbs call it.")
+@click.option("--name", default="default", show_default=True, help="Its name for the other verbs.")
 @click.option(
     "--dir", "folder", type=click.Path(path_type=Path), help=f"Its folder, new or empty; default: {registry.ROOT}/NAME."
 )
@@ -86,8 +86,8 @@ def down(name: str) -> None:
     Sandbox.load(Path(entry.dir)).down()
     click.echo(f"Sandbox '{entry.name}' is down; {entry.dir} is gone.", err=True)
     if not registry.entries():
-        click.echo(f"What stays for the next one: the users {' and '.join(USERS)} with their group {TEAM}, and "
-                   f"{registry.ROOT}. To be rid of it: userdel -r {USERS[0]}; userdel -r {USERS[1]}; "
+        click.echo(f"Kept for the next sandbox: the users {' and '.join(USERS)} with their group {TEAM}, and "
+                   f"{registry.ROOT}. To remove it: userdel -r {USERS[0]}; userdel -r {USERS[1]}; "
                    f"groupdel {TEAM}; rm -r {registry.ROOT}", err=True)
 
 
@@ -102,7 +102,7 @@ def env(name: str | None, as_json: bool) -> None:
 @command.command()
 @click.argument("node")
 @click.option("--silent", is_flag=True, help="Stop all processes instead of killing them: no FIN, no RST.")
-@click.option("--cut", is_flag=True, help="Pull its network cable: all goes on there, but alone (up --netns).")
+@click.option("--cut", is_flag=True, help="Pull its network cable; its processes go on (needs up --netns).")
 @_which
 def crash(node: str, silent: bool, cut: bool, which: str | None) -> None:
     """Take the power from a node: everything on it is killed at once. `ctl` is slurmctld's machine, `db` sacct's."""

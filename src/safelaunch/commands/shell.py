@@ -47,9 +47,9 @@ def shell_command(run: Run, state: State, node: str | None) -> list[str]:
     """srun of an interactive step on a node of the run's job; raises UsageError when there is none."""
     job = state.job
     if state.ended is not None:
-        raise UsageError(f"there is nothing to get into: {runs.describe_end(state.ended)}")
+        raise UsageError(f"it has no nodes: {runs.describe_end(state.ended)}")
     if job is None or job.started_t is None or job.over:
-        raise UsageError(f"{run.plan.name} holds no nodes: it is {state.name}", hint=f"safelaunch status {run.dir}")
+        raise UsageError(f"{run.plan.name} has no nodes: it is {state.name}", hint=f"safelaunch status {run.dir}")
     chosen = node or job.batch_host or (job.nodes[0] if job.nodes else "")
     if job.nodes and chosen not in job.nodes:
         raise UsageError(f"{chosen} is not a node of job {job.id}, which has {nodefold.fold(job.nodes)}")

@@ -28,16 +28,16 @@ LOOK_EVERY_S = 15.0   # at the checkpoints
 @runs.run_argument
 @click.option("--all", "is_all", is_flag=True, help="A table of all runs, also of those that ended long ago.")
 @click.option("--team", "with_team", is_flag=True, help="A table with other people's runs that you may read.")
-@click.option("--watch", is_flag=True, help="Show it again and again until the run has ended.")
+@click.option("--watch", is_flag=True, help="Refresh until the run has ended.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
 def command(which: str | None, is_all: bool, with_team: bool, watch: bool, as_json: bool) -> int:
-    """Show how a run is doing, and what to type next; without RUN a table of all runs of yours.
+    """Show how a run is doing, and what to type next; without RUN a table of all your runs.
 
     The table holds those that go on, and those that ended within a day. Where that is only the newest run in this
     folder, the run itself is shown.
     """
     if which is not None and (is_all or with_team):
-        raise UsageError("--all and --team show a table of many runs, and you named one", hint="leave RUN out")
+        raise UsageError("--all and --team show a table and take no RUN", hint="leave RUN out")
     if which is None:
         listing = runlist.collect(is_all, with_team)
         if is_all or with_team or as_json or _has_others(listing):

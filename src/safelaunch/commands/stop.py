@@ -1,4 +1,4 @@
-"""safelaunch stop: end a run for good, by its kill switch; a job that still waits in the queue is cancelled."""
+"""safelaunch stop: end a run for good by its kill switch; a job in the queue is cancelled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from safelaunch.views import runs, stopping, talk
 
 @click.command()
 @runs.run_argument
-@click.option("--now", is_flag=True, help="Kill at once, without the grace in which the training may save.")
+@click.option("--now", is_flag=True, help="Kill at once: the training gets no time to save.")
 @click.option("--checkpoint", is_flag=True, help="End it at its next complete checkpoint, so that no step is lost.")
 @click.option("--within", metavar="TIME", help="With --checkpoint: the longest wait, as 2h; else kill_switch.grace.")
 def command(which: str | None, now: bool, checkpoint: bool, within: str | None) -> int:

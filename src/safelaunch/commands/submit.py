@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.command()
 @train_file_arguments
 @click.option("--dry-run", is_flag=True, help="Print the script, and what would be sent; submit nothing.")
-@click.option("--wait", "wait_for_end", is_flag=True, help="Wait until the run has ended, and end with its exit code.")
+@click.option("--wait", "wait_for_end", is_flag=True, help="Wait until the run has ended, and exit with its code.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a line.")
 def command(file: str, rest: tuple[str, ...], dry_run: bool, wait_for_end: bool, as_json: bool) -> int:
     """Submit a training instead of sbatch, and keep it alive."""
@@ -44,7 +44,7 @@ def command(file: str, rest: tuple[str, ...], dry_run: bool, wait_for_end: bool,
 
 
 def _show(resolved: Resolved) -> int:
-    """--dry-run: the script on stdout, the act on stderr; `RUN` stands for the id that submit draws."""
+    """--dry-run: the script on stdout, the command on stderr; `RUN` stands for the id that submit chooses."""
     submitting.choose_cluster(resolved, _say)
     plan, text = submitting.render(resolved, "RUN")
     sys.stdout.write(text)

@@ -1,4 +1,4 @@
-"""safelaunch watch: looks after all runs from outside the job, for what no supervisor can see to."""
+"""safelaunch watch: looks after all runs from outside their jobs, where no supervisor can."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SAVE_EVERY_S = 600.0
 
 @click.command()
 @click.argument("which", nargs=-1, metavar="[RUN]...")
-@click.option("--once", is_flag=True, help="One look, for cron or scrontab; exit code 4 when Slurm gives no answer.")
-@click.option("--dry-run", is_flag=True, help="Look and tell, and do nothing.")
+@click.option("--once", is_flag=True, help="One tick, for cron or scrontab; exit code 4 when Slurm gives no answer.")
+@click.option("--dry-run", is_flag=True, help="Report only, do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object instead of each line.")
 def command(which: tuple[str, ...], once: bool, dry_run: bool, as_json: bool) -> int:
-    """Look after runs from outside their jobs: all of yours, or those that are named.
+    """Look after runs from outside their jobs: all of yours, or the named ones.
 
     Finds jobs without a script, jobs that vanished, jobs that can never start, and goes on with the run.
     """
@@ -52,7 +52,7 @@ def command(which: tuple[str, ...], once: bool, dry_run: bool, as_json: bool) ->
         _save(watcher, file)
         return UNREACHABLE if watcher.is_blind else DONE
     if not watcher.named:
-        talk.say("watching all runs of yours; Ctrl-C ends the watch, and no run")
+        talk.say("watching all your runs; Ctrl-C ends the watch, and no run")
     with Interrupt() as interrupt:
         _watch(watcher, file, interrupt)
     return DONE
@@ -67,9 +67,9 @@ def _remembered_cluster(memory: watchmemory.Memory) -> str:
 
 
 class Interrupt:
-    """Ctrl-C, which Python itself can lose or be late with: a KeyboardInterrupt that is raised within a __del__ is
-    printed and forgotten, and a signal right before a system call that waits is handled when that returns (both seen: a
-    watch that went on). Here the C handler leaves a byte, which stays, and wakes whoever waits.
+    """Ctrl-C, which Python itself can lose or delay: a KeyboardInterrupt within a __del__ is printed and forgotten, and
+    a signal right before a blocking system call is handled after it (both seen: a watch that went on). Here the C
+    handler writes a byte, which stays and ends the wait.
     """
 
     def __init__(self) -> None:
@@ -119,11 +119,11 @@ def _watch(watcher: Watcher, file: Path, interrupt: Interrupt) -> None:
 
 
 def _save(watcher: Watcher, file: Path) -> None:
-    """A home that is full or read-only costs the next look some minutes, and nobody a run."""
+    """A full or read-only home delays the next tick by minutes, and costs no run."""
     try:
         watcher.memory.save(file)
     except OSError as error:
-        talk.say(f"what the watch knows could not be kept in {file}: {error.strerror}")
+        talk.say(f"the state of the watch could not be saved in {file}: {error.strerror}")
 
 
 class _WatchPrinter:
@@ -149,7 +149,7 @@ class _WatchPrinter:
         sys.stdout.flush()
 
     def tell_rest(self, watcher: Watcher) -> None:
-        """A PULSE of every run that has not ended, and that was not told of yet."""
+        """Print a PULSE of every run that has not ended and was not printed yet."""
         now_s = watcher.world.now_s()
         for dir, known in _wanted(watcher):
             if known.row and dir not in self._told:

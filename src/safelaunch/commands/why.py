@@ -41,7 +41,7 @@ def command(
     if explain is not None:
         return _explain(explain)
     if ticket and as_json:
-        raise UsageError("--ticket does not go with --json")
+        raise UsageError("--ticket cannot be combined with --json")
     subject = _find_subject(words, attempt)
     log, verdict = whyverdict.judge_subject(subject)
     if as_json:
@@ -79,7 +79,7 @@ def _explain(name: str) -> int:
 
 def _print_ticket(verdict: Verdict, subject: Subject) -> None:
     if not whyticket.is_for_site(verdict):
-        talk.say(f"beware: {verdict.category} is hardly a matter for the site's administrators")
+        talk.say(f"warning: {verdict.category} is rarely a problem of the site")
     name = subject.run.plan.name if subject.run else ""
     nodes = subject.attempt.nodes if subject.attempt else ()
     click.echo(talk_clean_lines(whyticket.render_ticket(verdict, subject.job, name, nodefold.fold(nodes),
@@ -111,7 +111,7 @@ def _print(rows: Iterable[VerdictRow]) -> None:
 
 
 def _lines(row: VerdictRow, width: int | None) -> list[str]:
-    """A row as lines, folded behind its label for a terminal; as it is for files and pipes."""
+    """A row as lines, folded after its label for a terminal, unchanged for files and pipes."""
     if not row.text:
         return [""]
     text = talk.clean(row.text.expandtabs(4))

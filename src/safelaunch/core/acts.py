@@ -75,9 +75,8 @@ class Actor(Protocol):
 
 @dataclass(frozen=True)
 class ActOutcome(Generic[T]):
-    """Whether it happened (None = nobody knows), what the caller gets, and what is written down with it.
-
-    `fields`: more of the outcome; `first`: events in front of it; `then`: what makes those behind it, in their order.
+    """Whether it happened (None = unknown), what the caller gets, and what is journalled with it. `fields`: more fields
+    of the outcome; `first`: events before it; `then`: functions that make the events after it, in order.
     """
 
     ok: bool | None
@@ -97,9 +96,8 @@ def wait_for_claim(claim: Callable[[], int], every_s: float) -> Generator[float,
 def perform(
     actor: Actor, act: str, claim: int, doing: Generator[Y, S, ActOutcome[T]], told: Sequence[Event] = (), **fields: Any
 ) -> Generator[Y, S, T]:
-    """Announce an act of ACTS under a claim, do it, and write down what came of it: also of an error, which goes on.
-
-    `told`: events to be written in front of the intent; `fields`: more of the intent.
+    """Announce an act of ACTS under a claim, do it, and journal the outcome, also of an error, which is raised again.
+    `told`: events to write before the intent; `fields`: more fields of the intent.
     """
     assert act in ACTS, act
     actor.announce(*told, actor.writer.event("intent", claim=claim, act=act, **fields))

@@ -20,7 +20,7 @@ OF_A_KILL = "look for the kernel's memory killer on that node (dmesg -T), and at
 
 
 def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[Request] = ()) -> str:
-    """The sentence on an attempt that has ended, by all that the journal says by now, and what people ask for now."""
+    """The sentence on an ended attempt, by the journal and by people's requests until now."""
     if attempt.ended == AttemptEnd.COMPLETED:
         return "nothing to do"
     if_again = f"; if it comes back: {_to_do(attempt)}" if attempt.has_failed else ""
@@ -31,7 +31,7 @@ def what_follows(state: State, attempt: Attempt, plan: Plan, requests: Sequence[
         return f"{by} by itself {_from(following)} (attempt {following.number}{job}){if_again}"
     is_person = attempt.category == "cancelled" if state.ended is None else state.ended.how == RunEnd.STOPPED
     if attempt.ended == AttemptEnd.STOPPED or (is_person and attempt.ended != AttemptEnd.FAILED):
-        return "not restarted: a person's word is final"
+        return "not restarted: a person's request is final"
     if state.ended is not None or reason_to_give_up(state, plan) is not None:
         return f"not restarted; to do: {_to_do(attempt)}"
     does = "restarts" if attempt.has_failed else "goes on"

@@ -1,4 +1,5 @@
-"""The categories of causes, one row each: what `why` advises, what follows a failure, who is blamed, what people do.
+"""The categories of causes, one row each: what `why` advises, what follows a failure, whether nodes are blamed, what a
+person should do.
 
 A new one is a row here, its page in core/why/show/helppages.py, its words in core/why/weigh/words.py, and its row in
 docs/why.md.
@@ -50,9 +51,9 @@ class Category(NamedTuple):
     stalls_a_rank: bool = False      # logged by one rank, it explains why the others hung
 
 
-# once and stop obey confident verdicts only: a wrong "give up" is worse than one restart too many.
-# No node is blamed for the user's code, files and settings, nor for what Slurm and people do; a storage that is full
-# or frozen is so everywhere, and the next node has no more memory.
+# once and stop follow only confident verdicts: a wrong "give up" is worse than one restart too many. No node is blamed
+# for the user's code, files and settings, nor for what Slurm and people do. A full or frozen storage is so everywhere,
+# and the next node has no more memory.
 TABLE: dict[str, Category] = {
     "gpu_hardware": Category(
         "exclude_and_restart", "exclude", 10, "one dead GPU of 384 cost a 176B training 7.3 h until somebody looked",
@@ -124,7 +125,7 @@ TABLE: dict[str, Category] = {
     "preempted": Category(
         "requeue_only", "continue", None, "somebody else needed the nodes", ""),
     "cancelled": Category(
-        "none", "stop", None, "a person's word is final", ""),
+        "none", "stop", None, "a person's request is final", ""),
     "unknown": Category(
         "restart", "exclude", None, "a small budget, and the first to fail is watched, lightly",
         "look at the log of the rank that ended first (safelaunch logs --rank R)", Blame()),

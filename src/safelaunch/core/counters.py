@@ -1,7 +1,7 @@
 """What an attempt's log counts: counters of steps, told apart by who prints them and by the words around the number.
 
-A log can hold several: stages of a start ("step 2/5: building the model"), evaluations, ranks, epochs that count anew.
-Held against a checkpoint's step can be only the one that has counted up to such a step before (core.progress.lost).
+A log can have several: stages of a start ("step 2/5: building the model"), evaluations, ranks, epochs that start at 0.
+Only a counter that has reached a checkpoint's step before can be compared with it (core.progress.lost).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PREFIX = re.compile(rb"^\s{0,64}((?:\[[^\]\n]{1,80}\]:?\s{0,64}){1,8})")
 _WORD = re.compile(rb"[A-Za-z_]{3,}")
 _AFTER = re.compile(rb"\s{0,8}(/\s{0,8}\d{1,12})|[\s,:|]{0,16}([A-Za-z_]{3,})")
 _BAR_OF = re.compile(rb"\b\d{1,12}/(\d{1,12}) \[")
-# Steps that are none of the training's: of an evaluation, a start, a search for the place to go on from.
+# Steps that are not the training's: of an evaluation, a start, a search for the resume point.
 _NO_TRAINING = re.compile(
     rb"(?i)valid|eval|\btest|sanity|predict|load|resum|restor|\bskipping\b|fast.?forward|replay|warm.?up|warming|compil"
     rb"|profil|dummy|dry.?run|benchmark|calibrat|download|prepar|build|init|setup|\btotal\b|\bmax")
@@ -103,7 +103,7 @@ def _steps(text: bytes, named: Sequence[Named], pattern: str) -> Iterator[Step]:
 
 
 def _place(words: bytes, step: int, start: int) -> int:
-    """Where the number stands, at `start` or behind it."""
+    """Where the number is, at `start` or after it."""
     end = end_of_number(words, step, start)
     return start if end is None else end - len(str(step))
 

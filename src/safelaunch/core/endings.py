@@ -1,6 +1,5 @@
-"""How attempts, jobs and runs end, and why: the words that journal and `--json` have, and what people are told.
-
-The members are strings, so that a word of a journal equals its member; a journal of a later version may hold others.
+"""How attempts, jobs and runs end, and why: the words of the journal and `--json`, and the sentences for people. The
+members are strings, so that a journal's word equals its member; a journal of a later version may have others.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class JobEnd(_Word):
 
 
 class JobEndRow(NamedTuple):
-    """What follows from one reason: what people are told of the job, and the verdict on its attempt."""
+    """What follows from one reason: the sentence on the job, and the verdict on its attempt."""
 
     told: str
     category: str
@@ -71,7 +70,7 @@ JOB_ENDS: dict[str, JobEndRow] = {
     JobEnd.ORPHANED: JobEndRow(
         "it had lost its supervisors", "unknown", 0.3, "nobody led the job any more, and a node guard cancelled it"),
     JobEnd.UNKNOWN: JobEndRow(
-        "Slurm has not said why", "unknown", 0.3, "Slurm ended the job, and nothing tells why"),
+        "Slurm has not said why", "unknown", 0.3, "Slurm ended the job, for an unknown reason"),
 }
 
 # Why an attempt is ended, for people; the keys are the rows of core.decide that end one.

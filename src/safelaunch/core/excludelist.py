@@ -1,6 +1,6 @@
 """A run's exclude list as Slurm takes it: the user's own nodes and the run's, without names that Slurm does not know.
 
-Slurm refuses the whole list for one such name, for instance that of a node which was taken out of service since.
+Slurm refuses the whole list for one such name, for instance of a node that was taken out of service.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def asked_nodes(sbatch: Iterable[tuple[str, str | None]]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class ExcludeList:
-    """What every list of a run has beside the nodes that are kept out: the user's `own`, without the names `unknown`
-    to Slurm, and without those that the user has `asked` for: Slurm refuses a job that must have a node and must not.
+    """The part of every list of a run beside its exclusions: the user's `own` nodes, without names `unknown` to Slurm,
+    and without nodes that the user `asked` for, because Slurm refuses a job that both requires and excludes a node.
     """
 
     own: tuple[str, ...] = ()

@@ -188,7 +188,7 @@ def _node_readmitted(state: State, event: Event) -> State:
 
 
 def _node_left_out(state: State, event: Event) -> State:
-    """It would be kept out, and cannot be: Slurm has no such node for this run, or the run needs it."""
+    """It would be excluded, and cannot be: Slurm has no such node for this run, or the run needs it."""
     node, why = str(event.data["node"]), str(event.data.get("why", ""))
     return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
                    left_out=(*(known for known in state.left_out if known[0] != node), (node, why)))
@@ -282,14 +282,13 @@ def _handed_over(state: State, event: Event) -> State:
 
 
 def _ended_alone(state: State, event: Event) -> State:
-    """The batch script's own word, where no supervisor was left to see how the training ends.
-
-    Exit code 0 completes the run, unless another host's supervisor has led the job since, or the attempt was asked to
-    end: it has saved and left then, and is to go on.
+    """The batch script's report of the training's end, where no supervisor was left. Exit code 0 completes the run,
+    unless another host's supervisor has led the job since, or the attempt was asked to end: then it has saved, and the
+    run goes on.
     """
     id, code, job, attempt = str(event.data["job"]), int(event.data["exit_code"]), state.job, state.attempt
     if state.jobs and all(known.id != id for known in state.jobs):
-        return state   # somebody's own sbatch of the script, beside the run
+        return state   # a person's own sbatch of the script, beside the run
     was_led = (job is not None and (job.id, job.restart_count) == (id, int(event.data.get("restart_count", 0)))
                and job.started_t is not None)
     if was_led and state.leader != event.host:
@@ -306,7 +305,7 @@ def _bytes(value: Any) -> int | None:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """Node names of a list; a text is no list of letters."""
+    """Node names of a list; a string is not a list of letters."""
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"not a list of names: {value!r}")
     return tuple(map(str, value))
@@ -315,7 +314,7 @@ def _names(value: Any) -> tuple[str, ...]:
 def _end(how: str, code: int) -> Callable[[State, Event], State]:
     def end(state: State, event: Event) -> State:
         if state.ended:
-            return state   # the first word is final: an end is never undone or renamed
+            return state   # the first end is final: it is never undone or renamed
         said = event.data.get("exit_code")
         sure = said if type(said) is int and 0 <= said <= 255 else code   # a shell would see the last 8 bits of another
         ended = Ended(how, sure, str(event.data.get("why", "")), event.t)

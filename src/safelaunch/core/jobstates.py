@@ -1,6 +1,5 @@
-"""Slurm's words for the state of a job, and what each says: squeue(1), "JOB STATE CODES", and sacct(1).
-
-A word that is not here is one of a release that is not known yet: such a job counts as alive, and as nothing else.
+"""Slurm's words for the state of a job, and what each means: squeue(1), "JOB STATE CODES", and sacct(1). A word that is
+missing here is of an unknown release: such a job counts only as alive.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ TIMEOUT = "TIMEOUT"
 QUEUED = frozenset({PENDING, REQUEUED, "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 # It waits, has just got its nodes, or runs.
 STARTING = frozenset({PENDING, CONFIGURING, RUNNING})
-# Processes of it may live on its nodes; how it ends, if it does, Slurm has not said yet.
+# Its processes may live on its nodes; Slurm has not said yet how it ends.
 ON_NODES = frozenset({RUNNING, SUSPENDED, STOPPED, COMPLETING})
 # It is over.
 FINISHED = frozenset({
@@ -41,5 +40,5 @@ STEP_CAUSES = frozenset({OUT_OF_MEMORY, NODE_FAIL, TIMEOUT})
 
 
 def is_alive(state: str) -> bool:
-    """Whether a job of that state is not over; a word that is not known means yes."""
+    """Whether a job of that state is not over; an unknown word means yes."""
     return state not in FINISHED

@@ -1,7 +1,6 @@
-"""The end of a shell text that a shell can give its place to: a simple command, read by bash's own rules.
-
-Only what is certain is found. Whatever else a text ends with (a pipe, a loop, a redirection) is run by a shell that
-stays, as `bash -c` itself does with it. Source: bash(1), SIMPLE COMMANDS, RESERVED WORDS, QUOTING.
+"""The end of a shell text that can replace its shell by exec: a simple command, read by bash's own rules. Only what is
+certain is found. Any other end of a text (a pipe, a loop, a redirection) runs under a shell that stays, as with `bash
+-c`. Source: bash(1), SIMPLE COMMANDS, RESERVED WORDS, QUOTING.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-]|(?=[ \t\n;]|\
 _IN_DOUBLE = re.compile(r'(?:[^"\\$`]|\\.|`(?:[^`\\]|\\.)*`|\$(?=[^A-Za-z0-9_@*#?$!({\[-]))+', re.DOTALL)
 _IN_BRACES = re.compile(r"""[^\\'"$`{}]+""")
 _IN_PARENS = re.compile(r"""[^\\'"$`()#<]+|#(?<=[^ \t\n;&|(]#)|<(?!<)""")
-# Words that bash's grammar, and not the command of their name, gives a meaning to. An alias's definition is as theirs.
+# Words with a meaning in bash's grammar, and the word before an alias's definition.
 _GRAMMAR = frozenset(
     ("if", "then", "else", "elif", "fi", "case", "esac", "for", "select", "while", "until", "do", "done", "in",
      "function", "time", "coproc", "{", "}", "!", "[[", "]]",
@@ -35,14 +34,13 @@ _GRAMMAR = frozenset(
 
 
 class _Unclear(Exception):
-    """This text is not surely words of one simple command."""
+    """This text is perhaps not one simple command."""
 
 
 def find_last(text: str, is_complete: Callable[[str], bool]) -> str:
-    """The end of `text` that is one simple command, behind its line and the names of the variables that it sets for
-    itself: "1 A B -- python train.py" of "cd x && A=1 B=2 python train.py". Empty where there is none.
-
-    `is_complete` says of what stands before it whether a list of commands may begin there.
+    """The end of `text` that is one simple command, after its line and the names of the variables that it sets for
+    itself: "1 A B -- python train.py" of "cd x && A=1 B=2 python train.py". Empty where there is none. `is_complete`
+    says whether a list of commands may begin after the text before it.
     """
     asked = 0
     starts = reversed([0, *(match.end() for match in _START.finditer(text))])
@@ -144,7 +142,7 @@ def _group_end(text: str, at: int, closing: str, inside: re.Pattern[str], depth:
     began = at
     while at < len(text) and depth <= _DEEPEST:
         if text[at] == closing:
-            if closing == ")" and "case" in text[began:at]:   # what its patterns close nobody has opened
+            if closing == ")" and "case" in text[began:at]:   # its patterns close what was never opened
                 raise _Unclear
             return at + 1
         match = inside.match(text, at)

@@ -1,7 +1,7 @@
 """What starts the ranks (`launch.with`), one row each.
 
-A new one is a row here and its arm in templates/slurm/job.sbatch. If it starts ranks itself, its processes' names stand
-in node/guard/processes.py and node/proctable.py as well; tests/core/test_launchers.py holds them to this table.
+A new one is a row here and its arm in templates/slurm/job.sbatch. If it starts ranks itself, its processes' names are
+also in node/guard/processes.py and node/proctable.py; tests/core/test_launchers.py compares them with this table.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LAUNCHERS: dict[str, Launcher] = {
     "none": Launcher("the command once a node", "no launcher"),
 }
 
-# Documented, and refused until somebody builds them.
+# Documented, and refused until they are built.
 NOT_BUILT = {
     "accelerate": "starting by accelerate; command: accelerate launch … with launch.with: none works",
     "deepspeed": "starting by deepspeed; torchrun starts DeepSpeed trainings too",
@@ -47,7 +47,7 @@ def default_launcher(has_nproc: bool, is_wide: bool) -> str:
 
 
 def find_launcher(words: list[str]) -> tuple[str, list[str]] | None:
-    """The launcher that a command line starts ranks with, and the words behind it; None = no known one."""
+    """The launcher of a command line, and the words after it; None = no known one."""
     for name, row in LAUNCHERS.items():
         if words[:1] and words[0] in row.programs:
             return name, words[1:]

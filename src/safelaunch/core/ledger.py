@@ -1,13 +1,13 @@
-"""The ledger of nodes: evidence against them over time, and which of them to keep out because of it.
+"""The ledger of nodes: evidence against them over time, and which of them to exclude because of it.
 
 Laws:
-- Evidence halves with every `forget_after`. All of it at the same pace, so that what is counted today is known to fall
-  below the threshold at a time that can be told: exclusions expire.
-- One failure is one witness, however many lines speak of it, and a node has MOST_FAILURES witnesses at most.
-- One cause on disjoint nodes of a run is no node's: what was inferred from it is void. Facts seen at the node stay.
-- A person's `clear` wipes what came before it, and nothing that comes after.
-- Weights are those of KINDS, whoever wrote the evidence down.
-- A node is one of a cluster: n3 of another one is another machine (`of_cluster`).
+- Evidence halves with every `forget_after`, all of it at the same pace. So the time is known at which a score falls
+  below the threshold: exclusions expire.
+- One failure is one witness, however many lines there are, and a node has MOST_FAILURES witnesses at most.
+- One cause on disjoint nodes of a run blames no node: what was inferred from it is void. Facts seen at the node stay.
+- A person's `clear` removes earlier evidence, and no later one.
+- Weights are those of KINDS, whoever wrote the evidence.
+- A node belongs to a cluster: n3 of another one is another machine (`of_cluster`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from safelaunch.core.plan import Suspects
 
-# A node is kept out from this score on. SURE evidence does that alone, for one half-life. Of MEDIUM two witnesses do it
+# A node is excluded from this score on. SURE evidence does that alone, for one half-life. Of MEDIUM two witnesses do it
 # (design §9: "nodes seen twice"), for a quarter of one when both are fresh. Of WEAK it takes four: the node that fails
 # first is suspected "lightly" (design §9), and with four ranks or more chance seldom hits one node four times.
 THRESHOLD = 1.0
@@ -37,7 +37,7 @@ NEEDED = "without it the run would have too few nodes, so a spare takes its plac
 
 
 class EvidenceKind(NamedTuple):
-    """A kind of evidence: how much one witness counts, what it is for people, and why it counts so much."""
+    """A kind of evidence: the weight of one witness, its name for people, and the reason of the weight."""
 
     weight: float
     what: str
@@ -45,7 +45,7 @@ class EvidenceKind(NamedTuple):
 
 
 KINDS: dict[str, EvidenceKind] = {
-    "person": EvidenceKind(SURE, "a person said so", "safelaunch nodes suspect: a person's word is final"),
+    "person": EvidenceKind(SURE, "a person said so", "safelaunch nodes suspect: a person's request is final"),
     "lost": EvidenceKind(SURE, "went silent or died", "no answer within the lease, or Slurm says so: a fact"),
     "gpu": EvidenceKind(SURE, "GPU hardware failed",
                         "the node's own report: Xid 79, uncorrectable ECC, a GPU that is gone"),
@@ -64,7 +64,7 @@ KINDS: dict[str, EvidenceKind] = {
 
 @dataclass(frozen=True)
 class NodeEvidence:
-    """One witness against a node, or the word that clears it. `run` "" = no run's: a person's."""
+    """One witness against a node, or an entry that clears it. `run` "": it is a person's."""
 
     node: str
     kind: str                    # of KINDS; another one is kept and counts nothing: a later version's
@@ -83,13 +83,13 @@ class NodeEvidence:
 
     @property
     def failure(self) -> tuple[str, int | None, str]:
-        """What one witness is: everything that is said of one attempt; of people, each speaks once."""
+        """The key of one witness: all evidence of one attempt, or of one person."""
         return (self.run, self.attempt, "" if self.run else self.owner)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How a node stands. `until_t`: when its score falls below THRESHOLD; None = it is below it."""
+    """The score of a node. `until_t`: when it falls below THRESHOLD; None = it is below."""
 
     node: str
     score: float
@@ -101,7 +101,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class ExclusionTerm:
-    """A node to keep out until `until_t`, why, and on whose word."""
+    """A node to exclude until `until_t`, why, and by whose evidence."""
 
     node: str
     why: str
@@ -119,9 +119,8 @@ def weight_left(evidence: NodeEvidence, now: float, half_life_s: float) -> float
 
 
 def of_cluster(evidences: Iterable[NodeEvidence], cluster: str) -> tuple[NodeEvidence, ...]:
-    """What counts on a cluster ("" = nobody knows which it is), in its order.
-
-    Evidence without a cluster counts as long as nothing contradicts that: no other cluster is known to the ledger.
+    """The evidence that counts on a cluster ("" = unknown), in its order. Evidence without a cluster counts while the
+    ledger knows no other cluster.
     """
     known = tuple(evidences)
     is_alone = len({one.cluster for one in known if one.cluster} | ({cluster} if cluster else set())) <= 1
@@ -134,7 +133,7 @@ def clusters_of(evidences: Iterable[NodeEvidence]) -> tuple[str, ...]:
 
 
 def standings(evidences: Iterable[NodeEvidence], now: float, half_life_s: float) -> tuple[Standing, ...]:
-    """All nodes with evidence that was not cleared, the worst first, whatever the order of the evidence."""
+    """All nodes with evidence that was not cleared, the worst first, for any order of the evidence."""
     believed = sorted({one for one in evidences if one.t <= now + SKEW_S}, key=_order)
     void = _void_causes(believed)
     cleared = _cleared(believed)
@@ -147,9 +146,8 @@ def standings(evidences: Iterable[NodeEvidence], now: float, half_life_s: float)
 
 
 def most_excluded(suspects: Suspects, nodes: int, spares: int = 0) -> int:
-    """How many nodes a run of `nodes` may keep out at once.
-
-    A number is the user's word; a share is one node at least, and never less than the spares, which wait for just that.
+    """How many nodes a run of `nodes` may exclude at once. A number is taken as it is. A share is one node at least,
+    and never less than the spares, which are there for that.
     """
     text = suspects.max_excluded
     if not text.endswith("%"):
@@ -162,13 +160,11 @@ def exclusions(
     among: Collection[str] | None = None, available: Collection[str] | None = None, asked: Collection[str] = (),
     replaced: int = 0,
 ) -> tuple[ExclusionTerm, ...]:
-    """The nodes to keep out now, worst first, but before all others those that this `run` itself has met.
-
-    `nodes` is what an attempt needs. `among`: only these can be kept out (all that its partition has; None = unknown):
-    another name would use up the cap, and Slurm refuses one that it does not know. `available`: those of them that the
-    run could be given now (None = unknown): so many are left that it can still start. `asked`: the user wants these by
-    name, and Slurm refuses a job that must have a node and must not; `replaced` of them can still be left unused, since
-    spares of the same job take their places.
+    """The nodes to exclude now: first those that this `run` itself has met, then the worst. `nodes` is what an attempt
+    needs. `among`: only these can be excluded (all of its partition; None = unknown), because another name would use up
+    the limit, and Slurm refuses unknown names. `available`: those of them that the run could get now (None = unknown);
+    enough are left for it to start. `asked`: the user wants these by name, and Slurm refuses a job that both requires
+    and excludes a node; `replaced` of them can still stay unused, because spares take their places.
     """
     bad = [one for one in suspected(evidences, now, suspects) if among is None or one.node in among]
     bad.sort(key=lambda one: not any(run and witness.run == run for witness in one.counted))   # stable: worst first
@@ -189,11 +185,11 @@ def exclusions(
 def why_readmitted(
     evidences: Iterable[NodeEvidence], node: str, now: float, suspects: Suspects, *, is_full: bool,
 ) -> str:
-    """Why a node is not among the `exclusions` any more. `is_full`: as many are kept out as max_excluded allows."""
+    """Why a node is not among the `exclusions` any more. `is_full`: as many are excluded as max_excluded allows."""
     known = tuple(evidences)
     one = next((one for one in standings(known, now, suspects.forget_after_s) if one.node == node), None)
     if one is not None and one.until_t is not None:
-        return (f"others count more, and only so many are kept out (suspects.max_excluded: {suspects.max_excluded})"
+        return (f"others count more, and only so many are excluded (suspects.max_excluded: {suspects.max_excluded})"
                 if is_full else "without it the run would have too few nodes")
     if one is not None and one.void:
         return "other nodes have shown the same cause"
@@ -202,7 +198,7 @@ def why_readmitted(
 
 
 def suspected(evidences: Iterable[NodeEvidence], now: float, suspects: Suspects) -> tuple[Standing, ...]:
-    """The nodes with evidence enough to be kept out, worst first, whether they can be or not."""
+    """The nodes with evidence enough to be excluded, worst first, whether they can be or not."""
     if not suspects.exclude:
         return ()
     return tuple(one for one in standings(evidences, now, suspects.forget_after_s) if one.until_t is not None)
@@ -211,7 +207,7 @@ def suspected(evidences: Iterable[NodeEvidence], now: float, suspects: Suspects)
 def strangers(
     evidences: Iterable[NodeEvidence], now: float, suspects: Suspects, there: Collection[str],
 ) -> tuple[Standing, ...]:
-    """The nodes that would be kept out, were they among those that are there."""
+    """The nodes that would be excluded, were they among those that are there."""
     return tuple(one for one in suspected(evidences, now, suspects) if one.node not in there)
 
 
@@ -219,7 +215,7 @@ def needed(
     evidences: Iterable[NodeEvidence], now: float, suspects: Suspects, kept_out: Collection[str], most: int,
     there: Collection[str],
 ) -> dict[str, str]:
-    """Suspect → why it is used all the same: `kept_out` are fewer than `most`, so the run would have too few nodes."""
+    """Suspect → why it is still used: `kept_out` are fewer than `most`, so the run would have too few nodes."""
     if len(kept_out) >= most:
         return {}
     return {one.node: f"{describe(one)}; {NEEDED}" for one in suspected(evidences, now, suspects)
@@ -294,9 +290,8 @@ def _order(evidence: NodeEvidence) -> tuple[float, str, str, str, int, str, str,
 
 
 def blamed_before(known: Iterable[NodeEvidence], run: str, attempt: int, until_t: float) -> dict[str, int]:
-    """node → failures that blame it, each once, of other attempts and runs, known until that time and not cleared.
-
-    To have failed first, or to have been slow, is no blame: most often somebody else was the reason.
+    """node → failures that blame it, each once, of other attempts and runs, known until that time and not cleared. A
+    node that only failed first or was slow is not blamed: mostly another one was the reason.
     """
     others = [one for one in known if one.t <= until_t and (one.run, one.attempt) != (run, attempt)]
     counts = {one.node: sum(_weight(witness) >= MEDIUM for witness in one.counted)

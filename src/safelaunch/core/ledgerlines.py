@@ -1,7 +1,7 @@
 """Evidence as text: a line of the shared ledger, and events of a run's journal.
 
-A line of the ledger may come from anybody who can write to its folder. It is a node's name, words for people, and
-numbers within bounds, or it is no line. Whose it is says the owner of its file, not the line.
+Anyone who can write to the ledger's folder can write a line. It has a node's name, words for people, and numbers within
+bounds, or it is skipped. Its author is the owner of its file, not what the line says.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_node_name(text: object) -> bool:
 
 
 def render_line(evidence: NodeEvidence) -> bytes:
-    """The ledger's line, newline included; a long reason is cut to what fits. Raises ValueError for what is no line."""
+    """The ledger's line, with its newline; a long reason is cut. Raises ValueError for what cannot be a line."""
     words = (evidence.kind, evidence.run, evidence.cluster)
     if not is_node_name(evidence.node) or not all(map(_is_word, words)):
         raise ValueError(f"not a line of the ledger: {evidence}")

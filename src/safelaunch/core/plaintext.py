@@ -1,8 +1,8 @@
-"""Foreign text made plain: for terminals, for the job's own output, which is read again, and for JSON.
+"""Foreign text made harmless: for terminals, for JSON, and for the job's own output, which safelaunch reads again.
 
-Names of files, lines of logs and answers of commands come from whoever wrote them. An escape code in one could rewrite
-a reader's terminal, a line end could make it a line of its own that is taken for Slurm's word, a direction mark could
-show it in another order than it is, and bytes that are not UTF-8 can be written nowhere.
+Anyone can choose names of files, lines of logs and answers of commands. An escape code could rewrite a reader's
+terminal. A line end could make a line that looks like Slurm's. A direction mark could change the shown order. Bytes
+that are not UTF-8 cannot be written at all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def clean_json(text: str) -> str:
-    """A line of JSON with the same made escapes of JSON: whoever reads it back has the text as it was."""
+    """A line of JSON with the same characters as JSON escapes, so that a reader gets the text unchanged."""
     return text if text.isascii() else _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

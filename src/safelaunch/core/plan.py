@@ -74,7 +74,7 @@ class RestartPlan:
 
 @dataclass(frozen=True)
 class Suspects:
-    """How nodes with evidence against them are kept out; `max_excluded` is a share ("10%") or a number of nodes."""
+    """How nodes with evidence against them are excluded; `max_excluded` is a share ("10%") or a number of nodes."""
 
     exclude: bool = True
     max_excluded: str = "10%"
@@ -94,7 +94,7 @@ class KillSwitch:
 
 @dataclass(frozen=True)
 class PreservePlan:
-    """How long failed nodes stay allocated for people to look; `for_s` 0 = not at all."""
+    """How long failed nodes stay allocated for inspection by people; `for_s` 0 = not at all."""
 
     for_s: float
     when: tuple[str, ...]
@@ -103,7 +103,7 @@ class PreservePlan:
 
 @dataclass(frozen=True)
 class HangPlan:
-    """When a silent training is looked at, and what follows; `no_progress_s` None = learned."""
+    """When a silent training is checked, and what follows; `no_progress_s` None = learned."""
 
     no_progress_s: float | None = None
     first_step_s: float = 3600.0
@@ -233,7 +233,7 @@ def _hang(section: Mapping[str, Any] | None) -> HangPlan:
 def array_form(command: str) -> str:
     """The command with every unquoted `$RESUME_ARGS` as `"${RESUME_ARGS[@]}"`.
 
-    People write the short form, and of an array it is the first word only: `--load` without its path.
+    Users write the short form, which is only the first word of an array: `--load` without its path.
     """
     done, quote, index = "", "", 0
     while index < len(command):

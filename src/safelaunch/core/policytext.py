@@ -1,4 +1,4 @@
-"""The policy of one config as people and programs read it: rows, budgets, and the order of what is decided when."""
+"""The policy of one config for people and programs: rows, budgets, and the order of the decisions."""
 
 from __future__ import annotations
 
@@ -62,9 +62,8 @@ def show(config: Mapping[str, Any], places: Mapping[str, str]) -> Shown:
 
 
 def places_of(sources: Sequence[ConfigLayer], overrides: Sequence[str]) -> dict[str, str]:
-    """Dotted key → where it was written, for the policy's rows and the budgets; what nobody wrote is left out.
-
-    From the layers themselves: a resolved config knows of `restart.policy` as a whole only.
+    """Dotted key → where it was written, for the policy's rows and the budgets; defaults are left out. It reads the
+    layers, because a resolved config knows the origin of `restart.policy` only as a whole.
     """
     trees = [tree for source in sources
              if (tree := parse_document(source.text, layer=source.layer, file=source.name)[0]) is not None]
@@ -83,7 +82,7 @@ def place_of(origin: Origin) -> str:
 
 
 def render(shown: Shown, width: int | None) -> list[str]:
-    """Lines for people, folded to `width`; None = as long as they are."""
+    """Lines for people, folded to `width`; None = not folded."""
     lines = [_columns(("category", 17), ("then", 10), ("budget", 7)) + "why"]
     for row in shown.rows:
         answer = row.response
@@ -119,7 +118,7 @@ def _place(row: Response, places: Mapping[str, str]) -> str:
 
 
 def _why(row: PolicyRow) -> str:
-    """Of a row that somebody wrote, who did, and what the default would be."""
+    """For a row that was written: where, and the default."""
     if not row.response.is_own:
         return row.response.why
     default = policy.DEFAULTS[row.response.category]
@@ -155,7 +154,7 @@ def _columns(*cells: tuple[str, int]) -> str:
 
 
 def _fold(head: str, text: str, width: int | None) -> list[str]:
-    """The text behind its head; what does not fit goes below itself."""
+    """The text after its head; further lines are indented below it."""
     if width is None or len(head) + len(text) <= width:
         return [(head + text).rstrip()]
     indent = " " * min(len(head), 42)

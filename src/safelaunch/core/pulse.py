@@ -35,13 +35,13 @@ class Pulse:
     endpoint: tuple[str, int] | None = None
     alone: bool = False             # cut off, and nothing of the attempt is left on its node
     standby: str | None = None
-    watchers: tuple[str, ...] | None = None   # the eligible standbys
+    eligible: tuple[str, ...] | None = None   # hosts of standbys
     hang_t: float | None = None
     guards: int | None = None       # that are connected
 
     @property
     def beat(self) -> tuple[int, int]:
-        """What moves as long as a leader lives; one that is born again counts anew under a new generation."""
+        """What changes while a leader lives; one that starts again counts from 0 under a new generation."""
         return (self.gen, self.count)
 
 
@@ -51,7 +51,7 @@ def to_json(pulse: Pulse) -> dict[str, Any]:
         "v": VERSION, "count": pulse.count, "t": pulse.t, "gen": pulse.gen, "host": pulse.host, "job": pulse.job,
         "state": pulse.state, "attempt": pulse.attempt, "step": pulse.step, "successor": pulse.successor,
         "every_s": pulse.every_s, "endpoint": pulse.endpoint, "alone": pulse.alone, "standby": pulse.standby,
-        "watchers": pulse.watchers, "hang_t": pulse.hang_t, "over": pulse.over, "guards": pulse.guards,
+        "watchers": pulse.eligible, "hang_t": pulse.hang_t, "over": pulse.over, "guards": pulse.guards,
     }
 
 
@@ -65,14 +65,14 @@ def parse(raw: Any) -> Pulse | None:
     try:
         if raw["v"] != VERSION:
             return None
-        endpoint, watchers, standby = raw.get("endpoint"), raw.get("watchers"), raw.get("standby")
+        endpoint, eligible, standby = raw.get("endpoint"), raw.get("watchers"), raw.get("standby")
         return Pulse(
             int(raw["count"]), int(raw["gen"]), str(raw["host"]), str(raw["job"]), str(raw.get("state", "")),
             _whole(raw.get("attempt")), _whole(raw.get("step")),
             str(int(raw["successor"])) if raw.get("successor") else None, raw.get("over") is True,
             _number(raw.get("t")), float(raw.get("every_s", PULSE_S)),
             (str(endpoint[0]), int(endpoint[1])) if endpoint else None, bool(raw.get("alone")),
-            None if standby is None else str(standby), None if watchers is None else tuple(map(str, watchers)),
+            None if standby is None else str(standby), None if eligible is None else tuple(map(str, eligible)),
             _number(raw.get("hang_t")), _whole(raw.get("guards")))
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError):
         return None

@@ -1,4 +1,4 @@
-"""The job script's text: a template's two marked blocks filled with a plan's values, its body left as it is.
+"""The job script's text: a template's two marked blocks filled with a plan's values; its body is unchanged.
 
 No value can become code: directives are quoted for sbatch's own reader of `#SBATCH` lines, values for bash. What
 neither can hold is refused. Measured with Slurm 22.05 (tests/templates/test_sbatch_parses_back.py):
@@ -64,7 +64,7 @@ def directives(plan: Plan) -> list[str]:
 
 
 def _with_spares(row: tuple[str, str | None], plan: Plan) -> tuple[str, str | None]:
-    """An sbatch option that counts over all nodes, for the spares as well."""
+    """An sbatch option that counts over all nodes, spares included."""
     name, value = row
     if name not in ("nodes", "ntasks", "gpus") or not plan.spare_nodes or value is None:
         return row
@@ -145,7 +145,7 @@ def _values(
 
 
 def _last(command: str, is_complete: Callable[[str], bool]) -> str:
-    """What find_last says, where there is room for it: without it, a shell stays beside the training."""
+    """The answer of find_last, if there is room for it; without it a shell stays beside the training."""
     last = find_last(command, is_complete)
     return "" if unfit(last + command[len(last):] + "SL_LAST ") else last
 

@@ -1,7 +1,6 @@
-"""Secrets in foreign text → ***: what a log or a command line says goes on into verdicts and tickets, to other people.
-
-Told by the prefixes of providers, by where a password stands (URL, header), and by the name before it. A name alone is
-not enough for words and numbers: "tokens=4096" and "cache_key: resnet50" are none. All repeats are bounded.
+"""Secrets in foreign text → ***, because text of logs and command lines reaches other people in verdicts and tickets. A
+secret is recognised by a provider's prefix, by its place (URL, header), or by the name before it. A name alone is not
+enough before words and numbers: "tokens=4096" and "cache_key: resnet50" are no secrets. All repeats are bounded.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 HIDDEN = "***"
-# Without one of these there is no secret that could be told: most lines are asked no more.
+# Without one of these there is no secret to find: most lines need no further test.
 _HINT = re.compile(r"(?i)key|token|secret|passw|passphrase|pwd|://|bearer|basic|hf_|sk-|gh[opusr]_|github_pat_|glpat-"
                    r"|npm_|pypi-|xox|akia|asia|aiza|eyj")
 # Compiled where they are used: together that takes milliseconds, and a submission seldom needs one.
@@ -27,7 +26,7 @@ _URL = r"(://)(?:[^\s/@:'\"\\]{0,128}:[^\s/@'\"\\]{1,512}|[A-Za-z0-9_-]{16,255})
 _PAIR = (
     r"(?i)(?<![a-z0-9_-])(?P<name>-{0,2}[a-z0-9_.-]{0,64}(?:key|token|secret|password|passwd|passphrase|pwd))"
     r"(?P<sign>['\"]?[ \t]{0,4}[=:][ \t]{0,4}['\"]?|[ \t]{1,4}['\"]?)(?P<value>[^\s'\"\\&;,]{4,512})")
-# Names whose value is a secret whatever it looks like; a name in capitals is a variable.
+# Names whose value is always a secret; a name in capitals is a variable.
 _SURE = (
     r"[\w.-]{0,64}(?:secret|password|passwd|passphrase)"
     r"|(?:[\w.-]{0,64}[_.-])?pwd"
@@ -42,7 +41,7 @@ _RANDOM = r"(?=[A-Za-z_+=-]{0,256}[0-9])(?=[0-9_+=-]{0,256}[A-Za-z])[A-Za-z0-9_+
 
 
 def mask(text: str) -> str:
-    """`text` with what looks like a secret as ***; what told of it stays, so that a reader knows which one it was."""
+    """`text` with secrets as ***; the name or prefix stays, so that a reader knows which one it was."""
     if not _HINT.search(text):
         return text
     text = re.sub(_URL, rf"\1{HIDDEN}@", text)
@@ -60,9 +59,8 @@ def mask_all(value: Any) -> Any:
 
 
 def hide_values(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A resolved config as run.json shows it, once or twice over: no value of `env`, no secret in `command` or `setup`.
-
-    The values themselves stand in job.sbatch alone, which only the run's owner can read.
+    """A resolved config as run.json shows it: no value of `env`, no secret in `command` or `setup`. The values
+    themselves are only in job.sbatch, which only the run's owner can read. Applying it twice changes nothing.
     """
     texts = {key: mask(text) for key in ("command", "setup") if isinstance(text := config.get(key), str)}
     return {**config, **texts, "env": dict.fromkeys(config["env"], HIDDEN)}

@@ -1,6 +1,5 @@
-"""What slurmstepd and srun write into a job's own output about its end, or about a step's.
-
-The words themselves stand in slurmwords, by release; text that none of them fits is no answer, never a guess.
+"""What slurmstepd and srun write into a job's own output about its end, or about a step's. The words are in slurmwords,
+by release; unknown text gives no answer, never a guess.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ _STARTED = r"^safelaunch \S+ \S+: run \S+, job (?P<id>[0-9]+) on "
 def parse_ending(output: str, job: str) -> str | None:
     """Why Slurm ended the job, from slurmstepd's last line about it in the job's own output.
 
-    Only a line about the JOB counts: `scancel J.0`, and any signal to a step, leave the same words about the STEP. Of a
-    dead batch host there is none: then a step's line counts that speaks of a time limit or a preemption. Of a job that
-    was requeued, whose output goes on in the same file, only what stands behind its last start counts.
-    A word of slurmwords.REASONS, "unknown" for a reason of another release; None = no such line.
+    Only a line about the JOB counts: `scancel J.0`, and any signal to a step, leave the same words about the STEP. A
+    dead batch host writes none: then a step's line about a time limit or a preemption counts. A requeued job writes to
+    the same file: only lines after its last start count. A word of slurmwords.REASONS, "unknown" for a reason of
+    another release; None = no such line.
     """
     ending = find_ending(output, job)
     return ending.word if ending else None
@@ -82,7 +81,7 @@ def is_step_cancelled_first(output: str, job: str) -> bool:
 def find_unknown_step_end(output: str, job: str) -> slurmwords.EndLine | None:
     """The end of a step for a reason that no known release has, before srun saw a task of it end; None = there is none.
 
-    Behind srun's word it is an echo, as of 26.05's "TASK FAILURE".
+    After srun's message it is an echo, as of 26.05's "TASK FAILURE".
     """
     saw = slurmwords.srun_saw(output)
     return next((end for end in slurmwords.step_ends(output, job, saw) if end.word == slurmwords.UNKNOWN), None)

@@ -1,7 +1,5 @@
-"""Slurm's words as values: what its commands print.
-
-Each format string stands beside its parser; what releases word differently stands in slurmwords. Text of an unknown
-form is a ParseError, never a guess.
+"""The output of Slurm's commands as values. Each format string is beside its parser; words that differ by release are
+in slurmwords. Text of an unknown form is a ParseError, never a guess.
 """
 
 from __future__ import annotations
@@ -19,10 +17,10 @@ from safelaunch.errors import ParseError
 SQUEUE_FORMAT = "%i|%T|%u|%j|%r|%N"
 # What `safelaunch status` asks: the time left until the job's limit and when it has started or is expected to, before.
 STATUS_FORMAT = f"%L|%S|{SQUEUE_FORMAT}"
-# What the team's table asks: of other people's jobs also the batch script, which comes last.
+# For the team's table: also the batch script of other users' jobs, which comes last.
 TEAM_FORMAT = f"{STATUS_FORMAT}|%o"
-# What finding somebody's run asks: id, user, name, and the batch script, which lies in the run folder (squeue(1): %o is
-# "the command to be executed"; of sbatch it is the script's absolute path: 22.05, measured).
+# To find another user's run: id, user, name, and the batch script, which is in the run folder (squeue(1): %o is "the
+# command to be executed"; of sbatch it is the script's absolute path: 22.05, measured).
 FINDING_FORMAT = "%i|%u|%T|%j|%o"
 # What `safelaunch watch` asks: id, state, user, reason, nodelist, batch host, excluded nodes, dependency, partition,
 # start, elapsed time, and the name last. %N of a COMPLETING job lists the nodes that are not done yet; %B still names a
@@ -109,7 +107,7 @@ def parse_ended(text: str) -> tuple[FoundJob, ...]:
 
 @dataclass(frozen=True)
 class FoundJob:
-    """One line of a search for somebody's run; `folder` is that of its batch script."""
+    """One line of a search for another user's run; `folder` is that of its batch script."""
 
     job: str
     user: str
@@ -222,8 +220,8 @@ def parse_sinfo(text: str) -> tuple[tuple[str, str], ...]:
 def usable_nodes(text: str, own: Collection[str] | None = None) -> tuple[str, ...] | None:
     """Nodes that jobs can get, sooner or later, of `sinfo --format=SINFO_FORMAT`; None = a text of another form.
 
-    `own`: the nodes of the run's own reservation, where it has one; it can get no others. Those that nobody uses now
-    stand there as "reserved", as others' do (22.05, measured), in one for maintenance as "maint" (sinfo(1)).
+    `own`: the nodes of the run's own reservation, if it has one; it can get no others. Idle ones are listed as
+    "reserved", like those of other reservations (22.05, measured), in one for maintenance as "maint" (sinfo(1)).
     """
     found = _nodes_of(text, lambda state: is_usable(state, is_reserving=own is not None))
     if own is None:
@@ -268,7 +266,7 @@ def _nodes_of(text: str, is_wanted: Callable[[str], bool]) -> tuple[str, ...] | 
 
 
 def parse_time_left_s(text: str) -> float | None:
-    """Seconds of squeue's %L; None for UNLIMITED, INVALID and what nobody knows."""
+    """Seconds of squeue's %L; None for UNLIMITED, INVALID and unknown."""
     try:
         return parse_elapsed_s(text) if re.match(r"\d", text.strip()) else None
     except ParseError:
@@ -276,7 +274,7 @@ def parse_time_left_s(text: str) -> float | None:
 
 
 def parse_submitted(text: str) -> str:
-    """Job id of `sbatch --parsable` ("123" or "123;cluster"), whatever banners a site prints around it."""
+    """Job id of `sbatch --parsable` ("123" or "123;cluster"), also between banners of a site."""
     for line in reversed(text.strip().splitlines()):
         match = re.fullmatch(r"(\d+)(?:;\S+)?", line.strip())
         if match:
@@ -320,7 +318,7 @@ def parse_cluster(text: str) -> str:
 
 
 def is_unreachable(stderr: str) -> bool:
-    """Whether a Slurm command failed because it got no answer, so that nobody knows what happened."""
+    """Whether a Slurm command failed because it got no answer, so that its effect is unknown."""
     return slurmwords.has_phrase(slurmwords.UNREACHABLE, stderr)
 
 
@@ -332,8 +330,8 @@ def is_database_away(stderr: str) -> bool:
 def is_preempted(text: str) -> bool:
     """Whether `scontrol --oneliner show job` says that the job is being preempted.
 
-    It is RUNNING until its grace is over; PreemptTime stands there from the SIGTERM on (22.05, measured). One before
-    its start is of the time before a requeue.
+    It is RUNNING until its grace is over; it has a PreemptTime from the SIGTERM on (22.05, measured). A PreemptTime
+    before its start is from before a requeue.
     """
     found = {match[1]: match[2] for match in re.finditer(r"\b(PreemptTime|StartTime)=(\d{4}-\S+)", text)}
     return "PreemptTime" in found and found["PreemptTime"] >= found.get("StartTime", "")
@@ -342,7 +340,7 @@ def is_preempted(text: str) -> bool:
 def parse_why_it_ends(text: str) -> str | None:
     """Why Slurm ends the job, as `scontrol --oneliner show job` tells it beside the state: Reason and PreemptTime.
 
-    While the job completes, a cancel leaves no trace there (24.11 and 26.05, recorded): None = it does not say.
+    While the job completes, a cancel is not shown there (24.11 and 26.05, recorded): None = it does not say.
     """
     if is_preempted(text):
         return JobEnd.PREEMPTED

@@ -1,8 +1,6 @@
-"""What Slurm's releases word differently, as one table: every row has its releases and its source.
-
-A text may come from a node of any release, whatever this machine's commands are: what is read is the union of all
-rows. A text of no row is "unknown", never a guess. tests/slurmwords/ holds real texts of each release, and
-docs/slurm-releases.md is this table for people.
+"""Slurm's words that differ by release, as one table: every row has its releases and its source. A text may come from a
+node of any release, so all rows are tried. A text of no row is "unknown", never a guess. tests/slurmwords/ holds real
+texts of each release, and docs/slurm-releases.md is this table for people.
 """
 
 from __future__ import annotations
@@ -42,8 +40,8 @@ HEADS = (
            until="25.05"),
     Phrase(r"\[[0-9A-Z][\w .:+-]{4,60}\] ", "stamp", _STEPD_26, since="25.11"),
 )
-# What follows "*** JOB 12 ON n0 CANCELLED AT 2026-11-22T18:25:39" up to the stars. A signal that is sent to a job, or
-# to a step, as its end is no reason: SIGNAL says who did it as little as the bare words of older releases.
+# What follows "*** JOB 12 ON n0 CANCELLED AT 2026-11-22T18:25:39" up to the stars. SIGNAL gives no reason: like the
+# bare words of older releases, it does not say who ended the job or step.
 REASONS = (
     Phrase("", JobEnd.CANCELLED, _REQ, until="25.05"),
     Phrase("DUE to SIGNAL (?:Terminated|Killed)", JobEnd.CANCELLED, _STEPD_26, since="25.11"),
@@ -109,8 +107,8 @@ SRUN_SAW = (
     Phrase("srun: Job step aborted", "ends the step", "src/api/step_launch.c; recorded on all"),
     Phrase("srun: First task exited", "ends the step", "src/srun; recorded on all"),
 )
-# The Prolog of slurm.conf(5) failed on a node, which is drained. slurmd says so to a job that may not be requeued, and
-# has it cancelled.
+# The Prolog of slurm.conf(5) failed on a node, which is drained. slurmd tells a job that may not be requeued, and
+# cancels it.
 PROLOG_FAILED = (
     Phrase(r"Prolog failure on node (?P<node>\S{1,255})", "node failed",
            "src/slurmd/slurmd/req.c; recorded on 22.05.8, 24.11.5 and 26.05.5"),
@@ -142,7 +140,7 @@ class EndLine:
 
     @property
     def has_reason(self) -> bool:
-        """Whether more than "cancelled" is said: who sent a signal, no line tells."""
+        """Whether it gives a reason, not only "cancelled"; no line tells who sent a signal."""
         return self.word != JobEnd.CANCELLED
 
 
@@ -172,11 +170,10 @@ def srun_saw(output: str) -> int | None:
 
 
 def _begins(text: str, start: int) -> bool:
-    """Whether Slurm's words begin a line there, or stand behind a progress bar, which has written no line end.
+    """Whether Slurm's words begin a line there, or follow a progress bar, which writes no line end.
 
-    Public logs of 2026: "Epoch 3: 5%|▍ | 5/105 [00:03<01:11, loss=0.4596][2026-01-18T20:48:23.608] error: *** JOB …".
-    A bar is told by its carriage return: words in the midst of any other line are quoted, as in a line of safelaunch's
-    own, which names files and repeats what others have said.
+    Public logs of 2026: "Epoch 3: 5%|▍ | 5/105 [00:03<01:11, loss=0.4596][2026-01-18T20:48:23.608] error: *** JOB …". A
+    bar is recognised by its carriage return. Words inside any other line are quoted, as in safelaunch's own lines.
     """
     line = text.rfind("\n", 0, start) + 1
     return start == line or (text.rfind("\r", line, start) >= 0 and not text.startswith(OWN, line))
@@ -188,7 +185,7 @@ def _end(match: re.Match[str]) -> EndLine:
 
 
 def parse_reason(said: str) -> str:
-    """Our word for what stands behind the time: "" or "DUE TO …"; UNKNOWN for a reason of no row."""
+    """Our word for the text after the time: "" or "DUE TO …"; UNKNOWN for a reason of no row."""
     return next((row.word for row in REASONS if re.fullmatch(row.pattern, said, re.IGNORECASE)), UNKNOWN)
 
 
@@ -204,7 +201,7 @@ def find_phrase(rows: tuple[Phrase, ...], text: str) -> int | None:
 
 
 def parse_version(text: str) -> str | None:
-    """"24.11.5" of what `sbatch --version` prints, whatever a site prints around it; None = no version is told."""
+    """"24.11.5" from the output of `sbatch --version`, also between banners of a site; None = no version in it."""
     match = re.search(_VERSION, text, re.MULTILINE)
     return match["number"] if match else None
 

@@ -69,7 +69,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Intent:
-    """An outside act that was announced; without an outcome nobody knows whether it happened."""
+    """An outside act that was announced; without an outcome unknown whether it happened."""
 
     claim: int
     act: str
@@ -78,7 +78,7 @@ class Intent:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A node kept out of the next attempts: why, who wants it, and until when (epoch s; None = until cleared)."""
+    """A node excluded from the next attempts: why, who wants it, and until when (epoch s; None = until cleared)."""
 
     node: str
     why: str
@@ -114,11 +114,11 @@ class State:
     suspects: tuple[tuple[str, str], ...] = ()   # node, why; evidence, see core.ledger
     left_out: tuple[tuple[str, str], ...] = ()   # node, why: it would be excluded, and cannot be
     exclusions: tuple[Exclusion, ...] = ()
-    # Path and step of each checkpoint that did not load. The path alone is no name: `last.ckpt` is written anew.
+    # Path and step of each checkpoint that did not load. The path alone is not enough: `last.ckpt` is overwritten.
     rejected: tuple[tuple[str, int | None], ...] = ()
     rejected_in_a_row: int = 0              # since a checkpoint has advanced
     skipped: tuple[tuple[str, str], ...] = ()   # path, reason: of what looked like a checkpoint and is none
-    cancelled_jobs: tuple[str, ...] = ()    # by safelaunch itself: no person's word
+    cancelled_jobs: tuple[str, ...] = ()    # by safelaunch itself: no person's request
     via: str | None = None                  # how the next job is made: successor | requeue | resubmit | watch
     standby: str | None = None              # host of the standby
     preserving_until: float | None = None
@@ -135,11 +135,9 @@ class State:
 
     @property
     def job(self) -> Job | None:
-        """The job that has started last, else the newest submitted.
-
-        `over` decides, not the order of `jobs`: what a watch submits beside a live leader is of generation 0 and sorts
-        first (simulated: test_found "a leader that dies in a job that a watch had queued beside another is born again
-        beside no second attempt").
+        """The job that has started last, else the newest submitted. `over` decides, not the order of `jobs`: a job that
+        a watch submits beside a live leader has generation 0 and sorts first (simulated: test_found "a leader that dies
+        in a job that a watch had queued beside another is born again beside no second attempt").
         """
         started = [job for job in self.jobs if job.started_t is not None]
         current = [job for job in started if not job.over]
@@ -162,7 +160,7 @@ class State:
 
     @property
     def name(self) -> str:
-        """One word for people: what the run is doing as far as the journal knows."""
+        """One word for people: what the run is doing, by the journal."""
         if self.ended:
             return self.ended.how
         if self.preserving_until is not None:

@@ -1,5 +1,5 @@
-"""What people are told of a journal: what happened, once. The journal itself also holds what supervisors tell each
-other (claims, intents, outcomes, fences), and the reason of one thing stands in up to six of its lines.
+"""The part of a journal for people: each event once. The journal also has lines for supervisors (claims, intents,
+outcomes, fences), and repeats one reason in up to six lines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.model import Event
 
 HIDDEN = frozenset({"intent", "fenced", "progress", "checkpoint"})
-# Rows that end an attempt for something that a line of its own tells: the failure, the lost node, the touch, the hang.
+# Rows that end an attempt for an event with a line of its own: the failure, the lost node, the request, the hang.
 TOLD_ELSEWHERE = frozenset({"task_failed", "node_lost", "kill_now", "hung", "lost_progress"})
 REASON_KEYS = ("why", "summary")
 NEAR_S = 120.0     # a reason is news again after that
@@ -24,7 +24,7 @@ SHORT = 8          # characters: such a text says nothing by which it could be k
 
 
 def select(events: Sequence[Event]) -> Iterator[Event]:
-    """The events to tell, in order, each without what another one has said already."""
+    """The events to show, in order, each without what another one has said already."""
     teller = _Narrator()
     for index, event in enumerate(events):
         told = teller.tell(event, events[index + 1:index + 8])
@@ -113,7 +113,7 @@ def _number(event: Event) -> Any:
 
 
 def _from_where(data: dict[str, Any]) -> str | None:
-    """Why the attempt starts, as far as the lines before it do not tell: that there is nothing to go on from."""
+    """Why the attempt starts, if earlier lines do not tell."""
     head, found, start = str(data.get("why") or "").partition("; going on from ")
     if found:
         return f"going on from {start}" if data.get("resume_step") is None else None

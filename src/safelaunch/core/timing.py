@@ -1,6 +1,5 @@
-"""The lease, and every time that hangs on it: pings, silences, takeover, margins, pulses.
-
-tests/core/test_timing.py holds how they must stand to each other, and to the node guard's own times (node/guard).
+"""The lease, and every time that depends on it: pings, silences, takeover, margins, pulses. tests/core/test_timing.py
+has the relations between them and the node guard's own times (node/guard).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ STALL_S = 3.0       # a leader that slept so much too long was stopped: above wa
 
 # --- the leader and its standby (core.decide.takeover) --------------------------------------------------------------
 
-# The leader looks once a second: a standby hears of it each 1.5 s at most. A full second here made 2.0 s of it
+# The leader checks once a second, so a standby is pinged each 1.5 s at most. A full second here made 2.0 s of it
 # (measured).
 STANDBY_PING_S = 0.5
 SUSPICION_S = 2.0     # of silence: from here on the pulse is read, and the leader publishes it, each second
@@ -41,8 +40,8 @@ CONTESTED_S = 1.0     # ... and of one that does not
 READ_EVERY_S = 1.0    # a doubting standby's looks at it
 FRESH_S = 2.5         # a look at the pulse that is older says nothing about now
 STALE_S = 60.0        # `status` calls a pulse of this age old
-CALM_AFTER_S = 60.0   # for so long a watcher that is not heard any more is shown a pulse each second, and then
-SETTLE_S = 10.0       # ... it is struck off the pulse's list, and after so long has read that, or has acted before
+CALM_AFTER_S = 60.0   # a standby that is not heard any more gets a pulse each second for so long; then
+SETTLE_S = 10.0       # ... the pulse no longer lists it; after so long it has read that, or has acted before
 
 # --- nobody left ----------------------------------------------------------------------------------------------------
 

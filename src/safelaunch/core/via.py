@@ -1,7 +1,7 @@
 """How a run's next job is made: `restart.via`, and what `auto` takes where a site forbids the best way.
 
-successor: queued behind this job from its start on, so that no end of this job loses the run; resubmit: submitted when
-this job ends; requeue: this job itself goes back into the queue; watch: `safelaunch watch` on another host queues it.
+successor: queued at this job's start, so that no end of this job loses the run; resubmit: submitted when this job ends;
+requeue: this job itself goes back into the queue; watch: `safelaunch watch` on another host queues it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def is_at_end(name: str) -> bool:
     return way is not None and way.is_at_end
 
 
-# Slurm's own word is "Job dependency problem" (slurm_errno.c); a site's job_submit.lua says it in words of its own.
+# Slurm's own message is "Job dependency problem" (slurm_errno.c); a site's job_submit.lua has its own.
 _DEPENDENCY = re.compile("dependen", re.IGNORECASE)
 NOT_FOUND = 127    # adapters.slurm.Command's, as a shell has it
 
 
 def is_missing(returncode: int | None) -> bool:
-    """Whether a command is not there at all, so that repeating it is no use."""
+    """Whether a command does not exist, so that repeating it cannot help."""
     return returncode == NOT_FOUND
 
 

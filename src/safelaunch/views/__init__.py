@@ -1,1 +1,1 @@
-"""What several verbs show or look up: tables, runs, texts for people."""
+"""What several verbs share: tables, runs, texts for people."""

@@ -1,4 +1,4 @@
-"""Whether a stop has been heard: it has where the supervisor has written down that it saw the file, or nothing runs."""
+"""Whether a stop is confirmed: the supervisor has journalled that it saw the file, or nothing runs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from safelaunch.core.state import State
 from safelaunch.views import runs, talk
 from safelaunch.views.talk import Say
 
-CONFIRM_S = 6.0    # the supervisor looks at the control files each 3 s, and its journal is appended to within moments
+CONFIRM_S = 6.0    # the supervisor reads the control files each 3 s, and journals at once
 POLL_S = 0.1
 
 
 def await_word(run: Run, name: str, say: Say) -> int:
-    """The exit code: 0 as soon as nothing of the run is led any more, or its supervisor has seen the request `name`;
-    TIMED_OUT, and what is missing is said, when nobody has confirmed that within CONFIRM_S.
+    """The exit code: 0 when the run has no leader any more, or its supervisor has seen the request `name`; TIMED_OUT,
+    with a message of what is missing, when nothing confirms that within CONFIRM_S.
     """
     if needs_none(run.state()):
         return 0
@@ -41,13 +41,13 @@ def await_word(run: Run, name: str, say: Say) -> int:
 
 
 def needs_none(state: State) -> bool:
-    """Whether nothing runs that a supervisor would have to end: the next one looks before it launches anything."""
+    """Whether nothing runs that a supervisor has to end: the next one reads the requests before it launches."""
     job = state.job
     return state.ended is not None or job is None or job.started_t is None or job.over
 
 
 def _is_seen(run: Run, name: str) -> bool:
-    """Whether the journal tells within CONFIRM_S that a supervisor knows of this stop, or a more urgent one."""
+    """Whether the journal shows within CONFIRM_S that a supervisor has seen this stop, or a more urgent one."""
     wanted = STOPS[:STOPS.index(name) + 1]
     end_s, watch = time.monotonic() + CONFIRM_S, runs.JournalWatch(run.dir)
     while True:

@@ -1,4 +1,4 @@
-"""A run's events out of its journal, each once, as far as it is written or until the run has ended."""
+"""A run's events from its journal, each once: those until now, or until the run has ended."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from safelaunch.views import runs
 from safelaunch.views.talk import Say
 
 POLL_S = 0.5
-QUIET_S = 1.0   # a leader writes its last words right behind the end
+QUIET_S = 1.0   # a leader writes its last lines right after the end
 
 
 def stream(run: Run, follow: bool, with_all: bool, say: Say) -> Iterator[list[Event]]:
-    """The events that are there, then the new ones of each look; `follow` looks until the run has ended. Lines that
-    cannot be read are said, each once. Without `with_all` what `core.story` tells of them: each thing once.
+    """The events until now; with `follow` also new ones until the run has ended. Unreadable lines are reported once
+    each. Without `with_all` only the selection of `core.story`.
     """
     watch = runs.JournalWatch(run.dir)
     shown: set[tuple[int, int, str, str, float]] = set()

@@ -15,7 +15,7 @@ Data = Mapping[str, Any]
 
 
 def describe(event: Event) -> str:
-    """One sentence on an event; for a kind that this version does not know, what stands in it."""
+    """One sentence on an event; its fields for a kind that this version does not know."""
     sentence = SENTENCES.get(event.event)
     try:
         text = sentence(event.data) if sentence else None
@@ -82,13 +82,13 @@ def _attempt_ended(data: Data) -> str:
 
 
 def _outcome(data: Data) -> str:
-    how = {True: "done", False: "it did not work", None: "nobody knows whether it happened"}[data.get("ok")]
+    how = {True: "done", False: "it did not work", None: "unknown whether it happened"}[data.get("ok")]
     note = data.get("note") or data.get("why")
     return f"{str(data.get('act')).replace('_', ' ')}{_claim(data)}: {how}" + (f": {note}" if note else "")
 
 
 def _decision(data: Data) -> str:
-    """The row is the journal's own word, and stands there for programs and `--all`."""
+    """The row is a name for programs and `--all`."""
     return f"decided ({str(data['row']).replace('_', ' ')}){_because(data)}" if "row" in data else str(data["why"])
 
 
@@ -113,7 +113,7 @@ def _handed_over(data: Data) -> str:
 
 def _node_excluded(data: Data) -> str:
     until = f" until {talk.clock(float(data['until']))}" if data.get("until") is not None else ""
-    return f"{data['node']} is kept out{until}{_because(data)}"
+    return f"{data['node']} is excluded{until}{_because(data)}"
 
 
 def _took_over(data: Data) -> str:
@@ -131,7 +131,7 @@ def _checkpoint_skipped(data: Data) -> str:
     return f"the checkpoint {data['path']} is skipped: {data['reason']}; {instead}"
 
 
-# What a journal line leaves out of a leftover's row (supervisor.visit).
+# What a journal line leaves out of a leftover's row (supervisor.inspection).
 _UNSAID = {"cmd": "", "name": "", "gpus": (), "rss_mb": None, "why": ""}
 SENTENCES: dict[str, Callable[[Data], str]] = {
     "submitted": _submitted,
@@ -151,10 +151,10 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "node_suspected": lambda data: f"{data['node']} is suspected{_because(data)}",
     "node_lost": lambda data: f"{data['node']} is lost{_because(data)}",
     "node_excluded": _node_excluded,
-    "node_left_out": lambda data: f"{data['node']} is not kept out{_because(data)}",
-    "node_readmitted": lambda data: f"{data['node']} is let in again{_because(data)}",
+    "node_left_out": lambda data: f"{data['node']} is not excluded{_because(data)}",
+    "node_readmitted": lambda data: f"{data['node']} is no longer excluded{_because(data)}",
     "node_cleared": lambda data: f"{data['node']} is cleared{_because(data)}",
-    "checkpoint_rejected": lambda data: f"the checkpoint {data['path']} is left out{_because(data)}",
+    "checkpoint_rejected": lambda data: f"the checkpoint {data['path']} is rejected{_because(data)}",
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
     "standby_started": lambda data: f"a second supervisor stands by on {data['node']}",
@@ -174,13 +174,13 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "took_over": _took_over,
     "slurm": lambda data: f"Slurm {data['version']} runs here" + (
         "" if data.get("known", True) else ", a release that this safelaunch does not know"),
-    "local_folder_taken": lambda data: (f"beware: {data['path']} on {data['node']} belongs to {data['owner']}; the "
+    "local_folder_taken": lambda data: (f"warning: {data['path']} on {data['node']} belongs to {data['owner']}; the "
                                         f"supervisor uses another folder there"),
     "unknown_words": lambda data: (f"Slurm ended something of job {data['job']} in words that this safelaunch does not "
                                    f"know: {data['said']!r}"),
     "handed_over": _handed_over,
     "successor_lost": lambda data: f"job {data['job']}, which was to go on, is lost{_because(data)}",
-    "successor_relaxed": lambda data: f"job {data['job']} waits for fewer nodes to be kept out{_because(data)}",
+    "successor_relaxed": lambda data: f"job {data['job']} excludes fewer nodes now{_because(data)}",
     "successor_freed": lambda data: f"job {data['job']} may start before the job ahead of it has ended{_because(data)}",
     "resubmitted": _handed_over,
     "ended_alone": lambda data: f"job {data['job']} has ended with exit code {data['exit_code']}, without a supervisor",

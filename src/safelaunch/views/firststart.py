@@ -1,4 +1,4 @@
-"""Where a run that is submitted now will start, in the words of `submit`: from which checkpoint, and past which."""
+"""Where a run that is submitted now will start, for `submit`: from which checkpoint, and which ones are skipped."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MOST_SHOWN = 3
 
 @dataclass(frozen=True)
 class FirstStart:
-    """What people are told, and the same for programs."""
+    """The lines for people, and the same for programs."""
 
     lines: tuple[str, ...]
     public: dict[str, Any]
 
 
 def look(plan: Plan, cwd: str) -> FirstStart:
-    """Where the first attempt starts; said as unknown where the folder cannot be read, or does not answer in time."""
+    """Where the first attempt starts; unknown if the folder cannot be read, or does not answer in time."""
     place = CheckpointPlace(str(Path(cwd, dict(plan.sbatch).get("chdir") or "", plan.resume.dir or "")),
                             plan.resume.format,
                             plan.resume.pattern)

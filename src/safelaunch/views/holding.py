@@ -1,4 +1,4 @@
-"""Putting a run on hold, so that no new attempt of it starts, and letting it go on; one that runs goes on untouched."""
+"""Putting a run on hold, so that no new attempt starts, and resuming it; a running attempt goes on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HoldAnswer:
 
     @property
     def exit_code(self) -> int:
-        """What Slurm did not do (3) or did not answer to (4) is no success."""
+        """A refusal of Slurm (3), or no answer (4), is no success."""
         return UNREACHABLE if self.jobs.trouble else REFUSED if self.jobs.refused else DONE
 
 
@@ -40,7 +40,7 @@ def hold(run: Run, why: str) -> HoldAnswer:
         return HoldAnswer(False, f"nothing to hold: the run has failed for good; {kept}")
     touched = controls.touch(run.dir / "control" / "hold", why)
     if touched.is_new and controls.is_mine(run):
-        writer = controls.book(run).writer
+        writer = controls.login_actor(run).writer
         writer.write(writer.event("decision", row="hold", action="hold",
                                   why=f"{touched.who} put the run on hold{f': {why}' if why else ''}"))
     turned = Turned() if run.plan.cluster == "local" else queuehold.hold_jobs(run)
@@ -51,12 +51,12 @@ def resume(run: Run) -> HoldAnswer:
     """Let a run go on that is on hold. Raises UsageError for one that has ended, and RunFolderError."""
     state = run.state()
     if state.ended is not None:
-        raise UsageError(f"nothing goes on: {runs.describe_end(state.ended)}",
+        raise UsageError(f"it cannot go on: {runs.describe_end(state.ended)}",
                          hint="a new run from the newest checkpoint: safelaunch submit train.yaml")
-    # The file first: a job that is released before would start, see the hold, and hand the run over once more.
+    # The file first: a job that is released before it would start, see the hold, and hand the run over again.
     removed = controls.remove(run.dir / "control" / "hold")
     if removed is not None and controls.is_mine(run):
-        writer = controls.book(run).writer
+        writer = controls.login_actor(run).writer
         me = runfolder.name_of(os.getuid())
         writer.write(writer.event("decision", row="resume", action="resume",
                                   why=f"{me} lets the run go on, which {removed.who} had put on hold"))

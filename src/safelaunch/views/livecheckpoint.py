@@ -1,4 +1,4 @@
-"""The newest complete checkpoint of this moment, found by whoever asks: it costs the run's supervisor nothing."""
+"""The newest complete checkpoint at this moment, found by the verb itself: it costs the supervisor nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST_SKIPPED = 5
 
 
 def look(run: Run, state: State) -> dict[str, Any] | None:
-    """{dir, path, step, format, t, skipped, trouble}; `path` None = none is complete, or it is not known for the reason
-    in `trouble`. None: the run looks for none.
+    """{dir, path, step, format, t, skipped, trouble}; `path` None = none is complete, or unknown for the reason in
+    `trouble`. None: the run has no resume.dir.
     """
     if run.plan.resume.dir is None:
         return None

@@ -34,7 +34,7 @@ class Stream:
         self._file.seek(offset)
 
     def read(self, now_s: float, is_last: bool = False) -> bytes:
-        """What is new and wanted: whole lines, and without a filter also a part of one that has stood for QUIET_S."""
+        """The new wanted lines; without a filter also a part of a line that is older than QUIET_S."""
         chunk = self._file.read(CHUNK_BYTES)
         if chunk:
             self.grew_s = now_s
@@ -94,9 +94,7 @@ class Follower:
 
 
 def follow_logs(choice: LogChoice, lines: int | None, say: Say) -> Iterator[LogPart]:
-    """The last `lines` lines and what is written from now on, until the run (or the one attempt that was asked for) has
-    ended; how it has is said.
-    """
+    """The last `lines` lines and all new ones, until the run (or the named attempt) has ended; the end is reported."""
     watch, follower, state = runs.JournalWatch(choice.run.dir), Follower(choice, lines), State()
     look_s, ended_s = 0.0, None
     while True:

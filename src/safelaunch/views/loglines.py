@@ -55,8 +55,8 @@ def _searcher(regex: re.Pattern[bytes]) -> Keep:
 
 
 def _prefix_test(plan: Plan, nodes: tuple[str, ...], rank: int | None, hosts: str | None) -> Keep:
-    """A test of the "[host:rank]:" before a line. Where a launcher prints local ranks, a global one is first looked up
-    in the attempt's nodes.
+    """A test of the "[host:rank]:" before a line. Where a launcher prints local ranks, the attempt's nodes tell the
+    global one.
     """
     try:
         wanted = set(nodeset.expand(hosts)) if hosts is not None else None

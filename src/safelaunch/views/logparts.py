@@ -13,7 +13,7 @@ MOST_LINE_BYTES = 1 << 20   # a longer line is looked at in pieces: one of gigab
 
 
 def read_logs(choice: LogChoice, logs: list[AttemptLog], lines: int | None) -> Iterator[LogPart]:
-    """The wanted lines, or the last `lines` of them. Without a filter bytes as they stand, behind an empty part of each
+    """The wanted lines, or the last `lines` of them. Without a filter unchanged bytes, after an empty part for each
     log; with one a line each.
     """
     if any(choice.keep(log) for log in logs):

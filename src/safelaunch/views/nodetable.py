@@ -1,4 +1,4 @@
-"""How the standing of nodes is shown: a table for people, columns for pipes, objects for programs."""
+"""The scores of nodes: a table for people, columns for pipes, objects for programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safelaunch.core.ledger import Standing, describe, weight_left
 from safelaunch.core.plaintext import columns
 from safelaunch.views import talk
 
-HEAD = ("node", "score", "kept out until", "evidence", "last", "owner", "runs")
+HEAD = ("node", "score", "excluded until", "evidence", "last", "owner", "runs")
 SHOWN_RUNS = 3
 TABLE_WIDTH = 130   # below that the table's columns leave too little to the reason
 
@@ -33,9 +33,8 @@ def as_json(one: Standing, now: float, half_life_s: float) -> dict[str, Any]:
 
 
 def show(found: Sequence[Standing], now: float, gone: Collection[str] = ()) -> None:
-    """Print them: a table on a terminal, else columns whose last is the reason. Nothing where there is none.
-
-    `gone`: nodes that the cluster does not know any more.
+    """Print them: a table on a terminal, else columns with the reason last. `gone`: nodes that the cluster does not
+    know any more.
     """
     if not found:
         return
@@ -76,8 +75,8 @@ def _some(runs: list[str]) -> str:
 def _print_blocks(found: Sequence[Standing], now: float, gone: Collection[str], width: int) -> None:
     for one in found:
         node, score, until, evidence, why, owner, runs = _cells(one, now, gone)
-        kept = until if until.startswith("-") else f"kept out until {until}"
-        head = f"{node}  score {score}, {kept.removeprefix('- ') if kept != '-' else 'not kept out'}"
+        kept = until if until.startswith("-") else f"excluded until {until}"
+        head = f"{node}  score {score}, {kept.removeprefix('- ') if kept != '-' else 'not excluded'}"
         rest = f"{evidence}: {why}; told by {owner}" + (f", runs {runs}" if runs != "-" else "")
         click.secho(head, fg="red" if one.until_t is not None and one.node not in gone else None)
         click.echo(textwrap.fill(rest, max(width, 40), initial_indent="    ", subsequent_indent="    ",

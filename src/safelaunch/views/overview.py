@@ -45,8 +45,8 @@ def overview(
     run: Run, word: SchedulerAnswer, now: float,
     look: Callable[[Run, State], dict[str, Any] | None] = livecheckpoint.look,
 ) -> dict[str, Any]:
-    """The run's object. `word` must have been asked for before: a run that ends in between is no contradiction. `look`
-    finds the newest checkpoint of now.
+    """The run's object. Slurm's answer `word` must be older than the journal, so that a run that ends in between is no
+    contradiction. `look` finds the newest checkpoint.
     """
     read = run.journal()
     state, since_t = _fold_since(read.events)
@@ -176,7 +176,7 @@ def _queued(job: QueuedJob) -> dict[str, Any]:
 
 
 def _checkpoint(state: State, found: dict[str, Any] | None, step: int | None, now: float) -> dict[str, Any]:
-    """What a look has found, with what an end now would cost; the journal's word where nothing was looked at."""
+    """The checkpoint that was found, with the cost of an end now; the journal's one if none was searched."""
     if found is None:
         return {"checkpoint_step": state.best_step, "checkpoint": None}
     has_step = found["step"] is not None or found["path"] is None
@@ -222,7 +222,7 @@ def node_hours(events: Iterable[Event], until: float) -> float:
 
 
 def _held_until(state: State, word: SchedulerAnswer, now: float) -> float:
-    """Until when nodes are held: now, or the journal's last word where nobody knows the job any more."""
+    """Until when nodes are used: now, or the journal's last time where Slurm does not know the job any more."""
     if state.ended is not None:
         return state.ended.t
     return now if word.jobs is None or word.jobs else (state.last_t or now)
@@ -233,7 +233,7 @@ def _fold_since(events: Iterable[Event]) -> tuple[State, float | None]:
     state, name, since_t = State(), "", None
     for event, later in pairwise((*events, None)):
         if event is None or (later is not None and _is_step(event) and _is_step(later)):
-            continue   # of progress in a row the last is all that the state keeps, and most of a long journal is that
+            continue   # only the last of consecutive progress lines matters, and a long journal is mostly these
         state = fold((event,), state)
         if state.name != name:
             name, since_t = state.name, event.t
@@ -270,7 +270,7 @@ def _steps(
 
 
 def _in_time(own: Callable[[], T], auto: Callable[[], T]) -> T:
-    """What the user's own patterns find, or where they take too long what is found without them, as the leader does."""
+    """What the user's own patterns find; if they take too long, the figures without them, as in the leader."""
     try:
         return within(OWN_PATTERNS_S, own)
     except TookTooLong:
@@ -283,10 +283,9 @@ def _number(value: float | None) -> float | str | None:
 
 
 def _read_pulse(run_dir: Path, state: State, now: float) -> dict[str, Any] | None:
-    """The leader's last pulse and its age; None when there is none yet.
-
-    It is stale only where a leader should be alive. The file's own time is the file server's, `t` the leader's: the
-    later one counts, so that a clock that is behind raises no alarm.
+    """The leader's last pulse and its age; None when there is none yet. It is stale only where a leader should be
+    alive. The file's time is the file server's, `t` is the leader's: the later one counts, so that a slow clock raises
+    no alarm.
     """
     try:
         with os.fdopen(sharedfile.open_file(run_dir / PULSE_FILE), "rb") as file:

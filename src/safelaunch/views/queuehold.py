@@ -1,6 +1,6 @@
-"""Holding a run's queued jobs, and letting them go again: `scontrol uhold`, `scontrol release`.
+"""Holding a run's queued jobs, and releasing them: `scontrol uhold`, `scontrol release`.
 
-`uhold` and not `hold`: what root holds by `hold` is JobHeldAdmin, which the owner may not release (Slurm 22.05,
+`uhold` and not `hold`: a job that root holds by `hold` is JobHeldAdmin, which the owner may not release (Slurm 22.05,
 measured; scontrol(1)). squeue's reason tells a held job also where it has a dependency, and a job that starts in the
 very moment of the hold runs on with the reason JobHeldUser (both measured).
 """
@@ -24,7 +24,7 @@ HELD, HELD_BY_ADMIN = "JobHeldUser", "JobHeldAdmin"
 
 @dataclass(frozen=True)
 class Turned:
-    """What became of the run's queued jobs; `trouble` = Slurm gave no clear answer, and nobody knows."""
+    """The result for the run's queued jobs; `trouble` = Slurm gave no clear answer."""
 
     done: tuple[str, ...] = ()                    # held or released now
     before: tuple[str, ...] = ()                  # held already
@@ -63,7 +63,7 @@ def hold_jobs(run: Run) -> Turned:
 def release_jobs(run: Run) -> Turned:
     """Release the run's jobs that a user holds; those of an administrator are his."""
     word = runs.ask_scheduler(run)
-    if word.jobs == ():   # one empty answer is unknown (law 4), and who is told that there is none queues another
+    if word.jobs == ():   # one empty answer is not "no job" (law 4): the user would queue another
         word = runs.ask_scheduler(run)
     if word.jobs is None:
         return Turned(trouble=word.trouble)
@@ -84,7 +84,7 @@ def release_jobs(run: Run) -> Turned:
 def _order(
     run: Run, argv: tuple[str, ...], act: str, jobs: tuple[str, ...], is_done: Callable[[QueuedJob], bool]
 ) -> tuple[str, SchedulerAnswer]:
-    """What scontrol said, and what squeue says afterwards, which alone counts: an answer can be lost."""
+    """scontrol's answer, and squeue's afterwards. Only squeue's counts: an answer can be lost."""
     def do() -> ActOutcome[tuple[str, SchedulerAnswer]]:
         result = slurm.run(argv, slurm.outside_job(os.environ))
         after = runs.ask_scheduler(run)
@@ -92,9 +92,9 @@ def _order(
         said = (result.stderr or result.stdout).strip()[:300] or f"{' '.join(argv[:2])}: no word why"
         return ActOutcome(done, (said, after), {} if done else {"why": said})
 
-    book = controls.book(run)
-    claim = book.claim(f"{act.replace('_', ' ')} {', '.join(jobs)}")
-    return acts.perform_now(book, act, claim, do, jobs=list(jobs))
+    actor = controls.login_actor(run)
+    claim = actor.claim(f"{act.replace('_', ' ')} {', '.join(jobs)}")
+    return acts.perform_now(actor, act, claim, do, jobs=list(jobs))
 
 
 def _is_on_hold(run: Run) -> bool:

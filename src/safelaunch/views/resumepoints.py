@@ -50,7 +50,7 @@ def of_run(run: Run, state: State | None = None) -> CheckpointPlace | None:
 
 
 def of_config(config: Mapping[str, Any]) -> CheckpointPlace | None:
-    """Where a run that is submitted here, from this config, will look; None without resume.dir."""
+    """Where a run that is submitted here, from this config, will search; None without resume.dir."""
     resume = config["resume"]
     if resume["dir"] is None:
         return None
@@ -79,7 +79,7 @@ def _weigh(one: JudgedCheckpoint, place: CheckpointPlace) -> JudgedCheckpoint:
 
 
 def within(seen: ResumePoints, path: str) -> ResumePoints:
-    """Only what is that path, holds it, or lies in it."""
+    """Only candidates that are that path, contain it, or are in it."""
     wanted = os.path.abspath(path)   # noqa: PTH100 - text only: the folder may be frozen
     kept = (one for one in seen.judged if _is_in(one.path, wanted) or _is_in(wanted, one.path))
     return ResumePoints(seen.place, tuple(kept))

@@ -1,4 +1,4 @@
-"""The table of `safelaunch status` without a run: all of one's own that go on or ended within a day, or the team's."""
+"""The table of `safelaunch status` without a run: your runs, or the team's, that go on or ended within a day."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Listing:
 
 
 def collect(is_all: bool, with_team: bool, ask: Callable[[bool], SchedulerAnswer] | None = None) -> Listing:
-    """What there is to show; `ask` says which jobs Slurm knows, of all people if its argument is true."""
+    """The runs to show; `ask` returns the jobs that Slurm knows, of all users if its argument is true."""
     lists = runs.ask(lambda: [registry.raw(), registry.raw(registry.others_file)], "your list of runs")
     mine, now = registry.parse(lists[0]), time.time()
     wanted = [entry for entry in mine if is_all or entry.ended_t is None or now - entry.ended_t < RECENT_S]
@@ -53,7 +53,7 @@ def collect(is_all: bool, with_team: bool, ask: Callable[[bool], SchedulerAnswer
     briefs = [one for dir in dirs if (one := found.get(dir)) and "error" not in one]
     shown = [one for one in briefs if is_all or one["ended_t"] is None or now - one["ended_t"] < RECENT_S]
     closed = sum(1 for dir in map(str, others) if "error" in found.get(dir, {}))
-    # Of runs that have ended the journal knows all: a machine without Slurm is no trouble then.
+    # The journal has all about ended runs: then a machine without Slurm is no trouble.
     trouble = word.trouble if with_team or any(one["ended_t"] is None for one in shown) else ""
     return Listing(tuple(shown), tuple(silent), closed, trouble, now)
 
@@ -70,7 +70,7 @@ def text(listing: Listing, width: int | None, with_owner: bool) -> list[table.Li
 
 
 def notes(listing: Listing) -> list[str]:
-    """What is to be said beside the table."""
+    """The messages beside the table."""
     told = [f"no clear answer from Slurm: {listing.trouble}"] if listing.trouble else []
     told += [f"{dir} does not answer: its filesystem is frozen or slow" for dir in listing.silent]
     if listing.closed:
@@ -85,7 +85,7 @@ def as_json(listing: Listing) -> dict[str, Any]:
 
 
 def _others(word: SchedulerAnswer, before: Sequence[RegisteredRun], known: set[Path], is_all: bool) -> list[Path]:
-    """Folders of other people's runs: those that Slurm has a job of, and for `is_all` those seen before."""
+    """Folders of other users' runs: those with a job in Slurm, and for `is_all` those seen before."""
     from safelaunch.views import teamruns  # only the team's table needs it
 
     found = teamruns.living(word.jobs or ())
@@ -107,7 +107,7 @@ def _visit(dirs: Sequence[str], look: Callable[[str], Any]) -> tuple[dict[str, A
 
 
 def _over(dir: str, known: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """The line of a run that had ended when it was looked at; None = its folder has gone."""
+    """The line of a run that had ended when it was last read; None = its folder is gone."""
     return known[dir] if runpath.is_run_folder(Path(dir)) else None
 
 
@@ -127,6 +127,6 @@ def _glance(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], n
 
 
 def _note_ends(wanted: Iterable[RegisteredRun], found: dict[str, Any]) -> None:
-    """Remember which have ended: their folders need no look the next time."""
+    """Remember which have ended: their folders are not read again."""
     registry.note_ends(replace(entry, brief=one) for entry in wanted
                        if entry.brief is None and (one := found.get(str(entry.dir))) and one.get("ended_t") is not None)

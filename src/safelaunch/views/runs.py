@@ -1,7 +1,6 @@
-"""Which run is meant by RUN, and what the journal and the scheduler say of it.
-
-RUN is a path, a name, a run id, the job id of any of its jobs, or a unique prefix of name or id; without it the newest
-run in this folder. The folder may be on a filesystem that has frozen, so it is first looked at by a disposable child.
+"""Which run RUN means, and what the journal and the scheduler say of it. RUN is a path, a name, a run id, the job id of
+any of its jobs, or a unique prefix of name or id; without it the newest run in this folder. The folder may be on a
+frozen filesystem, so a disposable child reads it first.
 """
 
 from __future__ import annotations
@@ -108,12 +107,12 @@ def check_here(run: Run) -> None:
 
 
 def is_here(run: Run) -> bool:
-    """Whether its jobs may be asked for here: nobody knows them to be another cluster's."""
+    """Whether its jobs may be asked for here: they are not known to be another cluster's."""
     return _elsewhere(run) is None
 
 
 def _elsewhere(run: Run) -> str | None:
-    """The sentence on a run of another cluster; None = it is of this one, or nobody knows."""
+    """The sentence on a run of another cluster; None = it is of this one, or unknown."""
     if not run.cluster:
         return None
     here = _cluster_here(*(os.environ.get(name, "") for name in ("SLURM_CONF", "SLURM_CLUSTER_NAME", "PATH")))
@@ -135,10 +134,10 @@ def newest_here() -> Path | None:
 
 
 def find_folder(which: str | None) -> Path:
-    """The folder of the run that is meant: one's own, one below this folder, else a teammate's that Slurm knows; raises
-    UsageError when none or several are.
+    """The folder of the run that is meant: your own, one below this folder, else a teammate's that Slurm knows; raises
+    UsageError for none or several.
     """
-    found = ask(lambda: _look_for(which), f"the folder of run {which}" if which else "this folder")
+    found = ask(lambda: _find_folder(which), f"the folder of run {which}" if which else "this folder")
     if which and not found["dirs"] and "/" not in which:
         from safelaunch.views import teamruns  # few ask about other people's runs
 
@@ -149,7 +148,7 @@ def find_folder(which: str | None) -> Path:
         listed = "\n".join(f"  {folder}" for folder in found["dirs"][:SHOWN_CANDIDATES])
         more = len(found["dirs"]) - SHOWN_CANDIDATES
         listed += f"\n  … {more} more" if more > 0 else ""
-        raise UsageError(f"{which!r} may mean {len(found['dirs'])} runs:\n{listed}", hint="say which one by its path")
+        raise UsageError(f"{which!r} may mean {len(found['dirs'])} runs:\n{listed}", hint="name one by its path")
     raise UsageError(found["message"], hint=found["hint"])
 
 
@@ -228,8 +227,8 @@ def _ask_machine(run: Run) -> SchedulerAnswer:
                                  for job in jobs if local.is_alive(run.dir, job)))
 
 
-def _look_for(which: str | None) -> dict[str, Any]:
-    """{"dirs"} of the runs that may be meant, else why there is none; runs in a child, so it answers in JSON."""
+def _find_folder(which: str | None) -> dict[str, Any]:
+    """{"dirs"} of the runs that fit, else why there is none; runs in a child, so it answers in JSON."""
     here = Path.cwd()
     if which is None:
         newest = runfolder.newest_below(here)
@@ -247,7 +246,7 @@ def _look_for(which: str | None) -> dict[str, Any]:
 
 
 def _unlisted(here: Path, which: str) -> list[Path]:
-    """Runs of other people, in or below this folder, whose folder has that name or which hold that job."""
+    """Runs of other users, in or below this folder, with that folder name or job."""
     folders = [path.parent for pattern in ("*/run.json", "runs/*/run.json") for path in sorted(here.glob(pattern))]
     exact = [folder for folder in folders if folder.name == which]
     if not exact and which.isdigit():

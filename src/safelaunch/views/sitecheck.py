@@ -10,15 +10,15 @@ from pathlib import Path
 import click
 
 from safelaunch.adapters import sitefolder
+from safelaunch.core.model import CHECK_FAILED
 from safelaunch.core.sitefolder import CAUTION, NOT_SAFE, OK, UNKNOWN, SiteRow, judge
 from safelaunch.errors import UsageError
 
-UNFIT = 13   # as where a boot check fails
 MARKS = {OK: "ok      ", CAUTION: "caution ", NOT_SAFE: "NOT SAFE", UNKNOWN: "unknown "}
 
 
 def check_site(folder: str, beside: str | None, as_json: bool) -> int:
-    """The exit code: 0, or UNFIT where something is not safe, or could not be measured."""
+    """The exit code: 0, or CHECK_FAILED where something is not safe, or could not be measured."""
     try:
         prefix = shlex.split(beside) if beside else []
     except ValueError as error:
@@ -27,7 +27,7 @@ def check_site(folder: str, beside: str | None, as_json: bool) -> int:
     found = sitefolder.measure(path)
     if prefix:
         if not as_json:
-            click.echo("another host looks on: up to some minutes", err=True)
+            click.echo("measuring from another host: up to some minutes", err=True)
         found |= sitefolder.measure_from(path, prefix)
     rows = judge(found)
     is_fit = all(row.verdict in (OK, CAUTION) for row in rows)
@@ -37,7 +37,7 @@ def check_site(folder: str, beside: str | None, as_json: bool) -> int:
             "rows": [vars(row) for row in rows], "measured": found}, ensure_ascii=False))
     else:
         _print(path, rows, bool(prefix))
-    return 0 if is_fit else UNFIT
+    return 0 if is_fit else CHECK_FAILED
 
 
 def _print(path: str, rows: tuple[SiteRow, ...], has_other: bool) -> None:

@@ -1,4 +1,4 @@
-"""Ending a run for good, by its kill switch; a job that still waits in the queue is cancelled."""
+"""Ending a run for good by its kill switch; a job in the queue is cancelled."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ GONE_WITHIN_S = 5.0   # slurmctld takes a pending job out of the queue before sc
 
 
 def stop_name(now: bool, checkpoint: bool) -> str:
-    """The word of core.model.STOPS for these; raises UsageError for both at once."""
+    """The request of core.model.STOPS for these; raises UsageError for both at once."""
     if now and checkpoint:
         raise UsageError("--now and --checkpoint exclude each other: --now waits for nothing")
     return "kill-now" if now else "checkpoint" if checkpoint else "kill"
 
 
 def stop(folder: Path, name: str, within_s: float | None, say: Say) -> int:
-    """The exit code of `stop` for the run in a folder: 0 = it has been heard, or there is nothing to stop. `name` is a
-    word of core.model.STOPS; `within_s` goes with checkpoint. Raises UsageError and RunFolderError.
+    """The exit code of `stop` for the run in a folder: 0 = it is confirmed, or there is nothing to stop. `name` is one
+    of core.model.STOPS; `within_s` needs checkpoint. Raises UsageError and RunFolderError.
     """
     _check_within(name, within_s)
     try:
@@ -56,7 +56,7 @@ def stop(folder: Path, name: str, within_s: float | None, say: Say) -> int:
 
 
 def _has_ended(run: Run) -> bool:
-    """Whether the run is over, if its journal says so soon: reading a huge one must not hold up the switch."""
+    """Whether the run is over, if its journal says so soon: reading a huge one must not delay the kill switch."""
     answer = run_in_child(lambda: run.state().ended is not None, QUICK_S)
     if answer.errno in (errno.EACCES, errno.EPERM):
         raise PermissionError(answer.errno, answer.error)
@@ -64,16 +64,15 @@ def _has_ended(run: Run) -> bool:
 
 
 def _touch(run: Run, name: str, within_s: float | None) -> controls.Touched:
-    """The request, made. The time of control/checkpoint and kill_switch.grace say until when (core.decide.patience).
-
-    Of a run that others can have written run.json is not obeyed: it may name any file of ours. Its own supervisor looks
-    at control/kill in any case.
+    """Make the request. The time of control/checkpoint and kill_switch.grace give its deadline (core.decide.patience).
+    If others can have written the run, its run.json is not used: it may name any file of ours. The supervisor reads
+    control/kill in any case.
     """
     is_own = runs.ask(lambda: ownership.why_not_own_run(run.dir) or "", str(run.dir)) == ""
     path = Path(run.plan.kill_file) if name == "kill" and is_own else run.dir / "control" / name
     kill_switch = run.plan.kill_switch
     if name == "checkpoint" and run.plan.resume.dir is None:
-        raise UsageError("nobody can tell when a checkpoint of this run is complete: it names no resume.dir",
+        raise UsageError("its checkpoints are unknown: it has no resume.dir",
                          hint=f"safelaunch stop {run.dir} sends {kill_switch.signal} to a training that handles it, "
                               f"and gives it {talk.span(kill_switch.grace_s)} to save")
     if within_s is None:
@@ -86,14 +85,14 @@ def _check_within(name: str, within_s: float | None) -> None:
     if within_s is None:
         return
     if name != "checkpoint":
-        raise UsageError("--within goes with --checkpoint", hint="kill_switch.grace is how long the others have")
+        raise UsageError("--within needs --checkpoint", hint="kill_switch.grace is how long the others have")
     if within_s < LEAST_WITHIN_S:
         raise UsageError(f"--within {within_s:g}s: at least {LEAST_WITHIN_S:.0f} s; --now kills at once")
 
 
 def _stop_unread(folder: Path, name: str, say: Say) -> int:
-    """Stop a run whose files we may not read: the control folder is open to the kill switch's group, the rest need not
-    be. An absolute kill_switch.file elsewhere is not needed: the leader looks at control/kill in any case.
+    """Stop a run whose files we may not read: only the control folder is open to the kill switch's group. An absolute
+    kill_switch.file elsewhere is not needed: the leader reads control/kill in any case.
     """
     touched = controls.touch(folder / "control" / name)
     how = "is touched" if touched.is_new else f"was touched before, by {touched.who} at {talk.clock(touched.t)}"
@@ -125,9 +124,9 @@ def _announce(run: Run, state: State, touched: controls.Touched, name: str) -> s
 
 
 def _cancel_queued(run: Run, state: State, name: str, say: Say) -> int:
-    """Take a run out of the queue that no supervisor looks after: it has not started yet, or its last job has ended and
-    the next one waits, perhaps held for ever; the exit code. The kill switch is touched already, so a job that starts
-    in this very moment ends by itself.
+    """Take a run without a supervisor out of the queue: it has not started yet, or its last job has ended and the next
+    one waits, perhaps held; returns the exit code. The kill switch is touched already, so a job that starts right now
+    ends by itself.
     """
     me, word = runfolder.name_of(os.getuid()), runs.ask_scheduler(run)
     lives = state.attempt is not None and state.attempt.ended is None   # for the journal: its supervisor does the rest
@@ -155,9 +154,9 @@ def _cancel(run: Run, state: State, jobs: tuple[str, ...], me: str, name: str, s
         left = _left_after(run)
         return ActOutcome(None if left is None else not left, left)
 
-    book = controls.book(run)
-    writer = book.writer
-    left = acts.perform_now(book, "cancel_queued", book.claim("cancel the queued job"), do, jobs=list(jobs))
+    actor = controls.login_actor(run)
+    writer = actor.writer
+    left = acts.perform_now(actor, "cancel_queued", actor.claim("cancel the queued job"), do, jobs=list(jobs))
     if left is None or left:
         say("the job is still known to Slurm: it ends as soon as it starts" if left else
             "Slurm does not say whether the job is out of the queue; it would end as soon as it starts")

@@ -37,7 +37,7 @@ from safelaunch.version import __version__
 from safelaunch.views.talk import Say
 
 GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
-CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may take a job all the same
+CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may still accept a job
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Submitted:
 
 
 def submit(read: Callable[[], Resolved], say: Say) -> Submitted:
-    """The run of a config, which is read while git and Slurm answer. What happens on the way, such as a submission that
-    goes on, is said. Raises ConfigError, UsageError, TemplateError, RunFolderError and SlurmError.
+    """Submit the run of a config, which is read while git and Slurm answer. It reports what happens, such as a
+    submission that goes on. Raises ConfigError, UsageError, TemplateError, RunFolderError and SlurmError.
     """
     cwd, git, cluster = str(Path.cwd()), GitFacts(str(Path.cwd())), ClusterName(os.environ)
     try:
@@ -74,7 +74,7 @@ def render(resolved: Resolved, run_id: str) -> tuple[Plan, str]:
 
 
 def choose_cluster(resolved: Resolved, say: Say) -> None:
-    """Settle `cluster: auto` for good, and say so where it is not Slurm: nobody trains on a login node unawares."""
+    """Settle `cluster: auto`, and say so where it is not Slurm, so that no user trains on a login node by mistake."""
     if resolved.config["cluster"] != "auto":
         return
     resolved.config["cluster"] = "slurm" if shutil.which("sbatch") else "local"
@@ -123,7 +123,7 @@ def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName, s
         try:
             runfolder.keep_git(folder, late if late is not None else {"error": "git took too long"})
         except OSError as error:
-            say(f"beware: job {job} is submitted, but {folder / 'git.json'} could not be written: {error}")
+            say(f"warning: job {job} is submitted, but {folder / 'git.json'} could not be written: {error}")
     return Submitted(run, job)
 
 
@@ -132,7 +132,7 @@ def _packs(say: Say) -> list[dict[str, Any]]:
     try:
         return rulepacks.dump(rulepacks.load_packs())
     except ConfigError as error:
-        say(f"beware: the supervisor will do without rule packs: {error.message}")
+        say(f"warning: the supervisor has no rule packs: {error.message}")
         return []
 
 
@@ -145,7 +145,7 @@ def _what_differs(run: runfolder.Run, resolved: Resolved) -> str | None:
 
 
 def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterName, say: Say) -> Submitted:
-    """Finish a submission whose outcome nobody knows: look for the job first, where it can be."""
+    """Finish a submission whose outcome is unknown: search its job first."""
     if run.cluster and cluster.name(CLUSTER_S) not in ("", run.cluster):
         raise RunFolderError(f"{run.dir} holds a submission to cluster {run.cluster} that was cut off, and this is "
                              f"{cluster.name()}", hint="submit it there, or choose another name or run_dir")
@@ -153,10 +153,10 @@ def _go_on(run: runfolder.Run, differs: str | None, cwd: str, cluster: ClusterNa
     submission = Submission(run, os.environ, str(run.meta.get("cwd", cwd)), say)
     job = None if run.plan.cluster == "local" else submission.find()
     if job is not None and differs is not None:
-        say(f"beware: job {job} got in then; {differs} has changed since, and it does not have the change")
+        say(f"warning: job {job} was submitted then; {differs} has changed since, and the job lacks the change")
     elif job is None and differs is not None:
-        raise RunFolderError(f"{run.dir} holds a submission that was cut off before its job got in, and {differs} has "
-                             f"changed since: nothing was submitted",
+        raise RunFolderError(f"{run.dir} holds a submission that was cut off before its job was submitted, and "
+                             f"{differs} has changed since: nothing was submitted",
                              hint=f"choose another name or run_dir, or remove it: rm -r {shlex.quote(str(run.dir))}")
     if job is None:
         job = submission.submit()
@@ -185,7 +185,7 @@ def free_folder(wanted: Path) -> tuple[Path, runfolder.Run | None]:
 
 
 def _load(folder: Path) -> runfolder.Run:
-    """The run that is in the way; raises RunFolderError, with a way round where it is somebody else's."""
+    """The run in that folder; raises RunFolderError, with a hint if it is another user's."""
     try:
         return runfolder.load(folder)
     except RunFolderError as error:

@@ -17,7 +17,7 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60))
 
 
 def say(text: str) -> None:
-    """Talk: a line on stderr, behind whatever data came before it."""
+    """A message: a line on stderr, after all data so far."""
     import click  # a verb has it already, and a program that asks for no talk needs none
 
     sys.stdout.flush()
@@ -25,7 +25,7 @@ def say(text: str) -> None:
 
 
 def hush(text: str) -> None:
-    """Take a line of talk that nobody wants to hear."""
+    """Drop a message."""
 
 
 def emit_json(value: dict[str, Any]) -> None:

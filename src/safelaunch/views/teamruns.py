@@ -1,6 +1,5 @@
-"""Other people's runs, by what Slurm says: the batch script of a job of safelaunch lies in its run's folder.
-
-What squeue shows of others is the word of whoever submitted: a folder counts only where it belongs to the job's user.
+"""Other users' runs, by Slurm: the batch script of a job of safelaunch is in its run's folder. A user can submit any
+path, so a folder counts only if it belongs to the job's user.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def find(which: str) -> list[Path]:
 
 
 def remember(found: Sequence[FoundJob]) -> None:
-    """Write down other people's runs, so that they are known when Slurm has forgotten their jobs."""
+    """Remember other users' runs for the time when Slurm has forgotten their jobs."""
     cluster = clustername.here() if found else ""
     for one in found:
         registry.remember(Path(one.folder), *_names(one), one.job, cluster)
@@ -47,8 +46,7 @@ def living(jobs: Iterable[QueuedJob]) -> list[FoundJob]:
 
 
 def owned(found: Iterable[FoundJob]) -> list[str]:
-    """The folders that belong to the job's user, each once; one that may not be looked at is kept, as its own reader
-    says what is wrong with it.
+    """The folders that belong to the job's user, each once. One that may not be read is kept: its reader reports why.
     """
     users = {one.folder: one.user for one in found}
 
@@ -60,7 +58,7 @@ def owned(found: Iterable[FoundJob]) -> list[str]:
 
 
 def _owner(folder: str) -> str | None:
-    """None = nobody may say; "" = there is no such folder."""
+    """None = unknown; "" = there is no such folder."""
     try:
         return runfolder.name_of(Path(folder).stat().st_uid)
     except FileNotFoundError:

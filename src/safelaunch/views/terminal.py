@@ -20,7 +20,7 @@ Row = tuple[str, str, str]   # label, text, style: words of "bold", "dim" and a 
 
 
 def lines(rows: Iterable[Row], width: int | None = None, colour: bool = False) -> list[str]:
-    """The rows, folded at `width` behind their labels; None = not folded."""
+    """The rows, folded at `width` after their labels; None = not folded."""
     found = []
     for label, text, style in rows:
         room = max(LEAST_WIDTH, width or 0) - LABEL_WIDTH

@@ -1,4 +1,4 @@
-"""Waiting until a run has ended: its journal is looked at, and Slurm asked now and then whether a job is left."""
+"""Waiting until a run has ended: its journal is read, and Slurm asked at intervals whether a job is left."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ WITNESSES = 2           # an empty answer is not yet a lost job (law 4)
 
 
 def await_end(run: Run, timeout_s: float | None, say: Say) -> Ended:
-    """How the run ended, once it has; raises WaitTimedOut after `timeout_s`, None = never. That Slurm has lost all of
-    its jobs is said once.
+    """How the run ended; raises WaitTimedOut after `timeout_s`, None = never. If Slurm has lost all its jobs, that is
+    reported once.
     """
     watch, state = runs.JournalWatch(run.dir), State()
     begin_s = time.monotonic()
@@ -46,7 +46,7 @@ def await_end(run: Run, timeout_s: float | None, say: Say) -> Ended:
 
 
 class _Doubt:
-    """Asks the scheduler now and then whether the run still has a job, and says so once when it has none."""
+    """Asks the scheduler at intervals whether the run still has a job, and reports once that it has none."""
 
     def __init__(self, run: Run, now_s: float, say: Say) -> None:
         self._run, self._next_s, self._say = run, now_s + ASK_EVERY_S, say
@@ -60,6 +60,6 @@ class _Doubt:
         jobs = runs.ask_scheduler(self._run).jobs
         self._absent = self._absent + 1 if jobs == () else 0
         if self._absent == WITNESSES and state.failed_alone is None:
-            self._say(f"unknown: no job of {self._run.plan.name} is left, and its journal holds no end; waiting on. "
+            self._say(f"unknown: no job of {self._run.plan.name} is left, and its journal has no end; still waiting. "
                       f"See safelaunch status {self._run.dir}")
         return self._absent >= WITNESSES

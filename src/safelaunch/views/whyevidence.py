@@ -1,4 +1,4 @@
-"""What is known of a failure from outside its log: exits, Slurm's word, stacks of a hang, core files, the ledger."""
+"""Evidence on a failure outside its log: exits, Slurm's reason, stacks of a hang, core files, the ledger."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ENDINGS = ("time_limit", "preempted", "cancelled")
 
 def of_attempt(run: Run, state: State, attempt: Attempt,
                journal: Sequence[Event]) -> tuple[OutsideEvidence, tuple[str, ...]]:
-    """What run folder, journal, Slurm and the ledger say beside the log, and the same in lines for people."""
+    """Evidence of the run folder, journal, Slurm and the ledger, and the same in lines for people."""
     folder = run.dir / runfolder.attempt_folder(attempt.number)
     looked = attemptfacts.read_stacks(folder)
     stacks = looked[0] if looked is not None else None
@@ -69,7 +69,7 @@ def by_journal(attempt: Attempt, journal: Sequence[Event], exits: tuple[TaskExit
 
 
 def ask_job(job: str) -> JobFacts:
-    """What Slurm knows of any job; raises RunFolderError where it knows none, SlurmUnreachable where nobody knows."""
+    """What Slurm knows of any job; raises RunFolderError where it knows none, SlurmUnreachable without an answer."""
     env = slurm.outside_job(os.environ)
     shown = slurm.run(slurm.show_job(job), env, SLURM_DEADLINE_S)
     facts = slurmfacts.parse_job(shown.stdout) if shown.is_ok else None
@@ -90,9 +90,8 @@ def ask_job(job: str) -> JobFacts:
 
 
 def _ask_slurm(run: Run, state: State, attempt: Attempt) -> tuple[JobFacts, tuple[tuple[str, str], ...]]:
-    """Slurm's word on the attempt's job, where no supervisor saw its end, and on its nodes; nothing where it is silent.
-
-    A job goes on after an attempt of its own has failed, and is cancelled by its supervisor: that says nothing then.
+    """Slurm's state of the attempt's job, where no supervisor saw its end, and of its nodes; nothing without an answer.
+    A job goes on after a failed attempt, and its supervisor cancels it: then that proves nothing.
     """
     nothing: tuple[JobFacts, tuple[tuple[str, str], ...]] = (JobFacts(), ())
     is_last = attempt == [one for one in state.attempts if one.job == attempt.job][-1]
@@ -113,9 +112,7 @@ def _ask_slurm(run: Run, state: State, attempt: Attempt) -> tuple[JobFacts, tupl
 
 
 def end_of(attempt: Attempt, journal: Sequence[Event], job_ending: str | None = None) -> EndFacts:
-    """What the journal knows of the attempt's end. A verdict on a failed one was read from its log, and is no word of
-    Slurm's.
-    """
+    """What the journal knows of the attempt's end. The verdict on a failed one came from its log, not from Slurm."""
     mine = [event for event in journal if event.data.get("attempt") == attempt.number]
     ended = next((event.data for event in mine if event.event == "attempt_ended"), {})
     told, ending = None, ended.get("ending")
@@ -159,7 +156,7 @@ def _ledger(run: Run, attempt: Attempt) -> dict[str, int]:
 
 
 def _tell_cores(run: Run, attempt: Attempt, folder: Path, exits: Sequence[TaskExit]) -> tuple[str, ...]:
-    """Core files: as the nodes' own look found them, else those in the folder that the training ran in."""
+    """Core files: those that the inspection found on the nodes, else those in the training's folder."""
     found = attemptfacts.read_cores(folder)
     if found or not any(exit.signal in CRASHES for exit in exits):
         return found

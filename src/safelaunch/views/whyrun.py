@@ -79,7 +79,7 @@ def _tell_end(attempt: Attempt) -> str:
 
 
 def _layout(run: Run, attempt: Attempt) -> tuple[tuple[str, ...], int] | None:
-    """Whose ranks stand before the lines of the attempt's log; None = those of the training already."""
+    """Whose ranks are in front of the lines of the attempt's log; None = the global ones already."""
     per_node = run.plan.launch.local_ranks
     return (attempt.nodes, per_node) if per_node else None
 

@@ -56,7 +56,7 @@ class Subject:
 def find_files(words: Sequence[str], attempt: int | None) -> Subject | None:
     """The log files that the words name; None = they mean one run or job. Raises UsageError."""
     if "" in words:
-        raise UsageError("an empty name is no log", hint="without any name the newest run in this folder is meant")
+        raise UsageError("an empty name is not a log", hint="without a name, it takes the newest run in this folder")
     kinds = _kinds(words)
     missing = [word for word, kind in zip(words, kinds, strict=True) if kind == "name"]
     if len(words) > 1 and missing:
@@ -71,7 +71,7 @@ def find_files(words: Sequence[str], attempt: int | None) -> Subject | None:
 
 
 def _kinds(words: Sequence[str]) -> list[str]:
-    """What each word is, looked at by a disposable child: a path may be on a frozen mount."""
+    """What each argument is, read by a disposable child: a path may be on a frozen mount."""
     if not words:
         return []
     answer = run_in_child(lambda: [_kind(word) for word in words], FOLDER_DEADLINE_S)
@@ -103,13 +103,13 @@ def _kind(word: str) -> str:
 
 
 def _files(word: str, kind: str) -> list[Path]:
-    """The logs that a word names; raises UsageError for what is none."""
+    """The logs that an argument names; raises UsageError for others."""
     if kind.startswith("!"):
         raise UsageError(f"{word} cannot be read: {kind[1:]}")
     if kind == "run":
         raise UsageError(f"{word} is a run", hint="ask about one run, or about log files, at a time")
     if kind == "stdin":
-        _look_at_stdin()
+        _check_stdin()
         return [Path("-")]
     if kind == "device":
         raise UsageError(f"{word} is a device, not a log")
@@ -120,11 +120,11 @@ def _files(word: str, kind: str) -> list[Path]:
     found = _logs_below(Path(word))
     readable = [path for path in found if os.access(path, os.R_OK)]
     if found and not readable:
-        raise UsageError(f"{word}: none of its {len(found)} logs may be read by you")
+        raise UsageError(f"{word}: none of its {len(found)} logs are readable for you")
     if len(readable) < len(found):
-        talk.say(f"beware: {len(found) - len(readable)} of the {len(found)} logs in {word} may not be read by you")
+        talk.say(f"warning: you may not read {len(found) - len(readable)} of the {len(found)} logs in {word}")
     if not found:
-        raise UsageError(f"{word} holds no logs", hint="name the files: safelaunch why FILE…")
+        raise UsageError(f"{word} has no logs", hint="name the files: safelaunch why FILE…")
     return readable
 
 
@@ -137,7 +137,7 @@ def _logs_below(folder: Path) -> list[Path]:
     if not answer.is_ok:
         raise UsageError(f"{folder} cannot be searched: {answer.error}")
     if answer.value is None:
-        raise UsageError(f"{folder} is no folder of logs: it holds more than {MOST_OTHERS} other files", hint=NAME_LOGS)
+        raise UsageError(f"{folder} is not a folder of logs: it has over {MOST_OTHERS} other files", hint=NAME_LOGS)
     return [Path(path) for path in answer.value]
 
 
@@ -154,7 +154,7 @@ def _search(folder: Path) -> list[str] | None:
     return sorted(found)
 
 
-def _look_at_stdin() -> None:
+def _check_stdin() -> None:
     """Say what is waited for at a terminal; raises UsageError for a device without an end."""
     status = os.fstat(0)
     if os.isatty(0):

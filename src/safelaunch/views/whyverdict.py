@@ -20,13 +20,13 @@ from safelaunch.views.whysubject import Subject
 
 
 def then(verdict: Verdict, subject: Subject) -> str:
-    """The policy's word for such a failure: of the run, else the default; "" = it is no failure."""
+    """The policy's answer to such a failure: of the run, else the default; "" = it is no failure."""
     row = TABLE.get(verdict.category, TABLE["unknown"])
     return subject.policy[verdict.category].then if row.then and verdict.category in subject.policy else row.then
 
 
 def follows(verdict: Verdict, subject: Subject) -> str:
-    """What the run's policy has made of it, or what it says of it while the attempt goes on; "" of a mere log."""
+    """What followed by the run's policy, or its row while the attempt goes on; "" for a log without a run."""
     row = subject.policy.get(verdict.category)
     if subject.follows or row is None:
         return subject.follows
@@ -43,7 +43,7 @@ def judge_subject(subject: Subject) -> tuple[Log, Verdict]:
 
 
 def of_nothing(verdict: Verdict, log: Log) -> Verdict:
-    """The same, but that an empty log is no sign of health."""
+    """The same, but an empty log is no sign of health."""
     if log.size_bytes or verdict.category != "none":
         return verdict
     said = "there is no log" if not log.files else "the log is empty: nothing was written, or it was written elsewhere"

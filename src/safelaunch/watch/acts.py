@@ -1,9 +1,8 @@
 """The watch's acts on one run. Each is claimed first, journalled as intent, done, and journalled as outcome.
 
-A claim is the next number after the last one that the judgement knew of: whoever has acted on the run meanwhile, be it
-a watcher or a supervisor, holds that number, and then nothing is done. Where the supervisor is dead the claim begins a
-new generation, by which a leader that was only cut off finds itself superseded; beside a living one it is of generation
-0, as that of a person's `submit` is.
+A claim is the next number after the last one that the decision knew. If another watch or a supervisor has acted since,
+it holds that number, and nothing is done. Where the supervisor is dead the claim begins a new generation, which
+supersedes a leader that was only cut off. Beside a living one it has generation 0, like that of a person's `submit`.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Careful:
 
 
 @dataclass
-class Deed:
+class WatchAct:
     """One act on one run; `facts` are those of reading.examine."""
 
     run_dir: Path
@@ -119,7 +118,7 @@ class Deed:
                                                  exclude=list(act.exclude)))
             case Cancel():
                 self._suspect(act.suspects, act.exclude, act.why)
-                # In the journal before the end: it is no person's word (core.state).
+                # In the journal before the end: it is no person's request (core.state).
                 return (yield from self._perform("cancel", self._cancel(act), job=act.job))
             case StartNow():
                 return (yield from self._perform("start_now", self._start_now(act), job=act.job))

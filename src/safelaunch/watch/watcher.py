@@ -20,7 +20,7 @@ from safelaunch.core.decide.watched import SlurmAnswer
 from safelaunch.core.pulse import parse as parse_pulse
 from safelaunch.core.slurmtext import JobAccount, KnownJob
 from safelaunch.errors import ParseError, SlurmError
-from safelaunch.watch.acts import Blind, Deed
+from safelaunch.watch.acts import Blind, WatchAct
 from safelaunch.watch.memory import Known, Memory
 from safelaunch.watch.reading import RunQuestion, RunReader
 
@@ -197,7 +197,7 @@ class Watcher:
         if states.get(pulse.job) != jobstates.RUNNING or known.silent_s(now_s) >= watch.STALE_S:
             return False
         if jobstates.CANCELLED in states.values():
-            return False   # a person's word is to be written down
+            return False   # a person's request is to be written down
         if not known.hands_over and (pulse.successor is None or states.get(pulse.successor) not in jobstates.QUEUED):
             return False   # it may be this watch that has to queue the next job
         self._note(dir, known, "running", "", now_s)
@@ -278,10 +278,10 @@ class Watcher:
         if row["act"] is None or self.only_watch:
             return False
         try:
-            said = yield from Deed(Path(dir), row, self.world, self.reader.ask, self.host).do()
+            said = yield from WatchAct(Path(dir), row, self.world, self.reader.ask, self.host).do()
         except Blind as blind:   # whatever was done has been announced, or nothing was
             known.claim_s = None
-            self.tell("blind", dir, f"{blind}: what was to be done is looked at again ({row['act'][0].lower()})")
+            self.tell("blind", dir, f"{blind}: the action is reconsidered ({row['act'][0].lower()})")
             return False
         if said is None:
             return False
@@ -318,12 +318,12 @@ class Watcher:
         """Say once of each folder that it does not answer."""
         for dir in dirs:
             if dir not in self._blind_to:
-                self.tell("blind", dir, "its folder does not answer: nothing is known of it, nothing is done")
+                self.tell("blind", dir, "its folder does not answer: no action is taken")
         self._blind_to = tuple(dirs)
 
     def _tell_blind(self, trouble: str) -> None:
         if trouble != self._trouble:
-            self.tell("blind", "", f"{trouble}: nothing is known, nothing is done")
+            self.tell("blind", "", f"{trouble}: no action is taken")
         self._trouble = trouble
 
     def _run(self, argv: tuple[str, ...]) -> Command:

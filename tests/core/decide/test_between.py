@@ -106,7 +106,7 @@ def test_an_end_that_is_written_down_is_final() -> None:
         (history("failed", "failed", "failed"), {"ending": "time_limit"}, Finish(
             "gave_up", 10, "3 attempts in a row failed without a new checkpoint; last: task 1 on n1: exit code 1")),
     ],
-    ids=["what is complete stays complete", "a person's word before the budget", "... and before a frozen folder",
+    ids=["what is complete stays complete", "a person's request before the budget", "... and before a frozen folder",
          "scancel before the budget", "the budget before the successor"],
 )
 def test_what_is_final_comes_before_what_goes_on(state: State, more: dict[str, Any], expected: Finish) -> None:

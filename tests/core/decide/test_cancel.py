@@ -32,6 +32,8 @@ from safelaunch.core.model import Event
     (Witnesses(handed_over=True, state="CANCELLED"), Canceller.NOBODY),
     (Witnesses(handed_over=True, ending=JobEnd.UNKNOWN), Canceller.NOBODY),
     (Witnesses(), Canceller.ASK),
+    (Witnesses(state="RUNNING"), Canceller.NOBODY),
+    (Witnesses(step_end=JobEnd.CANCELLED, state="RUNNING"), Canceller.ASK),
     (Witnesses(state="COMPLETING"), Canceller.ASK),
     (Witnesses(state="COMPLETING", is_late=True), Canceller.NOBODY),
     (Witnesses(step_end=JobEnd.CANCELLED, state="COMPLETING", is_late=True), Canceller.PERSON),
@@ -46,7 +48,8 @@ from safelaunch.core.model import Event
 ], ids=[
     "a guard's word came after the watch's", "a supervisor announced it", "slurmstepd wrote of a scancel",
     "slurmstepd wrote of a preemption", "a local run", "its supervisor passed the run on, and ended the job",
-    "... and nobody could read the line", "nothing is known", "Slurm waits for a dead node", "... for ever",
+    "... and nobody could read the line", "nothing is known", "it still runs",
+    "... and a step of it was ended by a scancel before", "Slurm waits for a dead node", "... for ever",
     "... and a step of it was ended by a scancel", "a line of a later release, and Slurm is away",
     "... of a step", "... and Slurm has forgotten the job", "Slurm has forgotten the job", "squeue says so",
     "... where the line cannot be read", "a step was ended by a preemption with grace", "its node failed",

@@ -9,10 +9,10 @@ import pytest
 from safelaunch.core.decide.takeover import (
     Signs,
     begin,
-    hear,
     is_dead,
     is_orphaned,
     read,
+    receive,
 )
 from safelaunch.core.timing import CALM_AFTER_S, CONTESTED_S, ORPHANED_S, PULSE_S, READ_EVERY_S, TAKEOVER_S
 
@@ -29,7 +29,7 @@ def watch(signs: Signs, from_s: float, to_s: float, count: int = 5, every_s: flo
 
 
 def test_leader_that_was_heard_and_shows_no_pulse_is_dead_within_eight_seconds() -> None:
-    after_s = watch(hear(begin(0.0), 100.0, 5), 100.0, 200.0)
+    after_s = watch(receive(begin(0.0), 100.0, 5), 100.0, 200.0)
     assert after_s is not None and TAKEOVER_S < after_s <= TAKEOVER_S + 1.0
 
 
@@ -46,55 +46,55 @@ def test_watcher_that_no_leader_has_let_in_never_takes_over() -> None:
 
 
 def test_watcher_has_the_patience_that_the_last_pulse_asked_for() -> None:
-    calm = read(hear(begin(0.0), 100.0, 5), 101.0, 6, every_s=PULSE_S)
+    calm = read(receive(begin(0.0), 100.0, 5), 101.0, 6, every_s=PULSE_S)
     after_s = watch(calm, 102.0, 200.0, count=6)
     assert after_s is not None and after_s > PULSE_S
-    contested = read(hear(begin(0.0), 100.0, 5), 101.0, 6, every_s=CONTESTED_S)
+    contested = read(receive(begin(0.0), 100.0, 5), 101.0, 6, every_s=CONTESTED_S)
     after_s = watch(contested, 102.0, 200.0, count=6)
     assert after_s is not None and after_s <= TAKEOVER_S
 
 
 def test_old_pulse_changes_no_patience() -> None:
-    heard = hear(begin(0.0), 100.0, 9)
+    heard = receive(begin(0.0), 100.0, 9)
     assert read(heard, 101.0, 9, every_s=PULSE_S).promise_s == CONTESTED_S
 
 
 @pytest.mark.parametrize("signs", [
-    pytest.param(hear(begin(0.0), 100.0, 5), id="the folder does not answer: one witness alone"),
-    pytest.param(read(read(hear(begin(0.0), 100.0, 5), 101.0, 5), 102.0, 5), id="the folder has fallen silent, too"),
+    pytest.param(receive(begin(0.0), 100.0, 5), id="the folder does not answer: one witness alone"),
+    pytest.param(read(read(receive(begin(0.0), 100.0, 5), 101.0, 5), 102.0, 5), id="the folder has fallen silent, too"),
 ])
 def test_silent_line_alone_proves_nothing(signs: Signs) -> None:
     assert not is_dead(signs, 100.0 + CALM_AFTER_S)
 
 
 def test_pause_of_five_seconds_is_no_death() -> None:
-    signs = hear(begin(0.0), 100.0, 5)
+    signs = receive(begin(0.0), 100.0, 5)
     for now_s in (102.1, 103.1, 104.1, 105.1):
         signs = read(signs, now_s, 5)
         assert not is_dead(signs, now_s)
 
 
 def test_watcher_that_a_new_pulse_lists_no_more_never_takes_over_until_it_is_heard_again() -> None:
-    struck_off = read(hear(begin(0.0), 100.0, 5), 165.0, 6, CONTESTED_S, is_listed=False)
+    struck_off = read(receive(begin(0.0), 100.0, 5), 165.0, 6, CONTESTED_S, is_listed=False)
     assert watch(struck_off, 166.0, 1000.0, count=6) is None
-    assert watch(hear(struck_off, 1000.0, 7), 1000.0, 1100.0, count=7) is not None
+    assert watch(receive(struck_off, 1000.0, 7), 1000.0, 1100.0, count=7) is not None
 
 
 def test_ping_that_a_mended_cable_brings_late_lets_nobody_in_again() -> None:
     """A leader that had struck its standby off was sure of itself while that one led."""
-    struck_off = read(hear(begin(0.0), 100.0, 5), 165.0, 6, CONTESTED_S, is_listed=False)
-    assert hear(struck_off, 170.0, 5) == struck_off
+    struck_off = read(receive(begin(0.0), 100.0, 5), 165.0, 6, CONTESTED_S, is_listed=False)
+    assert receive(struck_off, 170.0, 5) == struck_off
 
 
 def test_leader_that_is_being_born_lives_and_lets_nobody_in() -> None:
-    struck_off = read(hear(begin(0.0), 100.0, 5), 165.0, 6, CONTESTED_S, is_listed=False)
-    greeted = hear(struck_off, 170.0, None)
+    struck_off = read(receive(begin(0.0), 100.0, 5), 165.0, 6, CONTESTED_S, is_listed=False)
+    greeted = receive(struck_off, 170.0, None)
     assert (greeted.heard_s, greeted.is_known) == (170.0, False)
-    assert hear(hear(begin(0.0), 100.0, 5), 170.0, None).is_known
+    assert receive(receive(begin(0.0), 100.0, 5), 170.0, None).is_known
 
 
 def test_pulse_from_before_the_greeting_strikes_nobody_off() -> None:
-    assert read(hear(begin(0.0), 100.0, 5), 103.0, 5, is_listed=False).is_known
+    assert read(receive(begin(0.0), 100.0, 5), 103.0, 5, is_listed=False).is_known
 
 
 def orphaned_after_s(signs: Signs, counts: Callable[[float], int]) -> float | None:
@@ -114,8 +114,8 @@ def test_watcher_that_nobody_has_let_in_calls_the_job_orphaned_after_minutes_of_
 def test_pulse_that_moves_or_was_not_looked_at_makes_no_orphan() -> None:
     assert orphaned_after_s(begin(0.0), lambda t: 5 + int(t // 100)) is None
     assert not is_orphaned(begin(0.0), 1000.0)
-    assert not is_orphaned(hear(read(begin(0.0), 999.0, 5), 1000.0, 5), 1000.0)
+    assert not is_orphaned(receive(read(begin(0.0), 999.0, 5), 1000.0, 5), 1000.0)
 
 
 def test_leader_that_says_itself_that_it_is_cut_off_is_followed_at_once() -> None:
-    assert is_dead(read(hear(begin(0.0), 100.0, 5), 103.0, 6, has_resigned=True), 103.0)
+    assert is_dead(read(receive(begin(0.0), 100.0, 5), 103.0, 6, has_resigned=True), 103.0)

@@ -23,10 +23,10 @@ def train(gaps: Iterable[Gap], rhythm: Rhythm | None = None, now_s: float = 0.0)
     looks, step = 0, rhythm.step or 0
     for gap_s, sign in gaps:
         if sign:
-            rhythm = hang.hear(rhythm, now_s, Talk(None, (sign,)))
+            rhythm = hang.update(rhythm, now_s, Talk(None, (sign,)))
         looks += now_s + gap_s > hang.deadline_s(rhythm)
         now_s, step = now_s + gap_s, step + 1
-        rhythm = hang.hear(rhythm, now_s, Talk(step, (), str(step)))
+        rhythm = hang.update(rhythm, now_s, Talk(step, (), str(step)))
     return rhythm, now_s, looks
 
 
@@ -37,7 +37,7 @@ def plain(count: int, step_s: float = 3.0) -> list[Gap]:
 def silence_s(rhythm: Rhythm, now_s: float, sign: str = "") -> float:
     """How long the training may be silent from now on, if the log says `sign` first."""
     if sign:
-        rhythm = hang.hear(rhythm, now_s, Talk(None, (sign,)))
+        rhythm = hang.update(rhythm, now_s, Talk(None, (sign,)))
     return hang.deadline_s(rhythm) - now_s
 
 
@@ -110,8 +110,8 @@ def test_a_deadlock_in_an_evaluation_is_noticed_by_the_evaluations_own_length() 
 def test_an_evaluation_and_the_checkpoint_behind_it_are_judged_each_by_its_own() -> None:
     history = [*plain(30), *[(70.0, "evaluation"), *plain(10), (200.0, "checkpoint"), *plain(10)] * 3]
     rhythm, now_s, _ = train(history)
-    rhythm = hang.hear(rhythm, now_s, Talk(None, ("evaluation",)))
-    rhythm = hang.hear(rhythm, now_s + 75.0, Talk(None, ("evaluation end", "checkpoint")))
+    rhythm = hang.update(rhythm, now_s, Talk(None, ("evaluation",)))
+    rhythm = hang.update(rhythm, now_s + 75.0, Talk(None, ("evaluation end", "checkpoint")))
     assert hang.deadline_s(rhythm) - now_s == pytest.approx(75 + 1.3 * 200 - 3)
 
 
@@ -122,23 +122,23 @@ def test_what_follows_the_last_word_of_a_checkpoint_has_a_patience_of_its_own() 
 
 def test_many_ranks_that_say_the_same_begin_it_once() -> None:
     rhythm, now_s, _ = train([*plain(30), *[(200.0, "checkpoint"), *plain(3)] * 3])
-    rhythm = hang.hear(rhythm, now_s, Talk(None, ("checkpoint",)))
+    rhythm = hang.update(rhythm, now_s, Talk(None, ("checkpoint",)))
     for second in range(20):
-        rhythm = hang.hear(rhythm, now_s + second, Talk(None, ("checkpoint",)))
+        rhythm = hang.update(rhythm, now_s + second, Talk(None, ("checkpoint",)))
     assert hang.deadline_s(rhythm) - now_s == pytest.approx(1.3 * 200 - 3)
 
 
 def test_a_rank_that_lags_behind_makes_no_progress_for_the_others() -> None:
     rhythm, now_s, _ = train(plain(30))
     deadline_s = hang.deadline_s(rhythm)
-    assert hang.deadline_s(hang.hear(rhythm, now_s + 10.0, Talk(29, (), "29"))) == deadline_s
-    assert hang.deadline_s(hang.hear(rhythm, now_s + 10.0, Talk(1, (), "1"))) > deadline_s, "a bar's next epoch"
+    assert hang.deadline_s(hang.update(rhythm, now_s + 10.0, Talk(29, (), "29"))) == deadline_s
+    assert hang.deadline_s(hang.update(rhythm, now_s + 10.0, Talk(1, (), "1"))) > deadline_s, "a bar's next epoch"
 
 
 def test_an_epochs_fraction_is_progress_where_no_step_is_named() -> None:
     rhythm = hang.begin(0.0, FIRST_S, None)
     for number in range(20):
-        rhythm = hang.hear(rhythm, 10.0 * number, Talk(None, (), f"epoch 0.{number:02}"))
+        rhythm = hang.update(rhythm, 10.0 * number, Talk(None, (), f"epoch 0.{number:02}"))
     assert hang.deadline_s(rhythm) == 190 + NOTICE_S
 
 
@@ -158,7 +158,7 @@ def test_stalls_at_any_steps_stretch_nothing() -> None:
 
 def test_what_a_look_shows_is_what_the_silence_is_learned_as() -> None:
     rhythm, now_s, _ = train(plain(30))
-    rhythm = hang.look_again(rhythm, now_s + 56.0, "evaluation")
+    rhythm = hang.postpone_check(rhythm, now_s + 56.0, "evaluation")
     assert hang.phase_of(rhythm) == "evaluation" and hang.deadline_s(rhythm) - now_s == UNSEEN_S - 3
     rhythm, now_s, looks = train([(300.0, "")], rhythm, now_s)
     assert looks == 0 and rhythm.learned["evaluation"].longest_s == 300
@@ -167,15 +167,15 @@ def test_what_a_look_shows_is_what_the_silence_is_learned_as() -> None:
 def test_what_a_look_shows_is_measured_by_its_own_kind_however_often_somebody_has_looked() -> None:
     rhythm, now_s, _ = train(plain(30))
     for second in (60.0, 100.0, 150.0, 250.0, 400.0):
-        rhythm = hang.look_again(rhythm, now_s + second)
-    assert hang.deadline_s(hang.look_again(rhythm, now_s + 500.0, "evaluation")) - now_s == UNSEEN_S - 3
+        rhythm = hang.postpone_check(rhythm, now_s + second)
+    assert hang.deadline_s(hang.postpone_check(rhythm, now_s + 500.0, "evaluation")) - now_s == UNSEEN_S - 3
 
 
 def test_somebody_looks_again_within_an_hour() -> None:
     rhythm = train(plain(30))[0]
     for _ in range(40):
         deadline_s = hang.deadline_s(rhythm)
-        rhythm = hang.look_again(rhythm, deadline_s)
+        rhythm = hang.postpone_check(rhythm, deadline_s)
         assert deadline_s < hang.deadline_s(rhythm) <= deadline_s + hang.LOOK_MOST_S + 1.0
 
 
@@ -189,15 +189,15 @@ def test_a_log_without_steps_is_judged_by_its_longest_silence() -> None:
     rhythm, now_s = hang.begin(0.0, 600.0, None), 0.0
     for quiet_s in (10.0, 1200.0, 10.0):
         now_s += quiet_s
-        rhythm = hang.hear(rhythm, now_s, Talk())
+        rhythm = hang.update(rhythm, now_s, Talk())
     assert hang.deadline_s(rhythm) - now_s == 3 * 1200
 
 
 def test_each_look_that_finds_it_alive_makes_the_next_one_later() -> None:
     rhythm, now_s, _ = train(plain(50))
-    later = hang.look_again(rhythm, now_s + 56.0)
+    later = hang.postpone_check(rhythm, now_s + 56.0)
     assert hang.deadline_s(later) - now_s == pytest.approx(1.5 * NOTICE_S)
-    assert hang.deadline_s(hang.look_again(later, now_s + 500.0)) > now_s + 500
+    assert hang.deadline_s(hang.postpone_check(later, now_s + 500.0)) > now_s + 500
     assert silence_s(train(plain(1), later, now_s)[0], now_s + 3.0) == pytest.approx(NOTICE_S), "a step begins anew"
 
 

@@ -39,7 +39,7 @@ def silent_from_zero(step_s: float) -> Rhythm:
     """A training whose last step was logged at t = 0."""
     rhythm = hang.begin(-21 * step_s, 3600.0, None)
     for step in range(20):
-        rhythm = hang.hear(rhythm, (step - 19) * step_s, Talk(step, (), str(step)))
+        rhythm = hang.update(rhythm, (step - 19) * step_s, Talk(step, (), str(step)))
     return rhythm
 
 
@@ -94,7 +94,7 @@ def test_a_hang_that_needs_eighteen_seconds_more_is_looked_at_then() -> None:
 
 def test_a_step_that_is_logged_ends_the_wait() -> None:
     rhythm, _ = conclude(silent_from_zero(1.0), 56.0, [LOOKS["hung"]])
-    rhythm = hang.hear(rhythm, 60.0, Talk(21, (), "21"))
+    rhythm = hang.update(rhythm, 60.0, Talk(21, (), "21"))
     assert hang.deadline_s(rhythm) == 60.0 + hang.NOTICE_S
 
 

@@ -53,7 +53,7 @@ def silent_for(seconds: float) -> hang.Rhythm:
     """A training of 3 s a step that has been silent for so long at t = 0."""
     rhythm = hang.begin(-seconds - 150, 60.0, None)
     for step in range(50):
-        rhythm = hang.hear(rhythm, -seconds - 147 + 3 * step, Talk(step, (), str(step)))
+        rhythm = hang.update(rhythm, -seconds - 147 + 3 * step, Talk(step, (), str(step)))
     return rhythm
 
 

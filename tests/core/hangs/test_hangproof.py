@@ -46,7 +46,7 @@ def silent_for(seconds: float) -> hang.Rhythm:
     """A training of 3 s a step that has been silent for so long at t = 0."""
     rhythm = hang.begin(-seconds - 150, 60.0, None)
     for step in range(50):
-        rhythm = hang.hear(rhythm, -seconds - 147 + 3 * step, Talk(step, (), str(step)))
+        rhythm = hang.update(rhythm, -seconds - 147 + 3 * step, Talk(step, (), str(step)))
     return rhythm
 
 
@@ -91,7 +91,7 @@ def test_a_filesystem_that_stands_still_after_work_was_seen_is_given_its_own_tim
 
 
 def test_who_has_set_the_silence_is_asked_no_more_than_two_looks() -> None:
-    rhythm = hang.hear(hang.begin(-100.0, 60.0, 15.0), -60.0, Talk(1, (), "1"))
+    rhythm = hang.update(hang.begin(-100.0, 60.0, 15.0), -60.0, Talk(1, (), "1"))
     assert conclude(rhythm, 0.0, twice(spinning(ITEM)))[1] == ""
 
 

@@ -95,7 +95,7 @@ def test_a_newer_checkpoint_that_is_not_complete_is_named_with_its_reason() -> N
 
 
 def test_a_run_that_looks_for_no_checkpoint_says_what_follows() -> None:
-    assert "a restart begins at the start" in row("checkpoint", checkpoint=None)
+    assert "a restart begins from the start" in row("checkpoint", checkpoint=None)
     assert row("checkpoint", checkpoint=None, ended={"how": "completed"}) == ""
 
 

@@ -118,17 +118,17 @@ CASES = {
         "restarts by itself; if it comes back: have the node looked at (safelaunch why --ticket)", ended="lost",
         exits=(ENDED,), seen={"lost": (("n1", "its guard has been silent for 10 s"),)}, echo=RECEIVED),
     "the kill switch": Case(
-        "cancelled 100%", "bob touched kill", "not restarted: a person's word is final", ended="stopped", exits=GOOD,
+        "cancelled 100%", "bob touched kill", "not restarted: a person's request is final", ended="stopped", exits=GOOD,
         seen={"requests": (BOB_KILL,)}, echo=TERM),
     "kill-now": Case(
-        "cancelled 100%", "bob touched kill-now", "not restarted: a person's word is final", ended="stopped",
+        "cancelled 100%", "bob touched kill-now", "not restarted: a person's request is final", ended="stopped",
         exits=(ENDED, Exit("n1", 1, 143, 15)), seen={"requests": (BOB_NOW,)}, echo=RECEIVED + TERM),
     "stop at the next checkpoint": Case(
-        "cancelled 100%", "bob wanted it to stop at its next checkpoint", "not restarted: a person's word is final",
+        "cancelled 100%", "bob wanted it to stop at its next checkpoint", "not restarted: a person's request is final",
         ended="stopped", exits=GOOD, seen={"requests": (Request("checkpoint", "bob", NOW),)}, echo=TERM),
     "scancel": Case(
         "cancelled 100%", "the job was cancelled by a person (scancel)",
-        "not restarted: a person's word is final", ended="interrupted", exits=(ENDED,),
+        "not restarted: a person's request is final", ended="interrupted", exits=(ENDED,),
         seen={"ending": "cancelled"}, echo=RECEIVED),
     "the time limit is near": Case(
         "time_limit 100%", "the job's time limit is near", "goes on by itself",
@@ -149,7 +149,7 @@ CASES = {
         "unknown 30%", "nobody led the job any more, and a node guard cancelled it", "goes on by itself",
         ended="interrupted", exits=(ENDED,), seen={"ending": "orphaned"}),
     "ended by Slurm, nothing tells why": Case(
-        "unknown 30%", "Slurm ended the job, and nothing tells why", "goes on by itself", ended="interrupted",
+        "unknown 30%", "Slurm ended the job, for an unknown reason", "goes on by itself", ended="interrupted",
         exits=(ENDED,), seen={"ending": "unknown"}, echo=TERM),
     "nobody knows whether another supervisor leads": Case(
         "unknown 30%", "its supervisor could not know whether another one leads", "goes on by itself",

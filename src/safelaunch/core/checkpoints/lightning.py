@@ -37,11 +37,11 @@ def list_candidates(folder: CheckpointTree) -> tuple[Candidate, ...]:
     for place in tree.walk(folder, _DEEPEST):
         if place.base.endswith(SUFFIX):   # the folder is a checkpoint, its files are parts
             continue
-        found += (one for name in place.names if SUFFIX in name and (one := _look_at(folder, place, name)))
+        found += (one for name in place.names if SUFFIX in name and (one := _examine(folder, place, name)))
     return tuple(found)
 
 
-def _look_at(folder: CheckpointTree, place: FolderNames, name: str) -> Candidate | None:
+def _examine(folder: CheckpointTree, place: FolderNames, name: str) -> Candidate | None:
     """The candidate of that name, None when nothing says that it is Lightning's."""
     path = join(place.path, name)
     is_folder = folder.is_dir(path)

@@ -1,1 +1,1 @@
-"""When a training is called hung, and why it hangs: silence, looks at all ranks, stacks folded, the verdict."""
+"""When a training counts as hung, and why it hangs: silence, samples of all ranks, folded stacks, the verdict."""

@@ -30,8 +30,8 @@ _GPU = re.compile(r"torch/cuda/(?:__init__|streams|graphs)\.py|torch/xpu/|torch/
 # Not eval_frame.py nor _inductor's output code: these are on the stack of every compiled model that runs.
 _COMPILE = re.compile(r"torch/_inductor/(?:compile_fx|async_compile|codegen|graph|scheduler)"
                       r"|torch/_dynamo/(?:convert_frame|symbolic_convert)|triton/compiler|jax/_src/compiler")
-# FileBaton.wait sleeps as long as the lock file is there; whoever is killed while it builds leaves it there for ever
-# (seen: torch_extensions of DeepSpeed, 2026-11-22).
+# FileBaton.wait sleeps while the lock file exists; a process that is killed while it builds leaves it behind (seen:
+# torch_extensions of DeepSpeed, 2026-11-22).
 _LOCK = re.compile(r"torch/utils/file_baton\.py|(?:^|/)filelock/")
 _INSIDE = ("wait", "synchronize", "wrapper")   # on the way into a collective, not which one
 

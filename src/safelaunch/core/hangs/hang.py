@@ -1,18 +1,18 @@
-"""How long a training may be silent before somebody looks: learned for each phase from the run's own history.
+"""How long a training may be silent before a hang check: learned for each phase from the run's own history.
 
-Seeds: 35 h were lost to hangs that nobody noticed; an evaluation that takes 7 steps is healthy, a checkpoint takes 40.
-Silence is the first witness only. It leads to a look at all ranks' stacks; nothing is ended before a second one speaks
-(core.hangs.verdict). So a threshold that is a little too short costs a look, and one that is too long costs the nodes'
-hours. benchmarks.hangs plays thousands of job-hours through this file.
+Seeds: 35 h were lost to unnoticed hangs; an evaluation of 7 steps is healthy, a checkpoint takes 40. Silence is only
+the first witness. It leads to a hang check; nothing is ended without a second witness (core.hangs.verdict). So a
+threshold that is too short costs a check, and one that is too long costs node-hours. benchmarks.hangs runs thousands of
+job-hours through this file.
 
 Laws:
-- The first step is never judged by later ones: it loads, compiles, warms up. `first_step_s` is its bound.
-- Time is cut where the log says something of progress: a new step, a sign of a phase that begins or is over. A piece
-  belongs to the phase that its first word named, and is judged by the longest pieces of its own kind.
-- A phase that was seen less than SEEN times gets patience.
-- Long silences without any sign that come at regular steps (a silent evaluation each 500) are told by their place.
-- Single stalls (a shared filesystem's) stretch nothing: the next one is looked at again, and found alive.
-- Each look that ends nothing makes the next one later, but never later than the moment at which the silence counts.
+- The first step is never judged by later ones: it loads, compiles, warms up. `first_step_s` is its limit.
+- A new interval begins at each new step, and where a phase begins or ends in the log. It belongs to the phase that its
+  first line named, and is judged by the longest intervals of that phase.
+- A phase that was seen less than SEEN times gets a fixed, long limit.
+- Long silences at regular steps (a silent evaluation each 500) are recognised by their place.
+- A single stall (of a shared filesystem) raises no limit: the next one is checked again, and found alive.
+- Each check that ends nothing delays the next one, but never beyond the moment at which the silence counts.
 """
 
 from __future__ import annotations
@@ -99,16 +99,16 @@ class Rhythm:
     longest_quiet_s: float = 0.0              # between two pieces of log
     learned: dict[str, Learned] = field(default_factory=dict)   # by phase, of this attempt
     before: dict[str, Learned] = field(default_factory=dict)    # of those before it
-    silences: tuple[tuple[int, float], ...] = ()   # steps behind which an unexplained long piece lay, and its length
+    silences: tuple[tuple[int, float], ...] = ()   # steps after which an unexplained long interval came, and its length
     places: tuple[Places, ...] = ()
-    patience: float = 1.0                     # grows with each look that found the training alive
-    alive_s: float = 0.0                      # when a look has seen somebody work, during this silence
-    look_by_s: float = math.inf               # somebody looks again at this silence by then
+    patience: float = 1.0                     # grows with each hang check that found the training alive
+    alive_s: float = 0.0                      # when a check saw a rank work, during this silence
+    check_by_s: float = math.inf               # the next check comes by then
 
 
 def begin(now_s: float, first_step_s: float, no_progress_s: float | None, before: Rhythm | None = None, *,
           is_resized: bool = False) -> Rhythm:
-    """The rhythm of a new attempt; what the attempts before it have taught is kept.
+    """The rhythm of a new attempt; what was learned from earlier attempts is kept.
 
     With another number of nodes its steps take another time: starts and first steps are learned anew then.
     """
@@ -123,22 +123,22 @@ def begin(now_s: float, first_step_s: float, no_progress_s: float | None, before
                    longest_quiet_s=before.longest_quiet_s)
 
 
-def hear(rhythm: Rhythm, now_s: float, talk: Talk) -> Rhythm:
-    """The log has grown at `now_s`, and this is what the new part says."""
-    now_s = max(now_s, rhythm.since_s)   # what grew before a stop that was forgiven
+def update(rhythm: Rhythm, now_s: float, talk: Talk) -> Rhythm:
+    """The log grew at `now_s`; `talk` is what the new part says."""
+    now_s = max(now_s, rhythm.since_s)   # the log may have grown before a stall that was forgiven
     quiet_s = now_s - rhythm.grew_s
     rhythm = replace(rhythm, grew_s=now_s, growths=rhythm.growths + 1,
                      longest_quiet_s=max(rhythm.longest_quiet_s, quiet_s))
     is_step = _is_new(rhythm, talk)
     if rhythm.steps == 0 and not is_step:
         # The start is one piece: its words are as many as there are frameworks.
-        return replace(rhythm, look_by_s=math.inf)
+        return replace(rhythm, check_by_s=math.inf)
     if not is_step and (not talk.signs or talk.signs == (rhythm.phase,)):
         return rhythm   # 64 ranks say "saving checkpoint" once each
     rhythm = _learn(rhythm, now_s - rhythm.since_s)
     steps = rhythm.steps + is_step
     return replace(
-        rhythm, since_s=now_s, steps=steps, patience=1.0, alive_s=0.0, look_by_s=math.inf, is_guess=False,
+        rhythm, since_s=now_s, steps=steps, patience=1.0, alive_s=0.0, check_by_s=math.inf, is_guess=False,
         mark=talk.mark if is_step else rhythm.mark, step=talk.step if is_step else rhythm.step,
         phase=talk.signs[-1] if talk.signs else _plain(steps))
 
@@ -155,11 +155,11 @@ def _plain(steps: int) -> str:
 
 
 def _learn(rhythm: Rhythm, length_s: float) -> Rhythm:
-    """With the piece that has just ended."""
+    """With the interval that has just ended."""
     phase, typical_s = rhythm.phase, step_s(rhythm)
     is_plain = phase == STEP or rhythm.is_guess
     if is_plain and rhythm.step is not None and typical_s > 0 and length_s > max(LONG_GAP * typical_s, LONG_S):
-        # No step's own duration: it must not stretch what a plain step is given.
+        # Not a step's own duration: it must not raise the limit of a plain step.
         silences = (*rhythm.silences, (rhythm.step, length_s))[-PLACES:]
         rhythm = replace(rhythm, silences=silences, places=find_places(silences))
         if not rhythm.is_guess:
@@ -178,12 +178,12 @@ def step_s(rhythm: Rhythm) -> float:
 
 
 def phase_of(rhythm: Rhythm) -> str:
-    """What the training is doing, as far as its log or its stacks tell; for people."""
+    """What the training is doing, by its log or its stacks; for people."""
     return rhythm.phase.removesuffix(END)
 
 
 def patience_s(rhythm: Rhythm) -> float:
-    """Seconds of silence, counted from `since_s`, after which somebody should look."""
+    """Seconds of silence, counted from `since_s`, after which a hang check is due."""
     if rhythm.phase == START:
         return _start_s(rhythm) * rhythm.patience
     if rhythm.no_progress_s is not None:
@@ -219,12 +219,12 @@ def slower(rhythm: Rhythm) -> float:
 
 
 def deadline_s(rhythm: Rhythm) -> float:
-    """When somebody should look, monotonic seconds."""
-    return min(rhythm.look_by_s, _patient_until_s(rhythm))
+    """When the next hang check is due, monotonic seconds."""
+    return min(rhythm.check_by_s, _patient_until_s(rhythm))
 
 
 def _patient_until_s(rhythm: Rhythm) -> float:
-    """The same as far as the durations tell. Of a training that names no steps the log's silence counts."""
+    """The same by the durations only. If the log names no steps, its silence counts."""
     if rhythm.steps == 0 and rhythm.no_progress_s is None and START not in rhythm.before:
         quiet_s = max(QUIET_S, min(3 * rhythm.longest_quiet_s, rhythm.longest_quiet_s + UNSEEN_MOST_S))
         if rhythm.growths < GROWTHS:
@@ -233,9 +233,9 @@ def _patient_until_s(rhythm: Rhythm) -> float:
     return rhythm.since_s + patience_s(rhythm)
 
 
-def look_again(rhythm: Rhythm, now_s: float, phase: str = "") -> Rhythm:
-    """A look has found the training alive, in this phase if its stacks show one: the next look comes later."""
-    rhythm = replace(rhythm, look_by_s=math.inf)
+def postpone_check(rhythm: Rhythm, now_s: float, phase: str = "") -> Rhythm:
+    """A check found the training alive, in this phase if its stacks show one: the next check comes later."""
+    rhythm = replace(rhythm, check_by_s=math.inf)
     if phase and rhythm.phase in (STEP, WARM_UP):
         rhythm = replace(rhythm, phase=phase, is_guess=True, patience=1.0)   # which grew by another phase's measure
         if deadline_s(rhythm) > now_s:
@@ -248,13 +248,13 @@ def look_again(rhythm: Rhythm, now_s: float, phase: str = "") -> Rhythm:
     return replace(rhythm, patience=patience * min(1.0, most_s / span_s))
 
 
-def look_by(rhythm: Rhythm, at_s: float) -> Rhythm:
-    """The same, with the next look at this moment at the latest."""
-    return replace(rhythm, look_by_s=min(rhythm.look_by_s, at_s))
+def check_by(rhythm: Rhythm, at_s: float) -> Rhythm:
+    """The same, with the next check at this moment at the latest."""
+    return replace(rhythm, check_by_s=min(rhythm.check_by_s, at_s))
 
 
 def hold_s(rhythm: Rhythm, now_s: float, at_least_s: float = 0.0) -> float:
-    """Seconds that are left before a silence counts that may pass: without a sign of life since the last one.
+    """Seconds until a silence that may pass counts as a hang; they start again with each sign of life.
 
     A step may take three times as long as others, a checkpoint on a busy filesystem twice as long as the longest.
     """
@@ -266,14 +266,14 @@ def hold_s(rhythm: Rhythm, now_s: float, at_least_s: float = 0.0) -> float:
 
 
 def alive(rhythm: Rhythm, at_s: float) -> Rhythm:
-    """Something else than the log has shown that the training went on then: a checkpoint has appeared."""
-    return replace(rhythm, since_s=at_s, patience=1.0, look_by_s=math.inf) if at_s > rhythm.since_s else rhythm
+    """Something outside the log, such as a new checkpoint, showed that the training went on then."""
+    return replace(rhythm, since_s=at_s, patience=1.0, check_by_s=math.inf) if at_s > rhythm.since_s else rhythm
 
 
 def forgive(rhythm: Rhythm, stalled_s: float) -> Rhythm:
-    """Nobody listened for so long (the leader itself was stopped): that was no silence of the training's."""
+    """The leader itself was stopped for so long: that was no silence of the training."""
     return replace(rhythm, since_s=rhythm.since_s + stalled_s, grew_s=rhythm.grew_s + stalled_s,
-                   look_by_s=rhythm.look_by_s + stalled_s)
+                   check_by_s=rhythm.check_by_s + stalled_s)
 
 
 def _at_this_place_s(rhythm: Rhythm) -> float:

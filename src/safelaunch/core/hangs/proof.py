@@ -1,11 +1,11 @@
-"""Whether what the looks at a silent training show is proof of a hang, or something that takes its time.
+"""Whether hang checks of a silent training prove a hang, or show something slow.
 
-Stacks alone are not: an evaluation that nobody announced stands at `loss.item()` for nine of ten looks, and during a
-rank's checkpoint all others stand in a barrier. What speaks for a healthy training here: a rank whose stack moves, that
-reads or writes, that touches new memory, whose compiler or data loaders compute. What is left without any sign of life
-is proof at once only where it cannot pass: a process that has ended or is stopped, a node that does not answer, ranks
-in different collectives. A rank that waits for a file, for its data or for the network looks the same a second before
-it goes on, and so does whoever waits for it: that must last (hang.hold_s), over all looks and a third, longer one.
+Stacks alone prove nothing: an unannounced evaluation is at `loss.item()` in nine of ten samples, and during one rank's
+checkpoint all others wait in a barrier. Signs of life are: a stack that moves, bytes read or written, new memory
+touched, a compiler or data loaders that compute. Without a sign of life, only what cannot pass is proof at once: a
+process that has ended or is stopped, a node that does not answer, ranks in different collectives. A rank that waits for
+a file, its data or the network looks the same a second before it goes on. So that must last (hang.hold_s), over all
+checks and a third, longer one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from safelaunch.core.progress import lines
 
 
 class Least(NamedTuple):
-    """What counts as a sign of life: so much between two looks, and so much a second where these are far apart."""
+    """What counts as a sign of life: so much between two checks, and so much a second where these are far apart."""
 
     amount: float
     a_second: float
@@ -50,9 +50,9 @@ _BY_KIND = {activity.COMPILE: lines.COMPILE, activity.DATA: lines.DATA}
 
 
 class Weighed(NamedTuple):
-    """What the looks so far say. `phase`: what the stacks show the training at, where that takes longer than a step;
-    `is_sure` False = it may pass, and is proof only once it has lasted, for `least_s` where that is more than others
-    must; `is_alive`: somebody works.
+    """The result of the checks so far. `phase`: the phase that the stacks show, if it takes longer than a step;
+    `is_sure` False = it may pass, and is proof only when it has lasted (for `least_s` at least); `is_alive`: a rank
+    works.
     """
 
     is_proof: bool
@@ -64,7 +64,7 @@ class Weighed(NamedTuple):
 
 
 class Examination(NamedTuple):
-    """One look at all nodes, and its verdict."""
+    """One check of all nodes, and its verdict."""
 
     reports: Sequence[NodeReport]
     groups: Sequence[RankGroup]
@@ -72,7 +72,7 @@ class Examination(NamedTuple):
 
 
 def weigh(looks: Sequence[Examination]) -> Weighed:
-    """What looks at one silence say, the newest last: whoever was elsewhere at the first of them goes on."""
+    """The result of the checks of one silence, the newest last: a rank that was elsewhere in the first one goes on."""
     found = looks[-1].found
     phase = stacks_phase(looks[-1].groups)
     if anew := _started_anew(looks):
@@ -84,7 +84,7 @@ def weigh(looks: Sequence[Examination]) -> Weighed:
         return Weighed(True, verdict_on_sleepers(asleep).summary, phase, is_sure=False,
                        least_s=hang.HOLD_MOST_S if asleep.is_busy else 0.0)
     if not found.witnesses or found.kind == "moving":
-        is_alive = found.kind == "moving" and _asleep(looks) is None   # else the next look tells
+        is_alive = found.kind == "moving" and _asleep(looks) is None   # else the next check tells
         return Weighed(False, f"{_NOT_A_HANG}: {found.summary}", phase, is_alive=is_alive)
     if found.kind in ("process", "gpu"):
         return Weighed(True, found.summary)   # whatever the others do, they will not go on
@@ -97,19 +97,19 @@ def weigh(looks: Sequence[Examination]) -> Weighed:
 
 
 def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Examination], more_s: float = 0.0) -> tuple[Rhythm, str]:
-    """(the rhythm from now on, why nothing is ended); "" = it is a hang, as far as these looks say.
+    """(the rhythm from now on, why nothing is ended); "" = it is a hang by these checks.
 
-    `more_s`: how long the looks behind this one take. What may pass may still lack so much of the time that it must
-    last. Who has set hang.no_progress has said what a silence means: two looks without a sign of life are enough then.
+    `more_s`: how long the remaining checks take; a silence that may pass may still lack so much of its time. With
+    hang.no_progress set, two checks without a sign of life are enough.
     """
     weighed = weigh(looks)
-    later = hang.look_again(rhythm, now_s, weighed.phase)
+    later = hang.postpone_check(rhythm, now_s, weighed.phase)
     is_asked = rhythm.no_progress_s is not None and weighed.least_s < hang.HOLD_MOST_S
     if not weighed.is_proof:
         if later.phase != rhythm.phase:
             return replace(later, alive_s=now_s if weighed.is_alive else rhythm.alive_s), weighed.why
-        if weighed.is_alive:   # the last look of a rank that is about to rest must not be all that is known of it
-            later = hang.look_by(replace(later, alive_s=now_s), now_s + OFTEN_S)
+        if weighed.is_alive:   # a rank may rest after the last check: check again soon
+            later = hang.check_by(replace(later, alive_s=now_s), now_s + OFTEN_S)
         return _before_it_counts(later, now_s), weighed.why
     if weighed.phase and later.phase != rhythm.phase and not is_asked:
         return later, f"the stacks show {weighed.phase}, which may take longer than a step"
@@ -121,32 +121,30 @@ def conclude(rhythm: Rhythm, now_s: float, looks: Sequence[Examination], more_s:
 
 
 def _before_it_counts(rhythm: Rhythm, now_s: float, least_s: float = 0.0) -> Rhythm:
-    """With the next look early enough for the last one to end when the silence counts, or when it does at the latest.
+    """With the next check early enough that the last one is complete when the silence counts.
 
-    Seen: 18 s were left, and the next look came 136 s later.
+    Seen: 18 s were left, and the next check came 136 s later.
     """
     left_s = hang.hold_s(rhythm, now_s, least_s)
     if left_s <= 0:
         return rhythm
-    return hang.look_by(rhythm, now_s + (left_s - ALL_LOOKS_S if left_s > ALL_LOOKS_S else left_s))
+    return hang.check_by(rhythm, now_s + (left_s - ALL_LOOKS_S if left_s > ALL_LOOKS_S else left_s))
 
 
 def pause_before_last_s(rhythm: Rhythm, now_s: float, looks: Sequence[Examination]) -> float:
-    """Seconds until the last look at what may pass: it ends no sooner than that counts."""
+    """Seconds until the last check of what may pass: it is not complete before the silence counts."""
     return max(BETWEEN_LOOKS_S, hang.hold_s(rhythm, now_s, weigh(looks).least_s) - LAST_LOOK_S)
 
 
 def verdict_of(looks: Sequence[Examination]) -> HangVerdict:
-    """The verdict that the looks lead to: the last one's, or where that says nothing, the one on a rank that sleeps."""
+    """The verdict of the last check, or where that is unknown, the one on a rank that sleeps."""
     asleep = _sleeps_among_moving(looks)
     return looks[-1].found if asleep is None else verdict_on_sleepers(asleep)
 
 
 def _sleeps_among_moving(looks: Sequence[Examination]) -> Asleep | None:
-    """Ranks that sleep beside others who move, and may all be polling; None where the last look says more than that.
-
-    A driver may sleep while its workers compute. So where others use a core, and nothing tells that from work, it must
-    have slept on since the look before.
+    """Ranks that sleep beside others that may be polling; None where the last check says more. A driver may sleep while
+    its workers compute. So where others use a core, perhaps for work, it must have slept since the check before.
     """
     found = looks[-1].found
     asleep = _asleep(looks) if found.kind == "moving" or not found.witnesses else None
@@ -156,7 +154,7 @@ def _sleeps_among_moving(looks: Sequence[Examination]) -> Asleep | None:
 
 
 def _asleep(looks: Sequence[Examination]) -> Asleep | None:
-    """Who sleeps among others, by the samples of all these looks: three of a loop may all miss what it looks for."""
+    """Which ranks sleep, by the samples of all checks: three samples of a loop may all miss what it polls for."""
     samples: dict[tuple[str, int], tuple[Stack, ...]] = {}
     for look in looks:
         for rank in _ranks_of(look):
@@ -169,7 +167,7 @@ def _ranks_of(look: Examination) -> list[ObservedRank]:
 
 
 def is_certain(rhythm: Rhythm, looks: Sequence[Examination]) -> bool:
-    """Whether two looks are enough: what may pass is looked at once more, and longer."""
+    """Whether two checks are enough: what may pass is checked a third time, for longer."""
     return rhythm.no_progress_s is not None or weigh(looks).is_sure
 
 
@@ -185,13 +183,13 @@ def stacks_phase(groups: Iterable[RankGroup]) -> str:
 
 
 def _is_split(groups: Sequence[RankGroup]) -> bool:
-    """Whether all stand in collectives, but not in the same one."""
+    """Whether all are in collectives, but not in the same one."""
     at = [activity.classify(group.stack) for group in groups if group.stack]
     return len(set(at)) > 1 and all(one.kind == activity.COLLECTIVE for one in at)
 
 
 def signs_of_life(looks: Sequence[Examination], *, but_cpu: bool = False) -> str:
-    """For people: who still does something, and what; "" = nobody. `but_cpu`: besides using a core."""
+    """For people: which ranks still do something, and what; "" = none. `but_cpu`: besides using a core."""
     poll = _who_poll(looks)
     moving = [rank for look in looks for group in look.groups if group.kind == MOVING
               for rank in group.ranks if computes(rank) and (rank.node, rank.pid) not in poll]
@@ -212,13 +210,13 @@ def signs_of_life(looks: Sequence[Examination], *, but_cpu: bool = False) -> str
 
 
 def _who_poll(looks: Sequence[Examination]) -> set[tuple[str, int]]:
-    """(node, pid) of those who use a core to wait in a loop for a rank that sleeps: that is no work."""
+    """(node, pid) of ranks that use a core to wait in a loop for a rank that sleeps: that is no work."""
     asleep = _asleep(looks)
     return set() if asleep is None or asleep.is_busy else {(rank.node, rank.pid) for rank in asleep.rest}
 
 
 def _started_anew(looks: Sequence[Examination]) -> list[ObservedRank]:
-    """Ranks whose number another process had at an earlier look: a launcher that starts its workers again."""
+    """Ranks whose number belonged to another process in an earlier check: a launcher has restarted its workers."""
     earlier, last = ({(rank.node, rank.number): rank for report in look.reports for rank in report.ranks}
                      for look in (looks[0], looks[-1]))
     return [rank for (node, number), rank in last.items() if number is not None

@@ -33,8 +33,8 @@ class KernelPlace(NamedTuple):
 
 
 class Life(NamedTuple):
-    """What a rank has done so far: how often its main thread has given its core away, bytes it has read and written,
-    page faults, CPU seconds of the processes below it, how often its threads for backward passes came to rest.
+    """Counters of a rank: context switches of its main thread, bytes read and written, page faults, CPU seconds of its
+    child processes, and how often its threads for backward passes went idle.
     """
 
     switches: float
@@ -46,8 +46,8 @@ class Life(NamedTuple):
 
 
 class ObservedRank(NamedTuple):
-    """One rank as its node saw it. `number` None = nobody knows; `samples`: its stack at each look, () = none, for the
-    reason in `why`. Between the first look and the last: `cpu` = share of a core, `ran` = its main thread ran.
+    """One rank as its node saw it. `number` None = unknown; `samples`: its stack in each sample, () = none, for the
+    reason in `why`. Between the first sample and the last: `cpu` = share of a core, `ran` = its main thread ran.
     """
 
     number: int | None
@@ -73,19 +73,19 @@ class ObservedRank(NamedTuple):
 
     @property
     def stuck_in(self) -> KernelPlace | None:
-        """Where it sleeps in D state: itself, at each look (all I/O does for a moment), else one of its threads."""
+        """Where it sleeps in D state: itself, in each sample (all I/O does for a moment), else one of its threads."""
         if self.main is not None and self.main.state == "D" and not self.states.strip("D"):
             return self.main
         return next((place for place in self.blocked if place.state == "D"), None)
 
     @property
     def is_gone(self) -> bool:
-        """It has ended, and nobody has collected it, or it ended while it was looked at."""
+        """It is a zombie, or it ended during the check."""
         return self.states[-1:] in ("Z", "X")
 
     @property
     def has_just_ended(self) -> bool:
-        """It was there when the look began: whoever has started it may be about to go on."""
+        """It existed when the check began: its parent may be about to go on."""
         return self.is_gone and self.states.strip("Z") != ""
 
     @property
@@ -100,7 +100,7 @@ class ObservedRank(NamedTuple):
 
 
 class NodeReport(NamedTuple):
-    """One node's word; `mounts`: (mount point, "ok" | "late" | error) of those that were touched."""
+    """One node's report; `mounts`: (mount point, "ok" | "late" | error) of those that were touched."""
 
     node: str
     ranks: tuple[ObservedRank, ...]
@@ -116,8 +116,8 @@ class NodeReport(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """A node that did not answer, and why as far as is known. `is_node_mute` False = nobody could ask it: Slurm did not
-    answer, or the helper was never started; that says nothing of the node.
+    """A node that did not answer, and why if known. `is_node_mute` False = it was not asked: Slurm did not answer, or
+    the helper was never started; that says nothing about the node.
     """
 
     node: str
@@ -177,7 +177,7 @@ class ReportReader:
 
 
 def keep_main_step(reports: Sequence[NodeReport]) -> tuple[NodeReport, ...]:
-    """The same without the processes of other steps: a person's shell beside the training has a rank as well."""
+    """The same without the processes of other steps: a person's shell beside the training has a rank too."""
     counts = Counter(rank.step for report in reports for rank in report.ranks)
     if len(counts) < 2:
         return tuple(reports)
@@ -193,10 +193,9 @@ def _without_others(report: NodeReport, main: str) -> NodeReport:
 
 
 def logical_stack(threads: Sequence[tuple[str, bool, Stack]]) -> Stack:
-    """The stack that says what a process is at: (name, is main, stack) of its threads → the main one's.
-
-    When that waits for the autograd engine, the thread that runs a hook for it is where the program is: its frames go
-    on top. A process without a main thread's frames is where its first thread is.
+    """The stack that shows what a process does: (name, is main, stack) of its threads → the main thread's. If that
+    waits for the autograd engine, the frames of the thread that runs its hook go on top. Without frames of a main
+    thread the first thread counts.
     """
     main = next((stack for name, is_main, stack in threads if stack and (is_main or name == "MainThread")), ())
     if main and any(frame.startswith(_BACKWARD) for frame in main[:3]):

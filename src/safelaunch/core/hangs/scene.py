@@ -34,9 +34,9 @@ class Odd:
 class HangVerdict:
     """`kind`: storage | deadlock | data_loading | network | gpu | process | moving | unknown.
 
-    `witnesses` are what speaks for a hang besides silence: still_stacks (the same at all looks), asleep (and no main
-    thread ran in between), silent_rank (it did not run, unlike others that poll), process_state, gpu_pattern,
-    silent_nodes, missing_ranks.
+    `witnesses` confirm a hang besides silence: still_stacks (the same in all samples), asleep (and no main thread ran
+    in between), silent_rank (it did not run, unlike others that poll), process_state, gpu_pattern, silent_nodes,
+    missing_ranks.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class HangVerdict:
 
 @dataclass(frozen=True)
 class Scene:
-    """All that the rows look at."""
+    """The facts for the rows."""
 
     groups: tuple[RankGroup, ...]
     reports: tuple[NodeReport, ...]
@@ -111,9 +111,8 @@ def computes(rank: ObservedRank) -> bool:
 
 
 def is_asleep(ranks: Iterable[ObservedRank]) -> bool:
-    """Whether no main thread ran between the looks, but for one of ten, or for the one that the others wait for.
-
-    The kernel tells it of a rank whose stack nobody may read as well (/proc/PID/status).
+    """Whether no main thread ran between the samples, except one of ten, or the one that the others wait for. The
+    kernel shows it also for a rank whose stack cannot be read (/proc/PID/status).
     """
     looked = [rank for rank in ranks if rank.ran is not None]
     slept = sum(rank.ran is False for rank in looked)

@@ -1,8 +1,8 @@
 """Ranks that sleep while all others poll: a hang without a collective on any stack.
 
-Seen: one rank in a sleep of its own, the others in a loop that looked for its file each 10 ms. All stand in the same
-function, so that neither functions nor collectives tell them apart. The kernel does: who polls has run between the
-samples, and is at this line or at that; who sleeps has not run once, and stands at a line where nobody else was seen.
+Seen: one rank in a sleep of its own, the others in a loop that polled for its file each 10 ms. All are in the same
+function, so that neither functions nor collectives tell them apart. The kernel does: a rank that polls has run between
+the samples, at several lines; one that sleeps has not run, at a line where no other was seen.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from safelaunch.core.hangs.ranks import ObservedRank, Stack
 from safelaunch.core.hangs.scene import HangVerdict, computes, names_of, odd_one
 from safelaunch.core.hangs.stacks import is_plumbing, normalise, split_frame
 
-# Where Python looks whether something is there: of a loop that polls without a pause these are the innermost frames.
-# Since 3.11 some of these modules are frozen into the interpreter, and named so by py-spy.
+# Modules of Python that check for a file: the innermost frames of a loop that polls without a pause. Since 3.11 some
+# are frozen into the interpreter, and py-spy names them so.
 _LOOKS_FOR = ("genericpath.py", "posixpath.py", "<frozen genericpath>", "<frozen posixpath>", "pathlib.py",
               "pathlib/__init__.py", "pathlib/_local.py", "pathlib/_abc.py", "glob.py", "threading.py", "selectors.py",
               "subprocess.py")
@@ -30,8 +30,8 @@ _OTHER_ROWS = (DATA, STORAGE, COMPILE)        # whose waits have rows and times 
 
 
 class Asleep(NamedTuple):
-    """Ranks that sleep where nobody else is, and all others. `is_busy`: of these some use a core in a way that may be
-    polling or work.
+    """Ranks that sleep where no other rank is, and all others. `is_busy`: some of these use a core, for polling or
+    work.
     """
 
     odd: tuple[ObservedRank, ...]
@@ -40,10 +40,9 @@ class Asleep(NamedTuple):
 
 
 def find_asleep(ranks: Sequence[ObservedRank]) -> Asleep | None:
-    """Few who have not run at all during a look, beside others who have; None = no such case.
-
-    Slow loops sleep through a short look too: they stand where others that poll were seen. Where somebody computes,
-    those who sleep may well wait for him, but in a sleep that only its own time ends.
+    """A few ranks that have not run during a check, beside others that have; None = no such case. Slow loops sleep
+    through a short check too, at a line where others that poll were seen. Where a rank computes, those that sleep may
+    wait for it, except in a sleep that only its own time ends.
     """
     awake = [rank for rank in ranks if rank.ran]
     if not awake or any(rank.is_gone or rank.is_stopped for rank in ranks):
@@ -58,7 +57,7 @@ def find_asleep(ranks: Sequence[ObservedRank]) -> Asleep | None:
     is_busy = any(_is_busy(rank) and not polls(rank, stacks) for rank in rest)
     if is_busy and not all(map(_naps, odd)):
         return None
-    is_clear = len(odd) * 2 <= len(rest) and all(_looked_at_s(rank) >= LONG_S for rank in odd)
+    is_clear = len(odd) * 2 <= len(rest) and all(_observed_s(rank) >= LONG_S for rank in odd)
     if not is_clear and not all(_call_of(rank) in _NOBODY_WAKES for rank in odd):
         return None
     return Asleep(odd, rest, is_busy)
@@ -100,7 +99,7 @@ def _naps(rank: ObservedRank) -> bool:
 
 
 def slept_on(found: Asleep, earlier: Sequence[ObservedRank]) -> bool:
-    """Whether those who sleep have not run since an earlier look either, which saw the same processes."""
+    """Whether the sleeping ranks have not run since an earlier check of the same processes either."""
     before = {(rank.node, rank.pid): rank for rank in earlier}
     return all(_switches(before.get((rank.node, rank.pid))) == _switches(rank) is not None for rank in found.odd)
 
@@ -110,7 +109,7 @@ def _switches(rank: ObservedRank | None) -> float | None:
 
 
 def polls(rank: ObservedRank, stacks: _Stacks) -> bool:
-    """Whether it runs round one loop that looks whether something is there, as far as its samples show."""
+    """Whether it runs in one loop that checks for a file or flag, by its samples."""
     seen = [stacks.normal(sample) for sample in rank.samples]
     loops = {_loop(stack) for stack in seen}
     return len(seen) > 2 and len(loops) == 1 and () not in loops and any(_is_look(stack[0]) for stack in seen)
@@ -131,7 +130,7 @@ def _is_nameless(frame: str) -> bool:
 
 
 def verdict_on_sleepers(found: Asleep) -> HangVerdict:
-    """What people are told of them: the line of each, and where the others are, as far as stacks could be read."""
+    """For people: the line of each, and where the others are, if their stacks could be read."""
     has, sleeps = ("has", "sleeps") if len(found.odd) == 1 else ("have", "sleep")
     often = Counter(sample for rank in found.rest for sample in rank.samples).most_common(MOST_STACKS)
     places: Counter[str] = Counter()
@@ -143,7 +142,7 @@ def verdict_on_sleepers(found: Asleep) -> HangVerdict:
     rest = f"{len(found.rest)} ranks that {do}"
     if len(found.rest) == 1:
         rest = f"{found.rest[0].name}, which {'works or polls' if found.is_busy else 'waits in a loop'}{place}"
-    is_short = any(_looked_at_s(rank) < LONG_S for rank in found.odd)
+    is_short = any(_observed_s(rank) < LONG_S for rank in found.odd)
     sure = 0.4 if found.is_busy or is_short else 0.7 if found.odd[0].samples else 0.5
     where = _where(found.odd[0])
     return HangVerdict(
@@ -151,7 +150,7 @@ def verdict_on_sleepers(found: Asleep) -> HangVerdict:
         tuple(odd_one(rank, f"sleeps in {_where(rank)}, unlike the others, which {do}") for rank in found.odd))
 
 
-def _looked_at_s(rank: ObservedRank) -> float:
+def _observed_s(rank: ObservedRank) -> float:
     return rank.life[-1].t - rank.life[0].t if rank.life else 0.0
 
 

@@ -1,7 +1,6 @@
-"""Stacks of many ranks folded into groups: what a hundred thousand processes do, in three lines.
-
-Normalised first (addresses and names made up at run time go, Python's line numbers stay), then equal ones fall together
-as ClusterShell folds equal outputs of many nodes. Several looks at a rank tell one that moves from one that is stuck.
+"""Stacks of many ranks folded into groups: what a hundred thousand processes do, in three lines. They are normalised
+first (addresses and generated names go, Python's line numbers stay). Then equal ones are folded, as ClusterShell folds
+equal outputs of nodes. Several samples of a rank tell one that moves from one that is stuck.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from safelaunch.core.hangs.ranks import KernelPlace, ObservedRank, Stack
 STUCK, MOVING, UNREADABLE, GONE = "stuck", "moving", "unreadable", "gone"   # a public contract: stacks --json
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-# What is named anew in each process: tempfile's folders and files, TorchInductor's and Triton's hashes, pids in paths.
+# Names that differ in each process: tempfile's folders and files, TorchInductor's and Triton's hashes, pids in paths.
 _MADE_UP = re.compile(r"\btmp[a-z0-9_]{6,8}\b|\bc[a-z2-7]{40,52}\b|\b[0-9a-f]{12,64}\b|(?<=[/_-])\d{4,}(?=[/_.)-])"
                       r"|(?<=<ipython-input-)[^>]+")
 _IMPORT = ("(<frozen importlib", "_call_with_frames_removed")
 _PYTHON = re.compile(r"\.py:\d+\)$")
 _FRAME = re.compile(r"^(?P<name>.{0,300}?) \((?P<file>.{0,4096}?)(?::(?P<line>\d{1,12}))?\)$")
-# Frames between the program and what it waits in, which say nothing to people; by file, or by name.
+# Frames between the program and what it waits in, which do not help people; by file, or by name.
 _PLUMBING_FILES = ("torch/distributed/c10d_logger.py", "threading.py", "queue.py", "selectors.py", "runpy.py",
                    "torch/utils/_contextlib.py", "torch/nn/modules/module.py", "contextlib.py", "functools.py",
                    "multiprocessing/connection.py", "multiprocessing/queues.py", "torch/_tensor.py",
@@ -34,7 +33,7 @@ _LABEL_FRAMES = 3
 
 class RankGroup(NamedTuple):
     """Ranks that do the same. `where`: what the kernel adds, such as "D state in write() on /gpfs"; `stack` of moving
-    ranks: what is common to all looks.
+    ranks: what all samples have in common.
     """
 
     kind: str
@@ -67,7 +66,7 @@ class RankGroup(NamedTuple):
 
 
 def doing(kind: str) -> str:
-    """A group's kind for people: looks a moment apart show that a rank stands still, not that it is stuck."""
+    """A group's kind for people: samples a moment apart show that a rank stands still, not that it is stuck."""
     return "standing still" if kind == STUCK else kind
 
 
@@ -162,7 +161,7 @@ def _join_moving(found: dict[tuple[str, Stack, str], list[ObservedRank]]) -> dic
 
 
 def is_importing(rank: ObservedRank) -> bool:
-    """Whether a look caught it importing a module, as all do for seconds after their start."""
+    """Whether a sample shows it importing a module, as all do for seconds after their start."""
     return any(word in frame for stack in rank.samples for frame in stack for word in _IMPORT)
 
 
@@ -200,7 +199,7 @@ def split_frame(frame: str) -> tuple[str, str]:
 
 
 def is_plumbing(frame: str) -> bool:
-    """Whether a frame says nothing to people: it lies between the program and what that waits in."""
+    """Whether a frame does not help people: it is between the program and what that waits in."""
     name, file = split_frame(frame)
     return file in _PLUMBING_FILES or name in ("_try_get_data", "import")
 

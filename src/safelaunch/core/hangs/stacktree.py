@@ -1,4 +1,4 @@
-"""Stacks of all groups as one tree from the program's start: where the ranks part is where to look."""
+"""Stacks of all groups as one tree from the program's start; it branches where the ranks differ."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Why a job hangs, from its ranks' stacks: the class, the ranks that are not where the others are, whom to suspect.
-
-An ordered table of rows; the first that fits is the verdict. What a process does not do to itself (D state, a stopped
-rank, a GPU that does not answer) comes before what programs do to each other.
+"""Why a job hangs, from its ranks' stacks: the kind, the ranks that are not where the others are, the suspects. The
+first row of an ordered table that fits is the verdict. What a process cannot do to itself (D state, a stopped rank, a
+GPU that does not answer) comes before what programs do to each other.
 """
 
 from __future__ import annotations
@@ -49,7 +48,8 @@ MOST_ODD = 16        # more of them are no exception
 
 def judge_hang(reports: Sequence[NodeReport], silent: Sequence[Silent] = (), *, sizes: Sizes | None = None,
                groups: tuple[RankGroup, ...] | None = None) -> HangVerdict:
-    """The verdict on one look at all nodes. `sizes` of the parallel groups: None = as the ranks' command line says."""
+    """The verdict on one check of all nodes. `sizes` of the parallel groups: None = those of the ranks' command line.
+    """
     ranks = [rank for report in reports for rank in report.ranks]
     told = next((rank.parallel for rank in ranks if rank.parallel), "") if sizes is None else ""
     sizes = sizes or sizes_of_command(told)
@@ -96,8 +96,8 @@ def _late_mounts(scene: Scene) -> list[tuple[str, str]]:
 def _mounts_in_use(scene: Scene) -> set[tuple[str, str]]:
     """(node, mount) on which a rank, or a process below it, has files open or is in a call.
 
-    A dead mount that the training does not use is no reason to wait for it (seen: a hang beside another test's frozen
-    folder was taken for storage).
+    A dead mount that the training does not use is no reason to wait (seen: a hang beside another test's frozen folder
+    was taken for storage).
     """
     return {(rank.node, mount) for rank in scene.ranks for mount in (
         *rank.mounts, *(place.mount for place in (rank.main, *rank.blocked, *rank.below) if place is not None))}
@@ -135,7 +135,7 @@ def _gpu(scene: Scene) -> HangVerdict | None:
 
 
 def _process(scene: Scene) -> HangVerdict | None:
-    """Ranks that cannot go on: ended, stopped, or not there at all."""
+    """Ranks that cannot go on: ended, stopped, or missing."""
     odd = [odd_one(rank, "has ended, and its launcher has not noticed") for rank in scene.ranks
            if rank.is_gone and not rank.has_just_ended]
     odd += [odd_one(rank, "is stopped (by SIGSTOP or a debugger)") for rank in scene.ranks if rank.is_stopped]
@@ -161,7 +161,7 @@ def _silent(scene: Scene) -> HangVerdict | None:
 
 
 def _lock(scene: Scene) -> HangVerdict | None:
-    """Ranks that wait for a lock file. While one of them builds the others wait for minutes, and nobody hangs."""
+    """Ranks that wait for a lock file. While one of them builds the others wait for minutes, which is no hang."""
     waiting = [group for group in scene.of(LOCK) if group.kind == STUCK]
     ranks = [rank for group in waiting for rank in group.ranks]
     if not ranks or main_wait(scene) is not None:
@@ -181,7 +181,7 @@ _LOCK_ADVICE = ("Find it (PyTorch's: find ${TORCH_EXTENSIONS_DIR:-~/.cache/torch
 
 
 def _asleep(scene: Scene) -> HangVerdict | None:
-    """Few that sleep in the program's own code, beside ranks that poll for what these were to do."""
+    """A few ranks that sleep in the program's own code, beside ranks that poll for them."""
     found, most = find_asleep(scene.ranks), main_wait(scene)
     if found is None or found.is_busy or (most is not None and most.size > len(found.odd)):
         return None   # in a known collective those who are not in it are told from the others by that
@@ -270,7 +270,7 @@ def _unknown(scene: Scene) -> HangVerdict:
 
 
 def _apart(stuck: Sequence[RankGroup]) -> HangVerdict | None:
-    """Few who stand elsewhere than nearly all others: these wait for somebody, by whatever library."""
+    """A few ranks that are elsewhere than nearly all others, which wait for them, in any library."""
     most, *others = stuck
     few = [rank for group in others for rank in group.ranks]
     if not few or len(few) * 3 > most.size:
@@ -284,7 +284,7 @@ def _apart(stuck: Sequence[RankGroup]) -> HangVerdict | None:
 
 
 def _unreadable(scene: Scene, count: int) -> HangVerdict:
-    """No stack is to be had: what the kernel says of the main threads, which needs no ptrace."""
+    """No stack is readable: what the kernel says of the main threads, which needs no ptrace."""
     if not count:
         starting = [rank for rank in scene.ranks if is_importing(rank)]
         what = f"{names_of(starting)} still {'imports' if len(starting) == 1 else 'import'} modules: the program starts"

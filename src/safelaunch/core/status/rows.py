@@ -78,7 +78,7 @@ def _alarm_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
         yield from _hang_rows(seen, speech)
     yield from _slurm_rows(seen)
     if seen["local_folder"] is not None:
-        yield "beware", "{path} on {node} belongs to {owner}, not to you: tell an administrator".format(
+        yield "warning", "{path} on {node} belongs to {owner}, not to you: tell an administrator".format(
             **seen["local_folder"]), "yellow"
     for problem in seen["journal_problems"]:
         yield "journal", f"cannot be read: {problem}", "red"
@@ -96,11 +96,11 @@ def _slurm_rows(seen: dict[str, Any]) -> Iterator[Row]:
     if said["version"] is not None and said["is_known"]:
         yield "slurm", str(said["version"]), ""
     elif said["version"] is not None:
-        yield "slurm", (f"{said['version']}, a release that this safelaunch does not know: where it cannot read why "
+        yield "slurm", (f"{said['version']}, an unknown release: where it cannot read why "
                         "something ended, it asks, and counts no failure"), "yellow"
     unread = said["unknown_words"]
     if unread is not None:
-        yield "slurm", (f"ended something of job {unread['job']} in words that this safelaunch does not know: "
+        yield "slurm", (f"ended something of job {unread['job']} with a message that this safelaunch does not know: "
                         f"{unread['said']!r}"), "yellow"
 
 
@@ -190,7 +190,7 @@ def _checkpoint_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     label = "checkpoint"
     if found is None:
         if not seen["ended"]:
-            yield label, "none is looked for, as resume.dir is not set: a restart begins at the start", "yellow"
+            yield label, "resume.dir is not set: a restart begins from the start", "yellow"
         return
     risk = _at_risk(seen, found, speech)
     if found["trouble"]:
@@ -247,9 +247,9 @@ def _node_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     out = {one["node"] for one in (*seen["excluded"], *seen["left_out"])}
     for one in seen["excluded"]:
         until = f" until {speech.clock(one['until_t'])}" if one["until_t"] is not None else ""
-        yield "kept out", f"{one['node']}{until}: {one['why']}", "yellow"
+        yield "excluded", f"{one['node']}{until}: {one['why']}", "yellow"
     for one in seen["left_out"]:
-        yield "suspect", f"{one['node']}, not kept out: {one['why']}", "yellow"
+        yield "suspect", f"{one['node']}, not excluded: {one['why']}", "yellow"
     for suspect in seen["suspects"]:
         if suspect["node"] not in out:
             yield "suspect", f"{suspect['node']}: {suspect['why']}", "yellow"

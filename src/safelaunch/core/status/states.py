@@ -60,7 +60,7 @@ def describe_end(ended: Ended) -> str:
 
 def describe_alone(job: str, exit_code: int) -> str:
     """How a job ended that had no supervisor any more."""
-    return f"job {job} has ended with exit code {exit_code}, and no supervisor was left to restart it"
+    return f"job {job} has ended with exit code {exit_code}, and without a supervisor that could restart it"
 
 
 def _judge_jobs(state: State, word: SchedulerAnswer, speech: Speech, by: str) -> RunCondition:
@@ -75,7 +75,7 @@ def _judge_jobs(state: State, word: SchedulerAnswer, speech: Speech, by: str) ->
                                 f"a submission was begun and has no outcome, and {by} knows no job of this run")
         if state.failed_alone is not None:
             return RunCondition("unknown", f"{describe_alone(*state.failed_alone)}; {by} knows no job that would go on")
-        return RunCondition("unknown", f"{by} no longer knows job {job.id}, and the journal holds no end")
+        return RunCondition("unknown", f"{by} no longer knows job {job.id}, and the journal has no end")
     first = word.jobs[0]
     if job is None:
         return RunCondition("queued", f"job {first.id} is in ({_waits(first)}), though its submission was cut off")

@@ -75,9 +75,9 @@ class TaskFence:
         self._hold_if_woken(now, todo)
         if seen is not None:
             self._judge(now, seen, todo)
-        self._look_if_silent(now, todo)
+        self._read_if_silent(now, todo)
         for message in heard:
-            self._hear(now, message, todo)
+            self._receive(now, message, todo)
             self._obey(now, message, todo)
         if not self.is_gone:
             self._finish(now, left, todo)
@@ -111,7 +111,7 @@ class TaskFence:
             self.is_holding = False
             todo.append((LET_GO, None))
 
-    def _look_if_silent(self, now: float, todo: list[Action]) -> None:
+    def _read_if_silent(self, now: float, todo: list[Action]) -> None:
         if self.is_looking:
             return
         if now - self.heard <= self.look_s:
@@ -157,7 +157,7 @@ class TaskFence:
             self.orphan_s += ORPHAN_AGAIN_S
             todo.append((CANCEL, "no supervisor has been heard or seen for %.0f s" % (now - self.heard)))
 
-    def _hear(self, now: float, message: dict[str, Any], todo: list[Action]) -> None:
+    def _receive(self, now: float, message: dict[str, Any], todo: list[Action]) -> None:
         """Take a message for a sign of life.
 
         After a silence a message may be old: delayed by a cut cable, or by this node's own sleep. Then only the answer

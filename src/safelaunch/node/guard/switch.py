@@ -139,10 +139,10 @@ class Fuses:
     def __init__(self, after_s: float) -> None:
         self.after_ms = int(after_s * 1000)
         self.lit: dict[int, socket.socket] = {}
-        self.door = socket.socket()
-        self.door.bind(("127.0.0.1", 0))
-        self.door.setsockopt(socket.IPPROTO_IP, self.IP_MINTTL, 255)
-        self.door.listen(1)
+        self.listener = socket.socket()
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.setsockopt(socket.IPPROTO_IP, self.IP_MINTTL, 255)
+        self.listener.listen(1)
         # A node whose loopback device answers instead of the endpoint (a firewall) must not end anybody.
         self.trial: socket.socket | None = self._knock()
         self.tried_at = time.monotonic()
@@ -181,7 +181,7 @@ class Fuses:
         fuse.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self.after_ms)
         fuse.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 127)   # the time alone decides
         fuse.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 64)   # below the endpoint's, whatever the node's default is
-        number = fuse.connect_ex(self.door.getsockname())
+        number = fuse.connect_ex(self.listener.getsockname())
         if number != errno.EINPROGRESS:
             raise OSError(number, os.strerror(number))
         return fuse

@@ -9,7 +9,7 @@ from safelaunch.core.categories import advice
 from safelaunch.core.why.findings import Cited, Finding, Log, OutsideEvidence
 from safelaunch.core.why.fingerprint import make_fingerprint
 from safelaunch.core.why.judge.ends import ECHOES
-from safelaunch.core.why.judge.lastlines import LastWords, hear_last_words
+from safelaunch.core.why.judge.lastlines import LastLines, judge_last_lines
 from safelaunch.core.why.judge.witnesses import join
 from safelaunch.core.why.order.episodes import Episode, Moment, last_episode, order_of
 from safelaunch.core.why.read.globalranks import by_launcher
@@ -98,7 +98,7 @@ def _without_cause(groups: Sequence[FindingGroup], episode: Episode, log: Log) -
     end = _good_end(episode)
     alive = bool(episode.progress) or end is not None
     candidates = tuple(cite(group, log) for group in groups if group.role in SPEAKING)[:MAX_CANDIDATES]
-    words = None if end is not None and not fallen else hear_last_words(episode, log, bool(fallen))
+    words = None if end is not None and not fallen else judge_last_lines(episode, log, bool(fallen))
     if words is not None and (words.category or not fallen):
         return _by_words(words, candidates, log)
     if not fallen and alive:
@@ -128,7 +128,7 @@ def _last_raised(groups: Sequence[FindingGroup], episode: Episode) -> FindingGro
                  and group.first.offset > reached.get(group.first.file, -1)), None)
 
 
-def _by_words(words: LastWords, candidates: tuple[Cited, ...], log: Log) -> Verdict:
+def _by_words(words: LastLines, candidates: tuple[Cited, ...], log: Log) -> Verdict:
     """What a line that no rule knows sounds like; unknown where it sounds like nothing in particular."""
     line = words.line
     cited = Cited("", "cause" if words.category else "context", log.files[line.file], line.line_number, line.text,

@@ -1,4 +1,4 @@
-"""The last words of a log that no rule knows, and what they sound like."""
+"""The category of a log's last lines that no rule knows, by their words."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from safelaunch.core.why.weigh.errnos import category_of_errno
 from safelaunch.core.why.weigh.words import weigh_words
 
 LAST_LINES = 5          # the very end of a file: what it says may tell why, whatever it is
-LEAST_POINTS = 4.0      # below that, and without a lead, words sound like nothing in particular
+LEAST_POINTS = 4.0      # below that, or without a lead, words tell no category
 LEAST_LEAD = 1.5
 ERRNO_POINTS = 4.0
-UNHEARD_WEIGHT = 0.15
+UNKNOWN_WEIGHT = 0.15
 MOST_WEIGHT = 0.6
 # Words of a failure in any program's last lines, and lines in which they mean nothing.
 BAD_WORDS = re.compile(r"(?i)\b(?:error|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|could ?n[o']t|unable"
@@ -27,18 +27,18 @@ HARMLESS = re.compile(r"(?i)\b(?:0|no|without) (?:errors?|failures?|failed)|warn
                       r"|debug|retry|not found in cache|info\b|logging error|exception ignored|\bWRN\b")
 
 
-class LastWords(NamedTuple):
-    """A line that sounds like a failure; `category` is empty where it does not say of which kind."""
+class LastLines(NamedTuple):
+    """A line with words of a failure; `category` is empty where they do not tell which."""
 
     line: Line
     category: str
     weight: float
 
 
-def hear_last_words(episode: Episode, log: Log, has_fallen: bool) -> LastWords | None:
-    """The line after the last step that says most about a failure, else the last that sounds bad; None = neither.
+def judge_last_lines(episode: Episode, log: Log, has_fallen: bool) -> LastLines | None:
+    """The line after the last step that says most about a failure, else the last suspicious one; None = neither.
 
-    Where nothing has fallen, only the very last lines count: of a program that still runs or has ended well.
+    Without a failed rank only the very last lines count: the program still runs or has ended well.
     """
     best: tuple[float, Line, str] | None = None
     latest: Line | None = None
@@ -49,12 +49,12 @@ def hear_last_words(episode: Episode, log: Log, has_fallen: bool) -> LastWords |
         if is_last:
             latest = line
     if best is not None:
-        return LastWords(best[1], best[2], round(min(MOST_WEIGHT, 0.3 + 0.03 * best[0]), 2))
-    return LastWords(latest, "", UNHEARD_WEIGHT) if latest is not None else None
+        return LastLines(best[1], best[2], round(min(MOST_WEIGHT, 0.3 + 0.03 * best[0]), 2))
+    return LastLines(latest, "", UNKNOWN_WEIGHT) if latest is not None else None
 
 
 def sound_of(text: str) -> tuple[str, float]:
-    """The category that a line sounds like, and how strongly; empty where none leads."""
+    """The category that a line's words speak for, and how strongly; empty where none leads."""
     points = dict(weigh_words(text))
     if (category := category_of_errno(text)) is not None:
         points[category] = points.get(category, 0.0) + ERRNO_POINTS

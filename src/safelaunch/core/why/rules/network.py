@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from safelaunch.core.why.findings import Rule
 
-_LINK = "Look at the port's counters (ibqueryerrors, ethtool -S) on both ends; a node seen twice is kept out."
+_LINK = "Look at the port's counters (ibqueryerrors, ethtool -S) on both ends; a node seen twice is excluded."
 
 RULES = (
     Rule(
