@@ -23,7 +23,7 @@ RETRY_S = (0.1, 5.0)
 # After the leader's end, for a folder that refuses (read-only, quota): then the outbox waits for the next leader.
 ORPHAN_PATIENCE_S = 60.0
 UMASK = 0o077
-_OPEN = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 # A scancel reaches every process of the step, and the last lines of the journal are written after it.
 IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -140,9 +140,7 @@ def deliver(root: Path, outbox: Outbox, frame: QueuedWrite) -> None:
     if frame.kind == APPEND:
         _append(path, outbox, frame)
     elif frame.kind == PUT:
-        draft = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
-        write_draft(draft, frame.data)
-        draft.replace(path)
+        durable.put(path, frame.data)
 
 
 def make_folder(root: Path, folder: Path) -> None:
@@ -154,29 +152,13 @@ def make_folder(root: Path, folder: Path) -> None:
         modes.make_folder(folder)
 
 
-def write_draft(draft: Path, data: bytes) -> None:
-    """Write `data` to `draft` durably; raises OSError, and leaves no draft then."""
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()   # it may still be linked to the claim it made: never write to it
-    descriptor = os.open(draft, _OPEN | os.O_EXCL, modes.FILE)
-    try:
-        modes.open_to_group(descriptor, draft.parent)
-        durable.write(descriptor, data)
-    except OSError:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise
-    finally:
-        os.close(descriptor)
-
-
 def _append(path: Path, outbox: Outbox, frame: QueuedWrite) -> None:
     """Append durably, and exactly once as long as nobody else writes the file: `begun_at` tells what is there.
 
     Where somebody else has written too, the whole record follows on a line of its own. Readers then meet it twice, or
     after a torn line, and know it by its (gen, seq).
     """
-    descriptor = os.open(path, (_OPEN & ~os.O_WRONLY) | os.O_RDWR | os.O_APPEND, modes.FILE)
+    descriptor = os.open(path, _OPEN, modes.FILE)
     try:
         size = os.fstat(descriptor).st_size
         if not size:

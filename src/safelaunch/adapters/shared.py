@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import NoReturn, TypeVar
 
-from safelaunch.adapters import sharedfile
-from safelaunch.adapters.courier import UMASK, Courier, make_folder, write_draft
+from safelaunch.adapters import durable, sharedfile
+from safelaunch.adapters.courier import UMASK, Courier, make_folder
 from safelaunch.adapters.outbox import APPEND, MKDIR, PUT, Outbox
 from safelaunch.adapters.probe import ChildAnswer, run_in_child, stuck_children
 from safelaunch.errors import RunFolderError
@@ -194,7 +194,7 @@ def _publish(root: Path, path: Path, data: bytes) -> bool:
     os.umask(UMASK)
     make_folder(root, path.parent)
     draft = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
-    write_draft(draft, data)
+    durable.write_draft(draft, data)
     try:
         os.link(draft, path)
     except FileExistsError:

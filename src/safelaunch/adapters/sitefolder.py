@@ -302,9 +302,7 @@ def _store(path: Path, data: bytes) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    _store(draft, data)
-    draft.replace(path)
+    durable.put(path, data)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import filelock
 
-from safelaunch.adapters import ownership
+from safelaunch.adapters import durable, ownership
 from safelaunch.errors import SandboxError
 
 ROOT = Path("/tmp/safelaunch-sandboxes")  # noqa: S108 - owner and mode are checked before use
@@ -145,9 +145,7 @@ def _forget_the_dead() -> None:
 
 def _publish(path: Path, text: str) -> None:
     # Whole or not at all: `list` and `env` read without the lock.
-    fresh = path.with_suffix(".new")
-    fresh.write_text(text)
-    fresh.replace(path)
+    durable.put(path, text.encode(), 0o644)
 
 
 def _make_folder(folder: Path) -> None:

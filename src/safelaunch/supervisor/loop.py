@@ -15,6 +15,7 @@ import os
 import sys
 from pathlib import Path
 
+from safelaunch.adapters import durable
 from safelaunch.adapters.attempt import raise_limit
 from safelaunch.adapters.job import Allocation, StandbyStart, current, standby
 from safelaunch.adapters.localtime import clock
@@ -188,6 +189,4 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(f"{text}\n")
-    temporary.replace(path)
+    durable.put(path, f"{text}\n".encode())
