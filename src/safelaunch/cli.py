@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import io
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "watch": ("safelaunch.commands.watch", "Look after all runs from outside their jobs; --once for cron"),
     "shell": ("safelaunch.commands.shell", "Open a shell on a node of a run"),
     "nodes": ("safelaunch.commands.nodes", "Show suspected nodes and why; suspect, clear or check some"),
+    "completion": ("safelaunch.commands.completion", "Print what makes bash, zsh or fish complete all of this"),
     "sandbox": ("safelaunch.commands.sandbox", "A real Slurm of N nodes on this machine"),
     "demo": ("safelaunch.commands.demo", "See a crash and the recovery from it, here, in a minute"),
 }
@@ -93,6 +95,11 @@ def _of_the_machine(error: OSError | MemoryError) -> str:
 
 def run(argv: list[str]) -> int:
     """Exit code of one command line; prints help itself so that it needs no parser."""
+    asked = os.environ.get("_SAFELAUNCH_COMPLETE", "")
+    if asked in ("bash_complete", "zsh_complete", "fish_complete"):   # by the function of `safelaunch completion`
+        from safelaunch.commands import completion
+
+        return completion.complete(VERBS, asked)
     if not argv or argv[0] in ("-h", "--help", "help"):
         sys.stdout.write(_help())
         return 0

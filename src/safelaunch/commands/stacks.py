@@ -31,7 +31,7 @@ LEAST_WIDTH = 40
 
 
 @click.command()
-@click.argument("which", metavar="[RUN | JOBID]", required=False)
+@click.argument("which", metavar="[RUN | JOBID]", required=False, shell_complete=runs.complete_run)
 @click.option("--native", is_flag=True, help="Frames of C and CUDA libraries as well; stops each process for a second.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/stacks.md.")
 @click.option("--raw", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",

@@ -28,7 +28,7 @@ SAVE_EVERY_S = 600.0
 
 
 @click.command()
-@click.argument("which", nargs=-1, metavar="[RUN]...")
+@click.argument("which", nargs=-1, metavar="[RUN]...", shell_complete=runs.complete_run)
 @click.option("--once", is_flag=True, help="One tick, for cron or scrontab; exit code 4 when Slurm gives no answer.")
 @click.option("--dry-run", is_flag=True, help="Report only, do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object instead of each line.")

@@ -6,6 +6,7 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,13 +23,22 @@ from safelaunch.errors import UsageError
 from safelaunch.views import talk, whysubject, whyverdict
 from safelaunch.views.whysubject import Subject
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 LABEL_WIDTH = 11
 LEAST_WIDTH = 40
 MOST_WIDTH = 160   # lines of a log are longer than prose, and the eye finds them anyhow
 
 
+def _complete(context: object, parameter: object, typed: str) -> list[CompletionItem]:
+    from safelaunch.views import runs  # a mere log has no time for it
+
+    return runs.complete_run(context, parameter, typed)
+
+
 @click.command()
-@click.argument("words", metavar="[RUN | LOG...]", nargs=-1)
+@click.argument("words", metavar="[RUN | LOG...]", nargs=-1, shell_complete=_complete)
 @click.option("--attempt", type=click.IntRange(1), help="This attempt of the run (default: the newest that failed).")
 @click.option("--all", "show_all", is_flag=True, help="Every candidate, symptom and line of the traceback.")
 @click.option("--ticket", is_flag=True, help="A text for the site's administrators.")

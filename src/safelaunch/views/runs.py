@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from safelaunch.adapters import clustername, journal, local, modes, registry, runfolder, runpath, slurm
 from safelaunch.adapters.probe import run_in_child
@@ -30,12 +31,16 @@ from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.core.status.states import describe_end as describe_end
 from safelaunch.errors import ParseError, RunFolderError, UsageError
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 T = TypeVar("T")
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 FOLDER_DEADLINE_S = 10.0   # a sick parallel filesystem answers in seconds; one that needs longer is frozen
 SQUEUE_DEADLINE_S = 4.0    # a person waits; what the journal says is shown in any case
 SHOWN_CANDIDATES = 8
+COMPLETION_S = 1.0         # somebody has pressed a key
 
 
 class JournalWatch:
@@ -58,7 +63,19 @@ def run_argument(function: _Command) -> _Command:
     """The same function with the argument `which`."""
     import click  # only verbs have arguments
 
-    return click.argument("which", metavar="[RUN]", required=False)(function)
+    return click.argument("which", metavar="[RUN]", required=False, shell_complete=complete_run)(function)
+
+
+def complete_run(context: object, parameter: object, typed: str) -> list[CompletionItem]:
+    """The names of this user's runs that begin so, newest first, else files; a home that hangs holds no prompt up."""
+    from click.shell_completion import CompletionItem
+
+    from safelaunch.core.config.keys import NAME_PATTERN
+
+    known = registry.parse(run_in_child(registry.raw, COMPLETION_S).value or "")
+    names = dict.fromkeys(entry.name for entry in known
+                          if entry.name.startswith(typed) and re.fullmatch(NAME_PATTERN, entry.name))
+    return [CompletionItem(name) for name in names] or [CompletionItem(typed, type="file")]
 
 
 def load(which: str | None) -> Run:

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def train_file_arguments(function: _Command) -> _Command:
     """The same function with FILE and REST as arguments; see split_rest."""
-    function = click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[KEY=VALUE]... [-- SBATCH_FLAGS]...")(
-        function
-    )
-    return click.argument("file", type=str)(function)
+    function = click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[KEY=VALUE]... [-- SBATCH_FLAGS]...",
+                              shell_complete=_keys)(function)
+    return click.argument("file", type=str, shell_complete=_files)(function)
+
+
+def _files(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """The shell completes names of files by itself."""
+    from click.shell_completion import CompletionItem  # only here, as below: submit has no time for it
+
+    return [CompletionItem(typed, type="file")]
+
+
+def _keys(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """The keys of train.yaml, and options of sbatch, as the start of an override."""
+    from safelaunch.core.config import keys, sbatchoptions
+
+    options = (f"slurm.{option}" for option in sbatchoptions.OPTIONS if option not in sbatchoptions.REFUSED)
+    words = [*keys.KEYS, *options]
+    return [f"{word}=" for word in words if word.startswith(typed)]
 
 
 def split_rest(rest: Sequence[str]) -> tuple[list[str], list[str]]:
