@@ -7,14 +7,16 @@ import sys
 import click
 
 from safelaunch.adapters.configfiles import read_config
+from safelaunch.core.config.debugpresets import debug_overrides
 from safelaunch.views.submitting import render
-from safelaunch.views.trainfile import split_rest, train_file_arguments
+from safelaunch.views.trainfile import debug_option, split_rest, train_file_arguments
 
 
 @click.command()
 @train_file_arguments
-def command(file: str, rest: tuple[str, ...]) -> int:
+@debug_option
+def command(file: str, rest: tuple[str, ...], debug: tuple[str, ...]) -> int:
     """Print the sbatch script of a train.yaml; `RUN` stands for the run's id, which submit chooses."""
     overrides, raw_sbatch = split_rest(rest)
-    sys.stdout.write(render(read_config(file, overrides, raw_sbatch), "RUN")[1])
+    sys.stdout.write(render(read_config(file, [*debug_overrides(debug), *overrides], raw_sbatch), "RUN")[1])
     return 0

@@ -12,12 +12,13 @@ import click
 from safelaunch.adapters import slurm
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.core import script
+from safelaunch.core.config.debugpresets import debug_overrides, debug_variables
 from safelaunch.core.config.resolve import Resolved
 from safelaunch.core.plaintext import clean
 from safelaunch.core.plan import Plan
 from safelaunch.views import submitting
 from safelaunch.views.submitting import Submitted
-from safelaunch.views.trainfile import split_rest, train_file_arguments
+from safelaunch.views.trainfile import debug_option, split_rest, train_file_arguments
 
 if TYPE_CHECKING:
     from safelaunch.views.firststart import FirstStart
@@ -25,12 +26,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @train_file_arguments
+@debug_option
 @click.option("--dry-run", is_flag=True, help="Print the script, and what would be sent; submit nothing.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait until the run has ended, and exit with its code.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a line.")
-def command(file: str, rest: tuple[str, ...], dry_run: bool, wait_for_end: bool, as_json: bool) -> int:
+def command(
+    file: str, rest: tuple[str, ...], debug: tuple[str, ...], dry_run: bool, wait_for_end: bool, as_json: bool
+) -> int:
     """Submit a training instead of sbatch, and keep it alive."""
     overrides, raw_sbatch = split_rest(rest)
+    overrides = [*debug_overrides(debug), *overrides]
+    for one in debug_variables(debug):
+        _say(f"debug: {one.name}={one.value}: {one.why}")
     if dry_run:
         return _show(read_config(file, overrides, raw_sbatch))
     submitted = submitting.submit(lambda: read_config(file, overrides, raw_sbatch), _say)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from safelaunch.core.config.debugpresets import PRESETS
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -18,6 +20,13 @@ def train_file_arguments(function: _Command) -> _Command:
     function = click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[KEY=VALUE]... [-- SBATCH_FLAGS]...",
                               shell_complete=_keys)(function)
     return click.argument("file", type=str, shell_complete=_files)(function)
+
+
+def debug_option(function: _Command) -> _Command:
+    """The same function with `debug`, names of presets; see debugpresets."""
+    add = click.option("--debug", type=click.Choice(tuple(PRESETS)), multiple=True, metavar="|".join(PRESETS),
+                       help="Set the variables that help to look into a failure; may be given several times.")
+    return add(function)
 
 
 def _files(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
