@@ -100,6 +100,8 @@ def run(argv: list[str]) -> int:
         from safelaunch.commands import completion
 
         return completion.complete(VERBS, asked)
+    if argv[:1] == ["help"] and len(argv) > 1:
+        argv = [argv[1], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
         sys.stdout.write(_help())
         return 0

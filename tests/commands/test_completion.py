@@ -1,4 +1,4 @@
-"""What a shell completes: asked by a real bash, and by the protocol of zsh and fish."""
+"""What a shell completes, asked by a real bash and by the protocol of click; and what `help VERB` shows."""
 
 from __future__ import annotations
 
@@ -91,3 +91,11 @@ def test_a_variable_that_no_shell_has_set_changes_nothing(
     monkeypatch.setenv("_SAFELAUNCH_COMPLETE", value)
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("safelaunch ")
+
+
+def test_help_of_a_verb_is_what_the_verb_says_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "wait"]) == 0
+    asked_by_word = capsys.readouterr().out
+    assert run(["wait", "--help"]) == 0
+    assert asked_by_word == capsys.readouterr().out
+    assert run(["help", "wiat"]) == 2 and "Did you mean 'wait'?" in capsys.readouterr().err
