@@ -52,4 +52,4 @@ def test_a_job_checks_its_nodes_and_a_silent_one_costs_its_deadline_while_idle_n
                         "--partition=main"], user=ALICE, cwd=work, env=installation.env, timeout_s=60)
     assert done.returncode == 0 and json.loads(done.stdout)["ok"], f"{done.stdout}{done.stderr}"
     assert {row["node"] for row in json.loads(done.stdout)["nodes"]} == {"n0", "n1"}
-    assert not sandbox.slurm(["squeue", "-h"]).strip()
+    wait_until(lambda: not sandbox.slurm(["squeue", "-h"]).strip(), 30, "a job of the checks is left")
