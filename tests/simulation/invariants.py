@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from safelaunch.core import via
+from safelaunch.core.model import CHECK_FAILED
 from safelaunch.core.state import State
 from tests.simulation.slurm import MIN_JOB_AGE_S
 
@@ -127,7 +128,9 @@ def _completes(sim: Sim, state: State) -> None:
     kinds = [fault.kind for fault in sim.scenario.faults]
     user_failures = sum(kind in ("rank_dies", "all_ranks_fail", "corrupt") for kind in kinds)
     storage = any(kind in ("refuses",) for kind in kinds)   # trainings die of a full disk, and that costs budget
-    if state.ended.how != "completed" and user_failures < 2 and not storage:
+    # Bad nodes end a run by the code for that, and only where too few others are left.
+    has_too_few = state.ended.exit_code == CHECK_FAILED and sim.failed_checks
+    if state.ended.how != "completed" and user_failures < 2 and not storage and not has_too_few:
         sim.violate(f"the run ended as {state.ended.how} ({state.ended.why}), though nothing stood in its way")
     if state.ended.how == "completed" and not _was_complete(sim, sim.clock.t):
         sim.violate("the run is called complete, and is not")

@@ -30,6 +30,7 @@ from safelaunch.watch.memory import Memory
 from safelaunch.watch.reading import RunReader
 from safelaunch.watch.watcher import Watcher
 from tests.core.why.judged import read_text
+from tests.simulation.checks import SimChecks
 from tests.simulation.clock import Process
 from tests.simulation.command import SimCommand
 from tests.simulation.folder import SimFolder
@@ -350,6 +351,10 @@ class SimWorld(World):
     def look(self, target: Any, env: Any, depth: Any) -> Any:
         """Nobody looks: no helper steps are simulated."""
         return _NobodyLooks()
+
+    def check(self, target: Any, env: Any, question: Any) -> Any:
+        """As the scenario wants it (tests/simulation/checks.py)."""
+        return SimChecks(self._sim, target.nodes, self._host)
 
     def own_addresses(self) -> tuple[str, ...]:
         return ()

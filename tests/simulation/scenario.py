@@ -31,6 +31,8 @@ SITES = {
     "": (), "no_dependency": (), "refuses_sbatch": (), "no_sbatch": ("sbatch",), "no_scontrol": ("sbatch", "scontrol"),
     "no_sinfo": ("sinfo",),
 }
+# How a node answers its checks: fails always, fails once and is well, or never answers. All others are well.
+CHECKS = ("fails", "fails_once", "hangs")
 MANNERS = ("times_out_done", "times_out_undone", "late", "garbled", "empty", "lies", "refused")
 
 
@@ -82,6 +84,8 @@ class Scenario:
     has_sacct: bool = False
     preserve_s: float = 0.0          # preserve_site.for
     words: str = "22.05"             # slurmstepd's, by release; "later": of one that nobody knows yet
+    checks: tuple[tuple[str, str], ...] = ()   # node, how it answers its checks, of CHECKS
+    has_checks: bool = False         # checks.boot
     faults: tuple[Fault, ...] = ()
     at_calls: tuple[tuple[int, str], ...] = field(default=())       # (number of an outside call, what goes wrong then)
 
@@ -101,7 +105,8 @@ def from_json(text: str) -> Scenario:
     raw: dict[str, Any] = json.loads(text)
     faults = tuple(Fault(**{**fault, "words": tuple(fault["words"])}) for fault in raw.pop("faults"))
     at_calls = tuple((int(number), str(kind)) for number, kind in raw.pop("at_calls"))
-    return Scenario(**raw, faults=faults, at_calls=at_calls)
+    checks = tuple((str(node), str(how)) for node, how in raw.pop("checks", ()))
+    return Scenario(**raw, faults=faults, at_calls=at_calls, checks=checks)
 
 
 def make(seed: int) -> Scenario:
@@ -135,7 +140,16 @@ def make(seed: int) -> Scenario:
         faults.append(Fault("forgets", 0.0))
     words = random.Random(f"words {seed}").choice(("22.05", "26.05"))   # drawn apart: seeds keep all else
     in_order = tuple(sorted(faults, key=lambda fault: fault.t))
-    return _at_a_checkpoint(_on_a_server(replace(scenario, words=words, faults=in_order), span_s))
+    return _with_checks(_at_a_checkpoint(_on_a_server(replace(scenario, words=words, faults=in_order), span_s)))
+
+
+def _with_checks(scenario: Scenario) -> Scenario:
+    """A third of the seeds check their nodes, of which one or two are bad; drawn apart, too."""
+    rng = random.Random(f"checks {scenario.seed}")
+    if rng.random() > 0.35:
+        return scenario
+    bad = rng.sample(range(scenario.pool), min(scenario.pool, rng.choice((0, 1, 1, 2))))
+    return replace(scenario, has_checks=True, checks=tuple((f"n{node}", rng.choice(CHECKS)) for node in sorted(bad)))
 
 
 def _at_a_checkpoint(scenario: Scenario) -> Scenario:

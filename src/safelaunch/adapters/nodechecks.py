@@ -60,8 +60,19 @@ class NodeChecks:
         self._round = NodeRound(target, env, program, deadline_s=question.deadline_s, ask=question.of,
                                 read=parse_report, begin=begin)
 
+    def poll(self) -> bool:
+        """Whether all nodes have answered, or their time is over. Never blocks."""
+        return self._round.poll()
+
+    def stop(self) -> None:
+        """Wait for nobody: who has not answered by now is silent. `poll` then collects the helpers."""
+        self._round.stop()
+
+    def checked(self) -> CheckedNodes:
+        """What has come back so far."""
+        return CheckedNodes(self._round.answers, self._round.silent, self._round.took_s)
+
     def wait(self) -> CheckedNodes:
         """Everything, waited for."""
-        asked = self._round
-        asked.wait()
-        return CheckedNodes(asked.answers, asked.silent, asked.took_s)
+        self._round.wait()
+        return self.checked()

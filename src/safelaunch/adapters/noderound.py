@@ -156,6 +156,18 @@ class NodeRound(Generic[Answer]):
         self._waiting.clear()
         return True
 
+    def stop(self) -> None:
+        """Wait for nobody: who has not answered by now is silent. `poll` then collects the helpers. Nothing is left to
+        stop once all have answered.
+        """
+        self._until_s = time.monotonic()
+        for node, command in self._running.items():
+            command.terminate()
+            self._silent[node] = Silent(node, "did not answer in time")
+        for node in self._waiting:
+            self._silent[node] = Silent(node, "was not asked: no time was left", is_node_mute=False)
+        self._waiting.clear()
+
     def wait(self) -> None:
         """Wait until all nodes have answered, or their time is over."""
         while not self.poll():

@@ -21,6 +21,7 @@ from safelaunch.adapters.collect import Collection, Depth, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
 from safelaunch.adapters.job import address_of, addresses_of, own_addresses
+from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
 from safelaunch.adapters.noderound import Target
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
@@ -140,6 +141,10 @@ class World:
     def look(self, target: Target, env: Mapping[str, str], depth: Depth) -> Collection:
         """A collection of what all ranks do, started (adapters.collect); poll it."""
         return start(target, env, depth, begin=self.command)
+
+    def check(self, target: Target, env: Mapping[str, str], question: CheckQuestion) -> NodeChecks:
+        """The checks of nodes, started (adapters.nodechecks); poll them."""
+        return NodeChecks(target, env, question, begin=self.command)
 
     def address_of(self, node: str) -> str | None:
         """A name or address of a node that other nodes can connect to; None when this host cannot resolve it."""

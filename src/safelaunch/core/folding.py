@@ -19,7 +19,7 @@ from safelaunch.core.state import Attempt, Ended, Exclusion, Intent, Job, State
 
 MOST_SKIPPED = 50   # of them are remembered, so that each is said once
 HANDED_OVER = ("handed_over", "resubmitted")   # events; of older versions also what is told by successor_* now
-PAUSES = ("frozen", "no_storage", "back_off")   # rows of core.decide that wait before the next attempt
+PAUSES = ("frozen", "no_storage", "back_off", "check_nodes")   # rows of core.decide that wait before the next attempt
 
 
 def fold(events: Iterable[Event], start: State | None = None) -> State:
@@ -60,7 +60,21 @@ def _job_started(state: State, event: Event) -> State:
         for known in state.jobs
     )
     successor = None if state.successor == job else state.successor
-    return replace(state, jobs=jobs, successor=successor, next_cancelled=None, failed_alone=None, leader=event.host)
+    return replace(state, jobs=jobs, successor=successor, next_cancelled=None, failed_alone=None, leader=event.host,
+                   checked=(), unfit=())
+
+
+def _checks_passed(state: State, event: Event) -> State:
+    """Of nodes that have passed, and of those that could not be checked."""
+    asked = (*_names(event.data.get("nodes", ())), *_names(event.data.get("unknown", ())))
+    return replace(state, checked=tuple(dict.fromkeys((*state.checked, *asked))), pause=None)
+
+
+def _checks_failed(state: State, event: Event) -> State:
+    nodes, why = _names(event.data.get("nodes", ())), str(event.data.get("why", ""))
+    unfit = {**dict(state.unfit), **dict.fromkeys(nodes, why)} if event.data.get("unused") else dict(state.unfit)
+    return replace(state, checked=tuple(dict.fromkeys((*state.checked, *nodes))), unfit=tuple(unfit.items()),
+                   pause=None)
 
 
 def _attempt_started(state: State, event: Event) -> State:
@@ -325,6 +339,8 @@ def _end(how: str, code: int) -> Callable[[State, Event], State]:
 _STEPS: dict[str, Callable[[State, Event], State]] = {
     "submitted": _submitted,
     "job_started": _job_started,
+    "checks_passed": _checks_passed,
+    "checks_failed": _checks_failed,
     "attempt_started": _attempt_started,
     "decision": _decision,
     "progress": _progress,

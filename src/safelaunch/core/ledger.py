@@ -57,6 +57,8 @@ KINDS: dict[str, EvidenceKind] = {
     "short_cycle": EvidenceKind(MEDIUM, "killed an attempt at its start",
                                 "black holes: who ends jobs in seconds gets all the "
                                 "next ones; max_without_progress (3) leaves time for two witnesses, not for four"),
+    "checks_failed": EvidenceKind(MEDIUM, "failed a node check",
+                                  "a full disk or a process left over passes: from the second time on it is the node"),
     "first_to_fail": EvidenceKind(WEAK, "failed first", "who fails first is often only the first to notice"),
     CLEARED: EvidenceKind(0.0, "cleared by a person", "safelaunch nodes clear"),
 }

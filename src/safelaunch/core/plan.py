@@ -113,6 +113,17 @@ class HangPlan:
 
 
 @dataclass(frozen=True)
+class ChecksPlan:
+    """What is checked on the nodes of a job before its first attempt, and what follows for a node that fails."""
+
+    boot: bool = False
+    disk: tuple[str, ...] = ()
+    timeout_s: float = 60.0
+    on_bad_node: str = "exclude"
+    skip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """All that one run needs to know of its train.yaml; durations in seconds."""
 
@@ -139,6 +150,7 @@ class Plan:
     standby: bool = True
     suspects: Suspects = Suspects()
     hang: HangPlan = HangPlan()
+    checks: ChecksPlan = ChecksPlan()
     lease_s: float = LEASE_S
     loss_pattern: str = "auto"
     step_time_pattern: str = "auto"
@@ -210,6 +222,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         standby=bool(config.get("standby", False)),   # a run of a version that had none goes on without
         suspects=_suspects(config.get("suspects")),
         hang=_hang(config.get("hang")),
+        checks=_checks(config.get("checks")),
         loss_pattern=config["progress"].get("loss", "auto"),
         step_time_pattern=config["progress"].get("step_time", "auto"),
     )
@@ -228,6 +241,13 @@ def _hang(section: Mapping[str, Any] | None) -> HangPlan:
     return HangPlan(None if no_progress == "auto" else float(no_progress), section["first_step"],
                     section["dump_stacks"],
                     section["then"])
+
+
+def _checks(section: Mapping[str, Any] | None) -> ChecksPlan:
+    if section is None:
+        return ChecksPlan()   # a run of a version that had none
+    return ChecksPlan(section["boot"], tuple(section["disk"]), section["timeout"], section["on_bad_node"],
+                      tuple(section["skip"]))
 
 
 def array_form(command: str) -> str:

@@ -114,6 +114,8 @@ class State:
     suspects: tuple[tuple[str, str], ...] = ()   # node, why; evidence, see core.ledger
     left_out: tuple[tuple[str, str], ...] = ()   # node, why: it would be excluded, and cannot be
     exclusions: tuple[Exclusion, ...] = ()
+    checked: tuple[str, ...] = ()           # nodes of this job that were asked for their checks, whatever they said
+    unfit: tuple[tuple[str, str], ...] = ()      # node, why: it has failed them, and this job does not use it
     # Path and step of each checkpoint that did not load. The path alone is not enough: `last.ckpt` is overwritten.
     rejected: tuple[tuple[str, int | None], ...] = ()
     rejected_in_a_row: int = 0              # since a checkpoint has advanced

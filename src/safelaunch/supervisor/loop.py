@@ -21,10 +21,21 @@ from safelaunch.adapters.job import Allocation, StandbyStart, current, standby
 from safelaunch.adapters.localtime import clock
 from safelaunch.adapters.world import World
 from safelaunch.core.decide import rows, turn
-from safelaunch.core.decide.actions import AskToEnd, Decision, Fence, Finish, HandOver, Kill, Launch, Preserve, Wait
+from safelaunch.core.decide.actions import (
+    AskToEnd,
+    CheckNodes,
+    Decision,
+    Fence,
+    Finish,
+    HandOver,
+    Kill,
+    Launch,
+    Preserve,
+    Wait,
+)
 from safelaunch.core.decide.phase import Phase
 from safelaunch.core.decide.turn import Turn
-from safelaunch.supervisor import asking, attempts, endings, observe, resuming, slurmends
+from safelaunch.supervisor import asking, attempts, bootchecks, endings, observe, resuming, slurmends
 from safelaunch.supervisor.diagnosing import foresee
 from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, hold_token
 from safelaunch.supervisor.standby import Standby
@@ -105,6 +116,8 @@ def act(lead: Leader, decision: Decision) -> bool:
     match action:
         case Launch():
             attempts.launch(lead, row, action)
+        case CheckNodes():
+            lead.tasks.begin(Work.CHECK_NODES, bootchecks.check(lead, row, action))
         case AskToEnd():
             lead.running.is_asked(row, lead.now)
             lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number,

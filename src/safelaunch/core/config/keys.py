@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from safelaunch.core import categories, launchers, via
+from safelaunch.core.checks.results import CHECK_NAMES
 from safelaunch.core.config.kinds import (
     CheckpointPattern,
     Duration,
@@ -141,6 +142,21 @@ KEYS: dict[str, Key] = {
     "suspects.ledger": Key(
         Path(), None, "A folder for the evidence of a team's runs, from train.yaml's folder on; by default your own."
     ),
+    "checks.boot": Key(
+        Flag(), "false", "Check a job's nodes before its first attempt (docs/nodes.md); a node that fails is not used."
+    ),
+    "checks.disk": Key(
+        TextLines(), (), "Folders that each node must write and read back; a relative one starts at the job's working "
+        "directory."
+    ),
+    "checks.timeout": Key(
+        Duration(), "60s", "The most that the checks may delay an attempt. Tools that are slower than this count as "
+        "failed or unknown."
+    ),
+    "checks.on_bad_node": Key(
+        OneOf(("exclude", "report")), "exclude", "What follows for a node that fails: exclude, or only report it."
+    ),
+    "checks.skip": Key(TextLines(CHECK_NAMES), (), "Names of checks to leave out (docs/nodes.md)."),
     "hang.no_progress": Key(
         Duration(may_be_auto=True),
         "auto",
@@ -168,7 +184,7 @@ KEYS: dict[str, Key] = {
 
 # Documented, and refused until somebody builds them, who then deletes the row. "key=word" is one word of a key.
 NOT_BUILT: dict[str, str] = {
-    "checks": "checks of the nodes before an attempt",
+    "checks.allreduce": "the test of the communication between nodes",
     **{f"launch.with={name}": text for name, text in launchers.NOT_BUILT.items()},
     "slow": "the detection of slow nodes",
     "notify": "notifications",

@@ -23,6 +23,14 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class CheckNodes:
+    """Check these nodes before the next attempt uses them."""
+
+    nodes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
 class AskToEnd:
     """Signal the ranks that handle `signal`; core.decide.patience says how long they have."""
 
@@ -79,7 +87,7 @@ class Wait:
     why: str
 
 
-Action = Launch | AskToEnd | Kill | Fence | HandOver | Finish | Preserve | Wait
+Action = Launch | CheckNodes | AskToEnd | Kill | Fence | HandOver | Finish | Preserve | Wait
 
 
 @dataclass(frozen=True)

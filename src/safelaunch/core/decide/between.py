@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from safelaunch.core.decide.actions import Action, Finish, HandOver, Launch, Preserve, Row, Wait
+from safelaunch.core import nodefold
+from safelaunch.core.decide import checks
+from safelaunch.core.decide.actions import Action, CheckNodes, Finish, HandOver, Launch, Preserve, Row, Wait
 from safelaunch.core.decide.budget import reason_to_give_up
 from safelaunch.core.decide.nodes import bad_nodes, good_nodes
 from safelaunch.core.decide.policy import response
 from safelaunch.core.decide.seen import Observation
 from safelaunch.core.endings import AttemptEnd, JobEnd, RunEnd, tell_ending
-from safelaunch.core.model import DONE, STOPPED, STOPS, tell_stop
+from safelaunch.core.model import CHECK_FAILED, DONE, STOPPED, STOPS, tell_stop
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 
@@ -89,6 +91,12 @@ def _alone(state: State, seen: Observation, plan: Plan) -> Action | None:
     return Wait(seen.now + 2.0, "this node is cut off from the others and from Slurm") if seen.alone else None
 
 
+def _no_full_set(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """Checks have failed on so many nodes that no job of the run can have enough others."""
+    why = checks.why_no_full_set(state, seen, plan)
+    return None if why is None else Finish(RunEnd.GAVE_UP, CHECK_FAILED, why)
+
+
 def _too_few_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Not enough good nodes are left in the allocation."""
     good = good_nodes(state, seen)
@@ -137,6 +145,12 @@ def _no_storage(state: State, seen: Observation, plan: Plan) -> Action | None:
     return Wait(seen.now + 2.0, f"the run's folders cannot be written: {seen.trouble}") if seen.trouble else None
 
 
+def _check_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """A node that cannot work is found before the training's start, not by a hang of all others."""
+    nodes = checks.unchecked(state, seen, plan)
+    return CheckNodes(nodes, f"checking {nodefold.fold(nodes)} before the attempt") if nodes else None
+
+
 def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Go on, on the good nodes in Slurm's order."""
     last, chosen = state.attempt, good_nodes(state, seen)[: plan.nodes]
@@ -153,6 +167,6 @@ def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 
 BETWEEN: tuple[Row, ...] = (
-    _ended, _completed, _killed_by_person, _cancelled, _give_up, _alone, _held, _job_ends, _too_few_nodes, _unfenced,
-    _frozen, _no_storage, _back_off, _launch,
+    _ended, _completed, _killed_by_person, _cancelled, _give_up, _alone, _held, _job_ends, _no_full_set,
+    _too_few_nodes, _unfenced, _frozen, _no_storage, _back_off, _check_nodes, _launch,
 )

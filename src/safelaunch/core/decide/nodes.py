@@ -14,9 +14,11 @@ MAX_BARREN = 3   # jobs in a row that hand over without an attempt
 
 
 def bad_nodes(state: State, seen: Observation) -> tuple[str, ...]:
-    """Nodes that the next job must not use: those excluded, and whatever is lost now, evidence or not."""
-    kept_out = () if _begins_nothing(state) else state.excluded
-    return tuple(sorted({*kept_out, *(node for node, _ in seen.lost)}))
+    """Nodes that the next job must not use: those excluded, those that have failed their checks in this job, and
+    whatever is lost now, evidence or not.
+    """
+    kept_out = () if begins_nothing(state) else state.excluded
+    return tuple(sorted({*kept_out, *dict(state.unfit), *(node for node, _ in seen.lost)}))
 
 
 def affordable(plan: Plan, state: State, wanted: Sequence[str], there: Collection[str] | None) -> tuple[str, ...]:
@@ -35,7 +37,7 @@ def affordable(plan: Plan, state: State, wanted: Sequence[str], there: Collectio
     return next((allowed for allowed, room in rooms if room >= plan.allocated_nodes), ())
 
 
-def _begins_nothing(state: State) -> bool:
+def begins_nothing(state: State) -> bool:
     """Whether the last three jobs, this one included, have launched nothing: then their nodes must do (simulated:
     test_found "hosts whose clocks are hours apart pass the run from job to job only so often").
     """

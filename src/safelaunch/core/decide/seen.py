@@ -48,6 +48,7 @@ class Observation:
     requests: tuple[Request, ...] = ()
     ending: str | None = None                  # a word of JobEnd
     limit_near: bool = False                   # Slurm's warning signal before the time limit has come
+    partition: tuple[str, ...] | None = None   # all nodes of the job's partition; None = not known
     lost: tuple[tuple[str, str], ...] = ()     # node, why: dead or silent
     frozen: bool = False                       # the run folder does not answer
     trouble: str | None = None                 # what keeps the run's folders from being written

@@ -115,7 +115,7 @@ def _by_journal(state: State, speech: Speech) -> str:
         next_one = f"; {state.pause}" if state.pause else ", the next one is being prepared"
         return f"attempt {attempt.number} is over ({attempt.ended}){next_one} ({where})"
     if state.name == "starting":
-        return f"{where} has started, the first attempt is being prepared"
+        return f"{where} has started, {state.pause or 'the first attempt is being prepared'}"
     return f"{where} is submitted and has not reported yet" if job else "the submission has no outcome yet"
 
 

@@ -207,7 +207,7 @@ class LeaderParts:
         """The facts for `decide`."""
         return Observation(
             now=self.now, nodes=self.job.nodes, live=self.live, requests=self.folder.requests, ending=self.ending,
-            limit_near=self.course.limit_near, lost=tuple(self.reach.lost.items()),
+            limit_near=self.course.limit_near, partition=self.nodes.partition, lost=tuple(self.reach.lost.items()),
             frozen=self.folder.is_frozen or self.resume.is_unknown, trouble=self.folder.trouble,
             suspended=self.running.was_stopped, resume=self.resume.newest, alone=self.reach.alone,
             unconfirmed=self.is_unconfirmed, jitter=self.world.chance(),

@@ -1,0 +1,135 @@
+"""The checks before an attempt: whom to ask, what the answers mean, and when no job of the run can start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.core.checks.results import CheckReport, CheckResult
+from safelaunch.core.decide.actions import CheckNodes, Finish, HandOver, Launch
+from safelaunch.core.decide.checks import weigh
+from safelaunch.core.folding import fold
+from safelaunch.core.model import CHECK_FAILED, Event
+from safelaunch.core.plan import ChecksPlan, Plan
+from safelaunch.core.state import State
+from tests.core.decide.situations import HOLD, KILL, LOST, NODES, NOW, PLAN, action, row, seen
+
+CHECKING = replace(PLAN, checks=ChecksPlan(boot=True))
+LOCAL = replace(CHECKING, cluster="local")
+FOUR = ("n0", "n1", "n2", "n3")
+PASSED = ("checks_passed", {"job": "11", "nodes": ["n0", "n2"]})
+UNKNOWN = ("checks_passed", {"job": "11", "nodes": [], "unknown": list(NODES)})
+FAILED = ("checks_failed", {"job": "11", "nodes": ["n1"], "why": "shm: it is missing", "unused": True})
+FAILED_TOO = ("checks_failed", {"job": "11", "nodes": ["n2"], "why": "shm: it is missing", "unused": True})
+REPORTED = ("checks_failed", {"job": "11", "nodes": ["n1"], "why": "shm: it is missing", "unused": False})
+RAN = ("attempt_started", {"attempt": 1, "job": "11", "nodes": ["n0", "n1"]})
+ENDED = ("attempt_ended", {"attempt": 1, "how": "failed"})
+NEXT_JOB = ("job_started", {"job": "12", "nodes": list(NODES)})
+Told = tuple[str, Mapping[str, Any]]
+
+
+def state(*told: Told) -> State:
+    begun: list[Told] = [("submitted", {"job": "11"}), ("job_started", {"job": "11", "nodes": list(NODES)})]
+    return fold(Event(NOW - 60 + seq, 1, seq, "n0", event, data) for seq, (event, data) in enumerate([*begun, *told]))
+
+
+@pytest.mark.parametrize(("told", "plan", "expected"), [
+    ((), PLAN, None),
+    ((), CHECKING, NODES),
+    ((PASSED,), CHECKING, ("n1",)),
+    ((PASSED, FAILED), CHECKING, None),
+    ((UNKNOWN,), CHECKING, None),
+    ((PASSED, FAILED, RAN, ENDED), CHECKING, None),
+    ((RAN, ENDED), CHECKING, None),
+    ((PASSED, FAILED, RAN, ENDED, NEXT_JOB), CHECKING, NODES),
+], ids=["not-asked-for", "first-attempt", "a-node-is-new", "all-asked", "unknown-is-asked", "restart-in-place",
+        "an-attempt-ran-without", "next-job"])
+def test_each_node_is_checked_once_a_job(told: tuple[Told, ...], plan: Plan, expected: object) -> None:
+    found = action(state(*told), seen(), plan)
+    assert (found.nodes if isinstance(found, CheckNodes) else None) == expected
+
+
+@pytest.mark.parametrize(("what", "expected"), [
+    ({"requests": (KILL,)}, "killed_by_person"), ({"requests": (HOLD,)}, "held"), ({"limit_near": True}, "job_ends"),
+    ({"frozen": True}, "frozen"), ({"alone": True}, "alone"),
+], ids=["kill", "hold", "limit", "frozen", "alone"])
+def test_what_keeps_an_attempt_from_its_start_comes_before_the_checks(what: dict[str, Any], expected: str) -> None:
+    assert row(state(), seen(**what), CHECKING) == expected
+
+
+def test_a_node_that_is_lost_is_not_checked() -> None:
+    assert action(state(), seen(lost=LOST), CHECKING) == CheckNodes(("n0", "n2"), "checking n[0,2] before the attempt")
+
+
+def test_a_spare_takes_the_place_of_a_node_that_failed() -> None:
+    found = action(state(PASSED, FAILED), seen(), CHECKING)
+    assert isinstance(found, Launch) and found.nodes == ("n0", "n2")
+
+
+def test_a_node_whose_failure_is_only_reported_is_used() -> None:
+    found = action(state(PASSED, REPORTED), seen(), CHECKING)
+    assert isinstance(found, Launch) and found.nodes == ("n0", "n1")
+
+
+@pytest.mark.parametrize(("partition", "plan", "expected"), [
+    (FOUR, CHECKING, HandOver), (None, CHECKING, HandOver), (("n0", "n1", "n2"), CHECKING, Finish),
+    (None, LOCAL, Finish),
+], ids=["others-are-there", "nobody-knows", "no-others", "local"])
+def test_too_few_good_nodes_hand_over_or_end_the_run(
+    partition: tuple[str, ...] | None, plan: Plan, expected: type[HandOver | Finish]
+) -> None:
+    found = action(state(FAILED, FAILED_TOO), seen(partition=partition), plan)
+    assert isinstance(found, expected)
+    if isinstance(found, HandOver):
+        assert found.exclude == ("n1", "n2")
+    else:
+        assert isinstance(found, Finish) and found.exit_code == CHECK_FAILED
+        assert found.why.endswith("needed: failed on n[1-2] (shm: it is missing)")
+
+
+def test_three_jobs_in_a_row_whose_nodes_fail_end_the_run() -> None:
+    jobs = [("job_started", {"job": str(number), "nodes": list(NODES)}) for number in (12, 13)]
+    found = action(state(FAILED, FAILED_TOO, jobs[0], FAILED, FAILED_TOO, jobs[1], FAILED, FAILED_TOO),
+                   seen(partition=FOUR), CHECKING)
+    assert isinstance(found, Finish) and found.exit_code == CHECK_FAILED
+
+
+def report(node: str, *failed: str) -> CheckReport:
+    return CheckReport(node, "light", (CheckResult("limits", "", "ok", "", {}), *(
+        CheckResult(name, "", "failed", "bad", {}) for name in failed)))
+
+
+@pytest.mark.parametrize(("reports", "passed", "failed", "shared"), [
+    ([report("n0"), report("n1", "shm"), report("n2")], ("n0", "n2"), ["n1"], ()),
+    ([report("n0"), report("n1", "load", "clock")], ("n0", "n1"), [], ()),
+    ([report("n0", "shm"), report("n1", "shm"), report("n2")], ("n0", "n1", "n2"), [], ("shm",)),
+    ([report("n0", "shm"), report("n1")], ("n1",), ["n0"], ()),
+    ([report("n0", "shm"), report("n1", "shm", "rw"), report("n2", "shm")], ("n0", "n2"), ["n1"], ("shm",)),
+    ([report("n0", "shm")], (), ["n0"], ()),
+], ids=["one-fails", "slow-ones-pass", "most-fail-alike", "half-is-not-most", "its-own-beside-a-shared-one", "alone"])
+def test_a_node_fails_by_what_most_others_pass(
+    reports: list[CheckReport], passed: tuple[str, ...], failed: list[str], shared: tuple[str, ...]
+) -> None:
+    found = weigh(reports, {})
+    assert (found.passed, [one.node for one in found.failed], found.shared) == (passed, failed, shared)
+
+
+def test_who_gives_no_answer_or_an_empty_one_is_unknown_and_not_failed() -> None:
+    found = weigh([report("n0"), CheckReport("n1", "light", (), ("no Python 3.9 on this node",))], {"n2": "silent"})
+    assert (found.passed, found.failed, found.unknown) == (("n0",), (), ("n1", "n2"))
+
+
+@given(st.lists(st.lists(st.sampled_from(["shm", "rw", "load", "gpu_count"]), unique=True), min_size=1, max_size=6),
+       st.integers(0, 3))
+def test_every_node_gets_exactly_one_word(bad: list[list[str]], mute: int) -> None:
+    reports = [report(f"n{number}", *names) for number, names in enumerate(bad)]
+    silent = {f"m{number}": "silent" for number in range(mute)}
+    found = weigh(reports, silent)
+    assert sorted([*found.passed, *(one.node for one in found.failed), *found.unknown]) == sorted(
+        [*(one.node for one in reports), *silent])
+    assert not {check for one in found.failed for check in one.checks} & set(found.shared)

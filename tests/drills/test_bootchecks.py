@@ -1,0 +1,68 @@
+"""The checks before a run's first attempt on a real Slurm: a node whose GPU tool fails, and what becomes of the run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from safelaunch.adapters import runfolder
+from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.test_nodechecks import SKIP
+from tests.runs import Drill, Submitter
+from tests.sandboxes import make_workdir
+
+SAID = Path(__file__).parent.parent / "node/checks/said/smi-h100.xml"
+# These machines share one host: its load, its memory and the names of its network are not the drill's matter.
+SKIPPED = ", ".join(word for word in SKIP.split() if word != "--skip")
+CHECKS = f"checks: {{boot: true, timeout: 30s, skip: [{SKIPPED}]}}\n"
+FLAGS = "--steps 20 --step-time 0.05 --save-every 10"
+
+
+def broken_gpu(work: Path, node: str) -> dict[str, str]:
+    """A PATH whose nvidia-smi shows two healthy GPUs, and none on one node."""
+    shutil.copy(SAID, work / "smi.xml")
+    tool = work / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text(f'#!/bin/bash\n[[ $SLURMD_NODENAME == {node} ]] && {{ echo "No devices were found"; exit 6; }}\n'
+                    f"[[ $1 == nvlink ]] || exec cat {work}/smi.xml\n")
+    tool.chmod(0o755)
+    return {"PATH": f"{tool.parent}:{os.environ['PATH']}"}
+
+
+def output(drill: Drill) -> str:
+    return "".join(path.read_text() for path in drill.run_dir.glob("slurm-*.out"))
+
+
+def test_a_spare_replaces_a_node_that_fails_its_check_before_the_first_step(
+    sandbox: Sandbox, submit: Submitter
+) -> None:
+    work = make_workdir(sandbox)
+    drill = submit(sandbox)(FLAGS, folder=work, extra=CHECKS, env=broken_gpu(work, "n1"),
+                            overrides=("spare_nodes=1", "slurm.nodelist=n[0-2]", "slurm.gpus_per_node=2"))
+
+    state = drill.wait_end()
+
+    assert state.ended and state.ended.how == "completed", drill.story()
+    assert [attempt.nodes for attempt in state.attempts] == [("n0", "n2")], drill.story()
+    assert {attempt.job for attempt in state.attempts} == {state.jobs[0].id}, "no other job was needed"
+    assert [event.data["nodes"] for event in drill.events("checks_failed")] == [["n1"]], drill.story()
+    assert drill.events("node_suspected")[0].data["kind"] == "checks_failed"
+    assert (drill.run_dir / runfolder.attempt_folder(1) / "checks.json").stat().st_mode & 0o777 == 0o600
+    assert "n1 gpu_count: failed" in output(drill) and "Check Finished" in output(drill), output(drill)
+
+
+def test_too_few_nodes_that_pass_end_the_run_with_exit_code_13_and_a_table(
+    sandbox: Sandbox, submit: Submitter
+) -> None:
+    work = make_workdir(sandbox)
+    drill = submit(sandbox)(FLAGS, nodes=4, folder=work, extra=CHECKS, env=broken_gpu(work, "n1"), wait_started=False,
+                            overrides=("slurm.gpus_per_node=2",))
+
+    state = drill.wait_end()
+
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("gave_up", 13), drill.story()
+    waited = drill.as_user("wait", str(drill.run_dir))
+    assert waited.returncode == 13, waited
+    assert not state.attempts and "n1 (gpu_count" in state.ended.why, state.ended.why
+    assert "failed  n1" in output(drill) and "Check Finished" in output(drill), output(drill)

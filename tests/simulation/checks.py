@@ -1,0 +1,66 @@
+"""The checks of nodes before an attempt, as a scenario's nodes answer them; World.check gives them to the project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from safelaunch.adapters.nodechecks import CheckedNodes
+from safelaunch.core.checks.results import FAILED, OK, CheckReport, CheckResult
+from safelaunch.core.hangs.ranks import Silent
+from tests.simulation.hosts import Host
+
+if TYPE_CHECKING:
+    from tests.simulation.sim import Sim
+
+ANSWER_S = 1.5
+TIMEOUT_S = 20.0     # checks.timeout in tests/simulation/setting.py
+LATE_S = 2.0         # the loop's own tick and a helper's end
+# Faults in which the one who asks stands still, so that its deadline passes unseen.
+STANDS_STILL = frozenset(("leader_pauses", "leader_dies", "leader_dies_at_call", "batch_silent", "batch_crashes",
+                          "worker_silent", "worker_crashes", "freeze", "freeze_one", "away", "flaky", "unreadable",
+                          "refuses"))
+
+
+class SimChecks:
+    """The checks of these nodes, under way."""
+
+    def __init__(self, sim: Sim, nodes: Sequence[str], host: Host) -> None:
+        self._sim, self._host, self._start_t = sim, host, sim.clock.t
+        self._reports: list[CheckReport] = []
+        self._open = list(nodes)
+        self._is_stopped = False
+        sim.clock.after(ANSWER_S, self._answer)
+
+    def _answer(self) -> None:
+        how = dict(self._sim.scenario.checks)
+        for node in [one for one in self._open if not self._is_stopped]:
+            there = self._sim.hosts[node]
+            if how.get(node) == "hangs" or not there.is_running or not self._sim.net.is_up(self._host, there):
+                continue
+            is_bad = how.get(node) == "fails" or (how.get(node) == "fails_once" and (
+                node not in self._sim.failed_checks))
+            if is_bad:
+                self._sim.failed_checks.add(node)
+            self._open.remove(node)
+            self._reports.append(CheckReport(node, "light", (
+                CheckResult("shm", "", FAILED if is_bad else OK, "it is missing" if is_bad else "", {}),)))
+
+    def poll(self) -> bool:
+        """Whether all have answered, or nobody waits any more."""
+        return self._is_stopped or not self._open
+
+    def stop(self) -> None:
+        """Wait for nobody."""
+        if self.poll():
+            return
+        self._is_stopped = True
+        took_s = self._sim.clock.t - self._start_t
+        kinds = {fault.kind for fault in self._sim.scenario.faults}
+        if took_s > TIMEOUT_S + LATE_S and not kinds & STANDS_STILL:
+            self._sim.violate(f"the checks of nodes have taken {took_s:.1f} s, of {TIMEOUT_S:g}")
+
+    def checked(self) -> CheckedNodes:
+        """What has come back so far."""
+        silent = tuple(Silent(node, "did not answer in time") for node in self._open)
+        return CheckedNodes(tuple(self._reports), silent, self._sim.clock.t - self._start_t)
