@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from submitit.core import job_environment, utils
+from submitit.core import job_environment, logger, utils
 
 # A program that calls TorchDistributedEnvironment().export() would end here: it refuses variables that are set.
 _NOT_SUBMITITS = ("MASTER_ADDR", "MASTER_PORT")
@@ -36,6 +36,10 @@ class SafelaunchJobEnvironment(job_environment.JobEnvironment):
 
         listed = os.environ.get("SLURM_STEP_NODELIST", "")
         return expand(listed) if listed else [self.hostname]
+
+    def _requeue(self, countdown: int) -> None:
+        """Nothing to do: the run's supervisor starts the next attempt, and only where nobody has stopped the run."""
+        logger.get_logger().info(f"The run may go on in another attempt ({countdown} remaining timeouts)")
 
     def _handle_signals(self, paths: utils.JobPaths, submission: utils.DelayedSubmission) -> None:
         remove_leftovers(paths, self.global_rank)
@@ -71,6 +75,7 @@ class EndRequest(job_environment.SignalHandler):
         if reason:
             end_for_good()
             raise utils.UncompletedJobError(f"Job not requeued because: {reason}.")
+        self.env._requeue(self._delayed._timeout_countdown - timed_out)
         self._exit()
 
     def _save(self, timed_out: bool) -> str:

@@ -12,8 +12,7 @@ from safelaunch.core.script import time_limit_s
 NAME, MINUTES = "submitit", 5   # submitit's own defaults: a job's name, and its minutes
 
 _EXECUTORS_OWN = ("version", "name", "run_dir", "command", "setup", "launch", "slurm")
-SECTIONS = frozenset(key.partition(".")[0] for key in KEYS).difference(_EXECUTORS_OWN)
-SBATCH = frozenset(name.replace("-", "_") for name in OPTIONS if name not in REFUSED)
+SECTIONS = frozenset(("env", *(key.partition(".")[0] for key in KEYS))).difference(_EXECUTORS_OWN)
 OTHERS = frozenset(("job_name", "setup", "srun_args", "additional_parameters", "stderr_to_stdout"))
 # What submitit's slurm executor takes and this one does not, with what to do.
 NOT_TAKEN = {
@@ -22,7 +21,9 @@ NOT_TAKEN = {
     "array_parallelism": "each function is a run of its own, and all are queued at once",
     "use_srun": "safelaunch starts each attempt by srun",
     "num_gpus": "use gpus_per_node",
+    "ntasks": "use nodes and tasks_per_node: submitit gives each task a result",
 }
+SBATCH = frozenset(name.replace("-", "_") for name in OPTIONS if name not in REFUSED).difference(NOT_TAKEN)
 VALID = SECTIONS | SBATCH | OTHERS
 
 
