@@ -242,7 +242,8 @@ def test_every_example_of_the_document_runs(tmp_path: Path, local_env: dict[str,
     said = done.stdout
     assert "completed 0" in said and "job " in said and "True ('nothing to stop" in said
     assert re.search(r"^2 .*loss", said, re.MULTILINE) and "bloom completed 30" in said
-    assert len(examples) == 8
+    assert "[2, 4] COMPLETED 0" in said
+    assert len(examples) == 9
 
 
 def test_a_training_is_submitted_by_values_alone(tmp_path: Path, local_env: dict[str, str]) -> None:

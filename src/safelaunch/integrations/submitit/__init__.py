@@ -1,0 +1,1 @@
+"""submitit's plugin: `submitit.AutoExecutor(folder, cluster="safelaunch")` (docs/python.md)."""

@@ -1,0 +1,115 @@
+"""The executor: each function becomes a run of its own, which calls submitit's own program on its pickle."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+from submitit.core import core, logger, utils
+
+from safelaunch.integrations.submitit import parameters
+from safelaunch.integrations.submitit.job import SafelaunchJob
+
+
+class SafelaunchExecutor(core.PicklingExecutor):
+    """Submits functions as supervised runs; `python` is shell code that starts Python on the nodes."""
+
+    job_class = SafelaunchJob
+
+    def __init__(self, folder: str | Path, max_num_timeout: int = 3, max_pickle_size_gb: float = 1.0,
+                 python: str | None = None) -> None:
+        super().__init__(folder, max_num_timeout=max_num_timeout, max_pickle_size_gb=max_pickle_size_gb)
+        self.python = shlex.quote(sys.executable) if python is None else python
+        self._sent: list[str] = []
+
+    @classmethod
+    def affinity(cls) -> int:
+        """0: never chosen unless it is named, so that installing safelaunch changes no program."""
+        return 0
+
+    @classmethod
+    def _equivalence_dict(cls) -> core.EquivalenceDict:
+        return {"name": "job_name", "timeout_min": "time", "mem_gb": "mem", "nodes": "nodes",
+                "cpus_per_task": "cpus_per_task", "gpus_per_node": "gpus_per_node",
+                "tasks_per_node": "ntasks_per_node"}
+
+    @classmethod
+    def _valid_parameters(cls) -> set[str]:
+        """Those that are not taken are among them: the error should say why."""
+        return set(parameters.VALID) | set(parameters.NOT_TAKEN)
+
+    def _convert_parameters(self, params: dict[str, Any]) -> dict[str, Any]:
+        """submitit's general parameters under sbatch's names; memory in whole MB, which sbatch takes."""
+        converted: dict[str, Any] = super()._convert_parameters(params)
+        if "mem" in converted:
+            converted["mem"] = f"{int(converted['mem'] * 1024)}M"
+        return converted
+
+    def _internal_update_parameters(self, **kwargs: Any) -> None:
+        """Keep them if they make a config that safelaunch would submit; else raise ValueError."""
+        from safelaunch.adapters.configfiles import read_mapping
+        from safelaunch.errors import SafelaunchError
+
+        updated = {**self.parameters, **parameters.read_parameters(kwargs)}
+        try:
+            read_mapping(parameters.config_of(updated, self._submitit_command_str, self._new_run_dir(updated)), (), ())
+        except SafelaunchError as error:
+            raise ValueError(error.message) from error
+        super()._internal_update_parameters(**updated)
+
+    def _internal_process_submissions(
+        self, delayed_submissions: list[utils.DelayedSubmission]
+    ) -> list[core.Job[Any]]:
+        """A run for each. Where one is refused, the error names those that are submitted already."""
+        self._sent = []
+        try:
+            jobs: list[core.Job[Any]] = super()._internal_process_submissions(delayed_submissions)
+        except utils.FailedSubmissionError as error:
+            if not self._sent:
+                raise
+            raise utils.FailedSubmissionError(
+                f"{error}\n{len(self._sent)} of {len(delayed_submissions)} functions are submitted already, as runs "
+                f"{', '.join(self._sent)}. To end one: safelaunch stop RUN") from error
+        return jobs
+
+    def _submit_command(self, command: str) -> core.Job[Any]:
+        from safelaunch import api
+        from safelaunch.errors import SafelaunchError
+
+        config = parameters.config_of(self.parameters, command, self._new_run_dir(self.parameters))
+        try:
+            run = api.submit(config, say=logger.get_logger().info)
+        except SafelaunchError as error:
+            hint = f"\n{error.hint}" if error.hint else ""
+            raise utils.FailedSubmissionError(f"{error.message}{hint}") from error
+        self._sent.append(run.run_id)
+        paths = utils.JobPaths(self.folder, job_id=run.run_id)
+        paths.folder.mkdir(parents=True, exist_ok=True)
+        paths.submission_file.symlink_to(run.dir / "job.sbatch")   # by it a job finds its run folder
+        return self.job_class(folder=self.folder, job_id=run.run_id, tasks=list(range(self._num_tasks())))
+
+    def _new_run_dir(self, given: dict[str, Any]) -> str:
+        folder = utils.JobPaths.get_first_id_independent_folder(self.folder)
+        return str(folder / "runs" / f"{given.get('job_name', parameters.NAME)}-{uuid.uuid4().hex[:12]}")
+
+    @property
+    def _submitit_command_str(self) -> str:
+        return f"{self.python} -u -m submitit.core._submit {shlex.quote(str(self.folder))}"
+
+    def _num_tasks(self) -> int:
+        return parameters.count_tasks(self.parameters)
+
+    # submitit asks for these three where it runs a command of the cluster; here safelaunch.submit does all of it.
+
+    def _make_submission_file_text(self, command: str, uid: str) -> str:
+        raise NotImplementedError("safelaunch writes the script of the run")
+
+    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
+        raise NotImplementedError("safelaunch sends the job itself")
+
+    @staticmethod
+    def _get_job_id_from_submission_command(string: bytes | str) -> str:
+        raise NotImplementedError("the id is that of the run")
