@@ -76,7 +76,7 @@ class LogFigures:
 def name_figures(text: bytes, patterns: Patterns) -> tuple[Points, Points]:
     """Losses and seconds per step of a piece of a log, each with its step, and once however many ranks tell it."""
     step, loss, step_time = patterns
-    text = cut_lines(text)
+    text = cut_lines(text).replace(b"\r", b"\n")   # bars end with it: one line each
     if patterns == (AUTO, AUTO, AUTO):
         lines = zip(text.split(b"\n"), text.lower().split(b"\n"), strict=True)
         text = b"\n".join([line for line, small in lines if any(word in small for word in _WORDS)])
@@ -105,6 +105,5 @@ def _beside(text: bytes, steps: Sequence[tuple[int, int]], values: Sequence[tupl
 
 
 def _line_start(text: bytes, at: int) -> int:
-    """Where the line or the bar begins in which this place is; a match may begin with the end of the line before."""
-    at += text[at:at + 1] in (b"\n", b"\r")
-    return max(text.rfind(b"\n", 0, at), text.rfind(b"\r", 0, at)) + 1
+    """Where the line begins in which this place is; a match may begin with the end of the line before."""
+    return text.rfind(b"\n", 0, at + (text[at:at + 1] == b"\n")) + 1

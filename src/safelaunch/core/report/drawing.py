@@ -97,8 +97,6 @@ def share_bar(totals: Mapping[str, float], say_span: Say) -> str:
             continue
         told = f"{KINDS[kind][0]}: {say_span(totals[kind])}, {totals[kind] / whole:.1%}"
         drawn.append(_rect(round(at, 1), 0, round(max(0.5, width), 1), 40, f"k {kind}", told))
-        if width > 90:
-            drawn.append(_text(at + 10, 25, f"{KINDS[kind][0]} {totals[kind] / whole:.0%}", f"on {kind}"))
         at += width
     return _svg(40, "Where the time went", drawn)
 
