@@ -32,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "stacks": ("safelaunch.commands.stacks", "Show what every rank of a job does, and which ones hold the others"),
     "logs": ("safelaunch.commands.logs", "Show the training's log across attempts"),
     "events": ("safelaunch.commands.events", "Show the journal: all that happened, and why"),
+    "report": ("safelaunch.commands.report", "Write what became of a run into one HTML file"),
     "checkpoints": ("safelaunch.commands.checkpoints", "List the checkpoints, and which one is resumed from"),
     "stop": ("safelaunch.commands.stop", "End a run for good"),
     "hold": ("safelaunch.commands.hold", "Start no new attempt of a run for now"),

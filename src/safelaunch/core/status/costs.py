@@ -109,7 +109,7 @@ def count(tracks: Sequence[Track], starts: dict[str, float], now: float, ended_t
     seconds = sum(restart.seconds for restart in restarts)
     last = tracks[-1]
     if ended_t is None and last.ended_t is not None:   # the next one has not begun
-        seconds += max(0.0, now - _last_t(last))
+        seconds += max(0.0, now - last_step_t(last))
     since_t, until = tracks[0].started_t, now if ended_t is None else ended_t
     goodput = max(0.0, 1 - seconds / (until - since_t)) if until > since_t else None
     return Costs(tuple(restarts), sum(restart.steps for restart in restarts), seconds, since_t, goodput)
@@ -117,10 +117,10 @@ def count(tracks: Sequence[Track], starts: dict[str, float], now: float, ended_t
 
 def _restart(before: Track, after: Track, high: int, starts: dict[str, float], now: float | None) -> RestartCost:
     """`now`: the attempt lives, and has until now to be as far as before."""
-    lost_t = _last_t(before)
-    reached_t = _reached_t(after, high, after.pace_s or before.pace_s)
+    lost_t = last_step_t(before)
+    reached_t = when_reached(after, high, after.pace_s or before.pace_s)
     end_t = reached_t if reached_t is not None else now if now is not None and after.ended_t is None else (
-        max(_last_t(after), after.started_t))
+        max(last_step_t(after), after.started_t))
     ended_t = before.ended_t if before.ended_t is not None else lost_t
     begun_t = starts.get(after.job, after.started_t)
     queued_s = max(0.0, begun_t - max(ended_t, starts.get(before.job, ended_t))) if after.job != before.job else 0.0
@@ -129,7 +129,7 @@ def _restart(before: Track, after: Track, high: int, starts: dict[str, float], n
                        reached_t is not None)
 
 
-def _last_t(track: Track) -> float:
+def last_step_t(track: Track) -> float:
     """When it made its last step. The journal hears of that at its end, which a hang may have put off by half an hour.
     """
     if not track.points:
@@ -141,7 +141,7 @@ def _last_t(track: Track) -> float:
     return min(end_t, before_t + (step - before) * pace_s) if pace_s is not None else end_t
 
 
-def _reached_t(track: Track, step: int, pace_s: float | None) -> float | None:
+def when_reached(track: Track, step: int, pace_s: float | None) -> float | None:
     """When an attempt was as far as `step`; None = it never was."""
     if not track.points:
         return None

@@ -1,0 +1,157 @@
+"""Where the time of a run went: every second from its submission on has one kind.
+
+Useful time makes steps that the run had not made before. The rest has a cause: the queue, the checks before the first
+attempt of a job, the start until the first step, steps that are made again, waiting for ranks that hang, nodes that are
+kept for people, and what is left ("down": from the last step to the end of an attempt that failed, and from there to
+the next attempt in the same job).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from safelaunch.core.endings import AttemptEnd
+from safelaunch.core.model import Event
+from safelaunch.core.progress.figures import median
+from safelaunch.core.status.costs import Track, last_step_t, when_reached
+
+USEFUL, REDONE, QUEUE, BOOT, START, HANG, KEPT, DOWN = (
+    "useful", "redone", "queue", "boot", "start", "hang", "preserved", "down")
+
+# Kind → its name for people, and what it means, in the order of the bar.
+KINDS: dict[str, tuple[str, str]] = {
+    USEFUL: ("useful", "steps that the run had not made before"),
+    REDONE: ("made again", "steps behind the checkpoint that a restart went back to"),
+    START: ("start-up", "from the start of an attempt to its first step"),
+    BOOT: ("boot", "from the start of a job to its first attempt: checks of the nodes"),
+    QUEUE: ("queue", "no job of the run had nodes"),
+    HANG: ("hang", "from the last step to the end of an attempt that hung"),
+    KEPT: ("preserved", "nodes were kept for people to look at"),
+    DOWN: ("down", "from the last step of a failed attempt to the next attempt in the same job"),
+}
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of time of one kind; `attempt` None = between two."""
+
+    kind: str
+    start_t: float
+    end_t: float
+    attempt: int | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return self.end_t - self.start_t
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """What the journal says of the time outside of attempts."""
+
+    submitted_t: float | None
+    starts: tuple[tuple[float, str], ...]           # when a job started, and which
+    kept: tuple[tuple[float, float], ...]           # from when to when nodes were preserved
+    hung: frozenset[int]                            # attempts with a suspected hang after which no step came
+
+
+def read_jobs(events: Sequence[Event], until: float) -> Jobs:
+    """Starts of jobs, preserved nodes and hangs in a journal; lines in another version's form are left out."""
+    submitted_t: float | None = None
+    starts: list[tuple[float, str]] = []
+    kept: list[tuple[float, float]] = []
+    hung: set[int] = set()
+    for event in events:
+        number = event.data.get("attempt")
+        match event.event:
+            case "submitted" if submitted_t is None:
+                submitted_t = event.t
+            case "job_started":
+                starts.append((event.t, str(event.data.get("job"))))
+            case "preserved":
+                kept.append((event.t, _number(event.data.get("until"), until)))
+            case "released" | "attempt_started" if kept and kept[-1][1] > event.t:
+                kept[-1] = (kept[-1][0], event.t)
+            case "hang_suspected" if isinstance(number, int):
+                hung.add(number)
+            case "progress" if isinstance(number, int):
+                hung.discard(number)
+    return Jobs(submitted_t, tuple(starts), tuple(kept), frozenset(hung))
+
+
+def divide(tracks: Sequence[Track], jobs: Jobs, until: float, is_over: bool) -> tuple[Span, ...]:
+    """The spans from the submission to `until`, in order and without gaps. `is_over`: the run has ended then."""
+    at = jobs.submitted_t if jobs.submitted_t is not None else (tracks[0].started_t if tracks else until)
+    spans: list[Span] = []
+    high, before, pace_s = 0, "", usual_pace_s(tracks)
+    for index, track in enumerate(tracks):
+        spans += _between(at, track.started_t, jobs, before, track.job)
+        end_t = track.ended_t
+        if end_t is None:   # it lives, or its end is in no journal
+            end_t = tracks[index + 1].started_t if index + 1 < len(tracks) else until
+        spans += _within(track, end_t, high, track.pace_s or pace_s, track.number in jobs.hung)
+        high, at, before = max(high, track.last_step), max(at, end_t), track.job
+    if at < until:
+        spans += _between(at, until, jobs, before, before if is_over else None)
+    return tuple(span for span in spans if span.seconds > 0)
+
+
+def totals(spans: Iterable[Span]) -> dict[str, float]:
+    """Seconds of each kind, all of them named."""
+    found = dict.fromkeys(KINDS, 0.0)
+    for span in spans:
+        found[span.kind] += span.seconds
+    return found
+
+
+def _between(start: float, end: float, jobs: Jobs, before: str, after: str | None) -> list[Span]:
+    """The time between two attempts; `before` and `after` are their jobs, None = the next one is not known yet."""
+    later = [t for t, job in jobs.starts if start <= t <= end and (job == after or after is None)]
+    if before and before == after and not later:
+        return _with_kept(start, end, DOWN, jobs.kept)
+    begun_t = later[-1] if later else end
+    return [*_with_kept(start, begun_t, QUEUE, jobs.kept), *_with_kept(begun_t, end, BOOT, jobs.kept)]
+
+
+def _with_kept(start: float, end: float, kind: str, kept: Sequence[tuple[float, float]]) -> list[Span]:
+    """The piece in spans of `kind`, with those in which nodes were kept taken out."""
+    cuts = sorted({start, end, *(t for pair in kept for t in pair if start < t < end)})
+    return [Span(KEPT if any(a <= low and high <= b for a, b in kept) else kind, low, high)
+            for low, high in pairwise(cuts)]
+
+
+def usual_pace_s(tracks: Sequence[Track]) -> float | None:
+    """Seconds a step in the whole run, for attempts too short to tell; None = no attempt has told two steps."""
+    paces = [pace_s for track in tracks if (pace_s := track.pace_s) is not None]
+    if not paces:
+        paces = [(later_t - t) / (later - step) for track in tracks for (t, step), (later_t, later)
+                 in pairwise(track.points) if later > step and later_t > t]
+    return median(paces) if paces else None
+
+
+def _within(track: Track, end_t: float, high: int, pace_s: float | None, has_hung: bool) -> list[Span]:
+    """The time of one attempt; `high` is as far as the run had come before it."""
+    number, start_t = track.number, track.started_t
+    if not track.points:
+        return [Span(HANG if has_hung else START, start_t, end_t, number)]
+    first_t = _clip(when_reached(track, min(track.resume_step + 1, track.points[0][1]), pace_s), start_t, end_t)
+    is_smooth = track.ended_t is None or track.why == AttemptEnd.COMPLETED
+    last_t = end_t if is_smooth and not has_hung else _clip(last_step_t(track), first_t, end_t)
+    again_t = first_t
+    if high > track.resume_step:
+        again_t = _clip(when_reached(track, high, pace_s), first_t, last_t)
+    return [Span(START, start_t, first_t, number), Span(REDONE, first_t, again_t, number),
+            Span(USEFUL, again_t, last_t, number), Span(HANG if has_hung else DOWN, last_t, end_t, number)]
+
+
+def _clip(t: float | None, low: float, high: float) -> float:
+    """`t` within the bounds; the upper one where it is not known."""
+    return high if t is None else max(low, min(high, t))
+
+
+def _number(value: object, most: float) -> float:
+    """The time, not later than `most`; `most` where it is none."""
+    return min(most, float(value)) if isinstance(value, (int, float)) and value == value else most

@@ -1,0 +1,80 @@
+"""The report of a run as one HTML file that needs nothing else: no script, no request, drawings within it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from safelaunch.adapters.runfolder import Run
+from safelaunch.core.report import drawing, shares
+from safelaunch.views import talk
+from safelaunch.views.reportfacts import ReportFacts, gather, node_uses
+
+STYLE = "style.css"
+
+
+def render(run: Run, now: float) -> str:
+    """The page of a run at the time `now`."""
+    facts = gather(run, now)
+    drawn = {name: Markup(svg) for name, svg in _draw(facts).items()}   # noqa: S704 - core.report.drawing has escaped it
+    return _environment().get_template("run.html").render(run=facts.public, kinds=shares.KINDS, drawn=drawn,
+                                                          style=_style())
+
+
+def _style() -> Markup:
+    """The style sheet of the package."""
+    loader = _loader()
+    return Markup(loader.get_source(_environment(), STYLE)[0])   # noqa: S704
+
+
+def _loader() -> PackageLoader:
+    return PackageLoader("safelaunch", "templates/report")
+
+
+def _environment() -> Environment:
+    """Everything that a template prints is escaped, and its control characters are made visible."""
+    made = Environment(loader=_loader(), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+                       lstrip_blocks=True, finalize=_plain)
+    made.filters.update(clock=lambda t: "" if t is None else talk.clock(t), span=_span, percent=_percent)
+    return made
+
+
+def _plain(value: Any) -> Any:
+    return talk.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _span(seconds: float) -> str:
+    """A span of time; one below ten seconds with a tenth."""
+    return f"{seconds:.1f} s" if 0 < seconds < 9.95 and seconds != int(seconds) else talk.span(seconds)
+
+
+def _percent(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.1%}"
+
+
+def _draw(facts: ReportFacts) -> dict[str, str]:
+    """The drawings by name; "" where there is nothing to draw."""
+    since, until, spans = facts.public["since_t"], facts.public["until_t"], facts.spans
+    marks = [(one.ended_t, f"{one.number}: {one.category or one.ended}") for one in facts.state.attempts
+             if one.ended_t is not None and one.ended != "completed"]
+    nodes, uses = node_uses(facts.state)
+    pace_flags = [(one["step"], f"from {_figure(one['from_s'])} s to {_figure(one['to_s'])} s a step")
+                  for one in facts.public["pace_changes"]]
+    flags = {name: [(one["step"], f"spike at step {one['step']}: {one['value']}") for one in found]
+             for name, found in facts.public["spikes"].items()}
+    return {
+        "shares": drawing.share_bar(shares.totals(spans), _span) if spans else "",
+        "steps": drawing.staircase(facts.tracks, spans, facts.checkpoints, since, until, _span)
+        if any(track.points for track in facts.tracks) else "",
+        "timeline": drawing.timeline(spans, marks[-60:], since, until, _span) if spans else "",
+        "nodes": drawing.node_table(nodes, uses) if nodes else "",
+        "loss": drawing.chart(facts.figures.losses, "Loss by step", _figure, flags["loss"]),
+        "step_time_s": drawing.chart(facts.figures.step_times, "Seconds per step", _figure,
+                                     [*flags["step_time_s"], *pace_flags]),
+    }
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}"
