@@ -85,6 +85,16 @@ def test_an_attempt_that_started_below_its_checkpoint_is_told(bloom: Made, sure:
         "attempt": 1, "sure": sure, "why": "it counts 1 … 3"}
 
 
+def test_a_drop_of_speed_that_lasts_is_shown_until_it_is_over(bloom: Made) -> None:
+    bloom.running()
+    level = {"attempt": 1, "step": 60, "level_s": 111.0, "noise": 0.003, "source": "log", "normal_s": 105.2}
+    bloom.event("slower", **level, since_step=51, from_s=105.2, confidence=0.9999)
+    assert "slower     111 s a step since step 51, before 105.2 s (5.5 % longer)" in told(bloom, job())
+    bloom.event("slower_over", **{**level, "level_s": 105.2, "normal_s": None}, since_step=90, from_s=111.0,
+                confidence=0.9999)
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["slower"] is None
+
+
 @pytest.mark.parametrize(("line", "loss"), [
     (b" iteration   5/ 10 | lm loss: 2.500000E+00 |", 2.5), (b"{'loss': 0.5, 'step': 5}", 0.5),
     (b"step 5 loss=nan", "nan"), (b"step 5", None), (b"step 5 lossy 7", None),

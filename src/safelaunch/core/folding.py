@@ -15,7 +15,8 @@ from safelaunch.core.categories import BAD_NODE
 from safelaunch.core.endings import BAD_ENDS, RunEnd
 from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
-from safelaunch.core.state import Attempt, Ended, Exclusion, Intent, Job, State
+from safelaunch.core.slow.steppace import from_event
+from safelaunch.core.state import Attempt, Ended, Exclusion, Intent, Job, Slower, State
 
 MOST_SKIPPED = 50   # of them are remembered, so that each is said once
 HANDED_OVER = ("handed_over", "resubmitted")   # events; of older versions also what is told by successor_* now
@@ -113,6 +114,22 @@ def _progress(state: State, event: Event) -> State:
 
 def _lost_progress(state: State, event: Event) -> State:
     return _change_attempt(state, event, lost=str(event.data["why"]), lost_surely=bool(event.data.get("sure")))
+
+
+def _step_time(state: State, event: Event) -> State:
+    return replace(state, pace=from_event(event.data))
+
+
+def _slower(state: State, event: Event) -> State:
+    """A second drop, before the first one is over, counts from the first one's level on."""
+    data, pace = event.data, from_event(event.data)
+    from_s = pace.normal_s if pace.normal_s is not None else float(data["from_s"])
+    slower = Slower(pace.attempt, int(data["since_step"]), event.t, from_s, pace.level_s, float(data["confidence"]))
+    return replace(state, pace=pace, slower=slower)
+
+
+def _slower_over(state: State, event: Event) -> State:
+    return replace(state, pace=from_event(event.data), slower=None)
 
 
 def _checkpoint_skipped(state: State, event: Event) -> State:
@@ -334,6 +351,9 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "checkpoint_rejected": _checkpoint_rejected,
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
+    "step_time": _step_time,
+    "slower": _slower,
+    "slower_over": _slower_over,
     "node_suspected": _node_suspected,
     "node_excluded": _node_excluded,
     "node_cleared": _node_cleared,

@@ -113,6 +113,14 @@ class HangPlan:
 
 
 @dataclass(frozen=True)
+class SlowPlan:
+    """How much longer steps may take, as a share, before that is reported."""
+
+    tolerance: float = 0.05
+    is_on: bool = True
+
+
+@dataclass(frozen=True)
 class Plan:
     """All that one run needs to know of its train.yaml; durations in seconds."""
 
@@ -142,6 +150,7 @@ class Plan:
     lease_s: float = LEASE_S
     loss_pattern: str = "auto"
     step_time_pattern: str = "auto"
+    slow: SlowPlan = SlowPlan()
 
     @property
     def allocated_nodes(self) -> int:
@@ -212,6 +221,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         hang=_hang(config.get("hang")),
         loss_pattern=config["progress"].get("loss", "auto"),
         step_time_pattern=config["progress"].get("step_time", "auto"),
+        slow=_slow(config.get("slow")),
     )
 
 
@@ -228,6 +238,12 @@ def _hang(section: Mapping[str, Any] | None) -> HangPlan:
     return HangPlan(None if no_progress == "auto" else float(no_progress), section["first_step"],
                     section["dump_stacks"],
                     section["then"])
+
+
+def _slow(section: Mapping[str, Any] | None) -> SlowPlan:
+    if section is None:
+        return SlowPlan(is_on=False)   # a run of a version that had none
+    return SlowPlan(float(section["tolerance"].rstrip("%")) / 100)
 
 
 def array_form(command: str) -> str:

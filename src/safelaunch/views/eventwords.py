@@ -126,6 +126,11 @@ def _lost_progress(data: Data) -> str:
     return f"progress is {'lost' if data.get('sure') else 'perhaps lost'}: {data['why']}; {then}"
 
 
+def _slower(data: Data) -> str:
+    return (f"steps take {float(data['level_s']):.4g} s instead of {float(data['from_s']):.4g} s since step "
+            f"{data['since_step']}")
+
+
 def _checkpoint_skipped(data: Data) -> str:
     instead = f"the newest complete one is {data['instead']}" if data.get("instead") else "there is no complete one"
     return f"the checkpoint {data['path']} is skipped: {data['reason']}; {instead}"
@@ -157,6 +162,9 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "checkpoint_rejected": lambda data: f"the checkpoint {data['path']} is rejected{_because(data)}",
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
+    "step_time": lambda data: f"a step takes {float(data['level_s']):.4g} s",
+    "slower": _slower,
+    "slower_over": lambda data: f"the drop of speed is over: {_slower(data)}",
     "standby_started": lambda data: f"a second supervisor stands by on {data['node']}",
     "standby_lost": lambda data: f"the second supervisor on {data['node']} is lost{_because(data)}",
     "via_chosen": lambda data: f"{via.sentence(str(data['via']))}{_because(data)}",

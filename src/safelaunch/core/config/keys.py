@@ -12,6 +12,7 @@ from safelaunch.core.config.kinds import (
     Integer,
     OneOf,
     Path,
+    Percentage,
     PolicyTable,
     ResumeArgs,
     Share,
@@ -153,6 +154,12 @@ KEYS: dict[str, Key] = {
         "restart",
         "What follows a hang that two witnesses confirm: restart, preserve (keep the site first), or notify (say it).",
     ),
+    "slow.tolerance": Key(Percentage(), "5%", "How much longer steps may take for good before that is reported."),
+    "slow.then": Key(
+        OneOf(("report", "exclude_next", "restart")),
+        "report",
+        "What follows when steps take longer for good: report says it in the job's output, the journal and `status`.",
+    ),
     "kill_switch.file": Key(Path(), "control/kill", "Touch it to end the run; a relative one is in the run folder."),
     "kill_switch.grace": Key(Duration(), "15m", "How long the training may take to end by itself."),
     "kill_switch.group": Key(
@@ -170,6 +177,7 @@ KEYS: dict[str, Key] = {
 NOT_BUILT: dict[str, str] = {
     "checks": "checks of the nodes before an attempt",
     **{f"launch.with={name}": text for name, text in launchers.NOT_BUILT.items()},
-    "slow": "the detection of slow nodes",
+    "slow.then=exclude_next": "the search for the node that slows the others down",
+    "slow.then=restart": "the search for the node that slows the others down",
     "notify": "notifications",
 }

@@ -61,8 +61,7 @@ class Metrics:
 
 def measure(tail: bytes, loss: str = "auto", step_time: str = "auto") -> Metrics:
     """The figures that a log's tail names; `loss` and `step_time` as in train.yaml's progress (seconds)."""
-    losses = _own(loss, tail) if loss != "auto" else re.findall(_LOSS, tail)
-    times = _own_numbers(step_time, tail) if step_time != "auto" else _step_times(tail)
+    losses, times = _losses(tail, loss), _times(tail, step_time)
     lowered = tail.lower()
     rates = [(match.start(), _float(match[1]), unit) for word, pattern, unit in _RATE if word in lowered
              for match in re.finditer(pattern, tail)]
@@ -71,10 +70,30 @@ def measure(tail: bytes, loss: str = "auto", step_time: str = "auto") -> Metrics
                    median(times) if times else None, rate, unit)
 
 
+def seconds_in(line: bytes, step_time: str = "auto") -> float | None:
+    """The last time of a step that one line names; None = it names none."""
+    times = _times(line, step_time)
+    return times[-1] if times else None
+
+
+def loss_in(line: bytes, loss: str = "auto") -> float | None:
+    """The last loss that one line names, which may be no finite number; None = it names none."""
+    losses = _losses(line, loss)
+    return _float(losses[-1]) if losses else None
+
+
 def median(values: Sequence[float]) -> float:
     """The value in the middle, of an even number the mean of both: the library's takes 5 ms to import."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def _losses(text: bytes, pattern: str) -> list[bytes]:
+    return _own(pattern, text) if pattern != "auto" else re.findall(_LOSS, text)
+
+
+def _times(text: bytes, pattern: str) -> list[float]:
+    return _own_numbers(pattern, text) if pattern != "auto" else _step_times(text)
 
 
 def _step_times(tail: bytes) -> list[float]:

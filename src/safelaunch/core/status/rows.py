@@ -151,6 +151,10 @@ def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     yield "attempt", f"{attempt['number']} on {attempt['nodelist']}{at}{end}{why}", ""
     if seen["step"] is not None:
         yield "step", ", ".join([_step(seen), *_figures(seen, speech)]), ""
+    if (slower := seen["slower"]) is not None and seen["ended"] is None:
+        longer = f"{100 * (slower['to_s'] / slower['from_s'] - 1):.2g} % longer"
+        yield "slower", (f"{slower['to_s']:.4g} s a step since step {slower['step']}, before {slower['from_s']:.4g} s "
+                         f"({longer}), seen at {speech.clock(slower['t'])}"), "yellow"
     if seen["eta_t"] is not None:
         yield "ETA", _eta(seen, speech), ""
     yield from _checkpoint_rows(seen, speech)
