@@ -117,3 +117,31 @@ def test_a_pattern_that_takes_too_long_is_given_up_and_the_leader_goes_on(monkey
     lead.plan = replace(PLAN, step_time_pattern=r"(?:a+)+b(\d+)")
     lead.reads(b"step 5 " + b"a" * 60 + b"\n")
     assert lead.plan.step_time_pattern == "auto" and "are given up" in lead.said[0]
+
+
+def losses(first: int, *values: str) -> bytes:
+    return b"".join(f" iteration {first + number:8d}/  900 | lm loss: {value} | password=hunter2hunter2 |\n".encode()
+                    for number, value in enumerate(values))
+
+
+def test_a_loss_that_is_no_number_is_journalled_and_said_once_and_ends_nothing() -> None:
+    lead = Lead()
+    lead.reads(losses(100, "2.1E+00", "nan", "2.1E+00", "nan", "nan"))
+    assert lead.told() == []
+    lead.reads(losses(105, "nan", "nan"))
+    lead.reads(losses(107, *["nan"] * 40))
+    assert lead.told() == ["odd_figure"]
+    assert lead.said == ["!!! the loss is nan in 3 step lines in a row, since step 103; nothing is ended"]
+    data = lead.events[-1].data
+    assert (data["kind"], data["step"], data["value"], data["usual"]) == ("nan", 103, "nan", None)
+    assert "iteration      103" in data["line"] and "hunter2" not in data["line"]
+
+
+def test_a_leader_that_takes_over_does_not_say_it_again_and_a_new_attempt_does() -> None:
+    first = Lead()
+    first.reads(losses(100, *["nan"] * 9))
+    second = Lead(fold(first.events))
+    second.reads(losses(105, *["nan"] * 9))
+    assert second.told() == []
+    second.reads(losses(100, *["nan"] * 9), attempt=2)
+    assert second.told() == ["odd_figure"]

@@ -16,8 +16,9 @@ from safelaunch.core.endings import BAD_ENDS, RunEnd
 from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
 from safelaunch.core.slow.steppace import from_event
-from safelaunch.core.state import Attempt, Ended, Exclusion, Intent, Job, Slower, State
+from safelaunch.core.state import Attempt, Ended, Exclusion, Intent, Job, Slower, State, ToldFigure
 
+MOST_ODD = 20        # odd figures that are remembered
 MOST_SKIPPED = 50   # of them are remembered, so that each is said once
 HANDED_OVER = ("handed_over", "resubmitted")   # events; of older versions also what is told by successor_* now
 PAUSES = ("frozen", "no_storage", "back_off")   # rows of core.decide that wait before the next attempt
@@ -130,6 +131,14 @@ def _slower(state: State, event: Event) -> State:
 
 def _slower_over(state: State, event: Event) -> State:
     return replace(state, pace=from_event(event.data), slower=None)
+
+
+def _odd_figure(state: State, event: Event) -> State:
+    data, usual = event.data, event.data.get("usual")
+    float(data["value"])   # a number, be it "nan"
+    odd = ToldFigure(int(data["attempt"]), str(data["kind"]), int(data["step"]), str(data["value"]),
+              None if usual is None else float(usual), event.t)
+    return state if odd in state.odd else replace(state, odd=(*state.odd, odd)[-MOST_ODD:])
 
 
 def _checkpoint_skipped(state: State, event: Event) -> State:
@@ -351,6 +360,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "checkpoint_rejected": _checkpoint_rejected,
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
+    "odd_figure": _odd_figure,
     "step_time": _step_time,
     "slower": _slower,
     "slower_over": _slower_over,

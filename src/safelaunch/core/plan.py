@@ -151,6 +151,7 @@ class Plan:
     loss_pattern: str = "auto"
     step_time_pattern: str = "auto"
     slow: SlowPlan = SlowPlan()
+    on_nan: str | None = "report"   # None: a run of a version that had none; its figures are not watched
 
     @property
     def allocated_nodes(self) -> int:
@@ -222,6 +223,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         loss_pattern=config["progress"].get("loss", "auto"),
         step_time_pattern=config["progress"].get("step_time", "auto"),
         slow=_slow(config.get("slow")),
+        on_nan=config.get("on_nan"),
     )
 
 

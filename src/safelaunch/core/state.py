@@ -88,6 +88,18 @@ class Exclusion:
 
 
 @dataclass(frozen=True)
+class ToldFigure:
+    """A figure of the log that was reported at `t` (core.slow.oddfigures); `value` as text, such as "nan"."""
+
+    attempt: int
+    kind: str
+    step: int
+    value: str
+    usual: float | None
+    t: float
+
+
+@dataclass(frozen=True)
 class Slower:
     """Steps take longer since `step`, as was reported at `t`; `from_s`: what one took before."""
 
@@ -142,6 +154,7 @@ class State:
     kill_who: str | None = None
     pace: StepPace | None = None            # the level of seconds per step that the next supervisor goes on with
     slower: Slower | None = None            # the drop of speed that lasts
+    odd: tuple[ToldFigure, ...] = ()               # the newest odd figures
     failed_alone: tuple[str, int] | None = None   # the last job and its exit code, where nobody supervised its end
     ended: Ended | None = None
     gen: int = 0

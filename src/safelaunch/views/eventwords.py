@@ -9,6 +9,7 @@ from safelaunch.core import nodefold, via
 from safelaunch.core.acts import ACTS
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.model import Event
+from safelaunch.core.slow.oddfigures import tell_odd
 from safelaunch.views import talk
 
 Data = Mapping[str, Any]
@@ -162,6 +163,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "checkpoint_rejected": lambda data: f"the checkpoint {data['path']} is rejected{_because(data)}",
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
+    "odd_figure": lambda data: f"{tell_odd(data)}, since step {data['step']} of attempt {data['attempt']}",
     "step_time": lambda data: f"a step takes {float(data['level_s']):.4g} s",
     "slower": _slower,
     "slower_over": lambda data: f"the drop of speed is over: {_slower(data)}",

@@ -132,7 +132,8 @@ def _job(state: State, word: SchedulerAnswer, now: float) -> dict[str, Any] | No
 
 def _warnings(state: State) -> dict[str, Any]:
     return {"lost_progress": _lost_progress(state.attempt),
-            "slower": dict(vars(state.slower)) if state.slower else None}
+            "slower": dict(vars(state.slower)) if state.slower else None,
+            "odd_figures": [dict(vars(one)) for one in state.odd]}
 
 
 def _lost_progress(attempt: Attempt | None) -> dict[str, Any] | None:

@@ -83,6 +83,7 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
             "spare_nodes": 0,
             "standby": True,
             "hang": {"no_progress": "auto", "first_step": 3600.0, "dump_stacks": True, "then": "restart"},
+            "on_nan": "report",
             "slow": {"tolerance": "5%", "then": "report"},
             "suspects": {"exclude": True, "max_excluded": "10%", "forget_after": 604800.0, "ledger": None},
         "kill_switch": {"file": "control/kill", "grace": 900.0, "group": None, "signal": "SIGUSR2"},
@@ -244,7 +245,7 @@ def test_no_problem_hides_another(rows: list[tuple[str, str]]) -> None:
 def test_a_documented_key_that_is_not_built_is_refused_and_never_ignored(path: str) -> None:
     path, _, word = path.partition("=")
     section, dot, key = path.partition(".")
-    text = f"{section}: {{{key}: {word or 'auto'}}}" if dot else f"{section}: 1"
+    text = f"{section}: {{{key}: {word or 'auto'}}}" if dot else f"{section}: {word or 1}"
     found = problems(f"{MINIMAL}{text}\n")
     assert f"{path}: not built yet: " in found[0]
     assert found[0].startswith("train.yaml:2:")
@@ -404,6 +405,7 @@ SAMPLES = [
     ("restart: {on_lost_progress: no}", False),
     ("slow: {tolerance: 2.5%, then: report}", True), ("slow: {tolerance: 0%}", False), ("slow: {tolerance: 5}", False),
     ("slow: {tolerance: 0.5%}", False), ("slow: {tolerance: 100%}", False), ("slow: {then: nothing}", False),
+    ("on_nan: report", True), ("on_nan: restart", False),
     ("resume: {keep_trying: 0}", True), ("standby: 1", False), ("hang: {no_progress: 10m}", True),
     ("hang: {no_progress: soon}", False), ("hang: {no_progress: auto, then: notify}", True), ("standby: false", True),
     ("suspects: {max_excluded: 3}", True), ("suspects: {max_excluded: -3}", False),

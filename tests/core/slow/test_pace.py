@@ -19,7 +19,7 @@ KNOWN = StepPace(1, 500, 105.2, 0.004, BY_LOG)
 
 
 def line(step: int, seconds: float | None = None, phase: str = "") -> StepLine:
-    return StepLine(step, seconds, None, phase, "")
+    return StepLine(step, seconds, None, None, phase, "")
 
 
 def play(pace: LogPace, first: int, seconds: float, count: int, seed: int = 1) -> tuple[LogPace, list[PaceChange]]:

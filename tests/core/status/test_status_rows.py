@@ -33,7 +33,7 @@ def seen(**changes: Any) -> dict[str, Any]:
         "pulse": {"is_stale": False, "age_s": 3.0, "host": "n0", "hang_t": None, "attempt": 1},
         "slurm": {"jobs": [], "trouble": "", "version": None, "is_known": None, "unknown_words": None},
         "local_folder": None, "journal_problems": [], "lost_progress": None,
-        "slower": None, **changes}
+        "slower": None, "odd_figures": [], **changes}
 
 
 def row(label: str, **changes: Any) -> str:

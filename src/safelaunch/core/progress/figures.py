@@ -15,6 +15,8 @@ _NUMBER = _PLAIN + rb"(?![\w.])"
 # losses of a validation, nor the parts of one.
 _LOSS = (rb"(?i)(?<![a-z])(?<!val[ _])(?<!valid[ _])(?<!validation[ _])(?<!eval[ _])(?<!test[ _])(?<!nll[ _])"
          rb"(?<!aux[ _])loss(?:_step)?['\"]?[ \t]{0,8}[:=]?[ \t]{0,8}['\"]?" + _NUMBER)
+# "grad norm: 0.11" (Megatron), "grad_norm: 1.2" (torchtitan), "'grad_norm': 0.5" (Transformers), "gnorm=1" of fairseq.
+_GRAD_NORM = rb"(?i)(?<![a-z])(?:grad(?:ient)?[ _]norm|gnorm)" + _IS + rb"['\"]?" + _NUMBER
 # A word that stands in each match, a pattern, and the unit. Only the patterns whose word stands in the log, in small
 # letters, are compiled and searched for: of all of them 64 kB take 50 ms.
 _STEP_TIME = (
@@ -80,6 +82,12 @@ def loss_in(line: bytes, loss: str = "auto") -> float | None:
     """The last loss that one line names, which may be no finite number; None = it names none."""
     losses = _losses(line, loss)
     return _float(losses[-1]) if losses else None
+
+
+def grad_norm_in(line: bytes) -> float | None:
+    """The last norm of the gradients that one line names; None = it names none."""
+    norms = re.findall(_GRAD_NORM, line) if b"norm" in line.lower() else []
+    return _float(norms[-1]) if norms else None
 
 
 def median(values: Sequence[float]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from safelaunch.core.progress.figures import loss_in, seconds_in
+from safelaunch.core.progress.figures import grad_norm_in, loss_in, seconds_in
 from safelaunch.core.progress.lines import signs_in
 from safelaunch.core.progress.steps import last_steps
 
@@ -20,7 +20,7 @@ class Patterns(NamedTuple):
 
 
 class StepLine(NamedTuple):
-    """A line that names a step; `seconds` and `loss` None = it does not name them.
+    """A line that names a step; a figure None = it does not name it.
 
     `phase`: what the log has named since the step line before (core.progress.lines), "" = nothing.
     """
@@ -28,6 +28,7 @@ class StepLine(NamedTuple):
     step: int
     seconds: float | None
     loss: float | None
+    grad_norm: float | None
     phase: str
     text: str
 
@@ -44,7 +45,7 @@ def step_lines(text: bytes, patterns: Patterns) -> tuple[list[StepLine], str]:
         line = text[begin:end]
         between = text[behind:begin]
         found.append(StepLine(step, seconds_in(line, patterns.step_time), loss_in(line, patterns.loss),
-                              _phase(between), line.decode(errors="replace")))
+                              grad_norm_in(line), _phase(between), line.decode(errors="replace")))
         behind = end
     return found, _phase(text[behind:])
 
