@@ -8,7 +8,7 @@ from safelaunch.core.progress.figures import grad_norm_in, loss_in, seconds_in
 from safelaunch.core.progress.lines import signs_in
 from safelaunch.core.progress.steps import last_steps
 
-MOST_LINES = 32   # of one piece of a log, the newest; more of them tell no more
+MOST_LINES = 8   # of one piece of a log, the newest: enough for a look each 5 s, and all that it costs
 
 
 class Patterns(NamedTuple):
