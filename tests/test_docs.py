@@ -24,7 +24,8 @@ RUN_FOLDER = (ROOT / "docs" / "run-folder.md").read_text()
 
 # Where the kind is not a literal: (module, expression) → what it can be.
 COMPUTED = {("supervisor/endings.py", "action.how"): ("completed", "gave_up", "stopped"),
-            ("supervisor/observe.py", "event"): ("kill_switch", "request")}
+            ("supervisor/observe.py", "event"): ("kill_switch", "request"),
+            ("supervisor/slowing.py", "event"): ("slower", "slower_over")}
 
 
 def table(head: str) -> list[list[str]]:

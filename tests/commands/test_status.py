@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,32 @@ def test_an_attempt_that_started_below_its_checkpoint_is_told(bloom: Made, sure:
     assert f"progress   {word}: it counts 1 … 3" in told(bloom, job())
     assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["lost_progress"] == {
         "attempt": 1, "sure": sure, "why": "it counts 1 … 3"}
+
+
+def test_a_drop_of_speed_that_lasts_is_shown_until_it_is_over(bloom: Made) -> None:
+    bloom.running()
+    level: dict[str, Any] = {"attempt": 1, "step": 60, "level_s": 111.0, "noise": 0.003, "source": "log",
+                             "normal_s": 105.2}
+    bloom.event("slower", **level, since_step=51, from_s=105.2, confidence=0.9999)
+    assert "slower     111 s a step since step 51, before 105.2 s (5.5 % longer)" in told(bloom, job())
+    bloom.event("slower_over", **{**level, "level_s": 105.2, "normal_s": None}, since_step=90, from_s=111.0,
+                confidence=0.9999)
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["slower"] is None
+
+
+def test_an_odd_figure_is_shown_while_its_attempt_is_the_newest(bloom: Made) -> None:
+    bloom.running()
+    bloom.event("odd_figure", attempt=1, kind="loss_spike", step=60, value="9.5", usual=2.5, line="step 60 loss 9.5")
+    bloom.event("odd_figure", attempt=1, kind="nan", step=70, value="nan", usual=None, line="step 70 loss nan")
+    bloom.event("odd_figure", attempt=1, kind="nan", step=80, value="no number", usual=None, line="")   # of nobody
+    shown = told(bloom, job())
+    assert "figures    the loss has leapt from 2.5 to 9.5 at step 60" in shown
+    assert "figures    the loss is nan in 3 step lines in a row at step 70" in shown and "step 80" not in shown
+    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)
+    assert [(one["kind"], one["value"]) for one in seen["odd_figures"]] == [("loss_spike", "9.5"), ("nan", "nan")]
+    bloom.failed()
+    bloom.attempt(2)
+    assert "figures " not in told(bloom, job())
 
 
 @pytest.mark.parametrize(("line", "loss"), [

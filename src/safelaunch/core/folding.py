@@ -15,8 +15,10 @@ from safelaunch.core.categories import BAD_NODE
 from safelaunch.core.endings import BAD_ENDS, RunEnd
 from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
-from safelaunch.core.state import Attempt, Ended, Exclusion, Intent, Job, State
+from safelaunch.core.slow.steppace import from_event
+from safelaunch.core.state import Attempt, Ended, Exclusion, Intent, Job, Slower, State, ToldFigure
 
+MOST_ODD = 20        # odd figures that are remembered
 MOST_SKIPPED = 50   # of them are remembered, so that each is said once
 HANDED_OVER = ("handed_over", "resubmitted")   # events; of older versions also what is told by successor_* now
 PAUSES = ("frozen", "no_storage", "back_off", "check_nodes")   # rows of core.decide that wait before the next attempt
@@ -127,6 +129,30 @@ def _progress(state: State, event: Event) -> State:
 
 def _lost_progress(state: State, event: Event) -> State:
     return _change_attempt(state, event, lost=str(event.data["why"]), lost_surely=bool(event.data.get("sure")))
+
+
+def _step_time(state: State, event: Event) -> State:
+    return replace(state, pace=from_event(event.data))
+
+
+def _slower(state: State, event: Event) -> State:
+    """A second drop, before the first one is over, counts from the first one's level on."""
+    data, pace = event.data, from_event(event.data)
+    from_s = pace.normal_s if pace.normal_s is not None else float(data["from_s"])
+    slower = Slower(pace.attempt, int(data["since_step"]), event.t, from_s, pace.level_s, float(data["confidence"]))
+    return replace(state, pace=pace, slower=slower)
+
+
+def _slower_over(state: State, event: Event) -> State:
+    return replace(state, pace=from_event(event.data), slower=None)
+
+
+def _odd_figure(state: State, event: Event) -> State:
+    data, usual = event.data, event.data.get("usual")
+    float(data["value"])   # a number, be it "nan"
+    odd = ToldFigure(int(data["attempt"]), str(data["kind"]), int(data["step"]), str(data["value"]),
+              None if usual is None else float(usual), event.t)
+    return state if odd in state.odd else replace(state, odd=(*state.odd, odd)[-MOST_ODD:])
 
 
 def _checkpoint_skipped(state: State, event: Event) -> State:
@@ -350,6 +376,10 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "checkpoint_rejected": _checkpoint_rejected,
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
+    "odd_figure": _odd_figure,
+    "step_time": _step_time,
+    "slower": _slower,
+    "slower_over": _slower_over,
     "node_suspected": _node_suspected,
     "node_excluded": _node_excluded,
     "node_cleared": _node_cleared,

@@ -124,6 +124,14 @@ class ChecksPlan:
 
 
 @dataclass(frozen=True)
+class SlowPlan:
+    """How much longer steps may take, as a share, before that is reported."""
+
+    tolerance: float = 0.05
+    is_on: bool = True
+
+
+@dataclass(frozen=True)
 class Plan:
     """All that one run needs to know of its train.yaml; durations in seconds."""
 
@@ -154,6 +162,8 @@ class Plan:
     lease_s: float = LEASE_S
     loss_pattern: str = "auto"
     step_time_pattern: str = "auto"
+    slow: SlowPlan = SlowPlan()
+    on_nan: str | None = "report"   # None: a run of a version that had none; its figures are not watched
 
     @property
     def allocated_nodes(self) -> int:
@@ -225,6 +235,8 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         checks=_checks(config.get("checks")),
         loss_pattern=config["progress"].get("loss", "auto"),
         step_time_pattern=config["progress"].get("step_time", "auto"),
+        slow=_slow(config.get("slow")),
+        on_nan=config.get("on_nan"),
     )
 
 
@@ -248,6 +260,12 @@ def _checks(section: Mapping[str, Any] | None) -> ChecksPlan:
         return ChecksPlan()   # a run of a version that had none
     return ChecksPlan(section["boot"], tuple(section["disk"]), section["timeout"], section["on_bad_node"],
                       tuple(section["skip"]))
+
+
+def _slow(section: Mapping[str, Any] | None) -> SlowPlan:
+    if section is None:
+        return SlowPlan(is_on=False)   # a run of a version that had none
+    return SlowPlan(float(section["tolerance"].rstrip("%")) / 100)
 
 
 def array_form(command: str) -> str:

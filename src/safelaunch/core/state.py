@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from safelaunch.core.endings import BAD_ENDS
+from safelaunch.core.slow.steppace import StepPace
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,30 @@ class Exclusion:
 
 
 @dataclass(frozen=True)
+class ToldFigure:
+    """A figure of the log that was reported at `t` (core.slow.oddfigures); `value` as text, such as "nan"."""
+
+    attempt: int
+    kind: str
+    step: int
+    value: str
+    usual: float | None
+    t: float
+
+
+@dataclass(frozen=True)
+class Slower:
+    """Steps take longer since `step`, as was reported at `t`; `from_s`: what one took before."""
+
+    attempt: int
+    step: int
+    t: float
+    from_s: float
+    to_s: float
+    confidence: float
+
+
+@dataclass(frozen=True)
 class Ended:
     """The named state in which a run ended: completed, gave_up or stopped."""
 
@@ -129,6 +154,9 @@ class State:
     local_folder_taken: tuple[str, str, str] | None = None   # node, path, owner: this user's folder is another's there
     unknown_words: tuple[str, str] | None = None   # job, and the words by which Slurm ended something of it, unread
     kill_who: str | None = None
+    pace: StepPace | None = None            # the level of seconds per step that the next supervisor goes on with
+    slower: Slower | None = None            # the drop of speed that lasts
+    odd: tuple[ToldFigure, ...] = ()               # the newest odd figures
     failed_alone: tuple[str, int] | None = None   # the last job and its exit code, where nobody supervised its end
     ended: Ended | None = None
     gen: int = 0

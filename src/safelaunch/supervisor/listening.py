@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from safelaunch.adapters.cputime import TookTooLong, within
+from safelaunch.core.progress.steplines import Patterns
 from safelaunch.core.progress.steps import AUTO, cut_lines
 from safelaunch.supervisor.leader import Leader
 
@@ -30,3 +31,18 @@ def read(lead: Leader, text: bytes, look: Callable[[bytes, str], T], nothing: T)
                  "as with progress.step: auto")
     lead.follows(replace(lead.plan, step_pattern=AUTO))
     return read(lead, text, look, nothing)
+
+
+def read_figures(lead: Leader, text: bytes, look: Callable[[bytes, Patterns], T], nothing: T) -> T:
+    """The same for the figures beside the steps: the user's patterns of these are given up on their own."""
+    cut, plan = cut_lines(text), lead.plan
+    patterns = Patterns(plan.step_pattern, plan.step_time_pattern, plan.loss_pattern)
+    try:
+        return within(LISTEN_S, lambda: look(cut, patterns))
+    except TookTooLong as error:
+        if (plan.step_time_pattern, plan.loss_pattern) == (AUTO, AUTO):
+            return nothing
+        lead.say(f"progress.step_time and progress.loss are given up: they took {error} for {len(cut)} bytes of the "
+                 "log; both are read as auto")
+    lead.follows(replace(plan, step_time_pattern=AUTO, loss_pattern=AUTO))
+    return read_figures(lead, text, look, nothing)

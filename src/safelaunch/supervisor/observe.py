@@ -26,7 +26,7 @@ from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.timing import CONTESTED_S, PULSE_S
 from safelaunch.node import fresh
-from safelaunch.supervisor import hangs, listening, lostprogress, overlap, slurmends, thaw
+from safelaunch.supervisor import hangs, listening, lostprogress, overlap, slowing, slurmends, thaw
 from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
 from safelaunch.supervisor.standbys import eligible_standbys, keep_standby, strike_off
 from safelaunch.supervisor.state.clock import Timer
@@ -205,7 +205,9 @@ def read_log(lead: Leader, process: AttemptProcess) -> Talk | None:
         return None
     start = max(start, lead.running.size - CHUNK_BYTES)
     text = process.read(start, lead.running.size - start)
-    return listening.read(lead, text, partial(_parse, lead, process.number), Talk())
+    talk = listening.read(lead, text, partial(_parse, lead, process.number), Talk())
+    slowing.follow(lead, process.number, text, talk)
+    return talk
 
 
 def _parse(lead: Leader, number: int, text: bytes, pattern: str) -> Talk:

@@ -9,6 +9,7 @@ from safelaunch.core import nodefold, via
 from safelaunch.core.acts import ACTS
 from safelaunch.core.hangs import stacktext
 from safelaunch.core.model import Event
+from safelaunch.core.slow.oddfigures import tell_odd
 from safelaunch.views import talk
 
 Data = Mapping[str, Any]
@@ -126,6 +127,11 @@ def _lost_progress(data: Data) -> str:
     return f"progress is {'lost' if data.get('sure') else 'perhaps lost'}: {data['why']}; {then}"
 
 
+def _slower(data: Data) -> str:
+    return (f"steps take {float(data['level_s']):.4g} s instead of {float(data['from_s']):.4g} s since step "
+            f"{data['since_step']}")
+
+
 def _checkpoint_skipped(data: Data) -> str:
     instead = f"the newest complete one is {data['instead']}" if data.get("instead") else "there is no complete one"
     return f"the checkpoint {data['path']} is skipped: {data['reason']}; {instead}"
@@ -157,6 +163,10 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "checkpoint_rejected": lambda data: f"the checkpoint {data['path']} is rejected{_because(data)}",
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
+    "odd_figure": lambda data: f"{tell_odd(data)}, since step {data['step']} of attempt {data['attempt']}",
+    "step_time": lambda data: f"a step takes {float(data['level_s']):.4g} s",
+    "slower": _slower,
+    "slower_over": lambda data: f"the drop of speed is over: {_slower(data)}",
     "standby_started": lambda data: f"a second supervisor stands by on {data['node']}",
     "standby_lost": lambda data: f"the second supervisor on {data['node']} is lost{_because(data)}",
     "via_chosen": lambda data: f"{via.sentence(str(data['via']))}{_because(data)}",

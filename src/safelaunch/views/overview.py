@@ -71,7 +71,7 @@ def overview(
                   "t": state.ended.t} if state.ended else None,
         "job": _job(state, word, now),
         "attempt": _attempt(state.attempt) if state.attempt else None,
-        "lost_progress": _lost_progress(state.attempt),
+        **_warnings(state),
         "attempts": len(state.attempts),
         "step": step, "step_total": total, "loss": _number(figures.loss), "step_time_s": _number(figures.step_s),
         "typical_step_time_s": _number(figures.typical_step_s), "pace_s": _rounded(pace_s),
@@ -128,6 +128,12 @@ def _job(state: State, word: SchedulerAnswer, now: float) -> dict[str, Any] | No
     left_s = known.left_s if known is not None else None
     return {"id": job.id, "nodes": list(job.nodes), "nodelist": SPEECH.nodes(job.nodes), "batch_host": job.batch_host,
             "started_t": job.started_t, "ends_t": None if left_s is None else round(now + left_s)}
+
+
+def _warnings(state: State) -> dict[str, Any]:
+    return {"lost_progress": _lost_progress(state.attempt),
+            "slower": dict(vars(state.slower)) if state.slower else None,
+            "odd_figures": [dict(vars(one)) for one in state.odd]}
 
 
 def _lost_progress(attempt: Attempt | None) -> dict[str, Any] | None:

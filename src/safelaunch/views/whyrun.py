@@ -24,7 +24,7 @@ from safelaunch.views.whysubject import Subject
 
 # What was done about a failure, as the journal tells it; the other kinds are for `safelaunch events`.
 TOLD = ("failure", "verdict", "node_suspected", "decision", "attempt_ended", "preserved", "attempt_started",
-        "lost_progress", "checkpoint_skipped", *HANDED_OVER, "successor_lost", "kill_switch",
+        "lost_progress", "odd_figure", "checkpoint_skipped", *HANDED_OVER, "successor_lost", "kill_switch",
         "completed", "gave_up", "stopped")
 MOST_TOLD = 8
 

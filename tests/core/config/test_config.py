@@ -83,6 +83,8 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
             "spare_nodes": 0,
             "standby": True,
             "hang": {"no_progress": "auto", "first_step": 3600.0, "dump_stacks": True, "then": "restart"},
+            "on_nan": "report",
+            "slow": {"tolerance": "5%", "then": "report"},
             "suspects": {"exclude": True, "max_excluded": "10%", "forget_after": 604800.0, "ledger": None},
             "checks": {"boot": False, "disk": [], "timeout": 60.0, "on_bad_node": "exclude", "skip": []},
         "kill_switch": {"file": "control/kill", "grace": 900.0, "group": None, "signal": "SIGUSR2"},
@@ -112,7 +114,7 @@ slurm:
   time: 20h
   wrap: sleep 1
 launch: {with: deepspeed, tee: 4}
-slow: {tolerance: 5%}
+slow: {tolerance: 5%, then: restart}
 env: {1X: a, UID: 0}
 """
     assert problems(text, "slurm.nodess=4") == [
@@ -126,7 +128,7 @@ env: {1X: a, UID: 0}
         "train.yaml:8:3: slurm.wrap: use command:",
         "train.yaml:9:16: launch.with: not built yet: starting by deepspeed; torchrun starts DeepSpeed trainings too",
         "train.yaml:9:32: launch.tee: expected an integer from 0 to 3, got 4",
-        "train.yaml:10:1: slow: not built yet: the detection of slow nodes",
+        "train.yaml:10:29: slow.then: not built yet: the search for the node that slows the others down",
         "train.yaml:11:11: env.1X: not a name that an environment variable can have",
         "train.yaml:11:19: env.UID: bash sets this variable itself, and does not hand yours to the training",
         'command line: slurm.nodess: unknown option; did you mean "nodes"? '
@@ -244,7 +246,7 @@ def test_no_problem_hides_another(rows: list[tuple[str, str]]) -> None:
 def test_a_documented_key_that_is_not_built_is_refused_and_never_ignored(path: str) -> None:
     path, _, word = path.partition("=")
     section, dot, key = path.partition(".")
-    text = f"{section}: {{{key}: {word or 'auto'}}}" if dot else f"{section}: 1"
+    text = f"{section}: {{{key}: {word or 'auto'}}}" if dot else f"{section}: {word or 1}"
     found = problems(f"{MINIMAL}{text}\n")
     assert f"{path}: not built yet: " in found[0]
     assert found[0].startswith("train.yaml:2:")
@@ -402,6 +404,9 @@ SAMPLES = [
     ("resume: {dir: x, format: dcp, by: training}", True), ("resume: {dir: x, format: zip, by: training}", False),
     ("resume: {by: me}", False), ("restart: {on_lost_progress: warn}", True),
     ("restart: {on_lost_progress: no}", False),
+    ("slow: {tolerance: 2.5%, then: report}", True), ("slow: {tolerance: 0%}", False), ("slow: {tolerance: 5}", False),
+    ("slow: {tolerance: 0.5%}", False), ("slow: {tolerance: 100%}", False), ("slow: {then: nothing}", False),
+    ("on_nan: report", True), ("on_nan: restart", False),
     ("resume: {keep_trying: 0}", True), ("standby: 1", False), ("hang: {no_progress: 10m}", True),
     ("hang: {no_progress: soon}", False), ("hang: {no_progress: auto, then: notify}", True), ("standby: false", True),
     ("suspects: {max_excluded: 3}", True), ("suspects: {max_excluded: -3}", False),

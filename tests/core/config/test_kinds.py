@@ -33,6 +33,7 @@ ROWS: list[tuple[ValueKind, list[str], list[str], list[str]]] = [
     (kinds.Flag(), ["true", "false"], ["1", "'true'", "yes", "[true]"], []),
     (kinds.Share(), ["10%", "99.5%", "100%", "0", "3", "'3'"],
      ["110%", "-3", "1.5", "1000000", "many", "١٠%", "true", "[1]"], ["3.0"]),
+    (kinds.Percentage(), ["5%", "'5%'", "2.5%", "99%"], ["0%", "0.5%", "100%", "5", "05%", "many", "true", "[5%]"], []),
     (kinds.PolicyTable(("hang", "data"), ("restart", "stop")), ["{}", "{hang: stop}", "{hang: restart 3, data: stop}"],
      ["{other: stop}", "{hang: perhaps}", "{hang: restart three}", "{hang: 3}", "{hang: [stop]}", "stop", "[hang]"],
      []),

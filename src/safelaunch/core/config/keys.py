@@ -13,6 +13,7 @@ from safelaunch.core.config.kinds import (
     Integer,
     OneOf,
     Path,
+    Percentage,
     PolicyTable,
     ResumeArgs,
     Share,
@@ -169,6 +170,18 @@ KEYS: dict[str, Key] = {
         "restart",
         "What follows a hang that two witnesses confirm: restart, preserve (keep the site first), or notify (say it).",
     ),
+    "slow.tolerance": Key(Percentage(), "5%", "How much longer steps may take for good before that is reported."),
+    "slow.then": Key(
+        OneOf(("report", "exclude_next", "restart")),
+        "report",
+        "What follows when steps take longer for good: report says it in the job's output, the journal and `status`.",
+    ),
+    "on_nan": Key(
+        OneOf(("report", "stop", "previous_checkpoint")),
+        "report",
+        "What follows when the loss is no finite number three times in a row: report says it in the job's output, the "
+        "journal and `status`.",
+    ),
     "kill_switch.file": Key(Path(), "control/kill", "Touch it to end the run; a relative one is in the run folder."),
     "kill_switch.grace": Key(Duration(), "15m", "How long the training may take to end by itself."),
     "kill_switch.group": Key(
@@ -186,6 +199,9 @@ KEYS: dict[str, Key] = {
 NOT_BUILT: dict[str, str] = {
     "checks.allreduce": "the test of the communication between nodes",
     **{f"launch.with={name}": text for name, text in launchers.NOT_BUILT.items()},
-    "slow": "the detection of slow nodes",
+    "slow.then=exclude_next": "the search for the node that slows the others down",
+    "slow.then=restart": "the search for the node that slows the others down",
+    "on_nan=stop": "the end of a run by a NaN loss",
+    "on_nan=previous_checkpoint": "the restart from the checkpoint before the first NaN",
     "notify": "notifications",
 }

@@ -258,6 +258,21 @@ class Share:
 
 
 @dataclass(frozen=True)
+class Percentage:
+    """A part of something, from 1% to below 100%."""
+
+    pattern = r"[1-9][0-9]?(\.[0-9]{1,6})?%"
+    schema: ClassVar[Schema] = {"type": "string", "pattern": f"^({pattern})$"}
+
+    def read(self, node: Node) -> str:
+        """The text as written."""
+        text = node.text if isinstance(node, Scalar) else ""
+        if re.fullmatch(self.pattern, text) is None:
+            raise expected("a percentage from 1% to 99%, such as 5%", node)
+        return text
+
+
+@dataclass(frozen=True)
 class PolicyTable:
     """Categories of failure, each with what follows: a word, and a budget behind it if need be."""
 

@@ -15,6 +15,8 @@ _NUMBER = _PLAIN + rb"(?![\w.])"
 # losses of a validation, nor the parts of one.
 _LOSS = (rb"(?i)(?<![a-z])(?<!val[ _])(?<!valid[ _])(?<!validation[ _])(?<!eval[ _])(?<!test[ _])(?<!nll[ _])"
          rb"(?<!aux[ _])loss(?:_step)?['\"]?[ \t]{0,8}[:=]?[ \t]{0,8}['\"]?" + _NUMBER)
+# "grad norm: 0.11" (Megatron), "grad_norm: 1.2" (torchtitan), "'grad_norm': 0.5" (Transformers), "gnorm=1" of fairseq.
+_GRAD_NORM = rb"(?i)(?<![a-z])(?:grad(?:ient)?[ _]norm|gnorm)" + _IS + rb"['\"]?" + _NUMBER
 # A word that stands in each match, a pattern, and the unit. Only the patterns whose word stands in the log, in small
 # letters, are compiled and searched for: of all of them 64 kB take 50 ms.
 _STEP_TIME = (
@@ -96,6 +98,24 @@ def named_step_times(text: bytes, pattern: str = "auto") -> list[tuple[int, floa
     found = ((match.start(), _float(match[1])) for match in re.finditer(pattern.encode(), text, re.MULTILINE)
              if match[1])
     return [(start, value) for start, value in found if value is not None and value == value]
+
+
+def seconds_in(line: bytes, step_time: str = "auto") -> float | None:
+    """The last time of a step that one line names; None = it names none."""
+    times = named_step_times(line, step_time)
+    return times[-1][1] if times else None
+
+
+def loss_in(line: bytes, loss: str = "auto") -> float | None:
+    """The last loss that one line names, which may be no finite number; None = it names none."""
+    losses = named_losses(line, loss)
+    return losses[-1][1] if losses else None
+
+
+def grad_norm_in(line: bytes) -> float | None:
+    """The last norm of the gradients that one line names; None = it names none."""
+    norms = re.findall(_GRAD_NORM, line) if b"norm" in line.lower() else []
+    return _float(norms[-1]) if norms else None
 
 
 def median(values: Sequence[float]) -> float:

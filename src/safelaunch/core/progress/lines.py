@@ -61,7 +61,7 @@ def listen(chunk: bytes, pattern: str = "auto") -> Talk:
     if step is None and pattern == "auto" and b"epoch" in chunk:
         epochs = _EPOCH.findall(chunk)
         mark = f"epoch {epochs[-1].decode()}" if epochs else ""
-    return Talk(step, _signs(chunk[_rest(chunk, steps, step):]), mark)
+    return Talk(step, signs_in(chunk[_rest(chunk, steps, step):]), mark)
 
 
 def _rest(chunk: bytes, steps: list[Named], step: int | None) -> int:
@@ -75,7 +75,8 @@ def _line_at(chunk: bytes, start: int) -> bytes:
     return chunk[begin:max(start, chunk.find(b"\n", start + 1))]
 
 
-def _signs(text: bytes) -> tuple[str, ...]:
+def signs_in(text: bytes) -> tuple[str, ...]:
+    """The signs in some lines, in order, equal neighbours once."""
     lowered = text.lower()
     if not any(word in lowered for word in _IN_SIGNS):
         return ()

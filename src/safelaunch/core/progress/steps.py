@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 # Lines of common trainers; the number is the step. Sources: Megatron-LM training_log ("iteration  100/ 1000 |"),
@@ -58,8 +59,8 @@ def named_steps(text: bytes, pattern: str = "auto") -> list[Named]:
     """All steps that a piece of a log names, in order; `pattern` as in train.yaml's progress.step."""
     found = _in_lines(text, pattern, 0)
     if pattern != "auto":
-        return found or [Named(match.start(), int(match[1])) for match in _TOLD.finditer(text)]
-    return found or (list(_bar_steps(text)) if b"%" in text else [])
+        return list(found) or [Named(match.start(), int(match[1])) for match in _TOLD.finditer(text)]
+    return list(found) or (list(_bar_steps(text)) if b"%" in text else [])
 
 
 def last_steps(
@@ -76,12 +77,13 @@ def last_steps(
     return found[-most:]
 
 
-def _in_lines(text: bytes, pattern: str, start: int) -> list[Named]:
+@lru_cache(maxsize=2)   # three readers search each piece of a live log: its end, or all of it
+def _in_lines(text: bytes, pattern: str, start: int) -> tuple[Named, ...]:
     """What lines name from `start` on, where one begins."""
     if pattern == "auto":
-        return [Named(match.start(), int(match[match.lastindex or 0])) for match in STEP_LINE.finditer(text, start)]
-    return [Named(match.start(), int(match[1])) for match in re.compile(pattern.encode(), re.MULTILINE).finditer(
-        text, start) if match[1] is not None and match[1].isdigit()]
+        return tuple(Named(match.start(), int(match[match.lastindex or 0])) for match in STEP_LINE.finditer(text, start))
+    return tuple(Named(match.start(), int(match[1])) for match in re.compile(pattern.encode(), re.MULTILINE).finditer(
+        text, start) if match[1] is not None and match[1].isdigit())
 
 
 def _bar_steps(text: bytes) -> Iterator[Named]:

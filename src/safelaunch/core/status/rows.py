@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from safelaunch.core import via
+from safelaunch.core.slow.oddfigures import NAN, tell_odd
 from safelaunch.core.status.speech import Speech, duration
 
 Row = tuple[str, str, str]   # label, text, style
@@ -13,6 +14,7 @@ STYLES = {"completed": "green", "running": "green", "gave_up": "red", "stopped":
           "preserving": "red", "queued": "cyan", "waiting": "cyan", "stopping": "yellow", "ending": "yellow",
           "on_hold": "yellow"}
 SHOWN_RESTARTS = 3
+SHOWN_ODD = 3
 # What a screen that is too small goes without, what is wanted least first; of rows of one label the first.
 LEAST_WANTED = ("slurm", "used", "decided", "decided", "lost", "standby", "hang", "decided", "next job",
                 "supervisor")
@@ -151,6 +153,14 @@ def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     yield "attempt", f"{attempt['number']} on {attempt['nodelist']}{at}{end}{why}", ""
     if seen["step"] is not None:
         yield "step", ", ".join([_step(seen), *_figures(seen, speech)]), ""
+    if (slower := seen["slower"]) is not None and seen["ended"] is None:
+        longer = f"{100 * (slower['to_s'] / slower['from_s'] - 1):.2g} % longer"
+        yield "slower", (f"{slower['to_s']:.4g} s a step since step {slower['step']}, before {slower['from_s']:.4g} s "
+                         f"({longer}), seen at {speech.clock(slower['t'])}"), "yellow"
+    newest = [one for one in seen["odd_figures"] if one["attempt"] == attempt["number"]][-SHOWN_ODD:]
+    for one in newest:
+        yield "figures", f"{tell_odd(one)} at step {one['step']}, seen at {speech.clock(one['t'])}", (
+            "red" if one["kind"] == NAN else "yellow")
     if seen["eta_t"] is not None:
         yield "ETA", _eta(seen, speech), ""
     yield from _checkpoint_rows(seen, speech)

@@ -9,6 +9,8 @@ from safelaunch.adapters.attempt import AttemptProcess
 from safelaunch.core.counters import Counter
 from safelaunch.core.decide.seen import Live, mark_asked, mark_killed
 from safelaunch.core.model import Exit
+from safelaunch.core.slow.oddfigures import FigureWatch
+from safelaunch.core.slow.pace import LogPace
 from safelaunch.core.why.findings import OutsideEvidence
 
 
@@ -40,6 +42,8 @@ class RunningAttempt:
         self.was_stopped = False            # this job as a whole, for longer than a lease (scontrol suspend)
         self.moved = (0, 0)                 # attempt, and the ticket of the write that moved its record on
         self.counted = Counted()            # what the log counts (supervisor.lostprogress)
+        self.pace: LogPace | None = None    # how fast steps are; None = not read yet, then the journal's level counts
+        self.figures = FigureWatch()        # its losses and norms, and those of the attempts before
         self.read: ReadLog | None = None    # the last attempt's log, perhaps without its last words
 
     @property
@@ -125,6 +129,14 @@ class RunningAttempt:
     def is_counted(self, counted: Counted) -> None:
         """What its log counts."""
         self.counted = counted
+
+    def goes_so_fast(self, pace: LogPace) -> None:
+        """As far as its log was read for that."""
+        self.pace = pace
+
+    def has_figures(self, figures: FigureWatch) -> None:
+        """As far as its log was read for them."""
+        self.figures = figures
 
     def is_read(self, read: ReadLog) -> None:
         """What its log said when it had ended."""

@@ -23,6 +23,7 @@ class Timer(Enum):
     PROGRESS = auto()        # read the log's new lines
     OVERDUE_LOG = auto()     # the same, when a step is overdue
     JOURNAL_STEP = auto()    # write a step to the journal
+    STEP_TIME = auto()       # write the level of seconds per step to the journal
     LOST_NODES = auto()      # find silent guards
     UNREADABLE = auto()      # report a folder of checkpoints that cannot be read
 

@@ -1,0 +1,76 @@
+"""Follows the figures in the live attempt's log, and reports once what goes wrong without an end.
+
+That is: steps that take longer for good, losses that are no numbers or leap, gradients that explode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from safelaunch.core.progress.lines import Talk
+from safelaunch.core.progress.steplines import StepLine, step_lines
+from safelaunch.core.secretmask import mask
+from safelaunch.core.slow import oddfigures, pace
+from safelaunch.core.slow.changepoint import PaceChange
+from safelaunch.core.slow.steppace import to_event
+from safelaunch.supervisor import listening
+from safelaunch.supervisor.leader import Leader
+from safelaunch.supervisor.state.clock import Timer
+
+JOURNAL_S = 3600.0   # between two lines with the level; a supervisor that starts knows an older one
+MOST_TEXT = 300      # of a line of the log that the journal quotes
+
+
+def follow(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
+    """Take in new lines of the log, which say `talk`."""
+    if not lead.plan.slow.is_on:
+        return
+    known = lead.running.pace or pace.go_on(lead.state.pace, lead.plan.slow.tolerance)
+    known = pace.of_attempt(known, number)
+    if talk.step is None:   # nothing to measure, and cheap
+        lead.running.goes_so_fast(replace(known, phase=known.phase or "".join(talk.signs[-1:])))
+        return
+    nothing: tuple[list[StepLine], str] = ([], "")
+    lines, phase = listening.read_figures(lead, text, step_lines, nothing)
+    known, changes = pace.take_in(known, lines, phase, lead.running.grew_s)
+    lead.running.goes_so_fast(known)
+    for change in changes:
+        _report(lead, known, change)
+    level = pace.level_of(known)
+    if level is not None and not changes and lead.clock.is_due(Timer.STEP_TIME, JOURNAL_S):
+        lead.record(lead.writer.event("step_time", **to_event(level)))
+    if lead.plan.on_nan is not None:
+        _watch_figures(lead, number, lines)
+
+
+def _report(lead: Leader, known: pace.LogPace, change: PaceChange) -> None:
+    """Once: the journal holds the new level, with which a later supervisor goes on."""
+    level = pace.level_of(known)
+    if level is None:
+        return
+    event = "slower_over" if change.is_recovery else "slower"
+    lead.record(lead.writer.event(
+        event, **to_event(level), since_step=change.step, from_s=round(change.from_s, 4),
+        confidence=round(change.confidence, 5)))
+    if change.is_recovery:
+        lead.say(f"steps are as fast as before since step {change.step}: {change.to_s:.4g} s instead of "
+                 f"{change.from_s:.4g} s")
+        return
+    lead.say(f"!!! SLOWER: steps take {change.to_s:.4g} s instead of {change.from_s:.4g} s "
+             f"({100 * (change.to_s / change.from_s - 1):.2g} % longer) since step {change.step}; nothing is ended")
+
+
+def _watch_figures(lead: Leader, number: int, lines: list[StepLine]) -> None:
+    """A supervisor that takes over reads the end of the log again: what is in the journal is not told twice, and NaN
+    once an attempt.
+    """
+    figures, found = oddfigures.watch_figures(lead.running.figures, number, lines)
+    lead.running.has_figures(figures)
+    for odd in found:
+        if any((one.attempt, one.kind) == (number, odd.kind) and (odd.kind == oddfigures.NAN or one.step >= odd.step)
+               for one in lead.state.odd):
+            continue
+        event = lead.writer.event("odd_figure", attempt=number, kind=odd.kind, step=odd.step, value=str(odd.value),
+                                  usual=odd.usual, line=mask(odd.text)[:MOST_TEXT])
+        lead.record(event)
+        lead.say(f"!!! {oddfigures.tell_odd(event.data)}, since step {odd.step}; nothing is ended")

@@ -1,0 +1,147 @@
+"""The supervisor reads a log as it grows, and reports a drop of speed once: in the journal, and in the job's output."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from safelaunch.core.folding import fold
+from safelaunch.core.model import Event
+from safelaunch.core.plan import SlowPlan
+from safelaunch.core.progress.lines import listen
+from safelaunch.core.state import State
+from safelaunch.supervisor import listening, slowing
+from safelaunch.supervisor.state.attempt import RunningAttempt
+from tests.core.decide.situations import PLAN
+from tests.core.slow.test_changepoint import DROP_STEP, chronicle
+
+
+class Lead:
+    """What the watch of speed needs of a leader: its journal is a list, its lines another."""
+
+    def __init__(self, state: State | None = None) -> None:
+        self.plan, self.state = PLAN, state or State()
+        self.running = RunningAttempt(0.0)
+        self.events: list[Event] = []
+        self.said: list[str] = []
+        self.due: set[object] = set()
+        self.clock = SimpleNamespace(is_due=self._is_due)
+        self.writer = SimpleNamespace(event=lambda name, **data: Event(100.0, 1, len(self.events), "n0", name, data))
+
+    def _is_due(self, timer: object, every_s: float) -> bool:
+        is_due = timer not in self.due
+        self.due.add(timer)
+        return is_due
+
+    def record(self, event: Event) -> None:
+        self.events.append(event)
+        self.state = fold([event], self.state)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def follows(self, plan: Any) -> None:
+        self.plan = plan
+
+    def reads(self, text: bytes, attempt: int = 1) -> None:
+        slowing.follow(self, attempt, text, listen(text))   # type: ignore[arg-type]
+
+    def told(self) -> list[str]:
+        return [event.event for event in self.events if event.event != "step_time"]
+
+
+def lines_of(step: int, seconds: float) -> bytes:
+    """Megatron's line of a step, with the lines of a checkpoint and of an evaluation where the chronicle has them."""
+    text = (f" iteration {step:8d}/  115311 | consumed samples: 1 | elapsed time per iteration (s): {seconds:.2f} | "
+            f"learning rate: 6.000E-05 | lm loss: 2.031E+00 | grad norm: 0.11 |\n")
+    if step % 1000 == 0:
+        text += "-" * 60 + f"\n validation loss at iteration {step} | lm loss value: 2.1E+00 | lm loss PPL: 8.2E+00 |\n"
+    if step % 100 == 0:
+        text += f"saving checkpoint at iteration {step} to /c\n  successfully saved checkpoint at iteration {step}\n"
+    return text.encode()
+
+
+def test_the_drop_of_the_chronicle_is_journalled_and_said_once_within_20_iterations_and_no_pause_is() -> None:
+    lead, seen_at = Lead(), 0
+    for pace in chronicle(seed=4):
+        lead.reads(lines_of(pace.step, pace.seconds))
+        seen_at = seen_at or (pace.step if lead.said else 0)
+    assert lead.told() == ["slower"] and len(lead.said) == 1
+    assert DROP_STEP <= seen_at <= DROP_STEP + 20
+    assert lead.events[-1].data["since_step"] in range(DROP_STEP - 1, DROP_STEP + 3)
+    assert "steps take 111.1 s instead of 105.2 s (5.6 % longer) since step 42783; nothing is ended" in lead.said[0]
+
+
+def test_the_same_run_without_its_drop_is_never_reported() -> None:
+    lead = Lead()
+    for pace in chronicle(seed=4, drops=False):
+        lead.reads(lines_of(pace.step, pace.seconds))
+    assert lead.told() == [] and lead.said == []
+
+
+def test_a_leader_that_starts_after_the_report_does_not_report_again() -> None:
+    first = Lead()
+    run = chronicle(seed=4, until=43_300)
+    for pace in run[:1100]:
+        first.reads(lines_of(pace.step, pace.seconds))
+    second = Lead(fold(first.events))
+    assert second.state.slower is not None
+    second.reads(b"".join(lines_of(pace.step, pace.seconds) for pace in run[850:1100]))   # the log's last 64 KiB
+    for pace in run[1100:]:
+        second.reads(lines_of(pace.step, pace.seconds))
+    assert second.told() == [] and second.said == []
+
+
+def test_the_level_is_journalled_before_any_drop_so_that_the_next_supervisor_knows_it() -> None:
+    lead = Lead()
+    for step in range(60):
+        lead.reads(lines_of(10_001 + step, 105.2))
+    assert [event.event for event in lead.events] == ["step_time"]
+    assert lead.state.pace is not None and lead.state.pace.level_s == pytest.approx(105.2)
+
+
+def test_a_run_of_a_version_without_the_key_is_not_watched() -> None:
+    lead = Lead()
+    lead.plan = replace(PLAN, slow=SlowPlan(is_on=False))
+    for pace in chronicle(seed=4):
+        lead.reads(lines_of(pace.step, pace.seconds))
+    assert lead.events == [] and lead.running.pace is None
+
+
+def test_a_pattern_that_takes_too_long_is_given_up_and_the_leader_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "LISTEN_S", 0.02)
+    lead = Lead()
+    lead.plan = replace(PLAN, step_time_pattern=r"(?:a+)+b(\d+)")
+    lead.reads(b"step 5 " + b"a" * 60 + b"\n")
+    assert lead.plan.step_time_pattern == "auto" and "are given up" in lead.said[0]
+
+
+def losses(first: int, *values: str) -> bytes:
+    return b"".join(f" iteration {first + number:8d}/  900 | lm loss: {value} | password=hunter2hunter2 |\n".encode()
+                    for number, value in enumerate(values))
+
+
+def test_a_loss_that_is_no_number_is_journalled_and_said_once_and_ends_nothing() -> None:
+    lead = Lead()
+    lead.reads(losses(100, "2.1E+00", "nan", "2.1E+00", "nan", "nan"))
+    assert lead.told() == []
+    lead.reads(losses(105, "nan", "nan"))
+    lead.reads(losses(107, *["nan"] * 40))
+    assert lead.told() == ["odd_figure"]
+    assert lead.said == ["!!! the loss is nan in 3 step lines in a row, since step 103; nothing is ended"]
+    data = lead.events[-1].data
+    assert (data["kind"], data["step"], data["value"], data["usual"]) == ("nan", 103, "nan", None)
+    assert "iteration      103" in data["line"] and "hunter2" not in data["line"]
+
+
+def test_a_leader_that_takes_over_does_not_say_it_again_and_a_new_attempt_does() -> None:
+    first = Lead()
+    first.reads(losses(100, *["nan"] * 9))
+    second = Lead(fold(first.events))
+    second.reads(losses(105, *["nan"] * 9))
+    assert second.told() == []
+    second.reads(losses(100, *["nan"] * 9), attempt=2)
+    assert second.told() == ["odd_figure"]
