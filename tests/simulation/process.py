@@ -32,6 +32,7 @@ from safelaunch.watch.watcher import Watcher
 from tests.core.why.judged import read_text
 from tests.simulation.clock import Process
 from tests.simulation.command import SimCommand
+from tests.simulation.delivery import SimDelivery
 from tests.simulation.folder import SimFolder
 from tests.simulation.hosts import Host
 from tests.simulation.link import SimLink
@@ -350,6 +351,10 @@ class SimWorld(World):
     def look(self, target: Any, env: Any, depth: Any) -> Any:
         """Nobody looks: no helper steps are simulated."""
         return _NobodyLooks()
+
+    def deliver(self, targets: Any, message: Any, smtp: Any, env: Any) -> SimDelivery:
+        """A message to people."""
+        return SimDelivery(self._sim, targets, message)
 
     def own_addresses(self) -> tuple[str, ...]:
         return ()

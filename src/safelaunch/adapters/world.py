@@ -22,8 +22,11 @@ from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
 from safelaunch.adapters.job import address_of, addresses_of, own_addresses
 from safelaunch.adapters.noderound import Target
+from safelaunch.adapters.notify import Delivery
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
+from safelaunch.core.notify.message import Message
+from safelaunch.core.notify.targets import NotifyTarget
 from safelaunch.core.why.findings import OutsideEvidence, Rule
 from safelaunch.core.why.read.globalranks import Layout
 from safelaunch.node.guard.link import Link
@@ -140,6 +143,11 @@ class World:
     def look(self, target: Target, env: Mapping[str, str], depth: Depth) -> Collection:
         """A collection of what all ranks do, started (adapters.collect); poll it."""
         return start(target, env, depth, begin=self.command)
+
+    def deliver(self, targets: Sequence[NotifyTarget], message: Message, smtp: str | None,
+                env: Mapping[str, str]) -> Delivery:
+        """A message to people on its way (adapters.notify); poll it."""
+        return Delivery(targets, message, smtp, env)
 
     def address_of(self, node: str) -> str | None:
         """A name or address of a node that other nodes can connect to; None when this host cannot resolve it."""

@@ -113,6 +113,16 @@ class HangPlan:
 
 
 @dataclass(frozen=True)
+class NotifyPlan:
+    """Who is told of which events (core.notify); no `to` and no `command` = nobody."""
+
+    to: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    when: tuple[str, ...] = ()
+    smtp: str | None = None   # host:port; None = the node's own sendmail
+
+
+@dataclass(frozen=True)
 class Plan:
     """All that one run needs to know of its train.yaml; durations in seconds."""
 
@@ -139,6 +149,7 @@ class Plan:
     standby: bool = True
     suspects: Suspects = Suspects()
     hang: HangPlan = HangPlan()
+    notify: NotifyPlan = NotifyPlan()
     lease_s: float = LEASE_S
     loss_pattern: str = "auto"
     step_time_pattern: str = "auto"
@@ -210,6 +221,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         standby=bool(config.get("standby", False)),   # a run of a version that had none goes on without
         suspects=_suspects(config.get("suspects")),
         hang=_hang(config.get("hang")),
+        notify=_notify(config.get("notify")),
         loss_pattern=config["progress"].get("loss", "auto"),
         step_time_pattern=config["progress"].get("step_time", "auto"),
     )
@@ -228,6 +240,12 @@ def _hang(section: Mapping[str, Any] | None) -> HangPlan:
     return HangPlan(None if no_progress == "auto" else float(no_progress), section["first_step"],
                     section["dump_stacks"],
                     section["then"])
+
+
+def _notify(section: Mapping[str, Any] | None) -> NotifyPlan:
+    if section is None:
+        return NotifyPlan()   # a run of a version that had none
+    return NotifyPlan(tuple(section["to"]), tuple(section["command"]), tuple(section["when"]), section["smtp"])
 
 
 def array_form(command: str) -> str:

@@ -86,6 +86,7 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
             "suspects": {"exclude": True, "max_excluded": "10%", "forget_after": 604800.0, "ledger": None},
         "kill_switch": {"file": "control/kill", "grace": 900.0, "group": None, "signal": "SIGUSR2"},
         "preserve_site": {"for": 0.0, "when": ["unknown", "hang"], "nodes": "suspects"},
+        "notify": {"to": [], "command": [], "when": ["gave_up", "hang", "suspect_node", "completed"], "smtp": None},
     }  # fmt: skip
 
 
