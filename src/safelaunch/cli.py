@@ -41,6 +41,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "release": ("safelaunch.commands.release", "Give back nodes that are held for inspection"),
     "wait": ("safelaunch.commands.wait", "Wait until a run has ended, and exit with its code"),
     "watch": ("safelaunch.commands.watch", "Look after all runs from outside their jobs; --once for cron"),
+    "notify": ("safelaunch.commands.notify", "Send a test message to those whom notify names"),
     "shell": ("safelaunch.commands.shell", "Open a shell on a node of a run"),
     "nodes": ("safelaunch.commands.nodes", "Show suspected nodes and why; suspect, clear or check some"),
     "completion": ("safelaunch.commands.completion", "Print what makes bash, zsh or fish complete all of this"),

@@ -156,6 +156,7 @@ OTHERS = {
         "adapters/sitefolder.py:_Other.__init__",
         "adapters/sitefolder.py:_mount", "watch/memory.py:_boot", "watch/reading.py:_mount_points",
     ),
+    "no file: a URL": ("adapters/notify.py:_post",),
     "a folder that was made a moment ago to be tried": (
         "adapters/sitefolder.py:_append", "adapters/sitefolder.py:_link", "adapters/sitefolder.py:_rename",
         "adapters/sitefolder.py:_write",

@@ -33,6 +33,7 @@ from tests.core.why.judged import read_text
 from tests.simulation.checks import SimChecks
 from tests.simulation.clock import Process
 from tests.simulation.command import SimCommand
+from tests.simulation.delivery import SimDelivery
 from tests.simulation.folder import SimFolder
 from tests.simulation.hosts import Host
 from tests.simulation.link import SimLink
@@ -355,6 +356,10 @@ class SimWorld(World):
     def check(self, target: Any, env: Any, question: Any) -> Any:
         """As the scenario wants it (tests/simulation/checks.py)."""
         return SimChecks(self._sim, target.nodes, self._host)
+
+    def deliver(self, targets: Any, message: Any, smtp: Any, env: Any) -> SimDelivery:
+        """A message to people."""
+        return SimDelivery(self._sim, targets, message)
 
     def own_addresses(self) -> tuple[str, ...]:
         return ()

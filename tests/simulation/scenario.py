@@ -86,6 +86,7 @@ class Scenario:
     words: str = "22.05"             # slurmstepd's, by release; "later": of one that nobody knows yet
     checks: tuple[tuple[str, str], ...] = ()   # node, how it answers its checks, of CHECKS
     has_checks: bool = False         # checks.boot
+    notify: str = ""                 # what becomes of messages to people (delivery.py); "": nobody is told
     faults: tuple[Fault, ...] = ()
     at_calls: tuple[tuple[int, str], ...] = field(default=())       # (number of an outside call, what goes wrong then)
 
@@ -139,8 +140,10 @@ def make(seed: int) -> Scenario:
     if random.Random(f"forgets {seed}").random() < 0.1:   # drawn apart, too
         faults.append(Fault("forgets", 0.0))
     words = random.Random(f"words {seed}").choice(("22.05", "26.05"))   # drawn apart: seeds keep all else
+    notify = random.Random(f"notify {seed}").choice(("", "", "works", "fails", "hangs", "mixed"))   # apart, too
     in_order = tuple(sorted(faults, key=lambda fault: fault.t))
-    return _with_checks(_at_a_checkpoint(_on_a_server(replace(scenario, words=words, faults=in_order), span_s)))
+    return _with_checks(_at_a_checkpoint(_on_a_server(replace(
+        scenario, words=words, notify=notify, faults=in_order), span_s)))
 
 
 def _with_checks(scenario: Scenario) -> Scenario:

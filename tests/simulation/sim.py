@@ -60,6 +60,7 @@ class Outcome:
     launched_t: list[float] = field(default_factory=list)
     ended_t: float | None = None        # when the journal says that the run ended
     saved: list[int] = field(default_factory=list)   # the steps of whole checkpoints
+    told: list[str] = field(default_factory=list)    # words of notify.when that people were told
 
 
 class Sim:
@@ -68,6 +69,7 @@ class Sim:
     def __init__(self, scenario: Scenario, folder: Path, is_verbose: bool = False, until: str | None = None) -> None:
         self.scenario, self.folder, self.until = scenario, folder, until
         self.rng = random.Random(f"run {scenario.seed}")
+        self.told: list[str] = []   # what messages to people have told
         self.clock = Clock()
         self.net = Net(self.clock, random.Random(f"net {scenario.seed}"), scenario.net_latency_s)
         self.work_dir = folder / "work"
@@ -136,7 +138,8 @@ class Sim:
         outcome = Outcome(self.scenario, state.ended.how if state.ended else f"({state.name})", self.violations,
                           self.clock.t, self.clock.events, len(self.slurm.calls), len(self.attempts),
                           len(self.all_jobs), self.timeline, self.outside_calls, [t for t, _, _ in self.launches],
-                          state.ended.t - EPOCH_T if state.ended else None, [step for _, step in self.saves])
+                          state.ended.t - EPOCH_T if state.ended else None, [step for _, step in self.saves],
+                          self.told)
         for actor in (*self.supervisors, *self.watchers, *self.people):
             actor.process.kill()
         return outcome

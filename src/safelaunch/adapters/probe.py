@@ -76,6 +76,52 @@ def run_in_child(fn: Callable[[], T], deadline_s: float) -> ChildAnswer[T]:
     return _judge(pid, answer, start_s)
 
 
+class BackgroundChild:
+    """`fn()` in a forked child in a session of its own, beside the caller: `poll` until it is there. At the deadline
+    all processes of the session end, such as a command that it started. Raises OSError where no child can be made.
+    """
+
+    def __init__(self, fn: Callable[[], T], deadline_s: float) -> None:
+        reap_children()
+        self._start_s = time.monotonic()
+        self._until_s = self._start_s + deadline_s
+        self._parts: list[bytes] = []
+        self._reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.set_blocking(writer, True)
+            self._pid = os.fork()
+        except OSError:
+            os.close(self._reader)
+            os.close(writer)
+            raise
+        if self._pid == 0:
+            _be_the_child(lambda: _apart(fn), writer, deadline_s)
+        os.close(writer)
+
+    def poll(self) -> ChildAnswer[Any] | None:
+        """The answer; None = not yet. Not to be asked again after it."""
+        try:
+            while part := os.read(self._reader, 1 << 16):
+                self._parts.append(part)
+        except BlockingIOError:
+            if time.monotonic() < self._until_s:
+                return None
+            with contextlib.suppress(OSError):   # it has not come so far, or has ended
+                os.killpg(self._pid, signal.SIGKILL)
+            self._parts = []
+            return self._close(None)
+        return self._close(b"".join(self._parts))
+
+    def _close(self, answer: bytes | None) -> ChildAnswer[Any]:
+        os.close(self._reader)
+        return _judge(self._pid, answer, self._start_s)
+
+
+def _apart(fn: Callable[[], T]) -> T:
+    os.setsid()
+    return fn()
+
+
 def stuck_children() -> int:
     """How many killed children still hang on their paths; each is a process of this user."""
     reap_children()

@@ -23,8 +23,11 @@ from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
 from safelaunch.adapters.job import address_of, addresses_of, own_addresses
 from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
 from safelaunch.adapters.noderound import Target
+from safelaunch.adapters.notify import Delivery
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
+from safelaunch.core.notify.message import Message
+from safelaunch.core.notify.targets import NotifyTarget
 from safelaunch.core.why.findings import OutsideEvidence, Rule
 from safelaunch.core.why.read.globalranks import Layout
 from safelaunch.node.guard.link import Link
@@ -145,6 +148,11 @@ class World:
     def check(self, target: Target, env: Mapping[str, str], question: CheckQuestion) -> NodeChecks:
         """The checks of nodes, started (adapters.nodechecks); poll them."""
         return NodeChecks(target, env, question, begin=self.command)
+
+    def deliver(self, targets: Sequence[NotifyTarget], message: Message, smtp: str | None,
+                env: Mapping[str, str]) -> Delivery:
+        """A message to people on its way (adapters.notify); poll it."""
+        return Delivery(targets, message, smtp, env)
 
     def address_of(self, node: str) -> str | None:
         """A name or address of a node that other nodes can connect to; None when this host cannot resolve it."""

@@ -15,10 +15,12 @@ from safelaunch.core.categories import BAD_NODE
 from safelaunch.core.endings import BAD_ENDS, RunEnd
 from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
+from safelaunch.core.notify.words import notice_of
 from safelaunch.core.slow.steppace import from_event
 from safelaunch.core.state import Attempt, Ended, Exclusion, Intent, Job, Slower, State, ToldFigure
 
 MOST_ODD = 20        # odd figures that are remembered
+MOST_EVIDENCE, LINE_CHARS = 3, 300   # of a verdict's lines: for messages to people; verdict.json has them all
 MOST_SKIPPED = 50   # of them are remembered, so that each is said once
 HANDED_OVER = ("handed_over", "resubmitted")   # events; of older versions also what is told by successor_* now
 PAUSES = ("frozen", "no_storage", "back_off", "check_nodes")   # rows of core.decide that wait before the next attempt
@@ -30,11 +32,13 @@ def fold(events: Iterable[Event], start: State | None = None) -> State:
     gen, last_t = state.gen, state.last_t
     for event in events:
         step = _STEPS.get(event.event)
-        if step is not None:
-            try:
-                state = step(state, event)
-            except (KeyError, TypeError, ValueError, OverflowError):   # JSON can say Infinity, and int() cannot
-                continue   # a known event of an unknown form: written by another version, never fatal
+        try:
+            notice = notice_of(state, event)
+            state = step(state, event) if step is not None else state
+        except (KeyError, TypeError, ValueError, OverflowError):   # JSON can say Infinity, and int() cannot
+            continue   # a known event of an unknown form: written by another version, never fatal
+        if notice is not None:
+            state = replace(state, notices=state.notices.adds(notice))
         gen, last_t = max(gen, event.gen), event.t
     return state if (gen, last_t) == (state.gen, state.last_t) else replace(state, gen=gen, last_t=last_t)
 
@@ -202,6 +206,7 @@ def _verdict(state: State, event: Event) -> State:
         state, event, category=str(event.data["category"]), summary=str(event.data.get("summary", "")),
         failed_node=None if node is None else str(node), confidence=float(event.data.get("confidence", 0.0)),
         blamed=_names(event.data.get("suspects", ())), fingerprint=str(event.data.get("fingerprint", "")),
+        evidence=tuple(line[:LINE_CHARS] for line in _names(event.data.get("evidence", ()))[:MOST_EVIDENCE]),
     )
 
 
@@ -340,6 +345,11 @@ def _ended_alone(state: State, event: Event) -> State:
     return _end(RunEnd.COMPLETED, DONE)(state, replace(event, data={"exit_code": DONE, "why": why}))
 
 
+def _notified(state: State, event: Event) -> State:
+    notices = state.notices.were_told(_names(event.data["keys"]), event.t, _names(event.data.get("failed", ())))
+    return replace(state, notices=notices)
+
+
 def _bytes(value: Any) -> int | None:
     return value if isinstance(value, int) and value >= 0 else None
 
@@ -405,6 +415,7 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "successor_freed": _handed_over,
     "resubmitted": _handed_over,
     "ended_alone": _ended_alone,
+    "notified": _notified,
     "completed": _end(RunEnd.COMPLETED, DONE),
     "gave_up": _end(RunEnd.GAVE_UP, FAILED_FOR_GOOD),
     "stopped": _end(RunEnd.STOPPED, STOPPED),

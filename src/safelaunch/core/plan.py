@@ -132,6 +132,16 @@ class SlowPlan:
 
 
 @dataclass(frozen=True)
+class NotifyPlan:
+    """Who is told of which events (core.notify); no `to` and no `command` = nobody."""
+
+    to: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    when: tuple[str, ...] = ()
+    smtp: str | None = None   # host:port; None = the node's own sendmail
+
+
+@dataclass(frozen=True)
 class Plan:
     """All that one run needs to know of its train.yaml; durations in seconds."""
 
@@ -159,6 +169,7 @@ class Plan:
     suspects: Suspects = Suspects()
     hang: HangPlan = HangPlan()
     checks: ChecksPlan = ChecksPlan()
+    notify: NotifyPlan = NotifyPlan()
     lease_s: float = LEASE_S
     loss_pattern: str = "auto"
     step_time_pattern: str = "auto"
@@ -233,6 +244,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         suspects=_suspects(config.get("suspects")),
         hang=_hang(config.get("hang")),
         checks=_checks(config.get("checks")),
+        notify=_notify(config.get("notify")),
         loss_pattern=config["progress"].get("loss", "auto"),
         step_time_pattern=config["progress"].get("step_time", "auto"),
         slow=_slow(config.get("slow")),
@@ -266,6 +278,12 @@ def _slow(section: Mapping[str, Any] | None) -> SlowPlan:
     if section is None:
         return SlowPlan(is_on=False)   # a run of a version that had none
     return SlowPlan(float(section["tolerance"].rstrip("%")) / 100)
+
+
+def _notify(section: Mapping[str, Any] | None) -> NotifyPlan:
+    if section is None:
+        return NotifyPlan()   # a run of a version that had none
+    return NotifyPlan(tuple(section["to"]), tuple(section["command"]), tuple(section["when"]), section["smtp"])
 
 
 def array_form(command: str) -> str:

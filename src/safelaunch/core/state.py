@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from safelaunch.core.endings import BAD_ENDS
+from safelaunch.core.notify.notices import Notices
 from safelaunch.core.slow.steppace import StepPace
 
 
@@ -31,6 +32,7 @@ class Attempt:
     confidence: float = 0.0
     failed_node: str | None = None      # where it failed first
     blamed: tuple[str, ...] = ()        # nodes that showed the cause
+    evidence: tuple[str, ...] = ()      # the lines of its log that the verdict rests on, a few
     fingerprint: str = ""               # the cause without ranks, nodes, times and addresses; "" = none
     asked_t: float | None = None        # when it was told to end, and by which row: exit code 0 means little then
     asked_row: str | None = None
@@ -121,6 +123,9 @@ class Ended:
     t: float
 
 
+NO_NOTICES = Notices()
+
+
 @dataclass(frozen=True)
 class State:
     """All that the journal says of a run."""
@@ -159,6 +164,7 @@ class State:
     odd: tuple[ToldFigure, ...] = ()               # the newest odd figures
     failed_alone: tuple[str, int] | None = None   # the last job and its exit code, where nobody supervised its end
     ended: Ended | None = None
+    notices: Notices = NO_NOTICES           # what people are to be told, and were told
     gen: int = 0
     leader: str | None = None
     last_t: float | None = None

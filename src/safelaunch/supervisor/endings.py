@@ -15,7 +15,7 @@ from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
 from safelaunch.core.decide.nodes import affordable
-from safelaunch.supervisor import handover, nextjob
+from safelaunch.supervisor import handover, nextjob, notifying
 from safelaunch.supervisor.leader import HANDED_OVER, Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import ask_available
@@ -106,6 +106,7 @@ def finish(lead: Leader, row: str, action: Finish) -> Step:
         yield from _write_end(lead, action)
     lead.tell(row, f"the run has ended: {action.how}: {action.why}")
     yield from _empty_queue(lead)
+    yield from notifying.last_words(lead)
     yield from handover.drain(lead)
     yield from handover.announce_end(lead)
     yield from handover.end_job(lead)

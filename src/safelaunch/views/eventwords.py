@@ -137,6 +137,12 @@ def _checkpoint_skipped(data: Data) -> str:
     return f"the checkpoint {data['path']} is skipped: {data['reason']}; {instead}"
 
 
+def _notified(data: Data) -> str:
+    sent, failed = (", ".join(map(str, data.get(key) or ())) for key in ("sent", "failed"))
+    parts = [f"was sent to {sent}" if sent else "", f"did not reach {failed}" if failed else ""]
+    return f"a message on {', '.join(str(key).split()[0] for key in data['keys'])} {' and '.join(filter(None, parts))}"
+
+
 # What a journal line leaves out of a leftover's row (supervisor.inspection).
 _UNSAID = {"cmd": "", "name": "", "gpus": (), "rss_mb": None, "why": ""}
 SENTENCES: dict[str, Callable[[Data], str]] = {
@@ -194,6 +200,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "successor_freed": lambda data: f"job {data['job']} may start before the job ahead of it has ended{_because(data)}",
     "resubmitted": _handed_over,
     "ended_alone": lambda data: f"job {data['job']} has ended with exit code {data['exit_code']}, without a supervisor",
+    "notified": _notified,
     "completed": lambda data: f"the run has completed{_because(data)}",
     "gave_up": lambda data: f"the run has given up, exit code {data.get('exit_code')}{_because(data)}",
     "stopped": lambda data: f"the run was stopped{_because(data)}",

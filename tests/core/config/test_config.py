@@ -89,6 +89,7 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
             "checks": {"boot": False, "disk": [], "timeout": 60.0, "on_bad_node": "exclude", "skip": []},
         "kill_switch": {"file": "control/kill", "grace": 900.0, "group": None, "signal": "SIGUSR2"},
         "preserve_site": {"for": 0.0, "when": ["unknown", "hang"], "nodes": "suspects"},
+        "notify": {"to": [], "command": [], "when": ["gave_up", "hang", "suspect_node", "completed"], "smtp": None},
     }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from safelaunch.core.config import kinds
+from safelaunch.core.config import kinds, notifykinds
 from safelaunch.core.config.keys import KEYS, NAME_PATTERN
 from safelaunch.core.config.kinds import ValueKind, WrongValue
 from safelaunch.core.config.yamltext import parse_value
@@ -41,6 +41,10 @@ ROWS: list[tuple[ValueKind, list[str], list[str], list[str]]] = [
     (kinds.StepPattern(), ["auto", "step (\\d+)", "(?:a|b) (c)"], ["abc", "''", "3", "true", "['(a)']"],
      ["(", "(a)(b)"]),
     (kinds.ResumeArgs(), ["'--load {path} {step}'", "''", "3"], ["true", "[a]"], ["'{file}'", '"a \'b"']),
+    (notifykinds.Targets(), ["[]", "['env:A', 'mailto:a@b']", "['file:~/x']"],
+     ["env:A", "['https://x/y']", "[slack]", "['env:']", "[[a]]", "[true]", "{a: b}"], []),
+    (notifykinds.Program(), ["[]", "[/bin/x, 1, a b]"], ["/bin/x", "[[a]]", "[true]", "{a: b}"],
+     ["[x]", "[/bin/x, --password=abcdef]"]),
     (kinds.CheckpointPattern(), ["step_{step}.pt"], ["step.pt", "''", "3", "['{step}']"], ["'{step}{step}'"]),
 ]  # fmt: skip
 EVERY_VALUE = sorted({value for _, *columns in ROWS for column in columns for value in column})

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from safelaunch.core import categories, launchers, via
 from safelaunch.core.checks.results import CHECK_NAMES
+from safelaunch.core.config import notifykinds
 from safelaunch.core.config.kinds import (
     CheckpointPattern,
     Duration,
@@ -26,6 +27,7 @@ from safelaunch.core.config.kinds import (
     ValueKind,
     ZeroOrOne,
 )
+from safelaunch.core.notify import words
 
 _A_NAME = "a name of letters, digits, . _ and -, at most 64, the first a letter or digit"
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -193,6 +195,20 @@ KEYS: dict[str, Key] = {
     "preserve_site.for": Key(Duration(), "0", "How long to keep failed nodes for people to look at; 0: not at all."),
     "preserve_site.when": Key(TextLines(categories.NAMES), ("unknown", "hang"), "The causes to keep them for."),
     "preserve_site.nodes": Key(OneOf(("suspects", "all")), "suspects", "Which nodes to keep."),
+    "notify.to": Key(
+        notifykinds.Targets(), (), "Whom to tell: env:NAME and file:~/PATH (both hold a URL), mailto:USER@HOST; "
+        "docs/notify.md. A URL itself is refused here, because it can hold a secret.",
+    ),
+    "notify.command": Key(
+        notifykinds.Program(), (), "A program that gets each message on its standard input, such as [/path/prog, arg]."
+    ),
+    "notify.when": Key(
+        TextLines(tuple(words.WORDS)), words.DEFAULT, "What to tell of: " + ", ".join(words.WORDS) + "."
+    ),
+    "notify.smtp": Key(
+        Text("host:port of a mail server", r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}:[0-9]{1,5}"), None,
+        "The mail server for mailto:, such as mail.example.org:25; by default the node's own sendmail.",
+    ),
 }
 
 # Documented, and refused until somebody builds them, who then deletes the row. "key=word" is one word of a key.
@@ -203,5 +219,4 @@ NOT_BUILT: dict[str, str] = {
     "slow.then=restart": "the search for the node that slows the others down",
     "on_nan=stop": "the end of a run by a NaN loss",
     "on_nan=previous_checkpoint": "the restart from the checkpoint before the first NaN",
-    "notify": "notifications",
 }

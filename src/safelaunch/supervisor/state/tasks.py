@@ -40,6 +40,7 @@ class Work(Enum):
     QUEUE_NEXT = "queue the next job"
     WATCH_NEXT = "watch the next job in the queue"
     END_JOB_BEFORE = "end the job before"
+    NOTIFY = "tell people"
     HAND_OVER = "hand the run over"
     FINISH = "end the run"
 

@@ -1,0 +1,40 @@
+"""A test message to the targets of a run or of a train.yaml, sent from here."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from safelaunch.adapters.configfiles import read_config
+from safelaunch.adapters.notify import Delivery
+from safelaunch.core import plan as plans
+from safelaunch.core.notify.message import trial
+from safelaunch.core.notify.targets import targets
+from safelaunch.core.plan import Plan
+from safelaunch.errors import UsageError
+from safelaunch.views import runs
+
+POLL_S = 0.02
+
+
+def find_plan(what: str | None) -> Plan:
+    """Of a train.yaml, which is any file, or of a run; raises ConfigError and UsageError."""
+    if what is not None and Path(what).is_file():
+        return plans.make(read_config(what).config, "")
+    run = runs.load(what)
+    if runs.owner_of(run.dir) != runs.owner_of(Path("/proc/self")):
+        raise UsageError(f"{run.dir} is another user's run: only its owner can send its messages")
+    return run.plan
+
+
+def send(plan: Plan) -> dict[str, str]:
+    """For each target why it did not take the message; "" = it did. Raises UsageError where there is none."""
+    to = targets(plan.notify.to, plan.notify.command)
+    if not to:
+        raise UsageError(f"{plan.name} tells nobody: notify.to and notify.command are empty",
+                         hint="see docs/notify.md, such as notify: {to: [mailto:me@example.org]}")
+    delivery = Delivery(to, trial(plan.name), plan.notify.smtp, os.environ)
+    while (results := delivery.poll()) is None:
+        time.sleep(POLL_S)
+    return results

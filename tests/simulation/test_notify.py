@@ -1,0 +1,38 @@
+"""Messages to people beside the ladder: they delay no restart, and each thing is told once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip install .[dev])")
+
+from tests.simulation.golden import GOLDEN
+from tests.simulation.run import run
+
+RESTARTS = [name for name in GOLDEN if name not in ("nothing goes wrong", "the time limit comes")]
+
+
+@pytest.mark.parametrize("name", RESTARTS)
+@pytest.mark.parametrize("notify", ["works", "fails", "hangs"])
+def test_no_launch_comes_later_because_people_are_told(name: str, notify: str) -> None:
+    without, outcome = run(GOLDEN[name]), run(replace(GOLDEN[name], notify=notify))
+    assert (outcome.how, outcome.violations) == (without.how, [])
+    late_s = [with_t - t for with_t, t in zip(outcome.launched_t, without.launched_t, strict=True)]
+    assert max(late_s) < 0.05, late_s   # the loop's turns fall otherwise; a message takes 0.3 s, or hangs for 20 s
+
+
+@pytest.mark.parametrize(("name", "told"), [
+    ("nothing goes wrong", ["completed"]),
+    ("a rank dies", ["restarted", "completed"]),
+    ("a teammate touches the kill switch", ["stopped"]),
+])
+def test_each_thing_is_told_once(name: str, told: list[str]) -> None:
+    assert run(replace(GOLDEN[name], notify="works")).told == told
+
+
+def test_a_takeover_is_told_and_what_was_told_before_it_is_not_told_again() -> None:
+    told = run(replace(GOLDEN["the batch host falls silent"], notify="works")).told
+    assert told.count("took_over") == told.count("completed") == 1
+    assert len(told) == len(set(told)), told
