@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from safelaunch.core.noderates import NodeDays, judge_rates
 from safelaunch.core.progress.figures import median
 from safelaunch.core.slow.changepoint import PaceChange, PaceWatch, StepTime, follow
+from safelaunch.core.slow.fleet import TOLERANCE, judge_fleet, rounds_of, slowest
 
 
 def poisson(rng: random.Random, mean: float) -> int:
@@ -89,9 +90,41 @@ def drops(seed: int, times: int) -> Iterator[str]:
                f"median {typical}")
 
 
+def accused(rng: random.Random, nodes: int, slow_by: float, noise: float, spread: float) -> list[str]:
+    """Who is called slow by one bench of a fleet; node 0 is slower by `slow_by`.
+
+    `noise` varies from one measurement to the next, `spread` from node to node and stays.
+    """
+    made = [rng.gauss(0, spread) + (math.log(1 - slow_by) if number == 0 else 0.0) for number in range(nodes)]
+    rounds = [{str(number): math.exp(made[number] + rng.gauss(0, noise)) for number in range(nodes)}]
+    again = slowest(rounds[0], TOLERANCE)
+    rounds += [{node: math.exp(made[int(node)] + rng.gauss(0, noise)) for node in again}
+               for _ in range(rounds_of(nodes) - 1)]
+    return [score.node for score in judge_fleet(rounds) if score.is_slow]
+
+
+def fleet(seed: int, times: int) -> Iterator[str]:
+    """Benches of fleets: the slow node found in one, and healthy nodes accused."""
+    for noise, spread in ((0.005, 0.0), (0.005, 0.005), (0.02, 0.0)):
+        for nodes in (4, 48, 256, 1024):
+            rng = random.Random(f"fleet {seed} {nodes} {noise} {spread}")
+            benches = times * max(1000, 100_000 // nodes)
+            found = wrong = healthy = 0
+            for _ in range(benches):
+                told = accused(rng, nodes, 0.025, noise, spread)
+                found += "0" in told
+                wrong += len(told) - ("0" in told)
+                healthy += len(accused(rng, nodes, 0.0, noise, spread))
+            innocent = benches * (nodes - 1)
+            yield (f"{nodes:5} nodes, noise {noise:.1%}, spread {spread:.1%}: 2.5 % slower found in {found} of "
+                   f"{benches} ({found / benches:.2%}); others accused {wrong} of {innocent} ({wrong / innocent:.4%}), "
+                   f"in healthy fleets {healthy} of {benches * nodes} ({healthy / benches / nodes:.4%})")
+
+
 SECTIONS: dict[str, Callable[[int, int], Iterator[str]]] = {
     "rates": rates,
     "drops": drops,
+    "fleet": fleet,
 }
 
 

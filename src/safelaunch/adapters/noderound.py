@@ -134,6 +134,11 @@ class NodeRound(Generic[Answer]):
         return tuple(self._silent[node] for node in sorted(self._silent, key=self._order.__getitem__))
 
     @property
+    def size(self) -> int:
+        """How many nodes are asked."""
+        return len(self._order)
+
+    @property
     def took_s(self) -> float:
         """How long it has lasted."""
         return time.monotonic() - self._start_s

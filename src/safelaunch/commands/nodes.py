@@ -1,4 +1,4 @@
-"""safelaunch nodes: which nodes are under suspicion, and why; suspect, clear and check them by hand."""
+"""safelaunch nodes: which nodes are under suspicion, and why; suspect, clear, check and measure them by hand."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from safelaunch.views import nodetable, runs, talk
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
+BENCHES = ("matmul", "gpu_memory", "memory", "disk_write", "disk_read")   # node.bench.main.NAMES, without its imports
 ASK_SLURM_S = 4.0   # a person waits; without an answer his word stands
 MOST_NODES = 10_000   # "n[0-99999999]" would fill the memory before it can be refused
 WHY_MAX_CHARS = 500
@@ -155,6 +156,34 @@ def check(words: tuple[str, ...], is_local: bool, level: str, paths: tuple[str, 
     first = 1 if words and not words[0].startswith("-") else 0
     names = _nodes(words[0]) if first else ()
     return check_nodes(Asked(names, is_local, level, paths, skip, gpus, deadline_s, sruns_own(words[first:])), as_json)
+
+
+@command.command()
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[NODES] [-- SRUN_FLAGS]")
+@click.option("--local", "is_local", is_flag=True, help="This machine, without Slurm.")
+@click.option("--path", "paths", multiple=True, metavar="DIR", help="A folder to write and read; may be repeated.")
+@click.option("--skip", multiple=True, type=click.Choice(BENCHES), help="What not to measure; may be repeated.")
+@click.option("--python", metavar="FILE", help="The training's interpreter, for PyTorch (default: python of PATH).")
+@click.option("--repeats", type=click.IntRange(1, 100), default=5, show_default=True, help="Of each measurement.")
+@click.option("--tolerance", type=click.FloatRange(0.1, 90), default=1.5, show_default=True, metavar="PERCENT",
+              help="How much slower than the others a node may be.")
+@click.option("--deadline", "deadline_s", type=click.IntRange(1, 3600), default=180, show_default=True,
+              metavar="SECONDS", help="For each node's measurements.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, documented in docs/verbs.md.")
+def bench(words: tuple[str, ...], is_local: bool, paths: tuple[str, ...], skip: tuple[str, ...], python: str | None,
+          repeats: int, tolerance: float, deadline_s: int, as_json: bool) -> int:
+    """Measure how fast NODES are, and find the slow one; by default those of the job around this shell.
+
+    Nodes outside of it get a short job each. Measure idle nodes: what else runs there counts. Exit code 13: a node is
+    surely slow, has failed, or has not answered.
+    """
+    from safelaunch.views.nodebench import AskedBench, measure_nodes  # not what the ledger needs
+    from safelaunch.views.nodecheck import sruns_own
+
+    first = 1 if words and not words[0].startswith("-") else 0
+    names = _nodes(words[0]) if first else ()
+    return measure_nodes(AskedBench(names, is_local, paths, skip, python, repeats, tolerance / 100, deadline_s,
+                                    sruns_own(words[first:])), as_json)
 
 
 def _ledger(folder: str | None) -> Ledger:

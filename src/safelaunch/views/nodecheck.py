@@ -47,7 +47,7 @@ def check_nodes(asked: Asked, as_json: bool) -> int:
         raise UsageError(f"--skip: no check is called {sorted(unknown)[0]}",
                          hint=f"there are: {', '.join(check.name for check in CHECKS)}")
     env = slurm.outside_job(os.environ)
-    target = _target(asked, env)
+    target = find_target("check", asked.nodes, asked.is_local, asked.srun, env)
     words: dict[str, Any] = {"paths": [str(Path(path).absolute()) for path in asked.paths], "skip": list(asked.skip),
                              "gpus": asked.gpus}
     question = CheckQuestion(dict.fromkeys(target.nodes, asked.level), words, asked.deadline_s)
@@ -61,22 +61,23 @@ def check_nodes(asked: Asked, as_json: bool) -> int:
     return 0 if is_good else CHECK_FAILED
 
 
-def _target(asked: Asked, env: Mapping[str, str]) -> Target:
-    """Where to check: here, beside this job's steps, or by a short job on each node. Raises UsageError."""
-    if asked.is_local:
-        if asked.nodes:
+def find_target(verb: str, nodes: tuple[str, ...], is_local: bool, srun: tuple[str, ...],
+                env: Mapping[str, str]) -> Target:
+    """Where to look: here, beside this job's steps, or by a short job on each node. Raises UsageError."""
+    if is_local:
+        if nodes:
             raise UsageError("--local looks at this machine alone: name no nodes with it")
         return Target("", (os.uname().nodename.split(".")[0],), is_local=True)
     try:
         here = job.current(os.environ)
     except KeyError:
-        if not asked.nodes:
+        if not nodes:
             raise UsageError("which nodes? outside of a job name them, or say --local for this machine",
-                             hint="safelaunch nodes check n[1-4]") from None
-        return Target("", asked.nodes, options=asked.srun)
-    if not set(asked.nodes) <= set(here.nodes):
-        return Target("", asked.nodes, options=asked.srun)
-    return Target(here.id, asked.nodes or here.nodes, has_gpus=_are_gpus_taken(here.id, env))
+                             hint=f"safelaunch nodes {verb} n[1-4]") from None
+        return Target("", nodes, options=srun)
+    if not set(nodes) <= set(here.nodes):
+        return Target("", nodes, options=srun)
+    return Target(here.id, nodes or here.nodes, has_gpus=_are_gpus_taken(here.id, env))
 
 
 def _are_gpus_taken(job_id: str, env: Mapping[str, str]) -> bool:

@@ -1,0 +1,129 @@
+"""What many nodes measured (node.bench), compared: which are slow, which failed, and of which nothing can be said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from safelaunch.core import nodefold
+from safelaunch.core.checks.results import FAILED, OK, CheckReport, CheckResult
+from safelaunch.core.plaintext import clean, columns
+from safelaunch.core.slow.fleet import NodeScore, judge_fleet, slowest
+
+# Rates that depend on who else uses the disk just then: a node is not called slow by them.
+SHARED = frozenset(("disk_write", "disk_read"))
+SHOWN = ("matmul", "gpu_memory", "memory", "disk_write", "disk_read")
+
+
+class Speed(Enum):
+    """What the measurements say of a node, the worst first."""
+
+    NO_ANSWER = "no answer"
+    FAILED = "failed"
+    SLOW = "slow"
+    UNKNOWN = "unknown"   # nothing was measured, or there is nothing to compare it with
+    GOOD = "good"
+
+
+class Kind(NamedTuple):
+    """What is compared: the same measurement, of the same path, on the same kind of device."""
+
+    name: str
+    item: str
+    device: str
+
+
+class JudgedSpeed(NamedTuple):
+    """A node, what is said of it and why, its rows of the first round, and its scores by what was compared."""
+
+    node: str
+    speed: Speed
+    reasons: tuple[str, ...]
+    results: tuple[CheckResult, ...] = ()
+    scores: Mapping[Kind, NodeScore] = {}
+
+
+def rates_of(reports: Iterable[CheckReport]) -> dict[Kind, dict[str, float]]:
+    """What was measured: kind → node → rate."""
+    found: dict[Kind, dict[str, float]] = {}
+    for report in reports:
+        for result in report.results:
+            rate = result.number("value")
+            if result.outcome == OK and rate is not None and rate > 0:
+                kind = Kind(result.name, result.item, str(result.facts.get("device", ""))[:120])
+                found.setdefault(kind, {})[report.node] = rate
+    return found
+
+
+def measure_again(first: Sequence[CheckReport], tolerance: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(nodes, names of the measurements) for the next rounds, after all were measured once."""
+    nodes: set[str] = set()
+    names: set[str] = set()
+    for kind, rates in rates_of(first).items():
+        again = () if kind.name in SHARED else slowest(rates, tolerance)
+        nodes.update(again)
+        names.update((kind.name,) if again else ())
+    return tuple(report.node for report in first if report.node in nodes), tuple(sorted(names))
+
+
+def judge_speed(rounds: Sequence[Sequence[CheckReport]], silent: Mapping[str, str],
+                tolerance: float) -> tuple[JudgedSpeed, ...]:
+    """All nodes, the worst first. `silent`: node → why it gave no answer."""
+    rated = [rates_of(one) for one in rounds]
+    scores: dict[str, dict[Kind, NodeScore]] = {}
+    for kind in rated[0] if rated else ():
+        for score in judge_fleet([one[kind] for one in rated if kind in one], tolerance):
+            scores.setdefault(score.node, {})[kind] = score
+    found = [JudgedSpeed(node, Speed.NO_ANSWER, (why,)) for node, why in silent.items()]
+    found += [_judge_one(report, scores.get(report.node, {}), silent) for report in (rounds[0] if rounds else ())
+              if report.node not in silent]
+    order = list(Speed)
+    return tuple(sorted(found, key=lambda one: order.index(one.speed)))
+
+
+def _judge_one(report: CheckReport, scores: Mapping[Kind, NodeScore], silent: Mapping[str, str]) -> JudgedSpeed:
+    failed = tuple(f"{result.title}: {result.why}" for result in report.results if result.outcome == FAILED)
+    slow = tuple(f"{kind.name}: {score.deficit:.1%} slower than the others, z {score.z:.1f}"
+                 for kind, score in scores.items() if score.is_slow and kind.name not in SHARED)
+    reasons = failed + slow
+    if failed:
+        speed = Speed.FAILED
+    elif slow:
+        speed = Speed.SLOW
+    elif all(kind.name in SHARED for kind in scores):
+        rates = [result for result in report.results if result.outcome == OK]
+        speed, reasons = Speed.UNKNOWN, report.notes or (
+            "fewer than three nodes measured the same: nothing to compare with" if rates else "nothing was measured",)
+    else:
+        speed = Speed.GOOD
+    return JudgedSpeed(report.node, speed, reasons, report.results, scores)
+
+
+def speed_table(nodes: Sequence[JudgedSpeed]) -> list[str]:
+    """Lines for people: each node's rates, its worst z, what is said of it, and why."""
+    names = [name for name in SHOWN if any(_rates(one, name) for one in nodes)]
+    rows = [("node", *names, "z", "verdict", "why")]
+    for one in nodes:
+        worst = [score.z for kind, score in one.scores.items() if kind.name not in SHARED]
+        rows.append((one.node, *(_rates(one, name) or "-" for name in names),
+                     f"{max(worst):.1f}" if worst else "-", one.speed.value, "; ".join(one.reasons) or "-"))
+    return columns([tuple(map(clean, row)) for row in rows])
+
+
+def next_commands(nodes: Sequence[JudgedSpeed]) -> list[str]:
+    """What a person can type to keep slow nodes out of new attempts: nodes with the same reason share a line."""
+    slow: dict[str, list[str]] = {}
+    for one in nodes:
+        if one.speed == Speed.SLOW:
+            what = " and ".join(sorted(reason.partition(":")[0] for reason in one.reasons))
+            slow.setdefault(what, []).append(one.node)
+    return [f'safelaunch nodes suspect {nodefold.fold(names)} --why "slow in nodes bench: {what}"'
+            for what, names in slow.items()]
+
+
+def _rates(one: JudgedSpeed, name: str) -> str:
+    """Of several paths the slowest."""
+    found = [(rate, str(result.facts.get("unit", ""))) for result in one.results
+             if result.name == name and result.outcome == OK and (rate := result.number("value")) is not None]
+    return f"{min(found)[0]:.4g} {min(found)[1]}" if found else ""

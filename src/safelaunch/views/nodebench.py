@@ -1,0 +1,91 @@
+"""safelaunch nodes bench: which of these nodes is slow?"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from safelaunch.adapters import slurm
+from safelaunch.adapters.nodebench import BenchedNodes, BenchQuestion, bench_nodes
+from safelaunch.adapters.noderound import NodeRound
+from safelaunch.core.checks.results import CheckReport
+from safelaunch.core.model import CHECK_FAILED
+from safelaunch.core.slow.bench import JudgedSpeed, Speed, judge_speed, next_commands, speed_table
+from safelaunch.views import talk
+from safelaunch.views.nodecheck import find_target
+
+BAD = (Speed.NO_ANSWER, Speed.FAILED, Speed.SLOW)
+POLL_S = 0.01
+
+
+@dataclass(frozen=True)
+class AskedBench:
+    """What was typed."""
+
+    nodes: tuple[str, ...]
+    is_local: bool
+    paths: tuple[str, ...]
+    skip: tuple[str, ...]
+    python: str | None
+    repeats: int
+    tolerance: float
+    deadline_s: int
+    srun: tuple[str, ...]
+
+
+def measure_nodes(asked: AskedBench, as_json: bool) -> int:
+    """The exit code: 0, or CHECK_FAILED where a node is surely slow, has failed or has not answered."""
+    env = slurm.outside_job(os.environ)
+    target = find_target("bench", asked.nodes, asked.is_local, asked.srun, env)
+    words: dict[str, Any] = {"paths": [str(Path(path).absolute()) for path in asked.paths], "skip": list(asked.skip),
+                             "python": asked.python, "repeats": asked.repeats}
+    benched = bench_nodes(target, env, BenchQuestion(words, asked.deadline_s), asked.tolerance, _follow)
+    judged = judge_speed(benched.rounds, benched.silent, asked.tolerance)
+    is_good = all(one.speed not in BAD for one in judged)
+    if as_json:
+        talk.emit_json(_as_json(judged, benched, asked.tolerance, is_good))
+    else:
+        _print(judged, benched, is_good)
+    return 0 if is_good else CHECK_FAILED
+
+
+def _follow(asked: NodeRound[CheckReport], what: str) -> None:
+    """Wait for a round; on a terminal with a line that says how far it is."""
+    is_terminal, shown = sys.stderr.isatty(), -1
+    while not asked.poll():
+        done = len(asked.answers) + len(asked.silent)
+        if is_terminal and done != shown:
+            shown = done
+            click.echo(f"\r{what}: {done} of {asked.size} have answered", nl=False, err=True)
+        time.sleep(POLL_S)
+    if is_terminal:
+        click.echo(f"\r{what}: {asked.size} nodes, {asked.took_s:.0f} s".ljust(60), err=True)
+
+
+def _print(judged: Sequence[JudgedSpeed], benched: BenchedNodes, is_good: bool) -> None:
+    click.echo("\n".join(speed_table(judged)))
+    counts = [f"{sum(one.speed == speed for one in judged)} {speed.value}" for speed in Speed
+              if any(one.speed == speed for one in judged)]
+    talk.say(f"{len(judged)} node{'s' if len(judged) > 1 else ''}, {benched.took_s:.1f} s: {', '.join(counts)}")
+    for line in next_commands(judged):
+        talk.say(f"to keep it out of new attempts: {line}")
+
+
+def _as_json(judged: Sequence[JudgedSpeed], benched: BenchedNodes, tolerance: float, is_good: bool) -> dict[str, Any]:
+    return {"v": 1, "ok": is_good, "tolerance": tolerance, "took_s": round(benched.took_s, 3),
+            "rounds": len(benched.rounds), "nodes": [_of_node(one) for one in judged]}
+
+
+def _of_node(one: JudgedSpeed) -> dict[str, Any]:
+    return {"node": one.node, "verdict": one.speed.value, "reasons": list(one.reasons),
+            "measurements": [result._asdict() for result in one.results],
+            "scores": [{"name": kind.name, "item": kind.item, "device": kind.device, "rate": score.rate,
+                        "others": score.level, "slower_by": round(score.deficit, 5), "z": round(score.z, 2),
+                        "is_slow": score.is_slow} for kind, score in one.scores.items()]}

@@ -1,0 +1,68 @@
+"""The slow node of a fleet: found by rates, and no healthy node accused. Thousands of fleets: benchmarks.slow."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from benchmarks.slow import accused
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.core.slow.fleet import LARGE, TOLERANCE, judge_fleet, rounds_of, slowest
+
+
+@pytest.mark.parametrize("nodes", [4, 48, 256])
+def test_a_node_slower_by_2_5_percent_is_found_and_no_other_accused(nodes: int) -> None:
+    rng = random.Random(nodes)
+    fleets = max(20, 2000 // nodes)
+    told = [accused(rng, nodes, 0.025, 0.005, 0.0) for _ in range(fleets)]
+    assert sum("0" in one for one in told) >= 0.95 * fleets
+    assert sum(len(one) - ("0" in one) for one in told) <= 1
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.005, 0.02, 0.1])
+def test_a_healthy_fleet_accuses_nobody_however_noisy_it_is(noise: float) -> None:
+    rng = random.Random(f"healthy {noise}")
+    assert sum(len(accused(rng, nodes, 0.0, noise, 0.0)) for nodes in (4, 48, 256) for _ in range(20)) <= 1
+
+
+def test_a_steady_node_that_is_slower_by_less_than_the_tolerance_is_not_slow() -> None:
+    rates = {str(number): 1.0 for number in range(20)} | {"0": 1 - TOLERANCE * 0.9}
+    assert not any(score.is_slow for score in judge_fleet([rates, {"0": rates["0"]}, {"0": rates["0"]}]))
+
+
+def test_one_bad_measurement_does_not_make_a_node_slow() -> None:
+    rates = {str(number): 1.0 + number / 10_000 for number in range(20)}
+    first = {**rates, "0": 0.8}
+    assert "0" in slowest(first, TOLERANCE)
+    assert not any(score.is_slow for score in judge_fleet([first, {"0": rates["0"]}, {"0": rates["0"]}]))
+
+
+def test_a_node_that_was_measured_once_is_never_slow() -> None:
+    assert not any(score.is_slow for score in judge_fleet([{"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.1}]))
+
+
+def test_of_two_nodes_nobody_can_say_which_is_slow() -> None:
+    assert (slowest({"a": 1.0, "b": 0.5}, TOLERANCE), judge_fleet([{"a": 1.0, "b": 0.5}] * 3)) == ((), ())
+
+
+def test_a_quiet_large_fleet_is_not_measured_again() -> None:
+    assert slowest({str(number): 1.0 for number in range(LARGE)}, TOLERANCE) == ()
+
+
+def test_several_slow_nodes_are_all_measured_again_and_found() -> None:
+    rates = {str(number): 1.0 + number / 10_000 for number in range(40)}
+    rates |= {str(number): 0.9 for number in range(12)}
+    again = slowest(rates, TOLERANCE)
+    rounds = [rates, *[{node: rates[node] for node in again}] * (rounds_of(40) - 1)]
+    assert {score.node for score in judge_fleet(rounds) if score.is_slow} == {str(number) for number in range(12)}
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=3, max_size=40), st.floats(1e-3, 1e3))
+def test_the_unit_of_the_rates_changes_no_score(values: list[float], unit: float) -> None:
+    rates = {str(number): value for number, value in enumerate(values)}
+    scores = {score.node: score for score in judge_fleet([rates, rates])}
+    for score in judge_fleet([{node: rate * unit for node, rate in rates.items()}] * 2):
+        assert math.isclose(score.deficit, scores[score.node].deficit, rel_tol=1e-6, abs_tol=1e-6)
