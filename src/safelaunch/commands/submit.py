@@ -31,9 +31,16 @@ if TYPE_CHECKING:
 def command(file: str, rest: tuple[str, ...], dry_run: bool, wait_for_end: bool, as_json: bool) -> int:
     """Submit a training instead of sbatch, and keep it alive."""
     overrides, raw_sbatch = split_rest(rest)
+
+    def read() -> Resolved:
+        resolved = read_config(file, overrides, raw_sbatch)
+        for note in resolved.notes:
+            _say(note)
+        return resolved
+
     if dry_run:
-        return _show(read_config(file, overrides, raw_sbatch))
-    submitted = submitting.submit(lambda: read_config(file, overrides, raw_sbatch), _say)
+        return _show(read())
+    submitted = submitting.submit(read, _say)
     _report(submitted, as_json)
     if wait_for_end:
         from safelaunch.api import RunHandle
