@@ -27,6 +27,11 @@ class Guard:
     kernel: tuple[tuple[float, str], ...] = ()   # kernel lines of its node until its task ended badly: when, text
 
     @property
+    def is_of_step(self) -> bool:
+        """Whether it guards a task of a script's own srun, whose end is not the attempt's."""
+        return self.task >= protocol.STEP_TASKS
+
+    @property
     def has_answered(self) -> bool:
         """Whether this standby has answered a ping since it connected, so that it knows that it is eligible."""
         return self.connection is not None and self.sure_s > self.connection.born_s

@@ -23,6 +23,7 @@ from safelaunch.core.timing import FENCE_MARGIN_S
 
 SWEEP_GRACE_S = 1.0      # between TERM and KILL for what a dead guard left
 SWEEP_DEADLINE_S = 15.0  # a helper step starts in 0.1 s; one on a silent node never does
+_UNKNOWN_TASKS = 1 << 30   # of a script: a step of it can be on its way, so each node is swept
 SWEEP_AGAIN_S = 5.0      # between two tries while slurmctld does not answer
 _SWEEP = """for python in /usr/bin/python3 "$2"; do
   if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
@@ -102,7 +103,8 @@ class Fencer:
     def _look(self, live: Live, node: str, is_lost: bool) -> Node:
         guards = self._server.of(node)
         return Node(
-            self._plan.ntasks_per_node, len(guards), sum(guard.gone for guard in guards),
+            _UNKNOWN_TASKS if self._plan.is_script else self._plan.ntasks_per_node,
+            len(guards), sum(guard.gone for guard in guards),
             connected=any(guard.connection and not guard.gone for guard in guards),
             is_lost=is_lost or node in self._given_up, is_frozen=self._is_frozen,
             waited_s=self._now_s - self._since_s.get(node, self._now_s),

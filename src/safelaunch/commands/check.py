@@ -30,7 +30,8 @@ def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool, beside:
         raise UsageError("--from needs --site", hint="safelaunch check --site FOLDER --from COMMAND")
     overrides, raw_sbatch = split_rest(rest)
     try:
-        config = read_config(file, overrides, raw_sbatch).config
+        resolved = read_config(file, overrides, raw_sbatch)
+        config = resolved.config
     except ConfigError as error:
         if as_json:
             problems = [vars(problem) for problem in error.problems]
@@ -41,6 +42,8 @@ def command(file: str, rest: tuple[str, ...], as_json: bool, site: bool, beside:
     if as_json:
         talk.emit_json({"v": 1, "ok": True, "file": file, "name": config["name"], "run_dir": config["run_dir"]})
     else:
+        for note in resolved.notes:
+            talk.say(note)
         click.echo(talk.clean(f"{file}: ok, {summarise(config)}"))
     return 0
 

@@ -38,9 +38,16 @@ def command(
     overrides = [*debug_overrides(debug), *overrides]
     for one in debug_variables(debug):
         _say(f"debug: {one.name}={one.value}: {one.why}")
+
+    def read() -> Resolved:
+        resolved = read_config(file, overrides, raw_sbatch)
+        for note in resolved.notes:
+            _say(note)
+        return resolved
+
     if dry_run:
-        return _show(read_config(file, overrides, raw_sbatch))
-    submitted = submitting.submit(lambda: read_config(file, overrides, raw_sbatch), _say)
+        return _show(read())
+    submitted = submitting.submit(read, _say)
     _report(submitted, as_json)
     if wait_for_end:
         from safelaunch.api import RunHandle

@@ -16,6 +16,7 @@ class Launcher(NamedTuple):
     label: str                          # in a line about a config
     starts_ranks: bool = False          # one task a node, which starts nproc_per_node ranks and numbers them by itself
     fills_gpus: bool = False            # by default a task for each GPU of a node, else one
+    is_script: bool = False             # the command is an sbatch script, which runs once and calls srun by itself
     programs: tuple[str, ...] = ()      # names of its own processes, which are no ranks
     modules: tuple[str, ...] = ()       # the same as modules of Python
     valued: frozenset[str] = frozenset()   # its options that take a value
@@ -32,6 +33,7 @@ LAUNCHERS: dict[str, Launcher] = {
             "numa-binding"))),
     "srun": Launcher("a task for each GPU", "srun", fills_gpus=True),
     "none": Launcher("the command once a node", "no launcher"),
+    "script": Launcher("an sbatch script as it is, once on the first node", "your script", is_script=True),
 }
 
 # Documented, and refused until they are built.

@@ -183,8 +183,13 @@ class Plan:
 
     @property
     def tasks(self) -> int:
-        """Tasks of one attempt's srun: each has a node guard."""
-        return self.nodes * self.ntasks_per_node
+        """Tasks whose ends are the attempt's: those of its srun, or the script alone. Each has a node guard."""
+        return 1 if self.is_script else self.nodes * self.ntasks_per_node
+
+    @property
+    def is_script(self) -> bool:
+        """Whether the command is an sbatch script, which starts steps of its own."""
+        return LAUNCHERS[self.launch.by].is_script
 
     @property
     def job_name(self) -> str:
@@ -209,7 +214,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         name=config["name"],
         run_dir=config["run_dir"],
         cluster=config["cluster"],
-        command=array_form(config["command"]),
+        command=config["command"] if LAUNCHERS[launch.by].is_script else array_form(config["command"]),
         setup=config["setup"] or "",
         env=tuple((key, str(value)) for key, value in config["env"].items()),
         sbatch=_options(slurm),

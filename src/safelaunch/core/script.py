@@ -58,7 +58,8 @@ def directives(plan: Plan) -> list[str]:
     given = {name for name, _ in plan.sbatch}
     if "nodes" not in given:
         rows.append(("nodes", str(plan.allocated_nodes)))
-    if not given & {"ntasks", "ntasks-per-node"}:   # else the job gets one CPU a node, and srun is refused more tasks
+    # Else the job gets one CPU a node, and srun is refused more tasks. A script has asked for what it needs itself.
+    if not plan.is_script and not given & {"ntasks", "ntasks-per-node"}:
         rows.append(("ntasks-per-node", str(plan.ntasks_per_node)))
     return [_directive(name, value) for name, value in rows]
 
@@ -137,7 +138,7 @@ def _values(
         ("LEASE_S", f"{plan.lease_s:g}"), ("PRESERVE_S", int(plan.preserve.for_s)),
         ("PYTHON", python), ("LOGIN_SHELL", "yes" if plan.launch.login_shell else ""),
         ("UMASK", "" if umask is None else f"{umask:04o}"),
-        ("COMMAND", plan.command), ("LAST", last), ("SETUP", plan.setup),
+        ("COMMAND", plan.command), ("LAST", "" if plan.is_script else last), ("SETUP", plan.setup),
     ]
     arrays = (("SRUN", srun), ("SRUN_EXTRA", plan.srun.extra), ("LIBRARY", library), ("ENV", _variables(plan.env)))
     return [*(f"SL_{name}={_scalar(value)}" for name, value in scalars),

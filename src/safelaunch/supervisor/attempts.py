@@ -106,6 +106,9 @@ def _attempt_env(lead: Leader, number: int, port: int, nodes: tuple[str, ...]) -
            "SAFELAUNCH_MASTER_PORT": str(port), "SAFELAUNCH_CWD": lead.job.cwd}
     if lead.nodes.no_overlap is not None:
         env["SAFELAUNCH_OVERLAP"] = "no"
+    left_out = [node for node in lead.job.nodes if node not in nodes]
+    if left_out:
+        env["SAFELAUNCH_EXCLUDE"] = nodefold.fold(left_out)
     address = "127.0.0.1" if lead.job.is_local else lead.address_of(nodes[0])
     if address is not None:
         env["SAFELAUNCH_MASTER_ADDR"] = address

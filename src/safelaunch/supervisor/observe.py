@@ -245,7 +245,8 @@ def find_lost(lead: Leader) -> None:
         heard = _heard(lead, lead.live, guard)
         match silence.judge(heard):
             case Silence.TASK_GONE:
-                add_exit(lead, Exit(guard.node, guard.task, 255))
+                if not guard.is_of_step:
+                    add_exit(lead, Exit(guard.node, guard.task, 255))
             case Silence.LOST:
                 lead.lose(guard.node, f"its node guard has not answered for {heard.silent_s:.0f} s, and the log stands "
                                       "still")
@@ -275,7 +276,7 @@ def on_report(lead: Leader, guard: Guard) -> None:
     lead.clock.takes_news()
     if lead.live is None or guard.attempt != lead.live.number or guard.task == STANDBY_TASK:
         return
-    if guard.code is not None:
+    if guard.code is not None and not guard.is_of_step:
         add_exit(lead, Exit(guard.node, guard.task, guard.code, guard.signal))
 
 

@@ -191,7 +191,7 @@ WRONG = [
     ("srun: {extra: --hint=x}", 'srun.extra: expected a list, such as [a, b], got "--hint=x"'),
     ("srun: {extra: [--output=x]}", "srun.extra: --output=x: safelaunch reads the ranks' output"),
     ("srun: {extra: [-N4]}", "srun.extra: -N4: safelaunch chooses the nodes"),
-    ("launch: {with: mpirun}", 'launch.with: expected torchrun, srun or none, got "mpirun"'),
+    ("launch: {with: mpirun}", 'launch.with: expected torchrun, srun, none or script, got "mpirun"'),
     ("launch: {nproc_per_node: 0}", "launch.nproc_per_node: expected an integer ≥ 1, got 0"),
     ("launch: {with: srun, nproc_per_node: 8}", "launch.nproc_per_node: has no meaning with launch.with: srun"),
     ("resume: {args: --load {path}}", "not YAML"),

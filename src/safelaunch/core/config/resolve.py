@@ -19,6 +19,7 @@ from safelaunch.core.config.layers import COMMAND_LINE, default_layer, merge_lay
 from safelaunch.core.config.nearest import nearest_word
 from safelaunch.core.config.rules import complete
 from safelaunch.core.config.sbatchoptions import OPTIONS
+from safelaunch.core.config.scriptlayer import RESTARTS, is_script, read_script
 from safelaunch.core.config.slurmkeys import canonical_slurm, parse_flags, read_slurm
 from safelaunch.core.config.values import expand
 from safelaunch.core.config.yamlnodes import DEFAULT, MappingNode, Node, Origin, Scalar
@@ -43,6 +44,7 @@ class Resolved:
 
     config: dict[str, Any]
     origins: dict[str, Origin]
+    notes: tuple[str, ...] = ()   # what people are to be told of it
 
 
 def resolve(
@@ -56,7 +58,7 @@ def resolve(
 
     `base_dir` is the folder of train.yaml, which a relative run_dir starts at.
     """
-    layers, problems, readable = _read_layers(sources, overrides, raw_sbatch)
+    layers, problems, notes, readable = _read_layers(sources, overrides, raw_sbatch)
     file = next((source.name for source in reversed(sources) if source.layer == "file"), "train.yaml")
     if not readable:
         raise _config_error(problems, sources)
@@ -70,18 +72,24 @@ def resolve(
     problems += complete(reading, environ=environ, base_dir=base_dir, file=file, faulty=faulty)
     if problems:
         raise _config_error(problems, sources)
-    return Resolved(reading.config, reading.origins)
+    return Resolved(reading.config, reading.origins, tuple(notes))
 
 
 def _read_layers(
     sources: Sequence[ConfigLayer], overrides: Sequence[str], raw_sbatch: Sequence[str]
-) -> tuple[list[MappingNode], list[Problem], bool]:
-    """The layers' trees, lowest first, their problems, and whether all could be read at all."""
+) -> tuple[list[MappingNode], list[Problem], list[str], bool]:
+    """The layers' trees, lowest first, their problems, what is to be said, and whether all could be read at all."""
     trees: list[MappingNode] = []
     problems: list[Problem] = []
+    notes: list[str] = []
     readable = True
     for source in sources:
-        tree, faults = parse_document(source.text, layer=source.layer, file=source.name)
+        tree: MappingNode | None
+        if source.layer == "file" and is_script(source.text):
+            tree, faults, said = read_script(source.text, source.layer, source.name)
+            notes += [*said, RESTARTS]
+        else:
+            tree, faults = parse_document(source.text, layer=source.layer, file=source.name)
         problems += faults
         readable = readable and tree is not None
         trees += [tree] if tree is not None else []
@@ -93,7 +101,7 @@ def _read_layers(
         layer, faults = canonical_slurm(tree)
         layers.append(layer)
         problems += faults
-    return layers, problems, readable
+    return layers, problems, notes, readable
 
 
 def _config_error(problems: Sequence[Problem], sources: Sequence[ConfigLayer]) -> ConfigError:

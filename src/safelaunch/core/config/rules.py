@@ -54,7 +54,17 @@ def _command_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Faul
     command = config.get("command")
     if command is None:
         return [("command", (), "missing; it says what to train with, such as command: python train.py")]
-    return [] if command.strip() else [("command", (), "empty; it says what to train with")]
+    if not command.strip():
+        return [("command", (), "empty; it says what to train with")]
+    if config["launch"]["with"] != "script":
+        return []
+    faults: list[Fault] = []
+    if not command.startswith("#!"):
+        faults.append(("command", ("launch.with",), "with launch.with: script it is the text of an sbatch script, "
+                       "which begins with #!/bin/bash; a script in a file: safelaunch submit job.slurm"))
+    if (config["setup"] or "").strip():
+        faults.append(("setup", ("launch.with",), "has no meaning with launch.with: script; write it into the script"))
+    return faults
 
 
 def _slurm_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:

@@ -56,7 +56,7 @@ from safelaunch.node.guard.processes import (
     signal_handlers,
     sweep,
 )
-from safelaunch.node.guard.protocol import MOST_NAMES
+from safelaunch.node.guard.protocol import MOST_NAMES, STEP_TASKS
 from safelaunch.node.guard.record import Looks, RecordProbe
 from safelaunch.node.guard.switch import KNOWN_S, Switch, is_nodes_own
 from safelaunch.node.light import signal, suppress
@@ -108,6 +108,14 @@ def main(argv: list[str]) -> int:
     return guard.exit_code
 
 
+def task_of(env: Mapping[str, str]) -> int:
+    """The number of this task; each step of a user's script has a range of its own, which a hello can hold."""
+    number = int(env.get("SLURM_PROCID", "0"))
+    if env.get("SAFELAUNCH_STEP"):
+        return (int(env["SLURM_STEP_ID"]) % 32000 + 1) * STEP_TASKS + number
+    return number
+
+
 def import_rest() -> None:
     """Import what a guard needs once its launcher runs."""
     globals().update((name, __import__(name)) for name in LATER)
@@ -123,7 +131,7 @@ class TaskGuard:
         self.record = env["SAFELAUNCH_RECORD"]
         known = ",".join((env.get("SLURM_LAUNCH_NODE_IPADDR", ""), env.get("SAFELAUNCH_ADDRESSES", "")))
         self.link = Link(env["SAFELAUNCH_CONTROL"], known, env["SAFELAUNCH_TOKEN"],
-                         {"node": self.node, "task": int(env.get("SLURM_PROCID", "0")), "attempt": self.attempt})
+                         {"node": self.node, "task": task_of(env), "attempt": self.attempt})
         self.launcher = 0
         self.exit_code = 1
         self.ended = False          # the launcher has been reaped

@@ -114,7 +114,7 @@ def send(pids: Iterable[int], number: int) -> None:
 def signal_handlers(pids: Iterable[int], number: int) -> dict[int, str]:
     """pid → name of the processes that handle `number` and were sent it.
 
-    Never bash or torchrun: the signal is for the training, and a launcher that obeys it would end its ranks.
+    Never bash, srun or torchrun: the signal is for the training, and a launcher that obeys it would end its ranks.
     """
     reached = {}
     for pid in pids:
@@ -127,7 +127,7 @@ def signal_handlers(pids: Iterable[int], number: int) -> dict[int, str]:
         except (OSError, ValueError):
             continue
         caught = int(fields.get("SigCgt", "0").split()[0], 16) >> (number - 1) & 1
-        if caught and fields.get("Name") not in ("bash", "sh") and not is_launcher(words):
+        if caught and fields.get("Name") not in ("bash", "sh", "srun") and not is_launcher(words):
             send([pid], number)
             reached[pid] = "%s[%d]" % (fields.get("Name"), pid)
     return reached

@@ -27,6 +27,7 @@ NONCE = 32               # characters of each side's random number
 SEAL = 33                # of a line's proof: 128 bits, and a blank
 PING, PONG = b'{"do": "ping"}', b'{"ev": "pong"}'   # most of all lines
 MOST_NAMES, MAX_NAME = 256, 255
+STEP_TASKS = 1 << 16     # from here on: tasks of the steps that a user's script starts, a range for each step
 MOST_KERNEL_LINES, MAX_KERNEL_LINE = 40, 400
 
 

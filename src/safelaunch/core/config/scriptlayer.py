@@ -1,0 +1,98 @@
+"""A user's own sbatch script as a layer of the config: its #SBATCH lines as slurm:, the whole of it as command:."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from safelaunch.core.config.layers import name_from_file
+from safelaunch.core.config.sbatchlines import read_sbatch_lines
+from safelaunch.core.config.sbatchoptions import REFUSED
+from safelaunch.core.config.scriptrefusals import find_refusals
+from safelaunch.core.config.slurmkeys import split_flags
+from safelaunch.core.config.yamlnodes import MappingNode, Node, Origin, Scalar, plain, quoted
+from safelaunch.errors import Problem
+
+# What of the script safelaunch does itself: no reason to refuse it, but said.
+_LOG = "the log of each attempt is kept in the run folder: safelaunch logs"
+_RESTART = "safelaunch restarts the run itself"
+LEFT_OUT: dict[str, str] = {
+    "output": _LOG, "error": _LOG, "open-mode": _LOG, "requeue": _RESTART, "no-requeue": _RESTART,
+    "no-kill": "safelaunch sets it always",
+    "signal": "before the time limit safelaunch sends kill_switch.signal to the training's processes, never to the "
+              "script's own shell: its traps are not called",
+    "get-user-env": "the environment of the submission is kept",
+    "parsable": "safelaunch says the job's id", "quiet": "safelaunch says what it does",
+    "verbose": "safelaunch says what it does",
+}
+RESTARTS = ("after a failure your script is started again: it must load its newest checkpoint itself, or read "
+            "$SAFELAUNCH_RESUME_PATH (see resume.dir in docs/scripts.md)")
+_SIGNAL = re.compile(r"(?:R:)?(?:SIG)?([A-Z]+[12]?)(?:@\d+)?\Z")
+
+
+def is_script(text: str) -> bool:
+    """Whether it is a script, as sbatch tells: by its first two characters."""
+    return text.startswith("#!")
+
+
+def read_script(text: str, layer: str, file: str) -> tuple[MappingNode, list[Problem], list[str]]:
+    """The layer, every problem in the script with its line, and what is to be said of options that are left out."""
+    problems = find_refusals(text, file)
+    if "\r\n" in text:
+        problems.append(Problem(file, 1, 1, "", "its lines end as DOS ends them, and sbatch refuses that: dos2unix it"))
+    place = Origin(layer, file, 1, 1)
+    entries: dict[str, Node] = {"command": quoted(text, place),
+                                "launch": MappingNode({"with": plain("script", place)}, place),
+                                "resume": MappingNode({"by": plain("training", place)}, place),
+                                "name": quoted(_name(file), place)}
+    slurm: dict[str, Node] = {}
+    notes: list[str] = []
+    for number, option, value, fault in _options(text):
+        here = Origin(layer, file, number, 1)
+        if fault:
+            problems.append(Problem(file, number, 1, option, fault))
+        elif option == "job-name":
+            entries["name"] = quoted(_name(value or ""), here)
+        elif option == "export" and value == "ALL":
+            pass   # what safelaunch does anyhow
+        elif option in LEFT_OUT:
+            if option == "signal" and (found := _SIGNAL.match(value or "")):
+                entries["kill_switch"] = MappingNode({"signal": quoted(f"SIG{found[1]}", here)}, here)
+            notes.append(f"{file}:{number}: --{option} is left out: {LEFT_OUT[option]}")
+        else:
+            slurm[option] = Scalar(True, "true", True, here) if value is None else quoted(value, here)
+    entries["slurm"] = MappingNode(_with_nodes(slurm), place, {name: node.origin for name, node in slurm.items()})
+    return MappingNode(entries, place, {key: node.origin for key, node in entries.items()}), problems, notes
+
+
+def _options(text: str) -> Iterator[tuple[int, str, str | None, str]]:
+    """(line, long name, value, what is wrong with it) of each option in the #SBATCH lines."""
+    for line in read_sbatch_lines(text):
+        if line.words[:1] in (("hetjob",), ("packjob",)):
+            continue   # refused already
+        if line.fault:
+            yield line.number, "#SBATCH", None, line.fault
+        flags, faults = split_flags(line.words)
+        for flag, fault in faults:
+            yield line.number, flag, None, fault
+        for option, value in flags:
+            is_ours = option in LEFT_OUT or option in ("job-name", "export")
+            refused = "" if is_ours and not (option == "export" and value != "ALL") else REFUSED.get(option, "")
+            yield line.number, option, value, refused
+
+
+def _with_nodes(slurm: dict[str, Node]) -> dict[str, Node]:
+    """With the number of nodes where the tasks alone give it: one task has one node, and tasks a node divide them."""
+    ntasks, per_node = (_number(slurm.get(name)) for name in ("ntasks", "ntasks-per-node"))
+    if "nodes" not in slurm and ntasks and (per_node or ntasks == 1):
+        return {**slurm, "nodes": quoted(str(-(-ntasks // (per_node or 1))), slurm["ntasks"].origin)}
+    return slurm
+
+
+def _number(node: Node | None) -> int:
+    return int(node.text) if isinstance(node, Scalar) and node.text.isdigit() else 0
+
+
+def _name(text: str) -> str:
+    """A run's name from a job's, or from the script's file."""
+    return name_from_file(re.sub(r"\.(?:slurm|sbatch|sh|bash|job)\Z", "", text))

@@ -1,0 +1,81 @@
+"""A user's own sbatch script as a config: what its #SBATCH lines become, and what is refused, with its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from safelaunch.core import plan as plans
+from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
+from safelaunch.core.script import directives
+from safelaunch.errors import ConfigError
+
+
+def read(text: str, *overrides: str, file: str = "/work/job.slurm") -> Resolved:
+    return resolve([ConfigLayer("file", file, text)], ["cluster=slurm", *overrides], {"HOME": "/home/a"}, (), "/work")
+
+
+HEAD = "#!/bin/bash\n"
+
+
+def test_a_script_is_kept_as_it_is_and_needs_no_other_key() -> None:
+    text = HEAD + "#SBATCH --nodes=2\n\necho \"$RESUME_ARGS ${HOME}\"\ncat <<END\n#SBATCH --array=1-3\nEND\n"
+    config = read(text).config
+
+    assert config["command"] == text and config["launch"]["with"] == "script" and config["resume"]["by"] == "training"
+    assert config["slurm"] == {"nodes": 2} and config["name"] == "job"
+    assert plans.make(config, "1234").command == text
+
+
+def test_options_are_read_as_sbatch_reads_them() -> None:
+    slurm = read(HEAD + '#SBATCH -N 4 -t 1-00 --part=gpu\n#SBATCH --gres gpu:8 # all\n#SBATCH -J "my run"\n').config
+    assert slurm["slurm"] == {"nodes": 4, "time": "1-00", "partition": "gpu", "gres": "gpu:8"}
+    assert slurm["name"] == "my-run"
+
+
+def test_an_override_counts_more_than_the_script() -> None:
+    assert read(HEAD + "#SBATCH -N 4\n", "slurm.nodes=2", "name=x").config["slurm"]["nodes"] == 2
+
+
+def test_what_safelaunch_does_itself_is_left_out_and_said_with_its_line() -> None:
+    found = read(HEAD + "#SBATCH -N 1\n#SBATCH -o %j.out\n#SBATCH --requeue\n#SBATCH --signal=USR1@300\n")
+
+    assert set(found.config["slurm"]) == {"nodes"}
+    assert found.config["kill_switch"]["signal"] == "SIGUSR1"
+    assert [note.split(" ")[0] for note in found.notes[:3]] == [f"/work/job.slurm:{line}:" for line in (3, 4, 5)]
+    assert "must load its newest checkpoint itself" in found.notes[-1]
+
+
+def test_nodes_follow_from_tasks_only_where_that_is_certain() -> None:
+    assert read(HEAD + "#SBATCH -n 16 --ntasks-per-node=8\n").config["slurm"]["nodes"] == 2
+    assert read(HEAD + "#SBATCH -n 1\n").config["slurm"]["nodes"] == 1
+    with pytest.raises(ConfigError, match=r"job\.slurm:2.*slurm\.ntasks.*needs slurm\.nodes"):
+        read(HEAD + "#SBATCH -n 16\n")
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("#SBATCH -N 1\n#SBATCH --array=1-4\n", r":3:.*one run"),
+    ("#SBATCH -N 1\n#SBATCH --export=NONE\n", r":3:.*env:"),
+    ("#SBATCH -N 1\ntrap 'scontrol requeue $SLURM_JOB_ID' USR1\n", r":3:.*scontrol requeue"),
+    ("#SBATCH -N 1\n#SBATCH hetjob\n#SBATCH -N 2\n", r":3:.*heterogeneous"),
+    ("#SBATCH -N 1\nsrun --het-group=0 a\n", r":3:.*heterogeneous"),
+    ("#SBATCH -N 1\n/usr/bin/srun a\n", r":3:.*srun by its path"),
+    ("#SBATCH -N 1\n#SBATCH --gpu-per-node=8\n", r":3:"),
+    ("#SBATCH -N 1-4\n", r":2:.*slurm\.nodes"),
+    ("#SBATCH -N 1\necho\r\n", "DOS"),
+])
+def test_what_cannot_be_supervised_is_refused_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read(HEAD + text)
+
+
+def test_setup_and_a_command_that_is_no_script_are_refused() -> None:
+    with pytest.raises(ConfigError, match="write it into the script"):
+        read(HEAD + "#SBATCH -N 1\n", "setup=module load cuda")
+    with pytest.raises(ConfigError, match=r"safelaunch submit job\.slurm"):
+        read("command: python x\nlaunch: {with: script}\n", file="train.yaml")
+
+
+def test_the_job_asks_for_what_the_script_asks_for_and_no_more() -> None:
+    lines = directives(plans.make(read(HEAD + "#SBATCH -N 2 --gres=gpu:8\n", "spare_nodes=1").config, "1234"))
+    assert "#SBATCH --nodes=3" in lines and "#SBATCH --gres=gpu:8" in lines
+    assert not any("ntasks" in line for line in lines)

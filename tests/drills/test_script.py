@@ -1,0 +1,86 @@
+"""A user's own sbatch script under safelaunch, on a real Slurm."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from safelaunch.sandbox.cluster import Sandbox
+from tests.runs import ALICE, Drill, Installation, comm_of, environ_of, parent_of
+from tests.sandboxes import make_workdir
+
+Script = Callable[..., Drill]
+
+
+@pytest.fixture
+def script(installation: Installation, sandbox: Sandbox) -> Iterator[Script]:
+    """`script(body, nodes=2)` submits a script as sl-alice."""
+
+    def go(body: str, nodes: int = 2, *overrides: str) -> Drill:
+        work = make_workdir(sandbox)
+        own = {**installation.env, "XDG_STATE_HOME": f"{work}/.state"}
+        text = f"#!/bin/bash -l\n#SBATCH -J own -N {nodes} --ntasks-per-node=1 -t 30\n#SBATCH --outp=%j.log\n"
+        (work / "job.slurm").write_text(text + textwrap.dedent(body).replace("TRAINER", installation.trainer))
+        done = sandbox.run([*installation.argv, "submit", "job.slurm", "--json", *overrides], cwd=work, user=ALICE,
+                           env=own, timeout_s=180)
+        assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"
+        told = json.loads(done.stdout)
+        return Drill(sandbox, installation, work, Path(told["run_dir"]), told["job"], [done.stderr], own)
+
+    yield go
+
+
+def test_a_script_whose_rank_is_killed_starts_again_and_its_own_sruns_are_guarded(script: Script) -> None:
+    drill = script("""\
+        head=$(srun -N1 -n1 bash -c 'echo head')
+        echo "captured <$head> $SLURM_NNODES attempt $SAFELAUNCH_ATTEMPT token <${SAFELAUNCH_TOKEN-}>"
+        train() { srun --export=ALL bash -c "RANK=\\$SLURM_PROCID TRAINER --steps 40 --step-time 0.2 --ckpt ckpt"; }
+        train
+        """)
+    drill.wait_step(3, 1)
+    assert "captured <head> 2 attempt 1 token <>" in drill.log(1), drill.story() + drill.log(1)
+    ranks = drill.ranks()
+    assert len(ranks) == 2, drill.story() + drill.log(1)
+    guards = {guard for pid in ranks for guard in ancestors(pid)
+              if comm_of(guard).startswith("python") and b"exec(code or compile(" in cmdline(guard)}
+    assert len(guards) == 2, drill.log(1)
+    marks = [environ_of(pid).count(b"SAFELAUNCH_MARK=") for pid in ranks]
+    assert marks == [1, 1]
+
+    drill.kill(ranks[0])
+
+    drill.wait_step(1, 2)
+    assert "]:step 1 " in drill.log(2), drill.log(2)
+    (drill.run_dir / "control" / "kill").touch()
+    state = drill.wait_end()
+    assert state.ended is not None and state.ended.how == "stopped", drill.story()
+    assert not drill.ranks()
+
+
+def cmdline(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def ancestors(pid: int) -> list[int]:
+    """Its parents, up to the node's first process."""
+    found = []
+    while pid > 1:
+        pid = parent_of(pid)
+        found.append(pid)
+    return found[:-1]
+
+
+def test_a_script_without_srun_starts_again_and_ends_well(script: Script) -> None:
+    drill = script("""\
+        if [[ $SAFELAUNCH_ATTEMPT == 1 ]]; then echo 'step 1 loss 1.0'; exit 3; fi
+        echo 'ended well'
+        """, 1, "restart.backoff=0s")
+
+    state = drill.wait_end()
+
+    assert state.ended is not None and state.ended.how == "completed", drill.story()
+    assert "ended well" in drill.log(2)

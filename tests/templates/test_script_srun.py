@@ -1,0 +1,106 @@
+"""What stands for `srun` in a user's own script: the arguments that the real srun gets, with a fake one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+TEMPLATE = Path(__file__).parents[2] / "templates" / "slurm" / "job.sbatch"
+GUARDED = ["--wait=60", "--kill-on-bad-exit=1"]
+SECRETS = {"SAFELAUNCH_GUARD": "text", "SAFELAUNCH_TOKEN": "t0ken", "SAFELAUNCH_CONTROL": ":1"}
+
+Srun = Callable[..., list[str]]
+
+
+@pytest.fixture
+def srun(tmp_path: Path) -> Iterator[Srun]:
+    """`srun(word, …, NAME=value)`: the words that the real srun would get, those of the node's shell as "GUARD"."""
+    (tmp_path / "bin").mkdir()
+    wrapper, real, said = tmp_path / "bin" / "srun", tmp_path / "real-srun", tmp_path / "said"
+    wrapper.symlink_to(TEMPLATE)
+    real.write_text('#!/bin/bash\nprintf "%s\\0" "token=${SAFELAUNCH_TOKEN-}" "bare=${SAFELAUNCH_BARE-}" "$@" '
+                    f'>"{said}"\n')
+    real.chmod(0o755)
+    root = subprocess.Popen(["sleep", "60"], env={**os.environ, **SECRETS})
+
+    def run(*words: str, stdout: Path | None = None, **env: str) -> list[str]:
+        with (stdout or tmp_path / "attempt-0001.log").open("a") as out:
+            subprocess.run(["bash", str(wrapper), *words], check=True, stdout=out, env={
+                "PATH": os.environ["PATH"], "SAFELAUNCH_SRUN": str(real), "SAFELAUNCH_WRAPPER": str(wrapper),
+                "SAFELAUNCH_ROOT": str(root.pid), "SAFELAUNCH_ATTEMPT": "1",
+                "SAFELAUNCH_MARK": "r.7.1", "SLURM_JOB_ID": "7", **env})
+        told = said.read_text().split("\0")[:-1]
+        if "safelaunch-node" in told:
+            end = told.index("safelaunch-node")
+            told[end - 3:end + 1] = ["GUARD"]
+        return told
+
+    yield run
+    root.kill()
+    root.wait()
+
+
+@pytest.mark.parametrize(("words", "command_at"), [
+    (["python", "train.py", "--nodes", "2"], 0),
+    (["-N", "2", "-n4", "python", "x"], 3),
+    (["-lN2", "--ntasks", "4", "python", "x"], 3),
+    (["--ntasks-per-n", "4", "-c8", "bash", "-c", "a b"], 3),
+    (["-K1", "-u", "--mpi=none", "--cpu-bind", "none", "hostname"], 5),
+    (["--unbuffered", "--", "hostname"], 2),
+    (["-ul", "-Jname", "-p", "gpu", "hostname"], 4),
+], ids=str)
+def test_the_guard_stands_before_the_command_and_the_users_options_stay(
+        srun: Srun, words: list[str], command_at: int) -> None:
+    told = srun(*words)
+
+    assert told[0] == "token=t0ken" and told[2:4] == GUARDED
+    guard = told.index("GUARD")
+    assert told[guard + 1:] == words[command_at:]
+    options = [word for word in words[:command_at] if word != "--"]
+    assert "".join(told[4:guard]).replace("=", "") == "".join(options).replace("=", "")
+
+
+@pytest.mark.parametrize("words", [
+    ["--pty", "bash"], ["--version"], ["-V"], ["--jobid=7", "hostname"], ["--option-of-a-plugin", "x", "hostname"],
+    ["-N1"], ["--nt", "4", "hostname"]],   # an abbreviation of many
+    ids=str)
+def test_what_cannot_be_guarded_runs_as_it_is(srun: Srun, words: list[str]) -> None:
+    assert srun(*words)[2:] == words
+
+
+def test_within_a_step_and_without_a_supervisor_srun_is_the_plain_one(srun: Srun) -> None:
+    assert srun("hostname", SAFELAUNCH_STEP="yes")[2:] == ["hostname"]
+    assert srun("hostname", SAFELAUNCH_ROOT="")[2:] == ["hostname"]
+    assert srun("hostname", SLURM_JOB_ID="8")[2:] == ["hostname"]   # a job that the script has submitted
+    assert srun("hostname", SAFELAUNCH_ROOT="999999999")[2:] == ["hostname"]   # its guard has gone
+
+
+def test_nodes_that_an_attempt_leaves_out_are_added_to_those_of_the_user(srun: Srun) -> None:
+    assert srun("hostname", SAFELAUNCH_EXCLUDE="n[3-4]")[4:] == ["--exclude=n[3-4]", "GUARD", "hostname"]
+    for words in (["-x", "n1"], ["-xn1"], ["--exclude=n1"], ["--exclude", "n1"]):
+        assert srun(*words, "hostname", SAFELAUNCH_EXCLUDE="n3")[4:] == ["--exclude=n1,n3", "GUARD", "hostname"], words
+
+
+def test_later_attempts_overlap_unless_the_user_divides_the_job_himself(srun: Srun) -> None:
+    assert srun("hostname", SAFELAUNCH_ATTEMPT="2")[4] == "--overlap"
+    for words in (["--exact"], ["--exclusive"]):
+        assert "--overlap" not in srun(*words, "hostname", SAFELAUNCH_ATTEMPT="2")
+    assert "--overlap" not in srun("hostname", SAFELAUNCH_ATTEMPT="2", SAFELAUNCH_OVERLAP="no")
+
+
+def test_lines_are_prefixed_only_where_they_go_to_the_attempts_log(srun: Srun, tmp_path: Path) -> None:
+    assert srun("hostname")[1] == "bare="
+    assert srun("hostname", stdout=tmp_path / "captured")[1] == "bare=yes"
+    assert srun("-l", "hostname")[1] == "bare=yes"
+    assert srun("-o", "x.log", "hostname")[1] == "bare=yes"
+
+
+def test_an_environment_that_the_user_cuts_down_still_carries_the_mark_by_name_only(srun: Srun) -> None:
+    for words, start in ((["--export=NONE"], "--export=SAFELAUNCH_MARK,"), (["--export=A=1,B"], "--export=A=1,B,")):
+        told = srun(*words, "hostname")[4]
+        assert told.startswith(start) and "SAFELAUNCH_MARK" in told and "t0ken" not in told
+    assert srun("--export=ALL,A=1", "hostname")[4] == "--export=ALL,A=1"
