@@ -84,7 +84,7 @@ def _goodput(spans: Sequence[Span]) -> float | None:
 
 
 def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
-    return {kind: round(value, 1) for kind, value in seconds.items()}
+    return {kind: round(value, 3) for kind, value in seconds.items()}
 
 
 def _attempt(one: Attempt) -> dict[str, Any]:

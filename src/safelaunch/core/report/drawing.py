@@ -13,12 +13,14 @@ from itertools import pairwise
 from safelaunch.core.plaintext import clean
 from safelaunch.core.report.curves import Curve, thin
 from safelaunch.core.report.shares import KINDS, START, Span
+from safelaunch.core.secretmask import mask
 from safelaunch.core.status.costs import Track
 
 WIDTH = 960
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 28     # around a chart, for its axes
 MOST_STEPS_DRAWN = 1500                       # points of all attempts together
 MOST_SPANS_DRAWN = 600
+MOST_CHARACTERS = 300
 MOST_NODES, MOST_ATTEMPTS = 48, 60            # of the table of nodes
 CELL = 18
 
@@ -26,8 +28,8 @@ Say = Callable[[float], str]
 
 
 def words(text: object) -> str:
-    """Text from outside, as it may stand in SVG."""
-    return html.escape(clean(text))
+    """Text from outside, as it may stand in SVG: no markup, no control code, no secret."""
+    return html.escape(clean(mask(str(text)[:MOST_CHARACTERS])))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ the next attempt in the same job).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from safelaunch.core.endings import AttemptEnd
@@ -84,7 +84,8 @@ def read_jobs(events: Sequence[Event], until: float) -> Jobs:
 
 def divide(tracks: Sequence[Track], jobs: Jobs, until: float, is_over: bool) -> tuple[Span, ...]:
     """The spans from the submission to `until`, in order and without gaps. `is_over`: the run has ended then."""
-    at = jobs.submitted_t if jobs.submitted_t is not None else (tracks[0].started_t if tracks else until)
+    begins = [t for t in (jobs.submitted_t, tracks[0].started_t if tracks else None) if t is not None]
+    since_t = at = min(begins, default=until)
     spans: list[Span] = []
     high, before, pace_s = 0, "", usual_pace_s(tracks)
     for index, track in enumerate(tracks):
@@ -96,7 +97,15 @@ def divide(tracks: Sequence[Track], jobs: Jobs, until: float, is_over: bool) -> 
         high, at, before = max(high, track.last_step), max(at, end_t), track.job
     if at < until:
         spans += _between(at, until, jobs, before, before if is_over else None)
-    return tuple(span for span in spans if span.seconds > 0)
+    return tuple(_in_order(spans, since_t))
+
+
+def _in_order(spans: Iterable[Span], at: float) -> Iterator[Span]:
+    """The same without what is empty or overlaps: the clocks of a run's hosts differ."""
+    for span in spans:
+        if span.end_t > at:
+            yield replace(span, start_t=at)
+            at = span.end_t
 
 
 def totals(spans: Iterable[Span]) -> dict[str, float]:
