@@ -52,6 +52,8 @@ class SimChecks:
 
     def stop(self) -> None:
         """Wait for nobody."""
+        if self.poll():
+            return
         self._is_stopped = True
         took_s = self._sim.clock.t - self._start_t
         kinds = {fault.kind for fault in self._sim.scenario.faults}

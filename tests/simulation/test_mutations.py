@@ -17,13 +17,14 @@ from safelaunch.adapters import callers, control, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.slurm import Pace
 from safelaunch.adapters.successor import Successor
-from safelaunch.core.decide import between, ended, takeover
+from safelaunch.core.decide import between, checks, ended, takeover
 from safelaunch.core.decide.budget import GiveUp
 from safelaunch.core.state import State
 from safelaunch.node.guard import fence
 from safelaunch.node.guard.fence import KILL, TERM, TaskFence
 from safelaunch.supervisor import (
     attempts,
+    bootchecks,
     endings,
     handover,
     loop,
@@ -218,6 +219,12 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "a record that cannot be read is taken for a live one": (
         _CUT_AND_FROZEN, [_judge(lambda fence, seen: ("live", *seen[1:]) if seen[0] == "unreadable" else seen)],
         "write at once"),
+    "nobody looks whether the checks of nodes have had their time": (
+        _golden("nothing goes wrong", has_checks=True, checks=(("n1", "hangs"),)), [(bootchecks, "POLL_S", 60.0)],
+        "the checks of nodes have taken"),
+    "no node has failed a check, and the run ends for that": (
+        _golden("nothing goes wrong", has_checks=True), [(checks, "why_no_full_set", lambda *words: "mutation")],
+        "nothing stood in its way"),
     "silence alone ends ranks": (
         _CUT, [_judge(lambda fence, seen: ("ended", *seen[1:]))], "whose record is live"),
     "a record that has moved on ends ranks within their lease": (

@@ -157,7 +157,9 @@ class NodeRound(Generic[Answer]):
         return True
 
     def stop(self) -> None:
-        """Wait for nobody: who has not answered by now is silent. `poll` then collects the helpers."""
+        """Wait for nobody: who has not answered by now is silent. `poll` then collects the helpers. Nothing is left to
+        stop once all have answered.
+        """
         self._until_s = time.monotonic()
         for node, command in self._running.items():
             command.terminate()

@@ -5,11 +5,10 @@ Nothing here can keep a run from its start: who cannot be asked, or does not ans
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from safelaunch.adapters.nodechecks import CheckedNodes, CheckQuestion
+from safelaunch.adapters.nodechecks import CheckedNodes, CheckQuestion, NodeChecks
 from safelaunch.adapters.noderound import Target
 from safelaunch.core import nodefold
 from safelaunch.core.checks import show
@@ -25,7 +24,7 @@ from safelaunch.node.checks.answer import LIGHT
 from safelaunch.supervisor import overlap
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.tasks import Step
-from safelaunch.supervisor.suspicion import ask_available, change_exclusions, share
+from safelaunch.supervisor.suspicion import change_exclusions, share
 
 POLL_S = 0.05
 STARTS_S = 3.0        # of the time for all, for the helper's start and its answer
@@ -37,43 +36,42 @@ NEVER = ("python",)
 
 def check(lead: Leader, row: str, action: CheckNodes) -> Step:
     """Check the nodes, within checks.timeout. The rows of core.decide then choose by what the journal says."""
-    timeout_s = lead.plan.checks.timeout_s
-    lead.tell(row, f"checking {nodefold.fold(action.nodes)} before the attempt, {timeout_s:g} s at most")
-    number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
-    checked = yield from _ask(lead, action.nodes)
-    if lead.tasks.is_leaving:
-        return
-    silent = {one.node: one.why for one in checked.silent}
-    found = checks.weigh(checked.reports, silent)
-    if found.failed and lead.nodes.partition is None:
-        yield from ask_available(lead)
-    lead.put(number, "checks.json", _as_json(checked, found))
-    for line in _lines(checked, found, silent):
-        lead.say(line)
-    lead.record(*_events(lead, found, number))
-
-
-def _ask(lead: Leader, nodes: tuple[str, ...]) -> Generator[float, Any, CheckedNodes]:
-    """The answers. No attempt runs, so the helpers may have the job's GPUs."""
+    lead.tell(row, f"{action.why}, {lead.plan.checks.timeout_s:g} s at most")
     if lead.nodes.no_overlap is not None:
-        return CheckedNodes((), tuple(Silent(node, lead.nodes.no_overlap, is_node_mute=False) for node in nodes))
+        why = lead.nodes.no_overlap
+        _take_in(lead, CheckedNodes((), tuple(Silent(node, why, is_node_mute=False) for node in action.nodes)))
+        return
+    until_s = lead.now_s + lead.plan.checks.timeout_s
+    asked = _ask(lead, action.nodes)
+    while not asked.poll() and lead.now_s < until_s and not lead.tasks.is_leaving:
+        yield POLL_S
+    asked.stop()
+    if not lead.tasks.is_leaving:
+        _take_in(lead, asked.checked())
+    while not asked.poll() and lead.now_s < until_s + STARTS_S:   # helpers that were stopped are this one's children
+        yield POLL_S
+
+
+def _ask(lead: Leader, nodes: tuple[str, ...]) -> NodeChecks:
+    """The checks, started. No attempt runs, so the helpers may have the job's GPUs."""
     wanted, job = lead.plan.checks, lead.job
-    until_s = lead.now_s + wanted.timeout_s
     words = {"paths": [str(Path(job.cwd) / path) for path in wanted.disk], "skip": [*wanted.skip, *NEVER],
              "gpus": lead.plan.gpus_per_node}
     question = CheckQuestion(dict.fromkeys(nodes, LIGHT), words, max(LEAST_S, wanted.timeout_s - STARTS_S))
-    asked = lead.world.check(Target(job.id, nodes, is_local=job.is_local), job.env, question)
-    while not asked.poll():
-        if lead.now_s >= until_s or lead.tasks.is_leaving:
-            asked.stop()
-            break
-        yield POLL_S
-    checked = asked.checked()
-    while not asked.poll() and lead.now_s < until_s + STARTS_S:   # their processes are this one's children
-        yield POLL_S
-    for one in checked.silent:
-        overlap.note_words(lead, one.why)
-    return checked
+    return lead.world.check(Target(job.id, nodes, is_local=job.is_local), job.env, question)
+
+
+def _take_in(lead: Leader, checked: CheckedNodes) -> None:
+    """Tell people and the journal what the answers mean."""
+    number = (lead.state.attempt.number if lead.state.attempt else 0) + 1
+    silent = {one.node: one.why for one in checked.silent}
+    found = checks.weigh(checked.reports, silent)
+    lead.put(number, "checks.json", _as_json(checked, found))
+    for line in _lines(checked, found, silent):
+        lead.say(line)
+    for why in silent.values():
+        overlap.note_words(lead, why)
+    lead.record(*_events(lead, found, number))
 
 
 def _events(lead: Leader, found: BootResult, number: int) -> list[Event]:

@@ -63,8 +63,7 @@ def test_what_keeps_an_attempt_from_its_start_comes_before_the_checks(what: dict
 
 
 def test_a_node_that_is_lost_is_not_checked() -> None:
-    assert action(state(), seen(lost=LOST), CHECKING) == CheckNodes(("n0", "n2"), "2 nodes are checked before the "
-                                                                    "attempt")
+    assert action(state(), seen(lost=LOST), CHECKING) == CheckNodes(("n0", "n2"), "checking n[0,2] before the attempt")
 
 
 def test_a_spare_takes_the_place_of_a_node_that_failed() -> None:

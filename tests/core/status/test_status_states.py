@@ -30,6 +30,8 @@ STARTED = ("job_started", {"job": "12", "nodes": ["n0", "n1"], "batch_host": "n0
 ATTEMPT = ("attempt_started", {"attempt": 1, "job": "12", "nodes": ["n0", "n1"]})
 FAILED = ("attempt_ended", {"attempt": 1, "how": "failed", "exit_code": 1})
 PAUSE = ("decision", {"row": "back_off", "why": "waiting until noon: 2 failures in a row without progress"})
+CHECKING = ("decision", {"row": "check_nodes", "why": "checking n[0-1] before the attempt, 60 s at most"})
+CHECKED = ("checks_passed", {"job": "12", "nodes": ["n0", "n1"], "unknown": []})
 SUCCESSOR = ("submitted", {"job": "13", "successor_of": "12"})
 DONE = ("completed", {"exit_code": 0, "why": "done"})
 RUNS = [SUBMITTED, STARTED, ATTEMPT]
@@ -61,6 +63,10 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
     (RUNS, SchedulerAnswer(()), "unknown", "Slurm no longer knows job 12, and the journal has no end"),
     (RUNS, SchedulerAnswer((job(state="COMPLETING"),)), "ending",
      "attempt 1 is running on n0+n1 (job 12); job 12 is COMPLETING for Slurm"),
+    ([SUBMITTED, STARTED, CHECKING], SchedulerAnswer((job(),)), "starting",
+     "job 12 has started, checking n[0-1] before the attempt, 60 s at most"),
+    ([SUBMITTED, STARTED, CHECKING, CHECKED], SchedulerAnswer((job(),)), "starting",
+     "job 12 has started, the first attempt is being prepared"),
     ([*RUNS, FAILED], SchedulerAnswer((job(),)), "restarting",
      "attempt 1 is over (failed), the next one is being prepared (job 12)"),
     ([*RUNS, FAILED, PAUSE], SchedulerAnswer((job(),)), "restarting",
@@ -71,8 +77,8 @@ def asked(row: str) -> tuple[str, dict[str, object]]:
      "job 12 is waiting to be scheduled (BeginTime)"),
     ([*RUNS, DONE], SchedulerAnswer(()), "completed", "the run has completed: done (exit code 0)"),
 ], ids=["pending", "just started", "lost in the queue", "slurm silent", "cut off, not in", "cut off, in", "starting",
-        "running", "running, slurm silent", "lost while running", "completing", "between attempts", "pause",
-        "handed over", "requeued", "ended"])
+        "running", "running, slurm silent", "lost while running", "completing", "checking", "checked",
+        "between attempts", "pause", "handed over", "requeued", "ended"])
 def test_the_state_needs_both_witnesses(events: Events, word: SchedulerAnswer, name: str, sentence: str) -> None:
     judged = judge(state_of(*events), word, SPEECH, 10.0)
     assert (judged.name, judged.sentence) == (name, sentence)

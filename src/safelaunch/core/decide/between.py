@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from safelaunch.core import nodefold
 from safelaunch.core.decide import checks
 from safelaunch.core.decide.actions import Action, CheckNodes, Finish, HandOver, Launch, Preserve, Row, Wait
 from safelaunch.core.decide.budget import reason_to_give_up
@@ -147,7 +148,7 @@ def _no_storage(state: State, seen: Observation, plan: Plan) -> Action | None:
 def _check_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
     """A node that cannot work is found before the training's start, not by a hang of all others."""
     nodes = checks.unchecked(state, seen, plan)
-    return CheckNodes(nodes, f"{len(nodes)} nodes are checked before the attempt") if nodes else None
+    return CheckNodes(nodes, f"checking {nodefold.fold(nodes)} before the attempt") if nodes else None
 
 
 def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
