@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from safelaunch.core.checks.compare import compare
 from safelaunch.core.checks.judge import NodeState, judge
-from safelaunch.core.checks.results import MOST_RESULTS, CheckReport, CheckResult, parse_report
+from safelaunch.core.checks.results import CHECK_NAMES, MOST_RESULTS, CheckReport, CheckResult, parse_report
 from safelaunch.core.checks.show import check_table, log_lines, node_table
 from safelaunch.errors import ParseError
+from safelaunch.node.checks.table import CHECKS
 from tests.hostile import values
 from tests.tables import each
 
@@ -32,6 +33,10 @@ def nodes(*drivers: str) -> list[CheckReport]:
 
 def states(*reports: CheckReport) -> dict[str, NodeState]:
     return {one.node: one.state for one in judge(reports).nodes}
+
+
+def test_each_check_can_be_left_out_by_its_name() -> None:
+    assert tuple(check.name for check in CHECKS) == CHECK_NAMES
 
 
 def test_an_answer_is_read() -> None:

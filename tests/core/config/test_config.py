@@ -84,6 +84,7 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
             "standby": True,
             "hang": {"no_progress": "auto", "first_step": 3600.0, "dump_stacks": True, "then": "restart"},
             "suspects": {"exclude": True, "max_excluded": "10%", "forget_after": 604800.0, "ledger": None},
+            "checks": {"boot": False, "disk": [], "timeout": 60.0, "on_bad_node": "exclude", "skip": []},
         "kill_switch": {"file": "control/kill", "grace": 900.0, "group": None, "signal": "SIGUSR2"},
         "preserve_site": {"for": 0.0, "when": ["unknown", "hang"], "nodes": "suspects"},
     }  # fmt: skip
@@ -413,7 +414,8 @@ SAMPLES = [
     ("kill_switch: {group: a b}", False), ("preserve_site: {when: [hang]}", True),
     ("preserve_site: {when: hang}", False),
     ("preserve_site: {when: [x]}", False), ("preserve_site: {for: 2h, nodes: all}", True), ("hang: {}", True),
-    ("checks: {}", False), ("unknown: 1", False), ("restart: {max_restarts: null}", True), ("restart: null", True),
+    ("checks: {}", True), ("checks: {boot: true, skip: [nhc]}", True), ("checks: {skip: [x]}", False),
+    ("unknown: 1", False), ("restart: {max_restarts: null}", True), ("restart: null", True),
     ("cluster: ${A}", True), ("restart: {max_restarts: null, backof: 1}", False), ("restart: 3", False),
 ]  # fmt: skip
 # What only the check knows to be wrong; to JSON 1.0 is the integer 1.
