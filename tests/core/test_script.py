@@ -15,7 +15,15 @@ import pytest
 from safelaunch.core.config.handed import MAX_VALUE_BYTES
 from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.plan import Plan, make
-from safelaunch.core.script import directives, quote_bash, quote_directive, render, time_limit_s, warn_before_s
+from safelaunch.core.script import (
+    directives,
+    first_job_options,
+    quote_bash,
+    quote_directive,
+    render,
+    time_limit_s,
+    warn_before_s,
+)
 from safelaunch.errors import TemplateError
 
 HERE = Path(__file__).parent
@@ -220,6 +228,19 @@ def test_an_option_that_is_given_twice_stands_there_twice() -> None:
 
 def test_what_is_for_the_first_job_only_is_not_in_the_script() -> None:
     assert "begin" not in rendered(plan_of(EVERYTHING))
+
+
+@pytest.mark.parametrize(("own", "is_singleton", "option"), [
+    ("", True, ["--dependency=singleton"]), ("", False, []),
+    ("afterok:12,afterany:13", True, ["--dependency=afterok:12,afterany:13,singleton"]),
+    ("afterok:12", False, ["--dependency=afterok:12"]),
+], ids=["ours", "none", "both", "the-users-alone"])
+def test_the_first_job_has_one_dependency_with_the_users_own_and_the_script_has_none(
+    own: str, is_singleton: bool, option: list[str]
+) -> None:
+    plan = plan_of(MINIMAL, *([f"slurm.dependency={own}"] if own else []), "slurm.hold=true")
+    assert first_job_options(plan, is_singleton) == [*option, "--hold"]
+    assert "dependency" not in "\n".join(directives(plan))
 
 
 def test_a_flag_has_no_value_and_one_taken_back_is_not_there() -> None:

@@ -200,19 +200,19 @@ class Submission:
         return local.submit(self._run.dir, self._run.plan, self._env, self._cwd)
 
     def _submit_slurm(self) -> str:
-        options, names, is_checked = script.first_job_options(self._run.plan), self._kept_out(), False
+        names, is_checked = self._kept_out(), False
         # If a lost answer makes two jobs of this run, Slurm never runs them at once.
-        singleton = ["--dependency=singleton"]
+        is_singleton = True
         while True:
-            words = [*singleton, *options, *self._exclude(names)]
+            words = [*script.first_job_options(self._run.plan, is_singleton), *self._exclude(names)]
             self.may_be_in = True
             result = slurm.run(slurm.sbatch(str(self._run.dir / "job.sbatch"), words), self._env, cwd=self._cwd)
             self.may_be_in = result.is_ok or result.is_unknown
             if slurmtext.is_unknown_node(result.stderr) and not is_checked:   # a node has gone since sinfo was asked
                 names, is_checked = self._without_strangers(names, result), True
                 continue
-            if singleton and not (result.is_ok or result.is_unknown):
-                singleton = []   # this site may refuse the dependency, in words of its own: do not guess
+            if is_singleton and not (result.is_ok or result.is_unknown):
+                is_singleton = False   # this site may refuse the dependency, in words of its own: do not guess
                 continue
             if result.is_ok:
                 try:

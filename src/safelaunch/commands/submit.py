@@ -64,7 +64,7 @@ def _show(resolved: Resolved) -> int:
     sys.stdout.write(text)
     folder = submitting.free_folder(Path(plan.run_dir))[0]
     send = ["bash", str(folder / "job.sbatch")] if plan.cluster == "local" else list(
-        slurm.sbatch(str(folder / "job.sbatch"), ["--dependency=singleton", *script.first_job_options(plan)]))
+        slurm.sbatch(str(folder / "job.sbatch"), script.first_job_options(plan)))
     sys.stderr.write(f"would make {folder}, write this script to it and run: {' '.join(send)}\n")
     start = _start_of(plan, str(Path.cwd()))
     for line in start.lines if start else ():

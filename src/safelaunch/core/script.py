@@ -80,10 +80,15 @@ def _output(run_dir: str) -> str:
     return f"{run_dir.replace('%', '%%')}/slurm-%j.out"
 
 
-def first_job_options(plan: Plan) -> list[str]:
-    """Options of the first sbatch alone: a successor must not wait for the same date, or be held."""
-    rows = (row for row in plan.sbatch if row[0] in FIRST_JOB_ONLY)
-    return [f"--{name}" if value is None else f"--{name}={value}" for name, value in rows]
+def first_job_options(plan: Plan, is_singleton: bool = True) -> list[str]:
+    """Options of the first sbatch alone: a successor must not wait for the same date or job, or be held. With
+    `is_singleton` Slurm never runs two first jobs at once. sbatch obeys only the last --dependency, so there is one.
+    """
+    rows = {name: value for name, value in plan.sbatch if name in FIRST_JOB_ONLY}
+    own = rows.pop("dependency", None)
+    waits = [*([own] if own else []), *(["singleton"] if is_singleton else [])]
+    return [*([f"--dependency={','.join(waits)}"] if waits else []),
+            *(f"--{name}" if value is None else f"--{name}={value}" for name, value in rows.items())]
 
 
 def quote_directive(value: str) -> str:

@@ -96,6 +96,8 @@ def test_every_option_is_known_in_both_spellings_or_refused_with_a_reason(name: 
         ("{Nodes: 4}", "slurm.Nodes: not the name of an sbatch option"),
         ("{'a b': 4}", "slurm.a b: not the name of an sbatch option"),
         ("{'--wrap': x}", "slurm.--wrap: use command:"),
+        ("{dependency: 'afterok:1?afterok:2'}",
+         "slurm.dependency: expected dependencies joined by commas: all must hold, as safelaunch adds one of its own"),
         ("{gpu_per_node: 4}", 'slurm.gpu_per_node: unknown option; did you mean "gpus-per-node"?'),
         ("{partiton: x}", 'slurm.partiton: unknown option; did you mean "partition"?'),
         ("{mem: 1, --mem: 2}", "slurm.--mem: given twice, the first time in line 2"),

@@ -271,6 +271,15 @@ def test_no_more_nodes_are_kept_out_than_the_run_can_spare(
     assert isinstance(judged.act, Cancel) and judged.act.exclude == exclude
 
 
+def test_a_first_job_whose_users_dependency_failed_is_not_freed_and_a_later_one_is() -> None:
+    mine = replace(PLAN, sbatch=(*PLAN.sbatch, ("dependency", "afterok:7")))
+    first = run(state(SUBMITTED), plan=mine)
+    told = judge(first, word(waiting("DependencyNeverSatisfied", id="12")), NOW)
+    assert told.act is None and "slurm.dependency" in told.text
+    later = judge(run(plan=mine), word(waiting("DependencyNeverSatisfied")), NOW)
+    assert isinstance(later.act, Free)
+
+
 def test_a_job_behind_silent_nodes_waits_where_there_are_no_others() -> None:
     judged = judge(run(silent_s=400.0), word(HANGS, BEHIND, nodes=(("idle", "n0"), ("comp*", "n1"))), NOW)
     assert (judged.row, judged.act) == ("completing", None) and "too few nodes" in judged.text

@@ -159,7 +159,6 @@ REFUSED: dict[str, str] = {
     "no-requeue": _RESTART,
     "no-kill": "safelaunch sets it always: a dead node must not end the job before it has been judged",
     "signal": "safelaunch has its own warning before the time limit; kill_switch.signal is the one for your program",
-    "dependency": "not built yet: the jobs of a run depend on each other; slurm.begin can delay the first one",
     "kill-on-invalid-dep": "the jobs of a run depend on each other, and safelaunch sets what becomes of them",
     "array": "one train.yaml is one run; submit once for each value, with overrides such as name=…",
     "clusters": "not built yet: jobs on another cluster; submit from a login node of that cluster",
@@ -184,8 +183,8 @@ REFUSED: dict[str, str] = {
 
 LETTERS: dict[str, str] = {option.letter: name for name, option in OPTIONS.items() if option.letter}
 
-# For a person's first job only: its successors must neither be held nor wait for the same moment again.
-FIRST_JOB_ONLY = frozenset(("hold", "begin"))
+# For a person's first job only: its successors must neither be held nor wait for the same moment or job again.
+FIRST_JOB_ONLY = frozenset(("hold", "begin", "dependency"))
 
 _SRUN_LOG = "safelaunch reads the ranks' output through srun"
 _SRUN_NODES = "safelaunch chooses the nodes of each attempt; use slurm:"

@@ -126,6 +126,8 @@ def _read_option(name: str, node: Node) -> SlurmValue:
         _check_count(name, text, node)
     if name in ("time", "time-min") and not re.fullmatch(_TIME, text, re.ASCII):
         raise expected("a time as sbatch takes it, such as 20:00:00, 1-12:00:00 or minutes", node)
+    if name == "dependency" and "?" in text:   # one list takes one separator: sbatch(1), --dependency
+        raise WrongValue("expected dependencies joined by commas: all must hold, as safelaunch adds one of its own")
     number = _whole_number(text)
     return text if number is None else number
 

@@ -43,6 +43,7 @@ from safelaunch.core.decide.watchfacts import (
     taken_back,
     unfinished,
     waiting_job,
+    waits_for_users_job,
     wants_next,
 )
 from safelaunch.core.endings import JobEnd, RunEnd
@@ -279,6 +280,8 @@ def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
         missing = tuple(node for node in run.state.successor_excludes if node not in kept)
         why = f"job {job.id} was requeued by safelaunch, and Slurm holds it back for two minutes"
         return Judgement("requeued", f"{text}: {why}", StartNow(job.id, (*kept, *missing) if missing else (), why))
+    if job.reason == "DependencyNeverSatisfied" and waits_for_users_job(run):
+        return Judgement("waiting", f"{text}: slurm.dependency can no longer hold; to give it up: safelaunch stop")
     if job.reason == "DependencyNeverSatisfied":
         return _unless_announced(run, "never", Free(job.id, expand(job.excluded) or (), f"{text}: it never would"))
     if not _IMPOSSIBLE.search(job.reason):

@@ -122,3 +122,9 @@ def expand(text: str) -> tuple[str, ...] | None:
         return nodeset.expand(text)
     except ParseError:
         return None
+
+
+def waits_for_users_job(run: Watched) -> bool:
+    """Whether a first job waits on what the user named, which is not ours to drop."""
+    has_started = any(job.started_t is not None for job in run.state.jobs)
+    return not has_started and "dependency" in dict(run.plan.sbatch)
