@@ -81,7 +81,8 @@ def last_steps(
 def _in_lines(text: bytes, pattern: str, start: int) -> tuple[Named, ...]:
     """What lines name from `start` on, where one begins."""
     if pattern == "auto":
-        return tuple(Named(match.start(), int(match[match.lastindex or 0])) for match in STEP_LINE.finditer(text, start))
+        return tuple(Named(match.start(), int(match[match.lastindex or 0]))
+                     for match in STEP_LINE.finditer(text, start))
     return tuple(Named(match.start(), int(match[1])) for match in re.compile(pattern.encode(), re.MULTILINE).finditer(
         text, start) if match[1] is not None and match[1].isdigit())
 
