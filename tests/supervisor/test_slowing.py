@@ -137,6 +137,13 @@ def test_a_loss_that_is_no_number_is_journalled_and_said_once_and_ends_nothing()
     assert "iteration      103" in data["line"] and "hunter2" not in data["line"]
 
 
+def test_where_on_nan_says_stop_no_line_says_that_nothing_is_ended() -> None:
+    lead = Lead()
+    lead.plan = replace(PLAN, on_nan="stop")
+    lead.reads(losses(100, *["nan"] * 5))
+    assert lead.said == ["!!! the loss is nan in 3 step lines in a row, since step 100"]
+
+
 def test_a_leader_that_takes_over_does_not_say_it_again_and_a_new_attempt_does() -> None:
     first = Lead()
     first.reads(losses(100, *["nan"] * 9))

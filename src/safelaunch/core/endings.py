@@ -79,7 +79,7 @@ ENDED_BY = {
     "limit_near": "the job's time limit is near", "ending": "Slurm is ending the job", "srun_gone": "srun has ended",
     "took_over": "its supervisor was silent, and another one has taken over",
     "unconfirmed": "its supervisor could not know whether another one leads",
-    "lost_progress": "it starts below its checkpoint",
+    "lost_progress": "it starts below its checkpoint", "nan": "its loss is no finite number",
     "grace_over": "it was asked to end, and its time is up",
 }
 

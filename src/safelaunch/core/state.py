@@ -185,6 +185,10 @@ class State:
         """The newest attempt."""
         return self.attempts[-1] if self.attempts else None
 
+    def had_nan(self, number: int) -> ToldFigure | None:
+        """The report that the loss of this attempt was no finite number."""
+        return next((one for one in self.odd if (one.attempt, one.kind) == (number, "nan")), None)
+
     def starts_from_rejected(self, attempt: Attempt) -> bool:
         """Whether the checkpoint that an attempt started from was left out later: that one explains its end."""
         return (attempt.resume_path, attempt.resume_step) in self.rejected

@@ -73,4 +73,6 @@ def _watch_figures(lead: Leader, number: int, lines: list[StepLine]) -> None:
         event = lead.writer.event("odd_figure", attempt=number, kind=odd.kind, step=odd.step, value=str(odd.value),
                                   usual=odd.usual, line=mask(odd.text)[:MOST_TEXT])
         lead.record(event)
-        lead.say(f"!!! {oddfigures.tell_odd(event.data)}, since step {odd.step}; nothing is ended")
+        is_stop = odd.kind == oddfigures.NAN and lead.plan.on_nan == "stop"
+        then = "" if is_stop else "; nothing is ended"
+        lead.say(f"!!! {oddfigures.tell_odd(event.data)}, since step {odd.step}{then}")

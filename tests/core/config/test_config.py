@@ -407,7 +407,7 @@ SAMPLES = [
     ("restart: {on_lost_progress: no}", False),
     ("slow: {tolerance: 2.5%, then: report}", True), ("slow: {tolerance: 0%}", False), ("slow: {tolerance: 5}", False),
     ("slow: {tolerance: 0.5%}", False), ("slow: {tolerance: 100%}", False), ("slow: {then: nothing}", False),
-    ("on_nan: report", True), ("on_nan: restart", False),
+    ("on_nan: report", True), ("on_nan: stop", True), ("on_nan: restart", False),
     ("resume: {keep_trying: 0}", True), ("standby: 1", False), ("hang: {no_progress: 10m}", True),
     ("hang: {no_progress: soon}", False), ("hang: {no_progress: auto, then: notify}", True), ("standby: false", True),
     ("suspects: {max_excluded: 3}", True), ("suspects: {max_excluded: -3}", False),

@@ -59,6 +59,20 @@ def test_a_run_whose_last_attempt_surely_lost_its_progress_starts_nothing_more(h
         assert found is None or found.row != "lost_progress"
 
 
+@pytest.mark.parametrize("how", ["failed", "interrupted", "lost"])
+def test_a_run_whose_last_attempt_had_a_nan_loss_starts_nothing_more_where_on_nan_says_stop(how: str) -> None:
+    nan = {"attempt": 2, "kind": "nan", "step": 45, "value": "nan"}
+    before = run({"step": 40}, {"how": how, "from": 30, "path": "/c/30", "step": 50, "checkpoint": 50})
+    state = fold([Event(2000.0, 1, 99, "n0", "odd_figure", nan)], before)
+    stop = replace(PLAN, on_nan="stop")
+    found = reason_to_give_up(state, stop)
+    assert found is not None and (found.row, found.exit_code) == ("nan", FAILED_FOR_GOOD)
+    assert "the loss of attempt 2 was nan from step 45 on (on_nan: stop)" in found.why
+    for one, plan in ((state, PLAN), (before, stop)):
+        found = reason_to_give_up(one, plan)
+        assert found is None or found.row != "nan"
+
+
 def test_the_same_failure_at_the_same_step_on_disjoint_nodes_is_a_proof() -> None:
     found = reason(run({"step": 40, "suspects": ["n0"]}, {"step": 40, "suspects": ["n1"]}))
     assert found is not None

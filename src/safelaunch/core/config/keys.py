@@ -182,7 +182,7 @@ KEYS: dict[str, Key] = {
         OneOf(("report", "stop", "previous_checkpoint")),
         "report",
         "What follows when the loss is no finite number three times in a row: report says it in the job's output, the "
-        "journal and `status`.",
+        "journal and `status`; stop ends the run, too.",
     ),
     "kill_switch.file": Key(Path(), "control/kill", "Touch it to end the run; a relative one is in the run folder."),
     "kill_switch.grace": Key(Duration(), "15m", "How long the training may take to end by itself."),
@@ -217,6 +217,5 @@ NOT_BUILT: dict[str, str] = {
     **{f"launch.with={name}": text for name, text in launchers.NOT_BUILT.items()},
     "slow.then=exclude_next": "the search for the node that slows the others down",
     "slow.then=restart": "the search for the node that slows the others down",
-    "on_nan=stop": "the end of a run by a NaN loss",
     "on_nan=previous_checkpoint": "the restart from the checkpoint before the first NaN",
 }

@@ -51,6 +51,15 @@ def _lost_progress(state: State, seen: Observation, plan: Plan) -> Action | None
     return Kill(0.0, live.lost)
 
 
+def _nan(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """Every further step is for nothing. At once: upon a TERM many trainings save, and their weights are no numbers."""
+    live = seen.attempt
+    found = state.had_nan(live.number)
+    if found is None or live.killed_t is not None or plan.on_nan != "stop":
+        return None
+    return Kill(0.0, f"the loss is {found.value} since step {found.step} (on_nan: stop)")
+
+
 def _grace_over(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Asked gently, and the time is up."""
     live = seen.attempt
@@ -120,6 +129,6 @@ def _task_failed(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 
 ALIVE: tuple[Row, ...] = (
-    _over, _kill_now, _unconfirmed, _lost_progress, _srun_gone, _grace_over, _node_lost, _task_failed, _kill,
+    _over, _kill_now, _unconfirmed, _lost_progress, _nan, _srun_gone, _grace_over, _node_lost, _task_failed, _kill,
     _checkpoint, _hung, _ending, _limit_near,
 )

@@ -11,7 +11,7 @@ from safelaunch.core.categories import BAD_NODE, SPARES_CHECKPOINT
 from safelaunch.core.decide.policy import response
 from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD
 from safelaunch.core.plan import Plan
-from safelaunch.core.state import Attempt, State
+from safelaunch.core.state import Attempt, State, ToldFigure
 
 SURE = 0.8               # a verdict below this never stops a run by itself
 DO_NOT_RESTART = 93      # NVIDIA Resiliency Extension, ft_launcher: "workload should not be restarted"
@@ -33,6 +33,8 @@ def reason_to_give_up(state: State, plan: Plan) -> GiveUp | None:
     last = state.attempt
     if last is not None and last.lost_surely and plan.restart.on_lost_progress == "stop":
         return _lost_progress(last)
+    if last is not None and plan.on_nan == "stop" and (nan := state.had_nan(last.number)) is not None:
+        return _nan(nan)
     if last is None or not last.has_failed:
         return _run_budgets(state, plan)
     if state.starts_from_rejected(last):   # the checkpoint before it gets its turn: resume.keep_trying bounds that
@@ -50,6 +52,13 @@ def _lost_progress(last: Attempt) -> GiveUp:
                   f"a restart would start too low again, and overwrite newer checkpoints: {last.lost}. See that the "
                   "training loads $SAFELAUNCH_RESUME_PATH or takes ${RESUME_ARGS}, and submit it again; if these steps "
                   "mean something else: restart.on_lost_progress: warn")
+
+
+def _nan(found: ToldFigure) -> GiveUp:
+    """From the same checkpoint the same data mostly lead to it again."""
+    return GiveUp("nan", FAILED_FOR_GOOD,
+                  f"the loss of attempt {found.attempt} was {found.value} from step {found.step} on (on_nan: stop). "
+                  "Look for the cause (learning rate, data, precision), and submit again from a checkpoint before it")
 
 
 def _do_not_restart(state: State, last: Attempt, plan: Plan) -> GiveUp | None:

@@ -23,7 +23,8 @@ def judge_end(end: EndFacts) -> Verdict | None:
     """The verdict on an attempt that nobody has to look into; None = it failed or was lost, or nothing is known."""
     if end.how == AttemptEnd.COMPLETED:
         return _verdict("none", 0.95, "every task ended with exit code 0")
-    if end.told is not None and (end.how in (AttemptEnd.STOPPED, AttemptEnd.INTERRUPTED) or end.row == "lost_progress"):
+    is_known = end.how in (AttemptEnd.STOPPED, AttemptEnd.INTERRUPTED) or end.row in ("lost_progress", "nan")
+    if end.told is not None and is_known:
         return _verdict(*end.told)
     if end.how == AttemptEnd.STOPPED:
         return _verdict("cancelled", 1.0, end.person or "a person stopped it")
