@@ -15,9 +15,10 @@ from safelaunch.core.categories import BAD_NODE
 from safelaunch.core.endings import BAD_ENDS, RunEnd
 from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
+from safelaunch.core.nodefolding import NODE_STEPS, names_of
 from safelaunch.core.notify.words import notice_of
 from safelaunch.core.slow.steppace import from_event
-from safelaunch.core.state import Attempt, Ended, Exclusion, Intent, Job, Slower, State, ToldFigure
+from safelaunch.core.state import Attempt, Ended, Intent, Job, Slower, State, ToldFigure
 
 MOST_ODD = 20        # odd figures that are remembered
 MOST_EVIDENCE, LINE_CHARS = 3, 300   # of a verdict's lines: for messages to people; verdict.json has them all
@@ -50,7 +51,7 @@ def _submitted(state: State, event: Event) -> State:
         first = state.submitted_t if state.submitted_t is not None else event.t
         state = replace(state, jobs=(*state.jobs, Job(job, event.t)), submitted_t=first)
     if event.data.get("successor_of") and (known is None or known.started_t is None):
-        return replace(state, successor=job, successor_excludes=_names(event.data.get("exclude", ())),
+        return replace(state, successor=job, successor_excludes=names_of(event.data.get("exclude", ())),
                        next_cancelled=None)
     return state
 
@@ -58,7 +59,7 @@ def _submitted(state: State, event: Event) -> State:
 def _job_started(state: State, event: Event) -> State:
     job = str(event.data["job"])
     state = state if any(known.id == job for known in state.jobs) else _submitted(state, event)
-    nodes, host = _names(event.data.get("nodes", ())), event.data.get("batch_host")
+    nodes, host = names_of(event.data.get("nodes", ())), event.data.get("batch_host")
     jobs = tuple(
         replace(known, started_t=known.started_t if known.started_t is not None else event.t, nodes=nodes,
                 batch_host=host, over=False, restart_count=int(event.data.get("restart_count", 0)))
@@ -70,26 +71,13 @@ def _job_started(state: State, event: Event) -> State:
                    checked=(), unfit=())
 
 
-def _checks_passed(state: State, event: Event) -> State:
-    """Of nodes that have passed, and of those that could not be checked."""
-    asked = (*_names(event.data.get("nodes", ())), *_names(event.data.get("unknown", ())))
-    return replace(state, checked=tuple(dict.fromkeys((*state.checked, *asked))), pause=None)
-
-
-def _checks_failed(state: State, event: Event) -> State:
-    nodes, why = _names(event.data.get("nodes", ())), str(event.data.get("why", ""))
-    unfit = {**dict(state.unfit), **dict.fromkeys(nodes, why)} if event.data.get("unused") else dict(state.unfit)
-    return replace(state, checked=tuple(dict.fromkeys((*state.checked, *nodes))), unfit=tuple(unfit.items()),
-                   pause=None)
-
-
 def _attempt_started(state: State, event: Event) -> State:
     data = event.data
     number = int(data["attempt"])
     if any(known.number == number for known in state.attempts):
         return replace(state, preserving_until=None)
     attempt = Attempt(
-        number, str(data["job"]), _names(data.get("nodes", ())), event.t, data.get("resume_step"),
+        number, str(data["job"]), names_of(data.get("nodes", ())), event.t, data.get("resume_step"),
         data.get("resume_path"), whole_steps=tuple(map(int, data.get("whole_steps", ()))),
     )
     return replace(state, attempts=(*state.attempts, attempt), preserving_until=None)
@@ -205,45 +193,9 @@ def _verdict(state: State, event: Event) -> State:
     return _change_attempt(
         state, event, category=str(event.data["category"]), summary=str(event.data.get("summary", "")),
         failed_node=None if node is None else str(node), confidence=float(event.data.get("confidence", 0.0)),
-        blamed=_names(event.data.get("suspects", ())), fingerprint=str(event.data.get("fingerprint", "")),
-        evidence=tuple(line[:LINE_CHARS] for line in _names(event.data.get("evidence", ()))[:MOST_EVIDENCE]),
+        blamed=names_of(event.data.get("suspects", ())), fingerprint=str(event.data.get("fingerprint", "")),
+        evidence=tuple(line[:LINE_CHARS] for line in names_of(event.data.get("evidence", ()))[:MOST_EVIDENCE]),
     )
-
-
-def _node_suspected(state: State, event: Event) -> State:
-    node, why = str(event.data["node"]), str(event.data.get("why", ""))
-    if any(known == node for known, _ in state.suspects):
-        return state
-    return replace(state, suspects=(*state.suspects, (node, why)))
-
-
-def _node_excluded(state: State, event: Event) -> State:
-    node, until = str(event.data["node"]), event.data.get("until")
-    new = Exclusion(node, str(event.data.get("why", "")), str(event.data.get("owner", "safelaunch")),
-                    None if until is None else float(until))
-    return replace(state, exclusions=(*(known for known in state.exclusions if known.node != node), new),
-                   left_out=tuple(known for known in state.left_out if known[0] != node))
-
-
-def _node_readmitted(state: State, event: Event) -> State:
-    """It is used as any other; what speaks against it stays."""
-    node = str(event.data["node"])
-    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
-                   left_out=tuple(known for known in state.left_out if known[0] != node))
-
-
-def _node_left_out(state: State, event: Event) -> State:
-    """It would be excluded, and cannot be: Slurm has no such node for this run, or the run needs it."""
-    node, why = str(event.data["node"]), str(event.data.get("why", ""))
-    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
-                   left_out=(*(known for known in state.left_out if known[0] != node), (node, why)))
-
-
-def _node_cleared(state: State, event: Event) -> State:
-    node = str(event.data["node"])
-    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
-                   left_out=tuple(known for known in state.left_out if known[0] != node),
-                   suspects=tuple(known for known in state.suspects if known[0] != node))
 
 
 def _intent(state: State, event: Event) -> State:
@@ -322,7 +274,7 @@ def _successor_lost(state: State, event: Event) -> State:
 
 def _handed_over(state: State, event: Event) -> State:
     successor = event.data.get("job")
-    excludes = _names(event.data.get("exclude", ()))
+    excludes = names_of(event.data.get("exclude", ()))
     return replace(state, successor=None if successor is None else str(successor), successor_excludes=excludes)
 
 
@@ -346,19 +298,12 @@ def _ended_alone(state: State, event: Event) -> State:
 
 
 def _notified(state: State, event: Event) -> State:
-    notices = state.notices.were_told(_names(event.data["keys"]), event.t, _names(event.data.get("failed", ())))
+    notices = state.notices.were_told(names_of(event.data["keys"]), event.t, names_of(event.data.get("failed", ())))
     return replace(state, notices=notices)
 
 
 def _bytes(value: Any) -> int | None:
     return value if isinstance(value, int) and value >= 0 else None
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    """Node names of a list; a string is not a list of letters."""
-    if not isinstance(value, (list, tuple)):
-        raise TypeError(f"not a list of names: {value!r}")
-    return tuple(map(str, value))
 
 
 def _end(how: str, code: int) -> Callable[[State, Event], State]:
@@ -373,10 +318,9 @@ def _end(how: str, code: int) -> Callable[[State, Event], State]:
 
 
 _STEPS: dict[str, Callable[[State, Event], State]] = {
+    **NODE_STEPS,
     "submitted": _submitted,
     "job_started": _job_started,
-    "checks_passed": _checks_passed,
-    "checks_failed": _checks_failed,
     "attempt_started": _attempt_started,
     "decision": _decision,
     "progress": _progress,
@@ -390,16 +334,10 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "step_time": _step_time,
     "slower": _slower,
     "slower_over": _slower_over,
-    "node_suspected": _node_suspected,
-    "node_excluded": _node_excluded,
-    "node_cleared": _node_cleared,
-    "node_readmitted": _node_readmitted,
-    "node_left_out": _node_left_out,
     "standby_started": _standby_started,
     "standby_lost": _standby_lost,
     "via_chosen": _via_chosen,
     "successor_cancelled": _successor_cancelled,
-    "node_lost": _node_suspected,
     "intent": _intent,
     "outcome": _outcome,
     "preserved": _preserved,

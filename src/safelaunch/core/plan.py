@@ -226,17 +226,9 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         srun=Srun(
             int(config["srun"]["wait"]), int(config["srun"]["kill_on_bad_exit"]), tuple(config["srun"]["extra"]),
         ),
-        resume=Resume(
-            config["resume"]["dir"], config["resume"]["format"], config["resume"]["args"] or "",
-            config["resume"].get("pattern"), int(config["resume"].get("keep_trying", 2)),
-            config["resume"].get("by", "command"),
-        ),
+        resume=_resume(config["resume"]),
         step_pattern=config["progress"]["step"],
-        restart=RestartPlan(
-            config["restart"]["max_restarts"], config["restart"]["max_without_progress"], config["restart"]["backoff"],
-            config["restart"].get("via", "auto"), tuple((config["restart"].get("policy") or {}).items()),
-            config["restart"].get("on_lost_progress", "warn"),   # a run of a version that had none
-        ),
+        restart=_restart(config["restart"]),
         kill_switch=KillSwitch(
             config["kill_switch"]["file"], config["kill_switch"]["grace"], config["kill_switch"]["group"],
             config["kill_switch"]["signal"],
@@ -255,6 +247,17 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         slow=_slow(config.get("slow")),
         on_nan=config.get("on_nan"),
     )
+
+
+def _resume(section: Mapping[str, Any]) -> Resume:
+    return Resume(section["dir"], section["format"], section["args"] or "", section.get("pattern"),
+                  int(section.get("keep_trying", 2)), section.get("by", "command"))
+
+
+def _restart(section: Mapping[str, Any]) -> RestartPlan:
+    return RestartPlan(section["max_restarts"], section["max_without_progress"], section["backoff"],
+                       section.get("via", "auto"), tuple((section.get("policy") or {}).items()),
+                       section.get("on_lost_progress", "warn"))   # a run of a version that had none
 
 
 def _suspects(section: Mapping[str, Any] | None) -> Suspects:

@@ -35,7 +35,7 @@ class OddFigure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Curve:
+class FigureHistory:
     """One figure: its usual values, and those that are odd now, the first of them with its step and line."""
 
     usual: tuple[float, ...] = ()
@@ -49,8 +49,8 @@ class FigureWatch:
     attempt: int = 0
     step: int | None = None
     nans: tuple[tuple[int, float, str], ...] = ()
-    loss: Curve = Curve()
-    grad_norm: Curve = Curve()
+    loss: FigureHistory = FigureHistory()
+    grad_norm: FigureHistory = FigureHistory()
 
 
 def tell_odd(data: Mapping[str, Any]) -> str:
@@ -93,16 +93,16 @@ def _follow_loss(watch: FigureWatch, line: StepLine, loss: float, found: list[Od
     return replace(watch, nans=(), loss=curve)
 
 
-def _follow(curve: Curve, line: StepLine, value: float, kind: str) -> tuple[Curve, list[OddFigure]]:
+def _follow(curve: FigureHistory, line: StepLine, value: float, kind: str) -> tuple[FigureHistory, list[OddFigure]]:
     """A leap that lasts for LEARN values is what is usual from then on."""
     if len(curve.usual) < LEARN:
         return replace(curve, usual=(*curve.usual, value)), []
     usual = median(curve.usual)
     if value <= usual + _most(curve.usual, usual, kind):
-        return Curve((*curve.usual, value)[-WINDOW:]), []
+        return FigureHistory((*curve.usual, value)[-WINDOW:]), []
     odd = (*curve.odd, (line.step, value, line.text))
     if len(odd) >= LEARN:
-        return Curve(tuple(one for _, one, _ in odd)), []
+        return FigureHistory(tuple(one for _, one, _ in odd)), []
     step, first, text = odd[0]
     told = [OddFigure(kind, step, first, usual, text)] if len(odd) == LASTING else []
     return replace(curve, odd=odd), told

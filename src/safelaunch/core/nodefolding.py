@@ -1,0 +1,78 @@
+"""What the journal's events about nodes change in a run's state; core.folding has all other events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from safelaunch.core.model import Event
+from safelaunch.core.state import Exclusion, State
+
+
+def names_of(value: Any) -> tuple[str, ...]:
+    """Node names of a list; a string is not a list of letters."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"not a list of names: {value!r}")
+    return tuple(map(str, value))
+
+
+def _checks_passed(state: State, event: Event) -> State:
+    """Of nodes that have passed, and of those that could not be checked."""
+    asked = (*names_of(event.data.get("nodes", ())), *names_of(event.data.get("unknown", ())))
+    return replace(state, checked=tuple(dict.fromkeys((*state.checked, *asked))), pause=None)
+
+
+def _checks_failed(state: State, event: Event) -> State:
+    nodes, why = names_of(event.data.get("nodes", ())), str(event.data.get("why", ""))
+    unfit = {**dict(state.unfit), **dict.fromkeys(nodes, why)} if event.data.get("unused") else dict(state.unfit)
+    return replace(state, checked=tuple(dict.fromkeys((*state.checked, *nodes))), unfit=tuple(unfit.items()),
+                   pause=None)
+
+
+def _node_suspected(state: State, event: Event) -> State:
+    node, why = str(event.data["node"]), str(event.data.get("why", ""))
+    if any(known == node for known, _ in state.suspects):
+        return state
+    return replace(state, suspects=(*state.suspects, (node, why)))
+
+
+def _node_excluded(state: State, event: Event) -> State:
+    node, until = str(event.data["node"]), event.data.get("until")
+    new = Exclusion(node, str(event.data.get("why", "")), str(event.data.get("owner", "safelaunch")),
+                    None if until is None else float(until))
+    return replace(state, exclusions=(*(known for known in state.exclusions if known.node != node), new),
+                   left_out=tuple(known for known in state.left_out if known[0] != node))
+
+
+def _node_readmitted(state: State, event: Event) -> State:
+    """It is used as any other; what speaks against it stays."""
+    node = str(event.data["node"])
+    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
+                   left_out=tuple(known for known in state.left_out if known[0] != node))
+
+
+def _node_left_out(state: State, event: Event) -> State:
+    """It would be excluded, and cannot be: Slurm has no such node for this run, or the run needs it."""
+    node, why = str(event.data["node"]), str(event.data.get("why", ""))
+    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
+                   left_out=(*(known for known in state.left_out if known[0] != node), (node, why)))
+
+
+def _node_cleared(state: State, event: Event) -> State:
+    node = str(event.data["node"])
+    return replace(state, exclusions=tuple(known for known in state.exclusions if known.node != node),
+                   left_out=tuple(known for known in state.left_out if known[0] != node),
+                   suspects=tuple(known for known in state.suspects if known[0] != node))
+
+
+NODE_STEPS: dict[str, Callable[[State, Event], State]] = {
+    "checks_passed": _checks_passed,
+    "checks_failed": _checks_failed,
+    "node_suspected": _node_suspected,
+    "node_lost": _node_suspected,
+    "node_excluded": _node_excluded,
+    "node_cleared": _node_cleared,
+    "node_readmitted": _node_readmitted,
+    "node_left_out": _node_left_out,
+}
