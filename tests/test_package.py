@@ -135,6 +135,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(archives: Archives) -> No
     assert modules <= set(archives.wheel_files())
     assert {name for name in others if ".dist-info/" not in name} == {
         "safelaunch/py.typed", f"safelaunch/{TEMPLATE}",
+        "safelaunch/templates/report/run.html", "safelaunch/templates/report/style.css",
         *(f"safelaunch/examples/quickstart/{name}" for name in ("README.md", "train.py", "train.yaml"))}
 
 

@@ -13,7 +13,10 @@ from safelaunch.core.report import shares
 from safelaunch.core.status import costs
 
 
-def events(*rows: tuple[float, str, dict[str, Any]]) -> list[Event]:
+Row = tuple[float, str, dict[str, Any]]
+
+
+def events(*rows: Row) -> list[Event]:
     """A journal of (time, kind, fields)."""
     return [Event(t, 1, number, "n0", kind, data) for number, (t, kind, data) in enumerate(rows)]
 
@@ -26,14 +29,14 @@ def seconds(journal: list[Event], until: float, is_over: bool = True) -> dict[st
 
 
 def attempt(number: int, start: float, resume: int, *points: tuple[float, int], end: float, how: str,
-            job: str = "1") -> list[tuple[float, str, dict[str, Any]]]:
+            job: str = "1") -> list[Row]:
     """The rows of one attempt."""
     return [(start, "attempt_started", {"attempt": number, "job": job, "resume_step": resume}),
             *((t, "progress", {"attempt": number, "step": step}) for t, step in points),
             (end, "attempt_ended", {"attempt": number, "how": how})]
 
 
-BEGIN = [(0.0, "submitted", {"job": "1"}), (100.0, "job_started", {"job": "1", "nodes": ["n0"]})]
+BEGIN: list[Row] = [(0.0, "submitted", {"job": "1"}), (100.0, "job_started", {"job": "1", "nodes": ["n0"]})]
 
 
 def test_a_run_without_a_fault_has_queue_boot_start_and_useful_time() -> None:
