@@ -66,3 +66,24 @@ def test_too_few_nodes_that_pass_end_the_run_with_exit_code_13_and_a_table(
     assert waited.returncode == 13, waited
     assert not state.attempts and "n1 (gpu_count" in state.ended.why, state.ended.why
     assert "failed  n1" in output(drill) and "Check Finished" in output(drill), output(drill)
+
+
+def test_a_node_whose_helper_gives_no_answer_costs_the_timeout_and_is_used(
+    sandbox: Sandbox, submit: Submitter
+) -> None:
+    work = make_workdir(sandbox)
+    env = broken_gpu(work, "nobody")
+    # The helper begins with the bash of PATH, which does not come back on one node, and ignores that it is to end.
+    shell = work / "bin" / "bash"
+    shell.write_text('#!/bin/sh\n[ "$SLURMD_NODENAME" = n1 ] && [ "$3" = helper ] && { trap "" TERM; sleep 600; }\n'
+                     'exec /bin/bash "$@"\n')
+    shell.chmod(0o755)
+    drill = submit(sandbox)(FLAGS, folder=work, extra=CHECKS.replace("30s", "5s"), env=env,
+                            overrides=("slurm.nodelist=n[0-1]", "slurm.gpus_per_node=2"))
+
+    state = drill.wait_end()
+
+    assert state.ended and state.ended.how == "completed", drill.story()
+    (passed,) = drill.events("checks_passed")
+    assert (passed.data["nodes"], passed.data["unknown"]) == (["n0"], ["n1"]), drill.story()
+    assert [attempt.nodes for attempt in state.attempts] == [("n0", "n1")] and not state.suspects, drill.story()
