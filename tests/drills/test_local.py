@@ -301,3 +301,16 @@ def test_secrets_that_a_training_logs_stay_in_its_log(submit_local: SubmitLocal,
     for secret in secrets:
         assert secret in run.log(1)
         assert secret not in said and [path for path, text in kept.items() if secret in text] == []
+
+
+def test_a_training_whose_loss_becomes_nan_ends_the_run_where_on_nan_says_stop(submit_local: SubmitLocal) -> None:
+    lines = 'for n in $(seq 1 9); do echo "step $n | lm loss: $([ $n -lt 4 ] && echo 2.5 || echo nan) |"; done'
+    run = submit_local("--steps 60", "on_nan=stop", "resume.by=training", f"command={lines}; sleep 600")
+    assert how(run) == ("gave_up", 10), run.story()
+
+    (event,) = run.events("odd_figure")
+    assert (event.data["kind"], event.data["value"]) == ("nan", "nan")
+    attempt = run.state().attempt
+    assert attempt is not None and attempt.category == "numerical", run.story()
+    assert "(on_nan: stop)" in run.story()
+    run.wait_for(lambda: not run.pids(), 30, "a process is left")
