@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
+from safelaunch.adapters import runfolder
 from safelaunch.adapters.configfiles import read_config
 from safelaunch.adapters.notify import Delivery
 from safelaunch.core import plan as plans
@@ -20,10 +20,10 @@ POLL_S = 0.02
 
 def find_plan(what: str | None) -> Plan:
     """Of a train.yaml, which is any file, or of a run; raises ConfigError and UsageError."""
-    if what is not None and Path(what).is_file():
+    if what is not None and os.path.isfile(what):   # noqa: PTH113 - False also for a name that no file can have
         return plans.make(read_config(what).config, "")
     run = runs.load(what)
-    if runs.owner_of(run.dir) != runs.owner_of(Path("/proc/self")):
+    if runs.owner_of(run.dir) != runfolder.name_of(os.geteuid()):
         raise UsageError(f"{run.dir} is another user's run: only its owner can send its messages")
     return run.plan
 
