@@ -84,3 +84,18 @@ def test_a_script_without_srun_starts_again_and_ends_well(script: Script) -> Non
 
     assert state.ended is not None and state.ended.how == "completed", drill.story()
     assert "ended well" in drill.log(2)
+
+
+def test_a_script_with_a_spare_node_sees_and_uses_the_attempts_nodes_only(script: Script) -> None:
+    drill = script("""\
+        echo "nodes $SLURM_NNODES of $SLURM_JOB_NODELIST job $SLURM_JOB_NAME"
+        bash <<'END'
+        srun --export=NONE -n 1 /bin/bash -c 'echo "mark ${SAFELAUNCH_MARK:+kept} on $SLURMD_NODENAME of $SLURM_NNODES"'
+        END
+        """, 1, "spare_nodes=1")
+
+    state = drill.wait_end()
+
+    assert state.ended is not None and state.ended.how == "completed", drill.story() + drill.log(1)
+    assert "nodes 1 of n0 job own" in drill.log(1), drill.log(1)
+    assert "[n0:0]:mark kept on n0 of 1" in drill.log(1), drill.log(1)
