@@ -1,21 +1,29 @@
-"""The measurements of node.bench on many nodes at once (adapters.noderound): all once, the slowest few again."""
+"""The measurements of node.bench on many nodes at once (adapters.noderound): all once, the slowest few again, pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import random
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from safelaunch.adapters.nodechecks import ANSWER_S, QUEUE_S
 from safelaunch.adapters.noderound import NodeProgram, NodeRound, Target
 from safelaunch.adapters.slurm import Command, StartCommand
-from safelaunch.core.checks.results import CheckReport, parse_report
+from safelaunch.core.checks.results import FAILED, OK, CheckReport, parse_report
 from safelaunch.core.slow.bench import measure_again
 from safelaunch.core.slow.fleet import rounds_of
+from safelaunch.core.slow.pairs import Pair, PairRate, first_pairs, second_pairs
 from safelaunch.node.bench.main import NAMES
 
-MODULES = ("children", "checks.answer", "checks.disk", "bench.work", "bench.main")
+PAIR_MODULES = ("children", "checks.answer", "checks.disk", "bench.work", "bench.pair")
+MODULES = (*PAIR_MODULES, "bench.main")
 DEADLINE_S = 180.0
+PAIR_S = 90.0          # of a pair: half of it to meet, half for PyTorch
+PAIRS_AT_ONCE = 32     # both nodes of a pair must run at the same time
+PORTS, PORT_TRIES = range(20000, 30000), 4   # below the kernel's own choice (ip(7), ip_local_port_range)
 
 Look = Callable[[NodeRound[CheckReport], str], None]   # takes a round under way and its name, returns when it is over
 
@@ -39,6 +47,7 @@ class BenchedNodes:
     rounds: tuple[tuple[CheckReport, ...], ...]
     silent: Mapping[str, str]
     took_s: float
+    addresses: Mapping[str, tuple[str, ...]]   # where other nodes reach a node
 
 
 def bench_nodes(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float, look: Look,
@@ -57,12 +66,67 @@ def bench_nodes(target: Target, env: Mapping[str, str], question: BenchQuestion,
             rounds.append(asked.answers)
             took_s += asked.took_s
             silent.update({one.node: f"answered once; in round {number}: {one.why}" for one in asked.silent})
-    return BenchedNodes(tuple(rounds), silent, took_s)
+    addresses = {node: _addresses(line) for node, line in first.lines.items()}
+    return BenchedNodes(tuple(rounds), silent, took_s, addresses)
+
+
+def bench_pairs(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float, look: Look,
+                addresses: Mapping[str, tuple[str, ...]]) -> tuple[tuple[PairRate, ...], tuple[PairRate, ...]]:
+    """The bus bandwidth of pairs of these nodes: both rounds."""
+    nodes = tuple(addresses)
+
+    def measure(pairs: Sequence[Pair], number: int) -> tuple[PairRate, ...]:
+        return tuple(rate for begin in range(0, len(pairs), PAIRS_AT_ONCE)
+                     for rate in _measure_pairs(target, env, question, pairs[begin:begin + PAIRS_AT_ONCE],
+                                                addresses, lambda asked: look(asked, f"pairs, round {number}")))
+
+    first = measure(first_pairs(nodes), 1)
+    return first, measure(second_pairs(first, nodes, tolerance), 2)
+
+
+def _measure_pairs(target: Target, env: Mapping[str, str], question: BenchQuestion, pairs: Sequence[Pair],
+                   addresses: Mapping[str, tuple[str, ...]],
+                   look: Callable[[NodeRound[CheckReport]], None]) -> list[PairRate]:
+    deadline_s = min(question.deadline_s, PAIR_S)
+    asks: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        common = {"token": secrets.token_hex(16), "ports": random.sample(PORTS, PORT_TRIES),
+                  "addresses": list(addresses[pair.first]), "python": question.words.get("python"),
+                  "repeats": question.words.get("repeats"), "deadline_s": max(1, int(deadline_s))}
+        asks[pair.first] = {**common, "node": pair.first, "peer": pair.second, "is_first": True}
+        asks[pair.second] = {**common, "node": pair.second, "peer": pair.first, "is_first": False}
+    asked = NodeRound(replace(target, nodes=tuple(asks)), env, _program(target, PAIR_MODULES),
+                      deadline_s=deadline_s + ANSWER_S, ask=asks.__getitem__, read=parse_report)
+    look(asked)
+    answers = {report.node: report for report in asked.answers}
+    mute = {one.node: one.why for one in asked.silent if one.is_node_mute}
+    return [_rate_of(pair, answers, mute) for pair in pairs]
+
+
+def _rate_of(pair: Pair, answers: Mapping[str, CheckReport], mute: Mapping[str, str]) -> PairRate:
+    results = [result for node in pair if node in answers for result in answers[node].results]
+    known = [rate for result in results if result.outcome == OK and (rate := result.number("value")) is not None]
+    if len(known) == len(pair):
+        return PairRate(pair, min(known))
+    if any(result.outcome not in (OK, FAILED) for result in results) or len(results) + sum(
+            node in mute for node in pair) < len(pair):
+        return PairRate(pair, None, "; ".join(result.why for result in results if result.outcome != OK)
+                        or "could not be measured", is_unmeasured=True)
+    return PairRate(pair, None, "; ".join([*(result.why for result in results if result.outcome == FAILED),
+                                           *(f"{node} {mute[node]}" for node in pair if node in mute)]))
+
+
+def _addresses(line: str) -> tuple[str, ...]:
+    told = json.loads(line).get("addresses")
+    return tuple(one for one in told if isinstance(one, str)) if isinstance(told, list) else ()
 
 
 def _start(target: Target, env: Mapping[str, str], question: BenchQuestion,
            begin: StartCommand) -> NodeRound[CheckReport]:
+    return NodeRound(target, env, _program(target, MODULES), deadline_s=question.deadline_s + ANSWER_S,
+                     ask=question.of, read=parse_report, begin=begin)
+
+
+def _program(target: Target, modules: tuple[str, ...]) -> NodeProgram:
     is_own = not target.job and not target.is_local
-    program = NodeProgram(MODULES, start_s=QUEUE_S) if is_own else NodeProgram(MODULES)
-    return NodeRound(target, env, program, deadline_s=question.deadline_s + ANSWER_S, ask=question.of,
-                     read=parse_report, begin=begin)
+    return NodeProgram(modules, start_s=QUEUE_S) if is_own else NodeProgram(modules)

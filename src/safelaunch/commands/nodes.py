@@ -24,7 +24,8 @@ from safelaunch.views import nodetable, runs, talk
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
-BENCHES = ("matmul", "gpu_memory", "memory", "disk_write", "disk_read")   # node.bench.main.NAMES, without its imports
+# node.bench.main.NAMES, without its imports, and what pairs of nodes measure.
+BENCHES = ("matmul", "gpu_memory", "memory", "disk_write", "disk_read", "bus")
 ASK_SLURM_S = 4.0   # a person waits; without an answer his word stands
 MOST_NODES = 10_000   # "n[0-99999999]" would fill the memory before it can be refused
 WHY_MAX_CHARS = 500

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from safelaunch.core.checks.results import CheckReport, parse_report
-from safelaunch.core.slow.bench import Speed, judge_speed, measure_again, next_commands, speed_table
+from safelaunch.core.slow.bench import Speed, add_links, judge_speed, measure_again, next_commands, speed_table
+from safelaunch.core.slow.pairs import BusVerdict, NodeLink
 
 NODES = ("n0", "n1", "n2", "n3")
 
@@ -52,3 +53,15 @@ def test_a_slow_shared_disk_makes_no_node_slow() -> None:
 def test_rates_that_are_no_positive_number_are_left_out() -> None:
     reports = [report(node, value) for node, value in zip(NODES, (0.0, -1.0, float("nan"), 1.0), strict=True)]
     assert set(told(reports).values()) == {Speed.UNKNOWN}
+
+
+def test_a_badly_connected_node_is_slow_and_an_undecided_pair_makes_none_slow() -> None:
+    judged = judge_speed([[report(node, 10.0) for node in NODES]] * 3, {}, 0.015)
+    links = {"n0": NodeLink(BusVerdict.GOOD, 5.0), "n1": NodeLink(BusVerdict.BAD, None, "bus with n0: hangs"),
+             "n2": NodeLink(BusVerdict.UNKNOWN, None, "bus with n3: hangs", is_suspected=True),
+             "n3": NodeLink(BusVerdict.UNKNOWN, None, "bus: was not measured")}
+    found = add_links(judged, links)
+    assert [(one.node, one.speed) for one in found] == [
+        ("n1", Speed.SLOW), ("n2", Speed.UNKNOWN), ("n0", Speed.GOOD), ("n3", Speed.GOOD)]
+    assert next_commands(found) == ['safelaunch nodes suspect n1 --why "slow in nodes bench: bus"']
+    assert speed_table(found)[0].split() == ["node", "matmul", "bus", "z", "verdict", "why"]

@@ -10,6 +10,7 @@ from safelaunch.core import nodefold
 from safelaunch.core.checks.results import FAILED, OK, CheckReport, CheckResult
 from safelaunch.core.plaintext import clean, columns
 from safelaunch.core.slow.fleet import NodeScore, judge_fleet, slowest
+from safelaunch.core.slow.pairs import BusVerdict, NodeLink
 
 # Rates that depend on who else uses the disk just then: a node is not called slow by them.
 SHARED = frozenset(("disk_write", "disk_read"))
@@ -35,13 +36,14 @@ class Kind(NamedTuple):
 
 
 class JudgedSpeed(NamedTuple):
-    """A node, what is said of it and why, its rows of the first round, and its scores by what was compared."""
+    """A node, what is said of it and why, its rows of the first round, its scores by what was compared, its bus."""
 
     node: str
     speed: Speed
     reasons: tuple[str, ...]
     results: tuple[CheckResult, ...] = ()
     scores: Mapping[Kind, NodeScore] = {}
+    link: NodeLink | None = None
 
 
 def rates_of(reports: Iterable[CheckReport]) -> dict[Kind, dict[str, float]]:
@@ -82,6 +84,33 @@ def judge_speed(rounds: Sequence[Sequence[CheckReport]], silent: Mapping[str, st
     return tuple(sorted(found, key=lambda one: order.index(one.speed)))
 
 
+def add_links(nodes: Sequence[JudgedSpeed], links: Mapping[str, NodeLink]) -> tuple[JudgedSpeed, ...]:
+    """The same with what pairs of nodes say: a badly connected node is slow."""
+    found = [_add_link(one, links[one.node]) if one.node in links else one for one in nodes]
+    order = list(Speed)
+    return tuple(sorted(found, key=lambda one: order.index(one.speed)))
+
+
+def _add_link(one: JudgedSpeed, link: NodeLink) -> JudgedSpeed:
+    speed, reasons = one.speed, one.reasons
+    is_measured = any(result.outcome == OK for result in one.results)
+    if link.link == BusVerdict.BAD and order_of(Speed.SLOW) < order_of(speed):
+        speed = Speed.SLOW
+    elif link.link == BusVerdict.UNKNOWN and link.is_suspected and speed == Speed.GOOD:
+        speed = Speed.UNKNOWN
+    elif link.link == BusVerdict.GOOD and speed == Speed.UNKNOWN and not is_measured:
+        speed, reasons = Speed.GOOD, ()
+    told = (link.why,) if link.why and (link.link != BusVerdict.UNKNOWN or link.is_suspected) else ()
+    if speed == Speed.SLOW and one.speed == Speed.UNKNOWN and not is_measured:
+        reasons = ()   # that nothing else was measured is no reason
+    return one._replace(speed=speed, reasons=(*reasons, *told), link=link)
+
+
+def order_of(speed: Speed) -> int:
+    """0 is the worst."""
+    return list(Speed).index(speed)
+
+
 def _judge_one(report: CheckReport, scores: Mapping[Kind, NodeScore], silent: Mapping[str, str]) -> JudgedSpeed:
     failed = tuple(f"{result.title}: {result.why}" for result in report.results if result.outcome == FAILED)
     slow = tuple(f"{kind.name}: {score.deficit:.1%} slower than the others, z {score.z:.1f}"
@@ -103,10 +132,11 @@ def _judge_one(report: CheckReport, scores: Mapping[Kind, NodeScore], silent: Ma
 def speed_table(nodes: Sequence[JudgedSpeed]) -> list[str]:
     """Lines for people: each node's rates, its worst z, what is said of it, and why."""
     names = [name for name in SHOWN if any(_rates(one, name) for one in nodes)]
-    rows = [("node", *names, "z", "verdict", "why")]
+    bus = ("bus",) if any(one.link for one in nodes) else ()
+    rows = [("node", *names, *bus, "z", "verdict", "why")]
     for one in nodes:
         worst = [score.z for kind, score in one.scores.items() if kind.name not in SHARED]
-        rows.append((one.node, *(_rates(one, name) or "-" for name in names),
+        rows.append((one.node, *(_rates(one, name) or "-" for name in names), *(_bus(one) for _ in bus),
                      f"{max(worst):.1f}" if worst else "-", one.speed.value, "; ".join(one.reasons) or "-"))
     return columns([tuple(map(clean, row)) for row in rows])
 
@@ -116,10 +146,14 @@ def next_commands(nodes: Sequence[JudgedSpeed]) -> list[str]:
     slow: dict[str, list[str]] = {}
     for one in nodes:
         if one.speed == Speed.SLOW:
-            what = " and ".join(sorted(reason.partition(":")[0] for reason in one.reasons))
+            what = " and ".join(sorted(reason.replace(":", " ").split()[0] for reason in one.reasons))
             slow.setdefault(what, []).append(one.node)
     return [f'safelaunch nodes suspect {nodefold.fold(names)} --why "slow in nodes bench: {what}"'
             for what, names in slow.items()]
+
+
+def _bus(one: JudgedSpeed) -> str:
+    return f"{one.link.gb_s:.3g} GB/s" if one.link and one.link.gb_s is not None else "-"
 
 
 def _rates(one: JudgedSpeed, name: str) -> str:
