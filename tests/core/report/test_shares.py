@@ -12,7 +12,6 @@ from safelaunch.core.model import Event
 from safelaunch.core.report import shares
 from safelaunch.core.status import costs
 
-
 Row = tuple[float, str, dict[str, Any]]
 
 
