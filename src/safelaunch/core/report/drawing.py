@@ -21,6 +21,7 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 28     # around a chart, for its axes
 MOST_STEPS_DRAWN = 1500                       # points of all attempts together
 MOST_SPANS_DRAWN = 600
 MOST_CHARACTERS = 300
+MOST_VALUE = 1e100     # a greater figure is not drawn: differences of floats overflow
 MOST_NODES, MOST_ATTEMPTS = 48, 60            # of the table of nodes
 CELL = 18
 
@@ -49,7 +50,7 @@ class Scale:
 
 def round_values(low: float, high: float, most: int) -> list[float]:
     """At most `most` round values from `low` to `high`, for an axis."""
-    if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
+    if not 1 / MOST_VALUE < high - low < 4 * MOST_VALUE:
         return [low]
     rough = (high - low) / max(1, most - 1)
     unit = 10.0 ** math.floor(math.log10(rough))
@@ -194,7 +195,8 @@ def timeline(spans: Sequence[Span], marks: Sequence[tuple[float, str]], since: f
 def chart(curves: Sequence[Curve], title: str, say: Say, flags: Sequence[tuple[int, str]] = ()) -> str:
     """Values by step, an attempt a line; `flags` mark steps with a word."""
     most = max(2, 2100 // max(1, len(curves)))
-    thinned = [(curve.attempt, thin(curve.points, most)) for curve in curves[-MOST_ATTEMPTS:]]
+    thinned = [(curve.attempt, [point for point in thin(curve.points, most) if abs(point[1]) < MOST_VALUE])
+               for curve in curves[-MOST_ATTEMPTS:]]
     steps = [step for _, points in thinned for step, _ in points]
     values = [value for _, points in thinned for _, value in points]
     if not values:
