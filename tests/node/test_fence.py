@@ -139,6 +139,18 @@ def test_the_record_names_a_supervisor_that_was_born_elsewhere() -> None:
     assert (MOVE, ("10.0.0.2", 7)) in [(verb, what) for _, verb, what in node.done]
 
 
+def test_an_answer_that_comes_during_a_read_of_the_record_keeps_the_ranks() -> None:
+    node = Node()
+    node.pass_s(LEASE_S + LOOK_S)
+    while not node.fence.is_looking:
+        node.now += TICK_S
+        node.fence.step(node.now)
+    assert node.fence.looks_alone
+    node.fence.step(node.now, [{"do": "ping", "t": node.now}])
+    node.now += TICK_S
+    assert KILL not in [verb for verb, _ in node.fence.step(node.now, seen=("ended", None, None))]
+
+
 @given(st.lists(st.tuples(
     st.sampled_from(["tick", "ping", "old answer", "answer", "sleep"]), st.sampled_from(["live", *MOVED_ON, "missing"]),
 ), max_size=120))
@@ -155,7 +167,7 @@ def test_no_lease_is_outlived_whatever_is_heard(course: list[tuple[str, str]]) -
         if what == "answer" and asked:
             heard, proved = [{"do": "ping", "t": asked[-1]}], max(proved, asked[-1])
         if what == "old answer" and asked:
-            heard = [{"do": "ping", "t": asked[0]}]
+            heard, proved = [{"do": "ping", "t": asked[0]}], max(proved, asked[0])   # as of then, it is an answer
         node.now += LEASE_S / 2 + 1.0 if what == "sleep" else TICK_S
         was = node.fence.heard
         if KILL in node.step(heard):

@@ -132,7 +132,8 @@ class TaskFence:
         if endpoint and now - self.heard > self.look_s:
             todo.append((MOVE, endpoint))
         is_unknown = state == "unreadable" and not self.has_met
-        if not self.looks_alone or state in ("live", "missing") or is_unknown:
+        is_alone = self.looks_alone and now - self.heard > self.lease_s   # an answer may have come during the read
+        if not is_alone or state in ("live", "missing") or is_unknown:
             if state != "ended":
                 self._let_go(todo)
         elif self.is_gone:
