@@ -21,6 +21,10 @@ _PLAIN = GOLDEN["nothing goes wrong"]
 _SPARE = replace(_PLAIN, spare_nodes=1, steps=80)
 
 FOUND: dict[str, tuple[Scenario, str, int]] = {   # how it must end, and in how many attempts at most
+    "a requeued job whose nodes fail their checks in turn ends": (
+        replace(_PLAIN, seed=9000029, nodes=2, pool=3, steps=142, step_s=0.5, save_every=10, save_s=1.0, load_s=0.5,
+                limit_min=4, fs_latency_s=0.02, watchers=0, via="requeue", site="refuses_sbatch",
+                checks=(("n1", "fails"), ("n2", "fails")), has_checks=True), "gave_up", 0),
     "TERM in the middle of a question about the job before is no answer": (
         replace(_PLAIN, seed=2006673, spare_nodes=1, steps=147, save_every=20, save_s=1.0, load_s=2.0,
                 site="no_scontrol", has_sacct=True, words="26.05",

@@ -60,15 +60,18 @@ def _job_started(state: State, event: Event) -> State:
     job = str(event.data["job"])
     state = state if any(known.id == job for known in state.jobs) else _submitted(state, event)
     nodes, host = names_of(event.data.get("nodes", ())), event.data.get("batch_host")
+    restarts = int(event.data.get("restart_count", 0))
+    is_new = not any(life[:2] == (job, restarts) for life in state.lives)
+    lives = (*state.lives, (job, restarts, len(state.attempts))) if is_new else state.lives
     jobs = tuple(
         replace(known, started_t=known.started_t if known.started_t is not None else event.t, nodes=nodes,
-                batch_host=host, over=False, restart_count=int(event.data.get("restart_count", 0)))
+                batch_host=host, over=False, restart_count=restarts)
         if known.id == job else replace(known, over=True) if known.started_t is not None else known
         for known in state.jobs
     )
     successor = None if state.successor == job else state.successor
     return replace(state, jobs=jobs, successor=successor, next_cancelled=None, failed_alone=None, leader=event.host,
-                   checked=(), unfit=())
+                   checked=(), unfit=(), lives=lives)
 
 
 def _attempt_started(state: State, event: Event) -> State:

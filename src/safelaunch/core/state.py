@@ -144,6 +144,8 @@ class State:
     suspects: tuple[tuple[str, str], ...] = ()   # node, why; evidence, see core.ledger
     left_out: tuple[tuple[str, str], ...] = ()   # node, why: it would be excluded, and cannot be
     exclusions: tuple[Exclusion, ...] = ()
+    # (job, how often it had been requeued, attempts before it) of each start of a job, in order.
+    lives: tuple[tuple[str, int, int], ...] = ()
     checked: tuple[str, ...] = ()           # nodes of this job that were asked for their checks, whatever they said
     unfit: tuple[tuple[str, str], ...] = ()      # node, why: it has failed them, and this job does not use it
     # Path and step of each checkpoint that did not load. The path alone is not enough: `last.ckpt` is overwritten.

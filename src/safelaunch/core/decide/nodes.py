@@ -39,10 +39,11 @@ def affordable(plan: Plan, state: State, wanted: Sequence[str], there: Collectio
 
 def begins_nothing(state: State) -> bool:
     """Whether the last three jobs, this one included, have launched nothing: then their nodes must do (simulated:
-    test_found "hosts whose clocks are hours apart pass the run from job to job only so often").
+    test_found "hosts whose clocks are hours apart pass the run from job to job only so often"). A job that was requeued
+    counts again (simulated: test_found "a requeued job whose nodes fail their checks in turn ends").
     """
-    last = [job.id for job in state.jobs if job.started_t is not None][-MAX_BARREN:]
-    return len(last) == MAX_BARREN and not any(attempt.job in last for attempt in state.attempts)
+    last = state.lives[-MAX_BARREN:]
+    return len(last) == MAX_BARREN and last[0][2] == len(state.attempts)
 
 
 def good_nodes(state: State, seen: Observation) -> tuple[str, ...]:
