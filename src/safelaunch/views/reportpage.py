@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from safelaunch.adapters.runfolder import Run
+from safelaunch.core.endings import AttemptEnd
 from safelaunch.core.report import drawing, shares
 from safelaunch.views import talk
 from safelaunch.views.reportfacts import ReportFacts, gather, node_uses
@@ -58,7 +59,7 @@ def _draw(facts: ReportFacts) -> dict[str, str]:
     """The drawings by name; "" where there is nothing to draw."""
     since, until, spans = facts.public["since_t"], facts.public["until_t"], facts.spans
     marks = [(one.ended_t, f"{one.number}: {one.category or one.ended}") for one in facts.state.attempts
-             if one.ended_t is not None and one.ended != "completed"]
+             if one.ended_t is not None and one.ended != AttemptEnd.COMPLETED]
     nodes, uses = node_uses(facts.state)
     pace_flags = [(one["step"], f"from {_figure(one['from_s'])} s to {_figure(one['to_s'])} s a step")
                   for one in facts.public["pace_changes"]]
