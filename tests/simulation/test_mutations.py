@@ -104,9 +104,10 @@ def _instead_of_kill(fence: TaskFence, act: Any, other: Any) -> Any:
     return other
 
 
-def _alone(fence: TaskFence, seen: Any) -> Any:
-    fence.looks_alone = True
-    return seen
+def _judge_at_once(self: TaskFence, now: float, seen: Any, todo: list[Any], judge: Any = TaskFence._judge) -> None:
+    self.looks_alone, lease_s, self.lease_s = True, self.lease_s, -1.0
+    judge(self, now, seen, todo)
+    self.lease_s = lease_s
 
 
 def _heard(fence: TaskFence, seen: Any) -> Any:
@@ -228,7 +229,7 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "silence alone ends ranks": (
         _CUT, [_judge(lambda fence, seen: ("ended", *seen[1:]))], "whose record is live"),
     "a record that has moved on ends ranks within their lease": (
-        _golden("the batch host dies"), [_judge(_alone)], "its lease is 10 s"),
+        _golden("the batch host dies"), [(TaskFence, "_judge", _judge_at_once)], "its lease is 10 s"),
     "the record is looked at once": (
         _CUT, [(TaskFence, "_read_if_silent", _look_once)], "write at once"),
     "the record is looked at once a minute": (
