@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from safelaunch.adapters.nodechecks import ANSWER_S, QUEUE_S
-from safelaunch.adapters.noderound import NodeProgram, NodeRound, Target
+from safelaunch.adapters.nodechecks import ANSWER_S, program_for
+from safelaunch.adapters.noderound import NodeRound, Target
 from safelaunch.adapters.slurm import Command, StartCommand
 from safelaunch.core.checks.results import FAILED, OK, CheckReport, parse_report
 from safelaunch.core.slow.bench import measure_again
@@ -95,7 +95,7 @@ def _measure_pairs(target: Target, env: Mapping[str, str], question: BenchQuesti
                   "repeats": question.words.get("repeats"), "deadline_s": max(1, int(deadline_s))}
         asks[pair.first] = {**common, "node": pair.first, "peer": pair.second, "is_first": True}
         asks[pair.second] = {**common, "node": pair.second, "peer": pair.first, "is_first": False}
-    asked = NodeRound(replace(target, nodes=tuple(asks)), env, _program(target, PAIR_MODULES),
+    asked = NodeRound(replace(target, nodes=tuple(asks)), env, program_for(target, PAIR_MODULES),
                       deadline_s=deadline_s + ANSWER_S, ask=asks.__getitem__, read=parse_report)
     look(asked)
     answers = {report.node: report for report in asked.answers}
@@ -123,10 +123,5 @@ def _addresses(line: str) -> tuple[str, ...]:
 
 def _start(target: Target, env: Mapping[str, str], question: BenchQuestion,
            begin: StartCommand) -> NodeRound[CheckReport]:
-    return NodeRound(target, env, _program(target, MODULES), deadline_s=question.deadline_s + ANSWER_S,
+    return NodeRound(target, env, program_for(target, MODULES), deadline_s=question.deadline_s + ANSWER_S,
                      ask=question.of, read=parse_report, begin=begin)
-
-
-def _program(target: Target, modules: tuple[str, ...]) -> NodeProgram:
-    is_own = not target.job and not target.is_local
-    return NodeProgram(modules, start_s=QUEUE_S) if is_own else NodeProgram(modules)

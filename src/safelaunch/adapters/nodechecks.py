@@ -19,6 +19,12 @@ ANSWER_S = 4.0    # from the deadline of a node's checks to its answer: what was
 QUEUE_S = 30.0    # for a job of its own to start on an idle node: a scheduler's cycle (slurm.conf(5), sched_interval)
 
 
+def program_for(target: Target, modules: tuple[str, ...]) -> NodeProgram:
+    """These modules, with the time that a node's job of its own may wait for its start."""
+    is_own = not target.job and not target.is_local
+    return NodeProgram(modules, start_s=QUEUE_S) if is_own else NodeProgram(modules)
+
+
 @dataclass(frozen=True)
 class CheckQuestion:
     """What is asked of the nodes: a level for each, and the words of a request (docs/nodes.md) that all share."""
@@ -55,10 +61,8 @@ class NodeChecks:
 
     def __init__(self, target: Target, env: Mapping[str, str], question: CheckQuestion,
                  begin: StartCommand = Command) -> None:
-        is_own = not target.job and not target.is_local
-        program = NodeProgram(MODULES, start_s=QUEUE_S) if is_own else NodeProgram(MODULES)
-        self._round = NodeRound(target, env, program, deadline_s=question.deadline_s, ask=question.of,
-                                read=parse_report, begin=begin)
+        self._round = NodeRound(target, env, program_for(target, MODULES), deadline_s=question.deadline_s,
+                                ask=question.of, read=parse_report, begin=begin)
 
     def poll(self) -> bool:
         """Whether all nodes have answered, or their time is over. Never blocks."""

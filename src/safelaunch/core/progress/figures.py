@@ -124,6 +124,11 @@ def median(values: Sequence[float]) -> float:
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
+def robust_deviation(values: Sequence[float], middle: float) -> float:
+    """Standard deviation of a normal distribution that has the median absolute deviation of these from `middle`."""
+    return 1.4826 * median([abs(value - middle) for value in values])
+
+
 def _step_times(tail: bytes) -> list[tuple[int, float]]:
     lowered = tail.lower()
     found = sorted((match.start(), _seconds(float(match[1].replace(b",", b"")), unit))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from safelaunch.core.progress.figures import median
+from safelaunch.core.progress.figures import median, robust_deviation
 from safelaunch.core.slow.changepoint import PaceChange, PaceWatch, StepTime, follow, restart
 
 MOST_DRAWN = 700        # points of a curve: a drawing is some 900 pixels wide
@@ -76,8 +76,7 @@ def _spikes_of(curve: Curve) -> Iterator[Spike]:
 def _bound(values: Sequence[float]) -> tuple[float, float]:
     """What is usual, and above what a value is a spike."""
     usual = median(values)
-    deviation = 1.4826 * median([abs(value - usual) for value in values])   # of a normal distribution, by its median
-    return usual, usual + max(WIDE * deviation, LEAST * abs(usual))
+    return usual, usual + max(WIDE * robust_deviation(values, usual), LEAST * abs(usual))
 
 
 def changes(curves: Sequence[Curve], tolerance: float) -> list[PaceChange]:

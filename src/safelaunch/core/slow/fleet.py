@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from safelaunch.core.progress.figures import median
+from safelaunch.core.progress.figures import median, robust_deviation
 
 TOLERANCE = 0.015      # least effect; the chronicle's slow node was slower by 2.5 %
 LEAST_NODES = 3        # of two nobody can say which is slow
@@ -21,7 +21,6 @@ Z, OWN_Z = 3.0, 4.0    # by the spread between nodes; by a node's own repeats
 ROUNDS, SMALL_ROUNDS = 3, 5
 AGAIN, SHARE_AGAIN = 4, 50   # the slowest four, or one of fifty, are measured again
 FLOOR = 0.001          # least noise: no clock and no node repeats better
-_NORMAL = 1.4826       # MAD to standard deviation, of a normal distribution
 _MEDIANS = 1.2533      # how much more a median varies than a mean, of a normal distribution
 
 Rates = Mapping[str, float]   # node → rate, more is better
@@ -65,7 +64,8 @@ def judge_fleet(rounds: Sequence[Rates], tolerance: float = TOLERANCE) -> tuple[
     own = {node: math.log(median(rates)) for node, rates in seen.items()}
     order = sorted(own, key=own.__getitem__)
     logs = [own[node] for node in order]
-    between = max(FLOOR, _NORMAL * _mad([math.log(rate) for rate in rounds[0].values()]))
+    firsts = [math.log(rate) for rate in rounds[0].values()]
+    between = max(FLOOR, robust_deviation(firsts, median(firsts)))
     within = max(FLOOR, _deviation([[math.log(rate) for rate in rates] for rates in seen.values()]))
     found = []
     for index, node in enumerate(order):
@@ -78,11 +78,6 @@ def judge_fleet(rounds: Sequence[Rates], tolerance: float = TOLERANCE) -> tuple[
         found.append(NodeScore(node, math.exp(own[node]), math.exp(level), deficit, z,
                                times > 1 and deficit >= tolerance and z >= sure))
     return tuple(found)
-
-
-def _mad(values: Sequence[float]) -> float:
-    middle = median(values)
-    return median([abs(value - middle) for value in values])
 
 
 def _deviation(groups: Sequence[Sequence[float]]) -> float:

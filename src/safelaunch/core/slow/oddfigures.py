@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from safelaunch.core.progress.figures import median
+from safelaunch.core.progress.figures import median, robust_deviation
 from safelaunch.core.progress.steplines import StepLine
 
 NAN, LOSS, GRAD_NORM = "nan", "loss_spike", "grad_norm"
@@ -21,7 +21,6 @@ LEARN, WINDOW = 32, 128   # values before a leap is judged, and how many are kno
 DEVIATIONS = 10.0         # of a leap, in standard deviations as the median absolute deviation tells them
 LEAST_LEAP = 0.2          # of the loss's usual value: less is no matter however quiet the curve was
 EXPLODED = 10.0           # times the usual norm of the gradients; healthy ones have long tails
-_DEVIATION = 1.4826       # of a normal distribution, in median absolute deviations
 
 
 class OddFigure(NamedTuple):
@@ -110,6 +109,6 @@ def _follow(curve: FigureHistory, line: StepLine, value: float, kind: str) -> tu
 
 def _most(values: Sequence[float], usual: float, kind: str) -> float:
     """How far above the usual a value is no leap yet."""
-    spread = DEVIATIONS * _DEVIATION * median([abs(one - usual) for one in values])
+    spread = DEVIATIONS * robust_deviation(values, usual)
     least = (EXPLODED - 1 if kind == GRAD_NORM else LEAST_LEAP) * abs(usual)
     return max(spread, least)

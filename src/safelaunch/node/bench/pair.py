@@ -20,7 +20,7 @@ import time
 
 from safelaunch.node import children
 from safelaunch.node.bench.work import measured
-from safelaunch.node.checks.answer import CheckRequest, failed, skipped
+from safelaunch.node.checks.answer import IMPORT_TORCH, CheckRequest, failed, skipped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,16 +32,8 @@ PAUSE_S = 0.05
 MEET_SHARE = 0.5     # of the deadline: the rest is for PyTorch
 SIOCGIFADDR = 0x8915   # netdevice(7)
 # The bus bandwidth of n ranks is bytes / time × 2 (n - 1) / n (NCCL's own tests, PERFORMANCE.md): of two, × 1.
-ALLREDUCE = """import json, sys, time
-from datetime import timedelta
-try:
-    import torch
-    import torch.distributed as dist
-except ModuleNotFoundError as error:
-    if error.name != "torch":
-        raise
-    print(json.dumps({"torch": None}))
-    sys.exit()
+ALLREDUCE = f"import json, sys, time\n{IMPORT_TORCH}" + """from datetime import timedelta
+import torch.distributed as dist
 rank, within_s, repeats = map(int, sys.argv[1:])
 gpu = torch.cuda.is_available()
 dist.init_process_group("nccl" if gpu else "gloo", rank=rank, world_size=2, timeout=timedelta(seconds=within_s))

@@ -10,7 +10,7 @@ import json
 import time
 
 from safelaunch.node.checks import disk
-from safelaunch.node.checks.answer import OK, CheckRequest, failed, ok, skipped, unknown
+from safelaunch.node.checks.answer import IMPORT_TORCH, OK, CheckRequest, failed, ok, skipped, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,15 +23,7 @@ COPY_BYTES = 128 << 20   # more than most caches of one core's share hold
 COPIES = 2               # in one sample
 SIZE = 96                # rows and columns of a product in plain Python: 0.1 s
 # Prints {"torch": null} or its device and for each GPU (or the CPU) a list of rates. bfloat16: as trainings do.
-TORCH = """import json, sys, time
-try:
-    import torch
-except ModuleNotFoundError as error:
-    if error.name != "torch":
-        raise
-    print(json.dumps({"torch": None}))
-    sys.exit()
-repeats = int(sys.argv[1])
+TORCH = f"import json, sys, time\n{IMPORT_TORCH}" + """repeats = int(sys.argv[1])
 gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
 def rates(device, work, amount, times):
     found = []

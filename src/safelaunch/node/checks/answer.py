@@ -17,6 +17,15 @@ LIGHT, FULL = "light", "full"
 DEADLINE_S = {LIGHT: 60.0, FULL: 300.0}   # of all checks together
 MOST_ITEMS = 64
 MOST_WHY = 400
+# Begins a program for the training's Python, which may have no PyTorch; the program imports json and sys before it.
+IMPORT_TORCH = """try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    print(json.dumps({"torch": None}))
+    sys.exit()
+"""
 
 
 def ok(why: str, **facts: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from safelaunch.node.checks.answer import failed, ok, skipped, unknown
+from safelaunch.node.checks.answer import IMPORT_TORCH, failed, ok, skipped, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,15 +29,7 @@ for one in metadata.distributions():
         modules.setdefault(name.lower().replace("_", "-"), one.version)
 print(json.dumps({"python": sys.version.split()[0], "executable": sys.executable, "modules": modules}))
 """
-ASK_TORCH = """import json, sys
-try:
-    import torch
-except ModuleNotFoundError as error:
-    if error.name != "torch":
-        raise
-    print(json.dumps({"torch": None}))
-    sys.exit()
-nccl = None
+ASK_TORCH = f"import json, sys\n{IMPORT_TORCH}" + """nccl = None
 if torch.version.cuda and torch.distributed.is_available() and torch.distributed.is_nccl_available():
     nccl = ".".join(map(str, torch.cuda.nccl.version()))
 print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda, "hip": torch.version.hip, "nccl": nccl,
