@@ -140,7 +140,7 @@ RULES = (
     Rule(
         "network.efa", "network", (b"Unresponsive receiver", b"efa_rdm_", b"NET/OFI", b"FI_E"),
         rb"Unresponsive receiver|efa_rdm_\w{1,40}: err: [1-9]|NET/OFI.{0,300}?(?:completed with error"
-        rb"|[Uu]nreachable remote|RDMA .{0,300}? failed|[Cc]ould not connect|[Cc]ouldn't (?:open|post|find any))"
+        rb"|[Uu]nreachable remote|RDMA .{0,60}? failed|[Cc]ould not connect|[Cc]ouldn't (?:open|post|find any))"
         rb"|FI_E(?:AGAIN|IO|TIMEDOUT|HOSTUNREACH) .{0,300}?(?:fail|error)", "cause", "node", 0.8,
         action="exclude_and_restart", summary="an EFA transfer failed",
         explain="The libfabric provider reports a failed request: link, peer or security group.", do=_LINK,
