@@ -387,5 +387,6 @@ class Controller:
         known = self.jobs.get(job)
         if known is None or known.state != "RUNNING":
             return f"Unable to create step for job {job}: Job/step already completing or completed"
-        gone = [node for node in nodes if node in self.down or node not in known.nodes]
-        return f"Required node not available (down, drained or reserved): {gone}" if gone else None
+        if any(node in self.down or node not in known.nodes for node in nodes):
+            return f"Unable to create step for job {job}: Required node not available (down, drained or reserved)"
+        return None

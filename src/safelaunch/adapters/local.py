@@ -22,7 +22,8 @@ def srun_words() -> tuple[str, ...]:
 
 def submit(run_dir: Path, plan: Plan, env: Mapping[str, str], cwd: str) -> str:
     """Start the job, detached; its id. Raises OSError."""
-    nodes = "local0" if plan.nodes == 1 else f"local[0-{plan.nodes - 1}]"
+    count = plan.allocated_nodes
+    nodes = "local0" if count == 1 else f"local[0-{count - 1}]"
     kept = {key: value for key, value in env.items() if not key.startswith(("SLURM_", "SBATCH_", "SLURMD_"))}
     descriptor = os.open(run_dir / "job.out",
                          os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, modes.FILE)
