@@ -334,6 +334,16 @@ def test_rank_that_stands_elsewhere_than_nearly_all_is_odd_in_whatever_they_wait
     assert (halves.kind, halves.odd) == ("unknown", ())
 
 
+def test_rank_0_that_serves_the_others_stands_where_they_stand() -> None:
+    """Seen: three ranks in one recv, rank 0 by another way; the verdict named the two that were alike."""
+    recv = ("readinto (socket.py:706)", "receive (train.py:55)")
+    served, serves = ((*recv, f"all_reduce (train.py:{line})", "main (train.py:144)") for line in (43, 45))
+    verdict = judge_hang(reports(rank(0, serves), rank(1, served), rank(2, served), rank(3, USER)))
+    assert [one.number for one in verdict.odd] == [3]
+    assert verdict.summary == ("rank 3 on n0 is in save_extra ← train_step ← <module>, while 3 ranks (0-2) stand at "
+                               "receive ← all_reduce ← main, in no collective that is known here")
+
+
 # PyTorch 2.13, DeepSpeed 0.19: whose build was killed leaves the lock file.
 BATON: Stack = ("wait (torch/utils/file_baton.py:47)", "_jit_compile (torch/utils/cpp_extension.py:2400)",
                 "load (torch/utils/cpp_extension.py:1681)", "jit_load (deepspeed/ops/op_builder/builder.py:542)",

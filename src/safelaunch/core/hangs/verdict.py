@@ -270,17 +270,25 @@ def _unknown(scene: Scene) -> HangVerdict:
 
 
 def _apart(stuck: Sequence[RankGroup]) -> HangVerdict | None:
-    """A few ranks that are elsewhere than nearly all others, which wait for them, in any library."""
-    most, *others = stuck
-    few = [rank for group in others for rank in group.ranks]
-    if not few or len(few) * 3 > most.size:
+    """A few ranks that are elsewhere than nearly all others, which wait for them, in any library.
+
+    Ranks whose innermost frames are the same stand in one place: a rank that serves the others, as rank 0 often does,
+    comes there by another way than they do.
+    """
+    places: dict[str, list[RankGroup]] = {}
+    for group in stuck:
+        places.setdefault(label(group.stack, has_line=True), []).append(group)
+    by_size = sorted(places.values(), key=lambda groups: -sum(group.size for group in groups))
+    most, *others = ([rank for group in groups for rank in group.ranks] for groups in by_size)
+    few = [rank for ranks in others for rank in ranks]
+    if not few or len(few) * 3 > len(most):
         return None
-    verb = "is" if len(few) == 1 else "are"
-    at_most, *at = labels(stuck)
+    at_most, *at = labels([groups[0] for groups in by_size])
+    verb, stand = "is" if len(few) == 1 else "are", "stands" if len(most) == 1 else "stand"
     return HangVerdict(
-        "deadlock", f"{names_of(few)} {verb} in {at[0]}, while {_standing(most)} at {at_most}, in no collective that "
-        "is known here", 0.4, tuple(odd_one(rank, f"stands elsewhere than most: {where}")
-                                    for group, where in zip(others, at, strict=True) for rank in group.ranks))
+        "deadlock", f"{names_of(few)} {verb} in {at[0]}, while {names_of(most)} {stand} at {at_most}, in no collective "
+        "that is known here", 0.4, tuple(odd_one(rank, f"stands elsewhere than most: {where}")
+                                         for where, ranks in zip(at, others, strict=True) for rank in ranks))
 
 
 def _unreadable(scene: Scene, count: int) -> HangVerdict:
