@@ -95,13 +95,17 @@ def _could_be_known(sim: Sim, said_t: float) -> bool:
 
 
 def _left_no_trace(sim: Sim, said_t: float) -> bool:
-    """The cancelled job could write nothing: the file server was away from its first second to its end (seed 2021742).
+    """The cancelled job could write nothing. Such a job looks like one that Slurm lost.
 
-    Its output was never opened, and no supervisor was born in it. Such a job looks like one that Slurm lost.
+    Either the file server was away from its first second to its end (seed 2021742): its output was never opened, and no
+    supervisor was born in it. Or its batch host was dead from before the word to its end, and no other node had a step
+    of it yet (seed 20011108).
     """
-    return any(fault.t < job.started_t + 1.0 and said_t <= job.ended_t < fault.end_t
-               for fault in sim.scenario.faults if fault.kind in ("away", "freeze")
-               for job in sim.all_jobs if job.started_t <= said_t)
+    had_step = {attempt.job for t, attempt, _ in sim.launches if t <= said_t}
+    return any(job.started_t <= said_t <= job.ended_t < fault.end_t and (
+                   (fault.kind in ("away", "freeze") and fault.t < job.started_t + 1.0)
+                   or (fault.kind == "batch_crashes" and fault.t <= said_t and job.id not in had_step))
+               for fault in sim.scenario.faults for job in sim.all_jobs)
 
 
 def _died_with_its_job(sim: Sim, t: float) -> bool:
