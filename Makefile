@@ -28,7 +28,7 @@ RUN_TESTS = SAFELAUNCH_REQUIRE_SLURM=1 $(SUDO) $(TEST_VENV)/bin/python -m pytest
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
 
-demo: .venv/installed  ## a crash and the recovery from it on this machine: no Slurm, no root, no PyTorch
+demo: .venv/installed  ## five failures and what becomes of them, on this machine: no Slurm, no root, no PyTorch
 	.venv/bin/safelaunch demo
 
 test: deps $(TEST_VENV)/installed  ## everything; installs Slurm and the like, which takes root or sudo

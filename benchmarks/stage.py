@@ -87,9 +87,9 @@ def _install(site: Path) -> Path:
     """The package as the wheel lays it out, compiled: below a checkout of root's an ordinary user can write no .pyc."""
     package = Path(safelaunch.__file__).parent
     shutil.copytree(package, site / "safelaunch", ignore=shutil.ignore_patterns("__pycache__"))
-    example = package.parent.parent / "examples" / "quickstart"
+    example = package.parent.parent / "examples" / "stories"
     if example.is_dir():   # in a checkout; an installed package has it inside
-        shutil.copytree(example, site / "safelaunch" / "examples" / "quickstart")
+        shutil.copytree(example, site / "safelaunch" / "examples" / "stories")
     compileall.compile_dir(site, quiet=1)
     return site
 

@@ -121,11 +121,11 @@ def test_an_editable_install_uses_the_checkouts_template_and_leaves_no_copy(tmp_
     assert script(bin_dir / "python", tmp_path) == script(Path(sys.executable), tmp_path, PYTHONPATH=str(ROOT / "src"))
 
 
-def test_the_wheel_holds_the_template_and_the_quickstart(archives: Archives) -> None:
+def test_the_wheel_holds_the_template_and_what_the_demo_plays(archives: Archives) -> None:
     files = archives.wheel_files()
     assert files[f"safelaunch/{TEMPLATE}"] == (ROOT / TEMPLATE).read_bytes()
     for name in ("README.md", "train.py", "train.yaml"):
-        assert files[f"safelaunch/examples/quickstart/{name}"] == (ROOT / "examples" / "quickstart" / name).read_bytes()
+        assert files[f"safelaunch/examples/stories/{name}"] == (ROOT / "examples" / "stories" / name).read_bytes()
 
 
 def test_the_wheel_holds_every_module_and_nothing_else(archives: Archives) -> None:
@@ -136,7 +136,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(archives: Archives) -> No
     assert {name for name in others if ".dist-info/" not in name} == {
         "safelaunch/py.typed", f"safelaunch/{TEMPLATE}",
         "safelaunch/templates/report/run.html", "safelaunch/templates/report/style.css",
-        *(f"safelaunch/examples/quickstart/{name}" for name in ("README.md", "train.py", "train.yaml"))}
+        *(f"safelaunch/examples/stories/{name}" for name in ("README.md", "train.py", "train.yaml"))}
 
 
 def test_the_sdist_holds_the_template_under_both_of_its_names(archives: Archives) -> None:

@@ -1,7 +1,7 @@
 """Four ranks fit a line together, in plain Python; FAULT says what goes wrong in the first attempt.
 
-The gradient is averaged over all ranks after each step, as by an all-reduce. Every step prints `step N loss X`. Data come
-from the step's number and the state from the checkpoint, so a resumed run prints the losses of an undisturbed one.
+The gradient is averaged over all ranks after each step, as by an all-reduce. Every step prints `step N loss X`. Data
+come from the step's number and the state from the checkpoint, so a resumed run prints the losses of an undisturbed one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 
 RANK, WORLD_SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 MASTER = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-FAULT = os.environ.get("FAULT", "none") if os.environ.get("SAFELAUNCH_ATTEMPT", "1") == "1" else "none"
+IS_FIRST = os.environ.get("SAFELAUNCH_ATTEMPT", "1") == "1"
+FAULT = os.environ.get("FAULT", "none") if IS_FIRST or os.environ.get("FAULT") == "bug" else "none"   # a bug stays
 FAULT_STEP, FAULT_RANK = 60, 3
 SAVE_EVERY, BATCH, RATE = 20, 8, 0.02
 CONNECT_S = 10.0

@@ -46,7 +46,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "nodes": ("safelaunch.commands.nodes", "Show suspected nodes and why; suspect, clear or check some"),
     "completion": ("safelaunch.commands.completion", "Print what makes bash, zsh or fish complete all of this"),
     "sandbox": ("safelaunch.commands.sandbox", "A real Slurm of N nodes on this machine"),
-    "demo": ("safelaunch.commands.demo", "See a crash and the recovery from it, here, in a minute"),
+    "demo": ("safelaunch.commands.demo", "See five failures and what becomes of them, here, in a minute"),
 }
 
 

@@ -1,4 +1,4 @@
-"""safelaunch demo: the crash and the recovery, without Slurm, root or torch."""
+"""safelaunch demo: five failures and what becomes of them, without Slurm, root or torch."""
 
 from __future__ import annotations
 
@@ -12,19 +12,34 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
 
 from safelaunch.cli import run
+from safelaunch.commands import demo
 from safelaunch.sandbox import users
 from tests.test_package import ROOT, fresh_venv
 
 ARGV = [sys.executable, "-m", "safelaunch", "demo"]
-STORY = ("attempt 1 starts", "step 80 loss", "the power goes out", "attempt 1 failed", "verdict on attempt 1",
-         "step_000100.pt is skipped: ", "attempt 2 starts on local0 from step 80", "going on after step 80",
-         "step 200 loss", "the run has completed", "Killed at step 100, back at work from step 80", "safelaunch status")
+END = ("safelaunch status", "Your own training: safelaunch init")
+STORIES = {
+    "bug": ("attempt 1 starts", "step 40 loss", "attempt 1 failed", "KeyError: 'lable'", "attempt 2 starts",
+            "the run has given up, exit code 10", "safelaunch why", "user_code: the program raised an error",
+            "rank 3 on local1", "the same error at the same step"),
+    "node": ("attempt 1 starts on local[0-1]", "attempt 1 failed", "gpu_hardware", "local1 is suspected",
+             "attempt 2 starts on local[0,2] from step 40", "step 120 loss", "the run has completed", "suspect local1",
+             "Failed at step 59, back at work from step 40"),
+    "crash": ("attempt 1 starts", "step 60 loss", "the power goes out", "attempt 1 failed", "verdict on attempt 1",
+              "step_000080.pt is skipped: ", "attempt 2 starts on local[0-1] from step 60", "going on after step 60",
+              "step 120 loss", "the run has completed", "Failed at step 80, back at work from step 60"),
+    "hang": ("attempt 1 may hang: no step for 5 s", "verdict on attempt 1: hang", "attempt 2 starts", "step 120 loss",
+             "the run has completed", "hang: it stood still", "Failed at step 59, back at work from step 40"),
+    "kill": ("step 60 loss", "touch runs/kill/control/kill", "the run was stopped", "cancelled: somebody ended it",
+             "One touch of a file"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -34,10 +49,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def assert_tells_the_story(said: str) -> None:
-    words = " ".join(said.split())
-    at = [words.index(text) for text in STORY]
-    assert at == sorted(at), said
+def assert_tells(said: str, *names: str) -> None:
+    """The stories' words come in their order."""
+    words, at = " ".join(said.split()), 0
+    for text in (*(text for name in names for text in STORIES[name]), *END):
+        assert text.lower() in words[at:].lower(), f"{text}\n{said}"
+        at += words[at:].lower().index(text.lower())
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -52,13 +69,36 @@ def processes_of(folder: Path) -> list[str]:
     return found
 
 
-def test_the_demo_crashes_recovers_says_what_to_type_next_and_leaves_no_process(tmp_path: Path) -> None:
-    done = subprocess.run(ARGV, text=True, capture_output=True, timeout=60)
+@pytest.mark.parametrize("name", STORIES)
+def test_each_story_ends_as_it_is_told_and_leaves_a_report_and_no_process(tmp_path: Path, name: str) -> None:
+    done = subprocess.run([*ARGV, name], text=True, capture_output=True, timeout=120)
 
-    assert done.returncode == 0, done.stderr
-    assert_tells_the_story(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_tells(done.stdout, name)
     assert "\x1b" not in done.stdout
+    assert "<svg" in (tmp_path / "safelaunch-demo" / f"{name}.html").read_text()
     assert processes_of(tmp_path) == []
+
+
+def test_without_a_name_all_are_played_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert list(demo.STORIES) == list(STORIES)
+    monkeypatch.setattr(demo, "STORIES", {name: demo.STORIES[name] for name in ("bug", "kill")})   # the quickest
+
+    assert run(["demo"]) == 0
+    said = capsys.readouterr().out
+    assert_tells(said, "bug", "kill")
+    assert "--- 2 of 2: kill ---" in said and str(tmp_path / "safelaunch-demo" / "bug.html") in said
+
+
+def test_a_story_that_ends_otherwise_is_said_and_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "STORIES", {"bug": replace(demo.STORIES["bug"], fault="none")})
+
+    assert run(["demo", "bug"]) == 1
+    assert "This is not how it should have ended (exit code 0)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("no_color", [False, True], ids=["in colours", "NO_COLOR"])
@@ -70,9 +110,9 @@ def test_on_a_narrow_terminal_no_line_is_cut_in_a_word_and_the_second_demo_has_a
     if not no_color:
         del env["NO_COLOR"]
 
-    said = in_terminal(ARGV, env)
+    said = in_terminal([*ARGV, "crash"], env)
 
-    assert_tells_the_story(click.unstyle(said))
+    assert_tells(click.unstyle(said), "crash")
     assert ("\x1b[" in said) is not no_color
     folder = str(tmp_path / "safelaunch-demo-2")
     too_wide = [line for line in click.unstyle(said).splitlines() if len(line) > 80 and folder not in line]
@@ -124,12 +164,12 @@ def test_an_ordinary_user_sees_it_from_a_fresh_installation_where_there_is_no_sl
     if not is_open:
         pytest.skip("the Python that the tests run with, or its packages, are out of ordinary users' reach")
 
-    done = subprocess.run([bin_dir / "safelaunch", "demo"], user=account.pw_uid, group=account.pw_gid, extra_groups=[],
-                          cwd=home, env={"PATH": path_without_slurm, "HOME": str(home)}, text=True,
+    done = subprocess.run([bin_dir / "safelaunch", "demo", "node"], user=account.pw_uid, group=account.pw_gid,
+                          extra_groups=[], cwd=home, env={"PATH": path_without_slurm, "HOME": str(home)}, text=True,
                           capture_output=True, timeout=60)
 
     assert done.returncode == 0, done.stderr
-    assert_tells_the_story(done.stdout)
+    assert_tells(done.stdout, "node")
     assert processes_of(home) == []
 
 

@@ -1,4 +1,4 @@
-"""safelaunch demo: a training is killed during a checkpoint and restarts, on this machine."""
+"""safelaunch demo: trainings fail in five ways on this machine; each cause is found, told, and mended if it can be."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,60 +32,158 @@ from safelaunch.views.logfollow import Stream
 
 PACKAGE = Path(__file__).parent.parent
 # In an installed package, and in a checkout.
-SOURCES = (PACKAGE / "examples" / "quickstart", PACKAGE.parent.parent / "examples" / "quickstart")
+SOURCES = (PACKAGE / "examples" / "stories", PACKAGE.parent.parent / "examples" / "stories")
 FILES = ("train.yaml", "train.py", "README.md")
-SUBMIT_DEADLINE_S = 30.0
-DEADLINE_S = 60.0   # it takes 7 s here
+VERB_DEADLINE_S = 30.0
+DEADLINE_S = 90.0   # of one story; the longest, the hang, takes 30 s
 POLL_S = 0.1
 LAST_S = 5.0        # for the job to go, once its run has ended; it takes 0.1 s
 EVERY_STEPS = 20    # lines of the training that are shown
+KILL_STEP = 60      # at which the kill switch is touched
 MOST_OUTPUT_BYTES = 1 << 20
 WIDTH = 100         # of the talk on a wide terminal; lines in a pipe are whole
-TOLD = {"attempt_started": "cyan", "failure": "red", "verdict": "yellow", "checkpoint": None, "completed": "green",
-        "gave_up": "red", "stopped": "red"}   # which events, in which colour
+TOLD = {"attempt_started": "cyan", "failure": "red", "hang_suspected": None, "verdict": "yellow",
+        "node_suspected": "yellow", "checkpoint": None, "completed": "green", "gave_up": "red", "stopped": "red"}
+LOG_LINE = "          | "
+WHY_LABEL = 11      # characters of a label of `why`
 
-_PREFIX = re.compile(r"^\[[^\]\s]*\]: ?")   # [host:rank]: of the one rank there is
+_PREFIX = re.compile(r"^\[[^\]\s]*\]: ?")   # [host:rank]: of the rank
+_TRACEBACK = re.compile(r"Traceback \(most recent| +\S|[\w.]*(Error|Exception)\b")   # `why` shows what of it counts
+
+
+def _sum_up_bug(state: State) -> str:
+    return ("The same error at the same step, on other nodes for each rank: no restart helps, and no GPU hour is lost "
+            "on one more.")
+
+
+def _sum_up_restart(state: State) -> str:
+    first, last = state.attempts[0], state.attempts[-1]
+    return f"Failed at step {first.step}, back at work from step {last.resume_step}, and done. Nobody typed anything."
+
+
+def _sum_up_kill(state: State) -> str:
+    return ("One touch of a file, which every member of a group can be allowed, and the training has saved and ended. "
+            "Nothing restarts it.")
+
+
+@dataclass(frozen=True)
+class Story:
+    """What goes wrong, and how the run has to end."""
+
+    fault: str                      # FAULT of examples/stories/train.py
+    intro: str
+    ends: RunEnd
+    attempts: int
+    sum_up: Callable[[State], str]
+
+
+STORIES = {
+    "bug": Story("bug", "A bug. Rank 3 raises a KeyError at step 60, each time it comes there.",
+                 RunEnd.GAVE_UP, 2, _sum_up_bug),
+    "node": Story("gpu", "A node whose GPU fails at step 60. There is no GPU here: rank 3 raises what CUDA would. One "
+                  "node is in reserve.", RunEnd.COMPLETED, 2, _sum_up_restart),
+    "crash": Story("crash", "A crash in the middle of a checkpoint. At step 80 the process is killed while it writes, "
+                   "as by a power cut.", RunEnd.COMPLETED, 2, _sum_up_restart),
+    "hang": Story("hang", "A hang. At step 60 rank 3 goes into an evaluation that the others know nothing of. No "
+                  "process ends, and no line tells of it.", RunEnd.COMPLETED, 2, _sum_up_restart),
+    "kill": Story("none", f"The kill switch. Somebody wants the run to end, and touches a file at step {KILL_STEP}.",
+                  RunEnd.STOPPED, 1, _sum_up_kill),
+}
 
 
 @click.command()
+@click.argument("story", metavar="[STORY]", required=False, type=click.Choice(list(STORIES)))
 @click.option("--dir", "folder", metavar="DIR", help="A new or empty folder for it (default: ./safelaunch-demo).")
-def command(folder: str | None) -> int:
-    """See a crash and the recovery from it, here, in a minute: no Slurm, no root, no PyTorch."""
-    place = _lay_out(folder)
-    _say(f"A small training in plain Python, in {place}. It saves every 20 steps, and in the middle of the checkpoint "
-         "of step 100 it is killed, as by a power cut. Watch what happens then.")
-    click.echo(_style("\n$ safelaunch submit train.yaml cluster=local", bold=True))
-    run = _submit(place)
-    try:
-        code = _show(run)
-    except KeyboardInterrupt:
-        controls.touch(run.dir / "control" / "kill-now")
-        raise
-    _await_job(run)
-    click.echo("\nLook at the run:\n")
-    for words in (f"cd {place}", f"safelaunch status {os.path.relpath(run.dir, place)}", "safelaunch events",
-                  "safelaunch logs | less"):
+def command(story: str | None, folder: str | None) -> int:
+    """See five failures and what becomes of them, here, in a minute: no Slurm, no root, no PyTorch.
+
+    STORY plays one of them: bug, node, crash, hang or kill.
+    """
+    place = _new_folder(folder)
+    names = [story] if story else list(STORIES)
+    _say(f"A small training in plain Python, in {place}: four ranks on two nodes, which are process groups of this "
+         "machine. It saves every 20 steps.")
+    code, reports = 0, []
+    for number, name in enumerate(names, 1):
+        click.echo(_style(f"\n--- {number} of {len(names)}: {name} ---", bold=True))
+        ended_as_told, report = _play(name, STORIES[name], place / name)
+        code = code or (0 if ended_as_told else 1)
+        reports.append(report)
+    click.echo("\nLook at the runs:\n")
+    for words in (f"cd {place / names[-1]}", "safelaunch status", f"safelaunch events {names[-1]}",
+                  f"safelaunch logs {names[-1]} | less"):
         click.echo(f"  {words}")
+    click.echo("\nEach on one page, for a browser:\n")
+    for report in reports:
+        click.echo(f"  {report}")
     click.echo("\nYour own training: safelaunch init")
     return code
 
 
-def _lay_out(wanted: str | None) -> Path:
-    """A new folder with the example in it."""
-    source = next((path for path in SOURCES if (path / "train.yaml").is_file()), None)
-    if source is None:
-        raise SafelaunchError(f"the example is missing from this installation: {SOURCES[0]}")
+def _play(name: str, story: Story, place: Path) -> tuple[bool, Path]:
+    """Whether the run ended as the story tells, and the page of its report."""
+    _say(story.intro)
+    _lay_out(place)
+    words = ["train.yaml", "cluster=local", f"name={name}", f"env.FAULT={story.fault}"]
+    click.echo(_style(f"\n$ safelaunch submit {' '.join(words)}", bold=True))
+    run = runfolder.load(Path(json.loads(_type(place, "submit", *words, "--json"))["run_dir"]))
+    try:
+        code = _show(run, touches=name == "kill")
+    except KeyboardInterrupt:
+        controls.touch(run.dir / "control" / "kill-now")
+        raise
+    _await_job(run)
+    state = run.state()
+    click.echo(_style("\n$ safelaunch why", bold=True))
+    for line in _type(place, "why").split("\nread  ")[0].rstrip().splitlines():
+        _say(line[WHY_LABEL:], "  " + line[:WHY_LABEL])
+    as_told = state.ended is not None and (state.ended.how, len(state.attempts)) == (story.ends, story.attempts)
+    click.echo()
+    _say(story.sum_up(state) if as_told else f"This is not how it should have ended (exit code {code}): the run's "
+         f"folder is {run.dir}.", fg=None if as_told else "red")
+    report = place.parent / f"{name}.html"
+    _type(place, "report", name, "-o", str(report))
+    return as_told, report
+
+
+def _type(place: Path, *words: str) -> str:
+    """What a verb prints, typed as a user would. Raises SafelaunchError."""
+    argv = [sys.executable, "-m", "safelaunch", *words]
+    try:
+        done = subprocess.run(argv, cwd=place, capture_output=True, text=True, timeout=VERB_DEADLINE_S, check=False,
+                              stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired as late:
+        raise SafelaunchError(f"safelaunch {words[0]} has not ended within {VERB_DEADLINE_S:.0f} s") from late
+    if done.returncode:
+        raise SafelaunchError(f"safelaunch {words[0]} ended with exit code {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _new_folder(wanted: str | None) -> Path:
+    """A new folder for the runs."""
     place = Path(wanted).absolute() if wanted else _free(Path.cwd() / "safelaunch-demo")
     try:
         place.mkdir(parents=True, exist_ok=True)
         if any(place.iterdir()):
             raise UsageError(f"{place} is not empty", hint="choose another folder: --dir DIR")
+    except OSError as error:
+        raise UsageError(f"the demo cannot be put into {place}: {error.strerror}",
+                         hint="choose another folder: --dir DIR") from error
+    return place
+
+
+def _lay_out(place: Path) -> None:
+    """The example, in a folder of this story."""
+    source = next((path for path in SOURCES if (path / "train.yaml").is_file()), None)
+    if source is None:
+        raise SafelaunchError(f"the example is missing from this installation: {SOURCES[0]}")
+    try:
+        place.mkdir()
         for name in FILES:
             shutil.copyfile(source / name, place / name)
     except OSError as error:
         raise UsageError(f"the demo cannot be put into {place}: {error.strerror}",
                          hint="choose another folder: --dir DIR") from error
-    return place
 
 
 def _free(wanted: Path) -> Path:
@@ -92,21 +192,8 @@ def _free(wanted: Path) -> Path:
     return wanted if not wanted.exists() else next(path for path in numbered if not path.exists())
 
 
-def _submit(place: Path) -> Run:
-    """The run, submitted as a user would, by a process of its own."""
-    argv = [sys.executable, "-m", "safelaunch", "submit", "train.yaml", "cluster=local", "--json"]
-    try:
-        done = subprocess.run(argv, cwd=place, capture_output=True, text=True, timeout=SUBMIT_DEADLINE_S, check=False,
-                              stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired as late:
-        raise SafelaunchError(f"safelaunch submit has not ended within {SUBMIT_DEADLINE_S:.0f} s") from late
-    if done.returncode:
-        raise SafelaunchError(f"safelaunch submit ended with exit code {done.returncode}: {done.stderr.strip()}")
-    return runfolder.load(Path(json.loads(done.stdout)["run_dir"]))
-
-
-def _show(run: Run) -> int:
-    """The run's exit code, after its events were shown as they happened."""
+def _show(run: Run, touches: bool) -> int:
+    """The run's exit code, after its events were shown as they happened. `touches`: its kill switch, on the way."""
     watch, told, show = runs.JournalWatch(run.dir), 0, _Show(run)
     end_s = show.begin_s + DEADLINE_S
     while time.monotonic() < end_s:
@@ -118,21 +205,16 @@ def _show(run: Run) -> int:
             told = len(journal.events)
             state = fold(journal.events)
             if state.ended is not None:
-                _sum_up(state)
                 return state.ended.exit_code
         show.log()
+        if touches and show.step >= KILL_STEP:
+            touches = False
+            click.echo(_style(f"\n$ touch {os.path.relpath(run.dir / 'control' / 'kill', run.dir.parent.parent)}",
+                              bold=True))
+            controls.touch(run.dir / "control" / "kill")
     controls.touch(run.dir / "control" / "kill-now")
     talk.say(f"it should have ended within {DEADLINE_S:.0f} s, and is stopped; why: safelaunch events {run.dir}")
     return TIMED_OUT
-
-
-def _sum_up(state: State) -> None:
-    """What has happened, in one sentence, if it went as planned."""
-    if state.ended is None or state.ended.how != RunEnd.COMPLETED or len(state.attempts) != 2:
-        return
-    first, second = state.attempts
-    click.echo()
-    _say(f"Killed at step {first.step}, back at work from step {second.resume_step}, and done. Nobody typed anything.")
 
 
 def _await_job(run: Run) -> None:
@@ -152,6 +234,7 @@ class _Show:
         self._stream: Stream | None = None
         self._attempt = 0
         self._skipped = 0
+        self.step = 0
 
     def event(self, event: Event) -> None:
         """Show an event, after the log lines before it."""
@@ -175,8 +258,10 @@ class _Show:
             self._stream = Stream(log, 0, None, now_s) if log is not None else None
         for line in (self._stream.read(now_s) if self._stream else b"").splitlines():
             step = latest_step(line, self._run.plan.step_pattern)
-            if step is None or step % EVERY_STEPS == 0:
-                _say(talk.clean(_PREFIX.sub("", line.decode(errors="replace"))), "          | ")
+            self.step = step or self.step
+            text = talk.clean(_PREFIX.sub("", line.decode(errors="replace")))
+            if (step is None and not _TRACEBACK.match(text)) or (step is not None and step % EVERY_STEPS == 0):
+                _say(text, LOG_LINE)
 
     def _tell_skipped(self) -> None:
         """Skipped checkpoints, with the reason from the job's own output."""
@@ -197,7 +282,7 @@ def _say(text: str, before: str = "", **how: Any) -> None:
     lines = [text]
     if talk.is_for_person():
         width = min(WIDTH, shutil.get_terminal_size().columns) - len(before)
-        lines = textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False)
+        lines = textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False) or [""]
     for number, line in enumerate(lines):
         click.echo((before if number == 0 else " " * len(before)) + _style(line, **how))
 
