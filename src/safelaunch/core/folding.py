@@ -181,6 +181,7 @@ def _attempt_ended(state: State, event: Event) -> State:
     how = str(event.data["how"])
     state = _change_attempt(state, event, ended=how, ended_t=event.t, exit_code=event.data.get("exit_code"),
                             not_before=event.data.get("not_before"),
+                            is_log_read=event.data.get("log_read") is not False,
                             asked_row=known.asked_row or event.data.get("asked"))
     if how in BAD_ENDS:
         category = known.category or "unknown"

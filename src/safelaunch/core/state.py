@@ -26,6 +26,7 @@ class Attempt:
     exit_code: int | None = None
     not_before: float | None = None     # epoch s: Slurm could not start it, and is asked again then
     step: int | None = None             # the last step seen in the log
+    is_log_read: bool = True            # to its end, by the supervisor that saw the end
     checkpoint_step: int | None = None  # the newest complete checkpoint seen at its end
     category: str | None = None
     summary: str | None = None

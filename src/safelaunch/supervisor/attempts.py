@@ -195,7 +195,7 @@ def close_attempt(lead: Leader) -> None:
         now_seen = replace(seen, ending=lead.ending)
         events += _judgement(lead, live, how, code, now_seen, is_refused=how != said_how)
     events.append(lead.writer.event("attempt_ended", attempt=live.number, how=how, exit_code=code, asked=live.end_row,
-                                    not_before=not_before, ending=lead.ending))
+                                    not_before=not_before, ending=lead.ending, log_read=lead.process is not None))
     events = with_advice(events, lead.state, lead.plan, lead.folder.requests)
     events.append(lead.writer.event("fenced", attempt=live.number))
     if lead.process is not None:

@@ -87,6 +87,8 @@ CASES: list[tuple[str, str, list[bytes], Sequence[Attempt], Attempt]] = [
      [replace(FIRST, step=9, ended="lost")], SECOND),
     ("the supervisor of the attempt before was lost", "warn", [lines(1, 2, 3)],
      [replace(FIRST, step=58, ended="interrupted")], SECOND),
+    ("the log of the attempt before was on a lost node", "warn", [lines(1, 2, 3)],
+     [replace(FIRST, step=58, is_log_read=False)], SECOND),
     ("names count epochs, the log their steps", "warn", [lines(1, 2, 3)],
      [replace(FIRST, step=1500, checkpoint_step=9)], replace(SECOND, resume_step=9, whole_steps=(9, 8, 7))),
     ("names tell no step", "warn", [lines(1, 2, 3)], [FIRST], replace(SECOND, resume_step=None)),

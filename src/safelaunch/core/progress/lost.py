@@ -82,10 +82,11 @@ def _counts_something_else(attempt: Attempt, slack: int) -> bool:
     """Whether its counter stayed far below the checkpoint that it wrote.
 
     One that it began from is not its own: two attempts in a row that lost it kept each other silent (seed 700293). Of
-    one whose supervisor did not see its end the journal may know a step of a minute before.
+    one whose supervisor did not see its end, or had not read its log then, the journal may know a step of a minute
+    before (seed 30001314).
     """
     written = attempt.checkpoint_step
-    is_cut_off = attempt.ended in (AttemptEnd.LOST, AttemptEnd.INTERRUPTED)
+    is_cut_off = not attempt.is_log_read or attempt.ended in (AttemptEnd.LOST, AttemptEnd.INTERRUPTED)
     if written is None or written <= (attempt.resume_step or 0) or is_cut_off:
         return False
     return (attempt.step or 0) + slack < written
