@@ -24,6 +24,7 @@ import pytest
 from safelaunch.adapters import runfolder
 from safelaunch.core.model import Event
 from safelaunch.core.state import Ended, State
+from tests.runs import events_of, journal_files, state_of
 
 ROOT = Path(__file__).parent.parent
 TRAINER = f"{sys.executable} -u {ROOT}/tests/trainers/steps.py"
@@ -60,11 +61,11 @@ class LocalRun:
 
     def state(self) -> State:
         """The run's state."""
-        return runfolder.load(self.run_dir).state()
+        return state_of(self.run_dir, journal_files(self.run_dir))
 
     def events(self, kind: str) -> list[Event]:
         """The journal's events of one kind."""
-        return [event for event in runfolder.load(self.run_dir).journal().events if event.event == kind]
+        return [event for event in events_of(self.run_dir, journal_files(self.run_dir)) if event.event == kind]
 
     def log(self, attempt: int) -> str:
         """main.log of an attempt; "" before there is one."""

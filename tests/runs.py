@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,24 @@ def _miss(reason: str) -> None:
     pytest.skip(reason)
 
 
+def journal_files(run_dir: Path) -> tuple[tuple[str, int, int], ...]:
+    """Name, inode and size of each writer's file: while these stay, so do events and state."""
+    with os.scandir(run_dir / "journal") as files:
+        return tuple(sorted((file.name, file.inode(), file.stat().st_size) for file in files))
+
+
+@lru_cache(maxsize=4)
+def events_of(run_dir: Path, files: tuple[tuple[str, int, int], ...]) -> tuple[Event, ...]:
+    """The journal's events. Drills ask 20 times a second, and are mostly answered what they were before."""
+    return runfolder.load(run_dir).journal().events
+
+
+@lru_cache(maxsize=4)
+def state_of(run_dir: Path, files: tuple[tuple[str, int, int], ...]) -> State:
+    """The run's state."""
+    return runfolder.load(run_dir).state()
+
+
 @dataclass
 class Drill:
     """One submitted run, looked at with root's eyes."""
@@ -117,12 +136,12 @@ class Drill:
 
     def events(self, kind: str | None = None) -> list[Event]:
         """The journal's events, of one kind if named."""
-        journal = runfolder.load(self.run_dir).journal()
-        return [event for event in journal.events if kind is None or event.event == kind]
+        every = events_of(self.run_dir, journal_files(self.run_dir))
+        return [event for event in every if kind is None or event.event == kind]
 
     def state(self) -> State:
         """The run's state."""
-        return runfolder.load(self.run_dir).state()
+        return state_of(self.run_dir, journal_files(self.run_dir))
 
     def wait_for(self, what: Callable[[], object], timeout_s: float, complaint: str) -> None:
         """Return when `what()` is true; fail with the run's own words otherwise."""

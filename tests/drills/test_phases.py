@@ -9,6 +9,7 @@ from tests.drills.proofs import long_only
 from tests.runs import Drill, Installation, Submitter
 
 pytestmark = pytest.mark.slurm
+IDLE = "--rest 0.05"   # steps that take time and hardly a core: where nothing is proven by the processor time of ranks
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def ends_well(drill: Drill, timeout_s: float = 400.0) -> None:
 
 
 def test_an_evaluation_of_seven_steps_that_the_log_names_alarms_nobody(train) -> None:  # type: ignore[no-untyped-def]
-    drill = train("--steps 8 --step-time 9 --evaluate-at 7 --evaluation 63")
+    drill = train(f"--steps 8 --step-time 9 --evaluate-at 7 --evaluation 63 {IDLE}")
     ends_well(drill)
     assert drill.events("hang_suspected") == [], drill.story()
 
@@ -73,7 +74,7 @@ def test_a_log_that_is_kept_back_while_steps_go_on_ends_nothing(train) -> None: 
 
 def test_a_hang_into_which_nobody_may_look_is_told_by_main_threads_that_do_not_run(  # type: ignore[no-untyped-def]
         train) -> None:
-    drill = train("--steps 40 --step-time 0.5 --hang-at 15 --closed", overrides=("hang.no_progress=20s",))
+    drill = train(f"--steps 40 --step-time 0.5 --hang-at 15 --closed {IDLE}", overrides=("hang.no_progress=20s",))
     found = drill.wait_event("verdict", timeout_s=200)
     assert found.data["category"] == "hang", drill.story()
     state = drill.wait_end(200)
@@ -82,7 +83,7 @@ def test_a_hang_into_which_nobody_may_look_is_told_by_main_threads_that_do_not_r
 
 
 def test_a_hang_is_noticed_within_a_minute_and_shown_before(train) -> None:  # type: ignore[no-untyped-def]
-    drill = train("--steps 100000 --step-time 1 --hang-at 45")
+    drill = train(f"--steps 100000 --step-time 1 --hang-at 45 {IDLE}")
     drill.wait_step(44, timeout_s=200)
     step_t = _last_step_t(drill)
     found = drill.wait_event("hang_suspected", timeout_s=120)

@@ -41,7 +41,7 @@ LEASE_S = 1.0
 DEADLINE_S = 30.0
 PING_S = 0.2
 
-# A rank: writes "<monotonic> <pid>" for each step, after some computing, as a training does.
+# A rank: writes "<monotonic> <pid>" for each step, after some computing, as a training does; or after a sleep.
 RANK = """
 import os, signal, sys, time
 log, step_s, how = open(sys.argv[1], "a", buffering=1), float(sys.argv[2]), sys.argv[3:]
@@ -52,7 +52,9 @@ if "usr2" in how:
 log.write("started %d\\n" % os.getpid())
 while True:
     end = time.process_time() + step_s
-    while time.process_time() < end:
+    if "idle" in how:
+        time.sleep(step_s)
+    while "idle" not in how and time.process_time() < end:
         pass
     if step_s < 0.01:
         time.sleep(0.002)
@@ -706,8 +708,8 @@ def orphan(node: Node, tmp_path: Path) -> Callable[..., Path]:
         put_pulse(tmp_path, 7)
         leader = node.lead()
         words = {"SAFELAUNCH_RECORD": str(record), "SLURM_JOB_ID": "4711", "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
-        node.guarded(node.rank(step_s=0.05), leader, python=sys.executable, source=ORPHANED, port=leader.server.port,
-                     **{**words, **env})
+        node.guarded(node.rank("idle", step_s=0.05), leader, python=sys.executable, source=ORPHANED,
+                     port=leader.server.port, **{**words, **env})
         leader.guard()
         if not is_silent:
             leader.close()

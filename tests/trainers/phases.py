@@ -24,6 +24,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--step-time", type=float, default=1.0, metavar="S")
+    parser.add_argument("--rest", type=float, default=0.002, metavar="S", help="between two parts of a step's work")
     parser.add_argument("--evaluate-at", type=int, default=0, metavar="STEP")
     parser.add_argument("--evaluation", type=float, default=0.0, metavar="S")
     parser.add_argument("--save-at", type=int, default=0, metavar="STEP", help="and at each step of twice that, ...")
@@ -64,7 +65,7 @@ class Trainer:
         attempt = first_in_env(("SAFELAUNCH_ATTEMPT",), 1)
         if step == self.args.hang_at and self.rank in self.args.hang_rank and attempt == 1:
             time.sleep(36000)
-        compute(self.args.step_time)
+        compute(self.args.step_time, self.args.rest)
         if self.args.poll is None:
             self.ring.wait_for_all()
         else:
@@ -80,7 +81,7 @@ class Trainer:
             self.say(f"evaluating at step {step}")
         until_s = time.monotonic() + self.args.evaluation
         while time.monotonic() < until_s:
-            compute(0.5)
+            compute(0.5, self.args.rest)
         self.ring.wait_for_all()
 
     def save_checkpoint(self, step: int) -> None:
@@ -107,14 +108,14 @@ class Trainer:
             self.held.clear()
 
 
-def compute(seconds: float) -> None:
-    """Work for a part of it: other tests share these cores."""
+def compute(seconds: float, rest: float) -> None:
+    """Work for a part of it: other tests share these cores. With a `rest` of 2 ms it is seen to compute."""
     until_s = time.monotonic() + seconds
     table = [0] * 4096
     while (left_s := until_s - time.monotonic()) > 0:
         for index in range(4096):
             table[index] = index * index % 97
-        time.sleep(min(left_s, 0.002))
+        time.sleep(min(left_s, rest))
 
 
 if __name__ == "__main__":

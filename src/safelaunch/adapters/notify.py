@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +148,8 @@ def _by_apprise(url: str, message: Message) -> None:
 
 
 def _mail(address: str, message: Message, smtp: str | None, env: Mapping[str, str]) -> None:
+    from email.message import EmailMessage
+
     letter = EmailMessage()
     letter["Subject"], letter["To"], letter["From"] = message.title, address, address
     letter["Auto-Submitted"] = "auto-generated"   # no answer of an absent reader (RFC 3834)
