@@ -127,6 +127,14 @@ def test_an_unexplained_kill_is_called_that_and_no_lack_of_memory(line: str) -> 
     assert verdict.summary.endswith("was killed by signal 9; nothing in the log says by whom")
 
 
+def test_what_another_rank_says_after_an_unexplained_kill_is_not_taken_for_its_place() -> None:
+    trace = TRACE.replace("KeyError: 8", "ConnectionResetError: another rank has closed its connection")
+    said = "".join(f"[n4:1]:{line}\n" for line in trace.splitlines())
+    verdict = judge_text(STEPS + said, evidence=OutsideEvidence(exits=(TaskExit("n4", 0, 137, 9),)))
+    assert verdict.summary == "task 0 on n4 was killed by signal 9; nothing in the log says by whom"
+    assert (verdict.host, verdict.rank) == ("n4", None)
+
+
 def test_a_kill_that_the_kernel_explains_is_a_lack_of_memory() -> None:
     text = STEPS + "n4 kernel: Out of memory: Killed process 4242 (python) total-vm:190123456kB\n"
     assert judge_text(text, evidence=OutsideEvidence(exits=(TaskExit("n4", 3, 137, 9),))).category == "host_oom"

@@ -260,8 +260,12 @@ def _replaced(verdict: Verdict, best: Witness) -> Verdict:
 
 
 def _rank_of(verdict: Verdict, best: Witness, host: str | None) -> int | None:
-    """The witness's own, or that which the log names on the same host: not for a hang, whose ranks were ended there."""
-    if best.rank is not None or best.category == "hang":
+    """The witness's own, or that which the log names on the same host.
+
+    Not for a hang, whose ranks were ended there, nor for a kill that the log does not explain: what other ranks say
+    then came of it.
+    """
+    if best.rank is not None or best.category in ("hang", "unknown"):
         return best.rank
     return verdict.rank if verdict.host == host else None
 
