@@ -82,6 +82,11 @@ JOB_OVER = (
 UNKNOWN_NODE = (
     Phrase("Invalid node name specified", "unknown node", "slurm_errno.c, ESLURM_INVALID_NODE_NAME; recorded on all"),
 )
+# sbatch refuses a job that could never start: its exclusions leave too few nodes, or it asks for too much.
+TOO_FEW_NODES = (
+    Phrase("Requested node configuration is not available", "too few nodes",
+           "slurm_errno.c, ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE; recorded on 24.11"),
+)
 # srun could not even create its step, or Slurm gave it nothing to run on just now.
 NO_STEP = (
     Phrase("^srun: (?:error: )?Unable to create step for job", "no step", "src/srun; recorded on all"),

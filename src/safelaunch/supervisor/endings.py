@@ -14,7 +14,7 @@ from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
-from safelaunch.core.decide.nodes import affordable
+from safelaunch.core.decide.successor import affordable
 from safelaunch.supervisor import handover, nextjob, notifying
 from safelaunch.supervisor.leader import HANDED_OVER, Leader
 from safelaunch.supervisor.state.tasks import Step, Work

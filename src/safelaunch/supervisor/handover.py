@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from functools import partial
 
+from safelaunch.adapters.knownnodes import try_with_fewer
 from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.core import acts, jobstates, nodefold
 from safelaunch.core import via as ways
@@ -245,7 +247,7 @@ def _resubmit(lead: Leader, action: HandOver) -> Passing:
             yield from announce_end(lead, is_now=False)
             result = yield from _submit_now(lead, action)
             if lead.state.successor is not None:
-                _note_passed(lead, lead.state.successor, action)
+                _note_passed(lead, lead.state.successor, replace(action, exclude=lead.state.successor_excludes))
                 return True
             refusals += not result.is_unknown
             if refusals >= REFUSALS and (other := (yield from way_without_sbatch(lead))) is not None:
@@ -270,12 +272,11 @@ def _submit_now(lead: Leader, action: HandOver) -> Generator[Command | float, Re
 def _sbatch(
     lead: Leader, action: HandOver
 ) -> Generator[Command | float, Result | None, ActOutcome[tuple[Result, str | None]]]:
-    result = yield from with_known_nodes(lead, action.exclude, lambda: lead.successor.submit(
-        action.exclude, is_behind=False, is_held=action.held))
-    assert result is not None
+    result, exclude = yield from try_with_fewer(action.exclude, lambda names: with_known_nodes(
+        lead, names, lambda: lead.successor.submit(names, is_behind=False, is_held=action.held)))
     if (job := lead.successor.job_from(result)) is None:
         return ActOutcome(None if result.is_unknown else False, (result, None))
-    return ActOutcome(True, (result, job), then=(queued(lead, job, action.exclude),))
+    return ActOutcome(True, (result, job), then=(queued(lead, job, exclude),))
 
 
 def _requeue(lead: Leader, action: HandOver) -> Passing:

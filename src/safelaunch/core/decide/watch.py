@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from safelaunch.core import jobstates, nodefold, via
-from safelaunch.core.decide import rows
+from safelaunch.core.decide import rows, successor
 from safelaunch.core.decide.actions import Finish
 from safelaunch.core.decide.cancel import Fate, NextJobFacts, judge_next
 from safelaunch.core.decide.seen import Observation
@@ -34,7 +34,6 @@ from safelaunch.core.decide.watchfacts import (
     cancelled_by_person,
     ended_well,
     expand,
-    is_before,
     is_ours,
     is_queued_here,
     is_requeued,
@@ -42,13 +41,14 @@ from safelaunch.core.decide.watchfacts import (
     running_job,
     taken_back,
     unfinished,
+    usable_nodes,
     waiting_job,
     waits_for_users_job,
     wants_next,
 )
 from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
-from safelaunch.core.slurmtext import KnownJob, is_usable, render_elapsed
+from safelaunch.core.slurmtext import KnownJob, render_elapsed
 
 STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
 STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder
@@ -149,7 +149,7 @@ def _cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
         is_told = id in (run.state.next_cancelled, *run.notes.cancelled) or is_ours(run, id)
         if job.state != jobstates.CANCELLED or is_told:
             continue
-        if started is None or not is_before(id, started.id):
+        if started is None or not successor.is_before(id, started.id):
             why = f"job {id} was cancelled by a person (squeue)"
             return Judgement(CANCELLED, why, Note(id, why))
     return None
@@ -291,26 +291,23 @@ def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
 
 def _impossible(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Judgement:
     """Exclusions are dropped when the run could no longer start (design §9); the user's own are not ours to drop."""
-    excluded = expand(job.excluded)
-    own = set(expand(dict(run.plan.sbatch).get("exclude") or "") or ())
-    ours = [node for node in excluded or () if node not in own]
-    if not ours or word.same_s < STUCK_S:
-        return Judgement("impossible", f"{text}: too few nodes that it may use are up")
+    excluded, too_few = expand(job.excluded) or (), f"{text}: too few nodes that it may use are up"
+    if word.same_s < STUCK_S or set(excluded) <= set(successor.own_excluded(run.plan)):
+        return Judgement("impossible", too_few)
     if word.nodes is None:
         return Judgement("impossible", text, asks=NODES)
-    is_reserving = bool(dict(run.plan.sbatch).get("reservation"))
-    usable = {node for state, nodes in word.nodes if is_usable(state, is_reserving=is_reserving)
-              for node in expand(nodes) or ()} - own
-    needed = run.plan.allocated_nodes
-    if len(usable - set(ours)) >= needed:
-        return Judgement("impossible", f"{text}, though {len(usable - set(ours))} nodes that it may use are up")
-    spare = max(0, len(usable) - needed)
-    newest_last = {exclusion.node: number for number, exclusion in enumerate(run.state.exclusions)}
-    by_age = sorted((node for node in ours if node in usable), key=lambda node: newest_last.get(node, -1))
-    drop = tuple(by_age[:len(by_age) - spare])   # the oldest evidence goes first
-    keep = tuple(node for node in excluded or () if node not in drop)
+    usable = usable_nodes(run, word)
+    if usable is None:
+        return Judgement("impossible", too_few)
+    room = successor.make_room(run.plan, run.state, excluded, usable)
+    if room.left >= run.plan.allocated_nodes:
+        return Judgement("impossible", f"{text}, though {room.left} nodes that it may use are up")
+    if not room.drop:
+        return Judgement("impossible", too_few)
+    keep = tuple(node for node in excluded if node not in room.drop)
     return _unless_announced(run, "impossible", Relax(
-        job.id, keep, drop, f"{text}: without {nodefold.fold(drop)}, which safelaunch keeps out, it could never start"))
+        job.id, keep, room.drop,
+        f"{text}: without {nodefold.fold(room.drop)}, which safelaunch keeps out, it could never start"))
 
 
 # --- no job is left -----------------------------------------------------------------------------------------------
