@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import textwrap
 import time
@@ -15,7 +14,7 @@ from typing import Any
 
 import click
 
-from safelaunch.adapters import local, runfolder, sharedfile
+from safelaunch.adapters import local, program, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.folding import fold
@@ -96,13 +95,15 @@ def _submit(place: Path) -> Run:
     """The run, submitted as a user would, by a process of its own."""
     argv = [sys.executable, "-m", "safelaunch", "submit", "train.yaml", "cluster=local", "--json"]
     try:
-        done = subprocess.run(argv, cwd=place, capture_output=True, text=True, timeout=SUBMIT_DEADLINE_S, check=False,
-                              stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired as late:
-        raise SafelaunchError(f"safelaunch submit has not ended within {SUBMIT_DEADLINE_S:.0f} s") from late
-    if done.returncode:
-        raise SafelaunchError(f"safelaunch submit ended with exit code {done.returncode}: {done.stderr.strip()}")
-    return runfolder.load(Path(json.loads(done.stdout)["run_dir"]))
+        ended = program.run(argv, SUBMIT_DEADLINE_S, cwd=str(place))
+    except OSError as error:
+        raise SafelaunchError(f"safelaunch submit could not be started: {error.strerror}") from error
+    if ended.code is None:
+        raise SafelaunchError(f"safelaunch submit has not ended within {SUBMIT_DEADLINE_S:.0f} s")
+    if ended.code:
+        said = ended.err.decode(errors="replace").strip()
+        raise SafelaunchError(f"safelaunch submit ended with exit code {ended.code}: {said}")
+    return runfolder.load(Path(json.loads(ended.out)["run_dir"]))
 
 
 def _show(run: Run) -> int:
