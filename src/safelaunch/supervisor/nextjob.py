@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from safelaunch.adapters.knownnodes import try_with_fewer, try_with_known
-from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.slurm import Command, Result, is_done
 from safelaunch.core import acts, jobstates
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
-from safelaunch.core.decide import cancel, successor
+from safelaunch.core.decide import cancel, passing, successor
 from safelaunch.core.decide.cancel import Fate, NextJobFacts
+from safelaunch.core.decide.passing import Refused
 from safelaunch.core.excludelist import NO_SUCH_NODE
 from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
@@ -138,25 +139,17 @@ def queued(lead: Leader, job: str, exclude: tuple[str, ...]) -> Callable[[], Eve
 
 def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Command, Result | None, str | None]:
     """The way that is left where Slurm, or this host, refuses a successor; None = try again."""
-    if not ways.is_missing(refused.returncode):
-        if ways.is_dependency_refused(refused.stderr):
-            return ways.RESUBMIT
-        if refusals < 2:
-            return None
-        tested = yield lead.successor.test()
-        if tested is None or tested.is_unknown:
-            return None
-        if tested.is_ok:
-            return ways.RESUBMIT
-    return (yield from way_without_sbatch(lead))
+    step = passing.after_refusal(refused.stderr, is_missing=ways.is_missing(refused.returncode), refusals=refusals)
+    if step is Refused.TEST:
+        step = passing.after_test(is_done((yield lead.successor.test())))
+    if step is Refused.AGAIN:
+        return None
+    return ways.RESUBMIT if step is Refused.RESUBMIT else (yield from way_without_sbatch(lead))
 
 
 def way_without_sbatch(lead: Leader) -> Generator[Command, Result | None, str | None]:
     """requeue where scontrol works on this host, else watch; None = no answer."""
-    shown = yield lead.successor.show_own()
-    if shown is None or shown.is_unknown:
-        return None
-    return ways.REQUEUE if shown.is_ok else ways.WATCH
+    return passing.without_sbatch(is_done((yield lead.successor.show_own())))
 
 
 # --- its fate -----------------------------------------------------------------------------------------------------

@@ -340,16 +340,14 @@ def _over(run: Watched, word: SlurmAnswer, now: float, why: str, suspects: tuple
     if killed is not None:
         return _end(run, RunEnd.STOPPED, STOPPED, tell_stop(killed))
     last = run.state.job or run.state.jobs[-1]
-    told = next((id for id in run.scancelled if not is_ours(run, id)), None)
-    if told is not None:
-        return _end(run, RunEnd.STOPPED, STOPPED, f"job {told} was cancelled by a person (its output says so)")
-    known = (last.id, run.state.jobs[-1].id, run.state.successor, run.state.next_cancelled, *taken_back(run, word))
-    if word.accounts is None and cancelled_by_person(run, word, known) is None and ended_well(word, last.id) is None:
-        return Judgement("gone", why, asks=HISTORY)
-    cancelled = cancelled_by_person(run, word, known)
-    if cancelled:
+    cancelled = cancelled_by_person(run, word, (*run.scancelled, last.id, run.state.jobs[-1].id, run.state.successor,
+                                                run.state.next_cancelled, *taken_back(run, word)))
+    if cancelled is not None:
         return _end(run, RunEnd.STOPPED, STOPPED, cancelled)
-    if (done := ended_well(word, last.id)) is not None:
+    done = ended_well(word, last.id)
+    if word.accounts is None and done is None:
+        return Judgement("gone", why, asks=HISTORY)
+    if done is not None:
         return _end(run, RunEnd.COMPLETED, DONE, done)
     if (hold := run.asked("hold")) is not None:
         return Judgement("held", f"{why}; {hold.who} put the run on hold: nothing is queued until `safelaunch resume`")

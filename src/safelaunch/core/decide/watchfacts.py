@@ -8,6 +8,7 @@ from safelaunch.core import jobstates, nodeset, slurmtext, via
 from safelaunch.core.decide import cancel, successor
 from safelaunch.core.decide.cancel import Canceller, Witnesses
 from safelaunch.core.decide.watched import SlurmAnswer, Watched
+from safelaunch.core.endings import JobEnd
 from safelaunch.core.model import STOPS
 from safelaunch.core.slurmtext import KnownJob
 from safelaunch.errors import ParseError
@@ -38,7 +39,8 @@ def is_ours(run: Watched, job: str) -> bool:
 
 def _witnesses(run: Watched, job: str, state: str | None = None) -> Witnesses:
     announced = job in run.state.cancelled_jobs or job in run.orphaned
-    return Witnesses(job in run.notes.cancelled, announced, state=state)
+    ending = JobEnd.CANCELLED if job in run.scancelled else None
+    return Witnesses(job in run.notes.cancelled, announced, ending, state=state)
 
 
 def is_requeued(run: Watched, job: str) -> bool:
@@ -77,6 +79,8 @@ def cancelled_by_person(run: Watched, word: SlurmAnswer, jobs: Iterable[str | No
         if id == run.state.next_cancelled:
             return f"job {id} was cancelled by a person before it started"
         known, account = job_of(word, id), (word.accounts or {}).get(id)
+        if id in run.scancelled and _is_person(run, id, None):
+            return f"job {id} was cancelled by a person (its output says so)"
         if _is_person(run, id, known.state if known else None):
             return f"job {id} was cancelled by a person (squeue)"
         if account is not None and _is_person(run, id, account.state):
