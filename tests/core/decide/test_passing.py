@@ -9,7 +9,7 @@ import pytest
 from safelaunch.core import via as ways
 from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import Finish, HandOver
-from safelaunch.core.decide.passing import MOST_REFUSALS, Behind, Change, Refused, Requeue
+from safelaunch.core.decide.passing import CANCEL_REFUSALS, MOST_REFUSALS, Behind, Change, Refused, Requeue
 from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.core.state import State
@@ -118,3 +118,15 @@ def test_one_refusal_of_sbatch_changes_no_way(said: str, is_missing: bool, refus
     (True, Refused.RESUBMIT, ways.REQUEUE), (False, Refused.NO_SBATCH, ways.WATCH), (None, Refused.AGAIN, None)])
 def test_no_way_is_chosen_without_a_clear_answer(works: bool | None, tested: Refused, way: str | None) -> None:
     assert (passing.after_test(works), passing.without_sbatch(works)) == (tested, way)
+
+
+@pytest.mark.parametrize(("is_empty", "refused", "is_ending", "late", "very_late"), [
+    (None, 0, False, False, True), (False, 1, False, False, True), (False, CANCEL_REFUSALS, False, True, True),
+    (None, CANCEL_REFUSALS, False, False, True), (None, 0, True, True, True), (False, 1, True, True, True),
+], ids=["slurmctld is away", "one refusal", "it refuses always", "refusals, and then it is away",
+        "this job is being ended", "... after a refusal"])
+def test_a_run_that_ends_waits_long_for_slurm_and_short_for_its_refusal(
+        is_empty: bool | None, refused: int, is_ending: bool, late: bool, very_late: bool) -> None:
+    answers = [passing.may_leave_queued(is_empty, refused, is_ending=is_ending, is_late=is_late, is_very_late=is_very)
+               for is_late, is_very in ((False, False), (True, False), (True, True))]
+    assert answers == [False, late, very_late]

@@ -27,6 +27,21 @@ def end_of_taken_back(ending: str | None) -> Finish:
     return Finish(RunEnd.STOPPED, STOPPED, f"a person cancelled {cancelled}")
 
 
+CANCEL_REFUSALS = 3   # of the next job's cancel, before the run's end waits for it no longer
+
+
+def may_leave_queued(
+    is_empty: bool | None, refused: int, *, is_ending: bool, is_late: bool, is_very_late: bool
+) -> bool:
+    """Whether a run ends although its next job may still be queued: that one sees the end when it starts, and ends.
+
+    `is_empty`: None = Slurm does not answer. While slurmctld is away nobody else gets these nodes, and a held next job
+    would wait without end. One refusal proves nothing: the answers before it may have taken the time.
+    """
+    has_time = (is_empty is None or refused < CANCEL_REFUSALS) and not is_ending
+    return is_very_late if has_time else is_late
+
+
 def way_of(state: State) -> str:
     """The way to take now (core.via): a next job that is queued, or was cancelled, comes before what was chosen."""
     has_job = state.successor is not None or state.next_cancelled is not None
