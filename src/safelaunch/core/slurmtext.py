@@ -320,6 +320,21 @@ def is_unknown_node(stderr: str) -> bool:
     return slurmwords.has_phrase(slurmwords.UNKNOWN_NODE, stderr)
 
 
+def is_unknown_job(stderr: str) -> bool:
+    """Whether squeue says that Slurm does not know the job."""
+    return slurmwords.has_phrase(slurmwords.UNKNOWN_JOB, stderr)
+
+
+def can_never_start(reason: str) -> bool:
+    """Whether a job waits, by squeue's reason, for nodes that it may never get."""
+    return slurmwords.has_phrase(slurmwords.NEVER_STARTS, reason)
+
+
+def is_held(reason: str) -> bool:
+    """Whether a job waits, by squeue's reason, until somebody lets it go."""
+    return slurmwords.has_phrase(slurmwords.IS_HELD, reason)
+
+
 def has_too_few_nodes(stderr: str) -> bool:
     """Whether sbatch refuses a job for want of nodes that it could ever use."""
     return slurmwords.has_phrase(slurmwords.TOO_FEW_NODES, stderr)

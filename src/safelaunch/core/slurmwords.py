@@ -78,6 +78,19 @@ JOB_OVER = (
     Phrase("Invalid job id specified", "over", "slurm_errno.c; recorded on all"),
     Phrase("Job/step already completing or completed", "over", "slurm_errno.c"),
 )
+# squeue of a job that slurmctld does not know, or no longer does (MinJobAge).
+UNKNOWN_JOB = (
+    Phrase("Invalid job id", "unknown job", "slurm_errno.c, ESLURM_INVALID_JOB_ID; recorded on all"),
+)
+# Why a job waits: squeue(1), "JOB REASON CODES". What 22.05 printed for exclusions that leave too few nodes:
+# BadConstraints for healthy nodes, "ReqNodeNotAvail, UnavailableNodes:n0" when others are down or drained.
+NEVER_STARTS = (
+    Phrase("BadConstraints|ReqNodeNotAvail|Nodes?[_ ]required|NodeDown|PartitionNodeLimit|PartitionConfig",
+           "too few nodes", "squeue(1); recorded on 22.05.8"),
+)
+IS_HELD = (
+    Phrase(r"JobHeld|launch_?\s?failed|Hold", "held", "squeue(1)"),
+)
 # One name of a list of nodes is unknown, whichever: of --exclude, --nodelist and ExcNodeList.
 UNKNOWN_NODE = (
     Phrase("Invalid node name specified", "unknown node", "slurm_errno.c, ESLURM_INVALID_NODE_NAME; recorded on all"),

@@ -7,7 +7,6 @@ and Slurm contradict each other about is reported and left alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 
 from safelaunch.core import jobstates, nodefold, via
@@ -48,7 +47,7 @@ from safelaunch.core.decide.watchfacts import (
 )
 from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
-from safelaunch.core.slurmtext import KnownJob, render_elapsed
+from safelaunch.core.slurmtext import KnownJob, can_never_start, is_held, render_elapsed
 
 STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
 STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder
@@ -62,11 +61,6 @@ QUIET_S = 180.0           # an announced act whose outcome is missing: its comma
 # After a refusal of sbatch (a limit on submissions, maintenance) it is asked again after two, four … minutes.
 REFUSED_S, MOST_REFUSED_S = 60.0, 3600.0
 
-# squeue(1), "JOB REASON CODES", and what 22.05 printed for exclusions that leave too few nodes: BadConstraints for
-# healthy nodes, "ReqNodeNotAvail, UnavailableNodes:n0" when others are down or drained.
-_IMPOSSIBLE = re.compile(
-    r"BadConstraints|ReqNodeNotAvail|Nodes?[_ ]required|NodeDown|PartitionNodeLimit|PartitionConfig")
-_HELD = re.compile(r"JobHeld|launch_?\s?failed|Hold", re.IGNORECASE)
 HISTORY = frozenset({"sacct"})
 NODES = frozenset({"nodes"})
 
@@ -84,7 +78,7 @@ def judge(run: Watched, word: SlurmAnswer, now: float) -> Judgement:
 
 def outline(jobs: Iterable[KnownJob]) -> str:
     """What must not change for jobs to count as hanging or stuck."""
-    return ";".join(sorted(f"{job.id} {job.state} {job.nodelist} {_IMPOSSIBLE.search(job.reason) is not None}"
+    return ";".join(sorted(f"{job.id} {job.state} {job.nodelist} {can_never_start(job.reason)}"
                            for job in jobs if job.state not in jobstates.FINISHED))
 
 
@@ -272,7 +266,7 @@ def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
     text = f"is waiting to be scheduled ({job.reason or job.state})"
     if run.asked(*STOPS):
         return Judgement("waiting", f"{text}; a person has stopped it: it ends as soon as it starts")
-    if _HELD.search(job.reason):
+    if is_held(job.reason):
         let_go = "safelaunch resume" if run.asked("hold") else f"scontrol release {job.id}"
         return Judgement("held", f"{text}; to let it go: {let_go}")
     if job.reason == "BeginTime" and not run.asked("hold") and is_requeued(run, job.number):
@@ -284,7 +278,7 @@ def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
         return Judgement("waiting", f"{text}: slurm.dependency can no longer hold; to give it up: safelaunch stop")
     if job.reason == "DependencyNeverSatisfied":
         return _unless_announced(run, "never", Free(job.id, expand(job.excluded) or (), f"{text}: it never would"))
-    if not _IMPOSSIBLE.search(job.reason):
+    if not can_never_start(job.reason):
         return Judgement("waiting", text)
     return _impossible(run, word, job, text)
 
