@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.adapters.program import ProgramEnd, ProgramRun, run
+from safelaunch.adapters import slurm
+from safelaunch.adapters.program import MOST_BYTES, ProgramEnd, ProgramRun, run
 
 LONG_S = 60.0
 # A shell whose child sleeps in the same session, and would outlive it.
@@ -83,3 +84,9 @@ def test_a_program_that_is_not_there_is_an_error_and_leaves_no_file_open() -> No
     with pytest.raises(FileNotFoundError):
         ProgramRun(["/no/such/program"], LONG_S, stdin=b"x")
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_list_of_slurms_that_is_cut_is_no_answer() -> None:
+    result = slurm.run(["head", "--bytes", str(MOST_BYTES + 1), "/dev/zero"], os.environ)
+    assert (result.returncode, result.is_unknown) == (None, True)
+    assert result.stderr == f"it printed more than {MOST_BYTES} bytes"
