@@ -62,8 +62,10 @@ NEEDED = PLAN.allocated_nodes
     (("n0",), ("n0", "n1"), NODES[:NEEDED + 1], Room(("n0",), NEEDED - 1)),
     (("n0", "n1"), ("n0", "n1"), NODES[:NEEDED], Room(("n0", "n1"), NEEDED - 2)),
     (("n9",), ("n9",), NODES[:NEEDED - 1], Room((), NEEDED - 1)),
+    ((), ("n0", "n1"), NODES[:NEEDED + 1], Room(("n0",), NEEDED - 1)),
 ], ids=["it could start", "the oldest evidence gives way", "not the first of the alphabet",
-        "before a node met just now", "all of it", "a node that is down stays out"])
+        "before a node met just now", "all of it", "a node that is down stays out",
+        "without evidence, in the order of the list"])
 def test_the_oldest_evidence_gives_way_to_a_job_that_could_never_start(
     oldest_first: tuple[str, ...], listed: tuple[str, ...], usable: tuple[str, ...], room: Room
 ) -> None:

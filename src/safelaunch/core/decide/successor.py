@@ -38,8 +38,12 @@ def own_excluded(plan: Plan) -> Nodes:
 
 def _newest_first(state: State, nodes: Iterable[str]) -> Nodes:
     """Those met just now, which are no evidence yet, then by evidence, the newest first."""
-    age = {known.node: number for number, known in enumerate(reversed(state.exclusions), 1)}
+    age = _ages(state)
     return tuple(sorted(nodes, key=lambda node: age.get(node, 0)))
+
+
+def _ages(state: State) -> dict[str, int]:
+    return {known.node: number for number, known in enumerate(reversed(state.exclusions), 1)}
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ def make_room(plan: Plan, state: State, excluded: Iterable[str], usable: Collect
     free = set(usable) - own
     if (left := len(free - set(ours))) >= plan.allocated_nodes:
         return Room(left=left)
-    by_age = _newest_first(state, (node for node in ours if node in free))[::-1]
+    age = _ages(state)   # of equal age: as they are listed
+    by_age = tuple(sorted((node for node in ours if node in free), key=lambda node: -age.get(node, 0)))
     spare = max(0, len(free) - plan.allocated_nodes)
     return Room(by_age[:len(by_age) - spare], left)
 
