@@ -75,6 +75,30 @@ def test_no_file_and_no_function_is_too_long_to_be_read_at_once() -> None:
     assert (long_files, long_functions) == ({}, {})
 
 
+STARTS = re.compile(r"\bsubprocess\.(?:Popen|run|call|check_\w+)\(|\bos\.(?:fork|posix_spawn\w*|system|killpg)\(|"
+                    r"\bPopen\(|\bmultiprocessing\.get_context\(")
+# Outside of node/, which has its own. What is started for its output is a ProgramRun, or a function in a fork.
+STARTERS = {
+    "adapters/program.py": "programs: a deadline, bounded output, a session that ends",
+    "adapters/probe.py": "functions, in forks: what may hang is touched there",
+    "adapters/shared.py": "the courier, which ends with its leader",
+    "adapters/attempt.py": "an attempt and its log pump, which outlive their supervisor",
+    "adapters/local.py": "a job of the local cluster, which outlives submit",
+    "adapters/logs/logfiles.py": "the workers that search one large log",
+    "adapters/sitefolder.py": "a conversation with another host; writers that race for one file, within a probe",
+    "adapters/notify.py": "a program within a probe, whose session ends with it",
+    "sandbox/accounting.py": "MariaDB, a daemon",
+    "sandbox/namespaces.py": "Slurm's daemons",
+    "sandbox/login.py": "a user's command, with pipes for who runs it",
+}
+
+
+def test_processes_are_started_in_few_places() -> None:
+    found = {name for path in (SOURCE / "safelaunch").rglob("*.py") if STARTS.search(path.read_text())
+             and not (name := str(path.relative_to(SOURCE / "safelaunch"))).startswith("node/")}
+    assert found == set(STARTERS)
+
+
 def test_slurms_words_for_a_jobs_state_stand_in_one_table() -> None:
     """But for the rules of `why`, which read them in logs, and for node programs, which import nothing."""
     known = {value for name, value in vars(jobstates).items() if name.isupper() and isinstance(value, str)}

@@ -771,3 +771,17 @@ def test_a_signal_ends_the_watch_and_keeps_what_it_knows(cluster: Cluster, bloom
         process.kill()
         process.wait()
     assert str(bloom.dir) in watchmemory.load(watchmemory.file(socket.gethostname().split(".")[0])).runs
+
+
+@pytest.mark.parametrize("reservation", [None, "mine"], ids=["without a reservation", "with one"])
+def test_reservations_are_asked_about_for_a_run_that_has_one(
+    cluster: Cluster, bloom: Made, reservation: str | None
+) -> None:
+    meta = json.loads((bloom.dir / "run.json").read_text())
+    meta["config"]["slurm"] |= {"reservation": reservation} if reservation else {}
+    (bloom.dir / "run.json").write_text(json.dumps(meta))
+    bloom.event("node_excluded", node="n3", why="lost")
+    cluster.shows(line(PENDING, reason="BadConstraints", excluded="n3"))
+    cluster.tick(cluster.watcher(), times=3)
+    asked = [call for call in cluster.calls("sinfo") if "--reservation" in call]
+    assert cluster.calls("sinfo") and len(asked) == (len(cluster.calls("sinfo")) // 2 if reservation else 0)

@@ -21,10 +21,13 @@ from safelaunch.core.slurmtext import (
     JobAccount,
     KnownJob,
     QueuedJob,
+    can_never_start,
     count_steps,
     has_no_step,
+    is_held,
     is_job_over,
     is_preempted,
+    is_unknown_job,
     is_unknown_node,
     is_unreachable,
     parse_addresses,
@@ -469,3 +472,21 @@ def test_only_jobs_with_a_run_folder_are_found() -> None:
 def test_only_steps_of_srun_are_counted() -> None:
     assert count_steps("20154001.1\n20154001.batch\n20154001.extern\n20154001.interactive\n\n") == 1
     assert count_steps("") == 0
+
+
+@pytest.mark.parametrize(("reason", "never", "held"), [
+    ("BadConstraints", True, False), ("ReqNodeNotAvail, UnavailableNodes:n0", True, False),
+    ("Nodes required for job are DOWN, DRAINED or reserved", True, False),
+    ("Nodes_required_for_job_are_DOWN", True, False),
+    ("JobHeldUser", False, True), ("JobHeldAdmin", False, True), ("launch failed requeued held", False, True),
+    ("Priority", False, False), ("Resources", False, False), ("Dependency", False, False), ("", False, False),
+])
+def test_a_reason_tells_whether_a_job_waits_for_ever_or_for_a_person(reason: str, never: bool, held: bool) -> None:
+    assert (can_never_start(reason), is_held(reason)) == (never, held)
+
+
+@pytest.mark.parametrize(("said", "expected"), [
+    ("slurm_load_jobs error: Invalid job id specified", True), ("squeue: error: Invalid user: bob", False), ("", False),
+])
+def test_squeue_tells_of_a_job_that_slurm_does_not_know(said: str, expected: bool) -> None:
+    assert is_unknown_job(said) is expected

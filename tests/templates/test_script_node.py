@@ -421,7 +421,8 @@ def test_guards_code_is_there_for_the_second_attempt_and_never_waited_for() -> N
     assert code.env() == {"SAFELAUNCH_GUARD_CODE": CODE}
     broken = guardcode.GuardCode(lambda: "def main(:")
     assert broken.env() == {}
-    assert broken._compiler is not None and broken._compiler.wait(20) != 0
+    ended = None if broken._compiler is None else broken._compiler.wait(20)
+    assert ended is not None and ended.code != 0
     assert broken.env() == {}
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
+
+from safelaunch.adapters import program
 
 _DEADLINE_S = 5.0
 
@@ -14,8 +15,8 @@ def is_complete(text: str) -> bool:
     # because all users see arguments in `ps`.
     env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
     try:
-        said = subprocess.run(["bash", "--norc", "-n"], input=(text + " ! :").encode(errors="surrogateescape"),
-                              env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_DEADLINE_S)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+        ended = program.run(["bash", "--norc", "-n"], _DEADLINE_S, env=env,
+                            stdin=(text + " ! :").encode(errors="surrogateescape"))
+    except (OSError, ValueError):
         return False
-    return said.returncode == 0 and not said.stdout
+    return ended.code == 0 and not ended.out and not ended.err

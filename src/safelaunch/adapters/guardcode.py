@@ -8,13 +8,12 @@ text.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from safelaunch.adapters.program import ProgramRun
 from safelaunch.node.guard.main import LATER
 
 NODE = Path(__file__).parent.parent / "node"
@@ -28,7 +27,8 @@ _LEFT_OUT = re.compile(r'\A\"\"\".*?\"\"\"\n|^from (?:__future__|safelaunch\.nod
                        r"|^ *#[^\n]*\n|^TYPE_CHECKING = False\nif TYPE_CHECKING:\n(?:    [^\n]*\n|\n(?=    ))+"
                        rf"|^import (?:{'|'.join(LATER)})\n", re.MULTILINE | re.DOTALL)
 PYTHON = "/usr/bin/python3"   # job.sbatch tries it first
-MOST_BYTES = 60_000           # 40,000 are usual; a pipe takes 64 kB, a variable 128 (execve(2), MAX_ARG_STRLEN)
+MOST_BYTES = 60_000           # 40,000 are usual; a variable takes 128 kB (execve(2), MAX_ARG_STRLEN)
+COMPILE_S = 60.0              # 0.1 s are usual; a guard without it compiles the text itself
 COMPILE = """import binascii, marshal, sys, zlib
 code = zlib.compress(marshal.dumps(compile(sys.stdin.buffer.read(), "guard", "exec", optimize=2)))
 magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER.hex()   # of the bytecode, as at the head of a .pyc file
@@ -47,22 +47,17 @@ class GuardCode:
 
     def __init__(self, read: Callable[[], str] = guard_text) -> None:
         self._read = read
-        self._compiler: subprocess.Popen[bytes] | None = None
+        self._compiler: ProgramRun | None = None
         self._text = ""
 
     def env(self) -> dict[str, str]:
         """What the guards' environment has of it so far: nothing at the first attempt."""
         if self._compiler is None:
             self._begin()
-        elif not self._text and self._compiler.poll() == 0 and self._compiler.stdout is not None:
-            with self._compiler.stdout as out:
-                self._text = out.read().decode("ascii", "replace")
+        elif not self._text and (ended := self._compiler.poll()) is not None and ended.code == 0:
+            self._text = ended.out.decode("ascii", "replace")
         return {"SAFELAUNCH_GUARD_CODE": self._text} if 0 < len(self._text) < MOST_BYTES else {}
 
     def _begin(self) -> None:
-        """The pipe holds the whole answer, so that the compiler ends by itself."""
-        with contextlib.suppress(OSError), os.fdopen(os.memfd_create("guard"), "wb+", buffering=0) as text:
-            text.write(self._read().encode())
-            text.seek(0)
-            self._compiler = subprocess.Popen([PYTHON, "-I", "-S", "-c", COMPILE], stdin=text, cwd="/",
-                                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        with contextlib.suppress(OSError):
+            self._compiler = ProgramRun([PYTHON, "-I", "-S", "-c", COMPILE], COMPILE_S, stdin=self._read().encode())

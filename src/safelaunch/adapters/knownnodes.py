@@ -1,13 +1,18 @@
-"""A command that names nodes, tried once more without the names that Slurm does not know."""
+"""A command that names nodes, tried once more without what Slurm refuses: names that it does not know, and exclusions
+that leave the next job too few nodes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from typing import TypeVar
 
 from safelaunch.adapters.slurm import Command, Result
 from safelaunch.core import slurmtext
+from safelaunch.core.decide import successor
 
 Nodes = tuple[str, ...]
+S = TypeVar("S")
 
 
 def try_with_known(
@@ -25,6 +30,20 @@ def try_with_known(
     if not leave_out(slurmtext.all_nodes(looked.stdout) if looked is not None and looked.is_ok else None):
         return result
     return (yield from _once(start))
+
+
+def try_with_fewer(
+    exclude: Nodes, submit: Callable[[Nodes], Generator[Command, S, Result | None]]
+) -> Generator[Command, S, tuple[Result, Nodes]]:
+    """The result of sbatch of the next job, and the nodes that it is kept from in the end."""
+    result = yield from submit(exclude)
+    assert result is not None   # sbatch is a command in any case
+    fewer = None if result.is_ok else successor.fewer(exclude, result.stderr)
+    if fewer is None:
+        return result, exclude
+    again = yield from submit(fewer)
+    assert again is not None
+    return again, fewer
 
 
 def _once(start: Callable[[], Command | None]) -> Generator[Command, Result | None, Result | None]:

@@ -6,17 +6,13 @@ SlurmUnreachable (nobody knows what happened). `Command` is the same without wai
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import signal
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Protocol
+from typing import Protocol
 
+from safelaunch.adapters.program import ProgramRun
 from safelaunch.core import jobstates, slurmtext
 from safelaunch.errors import ParseError, SlurmRefused, SlurmUnreachable
 
@@ -283,57 +279,45 @@ class Command:
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = DEADLINE_S,
                  cwd: str = "/", pace: Pace | None = None) -> None:
         self.argv = tuple(argv)
-        self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the command lives
-        self._err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._env, self._cwd = scrubbed(env), cwd
-        self._pace, self._deadline_s, self._end_s = pace, deadline_s, 0.0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._pace, self._deadline_s = pace, deadline_s
+        self._program: ProgramRun | None = None
         self._why = ""
         self._start()
 
     def _start(self) -> None:
-        now_s = time.monotonic()
-        if self._pace is not None and not self._pace.take(now_s):
+        if self._pace is not None and not self._pace.take(time.monotonic()):
             return
-        self._end_s = now_s + self._deadline_s
         try:
-            self._process = subprocess.Popen(
-                self.argv, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, env=self._env, cwd=self._cwd,
-                start_new_session=True)
+            self._program = ProgramRun(self.argv, self._deadline_s, env=self._env, cwd=self._cwd)
         except OSError as error:
             self._why = f"{self.argv[0]}: {error.strerror}"
 
     def poll(self) -> Result | None:
         """The result; None while it runs, or waits for its turn."""
-        if self._process is None and not self._why:
+        if self._program is None and not self._why:
             self._start()
-        if self._process is None:
+        if self._program is None:
             return Result(self.argv, 127, "", self._why) if self._why else None
-        code = self._process.poll()
-        if code is None and time.monotonic() < self._end_s:
+        ended = self._program.poll()
+        if ended is None:
             return None
-        if code is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        result = Result(self.argv, code, _text(self._out), _text(self._err))
-        self._out.close()
-        self._err.close()
-        return result
+        # A part of a list is no answer: what is missing would count as gone.
+        err = f"it printed more than {len(ended.out)} bytes" if ended.is_cut else ended.err.decode(errors="replace")
+        return Result(self.argv, ended.code, ended.out.decode(errors="replace"), err)
 
     def terminate(self) -> None:
         """Ask it to end; `poll` then gives its result."""
-        if self._process is not None and self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGTERM)
+        if self._program is not None:
+            self._program.terminate()
 
     def wait(self) -> Result:
         """The result, waited for."""
         while (result := self.poll()) is None:
-            if self._process is None:
+            if self._program is not None:
+                self._program.wait()
+            else:
                 time.sleep(self._pace.wait_s(time.monotonic()) if self._pace is not None else 0.0)
-                continue
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(min(0.5, max(0.01, self._end_s - time.monotonic())))
         return result
 
 
@@ -354,10 +338,5 @@ def jobs_named(name: str, env: Mapping[str, str]) -> tuple[slurmtext.QueuedJob, 
     """One's own unfinished jobs of that name; raises SlurmError when Slurm gives no clear answer."""
     result = run(squeue_by_name(name), env).check()
     return tuple(job for job in slurmtext.parse_squeue(result.stdout) if job.name == name)
-
-
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read(1 << 20).decode(errors="replace")
 
 

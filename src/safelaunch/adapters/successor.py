@@ -128,7 +128,7 @@ class Successor:
         An answer without a line is none: of one job that squeue does not know it says "Invalid job id" (22.05).
         """
         if not result.is_ok:
-            return "" if "Invalid job id" in result.stderr else None
+            return "" if slurmtext.is_unknown_job(result.stderr) else None
         return next((known.state for known in slurm.jobs_in(result) or () if known.id == job), None)
 
     def own(self, result: Result) -> KnownJob | None:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import textwrap
 import time
@@ -17,7 +16,7 @@ from typing import Any
 
 import click
 
-from safelaunch.adapters import local, runfolder, sharedfile
+from safelaunch.adapters import local, program, runfolder, sharedfile
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.endings import RunEnd
 from safelaunch.core.folding import fold
@@ -148,15 +147,16 @@ def _play(name: str, story: Story, place: Path) -> tuple[bool, Path]:
 
 def _type(place: Path, *words: str) -> str:
     """What a verb prints, typed as a user would. Raises SafelaunchError."""
-    argv = [sys.executable, "-m", "safelaunch", *words]
     try:
-        done = subprocess.run(argv, cwd=place, capture_output=True, text=True, timeout=VERB_DEADLINE_S, check=False,
-                              stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired as late:
-        raise SafelaunchError(f"safelaunch {words[0]} has not ended within {VERB_DEADLINE_S:.0f} s") from late
-    if done.returncode:
-        raise SafelaunchError(f"safelaunch {words[0]} ended with exit code {done.returncode}: {done.stderr.strip()}")
-    return done.stdout
+        ended = program.run([sys.executable, "-m", "safelaunch", *words], VERB_DEADLINE_S, cwd=str(place))
+    except OSError as error:
+        raise SafelaunchError(f"safelaunch {words[0]} could not be started: {error.strerror}") from error
+    if ended.code is None:
+        raise SafelaunchError(f"safelaunch {words[0]} has not ended within {VERB_DEADLINE_S:.0f} s")
+    if ended.code:
+        said = ended.err.decode(errors="replace").strip()
+        raise SafelaunchError(f"safelaunch {words[0]} ended with exit code {ended.code}: {said}")
+    return ended.out.decode(errors="replace")
 
 
 def _new_folder(wanted: str | None) -> Path:

@@ -20,7 +20,7 @@ from safelaunch.core.hangs.parallel import Sizes, parse_sizes
 from safelaunch.core.hangs.stacks import fold
 from safelaunch.core.hangs.verdict import judge_hang
 from safelaunch.core.secretmask import mask, mask_all
-from safelaunch.core.slurmtext import parse_squeue
+from safelaunch.core.slurmtext import is_unknown_job, parse_squeue
 from safelaunch.errors import ParseError, UsageError
 from safelaunch.views import runs, talk
 
@@ -113,7 +113,7 @@ def _run_target(run: Run, env: Mapping[str, str]) -> Target:
 
 def _foreign_target(job: str, env: Mapping[str, str]) -> Target:
     result = slurm.run(slurm.squeue_job(job), env, SQUEUE_DEADLINE_S)
-    if not result.is_ok and "Invalid job id" in result.stderr:
+    if not result.is_ok and is_unknown_job(result.stderr):
         raise UsageError(f"Slurm knows no job {job}", hint="squeue --me")
     try:
         jobs = parse_squeue(result.check().stdout)

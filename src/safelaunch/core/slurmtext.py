@@ -223,10 +223,19 @@ def usable_nodes(text: str, own: Collection[str] | None = None) -> tuple[str, ..
     `own`: the nodes of the run's own reservation, if it has one; it can get no others. Idle ones are listed as
     "reserved", like those of other reservations (22.05, measured), in one for maintenance as "maint" (sinfo(1)).
     """
-    found = _nodes_of(text, lambda state: is_usable(state, is_reserving=own is not None))
-    if own is None:
-        return found
-    return None if found is None else tuple(node for node in found if node in own)
+    try:
+        return usable_of(parse_sinfo(text), own)
+    except (ParseError, ValueError):
+        return None
+
+
+def usable_of(rows: Iterable[tuple[str, str]], own: Collection[str] | None = None) -> tuple[str, ...]:
+    """The same of parsed rows; raises ParseError for a list of nodes that cannot be read."""
+    from safelaunch.core import nodeset  # as below
+
+    found = (node for state, nodes in rows if is_usable(state, is_reserving=own is not None)
+             for node in nodeset.expand(nodes))
+    return tuple(node for node in found if own is None or node in own)
 
 
 def is_usable(state: str, *, is_reserving: bool = False) -> bool:
@@ -241,7 +250,7 @@ def reserved_nodes(text: str, names: str) -> tuple[str, ...] | None:
     """The nodes of reservations ("a" or "a,b"), as `sinfo --noheader --reservation` lists them: name, state, start,
     end, duration, nodes (22.05, measured). None where one of them is not there.
     """
-    from safelaunch.core import nodeset  # as above
+    from safelaunch.core import nodeset  # as below
 
     lines = {words[0]: words[-1] for words in map(str.split, text.splitlines()) if len(words) == 6}
     try:
@@ -309,6 +318,26 @@ def is_job_over(stderr: str) -> bool:
 def is_unknown_node(stderr: str) -> bool:
     """Whether Slurm refuses a list of nodes because it knows no node of some name in it."""
     return slurmwords.has_phrase(slurmwords.UNKNOWN_NODE, stderr)
+
+
+def is_unknown_job(stderr: str) -> bool:
+    """Whether squeue says that Slurm does not know the job."""
+    return slurmwords.has_phrase(slurmwords.UNKNOWN_JOB, stderr)
+
+
+def can_never_start(reason: str) -> bool:
+    """Whether a job waits, by squeue's reason, for nodes that it may never get."""
+    return slurmwords.has_phrase(slurmwords.NEVER_STARTS, reason)
+
+
+def is_held(reason: str) -> bool:
+    """Whether a job waits, by squeue's reason, until somebody lets it go."""
+    return slurmwords.has_phrase(slurmwords.IS_HELD, reason)
+
+
+def has_too_few_nodes(stderr: str) -> bool:
+    """Whether sbatch refuses a job for want of nodes that it could ever use."""
+    return slurmwords.has_phrase(slurmwords.TOO_FEW_NODES, stderr)
 
 
 def parse_cluster(text: str) -> str:

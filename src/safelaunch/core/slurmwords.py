@@ -78,9 +78,27 @@ JOB_OVER = (
     Phrase("Invalid job id specified", "over", "slurm_errno.c; recorded on all"),
     Phrase("Job/step already completing or completed", "over", "slurm_errno.c"),
 )
+# squeue of a job that slurmctld does not know, or no longer does (MinJobAge).
+UNKNOWN_JOB = (
+    Phrase("Invalid job id", "unknown job", "slurm_errno.c, ESLURM_INVALID_JOB_ID; recorded on all"),
+)
+# Why a job waits: squeue(1), "JOB REASON CODES". What 22.05 printed for exclusions that leave too few nodes:
+# BadConstraints for healthy nodes, "ReqNodeNotAvail, UnavailableNodes:n0" when others are down or drained.
+NEVER_STARTS = (
+    Phrase("BadConstraints|ReqNodeNotAvail|Nodes?[_ ]required|NodeDown|PartitionNodeLimit|PartitionConfig",
+           "too few nodes", "squeue(1); recorded on 22.05.8"),
+)
+IS_HELD = (
+    Phrase(r"JobHeld|launch_?\s?failed|Hold", "held", "squeue(1)"),
+)
 # One name of a list of nodes is unknown, whichever: of --exclude, --nodelist and ExcNodeList.
 UNKNOWN_NODE = (
     Phrase("Invalid node name specified", "unknown node", "slurm_errno.c, ESLURM_INVALID_NODE_NAME; recorded on all"),
+)
+# sbatch refuses a job that could never start: its exclusions leave too few nodes, or it asks for too much.
+TOO_FEW_NODES = (
+    Phrase("Requested node configuration is not available", "too few nodes",
+           "slurm_errno.c, ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE; recorded on 24.11"),
 )
 # srun could not even create its step, or Slurm gave it nothing to run on just now.
 NO_STEP = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping, Sequence
 
+from safelaunch.adapters import program
 from safelaunch.errors import SandboxError
 
 
@@ -14,12 +14,12 @@ def run_command(
 ) -> str:
     """What the command printed when it succeeds; SandboxError with the command, its exit code and what it said."""
     try:
-        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, cwd="/", env=env)
-    except subprocess.TimeoutExpired as late:
-        raise SandboxError(f"{' '.join(argv)} did not end within {timeout_s:.0f} s", hint=hint) from late
+        ended = program.run(argv, timeout_s, env=env, stdin=stdin.encode())
     except FileNotFoundError as missing:
         raise SandboxError(f"{argv[0]} is not installed", hint=hint) from missing
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip()
-        raise SandboxError(f"{' '.join(argv)} ended with exit code {done.returncode}: {said}", hint=hint)
-    return done.stdout
+    if ended.code is None:
+        raise SandboxError(f"{' '.join(argv)} did not end within {timeout_s:.0f} s", hint=hint)
+    if ended.code:
+        said = (ended.err or ended.out).decode(errors="replace").strip()
+        raise SandboxError(f"{' '.join(argv)} ended with exit code {ended.code}: {said}", hint=hint)
+    return ended.out.decode(errors="replace")

@@ -14,16 +14,14 @@ from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
-from safelaunch.core.decide.nodes import affordable
+from safelaunch.core.decide.successor import affordable
 from safelaunch.supervisor import handover, nextjob, notifying
 from safelaunch.supervisor.leader import HANDED_OVER, Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import ask_available
 
 CANCEL_PATIENCE_S = 20.0   # below KillWait (30 s): a cancelled job has no more
-# While slurmctld is away nobody else can get these nodes, and a held next job would wait without end.
 AWAY_PATIENCE_S, AWAY_LOOK_S = 900.0, 20.0
-CANCEL_REFUSALS = 3        # of the next job's cancel, before the run's end waits for it no longer
 EXTENDED_S = 0.5           # less is rounding of a file's time
 
 
@@ -126,18 +124,17 @@ def _write_end(lead: Leader, action: Finish) -> Step:
 
 
 def _empty_queue(lead: Leader) -> Step:
-    """Take the run's next job out of the queue. One that is left sees the run's end when it starts, and ends. A held
-    one never starts: a watch cancels it.
-    """
+    """Take the run's next job out of the queue. One that is left and held never starts: a watch cancels it."""
     patience_s, away_s = lead.now_s + CANCEL_PATIENCE_S, lead.now_s + AWAY_PATIENCE_S
     while nextjob.is_queueing(lead) and lead.state.successor is None and lead.now_s < patience_s:
         yield 0.1
     lead.tasks.cancel(Work.QUEUE_NEXT)
     refused = 0
     while (is_empty := (yield from _cancel_waiting(lead))) is not True:
-        refused += is_empty is False   # one refusal proves nothing, and the answers before it may have taken the time
-        has_time = (is_empty is None or refused < CANCEL_REFUSALS) and lead.ending is None and lead.term_s is None
-        if lead.now_s >= (away_s if has_time else patience_s):
+        refused += is_empty is False
+        is_ending = lead.ending is not None or lead.term_s is not None
+        if passing.may_leave_queued(is_empty, refused, is_ending=is_ending, is_late=lead.now_s >= patience_s,
+                                    is_very_late=lead.now_s >= away_s):
             return
         yield 3.0 if lead.now_s < patience_s else AWAY_LOOK_S
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from functools import partial
 
+from safelaunch.adapters.knownnodes import try_with_fewer
 from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.core import acts, jobstates, nodefold
 from safelaunch.core import via as ways
@@ -150,13 +151,12 @@ def scancel(lead: Leader, job: str) -> Generator[Command, Result | None, ActOutc
 
 def _to_successor(lead: Leader, action: HandOver) -> Passing:
     """The job queued behind this one goes on as soon as this one has ended."""
-    job = lead.state.successor
-    if lead.state.next_cancelled is not None:
-        found = yield from find_queued(lead)   # a person may have taken it back
-        if found is None:
+    job, first = lead.state.successor, passing.behind(lead.state)
+    if first is passing.Behind.LOOK:
+        if (found := (yield from find_queued(lead))) is None:   # a person may have taken it back
             yield AGAIN_S
         return False if found is False else None
-    if job is None:
+    if first is passing.Behind.QUEUE or job is None:
         lead.tasks.begin(Work.QUEUE_NEXT, queue_successor(lead, is_held=action.held))
         return None
     fate = yield from find_fate(lead, job)
@@ -170,11 +170,13 @@ def _to_successor(lead: Leader, action: HandOver) -> Passing:
         job, action.exclude, bool(lead.reach.lost), lead.state.successor_excludes))
     if result is not None and not result.is_ok:
         lead.say(f"the successor could not be changed: {said(result)}")
-        if lead.successor.is_unchangeable(result, lead.state.successor_excludes):
+        is_stuck = lead.successor.is_unchangeable(result, lead.state.successor_excludes)
+        change = passing.after_refused(is_stuck=is_stuck, is_hopeless=is_stuck or _is_refused_for_good(lead, result))
+        if change is passing.Change.REPLACE:
             yield from _replace(lead, job)
-            return None
-        if not _is_refused_for_good(lead, result):   # else it goes on without: its supervisor knows the bad nodes
+        elif change is passing.Change.AGAIN:
             yield AGAIN_S
+        if change is not passing.Change.DONE:
             return None
     if action.held:
         yield from _hold(lead, job)
@@ -238,14 +240,14 @@ def _resubmit(lead: Leader, action: HandOver) -> Passing:
     looks, refusals = 1, 0
     while True:
         found = yield from find_queued(lead)
-        if found or lead.ending == JobEnd.CANCELLED or lead.state.next_cancelled is not None:
-            return None   # it waits, or runs already; or a person wants none
+        if passing.is_settled(lead.state, lead.ending, found=found):
+            return None
         looks -= found is not None
         if looks <= 0:
             yield from announce_end(lead, is_now=False)
             result = yield from _submit_now(lead, action)
             if lead.state.successor is not None:
-                _note_passed(lead, lead.state.successor, action)
+                _note_passed(lead, lead.state.successor, HandOver(lead.state.successor_excludes, action.why))
                 return True
             refusals += not result.is_unknown
             if refusals >= REFUSALS and (other := (yield from way_without_sbatch(lead))) is not None:
@@ -270,12 +272,11 @@ def _submit_now(lead: Leader, action: HandOver) -> Generator[Command | float, Re
 def _sbatch(
     lead: Leader, action: HandOver
 ) -> Generator[Command | float, Result | None, ActOutcome[tuple[Result, str | None]]]:
-    result = yield from with_known_nodes(lead, action.exclude, lambda: lead.successor.submit(
-        action.exclude, is_behind=False, is_held=action.held))
-    assert result is not None
+    result, exclude = yield from try_with_fewer(action.exclude, lambda names: with_known_nodes(
+        lead, names, lambda: lead.successor.submit(names, is_behind=False, is_held=action.held)))
     if (job := lead.successor.job_from(result)) is None:
         return ActOutcome(None if result.is_unknown else False, (result, None))
-    return ActOutcome(True, (result, job), then=(queued(lead, job, action.exclude),))
+    return ActOutcome(True, (result, job), then=(queued(lead, job, exclude),))
 
 
 def _requeue(lead: Leader, action: HandOver) -> Passing:
@@ -385,7 +386,7 @@ def _to_watch(lead: Leader, action: HandOver) -> Passing:
         yield from drain(lead)
     for _ in range(2):
         found = yield from find_queued(lead)
-        if found or lead.state.next_cancelled is not None:
+        if passing.is_settled(lead.state, lead.ending, found=found):
             return None
         if found is False:
             break

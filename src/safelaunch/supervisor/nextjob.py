@@ -6,14 +6,14 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import NamedTuple
 
-from safelaunch.adapters.knownnodes import try_with_known
-from safelaunch.adapters.slurm import Command, Result
+from safelaunch.adapters.knownnodes import try_with_fewer, try_with_known
+from safelaunch.adapters.slurm import Command, Result, is_done
 from safelaunch.core import acts, jobstates
 from safelaunch.core import via as ways
 from safelaunch.core.acts import ActOutcome
-from safelaunch.core.decide import cancel
+from safelaunch.core.decide import cancel, passing, successor
 from safelaunch.core.decide.cancel import Fate, NextJobFacts
-from safelaunch.core.decide.watchfacts import is_before
+from safelaunch.core.decide.passing import Refused
 from safelaunch.core.excludelist import NO_SUCH_NODE
 from safelaunch.core.model import Event
 from safelaunch.core.script import quote_bash
@@ -101,20 +101,21 @@ def _try_to_queue(lead: Leader, is_held: bool) -> Generator[Command | float, Res
     waiting = lead.successor.waiting(result)
     job, exclude = waiting[0] if waiting else None, lead.state.excluded
     if waiting == ():
-        if (taken := taken_back(lead, result)) is not None:
+        taken = successor.taken_back(lead.state, lead.job.id, lead.successor.cancelled(result))
+        if taken is not None:
             return ActOutcome(False, _Tried(taken=taken))
         if not lead.is_sure_of_folder():
             return ActOutcome(False, _Tried())
-        result = yield from with_known_nodes(lead, exclude, lambda: lead.successor.submit(exclude, is_held=is_held))
-        assert result is not None
+        result, exclude = yield from try_with_fewer(exclude, lambda names: with_known_nodes(
+            lead, names, lambda: lead.successor.submit(names, is_held=is_held)))
         job = lead.successor.job_from(result)
-    then = () if job is None else (queued(lead, job, lead.state.excluded),)
+    then = () if job is None else (queued(lead, job, exclude),)
     return ActOutcome(job is not None, _Tried(job, None, result), then=then)
 
 
 def with_known_nodes(
     lead: Leader, named: tuple[str, ...], start: Callable[[], Command | None]
-) -> Generator[Command | float, Result | None, Result | None]:
+) -> Generator[Command, Result | None, Result | None]:
     """The result of a command that names nodes (knownnodes.try_with_known); names unknown to Slurm are journalled."""
     def leave_out(there: tuple[str, ...] | None) -> bool:
         gone = lead.successor.leave_out(there, named)
@@ -138,25 +139,17 @@ def queued(lead: Leader, job: str, exclude: tuple[str, ...]) -> Callable[[], Eve
 
 def _other_way(lead: Leader, refused: Result, refusals: int) -> Generator[Command, Result | None, str | None]:
     """The way that is left where Slurm, or this host, refuses a successor; None = try again."""
-    if not ways.is_missing(refused.returncode):
-        if ways.is_dependency_refused(refused.stderr):
-            return ways.RESUBMIT
-        if refusals < 2:
-            return None
-        tested = yield lead.successor.test()
-        if tested is None or tested.is_unknown:
-            return None
-        if tested.is_ok:
-            return ways.RESUBMIT
-    return (yield from way_without_sbatch(lead))
+    step = passing.after_refusal(refused.stderr, is_missing=ways.is_missing(refused.returncode), refusals=refusals)
+    if step is Refused.TEST:
+        step = passing.after_test(is_done((yield lead.successor.test())))
+    if step is Refused.AGAIN:
+        return None
+    return ways.RESUBMIT if step is Refused.RESUBMIT else (yield from way_without_sbatch(lead))
 
 
 def way_without_sbatch(lead: Leader) -> Generator[Command, Result | None, str | None]:
     """requeue where scontrol works on this host, else watch; None = no answer."""
-    shown = yield lead.successor.show_own()
-    if shown is None or shown.is_unknown:
-        return None
-    return ways.REQUEUE if shown.is_ok else ways.WATCH
+    return passing.without_sbatch(is_done((yield lead.successor.show_own())))
 
 
 # --- its fate -----------------------------------------------------------------------------------------------------
@@ -214,13 +207,6 @@ def note_lost(lead: Leader, job: str, why: str = "it is gone, and nobody has can
     lead.record(lead.writer.event("successor_lost", job=job, why=why))
 
 
-def taken_back(lead: Leader, result: Result) -> str | None:
-    """The next job that a person cancelled, from an answer to `look`, though nobody journalled its submission."""
-    known = {job.id for job in lead.state.jobs if job.started_t is not None}
-    return next((job for job in lead.successor.cancelled(result) if job not in known
-                 and job not in lead.state.cancelled_jobs and is_before(lead.job.id, job)), None)
-
-
 def find_queued(lead: Leader) -> Generator[Command, Result | None, bool | None]:
     """Whether a next job that this leader did not know of is queued or has started: another supervisor's, a watch's, or
     a person's. It counts from now on. One that a person cancelled is noted. None = no clear answer.
@@ -231,7 +217,7 @@ def find_queued(lead: Leader) -> Generator[Command, Result | None, bool | None]:
     before = {known.id for known in lead.state.jobs if known.started_t is not None}
     job = lead.successor.job_from(result, jobstates.STARTING, before)
     if job is None:
-        taken = taken_back(lead, result)
+        taken = successor.taken_back(lead.state, lead.job.id, lead.successor.cancelled(result))
         if taken is not None and lead.state.next_cancelled is None:
             note_cancelled(lead, taken)
         return False

@@ -146,13 +146,18 @@ def hold_watched(lead: Leader) -> None:
     hold_token(lead.local, lead.token, lead.server.port, lead.server.standbys)
 
 
+def this_job(lead: Leader) -> ThisJob:
+    """The job of this supervisor, for core.decide.unwritten."""
+    return ThisJob(lead.job.id, lead.job.host, lead.job.nodes, lead.job.restart_count, is_same_job(lead),
+                   lead.took_over is not None)
+
+
 def presume_launched(lead: Leader, claimed: dict[str, Any] | None) -> None:
     """An attempt that another host's supervisor announced may live, although its start was not journalled.
 
     `claimed`: the last claim of a launch.
     """
-    here = ThisJob(lead.job.id, lead.job.host, lead.job.nodes, lead.job.restart_count, is_same_job(lead),
-                   lead.took_over is not None)
+    here = this_job(lead)
     for intent in lead.state.intents:
         if (missing := unwritten.announced(lead.state, intent, here)) is not None:
             lead.record(lead.writer.event("attempt_started", **missing))
@@ -256,14 +261,10 @@ def settle_intents(lead: Leader) -> None:
         match ACTS.get(intent.act):
             case ActKind(settling=Settling.FIND_ATTEMPT):
                 happened = lead.world.adopt(lead.local, int(intent.data["attempt"])) is not None
-            case ActKind(settling=Settling.END_JOB) if has_led(lead, str(intent.data.get("job"))):
+            case ActKind(settling=Settling.END_JOB) if unwritten.is_left_running(
+                    lead.state, str(intent.data.get("job")), this_job(lead)):
                 lead.tasks.begin(Work.END_JOB_BEFORE, handover.end_announced(lead, str(intent.data["job"])))
         acts.settle(lead, intent.claim, intent.act, happened)
-
-
-def has_led(lead: Leader, job: str) -> bool:
-    """Whether the run went on from this job to another one, which is this supervisor's."""
-    return job != lead.job.id and any(one.id == job and one.started_t is not None for one in lead.state.jobs)
 
 
 def adopt(lead: Leader) -> None:
@@ -300,13 +301,8 @@ def fence_of_another(lead: Leader, before: TookOver) -> None:
 
 
 def _judge_old_host(lead: Leader, host: str) -> Step:
-    """Live guards on the old supervisor's node call the new endpoint within seconds of the record's change.
-
-    If only the supervisor stood still, its attempt can be over, and the next one's guards on their way (in a drill
-    under load that healthy node was lost).
-    """
+    """Live guards on the old supervisor's node call the new endpoint within seconds of the record's change."""
     number = lead.attempt.number
     yield CALL_S
-    live = lead.live
-    if live is not None and live.number == number and host in live.nodes and not lead.server.of(host):
+    if unwritten.is_host_lost(lead.live, number, host, answers=bool(lead.server.of(host))):
         lead.lose(host, "neither its supervisor nor its node guard answers")

@@ -15,7 +15,7 @@ from typing import Any
 
 from safelaunch.adapters import journal, ownership, runfolder, slurm
 from safelaunch.adapters.journal import Direct, Writer
-from safelaunch.adapters.knownnodes import try_with_known
+from safelaunch.adapters.knownnodes import try_with_fewer, try_with_known
 from safelaunch.adapters.slurm import Command, Result, is_done, said
 from safelaunch.adapters.world import World
 from safelaunch.core import acts, jobstates, nodefold, slurmtext, via
@@ -31,7 +31,6 @@ from safelaunch.watch.reading import Ask
 
 FOLDER_S = 5.0
 OWNER = "watch"     # of the evidence against a node
-_TOO_MANY_EXCLUDED = "Requested node configuration is not available"   # sbatch's word for too few nodes (22.05)
 
 # An act yields commands, is sent their results, and returns the sentence for people; None = nothing done.
 Doing = Generator[Command, Result, str | None]
@@ -136,10 +135,8 @@ class WatchAct:
                               {"why": f"squeue gave no clear answer: {said(looked)}"})
         if found:   # an earlier sbatch worked, and nobody journalled it
             return self._queued(act, found, "was found in the queue")
-        exclude = act.exclude
-        result = yield from self._with_known_nodes(exclude, lambda: self._sbatch(act, exclude))
-        if not result.is_ok and _TOO_MANY_EXCLUDED in result.stderr and exclude:
-            exclude, result = (), (yield self._sbatch(act, ()))
+        result, exclude = yield from try_with_fewer(act.exclude, lambda names: self._with_known_nodes(
+            names, lambda: self._sbatch(act, names)))
         if not result.is_ok and act.after is None and via.is_dependency_refused(result.stderr):
             result = yield self._sbatch(act, exclude, is_single=False)   # there is nothing to depend upon
         if not result.is_ok:

@@ -21,6 +21,7 @@ from safelaunch.adapters.probe import ChildAnswer, run_in_child, stuck_children
 from safelaunch.core import plan as plans
 from safelaunch.core import slurmoutput, via
 from safelaunch.core.decide import watch, watchfacts
+from safelaunch.core.decide.successor import is_before
 from safelaunch.core.decide.watched import SlurmAnswer, Watched, read_notes
 from safelaunch.core.folding import fold
 from safelaunch.core.pulse import FILE as PULSE_FILE
@@ -240,6 +241,7 @@ def _examine(look: RunQuestion) -> dict[str, Any]:
         "row": judged.row, "text": judged.text, "asks": sorted(judged.asks), "act": None, "claim": claim,
         "ended": state.ended is not None and not watchfacts.unfinished(look.word),
         "hands_over": via.is_at_end(state.via or plan.restart.via),
+        **{name: dict(plan.sbatch).get(name) or "" for name in ("partition", "reservation")},
         "name": plan.name, "job_name": plan.job_name, "jobs": sorted(ids - {""})}
     if judged.act is not None:
         row |= {"act": [type(judged.act).__name__, asdict(judged.act)], "seq": notes.last_seq, "meta": {
@@ -263,7 +265,7 @@ def _scancelled(dir: Path, state: State) -> tuple[str, ...]:
 def _newest(state: State) -> tuple[str, ...]:
     """The current job and later ones; where none has started, all."""
     last = state.job.id if state.job is not None else None
-    return tuple(job.id for job in state.jobs if last is None or job.id == last or watchfacts.is_before(last, job.id))
+    return tuple(job.id for job in state.jobs if last is None or job.id == last or is_before(last, job.id))
 
 
 def _output(dir: Path, job: str) -> str:

@@ -230,6 +230,7 @@ class Watcher:
                   now_s: float) -> Generator[Command, Result, dict[str, Any]]:
         """What the children make of the runs that asked for sacct, then perhaps for the states of nodes, told that."""
         nodes: dict[str, tuple[tuple[str, str], ...]] = {}
+        reservations: Result | None = None
         last = dict(found)
         while asking := [dir for dir, row in last.items() if row["asks"]]:
             jobs = [job for dir in asking if "sacct" in last[dir]["asks"] for job in last[dir]["jobs"]]
@@ -239,10 +240,14 @@ class Watcher:
                     words[dir] = replace(words[dir], accounts=accounts)
                 if "nodes" not in last[dir]["asks"]:
                     continue
-                partition = next((job.partition for job in words[dir].jobs or () if jobstates.is_alive(job.state)), "")
+                partition = next((job.partition for job in words[dir].jobs or () if jobstates.is_alive(job.state)),
+                                 last[dir]["partition"])
                 if partition not in nodes:
                     nodes[partition] = _parsed_nodes((yield self._run(slurm.sinfo(partition)))) or ()
-                words[dir] = replace(words[dir], nodes=nodes[partition])
+                if last[dir]["reservation"] and reservations is None:
+                    reservations = yield self._run(slurm.sinfo_reservations())
+                words[dir] = replace(words[dir], nodes=nodes[partition],
+                                     reserved=_reserved(reservations, last[dir]["reservation"]))
             answered = self._examine({dir: runs[dir] for dir in asking}, words, now_s)
             last = {dir: row for dir, row in answered.items() if not set(row["asks"]) & set(last[dir]["asks"])}
             found = {**found, **answered}
@@ -342,6 +347,10 @@ def _chunks(names: Sequence[str]) -> Generator[list[str], None, None]:
         size += len(name) + 1
     if chunk:
         yield chunk
+
+
+def _reserved(result: Result | None, name: str) -> tuple[str, ...] | None:
+    return slurmtext.reserved_nodes(result.stdout, name) if name and result is not None and result.is_ok else None
 
 
 def _parsed_nodes(result: Result) -> tuple[tuple[str, str], ...] | None:

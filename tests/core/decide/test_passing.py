@@ -9,7 +9,7 @@ import pytest
 from safelaunch.core import via as ways
 from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import Finish, HandOver
-from safelaunch.core.decide.passing import Requeue
+from safelaunch.core.decide.passing import CANCEL_REFUSALS, MOST_REFUSALS, Behind, Change, Refused, Requeue
 from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import FAILED_FOR_GOOD, STOPPED
 from safelaunch.core.state import State
@@ -70,3 +70,63 @@ def test_nothing_is_requeued_while_a_term_is_unexplained_or_the_job_ends() -> No
 def test_a_requeue_just_after_a_persons_cancel_is_taken_back(
         ending: str | None, refused: str | None, expected: Requeue) -> None:
     assert passing.after_requeue(ending, refused) is expected
+
+
+# --- the job that waits, and the ways to make one -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("state", "ending", "found", "expected"), [
+    (State(), None, True, True), (State(), None, False, False), (State(), None, None, False),
+    (State(next_cancelled="13"), None, False, True), (State(), JobEnd.CANCELLED, False, True),
+    (State(), JobEnd.CANCELLED, None, True), (State(), JobEnd.PREEMPTED, False, False),
+    (State(), JobEnd.UNKNOWN, None, False),
+])
+def test_no_job_is_made_where_one_waits_or_a_person_wants_none(
+        state: State, ending: str | None, found: bool | None, expected: bool) -> None:
+    assert passing.is_settled(state, ending, found=found) is expected
+
+
+@pytest.mark.parametrize(("state", "expected"), [
+    (State(), Behind.QUEUE), (State(successor="13"), Behind.ASK), (State(next_cancelled="13"), Behind.LOOK),
+    (State(successor="14", next_cancelled="13"), Behind.LOOK),
+])
+def test_a_cancel_of_the_next_job_is_looked_into_before_another_one_is_queued(state: State, expected: Behind) -> None:
+    assert passing.behind(state) is expected
+
+
+@pytest.mark.parametrize(("is_stuck", "is_hopeless", "expected"), [
+    (True, True, Change.REPLACE), (True, False, Change.REPLACE), (False, True, Change.DONE),
+    (False, False, Change.AGAIN),
+])
+def test_a_job_that_obeys_no_change_is_replaced_and_any_other_goes_on_at_last(
+        is_stuck: bool, is_hopeless: bool, expected: Change) -> None:
+    assert passing.after_refused(is_stuck=is_stuck, is_hopeless=is_hopeless) is expected
+
+
+@pytest.mark.parametrize(("said", "is_missing", "refusals", "expected"), [
+    ("sbatch: command not found", True, 1, Refused.NO_SBATCH),
+    ("Job dependency problem", False, 1, Refused.RESUBMIT),
+    ("Job dependency problem", True, 9, Refused.NO_SBATCH),
+    ("Access/permission denied", False, MOST_REFUSALS - 1, Refused.AGAIN),
+    ("Access/permission denied", False, MOST_REFUSALS, Refused.TEST),
+], ids=["no sbatch here", "no dependencies here", "what is missing says nothing", "once", "again"])
+def test_one_refusal_of_sbatch_changes_no_way(said: str, is_missing: bool, refusals: int, expected: Refused) -> None:
+    assert passing.after_refusal(said, is_missing=is_missing, refusals=refusals) is expected
+
+
+@pytest.mark.parametrize(("works", "tested", "way"), [
+    (True, Refused.RESUBMIT, ways.REQUEUE), (False, Refused.NO_SBATCH, ways.WATCH), (None, Refused.AGAIN, None)])
+def test_no_way_is_chosen_without_a_clear_answer(works: bool | None, tested: Refused, way: str | None) -> None:
+    assert (passing.after_test(works), passing.without_sbatch(works)) == (tested, way)
+
+
+@pytest.mark.parametrize(("is_empty", "refused", "is_ending", "late", "very_late"), [
+    (None, 0, False, False, True), (False, 1, False, False, True), (False, CANCEL_REFUSALS, False, True, True),
+    (None, CANCEL_REFUSALS, False, False, True), (None, 0, True, True, True), (False, 1, True, True, True),
+], ids=["slurmctld is away", "one refusal", "it refuses always", "refusals, and then it is away",
+        "this job is being ended", "... after a refusal"])
+def test_a_run_that_ends_waits_long_for_slurm_and_short_for_its_refusal(
+        is_empty: bool | None, refused: int, is_ending: bool, late: bool, very_late: bool) -> None:
+    answers = [passing.may_leave_queued(is_empty, refused, is_ending=is_ending, is_late=is_late, is_very_late=is_very)
+               for is_late, is_very in ((False, False), (True, False), (True, True))]
+    assert answers == [False, late, very_late]

@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
-from safelaunch.core.decide.unwritten import ThisJob, announced, claimed, end_of_silent
+from safelaunch.core.decide.seen import Live
+from safelaunch.core.decide.unwritten import (
+    ThisJob,
+    announced,
+    claimed,
+    end_of_silent,
+    is_host_lost,
+    is_left_running,
+)
 from safelaunch.core.model import Event
-from safelaunch.core.state import Intent, State
-from tests.core.decide.situations import history
+from safelaunch.core.state import Intent, Job, State
+from tests.core.decide.situations import ALIVE, history
 
 HERE = ThisJob("7", "n0", ("n0", "n1"), is_same=True)
 TAKEN = replace(HERE, has_taken_over=True)
@@ -70,3 +78,20 @@ def test_the_nodes_of_an_earlier_jobs_claim_are_that_jobs() -> None:
 
 def test_the_attempt_of_a_silent_supervisor_is_ended_as_a_failed_one() -> None:
     assert end_of_silent("n0") == Kill(FAILED_GRACE_S, "its supervisor on n0 is silent")
+
+
+@pytest.mark.parametrize(("live", "attempt", "host", "answers", "expected"), [
+    (ALIVE, 1, "n1", False, True), (ALIVE, 1, "n1", True, False), (ALIVE, 2, "n1", False, False),
+    (ALIVE, 1, "n2", False, False), (None, 1, "n1", False, False),
+], ids=["silent", "its guard calls", "the next attempt is on its way", "not of the attempt", "no attempt lives"])
+def test_the_old_supervisors_host_is_lost_where_its_guards_do_not_call(
+        live: Live | None, attempt: int, host: str, answers: bool, expected: bool) -> None:
+    assert is_host_lost(live, attempt, host, answers=answers) is expected
+
+
+@pytest.mark.parametrize(("job", "started_t", "expected"), [("6", 1.0, True), ("6", None, False), ("7", 1.0, False)],
+                         ids=["the job before", "it never started", "this very job"])
+def test_only_a_job_that_the_run_has_gone_on_from_is_ended(job: str, started_t: float | None, expected: bool) -> None:
+    known = State(jobs=(Job(job, 0.0, started_t), Job("8", 0.0)))
+    assert is_left_running(known, job, HERE) is expected
+    assert not is_left_running(known, "5", HERE)

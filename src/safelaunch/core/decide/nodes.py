@@ -1,13 +1,8 @@
-"""Which nodes an attempt, and the next job, may use."""
+"""Which nodes an attempt may use, and which are bad for the next job."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
-from safelaunch.core import nodeset
 from safelaunch.core.decide.seen import Observation
-from safelaunch.core.ledger import most_excluded
-from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 
 MAX_BARREN = 3   # jobs in a row that hand over without an attempt
@@ -19,22 +14,6 @@ def bad_nodes(state: State, seen: Observation) -> tuple[str, ...]:
     """
     kept_out = () if begins_nothing(state) else state.excluded
     return tuple(sorted({*kept_out, *dict(state.unfit), *(node for node, _ in seen.lost)}))
-
-
-def affordable(plan: Plan, state: State, wanted: Sequence[str], there: Collection[str] | None) -> tuple[str, ...]:
-    """The nodes `wanted` out, as far as a job of the run can start without them: else what the ledger keeps out, else
-    none. A supervisor that is cut off takes all others for lost, and the next job would wait for ever.
-
-    `there`: all nodes of the partition, also those that are down today: Slurm itself keeps these out. Where it does not
-    say (None, or none), no more are excluded than the ledger may: those met just now first, then the newest evidence.
-    """
-    if not there:
-        age = {known.node: number for number, known in enumerate(reversed(state.exclusions), 1)}
-        newest = sorted(wanted, key=lambda node: age.get(node, 0))
-        return tuple(newest[:most_excluded(plan.suspects, plan.nodes, plan.spare_nodes)])
-    left = set(there) - set(nodeset.expand_own(dict(plan.sbatch).get("exclude")))
-    rooms = ((allowed, len(left - set(allowed))) for allowed in (tuple(wanted), state.excluded))
-    return next((allowed for allowed, room in rooms if room >= plan.allocated_nodes), ())
 
 
 def begins_nothing(state: State) -> bool:

@@ -27,10 +27,91 @@ def end_of_taken_back(ending: str | None) -> Finish:
     return Finish(RunEnd.STOPPED, STOPPED, f"a person cancelled {cancelled}")
 
 
+CANCEL_REFUSALS = 3   # of the next job's cancel, before the run's end waits for it no longer
+
+
+def may_leave_queued(
+    is_empty: bool | None, refused: int, *, is_ending: bool, is_late: bool, is_very_late: bool
+) -> bool:
+    """Whether a run ends although its next job may still be queued: that one sees the end when it starts, and ends.
+
+    `is_empty`: None = Slurm does not answer. While slurmctld is away nobody else gets these nodes, and a held next job
+    would wait without end. One refusal proves nothing: the answers before it may have taken the time.
+    """
+    has_time = (is_empty is None or refused < CANCEL_REFUSALS) and not is_ending
+    return is_very_late if has_time else is_late
+
+
 def way_of(state: State) -> str:
     """The way to take now (core.via): a next job that is queued, or was cancelled, comes before what was chosen."""
     has_job = state.successor is not None or state.next_cancelled is not None
     return ways.SUCCESSOR if has_job else state.via or ways.SUCCESSOR
+
+
+def is_settled(state: State, ending: str | None, *, found: bool | None) -> bool:
+    """Whether no next job is to be made now: one is `found` in the queue, or a person wants none."""
+    return found is True or state.next_cancelled is not None or ending == JobEnd.CANCELLED
+
+
+class Behind(Enum):
+    """What to do about the job behind this one."""
+
+    LOOK = "a person has cancelled it: see whether another one is queued by now"
+    QUEUE = "there is none: queue one"
+    ASK = "ask Slurm what has become of it"
+
+
+def behind(state: State) -> Behind:
+    """The first step of handing over to a job that waits."""
+    if state.next_cancelled is not None:
+        return Behind.LOOK
+    return Behind.QUEUE if state.successor is None else Behind.ASK
+
+
+class Change(Enum):
+    """What follows where Slurm refuses to change the job that waits."""
+
+    DONE = "it goes on as it is: its supervisor knows the bad nodes"
+    REPLACE = "no change of it will be obeyed: cancel it, and queue another one"
+    AGAIN = "try again"
+
+
+def after_refused(*, is_stuck: bool, is_hopeless: bool) -> Change:
+    """`is_stuck`: no change of it will ever be obeyed; `is_hopeless`: scontrol is missing, or refuses always."""
+    if is_stuck:
+        return Change.REPLACE
+    return Change.DONE if is_hopeless else Change.AGAIN
+
+
+MOST_REFUSALS = 2   # of sbatch, before another way is looked for: a limit on submissions may pass
+
+
+class Refused(Enum):
+    """What follows where sbatch refuses the job that is to wait behind this one."""
+
+    AGAIN = "try again later"
+    TEST = "ask sbatch whether this host may submit a job without a dependency"
+    RESUBMIT = "submit it when this job ends, without a dependency"
+    NO_SBATCH = "sbatch is of no use here: another way (without_sbatch)"
+
+
+def after_refusal(said: str, *, is_missing: bool, refusals: int) -> Refused:
+    """The next step; `refusals`: of sbatch so far."""
+    if is_missing:
+        return Refused.NO_SBATCH
+    if ways.is_dependency_refused(said):
+        return Refused.RESUBMIT
+    return Refused.AGAIN if refusals < MOST_REFUSALS else Refused.TEST
+
+
+def after_test(is_ok: bool | None) -> Refused:
+    """The next step after sbatch --test-only; None = no clear answer."""
+    return Refused.AGAIN if is_ok is None else Refused.RESUBMIT if is_ok else Refused.NO_SBATCH
+
+
+def without_sbatch(scontrol_works: bool | None) -> str | None:
+    """The way (core.via) where sbatch is of no use; None = nobody knows yet."""
+    return None if scontrol_works is None else ways.REQUEUE if scontrol_works else ways.WATCH
 
 
 class Requeue(Enum):

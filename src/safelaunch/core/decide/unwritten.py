@@ -1,4 +1,4 @@
-"""Which attempts may live although the journal does not tell of their start: their supervisor died before it could."""
+"""What a supervisor that died may have left, although the journal does not tell: attempts, and jobs to be ended."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Kill
+from safelaunch.core.decide.seen import Live
 from safelaunch.core.model import Event
 from safelaunch.core.state import Intent, State
 
@@ -59,6 +60,19 @@ def claimed(
 
 def _has_attempt(state: State, number: int) -> bool:
     return state.attempt is not None and state.attempt.number >= number
+
+
+def is_left_running(state: State, job: str, here: ThisJob) -> bool:
+    """Whether the cancel of `job` was announced by a supervisor that had passed the run on, to the job of this one."""
+    return job != here.id and any(one.id == job and one.started_t is not None for one in state.jobs)
+
+
+def is_host_lost(live: Live | None, attempt: int, host: str, *, answers: bool) -> bool:
+    """Whether the host of the supervisor before is lost, once its guards have had time to call this one. If only the
+    supervisor stood still, its attempt can be over by then, and the next one's guards on their way (in a drill under
+    load that healthy node was lost).
+    """
+    return live is not None and live.number == attempt and host in live.nodes and not answers
 
 
 def end_of_silent(host: str) -> Kill:

@@ -7,11 +7,10 @@ and Slurm contradict each other about is reported and left alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 
 from safelaunch.core import jobstates, nodefold, via
-from safelaunch.core.decide import rows
+from safelaunch.core.decide import rows, successor
 from safelaunch.core.decide.actions import Finish
 from safelaunch.core.decide.cancel import Fate, NextJobFacts, judge_next
 from safelaunch.core.decide.seen import Observation
@@ -34,7 +33,6 @@ from safelaunch.core.decide.watchfacts import (
     cancelled_by_person,
     ended_well,
     expand,
-    is_before,
     is_ours,
     is_queued_here,
     is_requeued,
@@ -42,13 +40,14 @@ from safelaunch.core.decide.watchfacts import (
     running_job,
     taken_back,
     unfinished,
+    usable_nodes,
     waiting_job,
     waits_for_users_job,
     wants_next,
 )
 from safelaunch.core.endings import JobEnd, RunEnd
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, STOPS, tell_stop
-from safelaunch.core.slurmtext import KnownJob, is_usable, render_elapsed
+from safelaunch.core.slurmtext import KnownJob, can_never_start, is_held, render_elapsed
 
 STALE_S = 300.0           # twenty pulses; leader and standby have long acted by then, if one of them lives
 STALE_STANDBY_S = 900.0   # its standby's node is alive, so that it may only be cut off from the folder
@@ -62,11 +61,6 @@ QUIET_S = 180.0           # an announced act whose outcome is missing: its comma
 # After a refusal of sbatch (a limit on submissions, maintenance) it is asked again after two, four … minutes.
 REFUSED_S, MOST_REFUSED_S = 60.0, 3600.0
 
-# squeue(1), "JOB REASON CODES", and what 22.05 printed for exclusions that leave too few nodes: BadConstraints for
-# healthy nodes, "ReqNodeNotAvail, UnavailableNodes:n0" when others are down or drained.
-_IMPOSSIBLE = re.compile(
-    r"BadConstraints|ReqNodeNotAvail|Nodes?[_ ]required|NodeDown|PartitionNodeLimit|PartitionConfig")
-_HELD = re.compile(r"JobHeld|launch_?\s?failed|Hold", re.IGNORECASE)
 HISTORY = frozenset({"sacct"})
 NODES = frozenset({"nodes"})
 
@@ -84,7 +78,7 @@ def judge(run: Watched, word: SlurmAnswer, now: float) -> Judgement:
 
 def outline(jobs: Iterable[KnownJob]) -> str:
     """What must not change for jobs to count as hanging or stuck."""
-    return ";".join(sorted(f"{job.id} {job.state} {job.nodelist} {_IMPOSSIBLE.search(job.reason) is not None}"
+    return ";".join(sorted(f"{job.id} {job.state} {job.nodelist} {can_never_start(job.reason)}"
                            for job in jobs if job.state not in jobstates.FINISHED))
 
 
@@ -149,7 +143,7 @@ def _cancelled(run: Watched, word: SlurmAnswer, now: float) -> Judgement | None:
         is_told = id in (run.state.next_cancelled, *run.notes.cancelled) or is_ours(run, id)
         if job.state != jobstates.CANCELLED or is_told:
             continue
-        if started is None or not is_before(id, started.id):
+        if started is None or not successor.is_before(id, started.id):
             why = f"job {id} was cancelled by a person (squeue)"
             return Judgement(CANCELLED, why, Note(id, why))
     return None
@@ -272,7 +266,7 @@ def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
     text = f"is waiting to be scheduled ({job.reason or job.state})"
     if run.asked(*STOPS):
         return Judgement("waiting", f"{text}; a person has stopped it: it ends as soon as it starts")
-    if _HELD.search(job.reason):
+    if is_held(job.reason):
         let_go = "safelaunch resume" if run.asked("hold") else f"scontrol release {job.id}"
         return Judgement("held", f"{text}; to let it go: {let_go}")
     if job.reason == "BeginTime" and not run.asked("hold") and is_requeued(run, job.number):
@@ -284,33 +278,30 @@ def _waiting_row(run: Watched, word: SlurmAnswer, now: float) -> Judgement | Non
         return Judgement("waiting", f"{text}: slurm.dependency can no longer hold; to give it up: safelaunch stop")
     if job.reason == "DependencyNeverSatisfied":
         return _unless_announced(run, "never", Free(job.id, expand(job.excluded) or (), f"{text}: it never would"))
-    if not _IMPOSSIBLE.search(job.reason):
+    if not can_never_start(job.reason):
         return Judgement("waiting", text)
     return _impossible(run, word, job, text)
 
 
 def _impossible(run: Watched, word: SlurmAnswer, job: KnownJob, text: str) -> Judgement:
     """Exclusions are dropped when the run could no longer start (design §9); the user's own are not ours to drop."""
-    excluded = expand(job.excluded)
-    own = set(expand(dict(run.plan.sbatch).get("exclude") or "") or ())
-    ours = [node for node in excluded or () if node not in own]
-    if not ours or word.same_s < STUCK_S:
-        return Judgement("impossible", f"{text}: too few nodes that it may use are up")
+    excluded, too_few = expand(job.excluded) or (), f"{text}: too few nodes that it may use are up"
+    if word.same_s < STUCK_S or set(excluded) <= set(successor.own_excluded(run.plan)):
+        return Judgement("impossible", too_few)
     if word.nodes is None:
         return Judgement("impossible", text, asks=NODES)
-    is_reserving = bool(dict(run.plan.sbatch).get("reservation"))
-    usable = {node for state, nodes in word.nodes if is_usable(state, is_reserving=is_reserving)
-              for node in expand(nodes) or ()} - own
-    needed = run.plan.allocated_nodes
-    if len(usable - set(ours)) >= needed:
-        return Judgement("impossible", f"{text}, though {len(usable - set(ours))} nodes that it may use are up")
-    spare = max(0, len(usable) - needed)
-    newest_last = {exclusion.node: number for number, exclusion in enumerate(run.state.exclusions)}
-    by_age = sorted((node for node in ours if node in usable), key=lambda node: newest_last.get(node, -1))
-    drop = tuple(by_age[:len(by_age) - spare])   # the oldest evidence goes first
-    keep = tuple(node for node in excluded or () if node not in drop)
+    usable = usable_nodes(run, word)
+    if usable is None:
+        return Judgement("impossible", too_few)
+    room = successor.make_room(run.plan, run.state, excluded, usable)
+    if room.left >= run.plan.allocated_nodes:
+        return Judgement("impossible", f"{text}, though {room.left} nodes that it may use are up")
+    if not room.drop:
+        return Judgement("impossible", too_few)
+    keep = tuple(node for node in excluded if node not in room.drop)
     return _unless_announced(run, "impossible", Relax(
-        job.id, keep, drop, f"{text}: without {nodefold.fold(drop)}, which safelaunch keeps out, it could never start"))
+        job.id, keep, room.drop,
+        f"{text}: without {nodefold.fold(room.drop)}, which safelaunch keeps out, it could never start"))
 
 
 # --- no job is left -----------------------------------------------------------------------------------------------
@@ -343,16 +334,14 @@ def _over(run: Watched, word: SlurmAnswer, now: float, why: str, suspects: tuple
     if killed is not None:
         return _end(run, RunEnd.STOPPED, STOPPED, tell_stop(killed))
     last = run.state.job or run.state.jobs[-1]
-    told = next((id for id in run.scancelled if not is_ours(run, id)), None)
-    if told is not None:
-        return _end(run, RunEnd.STOPPED, STOPPED, f"job {told} was cancelled by a person (its output says so)")
-    known = (last.id, run.state.jobs[-1].id, run.state.successor, run.state.next_cancelled, *taken_back(run, word))
-    if word.accounts is None and cancelled_by_person(run, word, known) is None and ended_well(word, last.id) is None:
-        return Judgement("gone", why, asks=HISTORY)
-    cancelled = cancelled_by_person(run, word, known)
-    if cancelled:
+    cancelled = cancelled_by_person(run, word, (*run.scancelled, last.id, run.state.jobs[-1].id, run.state.successor,
+                                                run.state.next_cancelled, *taken_back(run, word)))
+    if cancelled is not None:
         return _end(run, RunEnd.STOPPED, STOPPED, cancelled)
-    if (done := ended_well(word, last.id)) is not None:
+    done = ended_well(word, last.id)
+    if word.accounts is None and done is None:
+        return Judgement("gone", why, asks=HISTORY)
+    if done is not None:
         return _end(run, RunEnd.COMPLETED, DONE, done)
     if (hold := run.asked("hold")) is not None:
         return Judgement("held", f"{why}; {hold.who} put the run on hold: nothing is queued until `safelaunch resume`")

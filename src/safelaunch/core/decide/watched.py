@@ -67,6 +67,7 @@ class SlurmAnswer:
     same_s: float = 0.0                    # for how long its unfinished jobs have looked exactly like this
     accounts: Mapping[str, JobAccount] | None = None      # sacct's word; None = not asked yet
     nodes: tuple[tuple[str, str], ...] | None = None   # state, nodelist of the partition; None = not asked yet
+    reserved: tuple[str, ...] | None = None   # nodes of the run's own reservation; None = it has none, or nobody says
     trouble: str = ""
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from safelaunch.core import jobstates, nodeset, via
-from safelaunch.core.decide import cancel
-from safelaunch.core.decide import nodes as nodes_of
+from safelaunch.core import jobstates, nodeset, slurmtext, via
+from safelaunch.core.decide import cancel, successor
 from safelaunch.core.decide.cancel import Canceller, Witnesses
 from safelaunch.core.decide.watched import SlurmAnswer, Watched
+from safelaunch.core.endings import JobEnd
 from safelaunch.core.model import STOPS
 from safelaunch.core.slurmtext import KnownJob
 from safelaunch.errors import ParseError
@@ -29,7 +29,7 @@ def taken_back(run: Watched, word: SlurmAnswer) -> tuple[str, ...]:
     """The next jobs that a person cancelled, as some watch saw or sees; no later one is known."""
     seen = (job.number for job in word.jobs or () if job.state == jobstates.CANCELLED)
     return tuple(id for id in (*run.notes.cancelled, *seen)
-                 if not is_ours(run, id) and not any(is_before(id, job.id) for job in run.state.jobs))
+                 if not is_ours(run, id) and not any(successor.is_before(id, job.id) for job in run.state.jobs))
 
 
 def is_ours(run: Watched, job: str) -> bool:
@@ -39,12 +39,8 @@ def is_ours(run: Watched, job: str) -> bool:
 
 def _witnesses(run: Watched, job: str, state: str | None = None) -> Witnesses:
     announced = job in run.state.cancelled_jobs or job in run.orphaned
-    return Witnesses(job in run.notes.cancelled, announced, state=state)
-
-
-def is_before(job: str, other: str) -> bool:
-    """Whether Slurm has numbered a job before another one."""
-    return job.isdecimal() and other.isdecimal() and int(job) < int(other)
+    ending = JobEnd.CANCELLED if job in run.scancelled else None
+    return Witnesses(job in run.notes.cancelled, announced, ending, state=state)
 
 
 def is_requeued(run: Watched, job: str) -> bool:
@@ -83,6 +79,8 @@ def cancelled_by_person(run: Watched, word: SlurmAnswer, jobs: Iterable[str | No
         if id == run.state.next_cancelled:
             return f"job {id} was cancelled by a person before it started"
         known, account = job_of(word, id), (word.accounts or {}).get(id)
+        if id in run.scancelled and _is_person(run, id, None):
+            return f"job {id} was cancelled by a person (its output says so)"
         if _is_person(run, id, known.state if known else None):
             return f"job {id} was cancelled by a person (squeue)"
         if account is not None and _is_person(run, id, account.state):
@@ -113,7 +111,15 @@ def affordable(run: Watched, word: SlurmAnswer, suspects: Iterable[str]) -> tupl
     if word.nodes is None:
         return None
     there = {node for _, nodes in word.nodes for node in expand(nodes) or ()}
-    return nodes_of.affordable(run.plan, run.state, exclude, there)
+    return successor.affordable(run.plan, run.state, exclude, there)
+
+
+def usable_nodes(run: Watched, word: SlurmAnswer) -> tuple[str, ...] | None:
+    """The nodes that jobs of the run can get now, or later; None = Slurm does not say which are in its reservation."""
+    if word.nodes is None or (word.reserved is None and dict(run.plan.sbatch).get("reservation")):
+        return None
+    readable = (row for row in word.nodes if expand(row[1]) is not None)
+    return slurmtext.usable_of(readable, word.reserved)
 
 
 def expand(text: str) -> tuple[str, ...] | None:
