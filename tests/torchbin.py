@@ -1,10 +1,11 @@
-"""torchrun and its Python on the PATH of ordinary users, and drills with it."""
+"""PyTorch in tests, torchrun and its Python on the PATH of ordinary users, and drills with it."""
 
 from __future__ import annotations
 
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,12 @@ PYTHON3 = """\
 #!/bin/bash
 exec {python} "$@"
 """
+
+
+@pytest.fixture(scope="session")
+def torch() -> Any:
+    """PyTorch in the process of the tests. Those that ask for it run last (conftest.py): it makes each fork dearer."""
+    return pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 def make_torch_bin(folder: Path, installation: Installation) -> Path:

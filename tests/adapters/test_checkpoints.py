@@ -11,12 +11,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from safelaunch.adapters.checkpoints import find, main
+from tests.torchbin import needs_torch
 
 
 def names_of(found_dir: Path, format: str = "auto", pattern: str | None = None) -> list[str]:
@@ -180,10 +182,6 @@ def test_files_of_millions_of_opcodes_neither_hold_a_search_nor_take_its_memory(
     assert memory_kb < 60_000
 
 
-def torch_or_skip() -> Any:
-    return pytest.importorskip("torch", reason="PyTorch is not installed")
-
-
 def cut_everywhere(path: Path, cuts: int) -> list[int]:
     size = path.stat().st_size
     return sorted({*range(0, size, max(1, size // cuts)), *range(max(0, size - 40), size)})
@@ -191,8 +189,7 @@ def cut_everywhere(path: Path, cuts: int) -> list[int]:
 
 @pytest.mark.torch
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "before 1.6"])
-def test_files_of_real_torch_are_whole_until_they_are_cut(tmp_path: Path, zipped: bool) -> None:
-    torch = torch_or_skip()
+def test_files_of_real_torch_are_whole_until_they_are_cut(torch: Any, tmp_path: Path, zipped: bool) -> None:
     layer = torch.nn.Linear(17, 5)
     optimizer = torch.optim.AdamW(layer.parameters())
     layer(torch.ones(2, 17)).sum().backward()
@@ -227,9 +224,9 @@ dist.destroy_process_group()
 
 
 @pytest.mark.torch
+@needs_torch
+@pytest.mark.skipif(find_spec("numpy") is None, reason="torch.distributed sends objects through numpy")
 def test_folders_of_real_dcp_are_whole_until_a_file_is_cut(tmp_path: Path) -> None:
-    torch_or_skip()
-    pytest.importorskip("numpy", reason="torch.distributed sends objects through numpy, which is not installed")
     ranks = [
         subprocess.Popen([sys.executable, "-W", "ignore", "-c", SAVE_DCP, str(rank), str(tmp_path)], env=lonely())
         for rank in (0, 1)
@@ -254,8 +251,7 @@ def lonely() -> dict[str, str]:
 
 
 @pytest.mark.torch
-def test_megatron_and_deepspeed_layouts_of_real_files_are_found(tmp_path: Path) -> None:
-    torch = torch_or_skip()
+def test_megatron_and_deepspeed_layouts_of_real_files_are_found(torch: Any, tmp_path: Path) -> None:
     for step in (900, 1000):
         for name in ("model_optim_rng.pt", "distrib_optim.pt"):
             for rank in ("mp_rank_00", "mp_rank_01"):

@@ -15,6 +15,7 @@ from safelaunch.adapters.checkpoints import find
 from safelaunch.core.checkpoints.resume import resume_args
 from safelaunch.core.config.resolve import ConfigLayer, resolve
 from safelaunch.core.plan import make
+from tests.torchbin import needs_torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/train.yaml"))
@@ -121,13 +122,13 @@ def test_quickstart_ends_by_itself_when_the_kill_switch_is_touched(tmp_path: Pat
 
 
 def run_ddp(folder: Path, *flags: object, **env: object) -> subprocess.CompletedProcess[str]:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", 2)
     small = ("--steps", 6, "--save-every", 2, "--batch", 2, "--context", 16)
     return run(folder, *torchrun, EXAMPLES / "ddp" / "train.py", *small, *flags, **env)
 
 
 @pytest.mark.torch
+@needs_torch
 def test_ddp_trains_on_cpus_and_resumes_with_equal_losses(tmp_path: Path) -> None:
     first = run_ddp(tmp_path)
     assert first.returncode == 0, first.stderr
@@ -142,6 +143,7 @@ def test_ddp_trains_on_cpus_and_resumes_with_equal_losses(tmp_path: Path) -> Non
 
 
 @pytest.mark.torch
+@needs_torch
 def test_all_ranks_of_ddp_save_and_end_together_when_the_kill_switch_is_touched(tmp_path: Path) -> None:
     (tmp_path / "kill").touch()
     ended = run_ddp(tmp_path, SAFELAUNCH_KILL_FILE=tmp_path / "kill")

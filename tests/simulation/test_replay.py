@@ -15,20 +15,21 @@ from tests.simulation.run import run_seed
 from tests.simulation.scenario import Fault, Scenario, from_json, make
 from tests.simulation.shrink import shrink
 
+SEEDS = ("3", "8", "54", "293")
 PRINT = ("import sys; from tests.simulation.run import run_seed\n"
-         "print('\\n'.join(run_seed(int(sys.argv[1]), True).timeline))")
+         "for seed in sys.argv[1:]: print(seed, *run_seed(int(seed), True).timeline, sep='\\n')")
 
 
-def _timeline(seed: int) -> str:
-    return re.sub(r"safelaunch-sim-\w+", "X", "\n".join(run_seed(seed, is_verbose=True).timeline))
+def _timelines() -> str:
+    return "\n".join(line for seed in SEEDS for line in (seed, *run_seed(int(seed), is_verbose=True).timeline))
 
 
-@pytest.mark.parametrize("seed", [3, 8, 54, 293])
-def test_seed_goes_the_same_way_in_another_process_with_other_hashes(seed: int) -> None:
-    for hashes in ("1", "2"):
-        done = subprocess.run([sys.executable, "-c", PRINT, str(seed)], capture_output=True, text=True, timeout=120,
-                              env={"PYTHONHASHSEED": hashes, "PYTHONPATH": ":".join(filter(None, sys.path))})
-        assert re.sub(r"safelaunch-sim-\w+", "X", done.stdout.rstrip("\n")) == _timeline(seed), done.stderr
+@pytest.mark.parametrize("hashes", ["1", "2"])
+def test_seeds_go_the_same_way_in_another_process_with_other_hashes(hashes: str) -> None:
+    done = subprocess.run([sys.executable, "-c", PRINT, *SEEDS], capture_output=True, text=True, timeout=120,
+                          env={"PYTHONHASHSEED": hashes, "PYTHONPATH": ":".join(filter(None, sys.path))})
+    other, here = (re.sub(r"safelaunch-sim-\w+", "X", text).splitlines() for text in (done.stdout, _timelines()))
+    assert other == here, done.stderr
 
 
 def test_scenario_survives_json() -> None:

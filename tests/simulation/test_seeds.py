@@ -1,4 +1,4 @@
-"""The short form of the simulation: a few hundred seeds. Any number: python -m tests.simulation --seeds A..B."""
+"""The short form of the simulation: a few seeds. Any number: python -m tests.simulation --seeds A..B."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytest.importorskip("greenlet", reason="the simulation needs greenlet (pip insta
 
 from tests.simulation.run import run_seed
 
-COUNT = 10_000 if os.environ.get("SAFELAUNCH_LONG") else 60   # `make simulation` runs 10,000 beside pytest
+COUNT = 10_000 if os.environ.get("SAFELAUNCH_LONG") else 20   # `make test` runs 0..1500 beside pytest
 BATCH = 10
 
 

@@ -19,6 +19,7 @@ from safelaunch.sandbox.cluster import Sandbox
 from tests.core.test_script import TEMPLATE, plan_of
 from tests.runs import Installation, Submit
 from tests.sandboxes import wait_until
+from tests.torchbin import needs_torch
 from tests.trainers.steps import losses_until
 
 YAML = "name: byhand\ncluster: slurm\nrun_dir: {run_dir}\ncommand: 'true'\n"
@@ -250,10 +251,10 @@ def test_the_training_has_the_submitters_umask_and_folder(by_hand: ByHandSubmit,
 
 
 @pytest.mark.torch
+@needs_torch
 def test_torchrun_names_host_and_rank_on_every_line_and_each_node_its_own(
     by_hand: ByHandSubmit, workdir: Path, installation: Installation
 ) -> None:
-    pytest.importorskip("torch")
     bin_dir = workdir / "bin"   # where the venv lies in a closed folder, the installation is its way in
     bin_dir.mkdir()
     torchrun = bin_dir / "torchrun"
