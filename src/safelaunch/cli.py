@@ -35,6 +35,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "events": ("safelaunch.commands.events", "Show the journal: all that happened, and why"),
     "report": ("safelaunch.commands.report", "Write what became of a run into one HTML file"),
     "checkpoints": ("safelaunch.commands.checkpoints", "List the checkpoints, and which one is resumed from"),
+    "metrics": ("safelaunch.commands.metrics", "Print the figures of runs for Prometheus"),
     "stop": ("safelaunch.commands.stop", "End a run for good"),
     "hold": ("safelaunch.commands.hold", "Start no new attempt of a run for now"),
     "resume": ("safelaunch.commands.resume", "Continue a run that is on hold"),
