@@ -14,6 +14,7 @@ from safelaunch.core.acts import ACTS
 from safelaunch.core.config.sbatchoptions import REFUSED
 from safelaunch.core.folding import _STEPS
 from safelaunch.views.eventwords import SENTENCES
+from tests import promtext
 from tests.localruns import SubmitLocal
 from tests.tables import each
 
@@ -136,6 +137,8 @@ def test_a_run_leaves_the_files_that_are_documented_with_their_modes(submit_loca
     theirs = {name for name in FILES if name.startswith(("control/", "attempts/<n>/stacks/", "attempts/<n>/system/"))}
     rare = {"slurm-<job>.out", "slurm-<job>.standby-<host>.out", "git.json"}
     assert seen >= set(FILES) - theirs - rare
+    ends = promtext.parse((run.run_dir / "metrics.prom").read_text())["safelaunch_run_state"]
+    assert {dict(labels)["state"] for labels, value in ends.items() if value} == {"completed"}
 
 
 def test_readme_says_how_many_options_of_sbatch_are_refused() -> None:

@@ -21,6 +21,7 @@ BUG, UNABLE, UNWRITABLE = 70, 71, 74   # EX_SOFTWARE, EX_OSERR, EX_IOERR: sysexi
 # verb → module that defines a click command of that name (in `command`), and its line in --help.
 VERBS: dict[str, tuple[str, str]] = {
     "submit": ("safelaunch.commands.submit", "Submit a training instead of sbatch, and keep it alive"),
+    "doctor": ("safelaunch.commands.doctor", "Say what of this site will bite a run, and what to set"),
     "check": ("safelaunch.commands.check", "Check a train.yaml; needs no Slurm"),
     "script": ("safelaunch.commands.script", "Print the sbatch script of a train.yaml"),
     "config": ("safelaunch.commands.config", "Show the resolved config and where each value came from"),
@@ -34,6 +35,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "events": ("safelaunch.commands.events", "Show the journal: all that happened, and why"),
     "report": ("safelaunch.commands.report", "Write what became of a run into one HTML file"),
     "checkpoints": ("safelaunch.commands.checkpoints", "List the checkpoints, and which one is resumed from"),
+    "metrics": ("safelaunch.commands.metrics", "Print the figures of runs for Prometheus"),
     "stop": ("safelaunch.commands.stop", "End a run for good"),
     "hold": ("safelaunch.commands.hold", "Start no new attempt of a run for now"),
     "resume": ("safelaunch.commands.resume", "Continue a run that is on hold"),

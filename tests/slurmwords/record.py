@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from safelaunch.adapters import slurm
+from safelaunch.adapters import doctor, slurm
 from safelaunch.core.why.slurmfacts import ACCOUNT_FORMAT
 from safelaunch.errors import SandboxError
 from safelaunch.sandbox import daemons, users
@@ -267,6 +267,13 @@ def commands(one: Recorder) -> None:
     silent(one, script)
 
 
+def site(one: Recorder) -> None:
+    """What `safelaunch doctor` asks of Slurm itself."""
+    for name, words in doctor.questions("sl-alice", None, ["--mem=100", "--output=/dev/null"]).items():
+        one.note_command(f"site-{name}", words)
+    one.note_command("site-too-many-nodes", slurm.test_only(["--nodes=900", "--wrap=true"]))
+
+
 def silent(one: Recorder, script: Path) -> None:
     """What commands say of a slurmctld that is stopped, and of one that is gone."""
     controller = one.sandbox.machine(daemons.CONTROLLER)
@@ -298,6 +305,8 @@ def accounts(one: Recorder) -> None:
     one.note_command("sacct", slurm.sacct(list(jobs.values())), jobs["scancel"])
     one.note_command("sacct-why", ["sacct", "--noheader", "--parsable2", f"--jobs={jobs['scancel']}",
                                    f"--format={ACCOUNT_FORMAT}"], jobs["scancel"])
+    for name, words in doctor.questions("sl-alice", None, []).items():
+        one.note_command(f"site-{name}-with-accounts", words)
     one.note_command("sbatch-bad-account", ["sbatch", "--parsable", "--account=nosuch", "--wrap=true"])
     one.sandbox.machine(daemons.DATABASE).kill()
     one.note_command("sacct-without-database", slurm.sacct(list(jobs.values())), jobs["scancel"])
@@ -325,7 +334,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         version = sandbox.slurm(["sbatch", "--version"]).strip()
         one = Recorder(sandbox)
-        for part in (commands, helpers, ends, nodes_and_limits):
+        for part in (commands, site, helpers, ends, nodes_and_limits):
             part(one)
         texts = one.texts
     finally:

@@ -8,7 +8,7 @@ import json
 import os
 import pwd
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -249,12 +249,16 @@ def _share(run_dir: Path, made_parents: list[Path], group: str) -> None:
     except PermissionError:
         raise RunFolderError(f"kill_switch.group: you are not in the group {group!r}",
                              hint="name a group that `id` shows, or leave kill_switch.group out") from None
-    closed = [path for path in run_dir.parents if not _can_pass(path, gid)]
-    if closed:
+    if closed := closed_to(gid, run_dir.parents):
         raise RunFolderError(
             f"members of {group!r} cannot reach the kill switch: {closed[-1]} does not let them pass",
             hint=f"type: chgrp {group} {closed[-1]} && chmod g+x {closed[-1]}   "
                  f"(or: setfacl -m g:{group}:x {closed[-1]})")
+
+
+def closed_to(gid: int, folders: Iterable[Path]) -> list[Path]:
+    """Those of the folders that do not let members of a group pass."""
+    return [path for path in folders if not _can_pass(path, gid)]
 
 
 def _can_pass(path: Path, gid: int) -> bool:

@@ -180,6 +180,21 @@ def show_config() -> tuple[str, ...]:
     return ("scontrol", "show", "config")
 
 
+def show_partitions() -> tuple[str, ...]:
+    """Shows all partitions, one a line, as KEY=VALUE words."""
+    return ("scontrol", "--oneliner", "--all", "show", "partition")
+
+
+def show_limits(what: str, format: str) -> tuple[str, ...]:
+    """Shows what associations or QOS allow, where the site keeps accounts."""
+    return ("sacctmgr", "--noheader", "--parsable2", "--readonly", "show", *what.split(), f"format={format}")
+
+
+def test_only(words: Sequence[str]) -> tuple[str, ...]:
+    """Asks whether sbatch would take a job, and when that would start; submits nothing."""
+    return ("sbatch", "--test-only", *words)
+
+
 def show_job(job: str) -> tuple[str, ...]:
     """Shows a job."""
     return ("scontrol", "--oneliner", "show", "job", job)
@@ -210,6 +225,11 @@ def scancel(job: str) -> tuple[str, ...]:
     return ("scancel", job)
 
 
+def scancel_named(user: str, name: str) -> tuple[str, ...]:
+    """Cancels all jobs of that name."""
+    return ("scancel", f"--user={user}", f"--name={name}")
+
+
 def scancel_waiting(user: str, name: str, jobs: Sequence[str]) -> tuple[str, ...]:
     """Cancels those of the jobs that still wait in the queue."""
     return ("scancel", f"--state={jobstates.PENDING}", f"--user={user}", f"--name={name}", *jobs)
@@ -228,6 +248,12 @@ def own_job(node: str, argv: Iterable[str], start_s: float, deadline_s: float) -
     """
     return ["srun", "--job-name=safelaunch-check", "--nodes=1", "--ntasks=1", f"--nodelist={node}",
             f"--immediate={math.ceil(start_s)}", f"--time={math.ceil(deadline_s / 60) + 1}", "--quiet", *argv]
+
+
+def allocate(name: str, words: Sequence[str], start_s: float, limit_s: float) -> tuple[str, ...]:
+    """Gets nodes for steps from here; gives up where they are not free within `start_s`."""
+    return ("salloc", "--no-shell", f"--job-name={name}", f"--immediate={math.ceil(start_s)}",
+            f"--time={math.ceil(limit_s / 60)}", *words)
 
 
 def shell_step(job: str, node: str, *, has_gpus: bool) -> list[str]:

@@ -21,6 +21,8 @@ from safelaunch.views.submitting import Submitted
 from safelaunch.views.trainfile import debug_option, split_rest, train_file_arguments
 
 if TYPE_CHECKING:
+    from safelaunch.adapters.clustername import ClusterName
+    from safelaunch.adapters.provenance import GitFacts
     from safelaunch.views.firststart import FirstStart
 
 
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the script, and what would be sent; submit nothing.")
 @click.option("--wait", "wait_for_end", is_flag=True, help="Wait until the run has ended, and exit with its code.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a line.")
+@click.option("-y", "--yes", is_flag=True, help="On a terminal: show no plan and ask nothing, as in a script.")
 def command(
-    file: str, rest: tuple[str, ...], debug: tuple[str, ...], dry_run: bool, wait_for_end: bool, as_json: bool
+    file: str, rest: tuple[str, ...], debug: tuple[str, ...], dry_run: bool, wait_for_end: bool, as_json: bool,
+    yes: bool
 ) -> int:
     """Submit a training instead of sbatch, and keep it alive."""
     overrides, raw_sbatch = split_rest(rest)
@@ -47,7 +51,8 @@ def command(
 
     if dry_run:
         return _show(read())
-    submitted = submitting.submit(read, _say)
+    asks = not (yes or as_json) and all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    submitted = submitting.submit(read, _say, _agree if asks else None)
     _report(submitted, as_json)
     if wait_for_end:
         from safelaunch.api import RunHandle
@@ -55,6 +60,18 @@ def command(
 
         return wait.wait_for(RunHandle(submitted.run), None)
     return 0
+
+
+def _agree(resolved: Resolved, plan: Plan, text: str, git: GitFacts, cluster: ClusterName) -> None:
+    """Show a person what is to be sent, and ask; raises click.Abort for a no."""
+    from safelaunch.commands.check import summarise  # what a script has no time for
+    from safelaunch.views import submitplan
+
+    for line in submitplan.lines(plan, text, summarise(resolved.config), str(Path.cwd()), git, cluster):
+        click.echo(line, err=True)
+    if not click.confirm("submit it?", default=True, err=True):
+        _say("nothing was submitted")
+        raise click.Abort
 
 
 def _show(resolved: Resolved) -> int:

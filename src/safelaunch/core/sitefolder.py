@@ -27,12 +27,13 @@ RISKY = {"soft": "after a timeout a write fails with EIO instead of waiting for 
 
 @dataclass(frozen=True)
 class SiteRow:
-    """One line of the answer."""
+    """One line of the answer; `setting`: what follows for train.yaml, or what else to do."""
 
     check: str
     verdict: str
     measured: str
     means: str
+    setting: str = ""
 
 
 def judge(measured: Mapping[str, Mapping[str, Any]]) -> tuple[SiteRow, ...]:

@@ -15,7 +15,7 @@ from safelaunch.core.acts import ActOutcome
 from safelaunch.core.decide import passing
 from safelaunch.core.decide.actions import Finish, HandOver, Preserve, Wait
 from safelaunch.core.decide.successor import affordable
-from safelaunch.supervisor import handover, nextjob, notifying
+from safelaunch.supervisor import handover, metering, nextjob, notifying
 from safelaunch.supervisor.leader import HANDED_OVER, Leader
 from safelaunch.supervisor.state.tasks import Step, Work
 from safelaunch.supervisor.suspicion import ask_available
@@ -121,6 +121,7 @@ def _write_end(lead: Leader, action: Finish) -> Step:
         yield 1.0
     if claim or not lead.standbys.is_contested:
         lead.record(lead.writer.event(action.how, exit_code=action.exit_code, why=action.why))
+        metering.write(lead)
 
 
 def _empty_queue(lead: Leader) -> Step:

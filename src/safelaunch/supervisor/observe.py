@@ -26,7 +26,7 @@ from safelaunch.core.progress.lines import Talk, listen
 from safelaunch.core.script import warn_before_s
 from safelaunch.core.timing import CONTESTED_S, PULSE_S
 from safelaunch.node import fresh
-from safelaunch.supervisor import hangs, listening, lostprogress, notifying, overlap, slowing, slurmends, thaw
+from safelaunch.supervisor import hangs, listening, lostprogress, metering, notifying, overlap, slowing, slurmends, thaw
 from safelaunch.supervisor.leader import NO_TIME_S, TICK_S, Leader, Superseded
 from safelaunch.supervisor.standbys import eligible_standbys, keep_standby, strike_off
 from safelaunch.supervisor.state.clock import Timer
@@ -71,6 +71,7 @@ def observe(lead: Leader) -> None:
     if lead.clock.is_due(Timer.TOUCH, TOUCH_EVERY_S):
         touch(lead.local)
     notifying.follow(lead)
+    metering.follow(lead)
     urgent = find_urgent(lead)
     if lead.clock.is_due(Timer.PULSE, pulse_every_s(lead)) or lead.standbys.pulse.urgent != urgent:
         publish_pulse(lead, urgent)

@@ -21,7 +21,7 @@ from safelaunch.views.overview import SPEECH, brief
 VERSION = 1
 RECENT_S = 86400.0      # what ended in the last night is news
 DEADLINE_S = 3.0        # for all folders at once; those of a frozen filesystem are then told apart
-_FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def collect(is_all: bool, with_team: bool, ask: Callable[[bool], SchedulerAnswer
     for job in word.jobs or ():
         jobs.setdefault(job.name, []).append(job)
     dirs = [str(dir) for dir in (*(entry.dir for entry in wanted), *others)]
-    found, silent = _visit(dirs, lambda dir: _over(dir, over) if dir in over else _glance(dir, word, jobs, now))
+    found, silent = visit(dirs, lambda dir: _over(dir, over) if dir in over else _glance(dir, word, jobs, now))
     _note_ends(wanted, found)
     briefs = [one for dir in dirs if (one := found.get(dir)) and "error" not in one]
     shown = [one for one in briefs if is_all or one["ended_t"] is None or now - one["ended_t"] < RECENT_S]
@@ -94,7 +94,7 @@ def _others(word: SchedulerAnswer, before: Sequence[RegisteredRun], known: set[P
     return [dir for dir in dict.fromkeys((*(Path(one.folder) for one in found), *earlier)) if dir not in known]
 
 
-def _visit(dirs: Sequence[str], look: Callable[[str], Any]) -> tuple[dict[str, Any], list[str]]:
+def visit(dirs: Sequence[str], look: Callable[[str], Any]) -> tuple[dict[str, Any], list[str]]:
     """(folder → what `look` finds there, folders that do not answer), in disposable children."""
     if not dirs:
         return {}, []
@@ -120,7 +120,7 @@ def _glance(dir: str, word: SchedulerAnswer, jobs: dict[str, list[QueuedJob]], n
                             word.trouble) if word.jobs is None else SchedulerAnswer(tuple(jobs.get(run.plan.job_name,
                                                                                                    ()))))
         return brief(run, own, now)
-    except _FAULTS as error:
+    except FAULTS as error:
         return None if isinstance(error, FileNotFoundError) else {"error": str(error)}
     except RunFolderError as error:
         return None if isinstance(error.__cause__, FileNotFoundError) else {"error": error.message}

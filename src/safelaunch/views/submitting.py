@@ -37,6 +37,7 @@ from safelaunch.version import __version__
 from safelaunch.views.talk import Say
 
 GIT_BEFORE_S, GIT_AFTER_S = 0.02, 10.0
+Agree = Callable[[Resolved, Plan, str, GitFacts, ClusterName], None]
 CLUSTER_S = 1.0   # a slurmctld that needs longer than this for its name may still accept a job
 
 
@@ -48,9 +49,10 @@ class Submitted:
     job: str
 
 
-def submit(read: Callable[[], Resolved], say: Say) -> Submitted:
+def submit(read: Callable[[], Resolved], say: Say, agree: Agree | None = None) -> Submitted:
     """Submit the run of a config, which is read while git and Slurm answer. It reports what happens, such as a
-    submission that goes on. Raises ConfigError, UsageError, TemplateError, RunFolderError and SlurmError.
+    submission that goes on. `agree` sees what is to be sent to Slurm before anything is made, and may raise. Raises
+    ConfigError, UsageError, TemplateError, RunFolderError and SlurmError.
     """
     cwd, git, cluster = str(Path.cwd()), GitFacts(str(Path.cwd())), ClusterName(os.environ)
     try:
@@ -58,7 +60,7 @@ def submit(read: Callable[[], Resolved], say: Say) -> Submitted:
         choose_cluster(resolved, say)
         if resolved.config["cluster"] != "local":
             _refuse_other_clusters(cluster)
-        return _submit(resolved, cwd, git, cluster, say)
+        return _submit(resolved, cwd, git, cluster, say, agree)
     finally:
         git.close()
 
@@ -91,13 +93,16 @@ def _refuse_other_clusters(cluster: ClusterName) -> None:
                              hint=f"submit from a login node of that cluster, or, for this one: unset {variable}")
 
 
-def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName, say: Say) -> Submitted:
+def _submit(resolved: Resolved, cwd: str, git: GitFacts, cluster: ClusterName, say: Say,
+            agree: Agree | None) -> Submitted:
     folder, unfinished = free_folder(Path(resolved.config["run_dir"]))
     resolved.config["run_dir"] = str(folder)
     if unfinished is not None:
         return _go_on(unfinished, _what_differs(unfinished, resolved), cwd, cluster, say)
     run_id = os.urandom(4).hex()   # as secrets does, whose import (OpenSSL) takes 5 ms
     plan, text = render(resolved, run_id)
+    if agree is not None and plan.cluster != "local":
+        agree(resolved, plan, text, git, cluster)
     facts = git.collect(GIT_BEFORE_S)
     in_meta = facts is not None and not (facts and plan.kill_switch.group)   # a diff can show an old value of env
     meta: dict[str, Any] = {

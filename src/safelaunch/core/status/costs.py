@@ -67,19 +67,34 @@ class Costs:
     goodput: float | None = None
 
 
+class Tracks:
+    """The tracks of a journal that grows."""
+
+    def __init__(self) -> None:
+        self._tracks: dict[int, Track] = {}
+        self._points: dict[int, list[tuple[float, int]]] = {}   # a journal may hold ten thousand
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Its next lines."""
+        for event in events:
+            try:
+                _note(self._tracks, self._points, event)
+            except (KeyError, TypeError, ValueError, OverflowError):
+                continue   # of another version's form
+
+    def until(self, now: float, step: int | None = None) -> tuple[Track, ...]:
+        """All of them, in order; `step` is where the living one is `now`, by its log."""
+        found = [replace(track, points=tuple(self._points[number])) for number, track in sorted(self._tracks.items())]
+        if found and found[-1].ended_t is None and step is not None and step > found[-1].last_step:
+            found[-1] = replace(found[-1], points=(*found[-1].points, (now, step)))
+        return tuple(found)
+
+
 def follow(events: Iterable[Event], now: float, step: int | None = None) -> tuple[Track, ...]:
     """The attempts' tracks in order; `step` is where the living one is `now`, by its log."""
-    tracks: dict[int, Track] = {}
-    points: dict[int, list[tuple[float, int]]] = {}   # a journal may hold ten thousand
-    for event in events:
-        try:
-            _note(tracks, points, event)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            continue   # of another version's form
-    found = [replace(track, points=tuple(points[number])) for number, track in sorted(tracks.items())]
-    if found and found[-1].ended_t is None and step is not None and step > found[-1].last_step:
-        found[-1] = replace(found[-1], points=(*found[-1].points, (now, step)))
-    return tuple(found)
+    tracks = Tracks()
+    tracks.add(events)
+    return tracks.until(now, step)
 
 
 def _note(tracks: dict[int, Track], points: dict[int, list[tuple[float, int]]], event: Event) -> None:

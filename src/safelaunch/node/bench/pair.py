@@ -90,9 +90,9 @@ def interface_of(address: str) -> str:
 
 def measure(request: PairRequest) -> dict[str, Any]:
     """The answer: the bus bandwidth with the other node."""
-    met = _wait_for_peer(request) if request.is_first else _find_first(request)
+    met = meet(request)
     if met is None:
-        return failed("%s did not %s" % (request.peer, "connect" if request.is_first else "answer"))
+        return failed(no_meeting(request))
     address, port, own = met
     name = interface_of(own)
     env = dict(os.environ, MASTER_ADDR=address, MASTER_PORT=str(port))
@@ -102,6 +102,16 @@ def measure(request: PairRequest) -> dict[str, Any]:
     words = [request.python or "python", "-c", ALLREDUCE, "0" if request.is_first else "1", str(int(left_s) + 1),
              str(request.repeats)]
     return read(children.run_all([children.Task("pair", words, left_s, env)], 1, request.until_s)["pair"], request)
+
+
+def meet(request: PairRequest) -> Optional[tuple[str, int, str]]:
+    """The address and port of the first of the pair, and this node's own address; None = they did not meet."""
+    return _wait_for_peer(request) if request.is_first else _find_first(request)
+
+
+def no_meeting(request: PairRequest) -> str:
+    """Why `meet` came to nothing."""
+    return "%s did not %s" % (request.peer, "connect" if request.is_first else "answer")
 
 
 def read(outcome: children.Outcome, request: PairRequest) -> dict[str, Any]:

@@ -1,0 +1,169 @@
+"""What `safelaunch doctor` asks: Slurm of its settings and limits, and nodes of a small job what a run can do."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import json
+import os
+import random
+import re
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safelaunch.adapters import runfolder, slurm
+from safelaunch.adapters.nodebench import PORT_TRIES, PORTS
+from safelaunch.adapters.nodechecks import ANSWER_S, QUEUE_S
+from safelaunch.adapters.noderound import NodeProgram, NodeRound, Target
+from safelaunch.adapters.probe import run_in_child
+from safelaunch.adapters.slurm import Command, Result
+from safelaunch.core.checks.results import CheckReport, parse_report
+from safelaunch.core.doctor.noderows import NodeAnswers, TeamAccess
+from safelaunch.core.doctor.siteanswers import (
+    LIMIT_FORMAT,
+    QOS_FORMAT,
+    SiteAnswers,
+    parse_config,
+    parse_limits,
+    parse_partition,
+)
+from safelaunch.core.nodeset import expand
+from safelaunch.core.via import NOT_FOUND
+from safelaunch.errors import ParseError
+
+ASK_S = 20.0            # above a client's own time limit, MessageTimeout (10 s)
+JOB_LIMIT_S = 900.0     # of the small job: what is left if this process is killed
+LOOK_S = 20.0           # of a node's own look: its slowest program has 15 s
+MEET_S = 20.0
+FOLDER_S = 10.0
+MODULES = ("children", "checks.answer", "checks.disk", "bench.work", "bench.pair", "sitelook")
+
+
+def questions(user: str, partition: str | None, options: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The commands that Slurm is asked, by the names of their answers."""
+    job = [*options, *([f"--partition={partition}"] if partition else []), "--wrap=true"]
+    return {
+        "config": slurm.show_config(),
+        "partition": slurm.show_partitions(),
+        "limits": slurm.show_limits(f"associations user={user}", LIMIT_FORMAT),
+        "qos": slurm.show_limits("qos", QOS_FORMAT),
+        "plain": slurm.test_only(job), "dependent": slurm.test_only(["--dependency=singleton", *job]),
+    }
+
+
+def ask_slurm(partition: str | None, options: Sequence[str], env: Mapping[str, str]) -> SiteAnswers:
+    """All that Slurm says from here; the questions run beside each other."""
+    asked = questions(runfolder.name_of(os.getuid()), partition, options)
+    begun = {name: Command(argv, env, ASK_S) for name, argv in asked.items()}
+    told = {name: command.wait() for name, command in begun.items()}
+    text = {name: result.stdout if result.is_ok else None for name, result in told.items()}
+    limits, qos = text["limits"], text["qos"]
+    return SiteAnswers(
+        None if text["config"] is None else parse_config(text["config"]),
+        None if text["partition"] is None else parse_partition(text["partition"], partition),
+        None if not limits or qos is None else parse_limits(limits, qos),
+        _refusal(told["plain"]), _refusal(told["dependent"]))
+
+
+def _refusal(result: Result) -> str | None:
+    """Why sbatch would not take a job; "" = it would, None = no clear answer."""
+    if result.is_unknown or result.returncode == NOT_FOUND:
+        return None
+    return "" if result.is_ok else " ".join(slurm.said(result).split())
+
+
+def ask_folder(folder: str, group: str) -> TeamAccess:
+    """Whether members of a group can get to a folder."""
+    try:
+        found = grp.getgrnam(group)
+    except KeyError:
+        return TeamAccess(group, trouble=f"there is no group {group!r} on this machine")
+    answer = run_in_child(lambda: [str(path) for path in runfolder.closed_to(
+        found.gr_gid, [Path(folder), *Path(folder).parents])], FOLDER_S)
+    if not answer.is_ok or answer.value is None:
+        return TeamAccess(group, trouble="the folder does not answer" if answer.late else str(answer.error))
+    return TeamAccess(group, found.gr_gid in (os.getgid(), *os.getgroups()), tuple(answer.value))
+
+
+@dataclass(frozen=True)
+class SmallJob:
+    """The nodes of a job of ours; `trouble`: why there is none."""
+
+    id: str = ""
+    nodes: tuple[str, ...] = ()
+    trouble: str = ""
+
+
+@contextlib.contextmanager
+def small_job(options: Sequence[str], env: Mapping[str, str]) -> Iterator[SmallJob]:
+    """A job of two nodes, for steps from here; it is cancelled afterwards, also where Slurm's answer got lost."""
+    name = f"safelaunch-doctor-{secrets.token_hex(4)}"
+    argv = slurm.allocate(name, ["--nodes=2", "--ntasks-per-node=1", *options], QUEUE_S, JOB_LIMIT_S)
+    try:
+        result = slurm.run(argv, env, QUEUE_S + ASK_S)
+        granted = re.search(r"Granted job allocation (\d{1,12})", result.stderr + result.stdout)
+        if not result.is_ok or granted is None:
+            yield SmallJob(trouble=" ".join(slurm.said(result).split()))
+            return
+        told = slurm.run(slurm.squeue((f"--jobs={granted[1]}",), "%N"), env, ASK_S)
+        try:
+            nodes = tuple(expand(told.stdout.strip())) if told.is_ok else ()
+        except (ParseError, ValueError):
+            nodes = ()
+        yield SmallJob(granted[1], nodes, "" if nodes else "squeue does not name its nodes")
+    finally:
+        slurm.run(slurm.scancel_named(runfolder.name_of(os.getuid()), name), env, ASK_S)
+
+
+def ask_nodes(job: SmallJob, options: Sequence[str], env: Mapping[str, str]) -> NodeAnswers:
+    """Each node's own look, then a TCP connection between the first two."""
+    target = Target(job.id, job.nodes)
+    asked = NodeRound(target, env, NodeProgram(MODULES), deadline_s=LOOK_S + ANSWER_S, read=parse_report, ask=lambda
+                      node: {"node": node, "job": job.id, "options": list(options)})
+    begun_t = time.time()
+    asked.wait()
+    ended_t = time.time()
+    offsets_s = {node: off_s(_number(line, "t"), begun_t, ended_t) for node, line in asked.lines.items()}
+    silent = {one.node: one.why for one in asked.silent}
+    addresses = {node: _texts(line, "addresses") for node, line in asked.lines.items()}
+    pair = [node for node in job.nodes if addresses.get(node)][:2]
+    met = _meet(job, pair, addresses[pair[0]], env) if len(pair) == 2 else ()
+    return NodeAnswers(asked.answers, silent, met, offsets_s)
+
+
+def off_s(t: float | None, begun_t: float, ended_t: float) -> float:
+    """By how much a node's clock is at least ahead of this host's, or behind it (negative), if it was read between
+    these times; 0 = it may be right.
+    """
+    if t is None or begun_t <= t <= ended_t:
+        return 0.0
+    return t - ended_t if t > ended_t else t - begun_t
+
+
+def _meet(job: SmallJob, pair: Sequence[str], addresses: Sequence[str],
+          env: Mapping[str, str]) -> tuple[CheckReport, ...]:
+    """What two nodes say of a connection of the second to the first, by its name or an address."""
+    first, second = pair
+    common = {"token": secrets.token_hex(16), "ports": random.sample(PORTS, PORT_TRIES), "deadline_s": int(MEET_S),
+              "addresses": [first, *addresses]}
+    words = {first: {**common, "node": first, "peer": second, "is_first": True},
+             second: {**common, "node": second, "peer": first, "is_first": False}}
+    asked = NodeRound(Target(job.id, (first, second)), env, NodeProgram(MODULES), deadline_s=MEET_S + ANSWER_S,
+                      ask=words.__getitem__, read=parse_report)
+    asked.wait()
+    return asked.answers
+
+
+def _number(line: str, key: str) -> float | None:
+    value: Any = json.loads(line).get(key)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < 1e12 else None
+
+
+def _texts(line: str, key: str) -> list[str]:
+    value: Any = json.loads(line).get(key)
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

@@ -1,0 +1,115 @@
+"""What a submission would take, as rows for the person who is about to send it. Facts in, (label, text, style) out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from safelaunch.core.plan import Plan
+from safelaunch.core.script import time_limit_s
+
+MOST_EXCLUDED = 3
+_START = re.compile(r"to start at (?P<start>[0-9]{4}-[0-9-]{5}T[0-9:]{8})\b.{0,80}?(?: on nodes? (?P<nodes>\S{1,400}))?"
+                    r"(?: in partition (?P<partition>\S{1,200}))?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class ExpectedStart:
+    """What `sbatch --test-only` said; all "" = nobody knows, for the reason in `trouble`."""
+
+    start: str = ""         # 2026-11-25T08:14:35, in the cluster's zone
+    nodes: str = ""
+    partition: str = ""
+    refusal: str = ""       # Slurm would not take the job
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class SubmissionFacts:
+    """All that is known before a job is sent; None = nobody knows. `excluded`: (node, why). `dirty`: how many files
+    differ from the commit.
+    """
+
+    size: str                                             # 16 nodes × 8 GPUs, torchrun × 8, …
+    resumes: tuple[str, ...]
+    excluded: tuple[tuple[str, str], ...] | None
+    start: ExpectedStart
+    commit: str | None = None
+    dirty: int | None = None
+
+
+def parse_test_only(said: str, is_ok: bool) -> ExpectedStart:
+    """The answer of `sbatch --test-only`, which comes on stderr."""
+    found = _START.search(said[:1 << 16])
+    if is_ok and found is not None:
+        return ExpectedStart(found["start"], found["nodes"] or "", found["partition"] or "")
+    words = " ".join(said.split())[:300]
+    if is_ok:
+        return ExpectedStart(trouble=f"sbatch --test-only said {words!r}")
+    return ExpectedStart(refusal=words or "sbatch --test-only failed without a word")
+
+
+def changed_files(diff: str) -> int:
+    """How many files a diff of git is about."""
+    return len(re.findall("^diff --git ", diff, re.MULTILINE))
+
+
+def rows(plan: Plan, facts: SubmissionFacts, span: Callable[[float], str]) -> list[tuple[str, str, str]]:
+    """The plan, for a terminal; `span` says a length of time in words."""
+    return [("run", facts.size, ""), _cost(plan, span), *_resumes(facts), _excluded(facts), _starts(facts.start),
+            *_tree(facts)]
+
+
+def _cost(plan: Plan, span: Callable[[float], str]) -> tuple[str, str, str]:
+    """What a job takes at most, and what all do if each restart takes one: a restart in place takes none."""
+    unit, per_node = ("GPU hours", plan.gpus_per_node) if plan.gpus_per_node else ("node hours", 1)
+    spares = f" and {plan.spare_nodes} spare" if plan.spare_nodes else ""
+    limit_s = time_limit_s(dict(plan.sbatch).get("time"))
+    if not limit_s:
+        return ("at most", f"unknown {unit}: slurm.time is not set, so the partition's limit counts", "")
+    hours = plan.allocated_nodes * per_node * limit_s / 3600
+    restarts = plan.restart.max_restarts
+    return ("at most", f"{_number(hours)} {unit} a job ({plan.nodes}{spares} nodes, {span(limit_s)}); "
+            f"{_number(hours * (restarts + 1))} if each of {restarts} restarts takes a job of its own. A time limit "
+            "that ends a job costs no restart: the run goes on in the next one", "bold")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _resumes(facts: SubmissionFacts) -> list[tuple[str, str, str]]:
+    return [("resume" if number == 0 else "", line, "") for number, line in enumerate(facts.resumes)]
+
+
+def _excluded(facts: SubmissionFacts) -> tuple[str, str, str]:
+    if facts.excluded is None:
+        return ("excluded", "unknown: the ledger of nodes does not answer", "yellow")
+    if not facts.excluded:
+        return ("excluded", "no node", "")
+    shown = "; ".join(f"{node} ({why})" for node, why in facts.excluded[:MOST_EXCLUDED])
+    more = len(facts.excluded) - MOST_EXCLUDED
+    return ("excluded", shown + (f"; and {more} more: safelaunch nodes" if more > 0 else ""), "")
+
+
+def _starts(start: ExpectedStart) -> tuple[str, str, str]:
+    if start.refusal:
+        return ("start", f"Slurm would refuse it: {start.refusal}", "bold red")
+    if not start.start:
+        return ("start", f"unknown: {start.trouble}", "yellow")
+    where = f" on {start.nodes}" if start.nodes else ""
+    where += f" in partition {start.partition}" if start.partition else ""
+    return ("start", f"{start.start}{where}, as the queue is now", "")
+
+
+def _tree(facts: SubmissionFacts) -> list[tuple[str, str, str]]:
+    if facts.commit is None:
+        return []
+    short = facts.commit[:12]
+    if facts.dirty is None:
+        return [("git", f"commit {short}; whether files differ from it is unknown: git took too long", "yellow")]
+    if not facts.dirty:
+        return [("git", f"commit {short}", "")]
+    files = "1 file differs" if facts.dirty == 1 else f"{facts.dirty} files differ"
+    return [("git", f"commit {short}, and {files} from it: the difference is kept with the run", "yellow")]

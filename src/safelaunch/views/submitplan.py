@@ -1,0 +1,75 @@
+"""What `submit` shows on a terminal before a job is sent: size, cost, resume point, exclusions, start, git."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from safelaunch.adapters import ledger, slurm
+from safelaunch.adapters.clustername import ClusterName
+from safelaunch.adapters.probe import run_in_child
+from safelaunch.adapters.provenance import GitFacts
+from safelaunch.adapters.slurm import Command
+from safelaunch.core import forecast, script
+from safelaunch.core.forecast import ExpectedStart, SubmissionFacts
+from safelaunch.core.ledger import exclusions, of_cluster
+from safelaunch.core.nodeset import expand_own
+from safelaunch.core.plan import Plan
+from safelaunch.views import firststart, talk, terminal
+
+START_S = 5.0     # a person waits
+LEDGER_S = 3.0
+GIT_S = 2.0
+NAME_S = 1.0
+
+
+def lines(plan: Plan, text: str, size: str, cwd: str, git: GitFacts, cluster: ClusterName) -> list[str]:
+    """The plan for this terminal. What does not answer in time is said to be unknown."""
+    with tempfile.NamedTemporaryFile("w", prefix="safelaunch-") as copy:   # 0600: it has the values of env
+        copy.write(text)
+        copy.flush()
+        asked = Command(slurm.test_only([*script.first_job_options(plan), copy.name]), slurm.outside_job(os.environ),
+                        START_S, cwd)
+        resumes = ("no resume: resume.dir is not set",) if plan.resume.dir is None else firststart.look(plan, cwd).lines
+        excluded = _excluded(plan, cluster.name(NAME_S))
+        facts = git.collect(GIT_S)
+        start = _start(asked)
+    commit = facts.get("commit") if facts else None
+    dirty = forecast.changed_files(facts["diff"]) if facts and "diff" in facts else None
+    found = SubmissionFacts(size, resumes, excluded, start, commit, dirty)
+    return terminal.lines(forecast.rows(plan, found, talk.span), terminal.width(), terminal.has_colour())
+
+
+def _start(asked: Command) -> ExpectedStart:
+    result = asked.wait()
+    if result.is_unknown:
+        return ExpectedStart(trouble=f"Slurm gave no answer within {START_S:.0f} s")
+    found = forecast.parse_test_only(result.stderr + result.stdout, result.is_ok)
+    try:
+        t = datetime.fromisoformat(found.start).timestamp()
+    except ValueError:
+        return found
+    return replace(found, start=f"{talk.clock(t)} (in {talk.span(t - time.time())})")
+
+
+def _excluded(plan: Plan, cluster: str) -> tuple[tuple[str, str], ...] | None:
+    """The nodes that are to be excluded, the user's own first; submit itself then asks which of them Slurm knows."""
+    own: Sequence[str] = expand_own(dict(plan.sbatch).get("exclude"))
+    named = tuple((node, "slurm.exclude") for node in own)
+    if not plan.suspects.exclude:
+        return named
+
+    def read() -> list[list[str]]:
+        folder = ledger.folder_of(plan.suspects, slurm.outside_job(os.environ))
+        known = of_cluster(ledger.read(folder) if folder.is_dir() else (), cluster)
+        found = exclusions(known, time.time(), plan.suspects, nodes=plan.allocated_nodes, spares=plan.spare_nodes)
+        return [[one.node, one.why] for one in found]
+
+    answer = run_in_child(read, LEDGER_S)
+    if not answer.is_ok or answer.value is None:
+        return None
+    return (*named, *((node, why) for node, why in answer.value if node not in own))

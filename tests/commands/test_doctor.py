@@ -1,0 +1,116 @@
+"""safelaunch doctor: answers of a Slurm that is odd, silent or not there, and what its exit code says."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from safelaunch.adapters import doctor, sitefolder
+from safelaunch.cli import run
+from tests.handmade import fake_command
+from tests.tables import each
+
+COMMANDS = ("scontrol", "sacctmgr", "sbatch", "salloc", "squeue", "scancel")
+REFUSES = "echo 'slurm_load_ctl_conf error: Invalid user' >&2; exit 1"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH without Slurm, and a folder that needs no measurement."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+    for name in ("bash", "head", "tr", "sleep"):
+        (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
+    monkeypatch.setattr(sitefolder, "PROBES", {"exec": sitefolder.PROBES["exec"]})
+    return tmp_path
+
+
+def ask(capsys: pytest.CaptureFixture[str], folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    code = run(["doctor", str(folder), "--json", *words])
+    said = json.loads(capsys.readouterr().out)
+    assert said["v"] == 1 and said["ok"] is (code == 0)
+    return code, {row["check"]: row for row in said["rows"]}
+
+
+def test_where_there_is_no_slurm_this_machine_is_what_remains(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    code, rows = ask(capsys, folder, "--job")
+    assert code == 0 and list(rows) == ["release", "exec"]
+    assert rows["release"]["setting"] == "cluster: local"
+
+
+@pytest.mark.parametrize("answer", ["", "head -c 3000000 /dev/zero", "head -c 3000000 /dev/zero | tr '\\0' '='",
+                                    "echo 'SlurmdTimeout = ?'; echo '|||'", REFUSES],
+                         ids=["empty", "zeros", "huge", "garbled", "refused"])
+def test_odd_answers_are_unknown_and_never_a_crash(
+    capsys: pytest.CaptureFixture[str], folder: Path, answer: str
+) -> None:
+    for name in COMMANDS:
+        fake_command(folder / "bin", name, answer)
+    code, rows = ask(capsys, folder, "--job")
+    assert code == 4 and rows["release"]["verdict"] == "unknown"
+    assert rows["nodes: job"]["verdict"] == "unknown" and rows["partition"]["verdict"] == "unknown"
+
+
+def test_a_slurm_that_hangs_costs_its_deadline_and_is_unreachable(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "ASK_S", 0.3)
+    for name in COMMANDS:
+        fake_command(folder / "bin", name, "exec sleep 60")
+    code, rows = ask(capsys, folder)
+    assert code == 4 and rows["sbatch"]["verdict"] == "unknown"
+
+
+def test_a_folder_that_is_not_safe_is_thirteen_and_people_see_the_worst_first(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    code, rows = ask(capsys, folder / "missing")
+    assert code == 13 and rows["write"]["verdict"] == "not safe"
+    assert run(["doctor", str(folder / "missing")]) == 13
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("not safe") and lines[-1].endswith("1 not safe, 1 caution")
+
+
+def test_a_teams_group_that_does_not_exist_or_cannot_pass_is_told(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    assert ask(capsys, folder, "--group", "no-such-group")[1]["team"]["verdict"] == "unknown"
+    mine = grp.getgrgid(os.getgid()).gr_name
+    (folder / "closed").mkdir(0o700)
+    closed = ask(capsys, folder / "closed", "--group", mine)[1]["team"]
+    assert closed["verdict"] == "caution" and "does not let" in closed["measured"]
+
+
+def test_a_word_that_is_no_option_is_refused(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert run(["doctor", str(folder), "gpu"]) == 2
+    assert "'gpu' is no option of sbatch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("salloc", ["echo 'salloc: Granted job allocation 12' >&2", "exec sleep 60", "exit 1"],
+                         ids=["granted", "no answer", "refused"])
+def test_the_small_job_is_cancelled_by_its_own_name_whatever_happens(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, salloc: str
+) -> None:
+    monkeypatch.setattr(doctor, "QUEUE_S", 0.2)
+    fake_command(folder / "bin", "salloc", f'echo "$*" >"{folder}/asked"; {salloc}')
+    fake_command(folder / "bin", "squeue", "echo 'n[3-4]'")
+    fake_command(folder / "bin", "scancel", f'echo "$*" >"{folder}/cancelled"')
+    monkeypatch.setattr(doctor, "ASK_S", 0.3 if "sleep" in salloc else 20.0)
+    with pytest.raises(KeyboardInterrupt), doctor.small_job([], dict(os.environ)) as job:
+        assert job.nodes == (("n3", "n4") if "Granted" in salloc else ()) and bool(job.trouble) is not bool(job.id)
+        raise KeyboardInterrupt
+    name = re.search(r"--job-name=(safelaunch-doctor-\S+)", (folder / "asked").read_text())
+    assert name and f"--name={name[1]}" in (folder / "cancelled").read_text()
+
+
+@each(("t", "expected"), [(None, 0.0), (150.0, 0.0), (90.0, -10.0), (230.0, 30.0)])
+def test_a_nodes_clock_is_off_by_at_least_what_lies_outside_of_the_question(t: float | None, expected: float) -> None:
+    assert doctor.off_s(t, 100.0, 200.0) == expected

@@ -1,0 +1,80 @@
+"""safelaunch metrics: figures of all runs, of some, and in a file for node_exporter."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from safelaunch.adapters import registry
+from safelaunch.cli import run
+from safelaunch.core.metrics import FAMILIES
+from tests import promtext
+from tests.handmade import Made, make_run, make_running
+
+DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+@pytest.fixture
+def bloom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """A run that goes on, in the list of one's own runs."""
+    made = make_running(tmp_path, monkeypatch)
+    registry.register(made.dir, "bloom", "1a2b3c4d", "12", "")
+    return made
+
+
+def runs_in(text: str) -> set[str]:
+    return {dict(labels)["run"] for labels in promtext.parse(text).get("safelaunch_run_info", {})}
+
+
+def test_all_runs_that_go_on_are_printed_and_one_that_cannot_be_read_is_told(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make_run(tmp_path / "llama", "name: llama\ncommand: train\n", "deadbeef")
+    registry.register(other.dir, "llama", "deadbeef", "13", "")
+    assert run(["metrics"]) == 0
+    assert runs_in(capsys.readouterr().out) == {"bloom", "llama"}
+    (other.dir / "run.json").write_bytes(b"{}")
+    assert run(["metrics"]) == 0
+    said = capsys.readouterr()
+    assert runs_in(said.out) == {"bloom"} and "llama cannot be read" in said.err
+
+
+def test_a_run_that_ended_long_ago_is_printed_only_where_it_is_named(
+    bloom: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bloom.event("completed", ago_s=2 * 86400, exit_code=0, why="done")
+    assert run(["metrics"]) == 0
+    assert capsys.readouterr().out == ""
+    assert run(["metrics", "bloom"]) == 0
+    assert runs_in(capsys.readouterr().out) == {"bloom"}
+
+
+def test_the_textfile_is_replaced_as_a_whole_and_others_may_read_it(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "collector"
+    folder.mkdir()
+    before = os.umask(0o077)
+    try:
+        assert [run(["metrics", "--textfile", str(folder)]) for _ in range(2)] == [0, 0]
+    finally:
+        os.umask(before)
+    (path,) = folder.iterdir()
+    assert path.name.startswith("safelaunch-") and path.suffix == ".prom"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644 and runs_in(path.read_text()) == {"bloom"}
+    assert capsys.readouterr().out == ""
+
+
+def test_a_folder_that_cannot_be_written_is_said(
+    bloom: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["metrics", "--textfile", str(tmp_path / "missing")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_every_family_is_documented() -> None:
+    assert set(re.findall("^[|] `(safelaunch_[a-z_]+)`", DOCS.read_text(), re.MULTILINE)) == set(FAMILIES)
