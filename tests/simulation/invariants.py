@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from safelaunch.core import via
+from safelaunch.core.decide.slowness import MOST_PLANNED, STOPS_S
 from safelaunch.core.model import CHECK_FAILED
 from safelaunch.core.state import State
+from tests.simulation.checks import STANDS_STILL
 from tests.simulation.slurm import MIN_JOB_AGE_S
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 SEEN_S = 40.0          # a person's word may go unseen for so long: a look every 3 s, a folder that is slow or frozen
 LOST_S = 15.0           # ... and its dead processes let go of the folder so long after the server is back
+ENDS_S = 15.0           # from the end of a wait for a checkpoint to that of the last rank
 CALLS_AN_INCIDENT = 10
 CALLS_A_SECOND = 2
 
@@ -26,6 +29,8 @@ def check(sim: Sim, state: State) -> None:
     _asks_slurm_little(sim)
     _resumes_from_the_newest(sim, state)
     _says_what_is_lost(sim, state)
+    _accuses_with_reason(sim, state)
+    _loses_little_by_experiments(sim, state)
 
 
 def _ends_in_a_named_state(sim: Sim, state: State) -> None:
@@ -171,3 +176,34 @@ def _says_what_is_lost(sim: Sim, state: State) -> None:
         if attempt.first_step < attempt.told_step and trained > allowed and attempt.number not in said:
             sim.violate(f"attempt {attempt.number} was to go on from step {attempt.told_step}, has trained {trained} "
                         "steps from the start, and nobody says so")
+
+
+def _accuses_with_reason(sim: Sim, state: State) -> None:
+    """No node of a healthy fleet is called slow; one that was wrongly called so is taken back, once that is proved."""
+    scenario, search = sim.scenario, state.search
+    innocent = [node for node, _ in search.slow if node != scenario.slow_node or scenario.slow not in ("node", "wrong")]
+    if innocent:
+        sim.violate(f"{innocent} are called slow, and are not")
+    if sim.benched and scenario.slow in ("", "healthy"):
+        sim.violate("nodes are measured, though steps take as long as ever")
+    if search.has_won is not None and search.has_won != (scenario.slow == "node"):
+        sim.violate(f"the proof says {search.has_won}, and steps take longer because of: {scenario.slow}")
+    kept = {one.node for one in state.exclusions if one.why.startswith("slows")}
+    if search.has_won is False and kept:
+        sim.violate(f"{sorted(kept)} stay excluded, though the speed did not come back without them")
+
+
+def _loses_little_by_experiments(sim: Sim, state: State) -> None:
+    """At most so many are made. Each stops at a checkpoint: few steps are made again."""
+    planned = state.search.planned
+    if len(planned) > MOST_PLANNED:
+        sim.violate(f"{len(planned)} experiments were made")
+    if {fault.kind for fault in sim.scenario.faults} & STANDS_STILL or sim.scenario.fs_late_s:
+        return   # who looks for the checkpoint stands still, and the training goes on
+    how = ("interrupted",) if sim.scenario.faults else ("interrupted", "failed")   # it may fail while it is awaited
+    stopped = {one.number for one in state.attempts
+               if one.number in planned and one.asked_row == "slow_restart" and one.ended in how}
+    for attempt, after in zip(sim.attempts, sim.attempts[1:], strict=False):
+        lost_s = (attempt.step - after.told_step) * sim.scenario.step_s
+        if attempt.number in stopped and lost_s > STOPS_S + ENDS_S:
+            sim.violate(f"the experiment after attempt {attempt.number} loses {lost_s:.0f} s of steps")

@@ -30,6 +30,7 @@ from safelaunch.watch.memory import Memory
 from safelaunch.watch.reading import RunReader
 from safelaunch.watch.watcher import Watcher
 from tests.core.why.judged import read_text
+from tests.simulation.bench import SimBench
 from tests.simulation.checks import SimChecks
 from tests.simulation.clock import Process
 from tests.simulation.command import SimCommand
@@ -356,6 +357,10 @@ class SimWorld(World):
     def check(self, target: Any, env: Any, question: Any) -> Any:
         """As the scenario wants it (tests/simulation/checks.py)."""
         return SimChecks(self._sim, target.nodes, self._host)
+
+    def bench(self, target: Any, env: Any, question: Any, tolerance: float) -> Any:
+        """As the scenario's nodes are (tests/simulation/bench.py)."""
+        return SimBench(self._sim, target.nodes, self._host)
 
     def deliver(self, targets: Any, message: Any, smtp: Any, env: Any) -> SimDelivery:
         """A message to people."""

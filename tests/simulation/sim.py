@@ -101,6 +101,7 @@ class Sim:
         self.bug_step: int | None = None
         self.is_forgetful = False        # the training does not load what it is told to
         self.dies_at = (0, "")
+        self.benched: list[tuple[str, ...]] = []   # nodes of each round of measurements
         self.failed_checks: set[str] = set()   # nodes that have failed one
         self.slurm = Slurm(self)
         self.is_plain = False

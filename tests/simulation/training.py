@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safelaunch.adapters.attempt import AttemptProcess
+from tests.simulation.bench import DROP
 from tests.simulation.clock import Timer
 from tests.simulation.guards import Task
 from tests.simulation.hosts import Host
@@ -161,6 +162,16 @@ class Attempt:
         since_s = self.sim.clock.t - self._since_t if self._since_t is not None else 0.0
         done = int((self._active_s + since_s) / self.sim.scenario.step_s)
         return min(self.sim.scenario.steps, self.first_step + done)
+
+    def step_time(self, step: int) -> str:
+        """What its log says of a step, where it says so. Printed only: the steps themselves take as long as ever."""
+        scenario = self.sim.scenario
+        if not scenario.slow:
+            return ""
+        has_node = any(node.name == scenario.slow_node for node in self.nodes)
+        is_slow = scenario.slow in ("other", "wrong") or (scenario.slow == "node" and has_node)
+        longer = 1 + DROP * (is_slow and step > scenario.slow_step) + 0.001 * (step % 5 - 2)
+        return f" | loss: 2.5 | step_time: {scenario.step_s * longer:.5f}"
 
     def update(self) -> None:
         """Something about the ranks has changed: they step only while all of them run and reach each other."""
@@ -319,7 +330,7 @@ class SimProcess(AttemptProcess):
         steps = range(max(self._read_step, last - MOST_READ) + 1, last + 1)
         self._read_step = last
         said = "".join(f"{line}\n" for line in self._attempt.lines[-5:])
-        return (said + "".join(f"step {step}\n" for step in steps)).encode()
+        return (said + "".join(f"step {step}{self._attempt.step_time(step)}\n" for step in steps)).encode()
 
     def keep_pump(self, target: str, now_s: float) -> None:
         """The pump copies by itself."""

@@ -21,6 +21,7 @@ from safelaunch.adapters.collect import Collection, Depth, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
 from safelaunch.adapters.job import address_of, addresses_of, own_addresses
+from safelaunch.adapters.nodebench import BenchQuestion, NodeBench
 from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
 from safelaunch.adapters.noderound import Target
 from safelaunch.adapters.notify import Delivery
@@ -148,6 +149,10 @@ class World:
     def check(self, target: Target, env: Mapping[str, str], question: CheckQuestion) -> NodeChecks:
         """The checks of nodes, started (adapters.nodechecks); poll them."""
         return NodeChecks(target, env, question, begin=self.command)
+
+    def bench(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float) -> NodeBench:
+        """The measurements of nodes, started (adapters.nodebench); poll them."""
+        return NodeBench(target, env, question, tolerance, begin=self.command)
 
     def deliver(self, targets: Sequence[NotifyTarget], message: Message, smtp: str | None,
                 env: Mapping[str, str]) -> Delivery:

@@ -172,6 +172,13 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "odd_figure": lambda data: f"{tell_odd(data)}, since step {data['step']} of attempt {data['attempt']}",
     "step_time": lambda data: f"a step takes {float(data['level_s']):.4g} s",
     "slower": _slower,
+    "nodes_benched": lambda data: f"{_nodes(data)} were measured{_because(data)}",
+    "swap_judged": lambda data: (f"the speed has {'come back' if data['won'] else 'not come back'} without "
+                                 f"{_nodes(data)}: {float(data['level_s']):.4g} s a step"),
+    "evidence_withdrawn": lambda data: f"what was measured against {data['node']} is taken back{_because(data)}",
+    "checkpoints_cut": lambda data: (f"{len(data['checkpoints'])} checkpoints behind step {data['upto']} are not used: "
+                                     f"the loss of attempt {data['attempt']} was no finite number from step "
+                                     f"{data['step']} on"),
     "slower_over": lambda data: f"the drop of speed is over: {_slower(data)}",
     "standby_started": lambda data: f"a second supervisor stands by on {data['node']}",
     "standby_lost": lambda data: f"the second supervisor on {data['node']} is lost{_because(data)}",
