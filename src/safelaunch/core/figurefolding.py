@@ -42,6 +42,11 @@ def _odd_figure(state: State, event: Event) -> State:
     return state if odd in state.odd else replace(state, odd=(*state.odd, odd)[-MOST_ODD:])
 
 
+def _slow_evidence(state: State, event: Event) -> State:
+    seen = tuple((str(node), str(line)) for node, line in dict(event.data["nodes"]).items())
+    return replace(state, search=replace(state.search, seen=seen, seen_why=str(event.data["why"])))
+
+
 def _nodes_benched(state: State, event: Event) -> State:
     """Once for each drop: a second line of the same round changes nothing."""
     data, slower = event.data, state.slower
@@ -81,6 +86,7 @@ FIGURE_STEPS: dict[str, Callable[[State, Event], State]] = {
     "step_time": _step_time,
     "slower": _slower,
     "slower_over": _slower_over,
+    "slow_evidence": _slow_evidence,
     "nodes_benched": _nodes_benched,
     "swap_judged": _swap_judged,
     "evidence_withdrawn": _evidence_withdrawn,

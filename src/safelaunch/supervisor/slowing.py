@@ -18,6 +18,7 @@ from safelaunch.core.slow.steppace import to_event
 from safelaunch.supervisor import listening, slowsearch
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.clock import Timer
+from safelaunch.supervisor.state.tasks import Work
 
 JOURNAL_S = 3600.0   # between two lines with the level; a supervisor that starts knows an older one
 MOST_TEXT = 300      # of a line of the log that the journal quotes
@@ -64,6 +65,7 @@ def _report(lead: Leader, known: pace.LogPace, change: PaceChange, text: bytes) 
     lead.say(f"!!! SLOWER: steps take {change.to_s:.4g} s instead of {change.from_s:.4g} s "
              f"({100 * (change.to_s / change.from_s - 1):.2g} % longer) since step {change.step}; "
              f"{slowness.what_follows(lead.state, lead.plan)}")
+    lead.tasks.begin(Work.LOOK_AT_SPEED, slowsearch.look(lead))
 
 
 def _watch_figures(lead: Leader, number: int, lines: list[StepLine]) -> None:

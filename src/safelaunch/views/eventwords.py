@@ -172,6 +172,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "odd_figure": lambda data: f"{tell_odd(data)}, since step {data['step']} of attempt {data['attempt']}",
     "step_time": lambda data: f"a step takes {float(data['level_s']):.4g} s",
     "slower": _slower,
+    "slow_evidence": lambda data: f"what the nodes showed when steps became longer{_because(data)}",
     "nodes_benched": lambda data: f"{_nodes(data)} were measured{_because(data)}",
     "swap_judged": lambda data: (f"the speed has {'come back' if data['won'] else 'not come back'} without "
                                  f"{_nodes(data)}: {float(data['level_s']):.4g} s a step"),

@@ -118,7 +118,7 @@ def test_who_may_overrule_a_planned_stop() -> None:
 def test_how_an_attempt_ended_that_stopped_for_an_experiment() -> None:
     asked = mark_asked(ALIVE, "slow_restart", NOW - 100)
     codes = {code: tuple(Exit(node, number, code) for number, node in enumerate(ALIVE.nodes)) for code in (0, 1)}
-    saved = {"saved": "/c/60", "saved_t": NOW - 5, "killed_t": NOW - 3}
+    saved: dict[str, Any] = {"saved": "/c/60", "saved_t": NOW - 5, "killed_t": NOW - 3}
     table = {
         "killed at its checkpoint": (replace(asked, heard=0, exits=codes[1], **saved), "interrupted"),
         "it saved by itself and ended": (replace(asked, heard=2, exits=codes[0]), "interrupted"),

@@ -27,6 +27,8 @@ class SlowSearch:
     from_s: float = 0.0
     to_s: float = 0.0
     has_won: bool | None = None
+    seen: tuple[tuple[str, str], ...] = ()   # node, what it showed when steps became longer
+    seen_why: str = ""                       # and whether one of them differs
 
 
 def judge_swap(search: SlowSearch, attempt: int, nodes: Collection[str], *, lasts: bool, values: int) -> bool | None:
