@@ -20,11 +20,13 @@ class Helpers:
     def __init__(self, mute: str = "") -> None:
         self.mute, self.asked = mute, list[tuple[str, bool]]()   # node, whether it is asked for a pair
 
-    def __call__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = 60.0, cwd: str = "/") -> Command:
+    def __call__(self, argv: Sequence[str], env: Mapping[str, str], deadline_s: float = 60.0,
+                 cwd: str = "/") -> Command:
         words = json.loads(env["SAFELAUNCH_ASKED"])
         node, is_pair = words["node"], "peer" in words
         self.asked.append((node, is_pair))
-        value = (10.0 if is_pair else 80.0 if node == "n2" else 100.0) + len(self.asked) % 3 / 10
+        rate = 10.0 if is_pair else 80.0 if node == "n2" else 100.0
+        value = rate + len(self.asked) % 3 / 10
         answer = {"checks": [{"name": "bus" if is_pair else "memory", "outcome": "ok", "facts": {"value": value}}],
                   "addresses": ["127.0.0.1"]}
         says = "exec sleep 600" if node == self.mute else f"echo '{json.dumps(answer)}'"

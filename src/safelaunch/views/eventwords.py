@@ -13,6 +13,7 @@ from safelaunch.core.slow.oddfigures import tell_odd
 from safelaunch.views import talk
 
 Data = Mapping[str, Any]
+SHOWN_NODES = 4   # of those that were asked what they show; all that differ
 
 
 def describe(event: Event) -> str:
@@ -132,6 +133,15 @@ def _slower(data: Data) -> str:
             f"{data['since_step']}")
 
 
+def _slow_evidence(data: Data) -> str:
+    """A line a node, of those that differ, or of the first few."""
+    lines = list(dict(data["nodes"]).items())
+    shown = lines[:max(SHOWN_NODES, len(data.get("odd") or ()))]
+    more = f"; and {len(lines) - len(shown)} more nodes" if len(lines) > len(shown) else ""
+    return (f"when steps became longer, {data['why']}: "
+            f"{'; '.join(f'{node}: {line}' for node, line in shown)}{more}")
+
+
 def _checkpoint_skipped(data: Data) -> str:
     instead = f"the newest complete one is {data['instead']}" if data.get("instead") else "there is no complete one"
     return f"the checkpoint {data['path']} is skipped: {data['reason']}; {instead}"
@@ -172,7 +182,7 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "odd_figure": lambda data: f"{tell_odd(data)}, since step {data['step']} of attempt {data['attempt']}",
     "step_time": lambda data: f"a step takes {float(data['level_s']):.4g} s",
     "slower": _slower,
-    "slow_evidence": lambda data: f"what the nodes showed when steps became longer{_because(data)}",
+    "slow_evidence": _slow_evidence,
     "nodes_benched": lambda data: f"{_nodes(data)} were measured{_because(data)}",
     "swap_judged": lambda data: (f"the speed has {'come back' if data['won'] else 'not come back'} without "
                                  f"{_nodes(data)}: {float(data['level_s']):.4g} s a step"),
