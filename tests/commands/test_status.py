@@ -113,7 +113,8 @@ def test_what_is_done_about_a_drop_is_shown_with_what_the_nodes_showed_and_what_
     shown = told(bloom, job())
     assert "nodes      when steps became longer: no node differs" in shown
     assert "n3: CPU time stolen 3 %" in shown and "n4: CPU time stolen" not in shown
-    assert "slow node  n2 (memory: 2.5% slower than the others, z 9.0), of 6 that were measured after attempt 1" in shown
+    assert ("slow node  n2 (memory: 2.5% slower than the others, z 9.0), of 6 that were measured after attempt 1"
+            in shown)
     bloom.event("swap_judged", attempt=2, nodes=["n2"], won=False, level_s=111.0, from_s=105.2, to_s=111.0)
     assert "the speed did not come back without it" in told(bloom, job())
     seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["slow_search"]

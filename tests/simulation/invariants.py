@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from safelaunch.core import via
+from safelaunch.core.decide.nanback import MOST_SAME
 from safelaunch.core.decide.slowness import MOST_PLANNED, STOPS_S
 from safelaunch.core.model import CHECK_FAILED
 from safelaunch.core.state import State
@@ -31,6 +32,7 @@ def check(sim: Sim, state: State) -> None:
     _says_what_is_lost(sim, state)
     _accuses_with_reason(sim, state)
     _loses_little_by_experiments(sim, state)
+    _goes_back_only_so_often(sim, state)
 
 
 def _ends_in_a_named_state(sim: Sim, state: State) -> None:
@@ -130,6 +132,8 @@ def _completes(sim: Sim, state: State) -> None:
     """Training completes where nobody says stop, the code has no bug, and enough nodes stay good."""
     if state.ended is None or sim.said or sim.bug_step is not None or sim.is_forgetful:
         return
+    if sim.scenario.nan == "always" or (sim.scenario.nan and sim.scenario.faults):
+        return   # what comes back ends the run, or costs budget, as other failures do
     kinds = [fault.kind for fault in sim.scenario.faults]
     user_failures = sum(kind in ("rank_dies", "all_ranks_fail", "corrupt") for kind in kinds)
     storage = any(kind in ("refuses",) for kind in kinds)   # trainings die of a full disk, and that costs budget
@@ -160,7 +164,7 @@ def _asks_slurm_little(sim: Sim) -> None:
 
 def _resumes_from_the_newest(sim: Sim, state: State) -> None:
     """No step of a whole checkpoint is trained again, unless that one was journalled as one that does not load."""
-    rejected = {step for _, step in state.rejected}
+    rejected = {step for _, step in state.rejected} | {one.step for cut in state.nan_cuts for one in cut.taken}
     for t, attempt, newest in sim.resumes:
         if attempt.told_step < newest and newest not in rejected:
             said = f"the checkpoint of step {newest} is whole"
@@ -207,3 +211,13 @@ def _loses_little_by_experiments(sim: Sim, state: State) -> None:
         lost_s = (attempt.step - after.told_step) * sim.scenario.step_s
         if attempt.number in stopped and lost_s > STOPS_S + ENDS_S:
             sim.violate(f"the experiment after attempt {attempt.number} loses {lost_s:.0f} s of steps")
+
+
+def _goes_back_only_so_often(sim: Sim, state: State) -> None:
+    """A NaN that comes back at the same step ends the run, and nothing of it is called complete."""
+    steps = [cut.step for cut in state.nan_cuts]
+    if any(steps.count(step) > MOST_SAME for step in steps):
+        sim.violate(f"the loss was no number at the same step again and again: {steps}")
+    is_complete = state.ended is not None and state.ended.how == "completed"
+    if is_complete and not sim.scenario.faults and sim.scenario.steps in sim.bad:
+        sim.violate("the run has completed with weights that are no numbers")

@@ -92,6 +92,8 @@ class Scenario:
     slow_node: str = ""              # the node that is slow by its measurements
     slow_step: int = 0
     slow_then: str = "report"
+    nan: str = ""                    # "once", "always": the loss is NaN from nan_step on, and so is what is saved then
+    nan_step: int = 0
     notify: str = ""                 # what becomes of messages to people (delivery.py); "": nobody is told
     faults: tuple[Fault, ...] = ()
     at_calls: tuple[tuple[int, str], ...] = field(default=())       # (number of an outside call, what goes wrong then)
@@ -148,8 +150,16 @@ def make(seed: int) -> Scenario:
     words = random.Random(f"words {seed}").choice(("22.05", "26.05"))   # drawn apart: seeds keep all else
     notify = random.Random(f"notify {seed}").choice(("", "", "works", "fails", "hangs", "mixed"))   # apart, too
     in_order = tuple(sorted(faults, key=lambda fault: fault.t))
-    return _slower(_with_checks(_at_a_checkpoint(_on_a_server(replace(
-        scenario, words=words, notify=notify, faults=in_order), span_s))))
+    return _with_nan(_slower(_with_checks(_at_a_checkpoint(_on_a_server(replace(
+        scenario, words=words, notify=notify, faults=in_order), span_s)))))
+
+
+def _with_nan(scenario: Scenario) -> Scenario:
+    """One of sixteen seeds goes back before a NaN. Drawn apart, too."""
+    rng = random.Random(f"nan {scenario.seed}")
+    if rng.random() > 0.06 or scenario.slow:
+        return scenario
+    return replace(scenario, nan=rng.choice(("once", "once", "always")), nan_step=rng.randrange(10, scenario.steps))
 
 
 def _slower(scenario: Scenario) -> Scenario:

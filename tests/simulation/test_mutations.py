@@ -17,7 +17,7 @@ from safelaunch.adapters import callers, control, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.slurm import Pace
 from safelaunch.adapters.successor import Successor
-from safelaunch.core.decide import between, checks, ended, patience, slowness, takeover
+from safelaunch.core.decide import between, checks, ended, nanback, patience, slowness, takeover
 from safelaunch.core.decide.actions import BenchNodes
 from safelaunch.core.decide.budget import GiveUp
 from safelaunch.core.decide.seen import Observation
@@ -53,6 +53,7 @@ from tests.simulation.scenario import Fault, Scenario
 # Three nodes and a spare; one of the three slows them down from step 60 on.
 _SLOW = replace(GOLDEN["nothing goes wrong"], nodes=3, spare_nodes=1, pool=5, steps=160, step_s=1.0, save_every=20,
                 slow="node", slow_node="n1", slow_step=60, slow_then="restart")
+_NAN = replace(GOLDEN["nothing goes wrong"], steps=90, step_s=1.0, save_every=10, nan="always", nan_step=28)
 ALONE = {"watchers": 0}   # a watch would put right what the mutation breaks
 Patch = tuple[Any, str, Any]
 
@@ -265,6 +266,10 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
         "the proof says True"),
     "what was wrong is not taken back": (
         replace(_SLOW, slow="wrong"), [(slowsearch, "_withdraw", lambda *words: [])], "stay excluded"),
+    "nothing is left out after a NaN": (
+        replace(_NAN, nan="once"), [(nanback, "cut_off", lambda cut, found: cut)], "weights that are no numbers"),
+    "a NaN that comes back ends nothing": (
+        _NAN, [(nanback, "MOST_SAME", 99), (nanback, "last_good_step", lambda *_, **__: 20)], "again and again"),
     "silence alone ends ranks": (
         _CUT, [_judge(lambda fence, seen: ("ended", *seen[1:]))], "whose record is live"),
     "a record that has moved on ends ranks within their lease": (

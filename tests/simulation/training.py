@@ -44,6 +44,7 @@ class Attempt:
         self.first_bad: int | None = None
         self.has_started = False              # some rank of it ran
         self.lines: list[str] = []
+        self.bad_from = self._first_nan()
         self.waits_for: set[Task] = set(self.tasks)
         self._active_s = 0.0                  # seconds of training so far, all ranks together
         self._since_t: float | None = None    # running since
@@ -163,11 +164,25 @@ class Attempt:
         done = int((self._active_s + since_s) / self.sim.scenario.step_s)
         return min(self.sim.scenario.steps, self.first_step + done)
 
+    def _first_nan(self) -> int | None:
+        """From which step on its loss is no number, and what it saves, too."""
+        scenario = self.sim.scenario
+        if self.first_step in self.sim.bad:
+            return self.first_step + 1
+        is_due = scenario.nan == "always" or (scenario.nan == "once" and not self.sim.had_nan)
+        return scenario.nan_step if is_due and scenario.nan_step > self.first_step else None
+
+    def is_bad(self, step: int) -> bool:
+        """Whether it is one of these steps."""
+        is_bad = self.bad_from is not None and step >= self.bad_from
+        self.sim.had_nan = self.sim.had_nan or is_bad
+        return is_bad
+
     def step_time(self, step: int) -> str:
         """What its log says of a step, where it says so. Printed only: the steps themselves take as long as ever."""
         scenario = self.sim.scenario
         if not scenario.slow:
-            return ""
+            return f" | loss: {'nan' if self.is_bad(step) else 2.5}" if scenario.nan else ""
         has_node = any(node.name == scenario.slow_node for node in self.nodes)
         is_slow = scenario.slow in ("other", "wrong") or (scenario.slow == "node" and has_node)
         longer = 1 + DROP * (is_slow and step > scenario.slow_step) + 0.001 * (step % 5 - 2)
@@ -280,6 +295,7 @@ class Attempt:
                 sim.clock.after(0.5, end)
                 return
             write_checkpoint(path, step, sim.server_t(), is_whole=True)
+            (sim.bad.add if self.is_bad(step) else sim.bad.discard)(step)
             sim.saved(self, step)
             then()
 

@@ -69,9 +69,9 @@ def _before_nan(lead: Leader, cut: NanCut | None, found: Sequence[tuple[Checkpoi
             checkpoints=[list(one) for one in cut.taken]))
         left = {one: at for one, at in left.items() if at not in cut.taken}
         newest = next(iter(left), None)
-        after = f"; the newest one before it is {newest.path}" if newest is not None else "; there is none before it"
-        lead.say(f"{len(cut.taken)} checkpoints behind step {cut.upto} are not used, because the loss of attempt "
-                 f"{cut.attempt} was no finite number from step {cut.step} on{after}")
+        left_out = f"; not used: {len(cut.taken)} behind step {cut.upto}" if cut.taken else ""
+        lead.say(f"the loss of attempt {cut.attempt} was no finite number from step {cut.step} on; the newest "
+                 f"checkpoint before that is {newest.path if newest is not None else 'none'}{left_out}")
     return list(left)
 
 
