@@ -22,7 +22,7 @@ from safelaunch.core.decide.actions import BenchNodes
 from safelaunch.core.decide.budget import GiveUp
 from safelaunch.core.decide.seen import Observation
 from safelaunch.core.plan import Plan
-from safelaunch.core.slow.bench import Speed
+from safelaunch.core.slow.bench import Speed, judge_speed
 from safelaunch.core.state import State
 from safelaunch.node.guard import fence
 from safelaunch.node.guard.fence import KILL, TERM, TaskFence
@@ -75,7 +75,7 @@ def _measure_at_once(lead: Leader, *words: Any) -> None:
     lead.tasks.begin(Work.BENCH_NODES, slowsearch.bench(lead, "bench_nodes", nodes))
 
 
-def _accuse_the_first(*words: Any, judge: Any = bench.judge_speed) -> Any:
+def _accuse_the_first(*words: Any, judge: Any = judge_speed) -> Any:
     judged = judge(*words)
     return (judged[0]._replace(speed=Speed.SLOW, reasons=("mutation",)), *judged[1:])
 

@@ -137,6 +137,7 @@ def test_nodes_are_measured_once_for_a_drop_whatever_the_restart_is_for() -> Non
         "exclude_next": (ended_after(), at(), NEXT, "bench_nodes"),
         "restart": (ended_after(), at(), RESTART, "bench_nodes"),
         "report": (ended_after(), at(), PLAN, "launch"),
+        "on this machine alone": (ended_after(), at(), replace(NEXT, cluster="local"), "launch"),
         "done": (ended_after(BENCHED), at(), NEXT, "launch"),
         "the drop is over": (ended_after(("slower_over", DROP)), at(), NEXT, "launch"),
         "in the next job": (ended_after(("submitted", {"job": "12"}), ("job_started", {"job": "12", "nodes": ["n5"]})),
