@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from safelaunch.adapters import runfolder
 from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import IS_LONG
 from tests.runs import Submitter
@@ -64,8 +65,9 @@ def test_a_run_that_becomes_slow_stops_at_a_checkpoint_finds_the_node_and_wins_i
     assert (first.asked_row, first.ended) == ("slow_restart", "interrupted") and state.restarts == 0, drill.story()
     assert second.resume_step is not None and first.step is not None and first.step - second.resume_step <= 10
     (benched,) = drill.events("nodes_benched")
-    assert list(benched.data["slow"]) == [SLOW], drill.story()
+    told = (drill.run_dir / runfolder.attempt_folder(2) / "bench.json").read_text()
+    assert list(benched.data["slow"]) == [SLOW], f"{benched.data['why']}\n{told}"
     (seen,) = drill.events("slow_evidence")
     assert set(seen.data["nodes"]) == {"n0", "n1", "n2"} and "steal" not in seen.data["why"], drill.story()
     assert [event.data["won"] for event in drill.events("swap_judged")] == [True], drill.story()
-    assert [one.node for one in state.exclusions] == [SLOW]
+    assert [node for node, _ in state.suspects] == [SLOW] and state.slower is None
