@@ -81,11 +81,13 @@ def test_when_the_run_stops_for_an_experiment_and_when_it_does_not() -> None:
 
 
 def test_the_price_is_told_before_anything_is_ended() -> None:
-    asked = action(told(), at(ALIVE), RESTART)
+    asked = action(told(), at(ALIVE), replace(RESTART, spare_nodes=1))
     assert isinstance(asked, AskToEnd) and asked.signal == "SIGUSR2"
     assert asked.why == (
         "steps take 5.7 % longer since step 50; experiment 1 of 3 at most: it costs about 5 min (steps behind its "
         "checkpoint: 35 s at most, measurements: 4 min at most, until the first step: 1 s); it would win: about 167 h")
+    alone = action(told(), at(ALIVE), RESTART)
+    assert isinstance(alone, AskToEnd) and "without a spare the time in the queue for a job without" in alone.why
     wide, narrow = replace(RESTART, nodes=4), replace(NEXT, nodes=4)
     assert what_follows(told(), wide).startswith("an experiment is made at the next checkpoint: it costs")
     assert what_follows(told(drop={**DROP, "total": 100}), wide).startswith("no experiment is made: it costs")

@@ -30,6 +30,7 @@ class Price:
     cost_s: float
     starts_s: float | None
     win_s: float | None
+    has_spare: bool = True
 
     @property
     def is_worth_it(self) -> bool:
@@ -41,18 +42,19 @@ class Price:
         """One sentence for each side."""
         starts = "not known" if self.starts_s is None else span(self.starts_s)
         wins = "not known, as the log names no last step" if self.win_s is None else f"about {span(self.win_s)}"
+        queue = "" if self.has_spare else ", and without a spare the time in the queue for a job without the slow node"
         return (f"it costs about {span(self.cost_s)} (steps behind its checkpoint: {span(STOPS_S)} at most, "
-                f"measurements: {span(BENCH_S)} at most, until the first step: {starts}); it would win: {wins}")
+                f"measurements: {span(BENCH_S)} at most, until the first step: {starts}{queue}); it would win: {wins}")
 
 
-def price(state: State, slower: Slower) -> Price:
+def price(state: State, slower: Slower, plan: Plan) -> Price:
     """Of an experiment because of this drop."""
     starts = [one.first_t - one.started_t for one in state.attempts if one.first_t is not None]
     starts_s = median(starts) if starts else None
     step = state.attempt.step if state.attempt is not None else None
     left = None if slower.total is None or step is None else max(0, slower.total - step)
     win_s = None if left is None else left * (slower.to_s - slower.from_s)
-    return Price(STOPS_S + BENCH_S + (starts_s or 0.0), starts_s, win_s)
+    return Price(STOPS_S + BENCH_S + (starts_s or 0.0), starts_s, win_s, plan.spare_nodes > 0)
 
 
 def nodes_to_measure(state: State, seen: Observation, plan: Plan) -> tuple[str, ...]:
@@ -69,7 +71,7 @@ def why_experiment(state: State, seen: Observation, plan: Plan) -> str | None:
         return None
     if plan.resume.dir is None or len(state.search.planned) >= MOST_PLANNED or seen.frozen or seen.asked("hold"):
         return None   # nothing to go on from; or an end now would be no restart
-    known = price(state, state.slower)
+    known = price(state, state.slower, plan)
     if not known.is_worth_it:
         return None
     return (f"steps take {_longer(state.slower)} longer since step {state.slower.step}; experiment "
@@ -90,7 +92,7 @@ def what_follows(state: State, plan: Plan) -> str:
         return next_time
     if len(state.search.planned) >= MOST_PLANNED:
         return f"{MOST_PLANNED} experiments were made, so nothing more is ended; {next_time}"
-    known = price(state, slower)
+    known = price(state, slower, plan)
     if not known.is_worth_it:
         return f"no experiment is made: {known.text}; {next_time}"
     return f"an experiment is made at the next checkpoint: {known.text}"
