@@ -140,6 +140,7 @@ OTHERS = {
         "adapters/configfiles.py:read_text", "adapters/registry.py:_compact", "adapters/registry.py:raw",
         "adapters/rulepacks.py:_File.__call__", "adapters/rulepacks.py:_may_have_packs",
         "adapters/sitefiles.py:read_template", "watch/memory.py:load", "commands/policy.py:_layers_below",
+        "views/benchplan.py:_lines",
     ),
     "this node's own disk": (
         "adapters/attempt.py:AttemptProcess._pump_pid", "adapters/attempt.py:AttemptProcess.adopt",

@@ -20,6 +20,7 @@ from safelaunch.core.status.speech import SchedulerAnswer
 from safelaunch.sandbox.cluster import Sandbox
 from safelaunch.views import livecheckpoint, runs, terminal
 from safelaunch.views.overview import node_hours, overview
+from safelaunch.views.resumepoints import BEHIND_NAN
 from tests.core.checkpoints.checkpoint_files import torch_file
 from tests.effort import at_rest_s
 from tests.frozen import FuseMount
@@ -97,6 +98,30 @@ def test_a_drop_of_speed_that_lasts_is_shown_until_it_is_over(bloom: Made) -> No
     assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["slower"] is None
 
 
+def test_what_is_done_about_a_drop_is_shown_with_what_the_nodes_showed_and_what_was_measured(bloom: Made) -> None:
+    bloom.running()
+    level: dict[str, Any] = {"attempt": 1, "step": 60, "level_s": 111.0, "noise": 0.003, "source": "log",
+                             "normal_s": 105.2}
+    bloom.event("slower", **level, since_step=51, from_s=105.2, confidence=0.9999, total=400)
+    assert overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["slow_search"] is None
+    assert "; nothing is ended" in told(bloom, job())
+    drop = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["slower"]
+    lines = {f"n{number}": f"CPU time stolen {number} %" for number in range(6)}
+    bloom.event("slow_evidence", attempt=1, drop_t=drop["t"], nodes=lines, odd={}, why="no node differs")
+    bloom.event("nodes_benched", job="11", attempt=1, drop_t=drop["t"], nodes=list(lines),
+                slow={"n2": "memory: 2.5% slower than the others, z 9.0"}, why="slow: n2")
+    shown = told(bloom, job())
+    assert "nodes      when steps became longer: no node differs" in shown
+    assert "n3: CPU time stolen 3 %" in shown and "n4: CPU time stolen" not in shown
+    assert ("slow node  n2 (memory: 2.5% slower than the others, z 9.0), of 6 that were measured after attempt 1"
+            in shown)
+    bloom.event("swap_judged", attempt=2, nodes=["n2"], won=False, level_s=111.0, from_s=105.2, to_s=111.0)
+    assert "the speed did not come back without it" in told(bloom, job())
+    seen = overview(bloom.run, SchedulerAnswer((job(),)), bloom.now)["slow_search"]
+    assert (seen["won"], seen["measured"], [one["node"] for one in seen["slow"]]) == (False, 6, ["n2"])
+    json.dumps(seen, allow_nan=False)
+
+
 def test_an_odd_figure_is_shown_while_its_attempt_is_the_newest(bloom: Made) -> None:
     bloom.running()
     bloom.event("odd_figure", attempt=1, kind="loss_spike", step=60, value="9.5", usual=2.5, line="step 60 loss 9.5")
@@ -160,6 +185,20 @@ def test_a_checkpoint_that_did_not_load_is_not_called_the_newest(saving: tuple[M
     made.event("checkpoint_rejected", path=str(folder / "step_80.pt"), step=80, attempt=1, why="it does not load")
     seen = overview(made.run, SchedulerAnswer((job(),)), made.now)
     assert seen["checkpoint"]["path"] == str(folder / "step_60.pt")
+
+
+def test_a_checkpoint_behind_a_nan_is_not_the_newest_until_it_is_written_again(saving: tuple[Made, Path]) -> None:
+    made, folder = saving
+    paths = [folder / f"step_{step}.pt" for step in (60, 70, 80)]
+    for path in paths:
+        path.write_bytes(torch_file())
+        os.utime(path, (1000.0, 1000.0))
+    made.event("checkpoints_cut", attempt=1, step=75, upto=65, is_left=True,
+               checkpoints=[[str(path), step, 1000.0] for path, step in zip(paths[1:], (70, 80), strict=True)])
+    seen = overview(made.run, SchedulerAnswer((job(),)), made.now)["checkpoint"]
+    assert (seen["step"], [one["reason"] for one in seen["skipped"]]) == (60, [BEHIND_NAN] * 2)
+    os.utime(paths[1], (2000.0, 2000.0))
+    assert overview(made.run, SchedulerAnswer((job(),)), made.now)["checkpoint"]["step"] == 70
 
 
 def test_a_checkpoint_folder_that_hangs_costs_two_seconds_and_is_said(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from safelaunch.core.categories import TABLE
 from safelaunch.core.ledger import (
     CLEARED,
+    DISPROVED,
     KINDS,
     MOST_FAILURES,
     SKEW_S,
@@ -355,7 +356,7 @@ def test_the_table_of_kinds_is_documented_as_it_is() -> None:
     rows = text.partition("| evidence | counts |")[2].partition("\n\n")[0].splitlines()[2:]
     documented = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows]
     assert documented == [(f"`{kind}`", str(row.weight), row.what, row.source) for kind, row in KINDS.items()
-                          if kind != CLEARED]
+                          if kind not in (CLEARED, DISPROVED)]
     nobodys = {name for name, row in TABLE.items() if row.blame is None and name != "none"}
     assert nobodys <= set(re.findall("[a-z_]+", text.partition("**Users' errors")[2].partition(". A ")[0]))
 
@@ -433,3 +434,20 @@ def test_a_suspect_that_is_not_there_is_told_and_not_kept_out() -> None:
     assert names(kept_out(*found, among=NODES, available=NODES, nodes=2)) == ("n1",)
     assert [one.node for one in strangers(found, NOW, Suspects(), NODES)] == ["gone"]
     assert strangers(found, NOW, Suspects(exclude=False), NODES) == ()
+
+
+def test_a_run_takes_back_what_it_measured_and_nothing_else() -> None:
+    slow = NodeEvidence("n1", "slow", 1000.0, "matmul: 2.5 % slower", "bob", "r1", 4)
+    back = NodeEvidence("n1", DISPROVED, 2000.0, "the speed did not come back", "bob", "r1", 5)
+    gpu = NodeEvidence("n1", "gpu", 1500.0, "Xid 79", "bob", "r1", 3)
+
+    def scores(*evidences: NodeEvidence) -> dict[str, bool]:
+        return {one.node: one.until_t is not None for one in standings(evidences, 2001.0, WEEK_S)}
+
+    assert scores(slow) == {"n1": True}
+    assert scores(slow, back) == scores(back, slow) == scores(back) == {}
+    assert scores(replace(slow, run="r2"), back) == {"n1": True}, "another run's word is its own"
+    assert scores(replace(slow, t=2000.5), back) == {"n1": True}, "measured again since"
+    assert [one.counted for one in standings([slow, back, gpu], 2001.0, WEEK_S)] == [(gpu,)]
+    assert why_readmitted([slow, back], "n1", 2001.0, Suspects(), is_full=False) == (
+        "the speed did not come back without it")

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -314,3 +315,36 @@ def test_a_training_whose_loss_becomes_nan_ends_the_run_where_on_nan_says_stop(s
     assert attempt is not None and attempt.category == "numerical", run.story()
     assert "(on_nan: stop)" in run.story()
     run.wait_for(lambda: not run.pids(), 30, "a process is left")
+
+
+# Its weights are no numbers from step 13 on, once, and it saves them as well.
+NAN_ONCE = """\
+import json, os, time
+path = os.environ.get("SAFELAUNCH_RESUME_PATH")
+state = json.load(open(path)) if path else {"step": 0, "is_bad": False}
+is_first = os.environ["SAFELAUNCH_ATTEMPT"] == "1"
+os.makedirs("nanckpt", exist_ok=True)
+for step in range(state["step"] + 5, 31, 5):
+    state = {"step": step, "is_bad": state["is_bad"] or (is_first and step > 13)}
+    print(f"step {step} | lm loss: {'nan' if state['is_bad'] else 2.5} |", flush=True)
+    with open("nanckpt/tmp", "w") as file:
+        json.dump(state, file)
+    os.rename("nanckpt/tmp", f"nanckpt/step_{step}.json")
+time.sleep(600 * is_first)
+"""
+
+
+def test_a_training_goes_on_from_the_last_checkpoint_before_its_nan(submit_local: SubmitLocal, tmp_path: Path) -> None:
+    (tmp_path / "nan_once.py").write_text(NAN_ONCE)
+    run = submit_local("", "on_nan=previous_checkpoint", f"command={sys.executable} nan_once.py # ${{RESUME_ARGS}}",
+                       "resume.dir=nanckpt", "resume.format=pattern", "resume.pattern=step_{step}.json",
+                       "resume.by=training", "slurm.ntasks_per_node=1")
+    assert how(run) == ("completed", 0), run.story()
+
+    first, second = run.state().attempts
+    assert (first.category, second.resume_step) == ("numerical", 10), run.story()
+    (cut,) = run.events("checkpoints_cut")
+    assert ([step for _, step, _ in cut.data["checkpoints"]], cut.data["upto"]) == ([30, 25, 20, 15], 10)
+    assert "nan" not in run.log(2)
+    shown = run.type("checkpoints", "--json").stdout
+    assert "no finite number" not in shown, "the second attempt has written them again"

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from safelaunch.core import via
+from safelaunch.core.decide.nanback import MOST_SAME
+from safelaunch.core.decide.slowness import MOST_PLANNED, STOPS_S
 from safelaunch.core.model import CHECK_FAILED
 from safelaunch.core.progress import lost
 from safelaunch.core.state import State
+from tests.simulation.checks import STANDS_STILL
 from tests.simulation.slurm import MIN_JOB_AGE_S
 
 if TYPE_CHECKING:
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 
 SEEN_S = 40.0          # a person's word may go unseen for so long: a look every 3 s, a folder that is slow or frozen
 LOST_S = 15.0           # ... and its dead processes let go of the folder so long after the server is back
+ENDS_S = 15.0           # from the end of a wait for a checkpoint to that of the last rank
 CALLS_AN_INCIDENT = 10
 CALLS_A_SECOND = 2
 
@@ -27,6 +31,9 @@ def check(sim: Sim, state: State) -> None:
     _asks_slurm_little(sim)
     _resumes_from_the_newest(sim, state)
     _says_what_is_lost(sim, state)
+    _accuses_with_reason(sim, state)
+    _loses_little_by_experiments(sim, state)
+    _goes_back_only_so_often(sim, state)
 
 
 def _ends_in_a_named_state(sim: Sim, state: State) -> None:
@@ -131,6 +138,8 @@ def _completes(sim: Sim, state: State) -> None:
     """Training completes where nobody says stop, the code has no bug, and enough nodes stay good."""
     if state.ended is None or sim.said or sim.bug_step is not None or sim.is_forgetful:
         return
+    if sim.scenario.nan == "always" or (sim.scenario.nan and sim.scenario.faults):
+        return   # what comes back ends the run, or costs budget, as other failures do
     kinds = [fault.kind for fault in sim.scenario.faults]
     user_failures = sum(kind in ("rank_dies", "all_ranks_fail", "corrupt") for kind in kinds)
     storage = any(kind in ("refuses",) for kind in kinds)   # trainings die of a full disk, and that costs budget
@@ -161,7 +170,7 @@ def _asks_slurm_little(sim: Sim) -> None:
 
 def _resumes_from_the_newest(sim: Sim, state: State) -> None:
     """No step of a whole checkpoint is trained again, unless that one was journalled as one that does not load."""
-    rejected = {step for _, step in state.rejected}
+    rejected = {step for _, step in state.rejected} | {one.step for cut in state.nan_cuts for one in cut.taken}
     for t, attempt, newest in sim.resumes:
         if attempt.told_step < newest and newest not in rejected:
             said = f"the checkpoint of step {newest} is whole"
@@ -181,3 +190,44 @@ def _says_what_is_lost(sim: Sim, state: State) -> None:
         if is_lost and trained > allowed and attempt.number not in said:
             sim.violate(f"attempt {attempt.number} was to go on from step {attempt.told_step}, has trained {trained} "
                         "steps from the start, and nobody says so")
+
+
+def _accuses_with_reason(sim: Sim, state: State) -> None:
+    """No node of a healthy fleet is called slow; one that was wrongly called so is taken back, once that is proved."""
+    scenario, search = sim.scenario, state.search
+    innocent = [node for node, _ in search.slow if node != scenario.slow_node or scenario.slow not in ("node", "wrong")]
+    if innocent:
+        sim.violate(f"{innocent} are called slow, and are not")
+    if sim.benched and scenario.slow in ("", "healthy"):
+        sim.violate("nodes are measured, though steps take as long as ever")
+    if search.has_won is not None and search.has_won != (scenario.slow == "node"):
+        sim.violate(f"the proof says {search.has_won}, and steps take longer because of: {scenario.slow}")
+    kept = {one.node for one in state.exclusions if one.why.startswith("slows")}
+    if search.has_won is False and kept:
+        sim.violate(f"{sorted(kept)} stay excluded, though the speed did not come back without them")
+
+
+def _loses_little_by_experiments(sim: Sim, state: State) -> None:
+    """At most so many are made. Each stops at a checkpoint: few steps are made again."""
+    planned = state.search.planned
+    if len(planned) > MOST_PLANNED:
+        sim.violate(f"{len(planned)} experiments were made")
+    if {fault.kind for fault in sim.scenario.faults} & STANDS_STILL or sim.scenario.fs_late_s:
+        return   # who looks for the checkpoint stands still, and the training goes on
+    how = ("interrupted",) if sim.scenario.faults else ("interrupted", "failed")   # it may fail while it is awaited
+    stopped = {one.number for one in state.attempts
+               if one.number in planned and one.asked_row == "slow_restart" and one.ended in how}
+    for attempt, after in zip(sim.attempts, sim.attempts[1:], strict=False):
+        lost_s = (attempt.step - after.told_step) * sim.scenario.step_s
+        if attempt.number in stopped and lost_s > STOPS_S + ENDS_S:
+            sim.violate(f"the experiment after attempt {attempt.number} loses {lost_s:.0f} s of steps")
+
+
+def _goes_back_only_so_often(sim: Sim, state: State) -> None:
+    """A NaN that comes back at the same step ends the run, and nothing of it is called complete."""
+    steps = [cut.step for cut in state.nan_cuts]
+    if any(steps.count(step) > MOST_SAME for step in steps):
+        sim.violate(f"the loss was no number at the same step again and again: {steps}")
+    is_complete = state.ended is not None and state.ended.how == "completed"
+    if is_complete and not sim.scenario.faults and sim.scenario.steps in sim.bad:
+        sim.violate("the run has completed with weights that are no numbers")

@@ -19,7 +19,9 @@ from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace, Result
 from safelaunch.adapters.world import ASKING, World
 from safelaunch.commands.watch import GAP_S, TICK_S
 from safelaunch.core import nodefold
+from safelaunch.core.checks.results import CheckReport
 from safelaunch.core.decide.phase import Phase, may_follow
+from safelaunch.core.hangs.ranks import Silent
 from safelaunch.core.why.judge.engine import judge_log
 from safelaunch.core.why.show import verdictjson
 from safelaunch.node.guard.link import Link
@@ -30,6 +32,7 @@ from safelaunch.watch.memory import Memory
 from safelaunch.watch.reading import RunReader
 from safelaunch.watch.watcher import Watcher
 from tests.core.why.judged import read_text
+from tests.simulation.bench import SimBench
 from tests.simulation.checks import SimChecks
 from tests.simulation.clock import Process
 from tests.simulation.command import SimCommand
@@ -235,6 +238,17 @@ class _NobodyLooks:
         return Collected((), ())
 
 
+class _NobodyAnswers:
+    """A question to nodes that is over, without an answer."""
+
+    answers: tuple[CheckReport, ...] = ()
+    silent: tuple[Silent, ...] = ()
+
+    def poll(self) -> bool:
+        """At once."""
+        return True
+
+
 class SimWorld(World):
     """adapters.world.World of one process of the simulation."""
 
@@ -356,6 +370,14 @@ class SimWorld(World):
     def check(self, target: Any, env: Any, question: Any) -> Any:
         """As the scenario wants it (tests/simulation/checks.py)."""
         return SimChecks(self._sim, target.nodes, self._host)
+
+    def conditions(self, target: Any, env: Any) -> Any:
+        """Nobody answers."""
+        return _NobodyAnswers()
+
+    def bench(self, target: Any, env: Any, question: Any, tolerance: float) -> Any:
+        """As the scenario's nodes are (tests/simulation/bench.py)."""
+        return SimBench(self._sim, target.nodes, self._host)
 
     def deliver(self, targets: Any, message: Any, smtp: Any, env: Any) -> SimDelivery:
         """A message to people."""

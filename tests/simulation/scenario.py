@@ -33,6 +33,8 @@ SITES = {
 }
 # How a node answers its checks: fails always, fails once and is well, or never answers. All others are well.
 CHECKS = ("fails", "fails_once", "hangs")
+# Steps take longer because of a node that is slow; for another reason; or for another reason, while a node is slow.
+SLOW = ("node", "other", "wrong")
 MANNERS = ("times_out_done", "times_out_undone", "late", "garbled", "empty", "lies", "refused")
 
 
@@ -86,6 +88,12 @@ class Scenario:
     words: str = "22.05"             # slurmstepd's, by release; "later": of one that nobody knows yet
     checks: tuple[tuple[str, str], ...] = ()   # node, how it answers its checks, of CHECKS
     has_checks: bool = False         # checks.boot
+    slow: str = ""                   # why steps take longer from slow_step on, of SLOW; "": they do not
+    slow_node: str = ""              # the node that is slow by its measurements
+    slow_step: int = 0
+    slow_then: str = "report"
+    nan: str = ""                    # "once", "always": the loss is NaN from nan_step on, and so is what is saved then
+    nan_step: int = 0
     notify: str = ""                 # what becomes of messages to people (delivery.py); "": nobody is told
     faults: tuple[Fault, ...] = ()
     at_calls: tuple[tuple[int, str], ...] = field(default=())       # (number of an outside call, what goes wrong then)
@@ -142,8 +150,29 @@ def make(seed: int) -> Scenario:
     words = random.Random(f"words {seed}").choice(("22.05", "26.05"))   # drawn apart: seeds keep all else
     notify = random.Random(f"notify {seed}").choice(("", "", "works", "fails", "hangs", "mixed"))   # apart, too
     in_order = tuple(sorted(faults, key=lambda fault: fault.t))
-    return _with_checks(_at_a_checkpoint(_on_a_server(replace(
-        scenario, words=words, notify=notify, faults=in_order), span_s)))
+    return _with_nan(_slower(_with_checks(_at_a_checkpoint(_on_a_server(replace(
+        scenario, words=words, notify=notify, faults=in_order), span_s)))))
+
+
+def _with_nan(scenario: Scenario) -> Scenario:
+    """One of sixteen seeds goes back before a NaN. Drawn apart, too."""
+    rng = random.Random(f"nan {scenario.seed}")
+    if rng.random() > 0.06 or scenario.slow:
+        return scenario
+    return replace(scenario, nan=rng.choice(("once", "once", "always")), nan_step=rng.randrange(10, scenario.steps))
+
+
+def _slower(scenario: Scenario) -> Scenario:
+    """Some of the seeds with three nodes and more print step times, and act on them; one of four of these is healthy.
+    Drawn apart, too.
+    """
+    rng = random.Random(f"slow {scenario.seed}")
+    if rng.random() > 0.06 or scenario.nodes + scenario.spare_nodes < 3:
+        return scenario
+    node = f"n{rng.randrange(scenario.nodes + scenario.spare_nodes)}"
+    return replace(scenario, slow=rng.choice(("healthy", *SLOW)), slow_node=node, slow_step=rng.randrange(55, 110),
+                   slow_then=rng.choice(("exclude_next", "restart", "restart")), steps=rng.randrange(170, 260),
+                   step_s=rng.choice((0.7, 1.0)), save_every=rng.choice((10, 20, 50)))
 
 
 def _with_checks(scenario: Scenario) -> Scenario:

@@ -34,7 +34,7 @@ restart: {{via: {via}}}
 
 @functools.lru_cache(maxsize=256)
 def _texts(nodes: int, spare: int, limit_min: int, standby: bool, via: str, preserve_s: float,
-           has_checks: bool, notify: str) -> tuple[str, str]:
+           has_checks: bool, notify: str, slow_then: str, has_nan: bool) -> tuple[str, str]:
     """run.json and job.sbatch, with PLACE for the run folder."""
     more = (f"spare_nodes: {spare}\n" if spare else "") + f"standby: {'true' if standby and nodes > 1 else 'false'}\n"
     if preserve_s:
@@ -43,6 +43,10 @@ def _texts(nodes: int, spare: int, limit_min: int, standby: bool, via: str, pres
         more += "checks: {boot: true, timeout: 20s}\n"
     if notify:
         more += f"notify: {{to: [env:URL], when: [{', '.join(words.WORDS)}]}}\n"
+    if has_nan:
+        more += "on_nan: previous_checkpoint\n"
+    if slow_then != "report":
+        more += f"slow: {{then: {slow_then}}}\n"
     text = YAML.format(place=PLACE, nodes=nodes, limit=limit_min, more=more, via=via)
     config: dict[str, Any] = dict(resolve([ConfigLayer("file", "train.yaml", text)], [], {}, base_dir="/").config)
     meta = {"v": 1, "run_id": RUN_ID, "name": "sim", "cwd": "/", "config": config}
@@ -55,7 +59,8 @@ def make_run(sim: Sim) -> Plan:
     """The folder, as adapters.runfolder.create leaves it."""
     scenario = sim.scenario
     meta, job = _texts(scenario.nodes, scenario.spare_nodes, scenario.limit_min, scenario.standby, scenario.via,
-                       scenario.preserve_s, scenario.has_checks, scenario.notify)
+                       scenario.preserve_s, scenario.has_checks, scenario.notify, scenario.slow_then,
+                       bool(scenario.nan))
     for name in ("journal", "attempts", "claims", "control"):
         (sim.run_dir / name).mkdir(parents=True)
     sim.checkpoints.mkdir(parents=True)

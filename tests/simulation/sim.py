@@ -101,6 +101,9 @@ class Sim:
         self.bug_step: int | None = None
         self.is_forgetful = False        # the training does not load what it is told to
         self.dies_at = (0, "")
+        self.bad: set[int] = set()       # steps of checkpoints whose weights are no numbers
+        self.had_nan = False
+        self.benched: list[tuple[str, ...]] = []   # nodes of each round of measurements
         self.failed_checks: set[str] = set()   # nodes that have failed one
         self.slurm = Slurm(self)
         self.is_plain = False
@@ -284,6 +287,8 @@ class Sim:
         if same:
             self.violate(f"attempt {attempt.number} is launched twice")
         self.resumes.append((self.clock.t, attempt, max((step for _, step in self.saves), default=0)))
+        if attempt.told_step in self.bad and not self.scenario.faults:
+            self.violate(f"attempt {attempt.number} starts from weights that are no numbers ({attempt.told_step})")
         if attempt.told_step in self.truncated:
             self.violate(f"attempt {attempt.number} starts from a truncated checkpoint ({attempt.told_step})")
 

@@ -17,8 +17,12 @@ from safelaunch.adapters import callers, control, runfolder, slurm
 from safelaunch.adapters.fence import Fencer
 from safelaunch.adapters.slurm import Pace
 from safelaunch.adapters.successor import Successor
-from safelaunch.core.decide import between, checks, ended, takeover
+from safelaunch.core.decide import between, checks, ended, nanback, patience, slowness, takeover
+from safelaunch.core.decide.actions import BenchNodes
 from safelaunch.core.decide.budget import GiveUp
+from safelaunch.core.decide.seen import Observation
+from safelaunch.core.plan import Plan
+from safelaunch.core.slow.bench import Speed, judge_speed
 from safelaunch.core.state import State
 from safelaunch.node.guard import fence
 from safelaunch.node.guard.fence import KILL, TERM, TaskFence
@@ -31,18 +35,25 @@ from safelaunch.supervisor import (
     lostprogress,
     observe,
     resuming,
+    slowing,
+    slowsearch,
     slurmends,
     standbys,
 )
 from safelaunch.supervisor import takeover as births
 from safelaunch.supervisor.leader import Leader
-from tests.simulation import guards
+from safelaunch.supervisor.state.tasks import Work
+from tests.simulation import bench, guards
 from tests.simulation.clients import Client
 from tests.simulation.golden import GOLDEN
 from tests.simulation.process import SimWorld
 from tests.simulation.run import run, run_seed
 from tests.simulation.scenario import Fault, Scenario
 
+# Three nodes and a spare; one of the three slows them down from step 60 on.
+_SLOW = replace(GOLDEN["nothing goes wrong"], nodes=3, spare_nodes=1, pool=5, steps=160, step_s=1.0, save_every=20,
+                slow="node", slow_node="n1", slow_step=60, slow_then="restart")
+_NAN = replace(GOLDEN["nothing goes wrong"], steps=90, step_s=1.0, save_every=10, nan="always", nan_step=28)
 ALONE = {"watchers": 0}   # a watch would put right what the mutation breaks
 Patch = tuple[Any, str, Any]
 
@@ -53,6 +64,20 @@ def _golden(name: str, **changes: Any) -> Scenario:
 
 def _nothing(*words: Any) -> None:
     """Do nothing."""
+
+
+def _while_it_trains(state: State, seen: Observation, plan: Plan) -> tuple[str, ...]:
+    return seen.nodes if seen.live is not None and state.slower is not None else ()
+
+
+def _measure_at_once(lead: Leader, *words: Any) -> None:
+    nodes = BenchNodes(lead.job.nodes, "mutation")
+    lead.tasks.begin(Work.BENCH_NODES, slowsearch.bench(lead, "bench_nodes", nodes))
+
+
+def _accuse_the_first(*words: Any, judge: Any = judge_speed) -> Any:
+    judged = judge(*words)
+    return (judged[0]._replace(speed=Speed.SLOW, reasons=("mutation",)), *judged[1:])
 
 
 def _no_step(*words: Any) -> Iterator[float]:
@@ -226,6 +251,25 @@ MUTATIONS: dict[str, tuple[Scenario, list[Patch], str]] = {
     "no node has failed a check, and the run ends for that": (
         _golden("nothing goes wrong", has_checks=True), [(checks, "why_no_full_set", lambda *words: "mutation")],
         "nothing stood in its way"),
+    "a planned stop waits for no checkpoint": (
+        replace(_SLOW, save_every=130, handles_signal=False), [(patience, "AS_LONG_AS_IT_TAKES_S", 0.0)],
+        "of steps"),
+    "the run stops for its speed without end": (
+        _SLOW, [(slowness, "MOST_PLANNED", 99), (slowness, "nodes_to_measure", _while_it_trains)],
+        "experiments were made"),
+    "nodes are measured while they train": (
+        _SLOW, [(slowing, "_report", _measure_at_once)], "are measured beside"),
+    "the first of many nodes is called slow": (
+        replace(_SLOW, slow="other"), [(bench, "judge_speed", _accuse_the_first)], "are called slow, and are not"),
+    "the swap proves what one wants": (
+        replace(_SLOW, slow="wrong"), [(slowsearch, "judge_swap", lambda search, *_, **__: bool(search.slow) or None)],
+        "the proof says True"),
+    "what was wrong is not taken back": (
+        replace(_SLOW, slow="wrong"), [(slowsearch, "_withdraw", lambda *words: [])], "stay excluded"),
+    "nothing is left out after a NaN": (
+        replace(_NAN, nan="once"), [(nanback, "cut_off", lambda cut, found: cut)], "weights that are no numbers"),
+    "a NaN that comes back ends nothing": (
+        _NAN, [(nanback, "MOST_SAME", 99), (nanback, "last_good_step", lambda *_, **__: 20)], "again and again"),
     "silence alone ends ranks": (
         _CUT, [_judge(lambda fence, seen: ("ended", *seen[1:]))], "whose record is live"),
     "a record that has moved on ends ranks within their lease": (

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safelaunch.adapters.attempt import AttemptProcess
+from tests.simulation.bench import DROP
 from tests.simulation.clock import Timer
 from tests.simulation.guards import Task
 from tests.simulation.hosts import Host
@@ -43,6 +44,7 @@ class Attempt:
         self.first_bad: int | None = None
         self.has_started = False              # some rank of it ran
         self.lines: list[str] = []
+        self.bad_from = self._first_nan()
         self.waits_for: set[Task] = set(self.tasks)
         self._active_s = 0.0                  # seconds of training so far, all ranks together
         self._since_t: float | None = None    # running since
@@ -162,6 +164,30 @@ class Attempt:
         done = int((self._active_s + since_s) / self.sim.scenario.step_s)
         return min(self.sim.scenario.steps, self.first_step + done)
 
+    def _first_nan(self) -> int | None:
+        """From which step on its loss is no number, and what it saves, too."""
+        scenario = self.sim.scenario
+        if self.first_step in self.sim.bad:
+            return self.first_step + 1
+        is_due = scenario.nan == "always" or (scenario.nan == "once" and not self.sim.had_nan)
+        return scenario.nan_step if is_due and scenario.nan_step > self.first_step else None
+
+    def is_bad(self, step: int) -> bool:
+        """Whether it is one of these steps."""
+        is_bad = self.bad_from is not None and step >= self.bad_from
+        self.sim.had_nan = self.sim.had_nan or is_bad
+        return is_bad
+
+    def step_time(self, step: int) -> str:
+        """What its log says of a step, where it says so. Printed only: the steps themselves take as long as ever."""
+        scenario = self.sim.scenario
+        if not scenario.slow:
+            return f" | loss: {'nan' if self.is_bad(step) else 2.5}" if scenario.nan else ""
+        has_node = any(node.name == scenario.slow_node for node in self.nodes)
+        is_slow = scenario.slow in ("other", "wrong") or (scenario.slow == "node" and has_node)
+        longer = 1 + DROP * (is_slow and step > scenario.slow_step) + 0.001 * (step % 5 - 2)
+        return f" | loss: 2.5 | step_time: {scenario.step_s * longer:.5f}"
+
     def update(self) -> None:
         """Something about the ranks has changed: they step only while all of them run and reach each other."""
         clock, scenario = self.sim.clock, self.sim.scenario
@@ -269,6 +295,7 @@ class Attempt:
                 sim.clock.after(0.5, end)
                 return
             write_checkpoint(path, step, sim.server_t(), is_whole=True)
+            (sim.bad.add if self.is_bad(step) else sim.bad.discard)(step)
             sim.saved(self, step)
             then()
 
@@ -319,7 +346,7 @@ class SimProcess(AttemptProcess):
         steps = range(max(self._read_step, last - MOST_READ) + 1, last + 1)
         self._read_step = last
         said = "".join(f"{line}\n" for line in self._attempt.lines[-5:])
-        return (said + "".join(f"step {step}\n" for step in steps)).encode()
+        return (said + "".join(f"step {step}{self._attempt.step_time(step)}\n" for step in steps)).encode()
 
     def keep_pump(self, target: str, now_s: float) -> None:
         """The pump copies by itself."""

@@ -29,6 +29,7 @@ class Lead:
         self.said: list[str] = []
         self.due: set[object] = set()
         self.clock = SimpleNamespace(is_due=self._is_due)
+        self.tasks = SimpleNamespace(begin=lambda work, step: list(step))
         self.writer = SimpleNamespace(event=lambda name, **data: Event(100.0, 1, len(self.events), "n0", name, data))
 
     def _is_due(self, timer: object, every_s: float) -> bool:

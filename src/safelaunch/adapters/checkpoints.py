@@ -143,9 +143,9 @@ def survey(dir: str, format: str, pattern: str | None = None,
         return tuple(replace(one, path=folder._at(one.path)) for one in judged)
 
 
-def find(dir: str, format: str, pattern: str | None = None) -> FoundCheckpoints:
+def find(dir: str, format: str, pattern: str | None = None, most_whole: int = MOST_WHOLE) -> FoundCheckpoints:
     """The newest whole checkpoint in `dir` with its absolute path, older ones, what was skipped and why; see survey."""
-    return latest.choose(survey(dir, format, pattern))
+    return latest.choose(survey(dir, format, pattern, most_whole))
 
 
 def finished_t(path: str) -> float:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import random
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from safelaunch.adapters.nodechecks import ANSWER_S, program_for
 from safelaunch.adapters.noderound import NodeRound, Target
 from safelaunch.adapters.slurm import Command, StartCommand
 from safelaunch.core.checks.results import FAILED, OK, CheckReport, parse_report
-from safelaunch.core.slow.bench import measure_again
+from safelaunch.core.slow.bench import JudgedSpeed, add_links, judge_speed, measure_again
 from safelaunch.core.slow.fleet import rounds_of
-from safelaunch.core.slow.pairs import Pair, PairRate, first_pairs, second_pairs
+from safelaunch.core.slow.pairs import Pair, PairRate, first_pairs, judge_pairs, second_pairs
 from safelaunch.node.bench.main import NAMES
 
 PAIR_MODULES = ("children", "checks.answer", "checks.disk", "bench.work", "bench.pair")
@@ -25,7 +25,10 @@ PAIR_S = 90.0          # of a pair: half of it to meet, half for PyTorch
 PAIRS_AT_ONCE = 32     # both nodes of a pair must run at the same time
 PORTS, PORT_TRIES = range(20000, 30000), 4   # below the kernel's own choice (ip(7), ip_local_port_range)
 
+T = TypeVar("T")
 Look = Callable[[NodeRound[CheckReport], str], None]   # takes a round under way and its name, returns when it is over
+Rounds = Generator[tuple[NodeRound[CheckReport], str], None, T]
+PairRounds = tuple[tuple[PairRate, ...], tuple[PairRate, ...]]
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,20 @@ class BenchedNodes:
 def bench_nodes(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float, look: Look,
                 begin: StartCommand = Command) -> BenchedNodes:
     """Every round, waited for by `look`."""
+    return _drive(node_rounds(target, env, question, tolerance, begin), look)
+
+
+def bench_pairs(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float, look: Look,
+                addresses: Mapping[str, tuple[str, ...]]) -> PairRounds:
+    """The bus bandwidth of pairs of these nodes: both rounds."""
+    return _drive(pair_rounds(target, env, question, tolerance, addresses), look)
+
+
+def node_rounds(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
+                begin: StartCommand = Command) -> Rounds[BenchedNodes]:
+    """The rounds one after the other, started; each is to be over before the next one is asked for."""
     first = _start(target, env, question, begin)
-    look(first, "all nodes")
+    yield first, "all nodes"
     rounds, silent, took_s = [first.answers], {one.node: one.why for one in first.silent}, first.took_s
     nodes, names = measure_again(first.answers, tolerance)
     if nodes:
@@ -62,7 +77,7 @@ def bench_nodes(target: Target, env: Mapping[str, str], question: BenchQuestion,
                               question.deadline_s)
         for number in range(2, rounds_of(len(target.nodes)) + 1):
             asked = _start(replace(target, nodes=nodes), env, again, begin)
-            look(asked, f"the slowest again, round {number}")
+            yield asked, f"the slowest again, round {number}"
             rounds.append(asked.answers)
             took_s += asked.took_s
             silent.update({one.node: f"answered once; in round {number}: {one.why}" for one in asked.silent})
@@ -70,23 +85,80 @@ def bench_nodes(target: Target, env: Mapping[str, str], question: BenchQuestion,
     return BenchedNodes(tuple(rounds), silent, took_s, addresses)
 
 
-def bench_pairs(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float, look: Look,
-                addresses: Mapping[str, tuple[str, ...]]) -> tuple[tuple[PairRate, ...], tuple[PairRate, ...]]:
-    """The bus bandwidth of pairs of these nodes: both rounds."""
+def pair_rounds(target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
+                addresses: Mapping[str, tuple[str, ...]], begin: StartCommand = Command) -> Rounds[PairRounds]:
+    """The same of pairs."""
     nodes = tuple(addresses)
 
-    def measure(pairs: Sequence[Pair], number: int) -> tuple[PairRate, ...]:
-        return tuple(rate for begin in range(0, len(pairs), PAIRS_AT_ONCE)
-                     for rate in _measure_pairs(target, env, question, pairs[begin:begin + PAIRS_AT_ONCE],
-                                                addresses, lambda asked: look(asked, f"pairs, round {number}")))
+    def measure(pairs: Sequence[Pair], number: int) -> Rounds[tuple[PairRate, ...]]:
+        found: list[PairRate] = []
+        for at in range(0, len(pairs), PAIRS_AT_ONCE):
+            some = pairs[at:at + PAIRS_AT_ONCE]
+            asked = _start_pairs(target, env, question, some, addresses, begin)
+            yield asked, f"pairs, round {number}"
+            found += _rates_of(some, asked)
+        return tuple(found)
 
-    first = measure(first_pairs(nodes), 1)
-    return first, measure(second_pairs(first, nodes, tolerance), 2)
+    first = yield from measure(first_pairs(nodes), 1)
+    return first, (yield from measure(second_pairs(first, nodes, tolerance), 2))
 
 
-def _measure_pairs(target: Target, env: Mapping[str, str], question: BenchQuestion, pairs: Sequence[Pair],
-                   addresses: Mapping[str, tuple[str, ...]],
-                   look: Callable[[NodeRound[CheckReport]], None]) -> list[PairRate]:
+class NodeBench:
+    """All rounds while they are under way: of all nodes, of the slowest again, of pairs."""
+
+    def __init__(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float,
+                 begin: StartCommand = Command) -> None:
+        self._tolerance = tolerance
+        self._benched: BenchedNodes | None = None
+        self._pairs: PairRounds = ((), ())
+        self._round: NodeRound[CheckReport] | None = None
+        self._is_over = self._is_stopped = False
+        self._rounds = self._all(target, env, question, begin)
+
+    def poll(self) -> bool:
+        """Whether all is measured, or was stopped and its helpers have ended. Never blocks."""
+        if self._is_over or (self._round is not None and not self._round.poll()):
+            return self._is_over
+        try:
+            if not self._is_stopped:
+                self._round, _ = next(self._rounds)
+                return False
+        except StopIteration:
+            pass
+        self._is_over = True
+        return True
+
+    def stop(self) -> None:
+        """Wait for nobody; a round that is not over does not count."""
+        self._is_stopped = True
+        if self._round is not None:
+            self._round.stop()
+
+    def judged(self) -> tuple[JudgedSpeed, ...]:
+        """All nodes, the worst first; () = not even one measurement of each was to be had in time."""
+        if self._benched is None:
+            return ()
+        judged = judge_speed(self._benched.rounds, self._benched.silent, self._tolerance)
+        return add_links(judged, judge_pairs(*self._pairs, self._tolerance))
+
+    def _all(self, target: Target, env: Mapping[str, str], question: BenchQuestion,
+             begin: StartCommand) -> Rounds[None]:
+        self._benched = yield from node_rounds(target, env, question, self._tolerance, begin)
+        there = {node: found for node, found in self._benched.addresses.items()
+                 if found and node not in self._benched.silent}
+        self._pairs = yield from pair_rounds(target, env, question, self._tolerance, there, begin)
+
+
+def _drive(rounds: Rounds[T], look: Look) -> T:
+    while True:
+        try:
+            look(*next(rounds))
+        except StopIteration as end:
+            return cast("T", end.value)
+
+
+def _start_pairs(target: Target, env: Mapping[str, str], question: BenchQuestion, pairs: Sequence[Pair],
+                 addresses: Mapping[str, tuple[str, ...]], begin: StartCommand) -> NodeRound[CheckReport]:
     deadline_s = min(question.deadline_s, PAIR_S)
     asks: dict[str, dict[str, Any]] = {}
     for pair in pairs:
@@ -95,9 +167,11 @@ def _measure_pairs(target: Target, env: Mapping[str, str], question: BenchQuesti
                   "repeats": question.words.get("repeats"), "deadline_s": max(1, int(deadline_s))}
         asks[pair.first] = {**common, "node": pair.first, "peer": pair.second, "is_first": True}
         asks[pair.second] = {**common, "node": pair.second, "peer": pair.first, "is_first": False}
-    asked = NodeRound(replace(target, nodes=tuple(asks)), env, program_for(target, PAIR_MODULES),
-                      deadline_s=deadline_s + ANSWER_S, ask=asks.__getitem__, read=parse_report)
-    look(asked)
+    return NodeRound(replace(target, nodes=tuple(asks)), env, program_for(target, PAIR_MODULES),
+                     deadline_s=deadline_s + ANSWER_S, ask=asks.__getitem__, read=parse_report, begin=begin)
+
+
+def _rates_of(pairs: Sequence[Pair], asked: NodeRound[CheckReport]) -> list[PairRate]:
     answers = {report.node: report for report in asked.answers}
     mute = {one.node: one.why for one in asked.silent if one.is_node_mute}
     return [_rate_of(pair, answers, mute) for pair in pairs]

@@ -21,11 +21,14 @@ from safelaunch.adapters.collect import Collection, Depth, start
 from safelaunch.adapters.control import STANDBY_TASK, ControlServer
 from safelaunch.adapters.diagnosis import Ready, diagnose, make_ready
 from safelaunch.adapters.job import address_of, addresses_of, own_addresses
+from safelaunch.adapters.nodebench import BenchQuestion, NodeBench
 from safelaunch.adapters.nodechecks import CheckQuestion, NodeChecks
-from safelaunch.adapters.noderound import Target
+from safelaunch.adapters.nodecondition import look_at_nodes
+from safelaunch.adapters.noderound import NodeRound, Target
 from safelaunch.adapters.notify import Delivery
 from safelaunch.adapters.shared import SharedFolder
 from safelaunch.adapters.slurm import DEADLINE_S, Command, Pace
+from safelaunch.core.checks.results import CheckReport
 from safelaunch.core.notify.message import Message
 from safelaunch.core.notify.targets import NotifyTarget
 from safelaunch.core.why.findings import OutsideEvidence, Rule
@@ -148,6 +151,14 @@ class World:
     def check(self, target: Target, env: Mapping[str, str], question: CheckQuestion) -> NodeChecks:
         """The checks of nodes, started (adapters.nodechecks); poll them."""
         return NodeChecks(target, env, question, begin=self.command)
+
+    def conditions(self, target: Target, env: Mapping[str, str]) -> NodeRound[CheckReport]:
+        """What the nodes show beside a training, asked (adapters.nodecondition); poll it."""
+        return look_at_nodes(target, env, begin=self.command)
+
+    def bench(self, target: Target, env: Mapping[str, str], question: BenchQuestion, tolerance: float) -> NodeBench:
+        """The measurements of nodes, started (adapters.nodebench); poll them."""
+        return NodeBench(target, env, question, tolerance, begin=self.command)
 
     def deliver(self, targets: Sequence[NotifyTarget], message: Message, smtp: str | None,
                 env: Mapping[str, str]) -> Delivery:

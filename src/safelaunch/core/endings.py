@@ -81,7 +81,10 @@ ENDED_BY = {
     "unconfirmed": "its supervisor could not know whether another one leads",
     "lost_progress": "it starts below its checkpoint", "nan": "its loss is no finite number",
     "grace_over": "it was asked to end, and its time is up",
+    "slow_restart": "its nodes are to be measured, because steps take longer",
 }
+# A row that asks an attempt to end, and the rows that may ask anew: they want it sooner, or for good.
+GIVES_WAY = {"checkpoint": ("kill",), "slow_restart": ("kill", "checkpoint", "limit_near")}
 
 
 def tell_ending(ending: str | None) -> str:

@@ -12,19 +12,19 @@ from dataclasses import replace
 from typing import Any
 
 from safelaunch.core.categories import BAD_NODE
-from safelaunch.core.endings import BAD_ENDS, RunEnd
+from safelaunch.core.endings import BAD_ENDS, GIVES_WAY, RunEnd
+from safelaunch.core.figurefolding import FIGURE_STEPS
 from safelaunch.core.journal import MAX_T_S
 from safelaunch.core.model import DONE, FAILED_FOR_GOOD, STOPPED, Event
 from safelaunch.core.nodefolding import NODE_STEPS, names_of
 from safelaunch.core.notify.words import notice_of
-from safelaunch.core.slow.steppace import from_event
-from safelaunch.core.state import Attempt, Ended, Intent, Job, Slower, State, ToldFigure
+from safelaunch.core.state import Attempt, Ended, Intent, Job, State
 
-MOST_ODD = 20        # odd figures that are remembered
 MOST_EVIDENCE, LINE_CHARS = 3, 300   # of a verdict's lines: for messages to people; verdict.json has them all
 MOST_SKIPPED = 50   # of them are remembered, so that each is said once
 HANDED_OVER = ("handed_over", "resubmitted")   # events; of older versions also what is told by successor_* now
-PAUSES = ("frozen", "no_storage", "back_off", "check_nodes")   # rows of core.decide that wait before the next attempt
+# Rows of core.decide that wait before the next attempt.
+PAUSES = ("frozen", "no_storage", "back_off", "check_nodes", "bench_nodes")
 
 
 def fold(events: Iterable[Event], start: State | None = None) -> State:
@@ -106,7 +106,9 @@ def _decision(state: State, event: Event) -> State:
     if event.data.get("action") != "end":
         return state
     known = next((one for one in state.attempts if one.number == int(event.data["attempt"])), None)
-    is_overruled = known is not None and known.asked_row == "checkpoint" and row == "kill"
+    if row == "slow_restart" and known is not None and known.number not in state.search.planned:
+        state = replace(state, search=replace(state.search, planned=(*state.search.planned, known.number)))
+    is_overruled = known is not None and row in GIVES_WAY.get(known.asked_row or "", ())
     if known is None or (known.asked_t is not None and not is_overruled):
         return state
     return _change_attempt(state, event, asked_t=event.t, asked_row=row, heard=None, end_by_t=None, waits_for=None,
@@ -117,6 +119,9 @@ def _progress(state: State, event: Event) -> State:
     changes: dict[str, Any] = {"step": int(event.data["step"])}
     if event.data.get("first") is not None:
         changes["first_step"] = int(event.data["first"])
+    known = next((one for one in state.attempts if one.number == int(event.data["attempt"])), None)
+    if known is not None and known.first_t is None:
+        changes["first_t"] = event.t
     if event.data.get("counter") is not None:
         changes["counter"] = str(event.data["counter"])
     return _change_attempt(state, event, **changes)
@@ -124,30 +129,6 @@ def _progress(state: State, event: Event) -> State:
 
 def _lost_progress(state: State, event: Event) -> State:
     return _change_attempt(state, event, lost=str(event.data["why"]), lost_surely=bool(event.data.get("sure")))
-
-
-def _step_time(state: State, event: Event) -> State:
-    return replace(state, pace=from_event(event.data))
-
-
-def _slower(state: State, event: Event) -> State:
-    """A second drop, before the first one is over, counts from the first one's level on."""
-    data, pace = event.data, from_event(event.data)
-    from_s = pace.normal_s if pace.normal_s is not None else float(data["from_s"])
-    slower = Slower(pace.attempt, int(data["since_step"]), event.t, from_s, pace.level_s, float(data["confidence"]))
-    return replace(state, pace=pace, slower=slower)
-
-
-def _slower_over(state: State, event: Event) -> State:
-    return replace(state, pace=from_event(event.data), slower=None)
-
-
-def _odd_figure(state: State, event: Event) -> State:
-    data, usual = event.data, event.data.get("usual")
-    float(data["value"])   # a number, be it "nan"
-    odd = ToldFigure(int(data["attempt"]), str(data["kind"]), int(data["step"]), str(data["value"]),
-              None if usual is None else float(usual), event.t)
-    return state if odd in state.odd else replace(state, odd=(*state.odd, odd)[-MOST_ODD:])
 
 
 def _checkpoint_skipped(state: State, event: Event) -> State:
@@ -323,6 +304,7 @@ def _end(how: str, code: int) -> Callable[[State, Event], State]:
 
 _STEPS: dict[str, Callable[[State, Event], State]] = {
     **NODE_STEPS,
+    **FIGURE_STEPS,
     "submitted": _submitted,
     "job_started": _job_started,
     "attempt_started": _attempt_started,
@@ -334,10 +316,6 @@ _STEPS: dict[str, Callable[[State, Event], State]] = {
     "checkpoint_rejected": _checkpoint_rejected,
     "checkpoint_skipped": _checkpoint_skipped,
     "lost_progress": _lost_progress,
-    "odd_figure": _odd_figure,
-    "step_time": _step_time,
-    "slower": _slower,
-    "slower_over": _slower_over,
     "standby_started": _standby_started,
     "standby_lost": _standby_lost,
     "via_chosen": _via_chosen,

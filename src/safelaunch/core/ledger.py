@@ -5,7 +5,8 @@ Laws:
   below the threshold: exclusions expire.
 - One failure is one witness, however many lines there are, and a node has MOST_FAILURES witnesses at most.
 - One cause on disjoint nodes of a run blames no node: what was inferred from it is void. Facts seen at the node stay.
-- A person's `clear` removes earlier evidence, and no later one.
+- A person's `clear` removes earlier evidence, and no later one. A run takes back what it has itself measured as slow,
+  and nothing else, when its speed does not come back without the node (`slow_disproved`).
 - Weights are those of KINDS, whoever wrote the evidence.
 - A node belongs to a cluster: n3 of another one is another machine (`of_cluster`).
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ MOST_FAILURES = 4         # 8.0 at most: however much has gone wrong, a node is 
 # from later is not believed until then: it would never age.
 SKEW_S = 3600.0
 
-CLEARED = "cleared"
+CLEARED, DISPROVED = "cleared", "slow_disproved"
 NEEDED = "without it the run would have too few nodes, so a spare takes its place first, where there is one"
 
 
@@ -59,8 +60,11 @@ KINDS: dict[str, EvidenceKind] = {
                                 "next ones; max_without_progress (3) leaves time for two witnesses, not for four"),
     "checks_failed": EvidenceKind(MEDIUM, "failed a node check",
                                   "a full disk or a process left over passes: from the second time on it is the node"),
+    "slow": EvidenceKind(SURE, "slows the others down",
+                         "measured against all nodes of its job, more than once, after steps had become longer"),
     "first_to_fail": EvidenceKind(WEAK, "failed first", "who fails first is often only the first to notice"),
     CLEARED: EvidenceKind(0.0, "cleared by a person", "safelaunch nodes clear"),
+    DISPROVED: EvidenceKind(0.0, "is not what slowed it down", "the speed did not come back without it"),
 }
 
 
@@ -138,10 +142,13 @@ def standings(evidences: Iterable[NodeEvidence], now: float, half_life_s: float)
     """All nodes with evidence that was not cleared, the worst first, for any order of the evidence."""
     believed = sorted({one for one in evidences if one.t <= now + SKEW_S}, key=_order)
     void = _void_causes(believed)
-    cleared = _cleared(believed)
+    cleared = _last_of(CLEARED, believed, lambda one: one.node)
+    disproved = _last_of(DISPROVED, believed, lambda one: (one.node, one.run))
     of_node: dict[str, list[NodeEvidence]] = defaultdict(list)
     for one in believed:
-        if one.kind != CLEARED and one.t > cleared.get(one.node, -math.inf):
+        if one.kind == "slow" and one.t <= disproved.get((one.node, one.run), -math.inf):
+            continue
+        if one.kind not in (CLEARED, DISPROVED) and one.t > cleared.get(one.node, -math.inf):
             of_node[one.node].append(one)
     found = [_standing(node, known, void, now, half_life_s) for node, known in of_node.items()]
     return tuple(sorted(found, key=lambda one: (-one.score, one.node)))
@@ -195,6 +202,8 @@ def why_readmitted(
                 if is_full else "without it the run would have too few nodes")
     if one is not None and one.void:
         return "other nodes have shown the same cause"
+    if any(said.kind == DISPROVED and said.node == node for said in known):
+        return "the speed did not come back without it"
     is_cleared = one is None and any(said.kind == CLEARED and said.node == node for said in known)
     return "a person has cleared it" if is_cleared else "the evidence against it has faded"
 
@@ -266,12 +275,14 @@ def _has_disjoint(blamed: Iterable[set[str]]) -> bool:
     return any(set(one).isdisjoint(other) for index, one in enumerate(sets) for other in sets[:index])
 
 
-def _cleared(evidences: Iterable[NodeEvidence]) -> Mapping[str, float]:
-    """When each node was last cleared."""
-    last: dict[str, float] = {}
+def _last_of(
+    kind: str, evidences: Iterable[NodeEvidence], key: Callable[[NodeEvidence], Hashable],
+) -> Mapping[Hashable, float]:
+    """When each was said last of a node, or of a node by a run."""
+    last: dict[Hashable, float] = {}
     for one in evidences:
-        if one.kind == CLEARED:
-            last[one.node] = max(one.t, last.get(one.node, one.t))
+        if one.kind == kind:
+            last[key(one)] = max(one.t, last.get(key(one), one.t))
     return last
 
 
@@ -296,6 +307,6 @@ def blamed_before(known: Iterable[NodeEvidence], run: str, attempt: int, until_t
     node that only failed first or was slow is not blamed: mostly another one was the reason.
     """
     others = [one for one in known if one.t <= until_t and (one.run, one.attempt) != (run, attempt)]
-    counts = {one.node: sum(_weight(witness) >= MEDIUM for witness in one.counted)
+    counts = {one.node: sum(_weight(witness) >= MEDIUM and witness.kind != "slow" for witness in one.counted)
               for one in standings(others, until_t, BLAME_HALF_LIFE_S)}
     return {node: count for node, count in counts.items() if count}

@@ -73,7 +73,8 @@ def node_excluded(exclusion: ExclusionTerm) -> dict[str, Any]:
 
 def evidence_of(events: Iterable[Event], run: str, cluster: str = "") -> tuple[NodeEvidence, ...]:
     """The evidence that a run's journal holds, in its order; odd events are skipped. `cluster`: of events without."""
-    found = (_of_event(event, run, cluster) for event in events if event.event in ("node_suspected", "node_cleared"))
+    found = (_of_event(event, run, cluster) for event in events if event.event in (
+        "node_suspected", "node_cleared", "evidence_withdrawn"))
     return tuple(one for one in found if one is not None)
 
 

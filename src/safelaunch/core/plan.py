@@ -125,9 +125,10 @@ class ChecksPlan:
 
 @dataclass(frozen=True)
 class SlowPlan:
-    """How much longer steps may take, as a share, before that is reported."""
+    """How much longer steps may take, as a share, before that is reported, and what follows."""
 
     tolerance: float = 0.05
+    then: str = "report"
     is_on: bool = True
 
 
@@ -285,7 +286,7 @@ def _checks(section: Mapping[str, Any] | None) -> ChecksPlan:
 def _slow(section: Mapping[str, Any] | None) -> SlowPlan:
     if section is None:
         return SlowPlan(is_on=False)   # a run of a version that had none
-    return SlowPlan(float(section["tolerance"].rstrip("%")) / 100)
+    return SlowPlan(float(section["tolerance"].rstrip("%")) / 100, section["then"])
 
 
 def _notify(section: Mapping[str, Any] | None) -> NotifyPlan:

@@ -8,6 +8,8 @@ from typing import Any
 
 from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.notify.notices import Notices
+from safelaunch.core.slow.nancut import NanCut
+from safelaunch.core.slow.search import SlowSearch
 from safelaunch.core.slow.steppace import StepPace
 
 
@@ -46,6 +48,7 @@ class Attempt:
     heard: int | None = None            # processes that took the signal then; None = nobody knows
     end_by_t: float | None = None       # until when it has time
     waits_for: str | None = None        # and for what: core.decide.patience
+    first_t: float | None = None        # when its log had named a step, as far as the journal tells
 
     @property
     def made_steps(self) -> bool:
@@ -100,6 +103,7 @@ class ToldFigure:
     value: str
     usual: float | None
     t: float
+    before: int | None = None   # the last step before it whose loss was a finite number
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,7 @@ class Slower:
     from_s: float
     to_s: float
     confidence: float
+    total: int | None = None   # steps of the whole training, as its log says
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ class Ended:
     t: float
 
 
-NO_NOTICES = Notices()
+NO_NOTICES, NO_SEARCH = Notices(), SlowSearch()
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,8 @@ class State:
     kill_who: str | None = None
     pace: StepPace | None = None            # the level of seconds per step that the next supervisor goes on with
     slower: Slower | None = None            # the drop of speed that lasts
+    search: SlowSearch = NO_SEARCH          # for the node behind it
+    nan_cuts: tuple[NanCut, ...] = ()       # checkpoints that are not used, because the loss was no finite number
     odd: tuple[ToldFigure, ...] = ()               # the newest odd figures
     failed_alone: tuple[str, int] | None = None   # the last job and its exit code, where nobody supervised its end
     ended: Ended | None = None

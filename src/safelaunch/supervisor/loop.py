@@ -23,6 +23,7 @@ from safelaunch.adapters.world import World
 from safelaunch.core.decide import rows, turn
 from safelaunch.core.decide.actions import (
     AskToEnd,
+    BenchNodes,
     CheckNodes,
     Decision,
     Fence,
@@ -35,7 +36,7 @@ from safelaunch.core.decide.actions import (
 )
 from safelaunch.core.decide.phase import Phase
 from safelaunch.core.decide.turn import Turn
-from safelaunch.supervisor import asking, attempts, bootchecks, endings, observe, resuming, slurmends
+from safelaunch.supervisor import asking, attempts, bootchecks, endings, observe, resuming, slowsearch, slurmends
 from safelaunch.supervisor.diagnosing import foresee
 from safelaunch.supervisor.leader import DEMOTED, HANDED_OVER, Leader, Superseded, hold_token
 from safelaunch.supervisor.standby import Standby
@@ -118,6 +119,8 @@ def act(lead: Leader, decision: Decision) -> bool:
             attempts.launch(lead, row, action)
         case CheckNodes():
             lead.tasks.begin(Work.CHECK_NODES, bootchecks.check(lead, row, action))
+        case BenchNodes():
+            lead.tasks.begin(Work.BENCH_NODES, slowsearch.bench(lead, row, action))
         case AskToEnd():
             lead.running.is_asked(row, lead.now)
             lead.tell(row, f"asking the training to end: {action.why}", action="end", attempt=lead.attempt.number,

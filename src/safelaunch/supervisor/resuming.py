@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from safelaunch.adapters import checkpoints
+from safelaunch.core.checkpoints.latest import MOST_WHOLE
 from safelaunch.core.checkpoints.model import Checkpoint
+from safelaunch.core.decide import nanback
+from safelaunch.core.slow.nancut import NanCut, SavedAt
 from safelaunch.node import fresh
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.clock import Timer
@@ -16,6 +20,7 @@ from safelaunch.supervisor.state.clock import Timer
 TOUCH_S = 1.0             # a stat takes milliseconds on a folder that works
 MAX_OLDER = 50            # checkpoints to fall back to
 MOST_TOLD_SKIPPED = 5     # of one search
+MOST_BEHIND = 50          # complete ones that are looked at where those behind a NaN do not count
 
 
 def find_resume(lead: Leader) -> None:
@@ -24,10 +29,13 @@ def find_resume(lead: Leader) -> None:
     if resume.dir is None:
         return
     folder = os.path.join(lead.job.cwd, resume.dir)   # noqa: PTH118 - text only
+    cut = nanback.open_cut(lead.state) if lead.plan.on_nan == "previous_checkpoint" else None
+    most_whole = MOST_BEHIND if cut is not None or lead.state.nan_cuts else MOST_WHOLE
 
     def look() -> dict[str, Any]:
         fresh.see(folder)
-        return _plain(checkpoints.find(folder, resume.format, resume.pattern))
+        found = checkpoints.find(folder, resume.format, resume.pattern, most_whole)
+        return _plain(found, has_times=most_whole > MOST_WHOLE)
 
     # A slow search gets time, a silent folder does not: 49 s (simulated: test_found "standby hears its leader each two
     # seconds however long the folder is frozen").
@@ -40,13 +48,31 @@ def find_resume(lead: Leader) -> None:
         lead.resume.is_late()
         return
     if answer.is_ok and answer.value is not None:
-        lead.resume.is_found([one for one in (Checkpoint(**one) for one in answer.value["found"])
-                              if (one.path, one.step) not in lead.state.rejected])
+        found = [(Checkpoint(**one), t) for one, t in answer.value["found"]]
+        found = [(one, t) for one, t in found if (one.path, one.step) not in lead.state.rejected]
+        lead.resume.is_found(_before_nan(lead, cut, found))
         _tell_skipped(lead, answer.value["skipped"])
     else:
         lead.resume.is_unreadable()
         if lead.clock.is_due(Timer.UNREADABLE, 60.0):
             lead.say(f"checkpoints in {folder} cannot be read: {answer.error}; trying again")
+
+
+def _before_nan(lead: Leader, cut: NanCut | None, found: Sequence[tuple[Checkpoint, float]]) -> list[Checkpoint]:
+    """Those that may be used after attempts whose loss was no finite number. Journalled before any is used."""
+    seen = {one: SavedAt(one.path, one.step, t) for one, t in found}
+    left = {one: at for one, at in seen.items() if not nanback.is_cut_off(lead.state, at)}
+    if cut is not None:
+        cut = nanback.cut_off(cut, list(left.values()))
+        lead.record(lead.writer.event(
+            "checkpoints_cut", attempt=cut.attempt, step=cut.step, upto=cut.upto, is_left=cut.is_left,
+            checkpoints=[list(one) for one in cut.taken]))
+        left = {one: at for one, at in left.items() if at not in cut.taken}
+        newest = next(iter(left), None)
+        left_out = f"; not used: {len(cut.taken)} behind step {cut.upto}" if cut.taken else ""
+        lead.say(f"the loss of attempt {cut.attempt} was no finite number from step {cut.step} on; the newest "
+                 f"checkpoint before that is {newest.path if newest is not None else 'none'}{left_out}")
+    return list(left)
 
 
 def _tell_skipped(lead: Leader, skipped: Sequence[Mapping[str, str]]) -> None:
@@ -59,8 +85,16 @@ def _tell_skipped(lead: Leader, skipped: Sequence[Mapping[str, str]]) -> None:
             lead.say(f"checkpoint {path} is skipped: {reason}; the newest complete one is {taken or 'none'}")
 
 
-def _plain(found: Any) -> dict[str, Any]:
-    """A search's result as JSON values."""
+def _plain(found: Any, has_times: bool) -> dict[str, Any]:
+    """A search's result as JSON values, each checkpoint with the time of its last file."""
     whole = [found.best, *found.older[:MAX_OLDER]] if found.best else []
-    return {"found": [{"path": one.path, "step": one.step, "format": one.format} for one in whole],
+    return {"found": [({"path": one.path, "step": one.step, "format": one.format},
+                       _finished_t(one.path) if has_times else 0.0) for one in whole],
             "skipped": [{"path": item.path, "reason": item.reason} for item in found.skipped]}
+
+
+def _finished_t(path: str) -> float:
+    """0 = it is just being removed."""
+    with contextlib.suppress(OSError):
+        return checkpoints.finished_t(path)
+    return 0.0

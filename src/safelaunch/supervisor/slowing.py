@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from safelaunch.core.decide import slowness
 from safelaunch.core.progress.lines import Talk
 from safelaunch.core.progress.steplines import StepLine, step_lines
+from safelaunch.core.progress.steps import latest_of
 from safelaunch.core.secretmask import mask
 from safelaunch.core.slow import oddfigures, pace
 from safelaunch.core.slow.changepoint import PaceChange
 from safelaunch.core.slow.steppace import to_event
-from safelaunch.supervisor import listening
+from safelaunch.supervisor import listening, slowsearch
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state.clock import Timer
+from safelaunch.supervisor.state.tasks import Work
 
 JOURNAL_S = 3600.0   # between two lines with the level; a supervisor that starts knows an older one
 MOST_TEXT = 300      # of a line of the log that the journal quotes
@@ -35,7 +38,8 @@ def follow(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
     known, changes = pace.take_in(known, lines, phase, lead.running.grew_s)
     lead.running.goes_so_fast(known)
     for change in changes:
-        _report(lead, known, change)
+        _report(lead, known, change, text)
+    slowsearch.judge(lead, number, known.values)
     level = pace.level_of(known)
     if level is not None and not changes and lead.clock.is_due(Timer.STEP_TIME, JOURNAL_S):
         lead.record(lead.writer.event("step_time", **to_event(level)))
@@ -43,21 +47,25 @@ def follow(lead: Leader, number: int, text: bytes, talk: Talk) -> None:
         _watch_figures(lead, number, lines)
 
 
-def _report(lead: Leader, known: pace.LogPace, change: PaceChange) -> None:
+def _report(lead: Leader, known: pace.LogPace, change: PaceChange, text: bytes) -> None:
     """Once: the journal holds the new level, with which a later supervisor goes on."""
     level = pace.level_of(known)
     if level is None:
         return
     event = "slower_over" if change.is_recovery else "slower"
+    nothing: tuple[int | None, int | None] = (None, None)
+    _, total = listening.read(lead, text, latest_of, nothing)
     lead.record(lead.writer.event(
         event, **to_event(level), since_step=change.step, from_s=round(change.from_s, 4),
-        confidence=round(change.confidence, 5)))
+        confidence=round(change.confidence, 5), total=total))
     if change.is_recovery:
         lead.say(f"steps are as fast as before since step {change.step}: {change.to_s:.4g} s instead of "
                  f"{change.from_s:.4g} s")
         return
     lead.say(f"!!! SLOWER: steps take {change.to_s:.4g} s instead of {change.from_s:.4g} s "
-             f"({100 * (change.to_s / change.from_s - 1):.2g} % longer) since step {change.step}; nothing is ended")
+             f"({100 * (change.to_s / change.from_s - 1):.2g} % longer) since step {change.step}; "
+             f"{slowness.what_follows(lead.state, lead.plan)}")
+    lead.tasks.begin(Work.LOOK_AT_SPEED, slowsearch.look(lead))
 
 
 def _watch_figures(lead: Leader, number: int, lines: list[StepLine]) -> None:
@@ -71,8 +79,8 @@ def _watch_figures(lead: Leader, number: int, lines: list[StepLine]) -> None:
                for one in lead.state.odd):
             continue
         event = lead.writer.event("odd_figure", attempt=number, kind=odd.kind, step=odd.step, value=str(odd.value),
-                                  usual=odd.usual, line=mask(odd.text)[:MOST_TEXT])
+                                  usual=odd.usual, before=odd.before, line=mask(odd.text)[:MOST_TEXT])
         lead.record(event)
-        is_stop = odd.kind == oddfigures.NAN and lead.plan.on_nan == "stop"
-        then = "" if is_stop else "; nothing is ended"
+        is_end = odd.kind == oddfigures.NAN and lead.plan.on_nan != "report"
+        then = "" if is_end else "; nothing is ended"
         lead.say(f"!!! {oddfigures.tell_odd(event.data)}, since step {odd.step}{then}")

@@ -13,6 +13,7 @@ from safelaunch.core.slow.oddfigures import tell_odd
 from safelaunch.views import talk
 
 Data = Mapping[str, Any]
+SHOWN_NODES = 4   # of those that were asked what they show; all that differ
 
 
 def describe(event: Event) -> str:
@@ -132,6 +133,15 @@ def _slower(data: Data) -> str:
             f"{data['since_step']}")
 
 
+def _slow_evidence(data: Data) -> str:
+    """A line a node, of those that differ, or of the first few."""
+    lines = list(dict(data["nodes"]).items())
+    shown = lines[:max(SHOWN_NODES, len(data.get("odd") or ()))]
+    more = f"; and {len(lines) - len(shown)} more nodes" if len(lines) > len(shown) else ""
+    return (f"when steps became longer, {data['why']}: "
+            f"{'; '.join(f'{node}: {line}' for node, line in shown)}{more}")
+
+
 def _checkpoint_skipped(data: Data) -> str:
     instead = f"the newest complete one is {data['instead']}" if data.get("instead") else "there is no complete one"
     return f"the checkpoint {data['path']} is skipped: {data['reason']}; {instead}"
@@ -172,6 +182,14 @@ SENTENCES: dict[str, Callable[[Data], str]] = {
     "odd_figure": lambda data: f"{tell_odd(data)}, since step {data['step']} of attempt {data['attempt']}",
     "step_time": lambda data: f"a step takes {float(data['level_s']):.4g} s",
     "slower": _slower,
+    "slow_evidence": _slow_evidence,
+    "nodes_benched": lambda data: f"{_nodes(data)} were measured{_because(data)}",
+    "swap_judged": lambda data: (f"the speed has {'come back' if data['won'] else 'not come back'} without "
+                                 f"{_nodes(data)}: {float(data['level_s']):.4g} s a step"),
+    "evidence_withdrawn": lambda data: f"what was measured against {data['node']} is taken back{_because(data)}",
+    "checkpoints_cut": lambda data: (f"{len(data['checkpoints'])} checkpoints behind step {data['upto']} are not used: "
+                                     f"the loss of attempt {data['attempt']} was no finite number from step "
+                                     f"{data['step']} on"),
     "slower_over": lambda data: f"the drop of speed is over: {_slower(data)}",
     "standby_started": lambda data: f"a second supervisor stands by on {data['node']}",
     "standby_lost": lambda data: f"the second supervisor on {data['node']} is lost{_because(data)}",

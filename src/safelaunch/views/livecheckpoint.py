@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from itertools import takewhile
 from typing import Any
 
@@ -20,17 +19,15 @@ def look(run: Run, state: State) -> dict[str, Any] | None:
     """
     if run.plan.resume.dir is None:
         return None
-    from safelaunch.adapters import checkpoints  # all formats: a run without checkpoints needs none
-    from safelaunch.views import resumepoints
+    from safelaunch.views import resumepoints  # all formats: a run without checkpoints needs none
 
     place = resumepoints.of_run(run, state)
     if place is None:
         return None
-    folder, most_whole = place.folder, 1 + len(place.rejected)
+    folder, most_whole = place.folder, 1 + place.refused
     found: dict[str, Any] = {"dir": folder, "path": None, "step": None, "format": None, "t": None, "skipped": [],
                              "trouble": ""}
-    answer = run_in_child(lambda: [asdict(one) for one in checkpoints.survey(
-        folder, place.format, place.pattern, most_whole)], DEADLINE_S)
+    answer = run_in_child(lambda: resumepoints.survey(place, most_whole), DEADLINE_S)
     if answer.late:
         return {**found, "trouble": f"{folder} was not looked through within {DEADLINE_S:.0f} s"}
     if answer.value is None:

@@ -14,8 +14,10 @@ from safelaunch.adapters import journal, runfolder, sharedfile
 from safelaunch.adapters.cputime import TookTooLong, within
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core import nodefold
+from safelaunch.core.decide.slowness import what_follows
 from safelaunch.core.folding import HANDED_OVER, fold
 from safelaunch.core.model import Event
+from safelaunch.core.plan import Plan
 from safelaunch.core.progress.figures import measure
 from safelaunch.core.progress.steps import AUTO, cut_lines, latest_of
 from safelaunch.core.pulse import FILE as PULSE_FILE
@@ -71,7 +73,7 @@ def overview(
                   "t": state.ended.t} if state.ended else None,
         "job": _job(state, word, now),
         "attempt": _attempt(state.attempt) if state.attempt else None,
-        **_warnings(state),
+        **_warnings(run.plan, state),
         "attempts": len(state.attempts),
         "step": step, "step_total": total, "loss": _number(figures.loss), "step_time_s": _number(figures.step_s),
         "typical_step_time_s": _number(figures.typical_step_s), "pace_s": _rounded(pace_s),
@@ -130,10 +132,22 @@ def _job(state: State, word: SchedulerAnswer, now: float) -> dict[str, Any] | No
             "started_t": job.started_t, "ends_t": None if left_s is None else round(now + left_s)}
 
 
-def _warnings(state: State) -> dict[str, Any]:
+def _warnings(plan: Plan, state: State) -> dict[str, Any]:
     return {"lost_progress": _lost_progress(state.attempt),
-            "slower": dict(vars(state.slower)) if state.slower else None,
+            "slower": {**vars(state.slower), "follows": what_follows(state, plan)} if state.slower else None,
+            "slow_search": _slow_search(state),
             "odd_figures": [dict(vars(one)) for one in state.odd]}
+
+
+def _slow_search(state: State) -> dict[str, Any] | None:
+    """What was done to find the node behind a drop; None = nothing yet."""
+    search = state.search
+    if not search.planned and search.drop_t is None and not search.seen:
+        return None
+    return {"experiments": list(search.planned), "attempt": search.attempt, "measured": search.measured,
+            "slow": [{"node": node, "why": why} for node, why in search.slow],
+            "from_s": search.from_s, "to_s": search.to_s, "won": search.has_won,
+            "seen": [{"node": node, "text": text} for node, text in search.seen], "seen_why": search.seen_why or None}
 
 
 def _lost_progress(attempt: Attempt | None) -> dict[str, Any] | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,29 @@ from safelaunch.adapters import checkpoints
 from safelaunch.adapters.runfolder import Run
 from safelaunch.core.checkpoints.latest import MOST_WHOLE
 from safelaunch.core.checkpoints.model import JudgedCheckpoint
+from safelaunch.core.slow.nancut import SavedAt
 from safelaunch.core.state import State
 from safelaunch.views import runs
+
+BEHIND_NAN = "it was saved behind a loss that was no finite number (on_nan)"
 
 
 @dataclass(frozen=True)
 class CheckpointPlace:
-    """A folder of checkpoints and how it is read; `rejected`: (path, step) that an attempt could not load."""
+    """A folder of checkpoints and how it is read; `rejected`: (path, step) that an attempt could not load; `cut_off`:
+    saved behind a loss that was no finite number.
+    """
 
     folder: str
     format: str = "auto"
     pattern: str | None = None
     rejected: frozenset[tuple[str, int | None]] = frozenset()
+    cut_off: frozenset[SavedAt] = frozenset()
+
+    @property
+    def refused(self) -> int:
+        """How many complete ones may be in the way of the one that is used."""
+        return len(self.rejected) + len(self.cut_off)
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,9 @@ def of_run(run: Run, state: State | None = None) -> CheckpointPlace | None:
         return None
     cwd = str(run.meta.get("cwd", run.dir))
     folder = str(Path(cwd, dict(run.plan.sbatch).get("chdir") or "", resume.dir))
-    return CheckpointPlace(folder, resume.format, resume.pattern, frozenset((state or run.state()).rejected))
+    known = state or run.state()
+    cut_off = frozenset(one for cut in known.nan_cuts for one in cut.taken)
+    return CheckpointPlace(folder, resume.format, resume.pattern, frozenset(known.rejected), cut_off)
 
 
 def of_config(config: Mapping[str, Any]) -> CheckpointPlace | None:
@@ -60,10 +74,21 @@ def of_config(config: Mapping[str, Any]) -> CheckpointPlace | None:
 
 def look(place: CheckpointPlace, most_whole: int = MOST_WHOLE) -> ResumePoints:
     """What is there; raises RunFolderError when the folder cannot be read or does not answer in time."""
-    def survey() -> list[dict[str, Any]]:
-        return [asdict(one) for one in checkpoints.survey(place.folder, place.format, place.pattern, most_whole)]
+    return as_seen(place, runs.ask(lambda: survey(place, most_whole), place.folder))
 
-    return as_seen(place, runs.ask(survey, place.folder))
+
+def survey(place: CheckpointPlace, most_whole: int) -> list[dict[str, Any]]:
+    """What is there, as plain values: for a child."""
+    paths = {one.path for one in place.cut_off}
+    found = checkpoints.survey(place.folder, place.format, place.pattern, most_whole)
+    return [asdict(_cut(one, place) if one.path in paths else one) for one in found]
+
+
+def _cut(one: JudgedCheckpoint, place: CheckpointPlace) -> JudgedCheckpoint:
+    with contextlib.suppress(OSError):
+        if one.reason is None and SavedAt(one.path, one.step, checkpoints.finished_t(one.path)) in place.cut_off:
+            return replace(one, reason=BEHIND_NAN)
+    return one
 
 
 def as_seen(place: CheckpointPlace, judged: Iterable[Mapping[str, Any]]) -> ResumePoints:

@@ -24,7 +24,8 @@ from safelaunch.views.whysubject import Subject
 
 # What was done about a failure, as the journal tells it; the other kinds are for `safelaunch events`.
 TOLD = ("failure", "verdict", "node_suspected", "decision", "attempt_ended", "preserved", "attempt_started",
-        "lost_progress", "odd_figure", "checkpoint_skipped", *HANDED_OVER, "successor_lost", "kill_switch",
+        "lost_progress", "odd_figure", "slower", "slow_evidence", "nodes_benched", "swap_judged", "checkpoints_cut",
+        "checkpoint_skipped", *HANDED_OVER, "successor_lost", "kill_switch",
         "completed", "gave_up", "stopped")
 MOST_TOLD = 8
 

@@ -129,7 +129,7 @@ env: {1X: a, UID: 0}
         "train.yaml:8:3: slurm.wrap: use command:",
         "train.yaml:9:16: launch.with: not built yet: starting by deepspeed; torchrun starts DeepSpeed trainings too",
         "train.yaml:9:32: launch.tee: expected an integer from 0 to 3, got 4",
-        "train.yaml:10:29: slow.then: not built yet: the search for the node that slows the others down",
+        "train.yaml:10:29: slow.then: restart needs resume.dir: the run stops at a checkpoint",
         "train.yaml:11:11: env.1X: not a name that an environment variable can have",
         "train.yaml:11:19: env.UID: bash sets this variable itself, and does not hand yours to the training",
         'command line: slurm.nodess: unknown option; did you mean "nodes"? '
@@ -407,7 +407,7 @@ SAMPLES = [
     ("restart: {on_lost_progress: no}", False),
     ("slow: {tolerance: 2.5%, then: report}", True), ("slow: {tolerance: 0%}", False), ("slow: {tolerance: 5}", False),
     ("slow: {tolerance: 0.5%}", False), ("slow: {tolerance: 100%}", False), ("slow: {then: nothing}", False),
-    ("on_nan: report", True), ("on_nan: stop", True), ("on_nan: restart", False),
+    ("slow: {then: exclude_next}", True), ("on_nan: report", True), ("on_nan: stop", True), ("on_nan: restart", False),
     ("resume: {keep_trying: 0}", True), ("standby: 1", False), ("hang: {no_progress: 10m}", True),
     ("hang: {no_progress: soon}", False), ("hang: {no_progress: auto, then: notify}", True), ("standby: false", True),
     ("suspects: {max_excluded: 3}", True), ("suspects: {max_excluded: -3}", False),
@@ -488,3 +488,16 @@ def test_what_the_check_takes_the_script_can_hold(word: str, key: str) -> None:
     except ConfigError:
         return
     assert render(BLOCKS, make(got.config, "1a2b3c4d"), python="/p", library=()).encode()
+
+
+def test_what_goes_back_to_a_checkpoint_needs_to_know_where_they_are_unless_a_site_wants_it() -> None:
+    wish = "slow: {then: restart}\non_nan: previous_checkpoint\n"
+    told = problems(f"name: a\ncommand: c\n{wish}")
+    assert [text.partition(": ")[2].split(" needs")[0] for text in told] == [
+        "slow.then: restart", "on_nan: previous_checkpoint"]
+    train = "name: a\ncommand: c $SAFELAUNCH_RESUME_PATH\nresume: {dir: ckpt}\n"
+    plan = make(resolve([ConfigLayer("file", "train.yaml", train + wish)], [], {}).config, "r1")
+    assert (plan.slow.then, plan.on_nan) == ("restart", "previous_checkpoint")
+    of_site = [ConfigLayer("site", "site.yaml", wish), ConfigLayer("file", "train.yaml", "name: a\ncommand: c\n")]
+    plan = make(resolve(of_site, [], {}).config, "r1")
+    assert (plan.slow.then, plan.resume.dir) == ("restart", None)

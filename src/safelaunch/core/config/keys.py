@@ -176,13 +176,14 @@ KEYS: dict[str, Key] = {
     "slow.then": Key(
         OneOf(("report", "exclude_next", "restart")),
         "report",
-        "What follows when steps take longer for good: report says it in the job's output, the journal and `status`.",
+        "What follows when steps take longer for good: report says it; exclude_next also measures all nodes before the "
+        "next attempt, and leaves out who is slow; restart also stops at a checkpoint for that (docs/slow.md).",
     ),
     "on_nan": Key(
         OneOf(("report", "stop", "previous_checkpoint")),
         "report",
         "What follows when the loss is no finite number three times in a row: report says it in the job's output, the "
-        "journal and `status`; stop ends the run, too.",
+        "journal and `status`; stop ends the run, too; previous_checkpoint restarts from the checkpoint before.",
     ),
     "kill_switch.file": Key(Path(), "control/kill", "Touch it to end the run; a relative one is in the run folder."),
     "kill_switch.grace": Key(Duration(), "15m", "How long the training may take to end by itself."),
@@ -215,7 +216,4 @@ KEYS: dict[str, Key] = {
 NOT_BUILT: dict[str, str] = {
     "checks.allreduce": "the test of the communication between nodes",
     **{f"launch.with={name}": text for name, text in launchers.NOT_BUILT.items()},
-    "slow.then=exclude_next": "the search for the node that slows the others down",
-    "slow.then=restart": "the search for the node that slows the others down",
-    "on_nan=previous_checkpoint": "the restart from the checkpoint before the first NaN",
 }

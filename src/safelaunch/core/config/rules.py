@@ -107,6 +107,10 @@ def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
         faults.append(("resume.format", ("resume.pattern",), "needs resume.pattern, such as step_{step}.pt"))
     if resume["format"] != "pattern" and resume["pattern"] is not None:
         faults.append(("resume.pattern", ("resume.format",), "needs resume.format: pattern"))
+    if resume["dir"] is None and config["slow"]["then"] == "restart" and origins["slow.then"].layer in mine:
+        faults.append(("slow.then", ("resume.dir",), "restart needs resume.dir: the run stops at a checkpoint"))
+    if resume["dir"] is None and config["on_nan"] == "previous_checkpoint" and origins["on_nan"].layer in mine:
+        faults.append(("on_nan", ("resume.dir",), "previous_checkpoint needs resume.dir: where the checkpoints are"))
     return faults
 
 

@@ -31,6 +31,14 @@ class CheckNodes:
 
 
 @dataclass(frozen=True)
+class BenchNodes:
+    """Measure these nodes before the next attempt, and keep out of it who is slow."""
+
+    nodes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
 class AskToEnd:
     """Signal the ranks that handle `signal`; core.decide.patience says how long they have."""
 
@@ -87,7 +95,7 @@ class Wait:
     why: str
 
 
-Action = Launch | CheckNodes | AskToEnd | Kill | Fence | HandOver | Finish | Preserve | Wait
+Action = Launch | CheckNodes | BenchNodes | AskToEnd | Kill | Fence | HandOver | Finish | Preserve | Wait
 
 
 @dataclass(frozen=True)

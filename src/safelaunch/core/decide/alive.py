@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from safelaunch.core.decide import ended, patience
+from safelaunch.core.decide import ended, patience, slowness
 from safelaunch.core.decide.actions import FAILED_GRACE_S, Action, AskToEnd, Fence, Kill, Row
 from safelaunch.core.decide.seen import Observation
-from safelaunch.core.endings import tell_ending
+from safelaunch.core.endings import GIVES_WAY, tell_ending
 from safelaunch.core.plan import Plan
 from safelaunch.core.state import State
 
-ASKING = ("kill", "checkpoint", "limit_near")   # rows that ask gently first
+ASKING = ("kill", "checkpoint", "limit_near", "slow_restart")   # rows that ask gently first
 
 
 def _over(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -55,9 +55,9 @@ def _nan(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Every further step is for nothing. At once: upon a TERM many trainings save, and their weights are no numbers."""
     live = seen.attempt
     found = state.had_nan(live.number)
-    if found is None or live.killed_t is not None or plan.on_nan != "stop":
+    if found is None or live.killed_t is not None or plan.on_nan not in ("stop", "previous_checkpoint"):
         return None
-    return Kill(0.0, f"the loss is {found.value} since step {found.step} (on_nan: stop)")
+    return Kill(0.0, f"the loss is {found.value} since step {found.step} (on_nan: {plan.on_nan})")
 
 
 def _grace_over(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -74,8 +74,8 @@ def _grace_over(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 def _kill(state: State, seen: Observation, plan: Plan) -> Action | None:
     """The kill switch: gently first; it overrules a wait for a checkpoint."""
-    asked, live = seen.asked("kill"), seen.attempt
-    if asked is None or live.end_row not in (None, "checkpoint") or live.killed_t is not None:
+    asked = seen.asked("kill")
+    if asked is None or not _may_ask(seen, "kill"):
         return None
     return AskToEnd(plan.kill_switch.signal, f"{asked.who} touched the kill switch")
 
@@ -83,7 +83,7 @@ def _kill(state: State, seen: Observation, plan: Plan) -> Action | None:
 def _checkpoint(state: State, seen: Observation, plan: Plan) -> Action | None:
     """`stop --checkpoint`: no step is to be lost; the signal asks for a checkpoint where a process takes it."""
     asked = seen.asked("checkpoint")
-    if asked is None or seen.attempt.end_asked_t is not None or seen.attempt.killed_t is not None:
+    if asked is None or not _may_ask(seen, "checkpoint"):
         return None
     return AskToEnd(plan.kill_switch.signal, f"{asked.who} wants it to stop at its next checkpoint")
 
@@ -97,9 +97,27 @@ def _ending(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 def _limit_near(state: State, seen: Observation, plan: Plan) -> Action | None:
     """The time limit comes: ask for a checkpoint and go on in the successor, at no cost to the budget."""
-    if not seen.limit_near or seen.attempt.end_asked_t is not None or seen.attempt.killed_t is not None:
+    if not seen.limit_near or not _may_ask(seen, "limit_near"):
         return None
     return AskToEnd(plan.kill_switch.signal, "the job's time limit is near")
+
+
+def _slow_restart(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """One node slower by 2.5 % cost a 176B training 5 % of its speed, and a weekend of restarts by hand: a planned
+    stop, at a fresh checkpoint, with its price.
+    """
+    if seen.ending is not None or seen.limit_near or not _may_ask(seen, "slow_restart"):
+        return None
+    why = slowness.why_experiment(state, seen, plan)
+    return None if why is None else AskToEnd(plan.kill_switch.signal, why)
+
+
+def _may_ask(seen: Observation, row: str) -> bool:
+    """Whether a row may ask the attempt to end: nobody has, or one that gives way to it."""
+    live = seen.attempt
+    if live.killed_t is not None:
+        return False
+    return live.end_row is None or row in GIVES_WAY.get(live.end_row, ())
 
 
 def _node_lost(state: State, seen: Observation, plan: Plan) -> Action | None:
@@ -130,5 +148,5 @@ def _task_failed(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 ALIVE: tuple[Row, ...] = (
     _over, _kill_now, _unconfirmed, _lost_progress, _nan, _srun_gone, _grace_over, _node_lost, _task_failed, _kill,
-    _checkpoint, _hung, _ending, _limit_near,
+    _checkpoint, _hung, _ending, _limit_near, _slow_restart,
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from safelaunch.core import nodefold
-from safelaunch.core.decide import checks
-from safelaunch.core.decide.actions import Action, CheckNodes, Finish, HandOver, Launch, Preserve, Row, Wait
+from safelaunch.core.decide import checks, slowness
+from safelaunch.core.decide.actions import Action, BenchNodes, CheckNodes, Finish, HandOver, Launch, Preserve, Row, Wait
 from safelaunch.core.decide.budget import reason_to_give_up
 from safelaunch.core.decide.nodes import bad_nodes, good_nodes
 from safelaunch.core.decide.policy import response
@@ -151,6 +151,12 @@ def _check_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
     return CheckNodes(nodes, f"checking {nodefold.fold(nodes)} before the attempt") if nodes else None
 
 
+def _bench_nodes(state: State, seen: Observation, plan: Plan) -> Action | None:
+    """Steps take longer for good: one round on all nodes names the slow one, before the next attempt uses it again."""
+    nodes = slowness.nodes_to_measure(state, seen, plan)
+    return BenchNodes(nodes, f"measuring {nodefold.fold(nodes)}, because steps take longer") if nodes else None
+
+
 def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
     """Go on, on the good nodes in Slurm's order."""
     last, chosen = state.attempt, good_nodes(state, seen)[: plan.nodes]
@@ -168,5 +174,6 @@ def _launch(state: State, seen: Observation, plan: Plan) -> Action | None:
 
 BETWEEN: tuple[Row, ...] = (
     _ended, _completed, _killed_by_person, _cancelled, _give_up, _alone, _held, _job_ends, _no_full_set,
-    _too_few_nodes, _unfenced, _frozen, _no_storage, _back_off, _check_nodes, _launch,
+    _too_few_nodes, _unfenced, _frozen, _no_storage, _back_off, _check_nodes, _bench_nodes,
+    _launch,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from safelaunch.core.categories import BAD_NODE, SPARES_CHECKPOINT
+from safelaunch.core.decide import nanback
 from safelaunch.core.decide.policy import response
 from safelaunch.core.model import BUDGET_SPENT, FAILED_FOR_GOOD
 from safelaunch.core.plan import Plan
@@ -33,8 +34,9 @@ def reason_to_give_up(state: State, plan: Plan) -> GiveUp | None:
     last = state.attempt
     if last is not None and last.lost_surely and plan.restart.on_lost_progress == "stop":
         return _lost_progress(last)
-    if last is not None and plan.on_nan == "stop" and (nan := state.had_nan(last.number)) is not None:
-        return _nan(nan)
+    if last is not None and (nan := state.had_nan(last.number)) is not None and plan.on_nan in (
+            "stop", "previous_checkpoint"):
+        return _nan(nan) if plan.on_nan == "stop" else _nan_again(state, last, nan) or _run_budgets(state, plan)
     if last is None or not last.has_failed:
         return _run_budgets(state, plan)
     if state.starts_from_rejected(last):   # the checkpoint before it gets its turn: resume.keep_trying bounds that
@@ -59,6 +61,12 @@ def _nan(found: ToldFigure) -> GiveUp:
     return GiveUp("nan", FAILED_FOR_GOOD,
                   f"the loss of attempt {found.attempt} was {found.value} from step {found.step} on (on_nan: stop). "
                   "Look for the cause (learning rate, data, precision), and submit again from a checkpoint before it")
+
+
+def _nan_again(state: State, last: Attempt, found: ToldFigure) -> GiveUp | None:
+    """An older checkpoint, twice; the policy for `numerical` is for failures that nobody goes back for."""
+    why = nanback.why_no_further(state, last, found)
+    return None if why is None else GiveUp("nan", FAILED_FOR_GOOD, f"{why} (on_nan: previous_checkpoint)")
 
 
 def _do_not_restart(state: State, last: Attempt, plan: Plan) -> GiveUp | None:

@@ -16,6 +16,8 @@ from safelaunch.core.plan import Plan
 DEAF_S = 30.0
 # For one that heard the signal to end by itself, once its checkpoint is complete.
 LEAVES_S = 30.0
+AS_LONG_AS_IT_TAKES_S = 30 * 86400.0   # longer than any job
+
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ def judge(plan: Plan, row: str | None, asked_t: float, heard: int | None, reques
     person can set ahead, as that of `extend`.
     """
     grace_s, can_tell = plan.kill_switch.grace_s, plan.resume.dir is not None
+    if row == "slow_restart":   # nothing is worth a step there
+        return Patience(asked_t + AS_LONG_AS_IT_TAKES_S, "its next complete checkpoint", True)
     if row == "checkpoint" and can_tell:
         until_t = request_t + grace_s   # by the file server's clock: one that is over already was never meant
         return Patience(until_t if until_t > asked_t else asked_t + grace_s, "its next complete checkpoint", True)

@@ -24,13 +24,17 @@ EXPLODED = 10.0           # times the usual norm of the gradients; healthy ones 
 
 
 class OddFigure(NamedTuple):
-    """What three step lines in a row show, from `step` on; `usual` None = nothing to compare with."""
+    """What three step lines in a row show, from `step` on; `usual` None = nothing to compare with.
+
+    `before`: the last step before a loss that is no finite number, None = the attempt had none.
+    """
 
     kind: str
     step: int
     value: float
     usual: float | None
     text: str
+    before: int | None = None
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,14 @@ class FigureHistory:
 
 @dataclass(frozen=True)
 class FigureWatch:
-    """What the figures of a run's attempts have been; `nans`: lines in a row whose loss is no finite number."""
+    """What the figures of a run's attempts have been; `nans`: lines in a row whose loss is no finite number; `finite`:
+    the newest step of this attempt whose loss is one.
+    """
 
     attempt: int = 0
     step: int | None = None
     nans: tuple[tuple[int, float, str], ...] = ()
+    finite: int | None = None
     loss: FigureHistory = FigureHistory()
     grad_norm: FigureHistory = FigureHistory()
 
@@ -65,7 +72,7 @@ def tell_odd(data: Mapping[str, Any]) -> str:
 def watch_figures(watch: FigureWatch, attempt: int, lines: Sequence[StepLine]) -> tuple[FigureWatch, list[OddFigure]]:
     """After new step lines of this attempt, and what they show. Steps that ranks repeat count once."""
     if attempt != watch.attempt:
-        watch = replace(watch, attempt=attempt, step=None, nans=())
+        watch = replace(watch, attempt=attempt, step=None, nans=(), finite=None)
     found: list[OddFigure] = []
     for line in lines:
         if watch.step is not None and watch.step / 2 <= line.step <= watch.step:
@@ -85,11 +92,11 @@ def _follow_loss(watch: FigureWatch, line: StepLine, loss: float, found: list[Od
         nans = (*watch.nans, (line.step, loss, line.text))[:LASTING + 1]
         if len(nans) == LASTING:
             step, value, text = nans[0]
-            found.append(OddFigure(NAN, step, value, None, text))
+            found.append(OddFigure(NAN, step, value, None, text, watch.finite))
         return replace(watch, nans=nans)
     curve, odd = _follow(watch.loss, line, loss, LOSS)
     found += odd
-    return replace(watch, nans=(), loss=curve)
+    return replace(watch, nans=(), finite=line.step, loss=curve)
 
 
 def _follow(curve: FigureHistory, line: StepLine, value: float, kind: str) -> tuple[FigureHistory, list[OddFigure]]:

@@ -30,6 +30,7 @@ class LogPace:
     source: str = ""
     phase: str = ""
     since: tuple[int, float] | None = None
+    values: int = 0   # of the newest attempt
 
 
 def go_on(known: StepPace | None, tolerance: float) -> LogPace:
@@ -46,7 +47,8 @@ def of_attempt(pace: LogPace, attempt: int) -> LogPace:
     """The same for this attempt, whose steps may begin lower."""
     if pace.attempt == attempt:
         return pace
-    return replace(pace, watch=restart(pace.watch), attempt=attempt, step=None, phase="", since=None)
+    return replace(pace, watch=restart(pace.watch), attempt=attempt, step=None, phase="", since=None,
+                   values=0)
 
 
 def take_in(
@@ -58,6 +60,7 @@ def take_in(
     changes = []
     is_by_log = pace.source == BY_LOG or any(line.seconds is not None for line in lines)
     pace, times = _by_log(pace, lines) if is_by_log else _by_clock(pace, lines, phase, read_s)
+    pace = replace(pace, values=pace.values + len(times))
     for time in times:
         watch, change = follow(pace.watch, time)
         pace = replace(pace, watch=watch)

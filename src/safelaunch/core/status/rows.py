@@ -15,6 +15,7 @@ STYLES = {"completed": "green", "running": "green", "gave_up": "red", "stopped":
           "on_hold": "yellow"}
 SHOWN_RESTARTS = 3
 SHOWN_ODD = 3
+SHOWN_SEEN = 4     # nodes, those that differ first
 # What a screen that is too small goes without, what is wanted least first; of rows of one label the first.
 LEAST_WANTED = ("slurm", "used", "decided", "decided", "lost", "standby", "hang", "decided", "next job",
                 "supervisor")
@@ -156,7 +157,13 @@ def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     if (slower := seen["slower"]) is not None and seen["ended"] is None:
         longer = f"{100 * (slower['to_s'] / slower['from_s'] - 1):.2g} % longer"
         yield "slower", (f"{slower['to_s']:.4g} s a step since step {slower['step']}, before {slower['from_s']:.4g} s "
-                         f"({longer}), seen at {speech.clock(slower['t'])}"), "yellow"
+                         f"({longer}), seen at {speech.clock(slower['t'])}; {slower['follows']}"), "yellow"
+    search = seen["slow_search"]
+    if search is not None and search["seen_why"] and slower is not None:
+        yield "nodes", f"when steps became longer: {search['seen_why']}", ""
+        yield from (("", f"{one['node']}: {one['text']}", "") for one in search["seen"][:SHOWN_SEEN])
+    if search is not None and search["measured"]:
+        yield "slow node", tell_search(search), "yellow" if search["slow"] else ""
     newest = [one for one in seen["odd_figures"] if one["attempt"] == attempt["number"]][-SHOWN_ODD:]
     for one in newest:
         yield "figures", f"{tell_odd(one)} at step {one['step']}, seen at {speech.clock(one['t'])}", (
@@ -164,6 +171,14 @@ def _progress_rows(seen: dict[str, Any], speech: Speech) -> Iterator[Row]:
     if seen["eta_t"] is not None:
         yield "ETA", _eta(seen, speech), ""
     yield from _checkpoint_rows(seen, speech)
+
+
+def tell_search(search: dict[str, Any]) -> str:
+    """What the measurements after a drop have shown, and what came of it."""
+    found = "; ".join(f"{one['node']} ({one['why']})" for one in search["slow"]) or "none"
+    proof = {True: "; the speed has come back without it", False: "; the speed did not come back without it"}.get(
+        search["won"], "")
+    return f"{found}, of {search['measured']} that were measured after attempt {search['attempt']}{proof}"
 
 
 def _step(seen: dict[str, Any]) -> str:

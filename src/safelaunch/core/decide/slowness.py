@@ -1,0 +1,115 @@
+"""What follows when steps take longer for good (slow.then): measure the nodes, perhaps after a planned stop.
+
+Laws:
+- The nodes are measured once for each drop, between two attempts.
+- A planned stop loses no step that a checkpoint could have kept: it waits for the next complete one, however long.
+- It is made at most MOST_PLANNED times a run, and never where it costs more than it would win.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from safelaunch.core.decide.nodes import good_nodes
+from safelaunch.core.decide.patience import LEAVES_S
+from safelaunch.core.decide.seen import Observation
+from safelaunch.core.plan import Plan
+from safelaunch.core.progress.figures import median
+from safelaunch.core.slow.fleet import LEAST_NODES
+from safelaunch.core.state import Slower, State
+
+MOST_PLANNED = 3
+BENCH_S = 240.0      # the most that the measurements may take
+STOPS_S = LEAVES_S + 5.0   # of steps behind the checkpoint at which the training stops
+
+
+@dataclass(frozen=True)
+class Price:
+    """What an experiment costs and would win, in seconds; None = not known."""
+
+    cost_s: float
+    starts_s: float | None
+    win_s: float | None
+    has_spare: bool = True
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Where nobody knows what it would win, the user's word counts: he wants it."""
+        return self.win_s is None or self.win_s > self.cost_s
+
+    @property
+    def text(self) -> str:
+        """One sentence for each side."""
+        starts = "not known" if self.starts_s is None else span(self.starts_s)
+        wins = "not known, as the log names no last step" if self.win_s is None else f"about {span(self.win_s)}"
+        queue = "" if self.has_spare else ", and without a spare the time in the queue for a job without the slow node"
+        return (f"it costs about {span(self.cost_s)} (steps behind its checkpoint: {span(STOPS_S)} at most, "
+                f"measurements: {span(BENCH_S)} at most, until the first step: {starts}{queue}); it would win: {wins}")
+
+
+def price(state: State, slower: Slower, plan: Plan) -> Price:
+    """Of an experiment because of this drop."""
+    starts = [one.first_t - one.started_t for one in state.attempts if one.first_t is not None]
+    starts_s = median(starts) if starts else None
+    step = state.attempt.step if state.attempt is not None else None
+    left = None if slower.total is None or step is None else max(0, slower.total - step)
+    win_s = None if left is None else left * (slower.to_s - slower.from_s)
+    return Price(STOPS_S + BENCH_S + (starts_s or 0.0), starts_s, win_s, plan.spare_nodes > 0)
+
+
+def nodes_to_measure(state: State, seen: Observation, plan: Plan) -> tuple[str, ...]:
+    """The nodes to measure before the next attempt; () = none: nothing lasts, it was done, or too few to compare."""
+    if plan.slow.then == "report" or plan.cluster == "local" or not _is_open(state):
+        return ()   # "nodes" of one machine, and none to take another's place
+    good = good_nodes(state, seen)
+    return good if len(good) >= LEAST_NODES else ()
+
+
+def why_experiment(state: State, seen: Observation, plan: Plan) -> str | None:
+    """Why the run is to stop now for a round of measurements, with its price; None = it is not."""
+    if plan.slow.then != "restart" or state.slower is None or not nodes_to_measure(state, seen, plan):
+        return None
+    if plan.resume.dir is None or len(state.search.planned) >= MOST_PLANNED or seen.frozen or seen.asked("hold"):
+        return None   # nothing to go on from; or an end now would be no restart
+    known = price(state, state.slower, plan)
+    if not known.is_worth_it:
+        return None
+    return (f"steps take {_longer(state.slower)} longer since step {state.slower.step}; experiment "
+            f"{len(state.search.planned) + 1} of {MOST_PLANNED} at most: {known.text}")
+
+
+def what_follows(state: State, plan: Plan) -> str:
+    """What follows from the drop that lasts, for people."""
+    slower, then = state.slower, plan.slow.then
+    if slower is None or then == "report":
+        return "nothing is ended"
+    if not _is_open(state):
+        return "the nodes have been measured for it; nothing more is ended"
+    if plan.cluster == "local" or plan.allocated_nodes < LEAST_NODES:
+        return f"nothing is ended: fewer than {LEAST_NODES} nodes, with nothing to compare"
+    next_time = "all nodes are measured before the next attempt"
+    if then == "exclude_next":
+        return next_time
+    if len(state.search.planned) >= MOST_PLANNED:
+        return f"{MOST_PLANNED} experiments were made, so nothing more is ended; {next_time}"
+    known = price(state, slower, plan)
+    if not known.is_worth_it:
+        return f"no experiment is made: {known.text}; {next_time}"
+    return f"an experiment is made at the next checkpoint: {known.text}"
+
+
+def _is_open(state: State) -> bool:
+    """Whether a drop lasts for which nothing was measured."""
+    return state.slower is not None and state.search.drop_t != state.slower.t
+
+
+def _longer(slower: Slower) -> str:
+    return f"{100 * (slower.to_s / slower.from_s - 1):.2g} %"
+
+
+def span(seconds: float) -> str:
+    """A time in the unit that people would take."""
+    for unit_s, word, least_s in ((3600.0, "h", 7200.0), (60.0, "min", 120.0)):
+        if seconds >= least_s:
+            return f"{seconds / unit_s:.0f} {word}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,46 @@
+"""The search for the node behind a drop of speed, as the journal knows it: experiments, measurements, the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+# Step times of an attempt without the slow node, before its speed counts as not come back: the first ten are left out,
+# and a recovery shows within 42 at 1 % of noise (docs/slow.md).
+PROOF_VALUES = 64
+
+
+@dataclass(frozen=True)
+class SlowSearch:
+    """`planned`: attempts that were ended for an experiment. All else is of the newest round of measurements.
+
+    `drop_t`: when the drop was reported that it was made for; `attempt`: the last one before it; `slow`: node, why;
+    `from_s` and `to_s`: the seconds of a step before the drop, and in it; `has_won`: whether the speed came back
+    without these nodes (None = not known).
+    """
+
+    planned: tuple[int, ...] = ()
+    drop_t: float | None = None
+    attempt: int = 0
+    measured: int = 0
+    slow: tuple[tuple[str, str], ...] = ()
+    from_s: float = 0.0
+    to_s: float = 0.0
+    has_won: bool | None = None
+    seen: tuple[tuple[str, str], ...] = ()   # node, what it showed when steps became longer
+    seen_why: str = ""                       # and whether one of them differs
+
+
+def judge_swap(search: SlowSearch, attempt: int, nodes: Collection[str], *, lasts: bool, values: int) -> bool | None:
+    """Whether the speed has come back in this attempt, on these nodes, without those that were found slow.
+
+    None = it cannot be told: nobody was found slow, they are used all the same, it is told already, or this is too
+    early. `lasts`: the drop does; `values`: the step times of this attempt so far.
+    """
+    if not search.slow or search.has_won is not None or attempt <= search.attempt:
+        return None
+    if any(node in nodes for node, _ in search.slow):
+        return None
+    if not lasts:
+        return True
+    return False if values >= PROOF_VALUES else None
