@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.launchers import LAUNCHERS, NOT_BUILT, Launcher, default_launcher, find_launcher
+from safelaunch.core.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher, owned_flag
 from safelaunch.node.guard.processes import is_launcher
 from safelaunch.node.proctable import Process, may_be_rank
 
@@ -28,10 +28,6 @@ def lines_of(row: Launcher) -> list[list[str]]:
 def test_every_launcher_says_what_it_does(row: Launcher) -> None:
     assert row.doc and row.label
     assert bool(row.programs) == row.starts_ranks and not (row.starts_ranks and row.fills_gpus)
-
-
-def test_none_of_those_to_come_is_built() -> None:
-    assert set(NOT_BUILT).isdisjoint(LAUNCHERS)
 
 
 @pytest.mark.parametrize(("has_nproc", "is_wide", "name"), [
@@ -62,13 +58,23 @@ def process(words: list[str]) -> Process:
 @pytest.mark.parametrize("name", STARTERS)
 def test_a_command_line_shows_its_launcher(name: str) -> None:
     row = LAUNCHERS[name]
-    for words in (*([one] for one in row.programs), *(["python", "-m", one] for one in row.modules)):
-        assert find_launcher([*words, "--nnodes", "2"]) == (name, ["--nnodes", "2"])
+    verb = [row.verb] if row.verb else []
+    for words in (*([one, *verb] for one in row.programs), *(["python", "-m", one] for one in row.modules)):
+        assert find_launcher([*words, "--x", "2"]) == (name, ["--x", "2"]), words
     assert find_launcher(["python", "train.py"]) is None and find_launcher([]) is None
 
 
-def test_a_launcher_is_named_in_four_files_at_most() -> None:
+@pytest.mark.parametrize("name", STARTERS)
+def test_a_launcher_is_named_in_four_files_at_most(name: str) -> None:
     found = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py") if "why/rules" not in str(path)
              for node in ast.walk(ast.parse(path.read_text()))
-             if isinstance(node, ast.Constant) and node.value in ("torchrun", b"torchrun")}
-    assert found == NAMING
+             if isinstance(node, ast.Constant) and node.value in (name, name.encode())}
+    assert found <= NAMING
+
+
+def test_options_that_safelaunch_sets_are_known_in_both_spellings_and_words_and_values_are_none() -> None:
+    torchrun = LAUNCHERS["torchrun"]
+    for word in ("--nproc-per-node=2", "--nproc_per_node", "--master_addr", "-m"):
+        assert owned_flag(torchrun, word), word
+    for word in ("--max-restarts=3", "nnodes", "--rdzv_conf", "timeout=60"):
+        assert not owned_flag(torchrun, word), word

@@ -30,7 +30,7 @@ _PLUMBING = frozenset(("bash", "sh", "dash", "zsh", "tr", "sed", "stdbuf", "tee"
                        "env", "timeout", "time", "numactl", "taskset", "nice", "mpirun", "orted", "prted",
                        "hydra_pmi_proxy", "starter", "starter-suid", "apptainer",
                        "singularity", "enroot", "slurm_script", "py-spy", "pystack", "gdb", "strace", "top"))
-_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "ft_launcher", "horovodrun")
+_LAUNCHERS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed", "ft_launcher", "horovodrun")
 _LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch",
                      "deepspeed.launcher.launch", "deepspeed.launcher.runner", "torch.distributed.elastic")
 

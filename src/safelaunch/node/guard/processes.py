@@ -134,9 +134,10 @@ def signal_handlers(pids: Iterable[int], number: int) -> dict[int, str]:
 
 
 def is_launcher(words: list[bytes]) -> bool:
-    """Whether a command line is torchrun's own."""
-    names = (b"torchrun", b"torch.distributed.run", b"torch.distributed.launch")
-    return any(word.endswith(b"/torchrun") or word in names for word in words[:4])
+    """Whether a command line is that of torchrun, or of another launcher that starts ranks."""
+    programs = (b"torchrun", b"accelerate", b"accelerate-launch")
+    modules = (b"torch.distributed.run", b"torch.distributed.launch", b"accelerate.commands.launch")
+    return any(os.path.basename(word) in programs or word in modules for word in words[:4])
 
 
 def sweep(mark: str, grace_s: float) -> dict[str, Any]:
