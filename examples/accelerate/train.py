@@ -78,6 +78,7 @@ def train(accelerator: Accelerator, args: argparse.Namespace) -> None:
         accelerator.load_state(str(args.resume))
     origin = f"going on after step {counter.step} from {args.resume}" if args.resume else "starting from nothing"
     accelerator.print(f"{origin}: {accelerator.num_processes} ranks, {accelerator.distributed_type.value}", flush=True)
+    print(f"rank {accelerator.process_index} trains on {accelerator.device}", flush=True)
     end_asked = EndAsked()
     while counter.step < args.steps:
         epoch, seen = divmod(counter.step, len(loader))
@@ -136,7 +137,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     torch.use_deterministic_algorithms(True)
-    accelerator = Accelerator()
+    accelerator = Accelerator(cpu=not torch.cuda.is_available())   # else each process without a GPU trains alone
     train(accelerator, args)
     accelerator.end_training()
 

@@ -64,12 +64,12 @@ def test_a_command_line_shows_its_launcher(name: str) -> None:
     assert find_launcher(["python", "train.py"]) is None and find_launcher([]) is None
 
 
-@pytest.mark.parametrize("name", STARTERS)
-def test_a_launcher_is_named_in_four_files_at_most(name: str) -> None:
+def test_a_launcher_that_starts_ranks_is_named_in_four_files_at_most() -> None:
+    named = {*STARTERS, *(name.encode() for name in STARTERS)} - {"deepspeed"}   # also a format of checkpoints
     found = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py") if "why/rules" not in str(path)
              for node in ast.walk(ast.parse(path.read_text()))
-             if isinstance(node, ast.Constant) and node.value in (name, name.encode())}
-    assert found <= NAMING
+             if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)) and node.value in named}
+    assert found == NAMING
 
 
 def test_options_that_safelaunch_sets_are_known_in_both_spellings_and_words_and_values_are_none() -> None:

@@ -45,8 +45,8 @@ def losses(said: str) -> dict[int, str]:
     return {int(step): loss for step, loss in LOSS.findall(said)}
 
 
-def test_all_three_are_there() -> None:
-    assert NAMES == ["ddp", "minimal", "quickstart"]
+def test_all_four_are_there() -> None:
+    assert NAMES == ["accelerate", "ddp", "minimal", "quickstart"]
 
 
 @each

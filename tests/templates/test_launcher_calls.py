@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import os
 import shlex
 import subprocess
 from dataclasses import replace
@@ -16,6 +19,7 @@ from tests.core.test_script import TEMPLATE, plan_of
 
 YAML = "name: here\ncluster: local\nrun_dir: /nowhere/here\ncommand: echo trained\nslurm: {nodes: 2}\n"
 # Prints its own words up to the shell of a rank, and starts nothing.
+MPI = YAML + "launch: {with: mpi}\n"
 STAND_IN = """\
 #!/bin/bash
 said="node $SLURM_NODEID: ${0##*/}"
@@ -23,6 +27,7 @@ while [[ $1 != bash ]]; do printf -v said '%s %q' "$said" "$1"; shift; done
 echo "$said"
 """
 ELASTIC = "--max_restarts 0 --role local{n}: --tee 3"
+WORLD = base64.b64encode(b'{"0":["0","1"],"1":["0","1"]}').decode()
 CALLS = {
     ("torchrun", "--rdzv_conf 'timeout=60,x=a b'"):
         "torchrun --nnodes 2 --node_rank {n} --nproc_per_node 2 --master_addr 127.0.0.1 --master_port 4321 " + ELASTIC
@@ -35,11 +40,17 @@ CALLS = {
         "accelerate launch --num_machines 2 --machine_rank {n} --num_processes 4 --main_process_ip 127.0.0.1 "
         "--main_process_port 4321 --same_network --rdzv_backend static " + ELASTIC
         + " --deepspeed_multinode_launcher standard --config-file fsdp.yaml --no_python",
+    ("ft_launcher", "--max-restarts=3"):   # its own restarts in the job: the last one counts
+        "ft_launcher --nnodes 2 --node_rank {n} --nproc_per_node 2 --master_addr 127.0.0.1 --master_port 4321 "
+        + ELASTIC + " --max-restarts=3 --no_python",
+    ("deepspeed", "--bind_cores_to_rank"):
+        "python3 -m deepspeed.launcher.launch --world_info " + WORLD + " --node_rank {n} --master_addr 127.0.0.1 "
+        "--master_port 4321 --no_local_rank --bind_cores_to_rank --no_python",
 }
 
 
-def attempt(folder: Path, plan: Plan, program: str, text: str) -> str:
-    """What an attempt of two nodes prints, with `program` first on its PATH."""
+def attempt(folder: Path, plan: Plan, program: str, text: str, **more: str) -> str:
+    """What an attempt of two nodes prints, with `program` first on its PATH and more in its environment."""
     script = folder / "job.sbatch"
     script.write_text(render(TEMPLATE, plan, python="/none/python", library=(), srun=srun_words()))
     (folder / "bin").mkdir()
@@ -47,20 +58,22 @@ def attempt(folder: Path, plan: Plan, program: str, text: str) -> str:
     (folder / "bin" / program).chmod(0o755)
     env = {"PATH": f"{folder}/bin:/usr/bin:/bin", "HOME": str(folder), "SLURM_JOB_NODELIST": "local[0-1]",
            "SLURM_JOB_ID": "77", "SAFELAUNCH_MASTER_ADDR": "127.0.0.1", "SAFELAUNCH_MASTER_PORT": "4321",
-           "SAFELAUNCH_LOCAL": "1"}
+           "SAFELAUNCH_LOCAL": "1", **more}
     done = subprocess.run(["bash", str(script), "attempt"], cwd=folder, env=env, stdin=subprocess.DEVNULL, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
     return done.stdout
 
 
-def plan_by(launcher: str, args: str = "", nproc: int = 2, yaml: str = YAML) -> Plan:
-    plan = plan_of(f"{yaml}launch: {{with: {launcher}, nproc_per_node: {nproc}}}\n")
+def plan_by(launcher: str, args: str = "", nproc: int | None = 2, yaml: str = YAML) -> Plan:
+    number = "" if nproc is None else f", nproc_per_node: {nproc}"
+    plan = plan_of(f"{yaml}launch: {{with: {launcher}{number}}}\n")
     return replace(plan, launch=replace(plan.launch, args=tuple(shlex.split(args))))
 
 
 @pytest.mark.parametrize(("launcher", "args"), CALLS, ids=lambda word: word or "plain")
 def test_its_command_line_on_each_node_is_the_golden_one(tmp_path: Path, launcher: str, args: str) -> None:
-    said = attempt(tmp_path, plan_by(launcher, args), launcher, STAND_IN)
+    program = "python3" if launcher == "deepspeed" else launcher
+    said = attempt(tmp_path, plan_by(launcher, args), program, STAND_IN)
     call = CALLS[launcher, args]
     assert sorted(said.splitlines()) == [f"node {n}: {call.replace('{n}', str(n))}" for n in (0, 1)]
 
@@ -82,3 +95,52 @@ def test_one_process_alone_needs_no_world(tmp_path: Path) -> None:
     alone = '#!/bin/bash\n[[ " $* " != *" --multi_gpu "* ]] || exit\nwhile [[ $1 != bash ]]; do shift; done\n"$@"\n'
     yaml = YAML.replace("nodes: 2", "nodes: 1")
     assert "trained" in attempt(tmp_path, plan_by("accelerate", nproc=1, yaml=yaml), "accelerate", alone)
+
+
+def test_deepspeed_is_told_the_gpus_that_the_node_has(tmp_path: Path) -> None:
+    said = attempt(tmp_path, plan_by("deepspeed"), "python3", STAND_IN, CUDA_VISIBLE_DEVICES="MIG-a,5,6")
+    worlds = {line.partition("--world_info ")[2].partition(" ")[0] for line in said.splitlines()}
+    assert [json.loads(base64.b64decode(world)) for world in worlds] == [{"0": ["MIG-a", "5"], "1": ["MIG-a", "5"]}]
+
+
+# Starts two ranks as deepspeed.launcher.launch does, and ends with the code of the last one that fails.
+DEEPSPEED = """\
+#!/bin/bash
+while [[ $1 != bash ]]; do shift; done
+for LOCAL_RANK in 0 1; do RANK=$((SLURM_NODEID * 2 + LOCAL_RANK)) LOCAL_RANK=$LOCAL_RANK "$@" & pids+=($!); done
+for pid in "${pids[@]}"; do wait "$pid" || code=$?; done
+exit "${code:-0}"
+"""
+
+
+def test_ranks_of_a_launcher_without_prefixes_carry_host_and_rank_up_to_their_last_words(tmp_path: Path) -> None:
+    command = "printf 'a\\rb\\n'; echo end >&2; echo ${SAFELAUNCH_RANK-0}; kill -KILL $$"
+    plan = plan_by("deepspeed")
+    plan = replace(plan, command=command, srun=replace(plan.srun, kill_on_bad_exit=0))
+    lines = attempt(tmp_path, plan, "python3", DEEPSPEED).splitlines()
+    for rank in ("local0:0", "local0:1", "local1:0", "local1:1"):
+        assert [line for line in lines if line.startswith(f"[{rank}]:")] == [
+            f"[{rank}]:{word}" for word in ("a", "b", "end", "0")], lines
+
+
+def test_mpi_ranks_without_a_pmi_are_ended_before_they_train_alone(tmp_path: Path) -> None:
+    plan = replace(plan_by("mpi", nproc=None), command="echo trained as $RANK of $WORLD_SIZE")
+    assert "srun --mpi has set no variable PMI* here" in attempt(tmp_path, plan, "none", "")
+    (tmp_path / "bin" / "none").unlink()
+    (tmp_path / "bin").rmdir()
+    said = attempt(tmp_path, plan, "none", "", PMIX_RANK="0")
+    assert "[local1:1]:trained as 1 of 2" in said.splitlines()
+
+
+def test_jax_meets_at_a_port_of_its_attempt(tmp_path: Path) -> None:
+    plan = replace(plan_by("jax", nproc=None), command="echo $JAX_COORDINATOR_ADDRESS $SLURM_STEP_NODELIST")
+    assert "[local1:1]:127.0.0.1:4321 local[0-1]" in attempt(tmp_path, plan, "none", "").splitlines()
+
+
+def test_mpi_is_asked_of_srun_before_what_the_user_says() -> None:
+    words = subprocess.run(
+        ["bash", "-c", render(TEMPLATE, replace(plan_of(MPI), srun=replace(plan_of(MPI).srun, extra=("--mpi=pmi2",))),
+                              python="/none/python", library=(), srun=("echo",)), "job.sbatch", "attempt"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env={"PATH": os.environ["PATH"],
+        "SLURM_JOB_ID": "77", "SAFELAUNCH_MASTER_ADDR": "127.0.0.1"}).stdout
+    assert " --mpi=pmix --mpi=pmi2 bash -c " in words

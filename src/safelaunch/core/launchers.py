@@ -51,7 +51,29 @@ LAUNCHERS: dict[str, Launcher] = {
             "num-processes", "num-machines", "machine-rank", "main-process-ip", "main-process-port", "same-network",
             "rdzv-backend", "multi-gpu", "cpu", "use-cpu", "tpu", "tpu-use-cluster", "role", "tee", "no-python",
             "module", "m", "deepspeed-multinode-launcher", "deepspeed-hostfile"))),
+    "deepspeed": Launcher(
+        "DeepSpeed's launcher on each node, without ssh", "DeepSpeed", starts_ranks=True, programs=("deepspeed",),
+        modules=("deepspeed.launcher.launch", "deepspeed.launcher.runner"),
+        valued=frozenset((   # deepspeed 0.19, launcher/launch.py and launcher/runner.py
+            "hostfile", "include", "exclude", "num-nodes", "num-gpus", "node-rank", "master-addr", "master-port",
+            "launcher", "launcher-args", "world-info", "enable-each-rank-log", "bind-core-list", "log-level",
+            "ssh-port", "autotuning")),
+        owned=frozenset((
+            "hostfile", "include", "exclude", "num-nodes", "num-gpus", "node-rank", "master-addr", "master-port",
+            "launcher", "launcher-args", "world-info", "no-ssh", "no-ssh-check", "force-multi", "ssh-port",
+            "autotuning", "elastic-training", "enable-each-rank-log", "save-pid", "no-python", "no-local-rank",
+            "module"))),
+    "ft_launcher": Launcher(
+        "NVRx's ft_launcher on each node", "ft_launcher", starts_ranks=True, programs=("ft_launcher",),
+        modules=("nvidia_resiliency_ext.fault_tolerance.launcher",),
+        valued=_ELASTIC_VALUED | {"term-timeout", "workers-stop-timeout", "ft-cfg-path", "fault-tol-cfg-path"},
+        owned=_ELASTIC_OWNED),
     "srun": Launcher("a task for each GPU", "srun", fills_gpus=True),
+    "mpi": Launcher("srun --mpi=pmix, a task for each GPU", "srun --mpi", fills_gpus=True),
+    "jax": Launcher("srun, with JAX's coordinator, a task for each GPU", "JAX by srun", fills_gpus=True,
+                    notice="SIGTERM"),
+    "ray": Launcher("Ray's head and the command on the first node, Ray's workers on the others", "Ray",
+                    is_one_a_node=True, owned=frozenset(("head", "address", "port", "block", "num-cpus"))),
     "none": Launcher("the command once a node", "no launcher"),
     "script": Launcher("an sbatch script as it is, once on the first node", "your script", is_script=True),
 }

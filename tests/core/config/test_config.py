@@ -103,6 +103,8 @@ def test_a_resolved_config_is_json_and_every_value_has_an_origin() -> None:
     assert leaves == set(got.origins)
     assert json.loads(json.dumps(got.config)) == got.config
 
+BY_NAME = "torchrun, accelerate, deepspeed, ft_launcher, srun, mpi, jax, ray, none or script"
+
 
 def test_every_problem_is_shown_at_once_in_the_order_of_its_place() -> None:
     text = """\
@@ -127,7 +129,7 @@ env: {1X: a, UID: 0}
         "train.yaml:7:9: slurm.time: expected a time as sbatch takes it, such as 20:00:00, 1-12:00:00 or minutes, "
         'got "20h"',
         "train.yaml:8:3: slurm.wrap: use command:",
-        'train.yaml:9:16: launch.with: expected torchrun, accelerate, srun, none or script, got "slurm"',
+        f'train.yaml:9:16: launch.with: expected {BY_NAME}, got "slurm"',
         "train.yaml:9:28: launch.tee: expected an integer from 0 to 3, got 4",
         "train.yaml:10:29: slow.then: not built yet: the search for the node that slows the others down",
         "train.yaml:11:11: env.1X: not a name that an environment variable can have",
@@ -191,7 +193,7 @@ WRONG = [
     ("srun: {extra: --hint=x}", 'srun.extra: expected a list, such as [a, b], got "--hint=x"'),
     ("srun: {extra: [--output=x]}", "srun.extra: --output=x: safelaunch reads the ranks' output"),
     ("srun: {extra: [-N4]}", "srun.extra: -N4: safelaunch chooses the nodes"),
-    ("launch: {with: mpirun}", 'launch.with: expected torchrun, accelerate, srun, none or script, got "mpirun"'),
+    ("launch: {with: mpirun}", f'launch.with: expected {BY_NAME}, got "mpirun"'),
     ("launch: {nproc_per_node: 0}", "launch.nproc_per_node: expected an integer ≥ 1, got 0"),
     ("launch: {with: accelerate, args: [--num_machines, 2]}", "launch.args: --num_machines: safelaunch sets it"),
     ("launch: {with: srun, args: [--x]}", "launch.args: has no meaning with launch.with: srun"),
@@ -274,6 +276,12 @@ def test_a_documented_key_that_is_not_built_is_refused_and_never_ignored(path: s
 def test_the_launcher_follows_from_what_is_asked_for_and_is_written_out(text: str, launch: object) -> None:
     got = config(f"{MINIMAL}{text}\n")["launch"]
     assert (got["with"], got["nproc_per_node"]) == launch
+
+
+@pytest.mark.parametrize(("more", "signal"), [
+    ("", "SIGTERM"), ("kill_switch: {grace: 1m}", "SIGTERM"), ("kill_switch: {signal: USR1}", "SIGUSR1")])
+def test_jax_is_asked_to_end_by_its_own_notice_unless_a_signal_is_given(more: str, signal: str) -> None:
+    assert config(f"{MINIMAL}launch: {{with: jax}}\n{more}\n")["kill_switch"]["signal"] == signal
 
 
 @pytest.mark.parametrize(

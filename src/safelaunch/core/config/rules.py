@@ -78,13 +78,15 @@ def _slurm_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[
     ]
 
 
-def _launch_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault]:
+def _launch_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
     launch, slurm = config["launch"], config["slurm"]
     gpus = gpus_per_node(slurm)
     wide = gpus > 0 or slurm.get("nodes", 1) != 1 or "gpus-per-task" in slurm or slurm.get("ntasks", 1) != 1
     if launch["with"] is None:
         launch["with"] = default_launcher(launch["nproc_per_node"] is not None, wide)
     launcher = LAUNCHERS[launch["with"]]
+    if launcher.notice and origins.get("kill_switch.signal", _UNKNOWN).layer == "default":
+        config["kill_switch"]["signal"] = launcher.notice
     if launcher.starts_ranks and launch["nproc_per_node"] is None:
         launch["nproc_per_node"] = gpus or 1
     elif not launcher.starts_ranks and launch["nproc_per_node"] is not None:
