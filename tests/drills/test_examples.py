@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import long_only
 from tests.localruns import LocalRun
 from tests.runs import ALICE, ROOT, Installation
 from tests.sandboxes import make_workdir
@@ -177,7 +178,7 @@ def test_ddp_loses_a_rank_and_goes_on_with_equal_losses(on_slurm: Place, install
     assert "4 ranks, gloo" in said and "going on after step 20" in said, "logs -f shows both attempts"
 
 
-@needs_torch
+@long_only
 @needs_accelerate
 @pytest.mark.torch
 def test_accelerate_loses_a_rank_and_goes_on_with_equal_losses(on_slurm: Place, installation: Installation) -> None:

@@ -16,6 +16,7 @@ from safelaunch.adapters.local import srun_words
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import render
 from tests.core.test_script import TEMPLATE, plan_of
+from tests.torchbin import needs_accelerate
 
 YAML = "name: here\ncluster: local\nrun_dir: /nowhere/here\ncommand: echo trained\nslurm: {nodes: 2}\n"
 # Prints its own words up to the shell of a rank, and starts nothing.
@@ -41,8 +42,8 @@ CALLS = {
         "--main_process_port 4321 --same_network --rdzv_backend static " + ELASTIC
         + " --deepspeed_multinode_launcher standard --config-file fsdp.yaml --no_python",
     ("ft_launcher", "--max-restarts=3"):   # its own restarts in the job: the last one counts
-        "ft_launcher --nnodes 2 --node_rank {n} --nproc_per_node 2 --master_addr 127.0.0.1 --master_port 4321 "
-        + ELASTIC + " --max-restarts=3 --no_python",
+        "ft_launcher --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint 127.0.0.1:4321 "
+        "--rdzv_id 1a2b3c4d.77.1 --rdzv_conf is_host={first} " + ELASTIC + " --max-restarts=3 --no_python",
     ("deepspeed", "--bind_cores_to_rank"):
         "python3 -m deepspeed.launcher.launch --world_info " + WORLD + " --node_rank {n} --master_addr 127.0.0.1 "
         "--master_port 4321 --no_local_rank --bind_cores_to_rank --no_python",
@@ -74,8 +75,24 @@ def plan_by(launcher: str, args: str = "", nproc: int | None = 2, yaml: str = YA
 def test_its_command_line_on_each_node_is_the_golden_one(tmp_path: Path, launcher: str, args: str) -> None:
     program = "python3" if launcher == "deepspeed" else launcher
     said = attempt(tmp_path, plan_by(launcher, args), program, STAND_IN)
-    call = CALLS[launcher, args]
-    assert sorted(said.splitlines()) == [f"node {n}: {call.replace('{n}', str(n))}" for n in (0, 1)]
+    wanted = [CALLS[launcher, args].format(n=n, first=first) for n, first in ((0, "true"), (1, "false"))]
+    assert sorted(said.splitlines()) == [f"node 0: {wanted[0]}", f"node 1: {wanted[1]}"]
+
+
+@needs_accelerate
+@pytest.mark.torch
+def test_the_real_parsers_of_accelerate_and_torchrun_take_these_options() -> None:
+    from accelerate.commands.launch import launch_command_parser
+    from torch.distributed.run import get_args_parser
+
+    def words(*key: str) -> list[str]:
+        return [*shlex.split(CALLS[key[0], key[1]].format(n=1, first=""))[1:], "bash", "-c", "text"]
+
+    given = launch_command_parser().parse_args(words("accelerate", "")[1:])
+    assert (given.num_machines, given.machine_rank, given.num_processes, given.same_network) == (2, 1, 4, True)
+    assert (given.training_script, given.training_script_args) == ("bash", ["-c", "text"])
+    given = get_args_parser().parse_args(words(*next(iter(CALLS))))
+    assert (given.node_rank, given.no_python, given.training_script) == (1, True, "bash")
 
 
 def test_the_default_config_of_accelerate_says_what_it_starts(tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+"""The launchers with their real packages, on the local cluster: the long form, skipped where a package is missing.
+
+    SAFELAUNCH_LONG=1 SAFELAUNCH_LAUNCHERS=/path/of/a/venv pytest tests/drills/test_launchers.py
+
+SAFELAUNCH_LAUNCHERS is a virtual environment with the packages; by default that of the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.drills.proofs import long_only
+from tests.localruns import LocalRun, SubmitLocal
+from tests.trainers.steps import losses_until
+
+BIN = Path(os.environ.get("SAFELAUNCH_LAUNCHERS", sys.prefix)) / "bin"
+TWO_BY_TWO = {"accelerate": "accelerate", "deepspeed": "deepspeed", "ft_launcher": "ft_launcher"}
+each_starter = pytest.mark.parametrize("launcher", TWO_BY_TWO)
+
+JAX = """\
+import os, signal, sys, time
+import jax
+from jax.experimental import multihost_utils
+jax.distributed.initialize()
+print(f"process {jax.process_index()} of {jax.process_count()}", flush=True)
+for step in range(1, 2000):
+    time.sleep(0.05)
+    print(f"step {step} loss {1 / step} rank {jax.process_index()}", flush=True)
+    if os.environ["SAFELAUNCH_ATTEMPT"] == "1" and step == 5 and jax.process_index() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if multihost_utils.reached_preemption_sync_point(step):
+        print("saved", flush=True)
+        sys.exit(0)
+"""
+RAY = """\
+import os, signal
+import ray
+ray.init()
+@ray.remote(num_cpus=1, scheduling_strategy="SPREAD")
+def where():
+    return ray.get_runtime_context().get_node_id()
+print("nodes", len({node for node in ray.get([where.remote() for _ in range(8)])}), flush=True)
+for step in range(1, 11):
+    print(f"step {step} loss {1 / step} rank 0", flush=True)
+    if os.environ["SAFELAUNCH_ATTEMPT"] == "1" and step == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def needs(program: str) -> None:
+    if not (BIN / program).exists():
+        pytest.skip(f"there is no {program} in {BIN}; see the top of this file")
+
+
+def how(run: LocalRun) -> tuple[str, int]:
+    ended = run.wait_end()
+    return ended.how, ended.exit_code
+
+
+def words_for(launcher: str) -> tuple[str, ...]:
+    return (f"launch.with={launcher}", f"setup=export PATH={BIN}:$PATH", "env.OMP_NUM_THREADS=1")
+
+
+@long_only
+@each_starter
+def test_rank_that_is_killed_is_resumed_with_equal_losses(submit_local: SubmitLocal, launcher: str) -> None:
+    needs(TWO_BY_TWO[launcher])
+    run = submit_local("--steps 40 --step-time 0.05 --save-every 10 --die-at 25 --die-rank 3 --lockstep sync",
+                       *words_for(launcher), "launch.nproc_per_node=2", nodes=2)
+
+    assert how(run) == ("completed", 0), run.story()
+    assert [attempt.ended for attempt in run.state().attempts] == ["failed", "completed"], run.story()
+    assert run.state().attempts[1].resume_step == 20
+    assert run.losses() == losses_until(40)
+    prefixes = set(re.findall(r"(?m)^\[(local\d:\d)\]: ?step 40 loss", run.log(2)))
+    assert prefixes == {"local0:0", "local0:1", "local1:0", "local1:1"}, run.log(2)
+
+
+@long_only
+@each_starter
+def test_kill_switch_reaches_all_ranks_and_no_launcher(submit_local: SubmitLocal, launcher: str) -> None:
+    needs(TWO_BY_TWO[launcher])
+    run = submit_local("--steps 100000 --step-time 0.05 --save-every 1000000 --handle-usr2", *words_for(launcher),
+                       "launch.nproc_per_node=2", nodes=2)
+    run.wait_step(3)
+
+    run.type("stop", str(run.run_dir))
+
+    assert how(run) == ("stopped", 12), run.story()
+    assert run.stopped() == 4, run.log(1)
+    assert run.events("attempt_ended")[0].data["exit_code"] == 0, "the launchers ended by themselves"
+
+
+@long_only
+def test_jax_is_resumed_and_ends_by_its_own_notice(submit_local: SubmitLocal, tmp_path: Path) -> None:
+    needs("python3")
+    (tmp_path / "jaxed.py").write_text(JAX)
+    if not list(BIN.parent.glob("lib/python*/site-packages/jax")):
+        pytest.skip(f"there is no jax in {BIN.parent}; see the top of this file")
+    run = submit_local("", *words_for("jax"), "command=python3 -u jaxed.py", "env.JAX_PLATFORMS=cpu", "resume.dir=",
+                       "resume.args=", nodes=2)
+    run.wait_step(3, attempt=2)
+
+    run.type("stop", str(run.run_dir))
+
+    assert how(run) == ("stopped", 12), run.story()
+    assert "process 1 of 2" in run.log(2) and run.log(2).count("]:saved") == 2, run.log(2)
+
+
+@long_only
+def test_rays_driver_is_restarted_and_nothing_of_ray_is_left(submit_local: SubmitLocal, tmp_path: Path) -> None:
+    needs("ray")
+    (tmp_path / "rayed.py").write_text(RAY)
+    run = submit_local("", *words_for("ray"), "command=python3 -u rayed.py", "resume.dir=", "resume.args=",
+                       "slurm.ntasks_per_node=", nodes=2)
+
+    assert how(run) == ("completed", 0), run.story()
+    assert [attempt.ended for attempt in run.state().attempts] == ["failed", "completed"], run.story()
+    assert "[local0:0]:nodes 2" in run.log(2), run.log(2)
+    assert not run.pids()
