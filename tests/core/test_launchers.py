@@ -49,6 +49,15 @@ def test_a_launchers_own_process_is_no_rank_and_takes_no_word_for_the_training(r
     assert may_be_rank(process(["python", "train.py"]))
 
 
+def test_of_rays_processes_its_workers_alone_are_ranks() -> None:
+    site = "/venv/lib/python3.11/site-packages/ray"
+    for words in (["/venv/bin/python3", "/venv/bin/ray", "start", "--head"], ["ray::IDLE"],
+                  ["python3", "-u", f"{site}/_private/log_monitor.py"], ["python3", f"{site}/dashboard/agent.py"]):
+        assert not may_be_rank(process(words)), words
+    for words in (["ray::Worker.step"], ["python3", "train.py"], ["python3", "/home/ray/train.py"]):
+        assert may_be_rank(process(words)), words
+
+
 def process(words: list[str]) -> Process:
     made = Process(1, 0, "S", "python", 0, 0)
     made.words = words

@@ -153,8 +153,8 @@ def test_all_ranks_of_ddp_save_and_end_together_when_the_kill_switch_is_touched(
 @pytest.mark.torch
 def test_accelerate_skips_a_save_that_was_cut_off_and_goes_on_with_equal_losses(tmp_path: Path) -> None:
     pytest.importorskip("accelerate", reason="Accelerate is not installed")
-    train = (sys.executable, EXAMPLES / "accelerate" / "train.py", "--steps", 6, "--save-every", 2, "--rows", 32)
-    first = run(tmp_path, *train)   # 4 steps an epoch
+    train = (sys.executable, EXAMPLES / "accelerate" / "train.py", "--steps", 6, "--save-every", 2, "--rows", 48)
+    first = run(tmp_path, *train)   # 6 steps an epoch
     assert first.returncode == 0, first.stderr
     (tmp_path / "checkpoints" / "step_00000006" / "random_states_0.pkl").unlink()
     words = resume_words("accelerate", tmp_path)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shlex
+import socket
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +18,6 @@ from safelaunch.adapters.local import srun_words
 from safelaunch.core.plan import Plan
 from safelaunch.core.script import render
 from tests.core.test_script import TEMPLATE, plan_of
-from tests.torchbin import needs_accelerate
 
 YAML = "name: here\ncluster: local\nrun_dir: /nowhere/here\ncommand: echo trained\nslurm: {nodes: 2}\n"
 # Prints its own words up to the shell of a rank, and starts nothing.
@@ -79,19 +80,18 @@ def test_its_command_line_on_each_node_is_the_golden_one(tmp_path: Path, launche
     assert sorted(said.splitlines()) == [f"node 0: {wanted[0]}", f"node 1: {wanted[1]}"]
 
 
-@needs_accelerate
 @pytest.mark.torch
 def test_the_real_parsers_of_accelerate_and_torchrun_take_these_options() -> None:
-    from accelerate.commands.launch import launch_command_parser
-    from torch.distributed.run import get_args_parser
+    accelerate = pytest.importorskip("accelerate.commands.launch", reason="Accelerate is not installed")
+    torchrun = pytest.importorskip("torch.distributed.run", reason="PyTorch is not installed")
 
     def words(*key: str) -> list[str]:
         return [*shlex.split(CALLS[key[0], key[1]].format(n=1, first=""))[1:], "bash", "-c", "text"]
 
-    given = launch_command_parser().parse_args(words("accelerate", "")[1:])
+    given = accelerate.launch_command_parser().parse_args(words("accelerate", "")[1:])
     assert (given.num_machines, given.machine_rank, given.num_processes, given.same_network) == (2, 1, 4, True)
     assert (given.training_script, given.training_script_args) == ("bash", ["-c", "text"])
-    given = get_args_parser().parse_args(words(*next(iter(CALLS))))
+    given = torchrun.get_args_parser().parse_args(words(*next(iter(CALLS))))
     assert (given.node_rank, given.no_python, given.training_script) == (1, True, "bash")
 
 
@@ -161,3 +161,46 @@ def test_mpi_is_asked_of_srun_before_what_the_user_says() -> None:
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env={"PATH": os.environ["PATH"],
         "SLURM_JOB_ID": "77", "SAFELAUNCH_MASTER_ADDR": "127.0.0.1"}).stdout
     assert " --mpi=pmix --mpi=pmi2 bash -c " in words
+
+
+# Its head answers at its port until whoever has started it is gone; a worker stays until it is ended.
+RAY = """\
+#!/bin/bash
+echo "node $SLURM_NODEID: ray $*"
+[[ " $* " == *" --head "* ]] || exec sleep 60
+exec /usr/bin/python3 -c '
+import os, socket, sys
+port = sys.argv[sys.argv.index("--port") + 1]
+parent, server = os.getppid(), socket.create_server(("127.0.0.1", int(port)))
+server.settimeout(0.1)
+while os.getppid() == parent:
+    try:
+        server.accept()[0].close()
+    except TimeoutError:
+        pass
+' "$@"
+"""
+NO_RAY = '#!/bin/bash\n[[ $2 != *"import os, ray"* ]] || exit 0\nexec /usr/bin/python3 "$@"\n'
+
+
+def test_rays_command_runs_on_the_first_node_and_the_others_end_when_its_head_is_gone(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "python3").write_text(NO_RAY)
+    (tmp_path / "own" / "python3").chmod(0o755)
+    plan = replace(plan_by("ray", "--num-gpus 4", nproc=None), command="echo trained by $RAY_ADDRESS on $SLURM_NODEID",
+                   setup=f"PATH={tmp_path}/own:$PATH")
+    said = attempt(tmp_path, plan, "ray", RAY, SAFELAUNCH_MASTER_PORT=port)
+    said = re.sub(r"--num-cpus \d+", "--num-cpus N", said)
+    start = "ray start --num-cpus N --block"
+    assert sorted(said.splitlines()) == [
+        f"[local0:0]:node 0: {start} --head --port {port} --include-dashboard=false --num-gpus 4",
+        f"[local0:0]:trained by 127.0.0.1:{port} on 0",
+        f"[local1:1]:node 1: {start} --address 127.0.0.1:{port} --num-gpus 4"]
+
+
+def test_a_head_of_ray_that_does_not_start_ends_the_attempt(tmp_path: Path) -> None:
+    plan = replace(plan_by("ray", nproc=None), command="echo trained")
+    said = attempt(tmp_path, plan, "ray", "#!/bin/bash\nexit 1\n", SAFELAUNCH_MASTER_PORT="1")
+    assert "[local0:0]:safelaunch: the head of ray has not started" in said and "trained" not in said
