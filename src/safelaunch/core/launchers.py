@@ -20,8 +20,7 @@ class Launcher(NamedTuple):
     is_script: bool = False             # the command is an sbatch script, which runs once and calls srun by itself
     programs: tuple[str, ...] = ()      # names of its own processes, which are no ranks
     modules: tuple[str, ...] = ()       # the same as modules of Python
-    verb: str = ""                      # the word behind its name that starts a training
-    valued: frozenset[str] = frozenset()   # its options that take a value
+    valued: frozenset[str] = frozenset()   # its options that take a value, if `init --from` reads its command line
     owned: frozenset[str] = frozenset()    # its options that safelaunch sets, or that would start something else
     notice: str = ""                    # the signal that trainings under it take as the notice to save and end
 
@@ -29,45 +28,35 @@ class Launcher(NamedTuple):
 # What torchrun (torch.distributed.run, PyTorch 2.x) and its descendants take.
 _ELASTIC_OWNED = frozenset((
     "nnodes", "nproc-per-node", "node-rank", "master-addr", "master-port", "rdzv-backend", "rdzv-endpoint", "rdzv-id",
-    "standalone", "role", "tee", "no-python", "module", "m", "run-path"))
-_ELASTIC_VALUED = frozenset((
-    "nnodes", "nproc-per-node", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts",
-    "monitor-interval", "start-method", "role", "log-dir", "redirects", "tee", "local-ranks-filter",
-    "node-rank", "master-addr", "master-port", "local-addr", "event-log-handler", "logs-specs", "numa-binding"))
+    "standalone", "role", "tee", "t", "no-python", "module", "m", "run-path"))
 
 LAUNCHERS: dict[str, Launcher] = {
     "torchrun": Launcher(
         "one launcher a node", "torchrun", starts_ranks=True, programs=("torchrun",),
-        modules=("torch.distributed.run", "torch.distributed.launch"), valued=_ELASTIC_VALUED, owned=_ELASTIC_OWNED),
+        modules=("torch.distributed.run", "torch.distributed.launch"), owned=_ELASTIC_OWNED,
+        valued=frozenset((
+            "nnodes", "nproc-per-node", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts",
+            "monitor-interval", "start-method", "role", "log-dir", "redirects", "tee", "local-ranks-filter",
+            "node-rank", "master-addr", "master-port", "local-addr", "event-log-handler", "logs-specs",
+            "numa-binding"))),
     "accelerate": Launcher(
         "accelerate launch on each node", "accelerate launch", starts_ranks=True,
-        programs=("accelerate", "accelerate-launch"), modules=("accelerate.commands.launch",), verb="launch",
-        valued=frozenset((   # accelerate 1.15, commands/launch.py
-            "config-file", "num-processes", "num-machines", "machine-rank", "main-process-ip", "main-process-port",
-            "rdzv-backend", "rdzv-conf", "max-restarts", "monitor-interval", "role", "tee", "log-dir", "gpu-ids",
-            "mixed-precision", "num-cpu-threads-per-process", "dynamo-backend", "deepspeed-config-file", "zero-stage",
-            "gradient-accumulation-steps", "deepspeed-multinode-launcher", "deepspeed-hostfile")),
-        owned=frozenset((
+        programs=("accelerate", "accelerate-launch"), modules=("accelerate.commands.launch",),
+        owned=frozenset((   # accelerate 1.15, commands/launch.py
             "num-processes", "num-machines", "machine-rank", "main-process-ip", "main-process-port", "same-network",
-            "rdzv-backend", "multi-gpu", "cpu", "use-cpu", "tpu", "tpu-use-cluster", "role", "tee", "no-python",
-            "module", "m", "deepspeed-multinode-launcher", "deepspeed-hostfile"))),
+            "rdzv-backend", "multi-gpu", "cpu", "use-cpu", "tpu", "tpu-use-cluster", "role", "tee", "t",
+            "no-python", "module", "m", "deepspeed-multinode-launcher", "deepspeed-hostfile"))),
     "deepspeed": Launcher(
         "DeepSpeed's launcher on each node, without ssh", "DeepSpeed", starts_ranks=True, programs=("deepspeed",),
         modules=("deepspeed.launcher.launch", "deepspeed.launcher.runner"),
-        valued=frozenset((   # deepspeed 0.19, launcher/launch.py and launcher/runner.py
-            "hostfile", "include", "exclude", "num-nodes", "num-gpus", "node-rank", "master-addr", "master-port",
-            "launcher", "launcher-args", "world-info", "enable-each-rank-log", "bind-core-list", "log-level",
-            "ssh-port", "autotuning")),
-        owned=frozenset((
+        owned=frozenset((   # deepspeed 0.19, launcher/launch.py and launcher/runner.py
             "hostfile", "include", "exclude", "num-nodes", "num-gpus", "node-rank", "master-addr", "master-port",
             "launcher", "launcher-args", "world-info", "no-ssh", "no-ssh-check", "force-multi", "ssh-port",
             "autotuning", "elastic-training", "enable-each-rank-log", "save-pid", "no-python", "no-local-rank",
             "module"))),
     "ft_launcher": Launcher(
         "NVRx's ft_launcher on each node", "ft_launcher", starts_ranks=True, programs=("ft_launcher",),
-        modules=("nvidia_resiliency_ext.fault_tolerance.launcher",),
-        valued=_ELASTIC_VALUED | {"term-timeout", "workers-stop-timeout", "ft-cfg-path", "fault-tol-cfg-path"},
-        owned=_ELASTIC_OWNED),
+        modules=("nvidia_resiliency_ext.fault_tolerance.launcher",), owned=_ELASTIC_OWNED | {"rdzv-conf"}),
     "srun": Launcher("a task for each GPU", "srun", fills_gpus=True),
     "mpi": Launcher("srun --mpi=pmix, a task for each GPU", "srun --mpi", fills_gpus=True),
     "jax": Launcher("srun, with JAX's coordinator, a task for each GPU", "JAX by srun", fills_gpus=True,
@@ -85,10 +74,12 @@ def default_launcher(has_nproc: bool, is_wide: bool) -> str:
 
 
 def find_launcher(words: list[str]) -> tuple[str, list[str]] | None:
-    """The launcher of a command line, and the words after it; None = no known one."""
+    """The launcher of a command line, and the words after it; None = none whose options are known."""
     for name, row in LAUNCHERS.items():
+        if not row.valued:
+            continue
         if words[:1] and words[0] in row.programs:
-            return name, words[2:] if row.verb and words[1:2] == [row.verb] else words[1:]
+            return name, words[1:]
         if words[1:2] == ["-m"] and words[2:3] and words[2] in row.modules:
             return name, words[3:]
     return None
