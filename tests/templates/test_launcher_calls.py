@@ -81,18 +81,28 @@ def test_its_command_line_on_each_node_is_the_golden_one(tmp_path: Path, launche
 
 
 @pytest.mark.torch
-def test_the_real_parsers_of_accelerate_and_torchrun_take_these_options() -> None:
+def test_real_accelerate_and_torchrun_take_these_options_whatever_a_config_file_says(tmp_path: Path) -> None:
     accelerate = pytest.importorskip("accelerate.commands.launch", reason="Accelerate is not installed")
     torchrun = pytest.importorskip("torch.distributed.run", reason="PyTorch is not installed")
 
     def words(*key: str) -> list[str]:
         return [*shlex.split(CALLS[key[0], key[1]].format(n=1, first=""))[1:], "bash", "-c", "text"]
 
-    given = accelerate.launch_command_parser().parse_args(words("accelerate", "")[1:])
-    assert (given.num_machines, given.machine_rank, given.num_processes, given.same_network) == (2, 1, 4, True)
-    assert (given.training_script, given.training_script_args) == ("bash", ["-c", "text"])
     given = torchrun.get_args_parser().parse_args(words(*next(iter(CALLS))))
     assert (given.node_rank, given.no_python, given.training_script) == (1, True, "bash")
+    config = tmp_path / "config.yaml"
+    for kind in ("MULTI_GPU", "FSDP", "DEEPSPEED", "NO"):
+        config.write_text(f"compute_environment: LOCAL_MACHINE\ndistributed_type: {kind}\nnum_machines: 1\n"
+                          "num_processes: 1\nmachine_rank: 0\nmain_process_port: 9\nmixed_precision: 'no'\n"
+                          "use_cpu: false\nrdzv_backend: c10d\n"
+                          "deepspeed_config: {deepspeed_multinode_launcher: pdsh}\n")
+        line = [str(config) if word == "fsdp.yaml" else word for word in words("accelerate", "--config-file fsdp.yaml")]
+        given, _, _ = accelerate._validate_launch_command(accelerate.launch_command_parser().parse_args(line[1:]))
+        assert (given.num_machines, given.machine_rank, given.num_processes, given.same_network) == (2, 1, 4, True)
+        assert (given.main_process_port, given.rdzv_backend, given.max_restarts) == (4321, "static", 0), kind
+        assert given.deepspeed_multinode_launcher == "standard", kind
+        starts = {"MULTI_GPU": given.multi_gpu, "FSDP": given.use_fsdp, "DEEPSPEED": given.use_deepspeed}
+        assert [name for name, is_on in starts.items() if is_on] == ([kind] if kind != "NO" else [])
 
 
 def test_the_default_config_of_accelerate_says_what_it_starts(tmp_path: Path) -> None:
