@@ -10,6 +10,7 @@ import pytest
 from safelaunch.core.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher, owned_flag
 from safelaunch.node.guard.processes import is_launcher
 from safelaunch.node.proctable import Process, may_be_rank
+from tests.core.why.judged import judge_text
 
 SRC = Path(__file__).parents[2] / "src" / "safelaunch"
 TEMPLATE = (SRC / "templates" / "slurm" / "job.sbatch").read_text()
@@ -86,3 +87,12 @@ def test_options_that_safelaunch_sets_are_known_in_both_spellings_and_words_and_
         assert owned_flag(torchrun, word), word
     for word in ("--max-restarts=3", "nnodes", "--rdzv_conf", "timeout=60"):
         assert not owned_flag(torchrun, word), word
+
+
+def test_a_kind_of_mpi_that_slurm_does_not_know_is_a_mistake_of_the_config() -> None:
+    # Slurm 22.05, srun --mpi=pmix where the site has no PMIx library.
+    said = judge_text("srun: error:  mpi/pmix_v4: init: (null) [0]: pmi/pmix: can not load PMIx library\n"
+                      "srun: error: MPI: Unable to load any plugin\n"
+                      "srun: error: Invalid MPI type 'pmix', --mpi=list for acceptable types\n")
+    assert (said.category, said.action) == ("config", "fix_config")
+    assert "srun does not take its options: Invalid MPI type 'pmix'" in said.summary

@@ -1,5 +1,7 @@
 """The launchers with their real packages, on the local cluster: the long form, skipped where a package is missing.
 
+MPI (mpi4py with MPICH) is the exception: it needs a real Slurm, and its users must be able to read the packages.
+
     SAFELAUNCH_LONG=1 SAFELAUNCH_LAUNCHERS=/path/of/a/venv pytest tests/drills/test_launchers.py
 
 SAFELAUNCH_LAUNCHERS is a virtual environment with the packages; by default that of the tests.
@@ -14,14 +16,18 @@ from pathlib import Path
 
 import pytest
 
+from safelaunch.sandbox.cluster import Sandbox
 from tests.drills.proofs import long_only
 from tests.localruns import LocalRun, SubmitLocal
+from tests.runs import Submitter
+from tests.sandboxes import make_workdir
 from tests.trainers.steps import losses_until
 
 BIN = Path(os.environ.get("SAFELAUNCH_LAUNCHERS", sys.prefix)) / "bin"
 TWO_BY_TWO = {"accelerate": "accelerate", "deepspeed": "deepspeed", "ft_launcher": "ft_launcher"}
 each_starter = pytest.mark.parametrize("launcher", TWO_BY_TWO)
 
+NO_RESUME = ("resume.dir=", "resume.args=", "resume.format=auto")
 JAX = """\
 import os, signal, sys, time
 import jax
@@ -48,6 +54,17 @@ print("nodes", len({node for node in ray.get([where.remote() for _ in range(8)])
 for step in range(1, 11):
     print(f"step {step} loss {1 / step} rank 0", flush=True)
     if os.environ["SAFELAUNCH_ATTEMPT"] == "1" and step == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+MPI = """\
+import os, signal
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+print("ranks", world.size, "sum", world.allreduce(world.rank), flush=True)
+for step in range(1, 11):
+    world.Barrier()
+    print(f"step {step} loss {1 / step} rank {world.rank}", flush=True)
+    if os.environ["SAFELAUNCH_ATTEMPT"] == "1" and step == 5 and world.rank == 3:
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -87,7 +104,8 @@ def test_kill_switch_reaches_all_ranks_and_no_launcher(submit_local: SubmitLocal
     needs(TWO_BY_TWO[launcher])
     run = submit_local("--steps 100000 --step-time 0.05 --save-every 1000000 --handle-usr2", *words_for(launcher),
                        "launch.nproc_per_node=2", nodes=2)
-    run.wait_step(3)
+    for rank in range(4):   # each has its handler by then
+        run.wait_for(lambda rank=rank: f" rank {rank}\n" in run.log(1), 60, f"rank {rank} did not start")
 
     run.type("stop", str(run.run_dir))
 
@@ -102,8 +120,8 @@ def test_jax_is_resumed_and_ends_by_its_own_notice(submit_local: SubmitLocal, tm
     (tmp_path / "jaxed.py").write_text(JAX)
     if not list(BIN.parent.glob("lib/python*/site-packages/jax")):
         pytest.skip(f"there is no jax in {BIN.parent}; see the top of this file")
-    run = submit_local("", *words_for("jax"), "command=python3 -u jaxed.py", "env.JAX_PLATFORMS=cpu", "resume.dir=",
-                       "resume.args=", nodes=2)
+    run = submit_local("", *words_for("jax"), "command=python3 -u jaxed.py", "env.JAX_PLATFORMS=cpu", *NO_RESUME,
+                       nodes=2)
     run.wait_step(3, attempt=2)
 
     run.type("stop", str(run.run_dir))
@@ -116,10 +134,27 @@ def test_jax_is_resumed_and_ends_by_its_own_notice(submit_local: SubmitLocal, tm
 def test_rays_driver_is_restarted_and_nothing_of_ray_is_left(submit_local: SubmitLocal, tmp_path: Path) -> None:
     needs("ray")
     (tmp_path / "rayed.py").write_text(RAY)
-    run = submit_local("", *words_for("ray"), "command=python3 -u rayed.py", "resume.dir=", "resume.args=",
-                       "slurm.ntasks_per_node=", nodes=2)
+    run = submit_local("", *words_for("ray"), "command=python3 -u rayed.py", *NO_RESUME, nodes=2)
 
     assert how(run) == ("completed", 0), run.story()
     assert [attempt.ended for attempt in run.state().attempts] == ["failed", "completed"], run.story()
     assert "[local0:0]:nodes 2" in run.log(2), run.log(2)
     assert not run.pids()
+
+
+@long_only
+def test_mpi_ranks_under_srun_are_guarded_and_restarted(sandbox: Sandbox, submit: Submitter) -> None:
+    if not list(BIN.parent.glob("lib/python*/site-packages/mpi4py")):
+        pytest.skip(f"there is no mpi4py in {BIN.parent}; see the top of this file")
+    work = make_workdir(sandbox)
+    (work / "mpied.py").write_text(MPI)
+    drill = submit(sandbox)(tasks=2, command="python3 -u mpied.py", folder=work,
+                            extra=f"setup: export PATH={BIN}:$PATH\nsrun: {{extra: [--mpi=pmi2]}}\n",
+                            overrides=("launch.with=mpi",))
+
+    state = drill.wait_end(120)
+
+    assert state.ended and (state.ended.how, state.ended.exit_code) == ("completed", 0), drill.story()
+    assert [attempt.ended for attempt in state.attempts] == ["failed", "completed"], drill.story()
+    assert drill.log(2).count("ranks 4 sum 6") == 4, drill.log(2)
+    assert f"[{state.attempts[1].nodes[1]}:3]:step 10 loss" in drill.log(2), drill.log(2)

@@ -177,7 +177,7 @@ def test_mpi_is_asked_of_srun_before_what_the_user_says() -> None:
 RAY = """\
 #!/bin/bash
 echo "node $SLURM_NODEID: ray $*"
-[[ " $* " == *" --head "* ]] || exec sleep 60
+[[ " $* " == *" --head "* ]] || { touch "$HOME/joined"; exec sleep 60; }
 exec /usr/bin/python3 -c '
 import os, socket, sys
 port = sys.argv[sys.argv.index("--port") + 1]
@@ -190,7 +190,12 @@ while os.getppid() == parent:
         pass
 ' "$@"
 """
-NO_RAY = '#!/bin/bash\n[[ $2 != *"import os, ray"* ]] || exit 0\nexec /usr/bin/python3 "$@"\n'
+# Instead of Ray's own word that all nodes have joined.
+NO_RAY = """\
+#!/bin/bash
+[[ $2 == *"import os, ray"* ]] || exec /usr/bin/python3 "$@"
+until [[ -e $HOME/joined ]]; do sleep 0.02; done
+"""
 
 
 def test_rays_command_runs_on_the_first_node_and_the_others_end_when_its_head_is_gone(tmp_path: Path) -> None:
