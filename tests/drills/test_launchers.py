@@ -46,11 +46,15 @@ for step in range(1, 2000):
 RAY = """\
 import os, signal
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 ray.init()
-@ray.remote(num_cpus=1, scheduling_strategy="SPREAD")
+@ray.remote
 def where():
     return ray.get_runtime_context().get_node_id()
-print("nodes", len({node for node in ray.get([where.remote() for _ in range(8)])}), flush=True)
+nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+on = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+here = [where.options(scheduling_strategy=one).remote() for one in on]
+print("nodes", len(set(ray.get(here))), flush=True)
 for step in range(1, 11):
     print(f"step {step} loss {1 / step} rank 0", flush=True)
     if os.environ["SAFELAUNCH_ATTEMPT"] == "1" and step == 5:
