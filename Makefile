@@ -98,7 +98,7 @@ test-venv:
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer with venv was found" >&2; exit 1; }
 	$(PYTHON) -m venv $(TEST_VENV)
 	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
-	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check 'torch==2.13.0'
+	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check 'torch==2.13.0' 'accelerate==1.15.0'
 	$(TEST_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(TEST_VENV)/installed
 

@@ -14,11 +14,18 @@ from tests.runs import Drill, Installation, Submit, Submitter
 from tests.sandboxes import make_workdir
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+needs_accelerate = pytest.mark.skipif(find_spec("accelerate") is None, reason="Accelerate is not installed")
 # As pip writes it, for an interpreter that may be mounted elsewhere for the users.
 TORCHRUN = """\
 #!{python}
 import sys
 from torch.distributed.run import main
+sys.exit(main())
+"""
+ACCELERATE = """\
+#!{python}
+import sys
+from accelerate.commands.accelerate_cli import main
 sys.exit(main())
 """
 PYTHON3 = """\
@@ -34,9 +41,9 @@ def torch() -> Any:
 
 
 def make_torch_bin(folder: Path, installation: Installation) -> Path:
-    """A new folder with `torchrun` and `python3` of the interpreter that runs the tests."""
+    """A new folder with `torchrun`, `accelerate` and `python3` of the interpreter that runs the tests."""
     folder.mkdir()
-    for name, text in (("torchrun", TORCHRUN), ("python3", PYTHON3)):
+    for name, text in (("torchrun", TORCHRUN), ("accelerate", ACCELERATE), ("python3", PYTHON3)):
         (folder / name).write_text(text.format(python=installation.python))
         (folder / name).chmod(0o755)
     return folder

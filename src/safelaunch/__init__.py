@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from safelaunch import errors
     from safelaunch.api import RunHandle as Run
     from safelaunch.api import load, runs, submit
+    from safelaunch.rankprint import print0, print_locked
     from safelaunch.views.eventwords import describe
 
-__all__ = ["Run", "__version__", "describe", "errors", "load", "progress", "runs", "submit"]
+__all__ = ["Run", "__version__", "describe", "errors", "load", "print0", "print_locked", "progress", "runs", "submit"]
 
 # name → module, and its name there; "" = the module itself.
 _LATER = {
@@ -28,6 +29,8 @@ _LATER = {
     "load": ("safelaunch.api", "load"),
     "runs": ("safelaunch.api", "runs"),
     "submit": ("safelaunch.api", "submit"),
+    "print0": ("safelaunch.rankprint", "print0"),
+    "print_locked": ("safelaunch.rankprint", "print_locked"),
     "describe": ("safelaunch.views.eventwords", "describe"),
     "errors": ("safelaunch.errors", ""),
 }

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from safelaunch.core.launchers import LAUNCHERS, NOT_BUILT, Launcher, default_launcher, find_launcher
+from safelaunch.core.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher, owned_flag
 from safelaunch.node.guard.processes import is_launcher
 from safelaunch.node.proctable import Process, may_be_rank
+from tests.core.why.judged import judge_text
 
 SRC = Path(__file__).parents[2] / "src" / "safelaunch"
 TEMPLATE = (SRC / "templates" / "slurm" / "job.sbatch").read_text()
@@ -28,10 +29,6 @@ def lines_of(row: Launcher) -> list[list[str]]:
 def test_every_launcher_says_what_it_does(row: Launcher) -> None:
     assert row.doc and row.label
     assert bool(row.programs) == row.starts_ranks and not (row.starts_ranks and row.fills_gpus)
-
-
-def test_none_of_those_to_come_is_built() -> None:
-    assert set(NOT_BUILT).isdisjoint(LAUNCHERS)
 
 
 @pytest.mark.parametrize(("has_nproc", "is_wide", "name"), [
@@ -53,13 +50,22 @@ def test_a_launchers_own_process_is_no_rank_and_takes_no_word_for_the_training(r
     assert may_be_rank(process(["python", "train.py"]))
 
 
+def test_of_rays_processes_its_workers_alone_are_ranks() -> None:
+    site = "/venv/lib/python3.11/site-packages/ray"
+    for words in (["/venv/bin/python3", "/venv/bin/ray", "start", "--head"], ["ray::IDLE"],
+                  ["python3", "-u", f"{site}/_private/log_monitor.py"], ["python3", f"{site}/dashboard/agent.py"]):
+        assert not may_be_rank(process(words)), words
+    for words in (["ray::Worker.step"], ["python3", "train.py"], ["python3", "/home/ray/train.py"]):
+        assert may_be_rank(process(words)), words
+
+
 def process(words: list[str]) -> Process:
     made = Process(1, 0, "S", "python", 0, 0)
     made.words = words
     return made
 
 
-@pytest.mark.parametrize("name", STARTERS)
+@pytest.mark.parametrize("name", [name for name, row in LAUNCHERS.items() if row.valued])
 def test_a_command_line_shows_its_launcher(name: str) -> None:
     row = LAUNCHERS[name]
     for words in (*([one] for one in row.programs), *(["python", "-m", one] for one in row.modules)):
@@ -67,8 +73,26 @@ def test_a_command_line_shows_its_launcher(name: str) -> None:
     assert find_launcher(["python", "train.py"]) is None and find_launcher([]) is None
 
 
-def test_a_launcher_is_named_in_four_files_at_most() -> None:
+def test_a_launcher_that_starts_ranks_is_named_in_four_files_at_most() -> None:
+    named = {*STARTERS, *(name.encode() for name in STARTERS)} - {"deepspeed"}   # also a format of checkpoints
     found = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py") if "why/rules" not in str(path)
              for node in ast.walk(ast.parse(path.read_text()))
-             if isinstance(node, ast.Constant) and node.value in ("torchrun", b"torchrun")}
+             if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)) and node.value in named}
     assert found == NAMING
+
+
+def test_options_that_safelaunch_sets_are_known_in_both_spellings_and_words_and_values_are_none() -> None:
+    torchrun = LAUNCHERS["torchrun"]
+    for word in ("--nproc-per-node=2", "--nproc_per_node", "--master_addr", "-m"):
+        assert owned_flag(torchrun, word), word
+    for word in ("--max-restarts=3", "nnodes", "--rdzv_conf", "timeout=60"):
+        assert not owned_flag(torchrun, word), word
+
+
+def test_a_kind_of_mpi_that_slurm_does_not_know_is_a_mistake_of_the_config() -> None:
+    # Slurm 22.05, srun --mpi=pmix where the site has no PMIx library.
+    said = judge_text("srun: error:  mpi/pmix_v4: init: (null) [0]: pmi/pmix: can not load PMIx library\n"
+                      "srun: error: MPI: Unable to load any plugin\n"
+                      "srun: error: Invalid MPI type 'pmix', --mpi=list for acceptable types\n")
+    assert (said.category, said.action) == ("config", "fix_config")
+    assert "srun does not take its options: Invalid MPI type 'pmix'" in said.summary

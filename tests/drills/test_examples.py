@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from safelaunch.sandbox.cluster import Sandbox
+from tests.drills.proofs import long_only
 from tests.localruns import LocalRun
 from tests.runs import ALICE, ROOT, Installation
 from tests.sandboxes import make_workdir
-from tests.torchbin import make_torch_bin, needs_torch
+from tests.torchbin import make_torch_bin, needs_accelerate, needs_torch
 
 SMALL = ("python3 -u train.py --steps 60 --save-every 20 --batch 2 --context 16 --step-time 0.05 --save-to checkpoints "
          '"${RESUME_ARGS[@]}"')
@@ -146,14 +147,13 @@ def test_quickstart_saves_and_ends_when_the_kill_switch_is_touched(on_this_machi
     assert (run.folder / "checkpoints" / f"step_{last:06d}.pt").exists()
 
 
-@needs_torch
-@pytest.mark.torch
-def test_ddp_loses_a_rank_and_goes_on_with_equal_losses(on_slurm: Place, installation: Installation) -> None:
-    bin_dir = make_torch_bin(on_slurm.folder / "torch", installation)
-    small = shlex.join([f"setup=export PATH={bin_dir}:$PATH", "env.GLOO_SOCKET_IFNAME=lo", f"command={SMALL}"])
-    commands = [f"{line} {small}" if line.startswith("safelaunch submit") else line for line in commands_of("ddp")]
-    typed = on_slurm.start("\n".join(commands))
-    run = on_slurm.example("ddp", "ddp")
+def lose_a_rank(place: Place, installation: Installation, name: str, *changes: str) -> str:
+    """An example as its README tells to run it, with one rank killed after step 30: what was typed then prints."""
+    bin_dir = make_torch_bin(place.folder / "torch", installation)
+    small = shlex.join([f"setup=export PATH={bin_dir}:$PATH", "env.GLOO_SOCKET_IFNAME=lo", *changes])
+    commands = [f"{line} {small}" if line.startswith("safelaunch submit") else line for line in commands_of(name)]
+    typed = place.start("\n".join(commands))
+    run = place.example(name, name)
     run.wait_for(lambda: max(losses(run.log(1)), default=0) >= 30, 90, "step 30 was not reached")
 
     os.kill(max(run.ranks("train.py")), signal.SIGKILL)
@@ -168,4 +168,23 @@ def test_ddp_loses_a_rank_and_goes_on_with_equal_losses(on_slurm: Place, install
     again = [step for step in before if step > 20]
     assert len(again) >= 10 and [before[step] for step in again] == [after[step] for step in again]
     assert sorted(after) == list(range(21, 61))
+    return said
+
+
+@needs_torch
+@pytest.mark.torch
+def test_ddp_loses_a_rank_and_goes_on_with_equal_losses(on_slurm: Place, installation: Installation) -> None:
+    said = lose_a_rank(on_slurm, installation, "ddp", f"command={SMALL}")
     assert "4 ranks, gloo" in said and "going on after step 20" in said, "logs -f shows both attempts"
+
+
+@long_only
+@needs_accelerate
+@pytest.mark.torch
+def test_accelerate_loses_a_rank_and_goes_on_with_equal_losses(on_slurm: Place, installation: Installation) -> None:
+    small = ("python3 -u train.py --steps 60 --save-every 20 --step-time 0.05 --save-to checkpoints "
+             '"${RESUME_ARGS[@]}"')
+    said = lose_a_rank(on_slurm, installation, "accelerate", f"command={small}", "launch.nproc_per_node=1")
+    assert "2 ranks, MULTI_CPU" in said and "going on after step 20" in said, said
+    for node, what in enumerate(("step 60 loss", "rank 1 trains on cpu")):
+        assert re.search(rf"(?m)^\[\w*{node}\w*:0\]: ?.*{what}", said), said

@@ -47,7 +47,7 @@ def losses(said: str) -> dict[int, str]:
 
 
 def test_all_are_there() -> None:
-    assert NAMES == ["ddp", "minimal", "quickstart", "stories"]
+    assert NAMES == ["accelerate", "ddp", "minimal", "quickstart", "stories"]
 
 
 @each
@@ -150,3 +150,17 @@ def test_all_ranks_of_ddp_save_and_end_together_when_the_kill_switch_is_touched(
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("was asked to end: saved, ending after step 1") == 2
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_00000001.pt"]
+
+
+@pytest.mark.torch
+def test_accelerate_skips_a_save_that_was_cut_off_and_goes_on_with_equal_losses(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate", reason="Accelerate is not installed")
+    train = (sys.executable, EXAMPLES / "accelerate" / "train.py", "--steps", 6, "--save-every", 2, "--rows", 48)
+    first = run(tmp_path, *train)   # 6 steps an epoch
+    assert first.returncode == 0, first.stderr
+    (tmp_path / "checkpoints" / "step_00000006" / "random_states_0.pkl").unlink()
+    words = resume_words("accelerate", tmp_path)
+    assert words == ("--resume", str(tmp_path / "checkpoints" / "step_00000004"))
+    second = run(tmp_path, *train, *words)
+    assert second.returncode == 0, second.stderr
+    assert losses(second.stdout) == {step: losses(first.stdout)[step] for step in (5, 6)}

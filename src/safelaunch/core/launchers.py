@@ -1,4 +1,4 @@
-"""What starts the ranks (`launch.with`), one row each.
+"""What starts the ranks (`launch.with`), one row each; docs/launchers.md tells what each one is given.
 
 A new one is a row here and its arm in templates/slurm/job.sbatch. If it starts ranks itself, its processes' names are
 also in node/guard/processes.py and node/proctable.py; tests/core/test_launchers.py compares them with this table.
@@ -16,30 +16,55 @@ class Launcher(NamedTuple):
     label: str                          # in a line about a config
     starts_ranks: bool = False          # one task a node, which starts nproc_per_node ranks and numbers them by itself
     fills_gpus: bool = False            # by default a task for each GPU of a node, else one
+    is_one_a_node: bool = False         # one task a node, whatever slurm.ntasks_per_node says
     is_script: bool = False             # the command is an sbatch script, which runs once and calls srun by itself
     programs: tuple[str, ...] = ()      # names of its own processes, which are no ranks
     modules: tuple[str, ...] = ()       # the same as modules of Python
-    valued: frozenset[str] = frozenset()   # its options that take a value
+    valued: frozenset[str] = frozenset()   # its options that take a value, if `init --from` reads its command line
+    owned: frozenset[str] = frozenset()    # its options that safelaunch sets, or that would start something else
+    notice: str = ""                    # the signal that trainings under it take as the notice to save and end
 
+
+# What torchrun (torch.distributed.run, PyTorch 2.x) and its descendants take.
+_ELASTIC_OWNED = frozenset((
+    "nnodes", "nproc-per-node", "node-rank", "master-addr", "master-port", "rdzv-backend", "rdzv-endpoint", "rdzv-id",
+    "standalone", "role", "tee", "t", "no-python", "module", "m", "run-path"))
 
 LAUNCHERS: dict[str, Launcher] = {
     "torchrun": Launcher(
         "one launcher a node", "torchrun", starts_ranks=True, programs=("torchrun",),
-        modules=("torch.distributed.run", "torch.distributed.launch"),
-        valued=frozenset((   # torch.distributed.run, PyTorch 2.x
+        modules=("torch.distributed.run", "torch.distributed.launch"), owned=_ELASTIC_OWNED,
+        valued=frozenset((
             "nnodes", "nproc-per-node", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts",
             "monitor-interval", "start-method", "role", "log-dir", "redirects", "tee", "local-ranks-filter",
             "node-rank", "master-addr", "master-port", "local-addr", "event-log-handler", "logs-specs",
             "numa-binding"))),
+    "accelerate": Launcher(
+        "accelerate launch on each node", "accelerate launch", starts_ranks=True,
+        programs=("accelerate", "accelerate-launch"), modules=("accelerate.commands.launch",),
+        owned=frozenset((   # accelerate 1.15, commands/launch.py
+            "num-processes", "num-machines", "machine-rank", "main-process-ip", "main-process-port", "same-network",
+            "rdzv-backend", "multi-gpu", "cpu", "use-cpu", "tpu", "tpu-use-cluster", "role", "tee", "t",
+            "no-python", "module", "m", "deepspeed-multinode-launcher", "deepspeed-hostfile"))),
+    "deepspeed": Launcher(
+        "DeepSpeed's launcher on each node, without ssh", "DeepSpeed", starts_ranks=True, programs=("deepspeed",),
+        modules=("deepspeed.launcher.launch", "deepspeed.launcher.runner"),
+        owned=frozenset((   # deepspeed 0.19, launcher/launch.py and launcher/runner.py
+            "hostfile", "include", "exclude", "num-nodes", "num-gpus", "node-rank", "master-addr", "master-port",
+            "launcher", "launcher-args", "world-info", "no-ssh", "no-ssh-check", "force-multi", "ssh-port",
+            "autotuning", "elastic-training", "enable-each-rank-log", "save-pid", "no-python", "no-local-rank",
+            "module"))),
+    "ft_launcher": Launcher(
+        "NVRx's ft_launcher on each node", "ft_launcher", starts_ranks=True, programs=("ft_launcher",),
+        modules=("nvidia_resiliency_ext.fault_tolerance.launcher",), owned=_ELASTIC_OWNED | {"rdzv-conf"}),
     "srun": Launcher("a task for each GPU", "srun", fills_gpus=True),
+    "mpi": Launcher("srun --mpi=pmix, a task for each GPU", "srun --mpi", fills_gpus=True),
+    "jax": Launcher("srun, with JAX's coordinator, a task for each GPU", "JAX by srun", fills_gpus=True,
+                    notice="SIGTERM"),
+    "ray": Launcher("Ray's head and the command on the first node, Ray's workers on the others", "Ray",
+                    is_one_a_node=True, owned=frozenset(("head", "address", "port", "block", "num-cpus"))),
     "none": Launcher("the command once a node", "no launcher"),
     "script": Launcher("an sbatch script as it is, once on the first node", "your script", is_script=True),
-}
-
-# Documented, and refused until they are built.
-NOT_BUILT = {
-    "accelerate": "starting by accelerate; command: accelerate launch … with launch.with: none works",
-    "deepspeed": "starting by deepspeed; torchrun starts DeepSpeed trainings too",
 }
 
 
@@ -49,10 +74,17 @@ def default_launcher(has_nproc: bool, is_wide: bool) -> str:
 
 
 def find_launcher(words: list[str]) -> tuple[str, list[str]] | None:
-    """The launcher of a command line, and the words after it; None = no known one."""
+    """The launcher of a command line, and the words after it; None = none whose options are known."""
     for name, row in LAUNCHERS.items():
+        if not row.valued:
+            continue
         if words[:1] and words[0] in row.programs:
             return name, words[1:]
         if words[1:2] == ["-m"] and words[2:3] and words[2] in row.modules:
             return name, words[3:]
     return None
+
+
+def owned_flag(launcher: Launcher, word: str) -> bool:
+    """Whether a word of launch.args is an option that safelaunch sets; - and _ are the same, as for argparse."""
+    return word.startswith("-") and word.lstrip("-").partition("=")[0].replace("_", "-") in launcher.owned

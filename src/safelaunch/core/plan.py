@@ -28,6 +28,7 @@ class LaunchPlan:
     nproc_per_node: int | None
     tee: int
     login_shell: bool = False   # setup runs in `bash -l`
+    args: tuple[str, ...] = ()  # more options of the launcher
 
     @property
     def local_ranks(self) -> int | None:
@@ -208,7 +209,8 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
     """The plan of a resolved config (see core.config.resolve: complete, durations in seconds)."""
     slurm: Mapping[str, SbatchValue] = config["slurm"]
     launch = LaunchPlan(config["launch"]["with"], config["launch"]["nproc_per_node"], config["launch"]["tee"],
-                        bool(config["launch"].get("login_shell", False)))   # a run of a version that had none
+                        bool(config["launch"].get("login_shell", False)),   # a run of a version that had none
+                        tuple(config["launch"].get("args") or ()))
     gpus = gpus_per_node(slurm) or None
     return Plan(
         run_id=run_id,
@@ -338,7 +340,7 @@ def _int(value: SbatchValue) -> int | None:
 def _ntasks_per_node(slurm: Mapping[str, SbatchValue], launch: LaunchPlan, gpus: int | None) -> int:
     """Tasks a node: one launcher, or the user's own number, or what the launcher takes by default."""
     launcher = LAUNCHERS[launch.by]
-    if launcher.starts_ranks:
+    if launcher.starts_ranks or launcher.is_one_a_node:
         return 1
     given = _int(slurm.get("ntasks-per-node"))
     if given:

@@ -145,7 +145,8 @@ def _values(
         ("UMASK", "" if umask is None else f"{umask:04o}"),
         ("COMMAND", plan.command), ("LAST", "" if plan.is_script else last), ("SETUP", plan.setup),
     ]
-    arrays = (("SRUN", srun), ("SRUN_EXTRA", plan.srun.extra), ("LIBRARY", library), ("ENV", _variables(plan.env)))
+    arrays = (("SRUN", srun), ("SRUN_EXTRA", plan.srun.extra), ("LAUNCH_ARGS", plan.launch.args),
+              ("LIBRARY", library), ("ENV", _variables(plan.env)))
     return [*(f"SL_{name}={_scalar(value)}" for name, value in scalars),
             *(f"SL_{name}=({_words(words)})" for name, words in arrays)]
 

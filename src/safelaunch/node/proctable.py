@@ -29,10 +29,14 @@ _SHARED = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "VIRTUAL_ENV", "CON
 _PLUMBING = frozenset(("bash", "sh", "dash", "zsh", "tr", "sed", "stdbuf", "tee", "cat", "srun", "slurmstepd", "sleep",
                        "env", "timeout", "time", "numactl", "taskset", "nice", "mpirun", "orted", "prted",
                        "hydra_pmi_proxy", "starter", "starter-suid", "apptainer",
-                       "singularity", "enroot", "slurm_script", "py-spy", "pystack", "gdb", "strace", "top"))
-_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "ft_launcher", "horovodrun")
+                       "singularity", "enroot", "slurm_script", "py-spy", "pystack", "gdb", "strace", "top",
+                       "raylet", "gcs_server"))
+_LAUNCHERS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed", "ft_launcher", "horovodrun")
 _LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch",
-                     "deepspeed.launcher.launch", "deepspeed.launcher.runner", "torch.distributed.elastic")
+                     "deepspeed.launcher.launch", "deepspeed.launcher.runner", "torch.distributed.elastic",
+                     "nvidia_resiliency_ext.fault_tolerance.launcher")
+# Of Ray's processes its workers alone are ranks; they call themselves ray::NAME.
+_RAYS_OWN = re.compile(r"ray::IDLE|/ray/(?:_private|dashboard|autoscaler)/|/ray$")
 
 
 class Process:
@@ -222,6 +226,8 @@ def may_be_rank(process: Process) -> bool:
         return False
     names = [os.path.basename(word) for word in process.words[:4]]
     if any(name in _LAUNCHERS for name in names) or any(word in _LAUNCHER_MODULES for word in process.words[:5]):
+        return False
+    if any(_RAYS_OWN.search(word) for word in process.words[:4]):
         return False
     return not any("safelaunch.loop" in word or word.endswith("/node/pump.py") for word in process.words[:8])
 

@@ -75,7 +75,7 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
         "version": 1, "name": "train", "run_dir": "/project/runs/train", "cluster": "auto",
         "command": "python train.py", "setup": "", "env": {}, "slurm": {"nodes": 1},
         "srun": {"wait": 60, "kill_on_bad_exit": 1, "extra": []},
-        "launch": {"with": "none", "nproc_per_node": None, "tee": 3, "login_shell": False},
+        "launch": {"with": "none", "nproc_per_node": None, "tee": 3, "login_shell": False, "args": []},
         "resume": {"dir": None, "format": "auto", "pattern": None, "args": "", "by": "command", "keep_trying": 2},
         "progress": {"step": "auto", "loss": "auto", "step_time": "auto"},
         "restart": {"max_restarts": 30, "max_without_progress": 3, "backoff": 60.0, "via": "auto", "policy": None,
@@ -103,6 +103,8 @@ def test_a_resolved_config_is_json_and_every_value_has_an_origin() -> None:
     assert leaves == set(got.origins)
     assert json.loads(json.dumps(got.config)) == got.config
 
+BY_NAME = "torchrun, accelerate, deepspeed, ft_launcher, srun, mpi, jax, ray, none or script"
+
 
 def test_every_problem_is_shown_at_once_in_the_order_of_its_place() -> None:
     text = """\
@@ -114,7 +116,7 @@ slurm:
   gpus-per-node: 4
   time: 20h
   wrap: sleep 1
-launch: {with: deepspeed, tee: 4}
+launch: {with: slurm, tee: 4}
 slow: {tolerance: 5%, then: restart}
 env: {1X: a, UID: 0}
 """
@@ -127,8 +129,8 @@ env: {1X: a, UID: 0}
         "train.yaml:7:9: slurm.time: expected a time as sbatch takes it, such as 20:00:00, 1-12:00:00 or minutes, "
         'got "20h"',
         "train.yaml:8:3: slurm.wrap: use command:",
-        "train.yaml:9:16: launch.with: not built yet: starting by deepspeed; torchrun starts DeepSpeed trainings too",
-        "train.yaml:9:32: launch.tee: expected an integer from 0 to 3, got 4",
+        f'train.yaml:9:16: launch.with: expected {BY_NAME}, got "slurm"',
+        "train.yaml:9:28: launch.tee: expected an integer from 0 to 3, got 4",
         "train.yaml:10:29: slow.then: restart needs resume.dir: the run stops at a checkpoint",
         "train.yaml:11:11: env.1X: not a name that an environment variable can have",
         "train.yaml:11:19: env.UID: bash sets this variable itself, and does not hand yours to the training",
@@ -191,8 +193,10 @@ WRONG = [
     ("srun: {extra: --hint=x}", 'srun.extra: expected a list, such as [a, b], got "--hint=x"'),
     ("srun: {extra: [--output=x]}", "srun.extra: --output=x: safelaunch reads the ranks' output"),
     ("srun: {extra: [-N4]}", "srun.extra: -N4: safelaunch chooses the nodes"),
-    ("launch: {with: mpirun}", 'launch.with: expected torchrun, srun, none or script, got "mpirun"'),
+    ("launch: {with: mpirun}", f'launch.with: expected {BY_NAME}, got "mpirun"'),
     ("launch: {nproc_per_node: 0}", "launch.nproc_per_node: expected an integer ≥ 1, got 0"),
+    ("launch: {with: accelerate, args: [--num_machines, 2]}", "launch.args: --num_machines: safelaunch sets it"),
+    ("launch: {with: srun, args: [--x]}", "launch.args: has no meaning with launch.with: srun"),
     ("launch: {with: srun, nproc_per_node: 8}", "launch.nproc_per_node: has no meaning with launch.with: srun"),
     ("resume: {args: --load {path}}", "not YAML"),
     ('resume: {dir: c, args: "{file}"}', "resume.args: {file}: only {path} and {step}"),
@@ -272,6 +276,12 @@ def test_a_documented_key_that_is_not_built_is_refused_and_never_ignored(path: s
 def test_the_launcher_follows_from_what_is_asked_for_and_is_written_out(text: str, launch: object) -> None:
     got = config(f"{MINIMAL}{text}\n")["launch"]
     assert (got["with"], got["nproc_per_node"]) == launch
+
+
+@pytest.mark.parametrize(("more", "signal"), [
+    ("", "SIGTERM"), ("kill_switch: {grace: 1m}", "SIGTERM"), ("kill_switch: {signal: USR1}", "SIGUSR1")])
+def test_jax_is_asked_to_end_by_its_own_notice_unless_a_signal_is_given(more: str, signal: str) -> None:
+    assert config(f"{MINIMAL}launch: {{with: jax}}\n{more}\n")["kill_switch"]["signal"] == signal
 
 
 @pytest.mark.parametrize(
@@ -401,7 +411,7 @@ SAMPLES = [
     ("srun: {wait: 0}", True), ("srun: {wait: -1}", False), ("srun: {wait: '1'}", False), ("srun: {wait: 1.0}", False),
     ("srun: {kill_on_bad_exit: true}", True), ("srun: {kill_on_bad_exit: 3}", False), ("srun: {extra: []}", True),
     ("srun: {extra: [--x]}", True), ("srun: {extra: --x}", False), ("launch: {with: torchrun}", True),
-    ("launch: {with: accelerate}", False), ("launch: {tee: 4}", False), ("launch: {nproc_per_node: 4}", True),
+    ("launch: {with: mpirun}", False), ("launch: {tee: 4}", False), ("launch: {nproc_per_node: 4}", True),
     ("resume: {dir: x, format: dcp, by: training}", True), ("resume: {dir: x, format: zip, by: training}", False),
     ("resume: {by: me}", False), ("restart: {on_lost_progress: warn}", True),
     ("restart: {on_lost_progress: no}", False),

@@ -72,8 +72,11 @@ KEYS: dict[str, Key] = {
         "; ".join(f"{name}: {row.doc}" for name, row in launchers.LAUNCHERS.items()) + ". By default torchrun "
         "if nproc_per_node is given, else srun if there are several nodes, tasks or GPUs, else none.",
     ),
+    "launch.args": Key(
+        TextLines(), (), "More options of the launcher, such as [--config_file, fsdp.yaml]; docs/launchers.md."
+    ),
     "launch.nproc_per_node": Key(
-        Integer(1), None, "torchrun's processes on each node; by default the GPUs of a node, or 1."
+        Integer(1), None, "The launcher's processes on each node; by default the GPUs of a node, or 1."
     ),
     "launch.tee": Key(Integer(0, 3), "3", "torchrun's --tee: which streams of each rank reach the log (3: both)."),
     "launch.login_shell": Key(
@@ -215,5 +218,4 @@ KEYS: dict[str, Key] = {
 # Documented, and refused until somebody builds them, who then deletes the row. "key=word" is one word of a key.
 NOT_BUILT: dict[str, str] = {
     "checks.allreduce": "the test of the communication between nodes",
-    **{f"launch.with={name}": text for name, text in launchers.NOT_BUILT.items()},
 }

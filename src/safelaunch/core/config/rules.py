@@ -9,7 +9,7 @@ from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.handed import unfit, unfit_for_output
 from safelaunch.core.config.resumeway import missing_way
 from safelaunch.core.config.yamlnodes import Origin
-from safelaunch.core.launchers import LAUNCHERS, default_launcher
+from safelaunch.core.launchers import LAUNCHERS, Launcher, default_launcher, owned_flag
 from safelaunch.errors import Problem
 
 _UNKNOWN = Origin("default", "", 0, 0)
@@ -78,20 +78,29 @@ def _slurm_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[
     ]
 
 
-def _launch_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault]:
+def _launch_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
     launch, slurm = config["launch"], config["slurm"]
     gpus = gpus_per_node(slurm)
     wide = gpus > 0 or slurm.get("nodes", 1) != 1 or "gpus-per-task" in slurm or slurm.get("ntasks", 1) != 1
     if launch["with"] is None:
         launch["with"] = default_launcher(launch["nproc_per_node"] is not None, wide)
-    if not LAUNCHERS[launch["with"]].starts_ranks:
-        if launch["nproc_per_node"] is not None:
-            text = f"has no meaning with launch.with: {launch['with']}; use slurm.ntasks_per_node"
-            return [("launch.nproc_per_node", ("launch.with",), text)]
-        return []
-    if launch["nproc_per_node"] is None:
+    launcher = LAUNCHERS[launch["with"]]
+    if launcher.notice and origins.get("kill_switch.signal", _UNKNOWN).layer == "default":
+        config["kill_switch"]["signal"] = launcher.notice
+    if launcher.starts_ranks and launch["nproc_per_node"] is None:
         launch["nproc_per_node"] = gpus or 1
-    return []
+    elif not launcher.starts_ranks and launch["nproc_per_node"] is not None:
+        text = f"has no meaning with launch.with: {launch['with']}; use slurm.ntasks_per_node"
+        return [("launch.nproc_per_node", ("launch.with",), text)]
+    return _args_faults(launch, launcher)
+
+
+def _args_faults(launch: Mapping[str, Any], launcher: Launcher) -> list[Fault]:
+    if launch["args"] and not launcher.owned:
+        text = f"has no meaning with launch.with: {launch['with']}; options of srun: srun.extra"
+        return [("launch.args", ("launch.with",), text)]
+    return [("launch.args", ("launch.with",), f"{word}: safelaunch sets it; what may be set: docs/launchers.md")
+            for word in launch["args"] if owned_flag(launcher, word)]
 
 
 def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:

@@ -16,8 +16,8 @@ from safelaunch.core.launchers import LAUNCHERS, Launcher, find_launcher
 _WORD = re.compile(r"""(?:[^\s'"\\]+|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""")
 # Every attempt gets its own (a port in use is a known failure).
 _OUR_VARIABLE = re.compile(r"\s*(?:export\s+)?(MASTER_ADDR|MASTER_PORT)=")
-_PROGRAMS = "|".join(("srun", *(name for row in LAUNCHERS.values() for name in row.programs)))
-_MODULES = "|".join(re.escape(name) for row in LAUNCHERS.values() for name in row.modules)
+_PROGRAMS = "|".join(("srun", *(name for row in LAUNCHERS.values() if row.valued for name in row.programs)))
+_MODULES = "|".join(re.escape(name) for row in LAUNCHERS.values() if row.valued for name in row.modules)
 _LAUNCHER = re.compile(rf"\s*(?:time\s+|exec\s+)?(?:{_PROGRAMS}|python3? -m (?:{_MODULES}))\s")
 # The first line: which shell, and its flags, `#!/usr/bin/env -S bash -el` included.
 _SHEBANG = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?:\S*/)?(\S+)((?:\s+-\S+)*)")

@@ -134,9 +134,12 @@ def signal_handlers(pids: Iterable[int], number: int) -> dict[int, str]:
 
 
 def is_launcher(words: list[bytes]) -> bool:
-    """Whether a command line is torchrun's own."""
-    names = (b"torchrun", b"torch.distributed.run", b"torch.distributed.launch")
-    return any(word.endswith(b"/torchrun") or word in names for word in words[:4])
+    """Whether a command line is that of torchrun, or of another launcher that starts ranks."""
+    programs = (b"torchrun", b"accelerate", b"accelerate-launch", b"deepspeed", b"ft_launcher")
+    modules = (b"torch.distributed.run", b"torch.distributed.launch", b"accelerate.commands.launch",
+               b"deepspeed.launcher.launch", b"deepspeed.launcher.runner",
+               b"nvidia_resiliency_ext.fault_tolerance.launcher")
+    return any(os.path.basename(word) in programs or word in modules for word in words[:4])
 
 
 def sweep(mark: str, grace_s: float) -> dict[str, Any]:

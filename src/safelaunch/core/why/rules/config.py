@@ -8,9 +8,10 @@ RULES = (
     Rule(
         "config.srun", "config",
         (b"srun: unrecognized option", b"srun: invalid option", b"srun: option '", b"srun: ambiguous option",
-         b"srun: error: unrecognized --", b"srun: error: Invalid --", b"srun: error: Invalid numeric value"),
+         b"srun: error: unrecognized --", b"srun: error: Invalid --", b"srun: error: Invalid numeric value",
+         b"srun: error: Invalid MPI type"),
         rb"\bsrun: (?:(?P<why>(?:unrecognized|ambiguous|invalid) option .{1,150}|option '.{1,150})"
-        rb"|error: (?P<why2>(?:unrecognized|Invalid) (?:--|numeric value ).{1,150}))", "cause", "job", 0.92,
+        rb"|error: (?P<why2>(?:unrecognized|Invalid) (?:--|numeric value |MPI type ).{1,150}))", "cause", "job", 0.92,
         summary="srun does not take its options: {why}{why2}",
         explain="No task was started. The option stands in srun.extra or srun of train.yaml, or in a command of its "
         "own; options of a plugin, such as --container-image of pyxis, are known only where that is installed.",
