@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _turn(item: pytest.Item) -> int:
     if "torch" in getattr(item, "fixturenames", ()):
-        return len(LONG) + 1   # each later fork of that worker takes four times as long
+        return len(LONG) + 1   # each later fork of that worker takes nearly twice as long
     place = str(item.path.relative_to(TESTS))
     return next((turn for turn, start in enumerate(LONG) if place.startswith(start)), len(LONG))
 
