@@ -59,6 +59,8 @@ KEYS: dict[str, Key] = {
         "Where to run: auto takes Slurm where there is one; local is this machine.",
     ),
     "command": Key(Shell(), None, "Required. What to train with: shell code, expanded by bash on the nodes only."),
+    "script": Key(Path(), None, "Instead of command: an sbatch script in a file, which runs as it is. A relative path "
+                  "starts at the folder of train.yaml (docs/scripts.md)."),
     "setup": Key(Shell(), "", "Shell code for each node, in bash, before the command, "
                  "which finds all that it sets (module load, activate, variables)."),
     "srun.wait": Key(

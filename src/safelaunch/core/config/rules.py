@@ -50,8 +50,10 @@ def complete(
 Fault = tuple[str, tuple[str, ...], str]
 
 
-def _command_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault]:
+def _command_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
     command = config.get("command")
+    if config["script"] is not None and (found := _script_rules(config, origins)):
+        return found
     if command is None:
         return [("command", (), "missing; it says what to train with, such as command: python train.py")]
     if not command.strip():
@@ -65,6 +67,18 @@ def _command_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Faul
     if (config["setup"] or "").strip():
         faults.append(("setup", ("launch.with",), "has no meaning with launch.with: script; write it into the script"))
     return faults
+
+
+def _script_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
+    """The script's own text stands in a layer below train.yaml (scriptlayer.script_path)."""
+    command, here = config.get("command"), origins["script"]
+    if command is None or here.layer != "file":
+        return [("script", (), "is read where it stands in train.yaml only; without one: safelaunch submit job.slurm")]
+    if origins["command"].file == here.file or origins["command"].layer != "file":
+        return [("command", ("script",), "script: is there, too; one of them says what to train with")]
+    if config["launch"]["with"] != "script":
+        return [("launch.with", ("script",), "script: runs as it is; leave this key out")]
+    return []
 
 
 def _slurm_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
