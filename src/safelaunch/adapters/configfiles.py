@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
 from safelaunch.core.config.scriptlayer import is_script, script_path
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
+from safelaunch.core.containers import RUNTIMES, split_mount
 from safelaunch.errors import ConfigError, Problem, UsageError
 
 MAPPING = "config"   # what a config is called that stands in no file
@@ -27,7 +31,8 @@ def read_config(
     environ = os.environ if environ is None else environ
     sources = read_sources(file, environ)
     base_dir = str(Path(file).absolute().parent)
-    return resolve(sources, overrides, environ, raw_sbatch, base_dir)
+    resolved = resolve(sources, overrides, environ, raw_sbatch, base_dir)
+    return replace(resolved, notes=(*resolved.notes, *_missing_here(resolved.config["container"])))
 
 
 def read_mapping(config: Mapping[str, object], overrides: Sequence[str], raw_sbatch: Sequence[str]) -> Resolved:
@@ -84,6 +89,20 @@ def read_sources(file: str | None, environ: Mapping[str, str]) -> list[ConfigLay
     if problems:
         raise ConfigError(problems)
     return sources
+
+
+def _missing_here(container: Mapping[str, Any]) -> list[str]:
+    """What a container needs and this host has not; no error, because a node may have it."""
+    if container["runtime"] is None:
+        return []
+    program = (*RUNTIMES[container["runtime"]].start, "")[0]
+    paths = [("image", container["image"]), *(("mounts", split_mount(text)[0]) for text in container["mounts"])]
+    found = [f"container.{key}: {path} is not there on this host; each node must have it, or the run fails at its start"
+             for key, path in paths if path.startswith("/") and not Path(path).exists()]
+    if program and shutil.which(program) is None:
+        found.append(f"container.runtime: {program} is not on PATH here; each node must have it (the job gets this "
+                     "shell's environment, so load its module before you submit)")
+    return found
 
 
 def _read_script_of(source: ConfigLayer, folder: Path, environ: Mapping[str, str]) -> list[ConfigLayer]:

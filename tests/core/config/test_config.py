@@ -81,6 +81,7 @@ def test_one_line_is_enough_and_everything_else_has_its_default() -> None:
         "restart": {"max_restarts": 30, "max_without_progress": 3, "backoff": 60.0, "via": "auto", "policy": None,
                     "on_lost_progress": "stop"},
             "script": None,
+        "container": {"runtime": None, "image": None, "mounts": [], "workdir": None, "env": None, "extra": []},
         "spare_nodes": 0,
             "standby": True,
             "hang": {"no_progress": "auto", "first_step": 3600.0, "dump_stacks": True, "then": "restart"},

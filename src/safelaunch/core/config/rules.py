@@ -9,6 +9,7 @@ from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.handed import unfit, unfit_for_output
 from safelaunch.core.config.resumeway import missing_way
 from safelaunch.core.config.yamlnodes import Origin
+from safelaunch.core.containers import RUNTIMES, split_mount
 from safelaunch.core.launchers import LAUNCHERS, default_launcher
 from safelaunch.errors import Problem
 
@@ -32,7 +33,7 @@ def complete(
 ) -> list[Problem]:
     """Fill in what follows from other keys, in place; the problems between keys, unless a key has one already."""
     config, origins = values.config, values.origins
-    rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules)
+    rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules, _container_rules)
     found = [fault for rule in rules for fault in rule(config, origins)]
     found += _paths(config, environ, base_dir) + _way_rules(config)
     problems = []
@@ -121,6 +122,30 @@ def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
         faults.append(("resume.format", ("resume.pattern",), "needs resume.pattern, such as step_{step}.pt"))
     if resume["format"] != "pattern" and resume["pattern"] is not None:
         faults.append(("resume.pattern", ("resume.format",), "needs resume.format: pattern"))
+    return faults
+
+
+def _container_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault]:
+    box, resume = config["container"], config["resume"]["dir"]
+    if box["runtime"] is None:
+        return [(f"container.{key}", ("container.runtime",), "needs container.runtime: what starts the container")
+                for key in ("image", "workdir", "mounts", "env", "extra") if box[key]]
+    needs = ("container.runtime",)
+    if box["image"] is None:
+        return [("container.image", needs, "missing; it says what to run the command in")]
+    faults: list[Fault] = []
+    if LAUNCHERS[config["launch"]["with"] or "none"].is_script:
+        faults.append(("container.runtime", ("launch.with",), "has no meaning with a script; write it there"))
+    if config["cluster"] == "local" and RUNTIMES[box["runtime"]].is_plugin:
+        faults.append(("container.runtime", ("cluster",), f"{box['runtime']} is a plugin of srun, which this "
+                       "machine has not"))
+    if RUNTIMES[box["runtime"]].is_packed and "://" in box["image"]:
+        faults.append(("container.image", needs, "enroot starts no image of a registry; make a file of it first: "
+                       f"enroot import -o image.sqsh {box['image']}"))
+    for source, target, _options in map(split_mount, box["mounts"] or ()):
+        if resume and source != target and f"{resume}/".startswith(f"{target.rstrip('/')}/"):
+            faults.append(("resume.dir", ("container.mounts",), f"inside it is {source} of the node; safelaunch looks "
+                           f"for checkpoints outside, so mount it under its own name: {source}"))
     return faults
 
 
