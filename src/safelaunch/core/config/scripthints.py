@@ -18,25 +18,25 @@ class Hint(NamedTuple):
 _NEW = ("a folder or a name made of it is a new one after a restart, and no checkpoint is found there; "
         "$SAFELAUNCH_RUN_ID stays the same")
 HINTS: tuple[Hint, ...] = (
-    Hint(r"^(?!.*\(\)).*\$(?:[1-9@*]|\{[1-9@*])",
+    Hint(r"\$(?:[1-9@*]|\{[1-9@*])",
          "an argument of the script: safelaunch gives it none; unless this stands in a function, write the value here"),
-    Hint(r"^\s*(?:export\s+)?(?!\w*PORT\w*=|\w*(?:RDZV|rdzv|JOB)\w*=)\w+=.*\$\{?SLURM_JOB_?ID\b",
+    Hint(r"\A(?:export )?(?!\w{0,60}(?:PORT|RDZV|rdzv|JOB))\w{1,60}=.{0,400}\$\{?SLURM_JOB_?ID\b",
          f"SLURM_JOB_ID is another one in each job of the run: {_NEW}"),
-    Hint(r"^\s*(?:export\s+)?\w+=.*(?:\$\(|`)\s*date\b", f"the date is another one in each attempt: {_NEW}"),
-    Hint(r"^\s*trap\s", "before the time limit safelaunch sends kill_switch.signal to the training's processes that "
+    Hint(r"\A(?:export )?\w{1,60}=.{0,400}(?:\$\(|`) ?date\b", f"the date is another one in each attempt: {_NEW}"),
+    Hint(r"\Atrap ", "before the time limit safelaunch sends kill_switch.signal to the training's processes that "
                         "handle it; traps of the script's own shell are not called"),
-    Hint(r"\bdeepspeed\b.*--hostfile|^\s*(?:pdsh|ssh|mpirun)\s",
+    Hint(r"\Adeepspeed .{0,400}--hostfile|\A(?:pdsh|ssh|mpirun) ",
          "ranks that ssh starts run outside of Slurm's steps: no node guard ends them, and `stacks` does not see them; "
          "srun --ntasks-per-node=1 torchrun --nproc_per_node=N … train.py starts the same ranks"),
     Hint(r"\$\{?SLURM_ARRAY_", "one run is no array, so this is empty; submit once for each value, with "
                                "env.SLURM_ARRAY_TASK_ID=N name=…-N"),
-    Hint(r"^\s*(?:srun|torchrun|python3?|accelerate|deepspeed)\s.*\s(?:&|1)?>{1,2}\s*(?!&|/dev/null)\S",
+    Hint(r"\A(?:srun|torchrun|python3?|accelerate|deepspeed) .{0,4000} [&1]?>{1,2} ?(?!&|/dev/null)[^ >]",
          "its output goes to a file of your own, where safelaunch sees no step of it: leave the redirection out, and "
          "read it with safelaunch logs"),
-    Hint(r"^\s*(?:export\s+)?\w*(?:TOKEN|API_KEY|SECRET|PASSWORD)=[\"']?[A-Za-z0-9]",
+    Hint(r"\A(?:export )?\w{0,40}(?:TOKEN|API_KEY|SECRET|PASSWORD)=[\"']?[A-Za-z0-9]",
          "a secret in the script, which the run folder then holds, too: write it into a file that only you can read, "
          "and $(cat FILE) here"),
-    Hint(r"^\s*(?:exec|timeout\s+\S+)\s+srun\b",
+    Hint(r"\A(?:exec|timeout \S{1,20}) srun\b",
          "where the script sets PATH anew (module load, a login shell) this srun is the plain one, without node "
          "guards; write srun alone"),
 )

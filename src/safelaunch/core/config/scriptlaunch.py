@@ -17,8 +17,8 @@ from safelaunch.core.launchers import LAUNCHERS, find_launcher
 _WORD = re.compile(r"""(?:[^\s'"\\]+|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""")
 _STARTS = re.compile(r"(?:(?:time|exec)\s+)*(\S+)")
 _PYTHON = re.compile(r"(?:\S*/)?python[\d.]*\Z")
-# `> log 2>&1`, `2>&1 | tee log` at the end.
-_REDIRECTION = re.compile(r"(?:\s(?:[12&]?>{1,2}\s*[^\s;&|<>()]+|[12]?>&[12]))*(?:\s*\|&?\s*tee\s[^|;&<>]*)?\Z")
+_TEE = re.compile(r"&? ?tee [^|;&<>]*")
+_REDIRECTION = re.compile(r"[12&]?>{1,2}[^\s;&|<>()'\"]{1,400}|2>&1|>&2|1>&2")
 _LITERAL = re.compile(r"[A-Za-z0-9_.,:/@%+=^~#-]+\Z")
 
 _LETTERS = {"n": "ntasks", "N": "nodes", "c": "cpus-per-task", "l": "label", "u": "unbuffered", "K": "kill-on-bad-exit",
@@ -99,9 +99,9 @@ def starts_training(text: str) -> bool:
 def read_launch(text: str, job: Numbers) -> Start:
     """What becomes of the statement; raises Unfit."""
     notes = []
-    if (found := _REDIRECTION.search(text)) and found[0].strip():
-        text = text[:found.start()]
-        notes.append(f"left out: {found[0].strip()}: the output of each attempt is in the run folder (safelaunch logs)")
+    text, output = _without_redirections(text)
+    if output:
+        notes.append(f"left out: {output}: the output of each attempt is in the run folder (safelaunch logs)")
     if "$(" in text or "`" in text:
         raise Unfit("a command within the command that starts the training")
     if re.search(r"[|;&<>]", re.sub(r"'[^']*'|\"(?:\\.|[^\"\\])*\"", "", text)):
@@ -117,6 +117,20 @@ def read_launch(text: str, job: Numbers) -> Start:
         notes.append("${RESUME_ARGS} was put behind the command: with resume: it says where to go on from")
     made.notes[:0] = notes
     return made
+
+
+def _without_redirections(text: str) -> tuple[str, str]:
+    """The command, and `> log 2>&1` or `2>&1 | tee log` behind it."""
+    head, pipe, tail = text.rpartition("|")
+    taken = [f"{pipe}{tail}"] if pipe and _TEE.fullmatch(tail) else []
+    words = (head if taken else text).split()
+    while words:
+        count = 1 if _REDIRECTION.fullmatch(words[-1]) else 2 if _REDIRECTION.fullmatch("".join(words[-2:])) else 0
+        if not count or (count == 2 and words[-2] not in (">", ">>", "&>", "1>", "2>", "1>>", "2>>")):
+            break
+        taken.insert(0, " ".join(words[-count:]))
+        del words[-count:]
+    return (" ".join(words), " ".join(taken)) if taken else (text, "")
 
 
 def _without_srun(words: list[str], job: Numbers) -> Start:

@@ -29,7 +29,8 @@ _ARGUMENT = re.compile(r"\$(?:[0-9@*#]|\{[0-9@*#])|BASH_SOURCE")
 _DIFFERS = re.compile(r"\$\$|\b(?:S?RANDOM|SECONDS|BASHPID|EPOCHSECONDS)\b")
 _QUIET = re.compile(r"[0-9&]?>{1,2}\s*(?:/dev/null|&[12])")
 _SINGLE = re.compile(r"'[^']*'")
-_IN_QUOTES = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\$\([^()]*\)|\$\(\([^()]*(?:\([^()]*\)[^()]*)*\)\)|\$\{[^}]*\}")
+_IN_QUOTES = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\$\([^()]{0,2000}\)"
+                        r"|\$\(\([^()]{0,400}(?:\([^()]{0,400}\)[^()]{0,400}){0,9}\)\)|\$\{[^}]{0,400}\}")
 
 
 class Place(Enum):
