@@ -125,6 +125,15 @@ def test_a_fault_in_the_sites_file_is_shown_in_the_sites_file(capsys: pytest.Cap
     assert re.match(r"/.*/site\.yaml:1:16: slurm\.nodes: ", capsys.readouterr().err)
 
 
+def test_what_a_container_lacks_on_this_host_is_said_and_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    box = "container: {runtime: podman-hpc, image: /no/image, mounts: [/no/data:/data, /]}\n"
+    assert run(["check", write("t.yaml", f"command: x\n{box}")]) == 0
+    said = capsys.readouterr().err
+    for words in ("image: /no/image is not there", "mounts: /no/data is not there", "podman-hpc is not on PATH"):
+        assert words in said
+    assert said.count("container.") == 3
+
+
 @pytest.mark.parametrize("text", re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL))
 def test_every_example_of_the_docs_is_sound(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = run(["check", write("t.yaml", text)])

@@ -51,6 +51,7 @@ def srun(tmp_path: Path) -> Iterator[Srun]:
     (["--ntasks-per-n", "4", "-c8", "bash", "-c", "a b"], 3),
     (["-K1", "-u", "--mpi=none", "--cpu-bind", "none", "hostname"], 5),
     (["--unbuffered", "--", "hostname"], 2),
+    (["--jobid", "7", "hostname"], 2),   # the script's own job
     (["-ul", "-Jname", "-p", "gpu", "hostname"], 4),
 ], ids=str)
 def test_the_guard_stands_before_the_command_and_the_users_options_stay(
@@ -65,7 +66,7 @@ def test_the_guard_stands_before_the_command_and_the_users_options_stay(
 
 
 @pytest.mark.parametrize("words", [
-    ["--pty", "bash"], ["--version"], ["-V"], ["--jobid=7", "hostname"], ["--option-of-a-plugin", "x", "hostname"],
+    ["--pty", "bash"], ["--version"], ["-V"], ["--jobid=8", "hostname"], ["--option-of-a-plugin", "x", "hostname"],
     ["-N1"], ["--nt", "4", "hostname"]],   # an abbreviation of many
     ids=str)
 def test_what_cannot_be_guarded_runs_as_it_is(srun: Srun, words: list[str]) -> None:

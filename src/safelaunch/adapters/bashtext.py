@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 
 from safelaunch.adapters import program
 
 _DEADLINE_S = 5.0
+
+
+def syntax_fault(text: str) -> str:
+    """What bash cannot read in a script, such as "line 3: unexpected EOF …"; empty where it can or cannot be asked.
+
+    Also for a script of another shell.
+    """
+    if not re.match(r"#!.*\b(?:ba|da)?sh\b", text):
+        return ""
+    env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+    try:
+        ended = program.run(["bash", "--norc", "-n"], _DEADLINE_S, env=env, stdin=text.encode(errors="surrogateescape"))
+    except (OSError, ValueError):
+        return ""
+    if not ended.code:
+        return ""
+    return ended.err.decode(errors="replace").partition("\n")[0].removeprefix("bash: ")
 
 
 def is_complete(text: str) -> bool:

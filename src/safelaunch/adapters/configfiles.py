@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from safelaunch.core.config.resolve import ConfigLayer, Resolved, resolve
+from safelaunch.core.config.scriptlayer import is_script, script_path
 from safelaunch.core.config.yamltext import TEXT_MAX_BYTES
+from safelaunch.core.containers import RUNTIMES, split_mount
 from safelaunch.errors import ConfigError, Problem, UsageError
 
 MAPPING = "config"   # what a config is called that stands in no file
@@ -26,14 +31,16 @@ def read_config(
     environ = os.environ if environ is None else environ
     sources = read_sources(file, environ)
     base_dir = str(Path(file).absolute().parent)
-    return resolve(sources, overrides, environ, raw_sbatch, base_dir)
+    resolved = resolve(sources, overrides, environ, raw_sbatch, base_dir)
+    return replace(resolved, notes=(*resolved.notes, *_missing_here(resolved.config["container"])))
 
 
 def read_mapping(config: Mapping[str, object], overrides: Sequence[str], raw_sbatch: Sequence[str]) -> Resolved:
     """The same of a config that a program has as values; its relative run_dir starts at this folder. Raises ConfigError
     and UsageError.
     """
-    sources = [*read_sources(None, os.environ), ConfigLayer("file", MAPPING, _yaml_of(config, MAPPING))]
+    own = ConfigLayer("file", MAPPING, _yaml_of(config, MAPPING))
+    sources = [*read_sources(None, os.environ), *_read_script_of(own, Path.cwd(), os.environ), own]
     try:
         return resolve(sources, overrides, os.environ, raw_sbatch, str(Path.cwd()))
     except ConfigError as error:   # nobody has seen the lines of that text
@@ -68,7 +75,10 @@ def read_sources(file: str | None, environ: Mapping[str, str]) -> list[ConfigLay
     problems: list[Problem] = []
     for layer, name, must_exist in wanted:
         try:
-            sources.append(ConfigLayer(layer, name, read_text(name)))
+            source = ConfigLayer(layer, name, read_text(name))
+            if layer == "file":
+                sources += _read_script_of(source, Path(name).absolute().parent, environ)
+            sources.append(source)
         except FileNotFoundError:
             if must_exist:
                 problems.append(Problem(name, 0, 0, "", "no such file"))
@@ -79,6 +89,36 @@ def read_sources(file: str | None, environ: Mapping[str, str]) -> list[ConfigLay
     if problems:
         raise ConfigError(problems)
     return sources
+
+
+def _missing_here(container: Mapping[str, Any]) -> list[str]:
+    """What a container needs and this host has not; no error, because a node may have it."""
+    if container["runtime"] is None:
+        return []
+    program = (*RUNTIMES[container["runtime"]].start, "")[0]
+    paths = [("image", container["image"]), *(("mounts", split_mount(text)[0]) for text in container["mounts"])]
+    found = [f"container.{key}: {path} is not there on this host; each node must have it, or the run fails at its start"
+             for key, path in paths if path.startswith("/") and not Path(path).exists()]
+    if program and shutil.which(program) is None:
+        found.append(f"container.runtime: {program} is not on PATH here; each node must have it (the job gets this "
+                     "shell's environment, so load its module before you submit)")
+    return found
+
+
+def _read_script_of(source: ConfigLayer, folder: Path, environ: Mapping[str, str]) -> list[ConfigLayer]:
+    """The layer of the script that a train.yaml names by `script:`; raises ConfigError where it cannot be read."""
+    if is_script(source.text) or (path := script_path(source.text, source.name, environ)) is None:
+        return []
+    name = str(Path(path).expanduser())
+    name = name if name.startswith("/") else os.path.relpath(folder / name)
+    try:
+        text = read_text(name)
+    except OSError as error:
+        raise ConfigError([Problem(source.name, 0, 0, "script", f"{name} cannot be read: {error.strerror or error}")]
+                          ) from error
+    if is_script(text):
+        return [ConfigLayer("file", name, text)]
+    raise ConfigError([Problem(name, 1, 1, "", "does not begin with #!, and sbatch takes no such script")])
 
 
 def user_file(environ: Mapping[str, str]) -> str:

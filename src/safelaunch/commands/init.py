@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
+from safelaunch.adapters.bashtext import syntax_fault
 from safelaunch.adapters.configfiles import read_text
 from safelaunch.core.config.sbatchscript import draft_from_script
-from safelaunch.core.config.scriptrefusals import find_refusals
 from safelaunch.core.config.starter import EXAMPLE, Draft, render_draft
 from safelaunch.core.plaintext import clean
-from safelaunch.errors import ConfigError, UsageError
+from safelaunch.errors import UsageError
 
 
 @click.command()
@@ -19,7 +20,7 @@ from safelaunch.errors import ConfigError, UsageError
 @click.option("-o", "--output", default="train.yaml", show_default=True, help="The file to write; never overwritten.")
 def command(script: str | None, output: str) -> int:
     """Write a first train.yaml with comments; edit it, then run `safelaunch check`."""
-    draft = EXAMPLE if script is None else _read_script(script)
+    draft = EXAMPLE if script is None else _read_script(script, Path(output))
     try:
         with Path(output).open("x", encoding="utf-8") as stream:
             stream.write(render_draft(draft))
@@ -35,11 +36,10 @@ def command(script: str | None, output: str) -> int:
     return 0
 
 
-def _read_script(script: str) -> Draft:
+def _read_script(script: str, output: Path) -> Draft:
     try:
         text = read_text(script)
     except OSError as error:
         raise UsageError(f"{script} cannot be read: {error.strerror}") from error
-    if refusals := find_refusals(text, script):
-        raise ConfigError(refusals)
-    return draft_from_script(text)
+    path = os.path.relpath(script, output.parent) if not script.startswith("/") else script
+    return draft_from_script(text, script, path, syntax_fault(text))

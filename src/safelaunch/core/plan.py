@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from safelaunch.core.config.gpus import gpus_per_node
+from safelaunch.core.containers import ContainerPlan
 from safelaunch.core.launchers import LAUNCHERS
 from safelaunch.core.timing import LEASE_S
 
@@ -111,6 +112,7 @@ class HangPlan:
     dump_stacks: bool = True
     then: str = "restart"
     is_on: bool = True
+    is_imported: bool = False   # each start may bring an image to a node
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,7 @@ class Plan:
     loss_pattern: str = "auto"
     step_time_pattern: str = "auto"
     slow: SlowPlan = SlowPlan()
+    container: ContainerPlan | None = None
     on_nan: str | None = "report"   # None: a run of a version that had none; its figures are not watched
 
     @property
@@ -211,7 +214,7 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
     launch = LaunchPlan(config["launch"]["with"], config["launch"]["nproc_per_node"], config["launch"]["tee"],
                         bool(config["launch"].get("login_shell", False)),   # a run of a version that had none
                         tuple(config["launch"].get("args") or ()))
-    gpus = gpus_per_node(slurm) or None
+    gpus, container = gpus_per_node(slurm) or None, _container(config.get("container"))
     return Plan(
         run_id=run_id,
         name=config["name"],
@@ -242,7 +245,8 @@ def make(config: Mapping[str, Any], run_id: str) -> Plan:
         spare_nodes=int(config.get("spare_nodes", 0)),
         standby=bool(config.get("standby", False)),   # a run of a version that had none goes on without
         suspects=_suspects(config.get("suspects")),
-        hang=_hang(config.get("hang")),
+        hang=_hang(config.get("hang"), container),
+        container=container,
         checks=_checks(config.get("checks")),
         notify=_notify(config.get("notify")),
         loss_pattern=config["progress"].get("loss", "auto"),
@@ -269,13 +273,20 @@ def _suspects(section: Mapping[str, Any] | None) -> Suspects:
     return Suspects(section["exclude"], section["max_excluded"], section["forget_after"], section["ledger"])
 
 
-def _hang(section: Mapping[str, Any] | None) -> HangPlan:
+def _container(section: Mapping[str, Any] | None) -> ContainerPlan | None:
+    if section is None or section["runtime"] is None:   # also a run of a version that had none
+        return None
+    return ContainerPlan(section["runtime"], section["image"], tuple(section["mounts"]), section["workdir"],
+                         tuple((section["env"] or {}).items()), tuple(section["extra"]))
+
+
+def _hang(section: Mapping[str, Any] | None, container: ContainerPlan | None) -> HangPlan:
     if section is None:
         return HangPlan(is_on=False)   # a run of a version that had none
     no_progress = section["no_progress"]
     return HangPlan(None if no_progress == "auto" else float(no_progress), section["first_step"],
-                    section["dump_stacks"],
-                    section["then"])
+                    section["dump_stacks"], section["then"],
+                    is_imported=container is not None and not container.is_file)
 
 
 def _checks(section: Mapping[str, Any] | None) -> ChecksPlan:

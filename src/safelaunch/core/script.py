@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from safelaunch.core import containers
 from safelaunch.core.config.handed import BASHS_OWN, unfit, unfit_for_output
 from safelaunch.core.config.sbatchoptions import FIRST_JOB_ONLY
 from safelaunch.core.lastcommand import find_last
@@ -143,12 +144,45 @@ def _values(
         ("LEASE_S", f"{plan.lease_s:g}"), ("PRESERVE_S", int(plan.preserve.for_s)),
         ("PYTHON", python), ("LOGIN_SHELL", "yes" if plan.launch.login_shell else ""),
         ("UMASK", "" if umask is None else f"{umask:04o}"),
+        *_container(plan),
         ("COMMAND", plan.command), ("LAST", "" if plan.is_script else last), ("SETUP", plan.setup),
     ]
-    arrays = (("SRUN", srun), ("SRUN_EXTRA", plan.srun.extra), ("LAUNCH_ARGS", plan.launch.args),
-              ("LIBRARY", library), ("ENV", _variables(plan.env)))
+    arrays = (("SRUN", srun), ("SRUN_EXTRA", (*plan.srun.extra, *_plugin_words(plan))),
+              ("LAUNCH_ARGS", plan.launch.args), ("LIBRARY", library),
+              ("ENV", _variables((*plan.env, *_inside(plan)))))
     return [*(f"SL_{name}={_scalar(value)}" for name, value in scalars),
             *(f"SL_{name}=({_words(words)})" for name, words in arrays)]
+
+
+def _own_folders(plan: Plan) -> list[str]:
+    """Folders of the run that a container must have."""
+    resume = plan.resume.dir or ""
+    return [plan.run_dir, plan.kill_file.rpartition("/")[0] or "/", *([resume] if resume.startswith("/") else [])]
+
+
+def _container(plan: Plan) -> list[tuple[str, str]]:
+    """The words before the command, one a line; `inside` where srun's plugin starts the container."""
+    box = plan.container
+    if box is None:
+        return [("CONTAINER", ""), ("CONTAINER_NEEDS", ""), ("WORKDIR", "")]
+    own, resume = _own_folders(plan), plan.resume.dir or ""
+    made = [resume] if resume.startswith("/") else []
+    words = containers.start_words(box, own, bool(plan.gpus_per_node)) or ("inside",)
+    return [("CONTAINER", "\n".join(words)), ("CONTAINER_NEEDS", "\n".join(containers.needs(box, own, made))),
+            ("WORKDIR", box.workdir or "")]
+
+
+def _plugin_words(plan: Plan) -> tuple[str, ...]:
+    box = plan.container
+    return () if box is None else containers.srun_words(box, _own_folders(plan), [name for name, _ in plan.env])
+
+
+def _inside(plan: Plan) -> list[tuple[str, str]]:
+    """Variables that are set once more behind the image's own; of `env:` not what means the host's files."""
+    if plan.container is None:
+        return []
+    outside = [pair for pair in plan.env if pair[0] not in containers.OUTSIDE_ONLY]
+    return [(f"SAFELAUNCH_IN_{name}", value) for name, value in {**dict(outside), **dict(plan.container.env)}.items()]
 
 
 def _last(command: str, is_complete: Callable[[str], bool]) -> str:

@@ -29,8 +29,9 @@ _SHARED = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "VIRTUAL_ENV", "CON
 _PLUMBING = frozenset(("bash", "sh", "dash", "zsh", "tr", "sed", "stdbuf", "tee", "cat", "srun", "slurmstepd", "sleep",
                        "env", "timeout", "time", "numactl", "taskset", "nice", "mpirun", "orted", "prted",
                        "hydra_pmi_proxy", "starter", "starter-suid", "apptainer",
-                       "singularity", "enroot", "slurm_script", "py-spy", "pystack", "gdb", "strace", "top",
-                       "raylet", "gcs_server"))
+                       "singularity", "enroot", "enroot-nsenter", "podman", "podman-hpc", "conmon", "crun", "runc",
+                       "fuse-overlayfs", "squashfuse_ll", "slirp4netns", "catatonit", "slurm_script",
+                       "py-spy", "pystack", "gdb", "strace", "top", "raylet", "gcs_server"))
 _LAUNCHERS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed", "ft_launcher", "horovodrun")
 _LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch",
                      "deepspeed.launcher.launch", "deepspeed.launcher.runner", "torch.distributed.elastic",

@@ -63,8 +63,8 @@ def test_a_number_or_a_flag_is_its_default_as_such_and_no_text(schema: dict[str,
     assert (schema["properties"]["setup"]["default"], of_srun["extra"]["default"]) == ("", [])
 
 
-def test_only_the_command_is_required(schema: dict[str, Any]) -> None:
-    assert schema["required"] == ["command"]
+def test_only_the_command_or_a_script_is_required(schema: dict[str, Any]) -> None:
+    assert "required" not in schema and schema["anyOf"] == [{"required": ["command"]}, {"required": ["script"]}]
 
 
 def test_the_schema_knows_every_option_in_both_spellings_and_refuses_safelaunchs_own(schema: dict[str, Any]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from safelaunch.core import categories, launchers, via
+from safelaunch.core import categories, containers, launchers, via
 from safelaunch.core.checks.results import CHECK_NAMES
-from safelaunch.core.config import notifykinds
+from safelaunch.core.config import containerkinds, notifykinds
 from safelaunch.core.config.kinds import (
     CheckpointPattern,
     Duration,
@@ -59,6 +59,8 @@ KEYS: dict[str, Key] = {
         "Where to run: auto takes Slurm where there is one; local is this machine.",
     ),
     "command": Key(Shell(), None, "Required. What to train with: shell code, expanded by bash on the nodes only."),
+    "script": Key(Path(), None, "Instead of command: an sbatch script in a file, which runs as it is. A relative path "
+                  "starts at the folder of train.yaml (docs/scripts.md)."),
     "setup": Key(Shell(), "", "Shell code for each node, in bash, before the command, "
                  "which finds all that it sets (module load, activate, variables)."),
     "srun.wait": Key(
@@ -82,6 +84,20 @@ KEYS: dict[str, Key] = {
     "launch.login_shell": Key(
         Flag(), "false", "Run setup in a login shell, which reads /etc/profile and ~/.bash_profile: #!/bin/bash -l."
     ),
+    "container.runtime": Key(
+        OneOf(tuple(containers.RUNTIMES)), None,
+        "What runs setup and command in a container (docs/containers.md): "
+        + "; ".join(f"{name}: {row.doc}" for name, row in containers.RUNTIMES.items()) + ".",
+    ),
+    "container.image": Key(Text("an image"), None, "The image, as the runtime takes it: a file, a folder, docker://…"),
+    "container.mounts": Key(
+        containerkinds.Mounts(), (), "Folders of the node to be seen inside, such as [/data, /scratch/me:/work:ro]."
+    ),
+    "container.workdir": Key(Path(), None, "The working directory inside; by default the job's own."),
+    "container.env": Key(
+        containerkinds.Variables(), None, "Variables inside, whatever the image sets; those of env: reach it, too."
+    ),
+    "container.extra": Key(TextLines(), (), "More flags for the runtime, such as [--rocm]; for pyxis flags of srun."),
     "resume.dir": Key(
         Path(),
         None,

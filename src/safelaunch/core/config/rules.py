@@ -9,6 +9,7 @@ from safelaunch.core.config.gpus import gpus_per_node
 from safelaunch.core.config.handed import unfit, unfit_for_output
 from safelaunch.core.config.resumeway import missing_way
 from safelaunch.core.config.yamlnodes import Origin
+from safelaunch.core.containers import RUNTIMES, split_mount
 from safelaunch.core.launchers import LAUNCHERS, Launcher, default_launcher, owned_flag
 from safelaunch.errors import Problem
 
@@ -32,7 +33,7 @@ def complete(
 ) -> list[Problem]:
     """Fill in what follows from other keys, in place; the problems between keys, unless a key has one already."""
     config, origins = values.config, values.origins
-    rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules)
+    rules = (_command_rules, _slurm_rules, _launch_rules, _resume_rules, _container_rules)
     found = [fault for rule in rules for fault in rule(config, origins)]
     found += _paths(config, environ, base_dir) + _way_rules(config)
     problems = []
@@ -50,8 +51,10 @@ def complete(
 Fault = tuple[str, tuple[str, ...], str]
 
 
-def _command_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault]:
+def _command_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
     command = config.get("command")
+    if config["script"] is not None and (found := _script_rules(config, origins)):
+        return found
     if command is None:
         return [("command", (), "missing; it says what to train with, such as command: python train.py")]
     if not command.strip():
@@ -65,6 +68,18 @@ def _command_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Faul
     if (config["setup"] or "").strip():
         faults.append(("setup", ("launch.with",), "has no meaning with launch.with: script; write it into the script"))
     return faults
+
+
+def _script_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
+    """The script's own text stands in a layer below train.yaml (scriptlayer.script_path)."""
+    command, here = config.get("command"), origins["script"]
+    if command is None or here.layer != "file":
+        return [("script", (), "is read where it stands in train.yaml only; without one: safelaunch submit job.slurm")]
+    if origins["command"].file == here.file or origins["command"].layer != "file":
+        return [("command", ("script",), "script: is there, too; one of them says what to train with")]
+    if config["launch"]["with"] != "script":
+        return [("launch.with", ("script",), "script: runs as it is; leave this key out")]
+    return []
 
 
 def _slurm_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list[Fault]:
@@ -120,6 +135,30 @@ def _resume_rules(config: dict[str, Any], origins: Mapping[str, Origin]) -> list
         faults.append(("slow.then", ("resume.dir",), "restart needs resume.dir: the run stops at a checkpoint"))
     if resume["dir"] is None and config["on_nan"] == "previous_checkpoint" and origins["on_nan"].layer in mine:
         faults.append(("on_nan", ("resume.dir",), "previous_checkpoint needs resume.dir: where the checkpoints are"))
+    return faults
+
+
+def _container_rules(config: dict[str, Any], _: Mapping[str, Origin]) -> list[Fault]:
+    box, resume = config["container"], config["resume"]["dir"]
+    if box["runtime"] is None:
+        return [(f"container.{key}", ("container.runtime",), "needs container.runtime: what starts the container")
+                for key in ("image", "workdir", "mounts", "env", "extra") if box[key]]
+    needs = ("container.runtime",)
+    if box["image"] is None:
+        return [("container.image", needs, "missing; it says what to run the command in")]
+    faults: list[Fault] = []
+    if LAUNCHERS[config["launch"]["with"] or "none"].is_script:
+        faults.append(("container.runtime", ("launch.with",), "has no meaning with a script; write it there"))
+    if config["cluster"] == "local" and RUNTIMES[box["runtime"]].is_plugin:
+        faults.append(("container.runtime", ("cluster",), f"{box['runtime']} is a plugin of srun, which this "
+                       "machine has not"))
+    if RUNTIMES[box["runtime"]].is_packed and "://" in box["image"]:
+        faults.append(("container.image", needs, "enroot starts no image of a registry; make a file of it first: "
+                       f"enroot import -o image.sqsh {box['image']}"))
+    for source, target, _options in map(split_mount, box["mounts"] or ()):
+        if resume and source != target and f"{resume}/".startswith(f"{target.rstrip('/')}/"):
+            faults.append(("resume.dir", ("container.mounts",), f"inside it is {source} of the node; safelaunch looks "
+                           f"for checkpoints outside, so mount it under its own name: {source}"))
     return faults
 
 

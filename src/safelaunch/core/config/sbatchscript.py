@@ -1,168 +1,205 @@
-"""An sbatch script ▸ the draft of a train.yaml, with a note for everything that was left out or guessed."""
+"""An sbatch script ▸ a train.yaml: converted where all of it may run on every node, else around the script as it is.
+
+Whatever is left out, guessed or kept from being converted is said with the script's line. Nothing is guessed that
+would change what runs: `launch.with: script` runs any script that Slurm would run.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from safelaunch.core.config.layers import name_from_file
-from safelaunch.core.config.resumeway import takes_words
-from safelaunch.core.config.sbatchlines import SbatchLine, read_sbatch_lines, without_sbatch_lines
-from safelaunch.core.config.sbatchoptions import LETTERS, OPTIONS, REFUSED
-from safelaunch.core.config.slurmkeys import split_flags
-from safelaunch.core.config.starter import Draft
-from safelaunch.core.launchers import LAUNCHERS, Launcher, find_launcher
+from safelaunch.core.config.resolve import ConfigLayer, resolve
+from safelaunch.core.config.scripthints import find_hints
+from safelaunch.core.config.scriptlaunch import Numbers, Start, Unfit, read_launch, starts_training
+from safelaunch.core.config.scriptlayer import is_script, read_script
+from safelaunch.core.config.scriptsetup import Place, assigned, kind_of
+from safelaunch.core.config.shelllines import Statement, Unclosed, split_statements
+from safelaunch.core.config.starter import Draft, render_draft
+from safelaunch.core.config.yamlnodes import MappingNode, Scalar
+from safelaunch.errors import ConfigError, Problem
 
-# A word as bash sees it, its quotes kept: `"$DIR/a b"`.
-_WORD = re.compile(r"""(?:[^\s'"\\]+|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""")
-# Every attempt gets its own (a port in use is a known failure).
-_OUR_VARIABLE = re.compile(r"\s*(?:export\s+)?(MASTER_ADDR|MASTER_PORT)=")
-_PROGRAMS = "|".join(("srun", *(name for row in LAUNCHERS.values() if row.valued for name in row.programs)))
-_MODULES = "|".join(re.escape(name) for row in LAUNCHERS.values() if row.valued for name in row.modules)
-_LAUNCHER = re.compile(rf"\s*(?:time\s+|exec\s+)?(?:{_PROGRAMS}|python3? -m (?:{_MODULES}))\s")
 # The first line: which shell, and its flags, `#!/usr/bin/env -S bash -el` included.
 _SHEBANG = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?:\S*/)?(\S+)((?:\s+-\S+)*)")
-_BRANCH = re.compile(r"\s*(?:if|for|while|until|case|function)\b|.*\(\)\s*\{|.*<<")
+_NUMBER = re.compile(r"(?:export\s+)?(\w+)=[\"']?(?:\$\{?(?=SLURM_))?(\w{1,40})\}?[\"']?")
+_END = re.compile(r"(?:exit|wait|conda deactivate|deactivate)\b")
+_REASONS_MAX = 8
+
+Fault = tuple[int, str]   # line, why it may not run on every node
 
 
-def draft_from_script(text: str) -> Draft:
-    """The draft: #SBATCH lines as slurm:, the srun or torchrun line as command:, what stands before it as setup:."""
-    body = without_sbatch_lines(text)
-    name, slurm, notes = _read_directives(read_sbatch_lines(text))
-    options, shell, about_shell = _read_shebang(text.partition("\n")[0])
-    notes += about_shell
-    setup, launch_line, after = _find_launch(body)
-    if launch_line is None:
-        note = "no single srun or torchrun line was found: the whole script is in command:, and runs once on every node"
-        whole = "\n".join([*options, *body]).strip("\n") or "true"
-        return Draft(name, whole, "", slurm, {"with": "none", **shell}, (*notes, note))
-    kept = [line for line in setup if not _OUR_VARIABLE.match(line)]
-    if len(kept) < len(setup):
-        notes.append("MASTER_ADDR and MASTER_PORT are left out: safelaunch sets them for every attempt")
-    if any(line.strip() and not line.lstrip().startswith("#") for line in after):
-        notes.append("left out, as it stood after the training: " + "; ".join(filter(None, map(str.strip, after))))
-    command, launch, said = _read_launch(launch_line)
-    if takes_words(command):
-        command += " ${RESUME_ARGS}"
-        said.append("${RESUME_ARGS} was put behind the command: with resume: it says where to go on from, else nothing")
-    return Draft(name, command, "\n".join([*options, *kept]).strip("\n"), slurm, {**launch, **shell}, (*notes, *said))
+def draft_from_script(text: str, file: str, path: str = "", syntax_fault: str = "") -> Draft:
+    """The draft of a train.yaml from which `path` leads to the script; raises ConfigError for one that cannot run.
+
+    `syntax_fault` is what bash says of the text (adapters.bashtext).
+    """
+    layer, problems, notes = read_script(text, "file", file)
+    problems += _syntax(text, file, syntax_fault)
+    if problems:
+        raise ConfigError(sorted(problems, key=lambda problem: problem.line))
+    slurm, settled = _slurm(layer, file)
+    options, shell, faults = _read_shebang(text.partition("\n")[0])
+    if faults:
+        return _wrap(text, file, path, slurm, faults, [], [*notes, *settled])
+    try:
+        statements = split_statements(text)
+    except Unclosed as at:   # bash itself has found no fault
+        return _wrap(text, file, path, slurm, [(at.number, "a text that is hard to read")], [], [*notes, *settled])
+    hints = find_hints(statements, file)
+    draft = _convert(file, layer, slurm, statements, options, [*notes, *settled])
+    if isinstance(draft, Draft):
+        draft = replace(draft, launch={**draft.launch, **shell})
+    if isinstance(draft, Draft) and _passes(draft):
+        return replace(draft, notes=[*draft.notes, *(hint for hint in hints if "secret" in hint)])
+    faults = [] if isinstance(draft, Draft) else draft
+    return _wrap(text, file, path, slurm, faults, hints, [*notes, *settled])
 
 
-def _read_shebang(line: str) -> tuple[list[str], dict[str, bool], list[str]]:
-    """`#!/bin/bash -le` as the line of setup that sets its options, the keys of launch: that it asks for, and notes."""
-    match = _SHEBANG.match(line.rstrip("\r"))
-    if match is None:
-        return [], {}, []
-    shell, flags = match[1], match[2].split()
-    if shell not in ("bash", "sh", "dash"):
-        return [], {}, [f"the script was for {shell}: setup and command are run by bash"]
+def _syntax(text: str, file: str, said: str) -> list[Problem]:
+    """What neither sbatch nor bash would take."""
+    if not is_script(text):
+        return [Problem(file, 1, 1, "", "does not begin with #!, and sbatch takes no such script; write #!/bin/bash "
+                                        "as its first line")]
+    if not said:
+        return []
+    try:
+        split_statements(text)
+    except Unclosed as fault:
+        return [Problem(file, fault.number, 1, "", f"{fault}: bash would not run the script")]
+    found = re.search(r"line (\d+): (.*)", said)
+    line, words = (int(found[1]), found[2]) if found else (1, said)
+    return [Problem(file, line, 1, "", f"bash would not run the script: {words}")]
+
+
+def _slurm(layer: MappingNode, file: str) -> tuple[dict[str, str | int | bool], list[str]]:
+    """slurm: as train.yaml writes it, with one number of nodes; what had to be settled for that."""
+    section = layer.entries["slurm"]
+    assert isinstance(section, MappingNode)
+    slurm = {name.replace("-", "_"): _yaml_value(node) for name, node in section.entries.items()
+             if isinstance(node, Scalar)}
+    written, ntasks = slurm.get("nodes"), slurm.get("ntasks")
+    if isinstance(written, int) and written > 0:
+        return slurm, []
+    first = re.match(r"[1-9]\d*", str(written or ""))
+    slurm["nodes"] = int(first[0]) if first else 1
+    if first:
+        line = section.entries["nodes"].origin.line
+        return slurm, [f"{file}:{line}: nodes: {written} became {first[0]}: a run has a fixed number of nodes"]
+    if ntasks is None:
+        return slurm, []
+    line = section.entries["ntasks"].origin.line
+    return slurm, [f"{file}:{line}: nodes: 1 is a guess: --ntasks={ntasks} alone does not say on how many nodes; write "
+                   "the number"]
+
+
+def _yaml_value(node: Scalar) -> str | int | bool:
+    if node.value is True:
+        return True
+    return int(node.text) if re.fullmatch(r"0|[1-9]\d{0,17}", node.text) else node.text
+
+
+def _passes(draft: Draft) -> bool:
+    try:
+        resolve([ConfigLayer("file", "train.yaml", render_draft(draft))], [], {"HOME": "/"})
+    except ConfigError:
+        return False
+    return True
+
+
+def _convert(
+    file: str, layer: MappingNode, slurm: dict[str, str | int | bool], statements: list[Statement], options: list[str],
+    notes: list[str],
+) -> Draft | list[Fault]:
+    """The draft, or each line for which the script must be kept as it is."""
+    faults: list[Fault] = []
+    kept, launches, dropped, lost = [], [], [], []
+    for statement in statements:
+        if starts_training(statement.text):
+            launches.append(statement)
+        elif not launches or not _END.match(statement.text):
+            kind, why = kind_of(statement)
+            if kind is None or (launches and kind is Place.KEEP):
+                faults.append((statement.number, why or "it stands after the training"))
+            elif kind is Place.KEEP:
+                kept.append(statement)
+            else:
+                dropped.append((statement.number, kind))
+                lost += [assigned(statement.text) or ""] if kind is Place.NODES else []
+    made = _launch_of(launches, slurm, statements, faults)
+    if made is not None:
+        faults += _lost(lost, [*kept, Statement(launches[0].number, made.command)])
+    if faults or made is None:
+        return sorted(faults)
+    notes = [*notes, *(f"{file}:{number}: left out: {kind.value}" for number, kind in dropped)]
+    notes += [f"{file}:{launches[0].number}: {note}" for note in made.notes]
+    if made.tasks_per_node and not {"ntasks", "ntasks_per_node"} & set(slurm):
+        slurm = {**slurm, "ntasks_per_node": made.tasks_per_node}
+    name, kill_switch = layer.entries["name"], layer.entries.get("kill_switch")
+    assert isinstance(name, Scalar)
+    setup = "\n".join([*options, *(statement.text for statement in kept)])
+    signal = kill_switch.entries["signal"] if isinstance(kill_switch, MappingNode) else None
+    return Draft(name.text, made.command, setup, slurm, made.launch, notes,
+                 srun_extra=made.extra, kill_signal=signal.text if isinstance(signal, Scalar) else None)
+
+
+def _launch_of(
+    launches: list[Statement], slurm: dict[str, str | int | bool], statements: list[Statement], faults: list[Fault],
+) -> Start | None:
+    """The one that starts the training; None, and why not, where there is no such one."""
+    if not launches and not faults:
+        faults.append((1, "no line of its own starts a training by srun, torchrun or python"))
+    for statement in launches[1:]:
+        faults.append((statement.number, "a second command that starts something"))
+    if len(launches) != 1:
+        return None
+    statement, nodes = launches[0], slurm["nodes"]
+    numbers = {found[1]: found[2] for one in statements if (found := _NUMBER.fullmatch(one.text))}
+    if statement.is_background or statement.has_here:
+        faults.append((statement.number, "a command in the background" if statement.is_background else
+                       "a here-document"))
+        return None
+    try:
+        return read_launch(statement.text, Numbers(nodes if isinstance(nodes, int) else 1, slurm, numbers))
+    except Unfit as why:
+        faults.append((statement.number, str(why)))
+        return None
+
+
+def _lost(names: list[str], kept: list[Statement]) -> list[Fault]:
+    """Uses of a variable that was to be left out."""
+    return [(statement.number, f"{name} is made of the list of nodes, and is used here") for name in names
+            for statement in kept if re.search(rf"\$\{{?{name}\b", statement.text)]
+
+
+def _read_shebang(line: str) -> tuple[list[str], dict[str, bool], list[Fault]]:
+    """`#!/bin/bash -le` as the line of setup that sets its options, the keys of launch: that it asks for, and what of
+    it cannot be kept.
+    """
+    match = _SHEBANG.match(line)
+    if match is None or match[1] not in ("bash", "sh", "dash"):
+        return [], {}, [(1, f"written for {match[1] if match else 'another program'}, not for bash")]
+    flags = match[2].split()
     letters = "".join(flag[1:] for flag in flags if not flag.startswith("--"))
-    is_login = "l" in letters or "--login" in flags
     options = "".join(letter for letter in dict.fromkeys(letters) if letter in "efux")
     left_out = [flag for flag in flags if flag != "--login" and set(flag[1:]) - set("lefux")]
-    notes = [f"flags of {shell} left out: {' '.join(left_out)}"] if left_out else []
-    return [f"set -{options}"] if options else [], {"login_shell": True} if is_login else {}, notes
+    faults = [(1, f"flags of {match[1]}: {' '.join(left_out)}")] if left_out else []
+    is_login = "l" in letters or "--login" in flags
+    return [f"set -{options}"] if options else [], {"login_shell": True} if is_login else {}, faults
 
 
-def _read_directives(lines: list[SbatchLine]) -> tuple[str | None, dict[str, str | int | bool], list[str]]:
-    """The run's name, the options for slurm:, and a note for each that safelaunch owns."""
-    slurm: dict[str, str | int | bool] = {}
-    notes: list[str] = []
-    name = None
-    for line in lines:
-        if line.fault:
-            notes.append(f"left out, not readable ({line.fault}): line {line.number}")
-        flags, faults = split_flags(line.words)
-        notes += [f"left out, no option of sbatch known here: {flag}" for flag, _ in faults]
-        for option, value in flags:
-            if option == "job-name" and value:
-                name = name_from_file(value)
-            elif option in REFUSED:
-                notes.append(f"left out --{option}: {REFUSED[option]}")
-            else:
-                slurm[option.replace("-", "_")] = _yaml_value(value)
-    notes += _settle_nodes(slurm)
-    return name, slurm, notes
-
-
-def _yaml_value(value: str | None) -> str | int | bool:
-    if value is None:
-        return True
-    return int(value) if re.fullmatch(r"0|[1-9]\d{0,17}", value) else value
-
-
-def _settle_nodes(slurm: dict[str, str | int | bool]) -> list[str]:
-    """One number of nodes, in place: sbatch may leave it open, a run does not."""
-    written, ntasks, per_node = (slurm.get(key) for key in ("nodes", "ntasks", "ntasks_per_node"))
-    if isinstance(written, int) and written > 0:
-        return []
-    first = re.match(r"[1-9]\d*", str(written or ""))
-    if first:
-        slurm["nodes"] = int(first[0])
-        return [f"nodes: {written} became {first[0]}: a run has a fixed number of nodes"]
-    is_known = isinstance(ntasks, int) and isinstance(per_node, int) and per_node > 0
-    slurm["nodes"] = -(-int(ntasks or 1) // int(per_node or 1)) if is_known else 1
-    return [] if is_known or ntasks is None else [f"nodes: 1 is a guess: the script only said --ntasks={ntasks}"]
-
-
-def _find_launch(body: list[str]) -> tuple[list[str], str | None, list[str]]:
-    """The lines before, the one line that starts the training (continuations joined), and the lines after."""
-    joined = re.sub(r"\\\n\s*", "", "\n".join(body)).split("\n")
-    found = [i for i, line in enumerate(joined) if _LAUNCHER.match(f"{line} ")]
-    tangled = any(_BRANCH.match(line) for line in joined)
-    if len(found) != 1 or tangled or re.search(r"&&|;|\|\||&\s*$", joined[found[0]]):
-        return [], None, []
-    return joined[: found[0]], joined[found[0]].strip(), joined[found[0] + 1 :]
-
-
-def _read_launch(line: str) -> tuple[str, dict[str, str | int], list[str]]:
-    """The training's own command, launch:, and notes; `srun FLAGS torchrun FLAGS train.py` is read inwards."""
-    words: list[str] = _WORD.findall(line)
-    notes: list[str] = []
-    while words[0] in ("time", "exec"):
-        words.pop(0)
-    by_srun = words[0] == "srun"
-    if by_srun:
-        words, dropped = _without_srun(words[1:])
-        if dropped:
-            notes.append(f"flags of srun left out (see srun.extra): {' '.join(dropped)}")
-    if found := find_launcher(words):
-        name, words = found
-        command, nproc, dropped = _without_launcher(words, LAUNCHERS[name])
-        notes.append(f"flags of {name} left out, safelaunch sets its own: {' '.join(dropped)}")
-        launch: dict[str, str | int] = {"with": name}
-        return command, {**launch, "nproc_per_node": nproc} if nproc else launch, notes
-    return " ".join(words), {"with": "srun"}, notes
-
-
-def _without_srun(words: list[str]) -> tuple[list[str], list[str]]:
-    """The command behind srun's flags, and the flags."""
-    dropped = []
-    while words and words[0].startswith("-"):
-        dropped.append(words.pop(0))
-        flag = dropped[-1]
-        name = flag[2:] if flag.startswith("--") else LETTERS.get(flag[1:2], "")
-        is_open = "=" not in flag and (flag.startswith("--") or len(flag) == 2)
-        if is_open and name in OPTIONS and OPTIONS[name].takes in ("required", "count") and words:
-            dropped.append(words.pop(0))
-    return words, dropped
-
-
-def _without_launcher(words: list[str], launcher: Launcher) -> tuple[str, int | None, list[str]]:
-    """The command that a launcher starts on each rank, its processes per node, and its flags."""
-    dropped: list[str] = []
-    nproc, prefix = None, ["python", "-u"]
-    while words and words[0].startswith("-"):
-        flag, equals, value = words.pop(0).partition("=")
-        name = flag.lstrip("-").replace("_", "-")
-        dropped.append(flag + equals + value)
-        if name in ("m", "module"):
-            prefix.append("-m")
-            dropped.pop()
-        elif name == "no-python":
-            prefix = []
-        elif name in launcher.valued and not equals and words:
-            value = words.pop(0)
-            dropped.append(value)
-        if name == "nproc-per-node" and re.fullmatch(r"[1-9]\d{0,5}", value):
-            nproc = int(value)
-    return " ".join([*prefix, *words]), nproc, dropped
+def _wrap(
+    text: str, file: str, path: str, slurm: dict[str, str | int | bool], faults: list[Fault], hints: list[str],
+    notes: list[str],
+) -> Draft:
+    """A train.yaml around the script; raises ConfigError where even that does not pass."""
+    said_of = {int(hint.split(":")[1]) for hint in hints if "an argument" in hint}
+    first = {number: why for number, why in reversed(faults) if not (number in said_of and "an argument" in why)}
+    reasons = [f"{file}:{number}: not converted: {first[number]}" for number in sorted(first)[:_REASONS_MAX]]
+    if len(first) > _REASONS_MAX:
+        reasons.append(f"{file}: {len(first) - _REASONS_MAX} more lines are not converted")
+    nodes: dict[str, str | int | bool] = {"nodes": slurm["nodes"]} if any("nodes: " in note for note in notes) else {}
+    said = "the script runs as it is, once on the first node, as under sbatch (launch.with: script, docs/scripts.md)"
+    draft = Draft(None, "", "", nodes, {}, [said, *reasons, *notes, *hints], script=path or file)
+    layers = [ConfigLayer("file", file, text), ConfigLayer("file", "train.yaml", render_draft(draft))]
+    resolve(layers, [], {"HOME": "/"})
+    return draft

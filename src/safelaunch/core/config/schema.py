@@ -28,7 +28,8 @@ def train_schema() -> Schema:
         top[section] = {"type": ["object", "null"], "description": OPEN_SECTIONS[section], **schema}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "train.yaml of safelaunch",
-        "type": "object", "properties": top, "required": ["command"], "additionalProperties": False,
+        "type": "object", "properties": top,
+        "anyOf": [{"required": ["command"]}, {"required": ["script"]}], "additionalProperties": False,
     }  # fmt: skip
 
 

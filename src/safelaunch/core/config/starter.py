@@ -27,6 +27,9 @@ class Draft:
     slurm: Mapping[str, str | int | bool] = field(default_factory=dict)
     launch: Mapping[str, str | int | bool] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    srun_extra: Sequence[str] = ()
+    kill_signal: str | None = None
+    script: str | None = None   # the path of an sbatch script, in place of command and setup
 
 
 EXAMPLE = Draft(
@@ -50,17 +53,25 @@ _BY_TRAINING = """
 #   dir: checkpoints
 #   by: training
 """
-_MORE = """
+# A script in a file is told in its environment.
+_BY_SCRIPT = """
+# Where checkpoints appear. After a failure the script starts again from its first line: it must load the newest one by
+# itself, or read $SAFELAUNCH_RESUME_PATH, which then says which one that is.
+# resume:
+#   dir: checkpoints
+"""
+_GROUP = """# Touch control/kill in the run folder to end the run for good; with a group, its members may do so too.
+# kill_switch:
+#   group: ourteam
+
+"""
+_MORE = f"""
 # How often to try again: in all, and in a row without a new checkpoint.
 # restart:
 #   max_restarts: 30
 #   max_without_progress: 3
 
-# Touch control/kill in the run folder to end the run for good; with a group, its members may do so too.
-# kill_switch:
-#   group: ourteam
-
-# Keep failed nodes for people to look at.
+{_GROUP}# Keep failed nodes for people to look at.
 # preserve_site:
 #   for: 2h
 """
@@ -73,16 +84,29 @@ def render_draft(draft: Draft) -> str:
     lines.append("version: 1")
     if draft.name is not None:
         lines.append(f"name: {render_value('name', draft.name)}")
-    lines += ["", "# Shell code, expanded on the nodes only."]
-    if draft.setup:
-        lines += _block("setup", draft.setup)
-    lines += _block("command", draft.command)
-    for section, comment in (("slurm", "Any long option of sbatch."), ("launch", "torchrun, srun or none.")):
-        values: Mapping[str, str | int | bool] = getattr(draft, section)
+    lines += _what_runs(draft)
+    kill_switch = {"signal": draft.kill_signal} if draft.kill_signal else {}
+    flags = {"extra": draft.srun_extra} if draft.srun_extra else {}
+    sections: dict[str, tuple[str, Mapping[str, object]]] = {
+        "slurm": ("Any long option of sbatch.", draft.slurm), "srun": ("Flags of srun.", flags),
+        "launch": ("torchrun, srun or none.", draft.launch),
+        "kill_switch": ("What asks the training to save and end.", kill_switch)}
+    for section, (comment, values) in sections.items():
         if values:
             rows = (f"  {render_value('', key)}: {render_value('', value)}" for key, value in values.items())
             lines += ["", f"# {comment}", f"{section}:", *rows]
-    return "\n".join(lines) + "\n" + (_BY_ARGS if ARRAY.search(draft.command) else _BY_TRAINING) + _MORE
+    resume = _BY_SCRIPT if draft.script else _BY_ARGS if ARRAY.search(draft.command) else _BY_TRAINING
+    return "\n".join(lines) + "\n" + resume + (_MORE if not draft.kill_signal else _MORE.replace(_GROUP, ""))
+
+
+def _what_runs(draft: Draft) -> list[str]:
+    if draft.script:
+        return ["", "# The sbatch script, as it is, read when this file is submitted. Its #SBATCH lines are slurm:.",
+                f"script: {render_value('script', draft.script)}"]
+    lines = ["", "# Shell code, expanded on the nodes only."]
+    if draft.setup:
+        lines += _block("setup", draft.setup)
+    return lines + _block("command", draft.command)
 
 
 def render_value(path: str, value: object) -> str:

@@ -107,10 +107,11 @@ class Rhythm:
 
 
 def begin(now_s: float, first_step_s: float, no_progress_s: float | None, before: Rhythm | None = None, *,
-          is_resized: bool = False) -> Rhythm:
+          is_resized: bool = False, is_imported: bool = False) -> Rhythm:
     """The rhythm of a new attempt; what was learned from earlier attempts is kept.
 
-    With another number of nodes its steps take another time: starts and first steps are learned anew then.
+    With another number of nodes its steps take another time: starts and first steps are learned anew then. Where a
+    start may bring a container's image to a node that had none, no start tells how long the next one takes.
     """
     fresh = Rhythm(first_step_s, no_progress_s, since_s=now_s, grew_s=now_s)
     if before is None:
@@ -119,6 +120,8 @@ def begin(now_s: float, first_step_s: float, no_progress_s: float | None, before
             for phase in (*before.before, *before.learned)}
     if is_resized:
         kept = {phase: learned for phase, learned in kept.items() if phase not in (START, WARM_UP)}
+    if is_imported:
+        kept.pop(START, None)
     return replace(fresh, before=kept, silences=before.silences, places=before.places,
                    longest_quiet_s=before.longest_quiet_s)
 

@@ -111,6 +111,11 @@ def send(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
+# Of a container's runtime: they pass a signal on to the first process inside, a shell that it would end.
+RUNTIMES = ("apptainer", "singularity", "starter", "starter-suid", "podman", "podman-hpc", "conmon", "crun", "runc",
+            "enroot", "enroot-nsenter", "fuse-overlayfs", "squashfuse_ll", "slirp4netns", "catatonit")
+
+
 def signal_handlers(pids: Iterable[int], number: int) -> dict[int, str]:
     """pid → name of the processes that handle `number` and were sent it.
 
@@ -127,7 +132,7 @@ def signal_handlers(pids: Iterable[int], number: int) -> dict[int, str]:
         except (OSError, ValueError):
             continue
         caught = int(fields.get("SigCgt", "0").split()[0], 16) >> (number - 1) & 1
-        if caught and fields.get("Name") not in ("bash", "sh", "srun") and not is_launcher(words):
+        if caught and fields.get("Name") not in ("bash", "sh", "srun", *RUNTIMES) and not is_launcher(words):
             send([pid], number)
             reached[pid] = "%s[%d]" % (fields.get("Name"), pid)
     return reached

@@ -35,7 +35,7 @@ class HangWatch:
         """The attempt whose log is read; a new one has its own rhythm."""
         if self._rhythm is None or self._of != number:
             self._rhythm = hang.begin(now_s, asked.first_step_s, asked.no_progress_s, self._rhythm,
-                                      is_resized=self._nodes != nodes)
+                                      is_resized=self._nodes != nodes, is_imported=asked.is_imported)
             self._of, self._nodes = number, nodes
         elif now_s - self._followed_s > STALLED_S:   # this leader was stopped, and its node perhaps
             self._rhythm = hang.forgive(self._rhythm, now_s - self._followed_s)

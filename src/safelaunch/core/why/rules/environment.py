@@ -278,6 +278,30 @@ RULES = (
         counter_sample="FlashAttention is in use",
     ),
     Rule(
+        "env.container_missing", "environment", (b"safelaunch: container: the ",),
+        rb"safelaunch: container: the (?P<what>(?:runtime|image|mount|working directory) .{1,300}?) is missing "
+        rb"(?:on (?P<host>[\w.-]+)|inside)", "cause", "job", 0.96, action="fix_environment",
+        summary="the container cannot start: the {what} is missing",
+        explain="Looked for on the node before the container was started (train.yaml, container:).",
+        do="Put the image and the folders of container.mounts where every node sees them; load the runtime's module "
+           "before you submit, or ask the site for it.", source="templates/slurm/job.sbatch", order=5,
+        sample="safelaunch: container: the image /images/train.sif is missing on n3",
+        counter_sample="safelaunch: container images are looked for on each node",
+    ),
+    Rule(
+        "env.container_mount", "environment",
+        (b"mount source ", b"Error: statfs ", b"Error: initializing source ", b"Error: short-name "),
+        rb"FATAL:.{0,200}mount source (?P<what>\S+) doesn't exist"
+        rb"|Error: statfs (?P<what2>\S+): no such file or directory|Error: initializing source \S+: .{0,200}"
+        rb"|Error: short-name \S+ did not resolve", "cause", "job", 0.86, action="fix_environment",
+        summary="the container cannot start: its image or a folder to mount is not there: {what}{what2}",
+        explain="The runtime found neither the image nor the folder on the node.",
+        do="Correct container.image or container.mounts; fetch the image beforehand where nodes reach no registry.",
+        source="Apptainer; Podman 4.3, measured", order=4,
+        sample="Error: statfs /no/such/folder: no such file or directory",
+        counter_sample="Error: statfs was called",
+    ),
+    Rule(
         "env.container", "environment",
         (b"unable to open image", b"could not open image", b"nvidia-container-cli", b"could not select device driver",
          b"pyxis:", b"[FATAL]   "),

@@ -1,0 +1,185 @@
+"""Scripts as people have them ▸ train.yaml: converted where that is safe, else around the script, else refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from safelaunch.adapters.bashtext import syntax_fault
+from safelaunch.core.config.resolve import ConfigLayer, resolve
+from safelaunch.core.config.sbatchscript import draft_from_script
+from safelaunch.core.config.shelllines import Unclosed, split_statements
+from safelaunch.core.config.starter import Draft, render_draft
+from safelaunch.errors import ConfigError
+from tests.tables import each
+
+SCRIPTS = Path(__file__).parent / "jobscripts"
+
+
+class Row(NamedTuple):
+    """A script, what becomes of it, and what must be said of which line; of a converted one what it trains with."""
+
+    name: str
+    result: str
+    said: dict[int, str]
+    command: str = ""
+
+
+TABLE = (
+    Row("torchrun_srun", "torchrun", {17: "safelaunch sets it", 21: "only prints", 22: "--rdzv_endpoint"},
+        "python -u train.py --config configs/small.yaml --lr 3e-4 ${RESUME_ARGS}"),
+    Row("torchrun_alias_counts", "torchrun", {6: "list of nodes", 7: "--nnodes ${NNODES}"},
+        "python -u -m project.train --steps 1000 ${RESUME_ARGS}"),
+    Row("torchrun_standalone_tee", "torchrun", {7: "tee run.log"},
+        "python -u train_ddp.py --batch-size 64 ${RESUME_ARGS}"),
+    Row("single_gpu_log", "none", {6: "--error is left out", 10: "> train.log 2>&1"},
+        "python -u finetune.py --model small --epochs 3 ${RESUME_ARGS}"),
+    Row("lightning_srun", "srun", {7: "kill_switch.signal"}, "python3 fit.py --data /data/imagenet ${RESUME_ARGS}"),
+    Row("jax_srun", "srun", {10: "--unbuffered"}, "python -m maxlm.train base.yml steps=5000 ${RESUME_ARGS}"),
+    Row("srun_binding", "srun", {11: "RESUME_ARGS"}, "python train.py --amp ${RESUME_ARGS}"),
+    Row("megatron_pyxis", "srun", {7: "flags of srun left out"},
+        "python pretrain_gpt.py --tensor-model-parallel-size 8 --save /lustre/ckpt --load /lustre/ckpt ${RESUME_ARGS}"),
+    Row("lightning_argument", "wrapped", {3: "an argument of the script", 4: "write the value here"}),
+    Row("accelerate_multinode", "wrapped", {23: "which program $CMD starts"}),
+    Row("accelerate_bash_c", "wrapped", {8: "a script of its own in quotes"}),
+    Row("deepspeed_hostfile", "wrapped", {6: "SAFELAUNCH_RUN_ID", 7: "a loop", 10: "no node guard ends them"}),
+    Row("megatron_container_variables", "wrapped", {4: "the date is another one", 10: "has a variable in it"}),
+    Row("megatron_quoted_wrapper", "wrapped", {5: "bash -c"}),
+    Row("nemo_here_document", "wrapped", {5: "a here-document"}),
+    Row("torchtitan_head_ip", "wrapped", {9: "differ from node to node", 12: "dcgmi would run on every node"}),
+    Row("axolotl_two_steps", "wrapped", {6: "a secret in the script", 8: "a second command"}),
+    Row("jax_job_id_name", "wrapped", {3: "another one in each job", 4: "a branch"}),
+    Row("ray_head_workers", "wrapped", {12: "a loop", 15: "a second command"}),
+    Row("several_srun", "wrapped", {6: "a second command", 7: "a second command"}),
+    Row("apptainer_here_document", "wrapped", {3: "a here-document", 7: "chmod would run"}),
+    Row("node_range", "wrapped", {2: "2-4 became 2", 3: "a loop"}),
+    Row("tasks_only", "wrapped", {2: "nodes: 1 is a guess", 3: "more than one command"}),
+    Row("date_in_folder", "wrapped", {3: "the date is another one in each attempt"}),
+    Row("trap_only", "wrapped", {3: "--signal is left out", 4: "traps of the script's own shell", 5: "background"}),
+    Row("python_script", "wrapped", {1: "written for python3"}),
+    Row("hundred_lines", "wrapped", {8: "a function", 9: "a here-document", 70: "traps of the script's own shell"}),
+    Row("nanotron_array", "refused", {5: "submit once for each value"}),
+    Row("array_sweep", "refused", {3: "submit once for each value"}),
+    Row("nanotron_requeue_chain", "refused", {6: "take it out of the script"}),
+    Row("requeue_trap", "refused", {6: "scontrol requeue"}),
+    Row("hetjob", "refused", {4: "submit it with sbatch", 6: "heterogeneous"}),
+    Row("srun_by_path", "refused", {3: "write srun alone"}),
+    Row("export_none", "refused", {3: "use env:"}),
+    Row("unclosed_quote", "refused", {4: 'the quote " has no end'}),
+    Row("unclosed_directive", "refused", {3: "has no end"}),
+    Row("dos_lines", "refused", {1: "dos2unix"}),
+    Row("no_shebang", "refused", {1: "write #!/bin/bash"}),
+)
+
+
+def draft_of(text: str, file: str = "job.slurm") -> Draft:
+    return draft_from_script(text, file, "", syntax_fault(text))
+
+
+def config_of(draft: Draft, text: str) -> dict[str, Any]:
+    """What `check` makes of the draft; the script stands in a layer below, as adapters.configfiles reads it."""
+    below = [ConfigLayer("file", draft.script, text)] if draft.script else []
+    return resolve([*below, ConfigLayer("file", "train.yaml", render_draft(draft))], [], {"HOME": "/h"}).config
+
+
+@each("row", TABLE, called=lambda row: row.name)
+def test_each_script_is_converted_wrapped_or_refused_as_the_table_says(row: Row) -> None:
+    file = f"{row.name}.slurm"
+    text = (SCRIPTS / file).read_bytes().decode()
+    result, config = "refused", None
+    try:
+        draft = draft_of(text, file)
+    except ConfigError as error:
+        said = [str(problem) for problem in error.problems]
+    else:
+        config = config_of(draft, text)
+        result = "wrapped" if draft.script else config["launch"]["with"]
+        said = list(draft.notes)
+    assert result == row.result, said
+    for line, words in row.said.items():
+        assert any(re.match(rf"{file}:{line}:", note) and words in note for note in said), (line, words, said)
+    if config is not None:
+        assert config["command"] == (row.command or text)
+        assert config["launch"]["with"] == ("script" if result == "wrapped" else row.result)
+
+
+def test_no_script_is_left_out_of_the_table() -> None:
+    assert {row.name for row in TABLE} == {path.stem for path in SCRIPTS.iterdir()}
+
+
+def test_what_srun_binds_goes_to_srun_extra_and_the_signal_to_the_kill_switch() -> None:
+    binding, lightning = ((SCRIPTS / f"{name}.slurm").read_text() for name in ("srun_binding", "lightning_srun"))
+    assert config_of(draft_of(binding), binding)["srun"]["extra"] == ["--cpu-bind=cores", "--gpu-bind=closest"]
+    config = config_of(draft_of(lightning), lightning)
+    assert config["kill_switch"]["signal"] == "SIGUSR1" and config["launch"]["login_shell"]
+
+
+HEAD = "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4\n"
+UNSAFE = {
+    "module load cuda && echo ok": "a condition", "export A=$(hostname)": "differ", "export A=$(date)": "differ",
+    "pip install -e .": "every node at once", "rm -rf out": "every node at once", "export P=$((1 + RANDOM))": "differ",
+    "export P=$$": "differ", "source env.sh > here": "file", "echo x > f": "writes a file", "sleep 10 &": "background",
+    "function f { :; }": "function", "[[ -d x ]] || exit": "branch", "scontrol show job": "every node at once",
+}
+
+
+@each(("line", "why"), UNSAFE.items())
+def test_a_line_that_may_not_run_on_every_node_keeps_the_script_as_it_is(line: str, why: str) -> None:
+    draft = draft_of(f"{HEAD}{line}\nsrun torchrun --nproc_per_node=4 train.py\n")
+    assert draft.script and any(note.startswith("job.slurm:3:") and why in note for note in draft.notes), draft.notes
+
+
+@each("launch", (
+    "srun torchrun --nnodes=3 --nproc_per_node=4 t.py", "srun torchrun --nnodes 1:2 --nproc_per_node=4 t.py",
+    "srun torchrun --nproc_per_node=$N t.py", "srun -n 4 python t.py", "srun --het-step x python t.py", "python t.py",
+    "torchrun --nproc_per_node=4 t.py", "srun torchrun --log-dir x t.py", "srun accelerate launch t.py", "srun $CMD",
+    "srun python t.py; srun python u.py", "srun python t.py \"$@\"", "A=1 srun python t.py", "srun",
+    "srun python t.py &",
+    "srun --cpu-bind=$MASK python t.py", "srun python t.py < in", "srun torchrun launch t.py",
+))
+def test_a_start_that_is_not_seen_through_keeps_the_script_as_it_is(launch: str) -> None:
+    draft = draft_of(f"{HEAD}{launch}\n")
+    assert draft.script and any(note.startswith("job.slurm:3: ") for note in draft.notes), draft.notes
+
+
+@pytest.mark.parametrize(("text", "statements"), [
+    ("a 'b;c' \"d;e\"; f # g;\n", ["a 'b;c' \"d;e\"", "f"]), ("a \\\n  b\nc", ["a  b", "c"]),
+    ("x=$(a \"b c\" # ) it's\n d)\ne", ["x=$(a \"b c\" # ) it's\n d)", "e"]),
+    ("cat <<'E'\nit's\nE\nb", ["cat <<'E'", "b"]),
+    ("a <<-E\n\tdon't\n\tE\nb <<< 'c'", ["a <<-E", "b <<< 'c'"]), ("a 2>&1 && b &\nc", ["a 2>&1 && b", "c"]),
+    ("echo \"it's $(b \"c\")\" ${d#'}'}\ne", ["echo \"it's $(b \"c\")\" ${d#'}'}", "e"]),
+    ("a#b $# ${#c}", ["a#b $# ${#c}"]),
+])
+def test_statements_are_told_apart_as_bash_tells_them(text: str, statements: list[str]) -> None:
+    assert [one.text for one in split_statements(text)] == statements
+
+
+@pytest.mark.parametrize(("text", "line"), [
+    ("a\nb 'c\nd", 2), ('a\n\nx="$(b', 3), ("a=${b\nc", 1), ("a <<'E'\n'\nE\n\"", 4),
+])
+def test_an_open_quote_is_named_by_the_line_where_it_opens(text: str, line: int) -> None:
+    with pytest.raises(Unclosed) as fault:
+        split_statements(text)
+    assert fault.value.number == line
+
+
+pieces = st.sampled_from([
+    "#SBATCH ", "--nodes=2", "-N", "--job-name='a b'", "--qos=\"x", "--output=x", "--time=1h", "\n", " ", "srun ",
+    "torchrun ", "--nproc_per_node 2 ", "python a.py", "'", '"', "\\\n", "${X}", ": ", "# ", "\t", "é", "if x; then",
+    "\x07", "$(", ")", "<<E\n", "E\n", "&", "| tee x", "> y", "export A=1\n", "module load x\n", "--cpu-bind=none ",
+])  # fmt: skip
+
+
+@given(st.lists(pieces, max_size=15).map("".join))
+def test_whatever_is_written_passes_the_check(script: str) -> None:
+    text = f"#!/bin/bash\n{script}"
+    try:
+        draft = draft_from_script(text, "job.slurm")
+    except ConfigError:
+        return
+    config_of(draft, text)
