@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from safelaunch.adapters import journal
 from safelaunch.core import via
+from safelaunch.core.endings import BAD_ENDS
 from safelaunch.core.model import CHECK_FAILED
 from safelaunch.core.state import State
 from tests.simulation.slurm import MIN_JOB_AGE_S
@@ -26,6 +28,7 @@ def check(sim: Sim, state: State) -> None:
     _asks_slurm_little(sim)
     _resumes_from_the_newest(sim, state)
     _says_what_is_lost(sim, state)
+    _restarts_wait_for_no_check(sim)
 
 
 def _ends_in_a_named_state(sim: Sim, state: State) -> None:
@@ -171,3 +174,19 @@ def _says_what_is_lost(sim: Sim, state: State) -> None:
         if attempt.first_step < attempt.told_step and trained > allowed and attempt.number not in said:
             sim.violate(f"attempt {attempt.number} was to go on from step {attempt.told_step}, has trained {trained} "
                         "steps from the start, and nobody says so")
+
+
+def _restarts_wait_for_no_check(sim: Sim) -> None:
+    """A restart in place has no check in it, unless the run asks for that or pauses anyway."""
+    failed: int | None = None
+    is_paused = False
+    for event in journal.read(sim.run_dir).events:
+        if event.event == "attempt_ended":
+            failed, is_paused = (int(event.data["attempt"]), False) if event.data["how"] in BAD_ENDS else (None, False)
+        elif event.event in ("attempt_started", "job_started"):
+            failed = None
+        elif event.event == "decision" and event.data.get("row") == "back_off":
+            is_paused = True
+        elif event.event == "decision" and event.data.get("row") == "check_again" and not (
+                failed is None or is_paused or sim.scenario.after_failure == "before"):
+            sim.violate(f"the restart after attempt {failed} waits for a check that nobody has asked for")

@@ -29,7 +29,7 @@ from safelaunch.core.script import quote_bash
 from safelaunch.core.state import State
 from safelaunch.core.timing import CLAIM_HOLDS_S
 from safelaunch.core.why.fingerprint import exit_fingerprint, make_fingerprint
-from safelaunch.supervisor import inspection, listening, lostprogress, observe, overlap, resuming
+from safelaunch.supervisor import inspection, listening, lostprogress, observe, overlap, resuming, suspectchecks
 from safelaunch.supervisor.diagnosing import judge_attempt
 from safelaunch.supervisor.leader import Leader
 from safelaunch.supervisor.state import standbys
@@ -70,6 +70,7 @@ def launch(lead: Leader, row: str, action: Launch) -> None:
         lead.put(number, "launch.sh", script.encode())
         lead.say(f"attempt {number} on {nodefold.fold(action.nodes)}: {action.why}")
         lead.tasks.begin(Work.INSPECT, inspection.at_start(lead, number), number)
+        lead.tasks.begin(Work.CHECK_SUSPECTS, suspectchecks.check(lead, number), number)
 
 
 def _start(lead: Leader, action: Launch, facts: dict[str, Any]) -> ActOutcome[str | None]:

@@ -19,6 +19,7 @@ class Work(Enum):
     ASK_TO_END = "ask the ranks to end"                    # one a row of core.decide
     WAIT_FOR_CHECKPOINT = "wait for the next checkpoint"   # one an attempt and row
     CHECK_NODES = "check nodes before an attempt"
+    CHECK_SUSPECTS = "check suspects beside an attempt"    # one an attempt
     INSPECT = "inspect the nodes of an attempt"            # one an attempt
     INSPECT_AFTER = "inspect the nodes of failed attempts"
     SWEEP = "end what is left of an attempt on a node"     # one a node
