@@ -33,6 +33,7 @@ MOST_FAILURES = 4         # 8.0 at most: however much has gone wrong, a node is 
 SKEW_S = 3600.0
 
 CLEARED = "cleared"
+RATE = "rate"             # made of the others' failures (core.nodeuse), and no failure itself
 NEEDED = "without it the run would have too few nodes, so a spare takes its place first, where there is one"
 
 
@@ -47,6 +48,8 @@ class EvidenceKind(NamedTuple):
 KINDS: dict[str, EvidenceKind] = {
     "person": EvidenceKind(SURE, "a person said so", "safelaunch nodes suspect: a person's request is final"),
     "lost": EvidenceKind(SURE, "went silent or died", "no answer within the lease, or Slurm says so: a fact"),
+    RATE: EvidenceKind(SURE, "fails again and again",
+                       "its rate of failures is above 10 times that of the other nodes, with P > 0.95 (slow.md)"),
     "gpu": EvidenceKind(SURE, "GPU hardware failed",
                         "the node's own report: Xid 79, uncorrectable ECC, a GPU that is gone"),
     "gpu_maybe": EvidenceKind(MEDIUM, "GPU hardware may have failed", "a verdict of little confidence"),
@@ -138,13 +141,22 @@ def standings(evidences: Iterable[NodeEvidence], now: float, half_life_s: float)
     """All nodes with evidence that was not cleared, the worst first, for any order of the evidence."""
     believed = sorted({one for one in evidences if one.t <= now + SKEW_S}, key=_order)
     void = _void_causes(believed)
-    cleared = _cleared(believed)
+    cleared = last_cleared(believed)
     of_node: dict[str, list[NodeEvidence]] = defaultdict(list)
     for one in believed:
         if one.kind != CLEARED and one.t > cleared.get(one.node, -math.inf):
             of_node[one.node].append(one)
     found = [_standing(node, known, void, now, half_life_s) for node, known in of_node.items()]
     return tuple(sorted(found, key=lambda one: (-one.score, one.node)))
+
+
+def blaming(evidences: Iterable[NodeEvidence], now: float) -> tuple[NodeEvidence, ...]:
+    """Evidence of failures that blame a node, oldest first: of runs, MEDIUM or more, not void, not cleared since."""
+    believed = sorted({one for one in evidences if one.t <= now + SKEW_S}, key=_order)
+    void, cleared = _void_causes(believed), last_cleared(believed)
+    return tuple(one for one in believed
+                 if one.run and one.kind != RATE and _weight(one) >= MEDIUM and one.t > cleared.get(one.node, -math.inf)
+                 and (one.is_fact or (one.run, one.fingerprint) not in void))
 
 
 def most_excluded(suspects: Suspects, nodes: int, spares: int = 0) -> int:
@@ -266,7 +278,7 @@ def _has_disjoint(blamed: Iterable[set[str]]) -> bool:
     return any(set(one).isdisjoint(other) for index, one in enumerate(sets) for other in sets[:index])
 
 
-def _cleared(evidences: Iterable[NodeEvidence]) -> Mapping[str, float]:
+def last_cleared(evidences: Iterable[NodeEvidence]) -> Mapping[str, float]:
     """When each node was last cleared."""
     last: dict[str, float] = {}
     for one in evidences:
@@ -295,7 +307,8 @@ def blamed_before(known: Iterable[NodeEvidence], run: str, attempt: int, until_t
     """node → failures that blame it, each once, of other attempts and runs, known until that time and not cleared. A
     node that only failed first or was slow is not blamed: mostly another one was the reason.
     """
-    others = [one for one in known if one.t <= until_t and (one.run, one.attempt) != (run, attempt)]
+    others = [one for one in known
+              if one.t <= until_t and one.kind != RATE and (one.run, one.attempt) != (run, attempt)]
     counts = {one.node: sum(_weight(witness) >= MEDIUM for witness in one.counted)
               for one in standings(others, until_t, BLAME_HALF_LIFE_S)}
     return {node: count for node, count in counts.items() if count}
