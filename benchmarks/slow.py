@@ -55,9 +55,9 @@ def young(seed: int, times: int) -> Iterator[str]:
             rng = random.Random(f"young {seed} {nodes} {days}")
             fleets, wrong, names = max(20, 4_000 * times // nodes), 0, tuple(f"n{number}" for number in range(nodes))
             for _ in range(fleets):
-                rate, share = rng.choice((0.003, 0.03, 0.3, 3.0)), days / 4
+                rate, share = rng.choice((0.003, 0.03, 0.3, 3.0)), days / 40
                 uses = [NodeUse(names, (number + 1) * share * DAY_S, share * DAY_S, "run", number)
-                        for number in range(4)]
+                        for number in range(40)]
                 failures = [NodeEvidence(name, "network", use.t, "", "", "run", use.attempt, f"{name} {use.attempt}")
                             for use in uses for name in names if poisson(rng, rate * share)]
                 wrong += sum(one.is_bad for one in judge_uses(failures, uses, "", days * DAY_S))

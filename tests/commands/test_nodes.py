@@ -63,7 +63,7 @@ def test_a_node_is_shown_with_its_score_end_reason_owner_and_runs(
     assert head.split() == ["node", "score", "excluded", "until", "evidence", "owner", "runs", "failures", "last"]
     assert row.startswith("n1    1.2    ")
     assert "(1 d 20 h)  short_cycle ×2  " + ME in row
-    assert row.endswith("1a2b3c4d  task 8 on n1: exit code 3 (1 min ago)")
+    assert row.endswith("1a2b3c4d  -         task 8 on n1: exit code 3 (1 min ago)")
 
 
 def test_little_evidence_is_shown_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,9 +92,9 @@ def test_of_healthy_fleets_that_are_young_fewer_nodes_are_accused_than_the_rule_
     for _ in range(120):
         nodes = FLEET[:rng.choice((2, 4, 16, 48))]
         days, rate = rng.choice((0.02, 0.5, 3.0)), rng.choice((0.003, 0.03, 0.3, 3.0))
-        uses = [used(attempt, 3.0 - attempt * days / 4, days / 4, nodes) for attempt in range(4)]
-        evidences = [failed(node, 3.0 - attempt * days / 4, attempt, fingerprint=f"crc:{node}{attempt}")
-                     for attempt in range(4) for node in nodes if poisson(rng, rate * days / 4)]
+        uses = [used(attempt, 3.0 - attempt * days / 20, days / 20, nodes) for attempt in range(20)]
+        evidences = [failed(node, 3.0 - attempt * days / 20, attempt, fingerprint=f"crc:{node}{attempt}")
+                     for attempt in range(20) for node in nodes if poisson(rng, rate * days / 20)]
         judged, wrong = judged + len(nodes), wrong + len(accused(evidences, uses))
     assert wrong <= 0.002 * judged, f"{wrong} of {judged}"
 
