@@ -121,7 +121,7 @@ def test_a_use_of_many_odd_names_takes_several_lines_that_fit() -> None:
 ])
 def test_an_odd_use_is_skipped(change: tuple[str, str]) -> None:
     assert change[0].encode() in render_use(USE)
-    assert parse_use(render_use(USE).replace(*(part.encode() for part in change))) is None
+    assert parse_use(render_use(USE).replace(change[0].encode(), change[1].encode())) is None
 
 
 @given(st.binary(max_size=60))

@@ -48,14 +48,13 @@ def show(found: Sequence[Standing], now: float, rates: Mapping[str, NodeRate], g
     """
     if not found:
         return
+    rows = [(one, _cells(one, now, gone, rates.get(one.node))) for one in found]
     if talk.is_for_person():
         width = shutil.get_terminal_size().columns
-        rows = [(one, _cells(one, now, gone, rates.get(one.node))) for one in found]
         _print_table(rows, gone) if width >= TABLE_WIDTH else _print_blocks(rows, gone, width)
         return
-    rows = [_cells(one, now, gone, rates.get(one.node)) for one in found]
-    rows = [(*row[:4], *row[5:], row[4]) for row in [HEAD, *rows]]   # the reason last: it has spaces of its own
-    for line in columns(rows):
+    # The reason last: it has spaces of its own.
+    for line in columns([(*row[:4], *row[5:], row[4]) for row in (HEAD, *(cells for _, cells in rows))]):
         click.echo(line)
 
 
